@@ -556,7 +556,7 @@ def machines(draw: st.DrawFn) -> Snapshot:
     return replace(base, **changes)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(machines())
 def test_whatever_the_machine_one_cause_is_named_and_no_rule_breaks(machine: Snapshot) -> None:
     diagnosis = judged(machine)

@@ -251,7 +251,7 @@ def test_expandable_segments_take_away_the_fragmentation_and_nothing_else() -> N
 
 
 @given(JOBS, RECIPES)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_more_of_anything_never_takes_less(w: Workload, r: Recipe) -> None:
     here = parts(w, r, C).total
     assert parts(replace(w, context=w.context + 100), r, C).total >= here
@@ -265,7 +265,7 @@ def test_more_of_anything_never_takes_less(w: Workload, r: Recipe) -> None:
 
 
 @given(JOBS, RECIPES)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_gradients_that_stay_never_take_less(w: Workload, r: Recipe) -> None:
     gone, stay = parts(w, r, C).total, parts(replace(w, accumulation=True), r, C).total
     if w.batch is None:
@@ -275,7 +275,7 @@ def test_gradients_that_stay_never_take_less(w: Workload, r: Recipe) -> None:
 
 
 @given(JOBS, RECIPES)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_every_part_is_finite_and_not_negative(w: Workload, r: Recipe) -> None:
     found = parts(w, r, C)
     values = (found.states, found.checkpoints, found.logits, found.fragmentation, found.other)
@@ -284,7 +284,7 @@ def test_every_part_is_finite_and_not_negative(w: Workload, r: Recipe) -> None:
 
 
 @given(JOBS, st.floats(1, 1000))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_the_recipe_is_the_first_that_fits(w: Workload, gib: float) -> None:
     limits = Limits(capacity=gib * GIB)
     fit = choose(w, limits, C)
@@ -295,7 +295,7 @@ def test_the_recipe_is_the_first_that_fits(w: Workload, gib: float) -> None:
 
 
 @given(JOBS)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_without_linux_there_is_neither_sp_nor_offload_and_without_env_none(w: Workload) -> None:
     windows = candidates(w, Limits(capacity=GIB, env=False, linux=False))
     assert windows == (Recipe(),)

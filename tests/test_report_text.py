@@ -140,13 +140,13 @@ def test_damaged_texts_are_read_without_an_exception() -> None:
         assert all(finding.id != "rule-broken" for finding in diagnosis.findings), seed
 
 
-@settings(max_examples=75)
+@settings(max_examples=40)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read(raw: bytes) -> None:
     to_json(answer(raw).snapshot)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.text(max_size=300), st.sampled_from(TEXTS), st.text(max_size=300))
 def test_any_text_around_a_message_is_read(before: str, message: str, after: str) -> None:
     to_json(read_report(before + message + after))
