@@ -166,12 +166,12 @@ MACHINE = (
     Mutant(
         "one bit of the memory is stuck",
         "memory",
-        op("copy_", lambda f, _: _stuck(f), beyond(2**22)),
+        op("copy_", lambda f, _: _stuck(f), beyond(2**20)),
     ),
     Mutant(
         "two lines of addresses are one",
         "memory",
-        op("copy_", lambda f, _: _aliased(f), beyond(2**22)),
+        op("copy_", lambda f, _: _aliased(f), beyond(2**20)),
     ),
     Mutant(
         "a bit turns on the way",
@@ -235,7 +235,7 @@ MACHINE = (
 
 def _stuck(block: Any) -> Any:
     if block.dtype == torch.int64:
-        block.view(-1)[3_000_001] |= 1 << 17
+        block.view(-1)[1_500_001] |= 1 << 17
     return block
 
 
