@@ -15,6 +15,8 @@ from gpusetup.verify.checks import census
 from gpusetup.verify.operators import comparing
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.drawing import LAYOUTS, laid_out
+from gpusetup.verify.operators.releases import FAULTS as FAULTS_OF_RELEASES
+from gpusetup.verify.operators.releases import known_wrong
 from gpusetup.verify.operators.sampling import FAMILIES, drawn, every, row_of
 from gpusetup.verify.values import Asked, WrongQuestion, ask_for
 
@@ -273,6 +275,16 @@ def test_a_torch_with_a_wrong_gradient_of_the_trace_is_asked_for_the_wide_one(
     monkeypatch.setattr(torch.Tensor, "trace", trace)
     assert _trace(torch, torch.ones(5, 3)) == _trace(torch, torch.ones(3, 5)) == 3
     assert asked == [(3, 5) if version == "2.9.1" else (5, 3), (3, 5)]
+
+
+def test_what_a_release_gives_wrong_names_samples_that_there_are() -> None:
+    rows = {row.name: row for family in FAMILIES.values() for row in family}
+    for fault in FAULTS_OF_RELEASES:
+        for name in fault.operators:
+            assert set(fault.dtypes) & set(rows[name].dtypes), name
+        assert set(fault.layouts) <= set(LAYOUTS)
+    here = [known_wrong(torch, "cpu", name, "bfloat16", "pitched") for name in rows]
+    assert not any(here), "the torch of these tests is not known to be wrong anywhere"
 
 
 def _in_two_parts(t: Any, x: Any, y: Any) -> Any:

@@ -19,7 +19,7 @@ from ..judging.tolerance import ROUNDOFF, Part, holds
 from .drawing import LAYOUTS, Draw, laid_out
 from .forms import InPlace, IntoOut
 from .limits import Kind, limit
-from .releases import HALVES, known_wrong, reads_lines_apart
+from .releases import HALVES, gives_gradients, known_wrong, reads_lines_apart
 from .table import Operator, itself
 
 PIECE = 2039
@@ -87,7 +87,8 @@ class _Trial:
         self.options = made.options
         self.low = [_cast(torch, each, dtype) for each in made.tensors]
         self.brief = sample.size == "edges"
-        self.learns = row.learns and dtype.is_floating_point and not self.brief
+        given = gives_gradients(device, row.arithmetic, sample.dtype, made.options)
+        self.learns = row.learns and dtype.is_floating_point and not self.brief and given
         self.u = roundoff(torch, device, row.arithmetic, sample.dtype)
 
     def parts(self, layouts: Tuple[str, ...]) -> Iterator[Part]:
