@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.evidence.context import events, in_container, on
+from gpusetup.diagnosis import left_open
+from gpusetup.evidence.context import on
 from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Severity
@@ -27,6 +28,7 @@ TORCHS_KERNELS = (
     'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
     'torch.cuda.get_device_capability())"'
 )
+TORCHS_CUDA = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
@@ -42,115 +44,6 @@ class Doubt(Frozen):
     """Whether the message itself leaves nothing open."""
 
 
-def _says_lost(context: RuleContext) -> bool:
-    """An Xid or the driver's own words; NVML's unknown error alone may be another fault."""
-    said = events(context, "gpu-fell-off-bus", "xid")
-    return any(event.values.get("said") != "unknown error" for event in said)
-
-
-def _nvml_gave_a_code(context: RuleContext) -> bool:
-    """NVML's own answer is shown, and not only what a program logs of it."""
-    return not events(context, "nvml-unknown-error")
-
-
-def _is_cudas(context: RuleContext) -> bool:
-    """A library of CUDA's; of bitsandbytes' own ones the package may have none for this CUDA."""
-    named = [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
-    asked_by = {event.values.get("module") for event in events(context, "cuda-lib-missing")}
-    own = any(name.startswith("libbitsandbytes_") for name in named)
-    return not own and not ("bitsandbytes" in asked_by and not any(named))
-
-
-def _leaves_no_driver_open(context: RuleContext) -> bool:
-    """TensorFlow's "Could not find cuda drivers" is said of libcudart, with a driver or without."""
-    said = events(context, "program-lib-missing")
-    return not said or any("or_else" not in event.values for event in said)
-
-
-def _raised_by_an_extension(context: RuleContext) -> bool:
-    """A frame of it raised the error, or its own list of architectures lacks the GPU."""
-    raised = events(context, "no-kernel-image", "extension-arch")
-    return any(event.values.get("module") for event in raised)
-
-
-def _saw_no_gpu(context: RuleContext) -> bool:
-    """Whether no program of the text had the GPU that a variable is said to hide."""
-    return not context.snapshot.torch.cuda_available
-
-
-def _is_told(context: RuleContext) -> bool:
-    """Whether something in the container says it, and not its command line alone."""
-    asked = context.snapshot.container.nvidia_requested
-    if events(context, "container-no-gpu", "no-devices-found"):
-        return _says_so(context)
-    return asked is not False
-
-
-def _says_so(context: RuleContext) -> bool:
-    """Something in the container says it: that nvidia-smi is not in an image says little, and an
-    empty libcuda may lie on a host as well."""
-    told = events(context, "container-no-gpu", "no-devices-found")
-    inside = in_container(context)
-    return any(
-        event.values.get("lacks") != "nvidia-smi" and (inside or "library" not in event.values)
-        for event in told
-    )
-
-
-def _kernel_says_it(context: RuleContext) -> bool:
-    return bool(events(context, "gpu-init-failed"))
-
-
-def _driver_says_it(context: RuleContext) -> bool:
-    said = events(context, "gpu-not-supported-by-driver")
-    return any(not event.values.get("said") for event in said)
-
-
-def _is_a_notebooks(context: RuleContext) -> bool:
-    return bool(events(context, "gpu-not-chosen"))
-
-
-def _killed_for_it(context: RuleContext) -> bool:
-    """Who ended the process named memory; a signal or a code alone may have another reason."""
-    said = events(context, "host-out-of-memory")
-    return any(set(event.values) & {"asked", "who", "who2"} for event in said) or any(
-        word in (event.text or "").lower() for event in said for word in ("oom", "memory", "alloc")
-    )
-
-
-def _names_the_file(context: RuleContext) -> bool:
-    """The file, or the package, that stands before torch's own."""
-    said = events(context, "module-shadowed", "backport-in-the-way")
-    named = {name for event in said for name in event.values}
-    return bool(named & {"path", "package"})
-
-
-def _has_packages(context: RuleContext) -> bool:
-    return bool(context.snapshot.packages)
-
-
-def _names_a_dll(context: RuleContext) -> bool:
-    said = events(context, "windows-dll-missing")
-    return any(event.values.get("dll") or event.values.get("module") for event in said)
-
-
-def _is_tritons(context: RuleContext) -> bool:
-    """Triton or Inductor says it; that no `gcc` is found any build says."""
-    said = events(context, "triton-no-compiler")
-    return any(not event.values.get("compiler") for event in said)
-
-
-def _cuda_failed(context: RuleContext) -> bool:
-    """A program of the text came to no GPU, and not only a setting is shown."""
-    said = events(context, "no-nvidia-driver", "cuda-unavailable", "cuda-version-err")
-    return bool(said or context.snapshot.cuda_api.init_code)
-
-
-def _refused(context: RuleContext) -> bool:
-    """CUDA's own code for a fabric that is not ready."""
-    return context.snapshot.cuda_api.init_code == 802
-
-
 DOUBTS: dict[str, Doubt] = {
     "no-kernel-image": Doubt(
         others=("arch-too-old-for-wheel", "arch-too-new-for-wheel", "extension-arch-mismatch"),
@@ -161,7 +54,7 @@ DOUBTS: dict[str, Doubt] = {
         others=("arch-too-old-for-wheel", "arch-too-new-for-wheel"),
         next_reading=TORCHS_KERNELS,
         settled_by=("gpus", "kernels"),
-        unless=_raised_by_an_extension,
+        unless=left_open.raised_by_an_extension,
     ),
     "cuda-init-failed": Doubt(
         others=("cuda-unknown-error", "uvm-missing", "gpu-init-failed"),
@@ -172,7 +65,7 @@ DOUBTS: dict[str, Doubt] = {
         others=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"),
         next_reading="nvidia-smi -L; ls -l /dev/nvidia*",
         settled_by=(),
-        unless=_nvml_gave_a_code,
+        unless=left_open.nvml_gave_a_code,
     ),
     "kernel-image-invalid": Doubt(
         others=("driver-too-old", "extension-arch-mismatch"),
@@ -185,9 +78,10 @@ DOUBTS: dict[str, Doubt] = {
         settled_by=(),
     ),
     "torch-sees-no-gpu": Doubt(
-        others=("cuda-visible-devices-hidden", "container-no-gpu", "driver-not-loaded"),
-        next_reading=LIST_GPUS,
-        settled_by=("gpus",),
+        others=("torch-cpu-build", "driver-too-old", "driver-not-loaded", "container-no-gpu"),
+        next_reading=f"{TORCHS_CUDA}; {LIST_GPUS}",
+        settled_by=(),
+        unless=left_open.shows_its_cuda,
     ),
     "cuda-sees-no-device": Doubt(
         others=("cuda-visible-devices-hidden", "container-no-gpu", "no-nvidia-gpu"),
@@ -198,25 +92,25 @@ DOUBTS: dict[str, Doubt] = {
         others=("torch-sees-no-gpu", "invalid-device-ordinal"),
         next_reading=LIST_GPUS,
         settled_by=(),
-        unless=_saw_no_gpu,
+        unless=left_open.saw_no_gpu,
     ),
     "container-no-gpu": Doubt(
         others=("driver-missing", "container-toolkit-missing"),
         next_reading="nvidia-smi, on the host",
         settled_by=("gpus", "driver", "bus"),
-        unless=_is_told,
+        unless=left_open.is_told,
     ),
     "gpu-fell-off-bus": Doubt(
         others=("hardware-fault", "gpu-does-not-answer"),
         next_reading=KERNEL_LOG,
         settled_by=(),
-        unless=_says_lost,
+        unless=left_open.says_lost,
     ),
     "cuda-lib-missing": Doubt(
         others=("extension-not-built", "program-release-too-old"),
         next_reading="python -m bitsandbytes",
         settled_by=(),
-        unless=_is_cudas,
+        unless=left_open.is_cudas,
     ),
     "driver-missing": Doubt(
         others=("no-nvidia-gpu", "container-no-gpu"),
@@ -243,71 +137,84 @@ DOUBTS: dict[str, Doubt] = {
         others=("driver-missing", "container-no-gpu"),
         next_reading=ON_THE_BUS,
         settled_by=("gpus", "bus"),
-        unless=_is_a_notebooks,
+        unless=left_open.is_a_notebooks,
     ),
     "gpu-not-supported-by-driver": Doubt(
         others=("driver-not-loaded", "gpu-init-failed"),
         next_reading=KERNEL_LOG,
         settled_by=(),
-        unless=_driver_says_it,
+        unless=left_open.driver_says_it,
     ),
     "gpu-init-failed": Doubt(
         others=("gpu-fell-off-bus", "gpu-not-supported-by-driver", "device-permission"),
         next_reading=KERNEL_LOG,
         settled_by=(),
-        unless=_kernel_says_it,
+        unless=left_open.kernel_says_it,
     ),
     "host-out-of-memory": Doubt(
         others=("dataloader-worker-killed",),
         next_reading="sudo dmesg | grep -iE 'killed process|out of memory'",
         settled_by=(),
-        unless=_killed_for_it,
+        unless=left_open.killed_for_it,
     ),
     "module-shadowed": Doubt(
         others=("torch-half-installed",),
         next_reading='python -c "import torch; print(torch.__file__, torch.__path__)"',
         settled_by=(),
-        unless=_names_the_file,
+        unless=left_open.names_the_file,
     ),
     "mixed-conda-pip": Doubt(
         others=("ld-library-path-conflict", "torch-half-installed"),
         next_reading="pip list | grep -i torch; conda list torch; echo $LD_LIBRARY_PATH",
         settled_by=(),
-        unless=_has_packages,
+        unless=left_open.has_packages,
     ),
     "windows-dll-missing": Doubt(
         others=("cuda-lib-missing", "extension-abi-mismatch"),
         next_reading='python -c "import torch"',
         settled_by=(),
-        unless=_names_a_dll,
+        unless=left_open.names_a_dll,
     ),
     "triton-no-compiler": Doubt(
         others=("compiler-missing",),
         next_reading="gcc --version",
         settled_by=(),
-        unless=_is_tritons,
+        unless=left_open.is_tritons,
     ),
     "container-driver-capability-missing": Doubt(
         others=("container-no-gpu",),
         next_reading="ldconfig -p | grep libcuda, in the container",
         settled_by=(),
-        unless=_cuda_failed,
+        unless=left_open.cuda_failed,
     ),
     "system-not-ready-fabric-manager": Doubt(
         others=("fabric-unhealthy",),
         next_reading="nvidia-smi -q | grep -A 3 Fabric",
         settled_by=(),
-        unless=_refused,
+        unless=left_open.refused,
+    ),
+    "nccl-p2p-failure": Doubt(
+        others=("nccl-timeout", "nccl-shm-error"),
+        next_reading="NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO, set for the same run again",
+        settled_by=(),
+        unless=left_open.p2p_is_said,
+    ),
+    "nccl-no-socket-interface": Doubt(
+        others=("nccl-error",),
+        next_reading="NCCL_DEBUG=INFO, set for the same run again",
+        settled_by=(),
+        unless=left_open.interface_is_said,
     ),
     "nccl-timeout": Doubt(
-        others=("nccl-no-socket-interface", "nccl-p2p-failure", "gpu-fell-off-bus"),
+        others=("nccl-p2p-failure", "nccl-no-socket-interface", "gpu-fell-off-bus"),
         next_reading="NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000, for the same run",
         settled_by=(),
     ),
     "nccl-error": Doubt(
-        others=("nccl-p2p-failure", "nccl-shm-error"),
+        others=("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure"),
         next_reading="NCCL_DEBUG=INFO, set for the same run again",
         settled_by=(),
+        unless=lambda context: not left_open.is_the_systems(context),
     ),
 }
 
@@ -316,7 +223,17 @@ BY_ONE_MESSAGE: dict[str, Doubt] = {
         others=("driver-missing",),
         next_reading="nvidia-smi",
         settled_by=("gpus", "driver"),
-        unless=_leaves_no_driver_open,
+        unless=left_open.leaves_no_driver_open,
+    ),
+    "torch-sees-no-gpu": Doubt(
+        others=("cuda-visible-devices-hidden", "container-no-gpu", "driver-not-loaded"),
+        next_reading=LIST_GPUS,
+        settled_by=("gpus",),
+    ),
+    "nccl-error": Doubt(
+        others=("nccl-p2p-failure", "nccl-shm-error"),
+        next_reading="NCCL_DEBUG=INFO, set for the same run again",
+        settled_by=(),
     ),
 }
 """What one message leaves open of a cause whose other messages leave something else."""

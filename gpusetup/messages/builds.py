@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row
 
+WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
+BY_THE_WAY = r"(?:[\s\"'`,.:]{1,6}(?:it|I|and|but|then|always|get|gets|got|keeps?|tells?|says?|gives?|gave|shows?|the|this|an?|me|error|following|fails?|failed|with|still|returns?|reports?|raises?|throws?|see|saw|saying|that|command|message))"
+"""Words of somebody between a command and what it said."""
+LINKS_AN_EXTENSION = r"ninja: build stopped|error: command '\S{1,200}' failed|make(?:\[\d\])?: \*\*\*|Failed building wheel|Failed to build\b"
+"""What follows a linker's error in a build of many files; Triton's helper is one file."""
+
 ROWS = (
     row(
         "cuda-toolkit-mismatch-extension-build",
@@ -175,6 +181,17 @@ ROWS = (
         unless=r"--no-build-isolation",
     ),
     row(
+        "build-isolation-no-torch",
+        "pip",
+        rf"\bpip3? install {WHAT}{BY_THE_WAY}{{0,14}}[\s\"'`,.:]{{1,6}}(?:ModuleNotFoundError:? ?)?No module named ['\"]?torch['\"]?(?![\w.])",
+        unless=r"\bimport torch|python3? \S{1,60}\.py",
+    ),
+    row(
+        "build-isolation-no-torch",
+        "pip",
+        r"No module named ['\"]?torch['\"]?[\s\"'`,.]{0,6}(?:error )?(?:when|while|during|on|at|upon) (?:(?:I|we|you|try(?:ing)? to|run(?:ning)?|do(?:ing)?|us(?:e|ing)|execut(?:e|ing)|call(?:ing)?) ){0,3}[\"'`]{0,3}pip3? install\b",
+    ),
+    row(
         "extension-arch",
         "arch flags",
         r"(?<![\w-])(?P<module>(?!torchvision)[a-z][\w-]{1,40}) arch flags (?P<arches>\d\.\d(?:, \d\.\d){0,12})",
@@ -280,7 +297,18 @@ ROWS = (
         "could not install packages",
         r"(?:OS|Environment)Error: \[Errno 2\] No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{220,700}['\"]",
     ),
-    row("triton-build-failed", "-lcuda", r"cannot find (?P<lacks>-lcuda)\b(?!rt)"),
+    row(
+        "triton-build-failed",
+        "-lcuda",
+        r"cannot find (?P<lacks>-lcuda)\b(?!rt)",
+        unless=LINKS_AN_EXTENSION,
+    ),
+    row(
+        "cuda-lib-missing",
+        "-lcuda",
+        rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})",
+        by_the="linker",
+    ),
     row(
         "triton-build-failed",
         "python.h",

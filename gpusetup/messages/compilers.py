@@ -10,6 +10,9 @@ from __future__ import annotations
 from gpusetup.messages.imports import COMPILED_MODULE
 from gpusetup.messages.row import row
 
+REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
+"""What the driver answers to a kernel that it cannot use."""
+
 BUILT_BY_HAND = (
     r"(?:flash_attn|flash_attn_interface|xformers|apex|tinycudann|diff_gaussian_rasterization\w{0,12}|simple_knn|nvdiffrast"
     r"|pytorch3d|gsplat|mamba_ssm|causal_conv1d|torch_scatter|torch_sparse|torch_cluster|torch_spline_conv|spconv"
@@ -43,6 +46,18 @@ HOSTS = (
         "compiler-missing",
         "winerror 2]",
         r"running build_ext.{0,400}?error: \[WinError 2\]",
+    ),
+    row(
+        "jit-arch-rejected",
+        "ptxas does not support cc",
+        r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)",
+        compiler="XLA's assembler",
+    ),
+    row(
+        "jit-arch-rejected",
+        "compatible with compute capability",
+        rf"not built with CUDA kernel binaries compatible with compute capability (?P<arch>\d{{1,2}}\.\d).{{0,600}}?{REJECTED}|{REJECTED}.{{0,600}}?not built with CUDA kernel binaries compatible with compute capability \d{{1,2}}\.\d",
+        compiler="The driver's compiler, for TensorFlow's kernels,",
     ),
     row("cuda-toolkit-missing", "-lcudart", r"cannot find -lcudart(?:_static)?\b"),
     row(

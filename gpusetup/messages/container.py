@@ -158,6 +158,12 @@ ROWS = (
     row("driver-not-loaded", "nvml error: driver not loaded", place="host"),
     row(
         "driver-not-loaded",
+        "nvidia-driver-",
+        r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
+        place="host",
+    ),
+    row(
+        "driver-not-loaded",
         "adding custom device",
         r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file',
         place="host",

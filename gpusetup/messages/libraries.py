@@ -221,6 +221,13 @@ LOADER = (
         r"Found cuDNN version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
         by_program="XLA",
     ),
+    row(
+        "ld-library-path-conflict",
+        "found cuda version",
+        r"Found CUDA version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
+        by_program="XLA",
+        library="CUDA",
+    ),
     row("ld-library-path-conflict", "cudnn_status_version_mismatch"),
     row("mkl-version-mismatch", "ijit_", r"undefined symbol: (?P<symbol>iJIT_\w+)"),
     row(

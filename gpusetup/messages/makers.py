@@ -84,6 +84,8 @@ AMD = (
     row("hip-kernel-missing", "hsa_status_error_invalid_isa", by="what", what="kernel"),
 )
 
+OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
+"""A card of NVIDIA's, and not what torch says of its driver."""
 OTHERS = r"NVIDIA|GeForce|\bRTX|\bGTX|\bTesla"
 
 SPOKEN = (
@@ -114,6 +116,28 @@ SPOKEN = (
         r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD (?:GPU|graphics|Ryzen)|Renoir)\b.{0,900}?download\.pytorch\.org/whl/(?:nightly/)?rocm\d",
         unless=OTHERS,
         vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        "amd",
+        r"\b(?:Are you using a GPU|What GPU[\w ]{0,20}|[Mm]y (?:GPU|graphics card) is|GPU(?: used| model)?) ?[:?=]?[* ]{1,4}(?:an? )?(?:AMD|Radeon)\b",
+        unless=rf"{OTHER_CARDS}|AMD Ryzen|AMD EPYC|AMD Threadripper",
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        "amd gpu",
+        r"\b(?:does ?n[o']t|not|cannot|can't|how (?:do|can|to)|fails? to) (?:\w+ ){0,5}?(?:on|in|with) (?:my |an? |the )?(?:CPU (?:or|and) )?AMD GPUs?\b",
+        unless=OTHERS,
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        "intel",
+        r"\b(?:using|have|has|got|with|on)(?: an?| my| the| only| just)*(?: integrated)? Intel(?:'s)? (?:integrated )?(?:GPU|graphics\b|iGPU|[Ii]ris\b|UHD\b)",
+        unless=rf"{OTHER_CARDS}|\bdiscrete|\bdedicated",
+        vendor="intel",
+        name="integrated graphics",
     ),
     row(
         "foreign-gpu",

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row
 
+FEW_PORTS = r"\bonly (?:the )?ports? [\d -]{2,15}(?:are|is) (?:open|allowed)|\bports?\b[^.\n]{0,40}\b(?:blocked|closed|not open)\b|\bfirewall (?:blocks|is active|between)"
+FEW_PORTS_OPEN = "not every port is open between the machines"
+"""How somebody's own words say that NCCL's ranks do not reach each other."""
+HANGS = r"(?:hangs?|hung|hanging|stuck|freezes|froze|frozen|stalls?)"
+OF_SEVERAL = r"\b(?:tensor[-_ ]parallel(?:ism)?(?:[-_ ]size)?[ =:]{0,3}(?:of )?(?:[2-9]|1\d)?\b|NCCL version \d)"
+"""A model over several GPUs, whose first exchange is NCCL's."""
+
 HOW = (
     "(?P<how>Connection (?:refused|timed out|reset by peer)|No route to host|Network is unreachable"
     "|Software caused connection abort|Cannot assign requested address)"
@@ -202,6 +209,21 @@ ROWS = (
         "nccl-shm-error",
         "/dev/shm/nccl",
         r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
+    ),
+    row(
+        "nccl-connect-failed",
+        "ncclsystemerror",
+        rf"ncclSystemError\b.{{0,900}}?(?:{FEW_PORTS})|(?:{FEW_PORTS}).{{0,900}}?ncclSystemError\b",
+        how=FEW_PORTS_OPEN,
+    ),
+    *(
+        row(
+            "nccl-hangs",
+            needle,
+            rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b",
+            unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)",
+        )
+        for needle in ("tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version")
     ),
     row("nccl-connect-failed", "gloo connectfullmesh failed"),
     row("nccl-timeout", "watchdog caught collective operation timeout"),

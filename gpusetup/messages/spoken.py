@@ -73,6 +73,49 @@ CPUS = (
         r"(?<!cannot )(?<!can't )(?<!unable to )(?<!how to )(?<!want to )\b(?:installs?|installed|installing|get|gets|got|downloads?|downloaded|picks?) (?:only |just |always |me )?(?:the |a )?(?:CPU[- ]?(?:only )?(?:version|build|wheel|variant)s? of |CPU[- ]only |PyTorch CPU\b|cpu[- ]only )(?:py)?(?:torch)?",
         unless=r"(?:want|wants|need|to|for|only) (?:\w+ ){0,3}(?:install|get) (?:the |a )?CPU|no (?:NVIDIA )?GPU",
     ),
+    row(
+        "torch-not-compiled-with-cuda",
+        "torch",
+        r"\b(?:went|goes|gone|going|reverts?|reverted|falls?|fell|fallen|switched|switches|changed|changes|downgraded|replaced)(?: it)?(?: back)? (?:to|by|with) (?:using )?(?:the |a )?(?:(?:py)?torch[- ]?\+?CPU\b|CPU[- ](?:only )?(?:py)?torch\b|CPU(?:[- ]only)? (?:version|build|wheel) of (?:py)?torch\b)",
+    ),
+)
+
+GPU_MEMORY = r"(?:(?:GPU|graphics?(?: card)?|video(?: card)?|CUDA) (?:memory|RAM)|VRAM)"
+ONLY_IF = r"\b(?:if|in case|whether|unless|avoids?|avoiding|prevents?|preventing|without|never|won't|don't) (?:\w+ ){0,5}?(?:insufficient|not enough|out of)\b"
+IF_CHINESE = r"(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存"
+
+MEMORY = (
+    row(
+        "out-of-memory",
+        "outofmemory",
+        r"(?<![\w.])CUDA ?OutOfMemory(?:Error)?\b",
+        unless=r"(?i:tried to allocate)|\bexcept\b",
+    ),
+    *(
+        row("out-of-memory", needle, pattern, unless=ONLY_IF)
+        for needle, pattern in (
+            ("insufficient", rf"\binsufficient {GPU_MEMORY}\b"),
+            ("not enough", rf"\bnot enough (?:free |available )?{GPU_MEMORY}\b"),
+            ("out of", rf"\b(?:ran|runs?|running) out of {GPU_MEMORY}\b"),
+        )
+    ),
+    row("out-of-memory", "显存", r"显存(?:不足|不够|溢出|耗尽)|爆显存", unless=IF_CHINESE),
+)
+"""A GPU's memory that does not suffice, in a title or a sentence."""
+
+TRITONS = (
+    row(
+        "triton-build-failed",
+        "python.h",
+        r"\btriton\b[^.\n]{0,80}?\b(?:missing|lack\w*|without|not find|cannot find|can't find|couldn't find|no) [`'\"]?Python\.h\b|\btriton\b[^.\n]{0,80}?\bPython\.h[`'\"]? (?:is |was )?(?:missing|not found)\b",
+        lacks="Python.h",
+    ),
+    row(
+        "triton-build-failed",
+        "undefined symbol",
+        r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+",
+        lacks="libcuda",
+    ),
 )
 
 IN_THE_WAY = (
@@ -84,4 +127,4 @@ IN_THE_WAY = (
     ),
 )
 
-ROWS = (*TORCHS, *CPUS, *IN_THE_WAY)
+ROWS = (*TORCHS, *CPUS, *MEMORY, *TRITONS, *IN_THE_WAY)

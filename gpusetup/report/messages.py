@@ -20,7 +20,7 @@ def event(text: Text, kind: str, first: int, last: int, values: Mapping[str, str
     where = text.where(first)
     return Event(
         kind=kind,
-        values={**values, "place": where} if where else dict(values),
+        values={"place": where, **values} if where else dict(values),
         source=text.source(first),
         text=text.shown(first, last),
     )

@@ -67,7 +67,13 @@ def _in_half(context: RuleContext) -> str:
 def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
     old = [g for g in visible_gpus(context.snapshot) if _below(g, Capability(8, 0))]
     messages = events(context, "bf16-unsupported")
-    if messages:
+    if messages and _all_have_it(context):
+        yield BF16_UNSUPPORTED.as_note(
+            f"{which.names(context)} has bfloat16: a program that denies it saw no GPU at all",
+            detail="transformers says the same where torch.cuda.is_available() is False.",
+            evidence=event_evidence(messages),
+        )
+    elif messages:
         yield BF16_UNSUPPORTED.found(
             f"bfloat16 was asked of {which.names(context)}, which has none (it begins with 8.0)",
             evidence=event_evidence(messages),
@@ -78,6 +84,11 @@ def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
             f"{old[0].name} ({old[0].compute_capability}) has no bfloat16: use float16 with a "
             "GradScaler",
         )
+
+
+def _all_have_it(context: RuleContext) -> bool:
+    known = [gpu.compute_capability for gpu in visible_gpus(context.snapshot)]
+    return bool(known) and all(own is not None and own >= Capability(8, 0) for own in known)
 
 
 GPU_TOO_OLD_FOR_TRITON = Cause(

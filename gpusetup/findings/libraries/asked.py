@@ -11,12 +11,14 @@ from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
-from gpusetup.model.shell import Line, filled
+from gpusetup.model.shell import Line, filled, lines
 from gpusetup.model.versions import parsed
 
 
 def for_whoever_asks(context: RuleContext, library: str, module: str | None) -> Fix:
     """Install torch again with its libraries; build an extension of another CUDA for torch's."""
+    if library == LINKED:
+        return for_the_linker(context)
     if module == "ctranslate2":
         return _for_ctranslate2(context)
     if re.fullmatch(CUDNN_8, library) and _not_for_cudnn_8(context):
@@ -94,8 +96,34 @@ def _for_ctranslate2(context: RuleContext) -> Fix:
     )
 
 
-def newer_cudnn(context: RuleContext) -> Fix:
-    """For XLA (JAX, TensorFlow), which needs a cuDNN as new as the one it was built with."""
+LINKED = "-lcuda"
+"""How a linker calls the driver's library."""
+
+
+def for_the_linker(context: RuleContext) -> Fix:
+    """The link libcuda.so: the driver's package has libcuda.so.1 alone, the toolkit a stub."""
+    text = "Let the linker find libcuda.so: in the toolkit's stubs folder, which serves where the "
+    text += "program is built, or as a link to the driver's libcuda.so.1. Where it runs, the "
+    text += "driver's own is loaded"
+    stubs = "export LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH"
+    return Fix(
+        text=text,
+        commands=lines(stubs) if on(context, "linux") else (),
+        looks=paste.look("see what there is", *lines("ldconfig -p | grep libcuda.so")),
+    )
+
+
+def newer_for_xla(context: RuleContext, library: str) -> Fix:
+    """For XLA (JAX, TensorFlow), which needs a library as new as the one it was built with."""
+    if library != "cuDNN":
+        return Fix(
+            text="Take foreign folders out of LD_LIBRARY_PATH, and let JAX bring CUDA itself; or "
+            "keep the machine's CUDA and install a jaxlib of its time",
+            commands=(
+                *paste.unset(context, "LD_LIBRARY_PATH"),
+                paste.pip(context, "install", "--upgrade", "jax[cuda12]"),
+            ),
+        )
     return Fix(
         text="Upgrade the environment's cuDNN (nvidia-cudnn-cu12; with CUDA 13: "
         "nvidia-cudnn-cu13), and take foreign folders out of LD_LIBRARY_PATH. Where torch is "
@@ -112,6 +140,8 @@ def what_cannot_load(name: str, messages: tuple[Event, ...]) -> str:
     """Windows says of a DLL that is there which one it tried, not which one it lacks."""
     if any(e.values.get("lacks") for e in messages):
         return f"{name} cannot load: a DLL that it depends on is missing"
+    if name == LINKED:
+        return "The linker finds no libcuda.so, which the build links against"
     return f"{name} is missing or incomplete: programs that need it cannot load"
 
 

@@ -66,14 +66,15 @@ def foreign_libraries(context: RuleContext) -> Iterator[Finding]:
 
 def _older_cudnn(context: RuleContext, clash: tuple[Event, ...]) -> Finding:
     """XLA (JAX, TensorFlow) finds a cuDNN that is older than the one it was built with."""
-    from gpusetup.findings.libraries.asked import newer_cudnn
+    from gpusetup.findings.libraries.asked import newer_for_xla
 
+    library = clash[0].values.get("library", "cuDNN")
     return LD_LIBRARY_PATH_CONFLICT.found(
-        f"The cuDNN that is found first is older than JAX or TensorFlow needs{_which(clash)}",
+        f"The {library} that is found first is older than JAX or TensorFlow needs{_which(clash)}",
         detail="It comes from LD_LIBRARY_PATH, or from the environment: torch pins one release of "
         "cuDNN, and may have put an older one there.",
         evidence=(*event_evidence(clash), *_library_path(context)),
-        fix=newer_cudnn(context),
+        fix=newer_for_xla(context, library),
     )
 
 
@@ -88,7 +89,7 @@ def _which(clash: tuple[Event, ...]) -> str:
         values = event.values
         if values.get("compiled") and values.get("loaded"):
             loaded, needed = (values[name].replace(", ", ".") for name in ("loaded", "compiled"))
-            return f" (cuDNN {loaded} is loaded, {needed} is needed)"
+            return f" ({values.get('library', 'cuDNN')} {loaded} is loaded, {needed} is needed)"
         if values.get("library"):
             return f" ({values['library']})"
     return ""

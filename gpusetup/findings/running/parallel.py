@@ -32,6 +32,36 @@ NCCL_NO_SOCKET_INTERFACE = Cause(
 )
 
 
+NCCL_P2P_FAILURE = Cause(
+    id="nccl-p2p-failure",
+    place=(Layer.RUNNING, 80),
+    title="no peer access between GPUs",
+    means="GeForce, virtual machines, an IOMMU.",
+    proven_by="Error 217, or the program's refusal; likely where a model over several GPUs hangs",
+    way_out="NCCL_P2P_DISABLE=1",
+    source=NCCL_DOC,
+    explains=NCCL_SAYS,
+    message=Message(
+        title="Peer access between these GPUs is not possible",
+        detail="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges forbid it.",
+        text="Let NCCL go through memory instead, and switch off custom all-reduce kernels of "
+        "the serving program (vLLM: --disable-custom-all-reduce)",
+        commands=("export NCCL_P2P_DISABLE=1",),
+        look=("nvidia-smi topo -p2p r",),
+        see="see which pairs of GPUs have it",
+    ),
+)
+
+HANGS = Message(
+    title="A model over several GPUs hangs, as where peer access between them does not work",
+    detail="NCCL waits without a word where a virtual machine, an IOMMU or ACS on the PCIe bridges "
+    "breaks what the driver promises.",
+    text="See first whether it runs without peer access; then let NCCL's log say where it waits",
+    commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),
+    look=("nvidia-smi topo -p2p r",),
+    see="see which pairs of GPUs have it",
+)
+
 MESSAGES: tuple[Cause, ...] = (
     Cause(
         id="dataloader-worker-killed",
@@ -88,26 +118,7 @@ MESSAGES: tuple[Cause, ...] = (
         ),
     ),
     NCCL_NO_SOCKET_INTERFACE,
-    Cause(
-        id="nccl-p2p-failure",
-        place=(Layer.RUNNING, 80),
-        title="no peer access between GPUs",
-        means="GeForce, virtual machines, an IOMMU.",
-        proven_by="Error 217, or the program's refusal",
-        way_out="NCCL_P2P_DISABLE=1",
-        source=NCCL_DOC,
-        explains=NCCL_SAYS,
-        message=Message(
-            title="Peer access between these GPUs is not possible",
-            detail="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges forbid "
-            "it.",
-            text="Let NCCL go through memory instead, and switch off custom all-reduce kernels of "
-            "the serving program (vLLM: --disable-custom-all-reduce)",
-            commands=("export NCCL_P2P_DISABLE=1",),
-            look=("nvidia-smi topo -p2p r",),
-            see="see which pairs of GPUs have it",
-        ),
-    ),
+    NCCL_P2P_FAILURE,
     Cause(
         id="nccl-shm-error",
         place=(Layer.RUNNING, 70),
@@ -156,7 +167,13 @@ def nccl_error(context: RuleContext) -> Iterator[Finding]:
     unreached = events(context, "nccl-connect-failed")
     if unreached and not events(context, *ENDS_A_RANK):
         yield from_message(context, NCCL_NO_SOCKET_INTERFACE, UNREACHED, unreached)
+    hangs = events(context, "nccl-hangs")
+    if hangs and not events(context, *TELLS_WHY):
+        yield from_message(context, NCCL_P2P_FAILURE, HANGS, hangs)
     yield from from_messages(context, (UNEXPLAINED,) if events(context, "nccl-error") else ())
+
+
+TELLS_WHY = ("nccl-p2p-failure", "nccl-timeout", "nccl-connect-failed", "cuda-error", "xid")
 
 
 ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed")

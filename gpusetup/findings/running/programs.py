@@ -247,7 +247,8 @@ JIT_ARCH_REJECTED = Cause(
     proven_by="The compiler names the option or the architecture",
     not_when="arch-too-new-for-wheel",
     way_out="A torch with a newer CUDA; a newer ptxas for Triton",
-    source="NVRTC documentation; Triton's sources",
+    source="NVRTC documentation; Triton's and XLA's sources",
+    explains=("cuda-init-failed",),
 )
 
 

@@ -120,7 +120,8 @@ def refused(text: Text) -> Iterator[Fact]:
     seen: set[str] = set()
     for needle in ("satisfies the requirement torch", "no matching distribution found for torch"):
         for start, window in text.near(needle):
-            for found in REQUIREMENT.finditer(window):
+            said = sorted(REQUIREMENT.finditer(window), key=lambda one: one["versions"] is None)
+            for found in said:
                 requirement = (found["requirement"] or found["only"]).rstrip(".,'\"")
                 if requirement in seen:
                     continue
