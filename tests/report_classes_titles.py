@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report_classes import Class
+from report_classes import NO_IMAGE, Class
 
 LD = "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\n"
 NO_TORCH = "ModuleNotFoundError: No module named 'torch'"
@@ -132,6 +132,56 @@ TITLES: dict[str, Class] = {
             f"I train on an A100. {AMPERE}",
         ),
         (f"GPU: GTX 1080\n{AMPERE}", AMPERE),
+    ),
+    "llama.cpp's own kernels, built for other GPUs": Class(
+        "extension-arch-mismatch",
+        (
+            "CUDA error 209 at /src/llama.cpp/ggml-cuda.cu:6701: no kernel image is available for execution on the device",
+            "llama.cpp: ggml-cuda.cu:2199: no kernel image is available for execution on the device",
+            "ggml/src/ggml-cuda/common.cuh:91: CUDA error: no kernel image is available for execution on the device",
+        ),
+        (NO_IMAGE,),
+    ),
+    "an old Quadro, for which a program beside torch has no kernels": Class(
+        "arch-too-old-for-wheel",
+        (
+            "[E:onnxruntime:, sequential_executor.cc:514] CUDA error cudaErrorNoKernelImageForDevice:no kernel image is available for execution on the device\nmy notebook has a quadro M1200",
+            f"{NO_IMAGE}\nThe card is a Quadro M2200.",
+            f"Quadro K2200. {NO_IMAGE}",
+        ),
+        (f"{NO_IMAGE}\nThe card is an RTX 3090.",),
+    ),
+    "TensorFlow without its CUDA libraries, or too old for the GPU": Class(
+        "cuda-lib-missing arch-too-new-for-wheel",
+        (
+            "python3 -m pip install tensorflow[and-cuda]\ntf.config.list_physical_devices('GPU') gives an empty list; PyTorch uses the GPU",
+            "pip install 'tensorflow[and-cuda]'\n>>> import tensorflow as tf\n>>> tf.config.list_physical_devices('GPU')\n[]",
+            "TensorFlow 2.12 does not detect the GPU, an RTX 5070 (possibly an unsupported compute capability 12.x)",
+        ),
+        (
+            "pip install 'tensorflow[and-cuda]'\n>>> tf.config.list_physical_devices('GPU')\n[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
+        ),
+    ),
+    "a package of which somebody says that this system has no wheel": Class(
+        "no-wheel-for-platform",
+        (
+            "There are no prebuilt wheels for xformers 0.0.28 on Windows with this CUDA.\nERROR: No matching distribution found for xformers==0.0.28",
+            "Проблема: отсутствие готовых wheels для xformers на Windows",
+            "No wheels for flash-attn on Windows, so that the installation ends",
+        ),
+        ("Here are prebuilt wheels for xformers on Windows, which work",),
+    ),
+    "a slow program that uses the GPU": Class(
+        "ok",
+        (
+            "torch: 2.7.1+cu128, RTX 5090. Speech takes half a minute. It is definitely using my GPU.",
+            "I can confirm that it's using the GPU, and yet a picture takes five minutes",
+            "It's clearly using the GPU, only slowly",
+        ),
+        (
+            "I am not sure that it is using the GPU",
+            "It is definitely using my GPU until it ends: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        ),
     ),
     "the driver's own pod, in which no driver runs": Class(
         "driver-not-loaded",

@@ -29,6 +29,7 @@ TORCHS_KERNELS = (
     'torch.cuda.get_device_capability())"'
 )
 TORCHS_CUDA = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
+BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
@@ -49,6 +50,12 @@ DOUBTS: dict[str, Doubt] = {
         others=("arch-too-old-for-wheel", "arch-too-new-for-wheel", "extension-arch-mismatch"),
         next_reading=TORCHS_KERNELS,
         settled_by=("kernels",),
+    ),
+    "arch-too-new-for-wheel": Doubt(
+        others=("cuda-lib-missing",),
+        next_reading=BESIDE_TORCH,
+        settled_by=(),
+        unless=left_open.kernels_are_said,
     ),
     "extension-arch-mismatch": Doubt(
         others=("arch-too-old-for-wheel", "arch-too-new-for-wheel"),
@@ -267,8 +274,6 @@ ON_WINDOWS = {
 }
 ON_MACS = {ON_THE_BUS: "system_profiler SPDisplaysDataType"}
 """What a reading is called where its Linux command is none."""
-
-BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
 
 
 def reading_here(context: RuleContext, doubt: Doubt | None) -> str | None:

@@ -141,3 +141,9 @@ def cuda_failed(context: RuleContext) -> bool:
 def refused(context: RuleContext) -> bool:
     """CUDA's own code for a fabric that is not ready."""
     return context.snapshot.cuda_api.init_code == 802
+
+
+def kernels_are_said(context: RuleContext) -> bool:
+    """A program names the architectures, and not somebody who supposes so."""
+    said = events(context, "gpu-not-in-wheel")
+    return not said or any(event.values.get("said") != "in words" for event in said)

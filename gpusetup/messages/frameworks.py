@@ -29,6 +29,22 @@ TENSORFLOWS = (
         unless=r"name='/physical_device:GPU",
     ),
     row(
+        "gpu-not-in-wheel",
+        "unsupported compute capability",
+        r"\bTensorFlow\b.{0,900}?\bunsupported compute capability (?P<capability>1[0-2]\.\d)?",
+        unless=r"\bnot (?:\w+ ){0,3}unsupported",
+        side="new",
+        said="in words",
+    ),
+    row(
+        "program-lib-missing",
+        "[and-cuda]",
+        r"pip3? install \S{0,24}tensorflow\[and-cuda\].{0,400}?list_physical_devices\(['\"]GPU['\"]\).{0,120}?(?:empty (?:list|array)|\[ ?\](?!\w))",
+        program="TensorFlow",
+        library="a CUDA library of TensorFlow",
+        or_else="driver-missing",
+    ),
+    row(
         "program-sees-no-gpu",
         "physical_device:cpu:0",
         r"\[ ?PhysicalDevice\(name='/physical_device:CPU:0', device_type='CPU'\) ?\]",

@@ -94,6 +94,12 @@ WHEELS = (
         r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
     ),
     row(
+        "no-wheel-for-platform",
+        "wheel",
+        r"(?:\b(?:no|lack of|without|missing)\b|отсутств\w+|\bнет\b) (?:official |any |готовых )?(?:pre-?built |precompiled |binary )?wheels? (?:for|of|для) (?P<requirement>[A-Za-z][\w-]{2,40})(?: [\d.]{1,12})? (?:on|for|на|для|под) (?P<platform>Windows|macOS|Linux aarch64|aarch64|ARM64?)\b",
+        said="in words",
+    ),
+    row(
         "requires-python",
         "requires-python",
         r"(?:Requires-Python|requires-python) ?(?P<needs>[<>=!~][\d.,<>=!~* ]+)",

@@ -78,6 +78,12 @@ LLAMA_CPP = (
     ),
     row(
         "no-kernel-image",
+        "ggml-cuda",
+        r"ggml-cuda\S{0,40}\.cuh?:\d{1,6}: (?:CUDA error:? )?no kernel image is available",
+        module="ggml-cuda",
+    ),
+    row(
+        "no-kernel-image",
         "compiled without support for the current gpu",
         r"ggml-cuda was compiled without support for the current GPU architecture",
         module="ggml-cuda",

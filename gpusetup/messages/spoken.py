@@ -103,6 +103,15 @@ MEMORY = (
 )
 """A GPU's memory that does not suffice, in a title or a sentence."""
 
+COMPUTES = (
+    row(
+        "gpu-computes",
+        "using",
+        r"\b(?:definitely|certainly|clearly|indeed|confirmed(?: that)? it(?: is|'s)|confirm(?: that)? it(?: is|'s)(?: definitely)?) using (?:the |my )GPU\b",
+        unless=r"\b(?:not|isn't|never|stopped|if) (?:\w+ ){0,3}?using (?:the |my )GPU",
+    ),
+)
+
 TRITONS = (
     row(
         "triton-build-failed",
@@ -127,4 +136,4 @@ IN_THE_WAY = (
     ),
 )
 
-ROWS = (*TORCHS, *CPUS, *MEMORY, *TRITONS, *IN_THE_WAY)
+ROWS = (*TORCHS, *CPUS, *MEMORY, *COMPUTES, *TRITONS, *IN_THE_WAY)

@@ -35,6 +35,8 @@ OURS = ("torch", "triton", "nvidia-", "pytorch")
 
 def _is_another(event: Event) -> bool:
     """Whether a package that only came along has no file: torch's index holds some of those too."""
+    if event.values.get("said"):
+        return False
     name = requirement(event.values.get("requirement", ""))[0]
     return bool(name) and not name.startswith(OURS)
 
@@ -82,7 +84,16 @@ def _no_system(context: RuleContext, messages: tuple[Event, ...]) -> Finding:
         f"{values.get('requirement') or 'torch'} has no wheel for this {what}"
         + (f" ({here})" if here else ""),
         evidence=event_evidence(messages),
-        fix=paste.install_torch(context, "Ask for what exists. "),
+        fix=_built_elsewhere(values["requirement"])
+        if values.get("said")
+        else paste.install_torch(context, "Ask for what exists. "),
+    )
+
+
+def _built_elsewhere(name: str) -> Fix:
+    return Fix(
+        text=f"Take a release of {name} that has a wheel for this system, torch and CUDA, use WSL, "
+        f"or do without it where the program allows; else build it from source"
     )
 
 

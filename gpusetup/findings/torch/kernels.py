@@ -21,6 +21,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.wording import sentence
 from gpusetup.findings.layers import Layer
+from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause
 from gpusetup.findings.sources import CPP_EXTENSION, CUDA_RUNTIME, WHEELS
 from gpusetup.findings.torch.build import version_evidence
@@ -87,8 +88,10 @@ def _said_unserved(context: RuleContext, messages: tuple[Event, ...]) -> Finding
     side = "older" if older else "newer"
     name, capability = values.get("gpu") or which.names(context), values.get("capability")
     cause = ARCH_TOO_OLD_FOR_WHEEL if older else ARCH_TOO_NEW_FOR_WHEEL
+    who = context.snapshot.failing.program if is_beside_torch(context) else None
+    build = who or f"torch {context.snapshot.torch.version or ''}".strip()
     return cause.found(
-        f"torch {context.snapshot.torch.version or ''} has no kernels for {name}".replace("  ", " ")
+        f"{build} has no kernels for {name}"
         + (f" ({capability})" if capability else "")
         + f": the GPU is {side} than what it was built for",
         evidence=(*event_evidence(messages), *version_evidence(context)),

@@ -147,6 +147,7 @@ LOOSELY = Sought(
     r"(?P<kind>(?: ?(?:ti|super)\b){0,2})(?![\w.]|x\d)"
 )
 """`rtx 5090`, `RTX5090D`, or the number alone, which a missing kernel tells from other numbers."""
+QUADRO = Sought(r"(?i)(?<![\w.,/-])quadro (?P<number>[kmp]\d{3,4}m?)(?!\w)")
 WORKS_ON = Sought(
     r"(?i)\b(?:works?|worked|runs?|ran|fine)(?: \w+){0,2} (?:on|for|with)(?: (?:the|my|a|an|old|other)){0,2} ?$"
 )
@@ -166,6 +167,8 @@ def _loosely_called(flat: str) -> tuple[str, int] | None:
             kind = re.sub(r"(?i)ti", "Ti", one.group("kind")).strip()
             name = f"{line} {one.group('number') or one.group('bare')[-4:]} {kind}".strip()
             told.setdefault(name, one.start())
+    for one in QUADRO.compiled.finditer(flat):
+        told.setdefault(f"Quadro {one.group('number').upper()}", one.start())
     return next(iter(told.items())) if len(told) == 1 else None
 
 
