@@ -26,7 +26,7 @@ import hypothesis
 import pytest
 import warm
 from _pytest.doctest import DoctestModule
-from installing import Install, World, enter, installer, new_world
+from installing import Install, World, enter, installer, new_world, same_place
 
 from gpusetup.catalog import file as catalog_file
 
@@ -176,7 +176,7 @@ def same_as_file(request: pytest.FixtureRequest) -> Same:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Two indexes on loopback, with what torch requires; this process sees no other."""
-    with new_world(tmp_path) as world:
+    with same_place(tmp_path) as place, new_world(place) as world:
         enter(world, monkeypatch)
         world.add_default("filelock", "3.20.0")
         world.add_default("typing-extensions", "4.15.0")

@@ -78,12 +78,16 @@ class World:
         return wheel
 
     def venv(self, name: str = "env") -> Path:
-        """An environment by uv, with nothing in it."""
+        """An environment by uv, with nothing in it; uv knows its Python."""
         path = self.folder / name
-        for kept in read_interpreter():
-            shutil.copytree(kept, self.folder / "uv-cache" / kept.name, dirs_exist_ok=True)
+        self._know(sys.executable)
         run_uv(self, "venv", "--quiet", "--python", sys.executable, str(path))
+        self._know(str(path / "bin/python"))
         return path
+
+    def _know(self, python: str) -> None:
+        for kept in read_interpreter(python):
+            shutil.copytree(kept, self.folder / "uv-cache" / kept.name, dirs_exist_ok=True)
 
     def venv_with_pip(self) -> Path:
         """An environment with our own pip in it."""
@@ -101,12 +105,12 @@ class World:
 
 
 @cache
-def read_interpreter() -> tuple[Path, ...]:
-    """What uv keeps of the Python that runs us: a new cache asks it anew, which takes uv longer
-    than to make an environment."""
+def read_interpreter(python: str) -> tuple[Path, ...]:
+    """What uv keeps of a Python: a new cache asks it anew, which takes uv longer than to make an
+    environment. Another environment at the same path, of the same Python, is known by it too."""
     folder = Path(tempfile.mkdtemp(prefix="gpusetup-uv-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    words = ("python", "find", "--quiet", "--no-project", "--no-config", sys.executable)
+    words = ("python", "find", "--quiet", "--no-project", "--no-config", python)
     said = subprocess.run(
         [str(uv.find_uv_bin()), *words, "--cache-dir", str(folder)],
         stdout=subprocess.DEVNULL,
@@ -125,6 +129,18 @@ def run_uv(world: World, *words: str) -> None:
         check=False,
     )
     assert said.returncode == 0, said.stderr
+
+
+@contextmanager
+def same_place(tmp_path: Path, name: str = "world") -> Iterator[Path]:
+    """A folder that has the same path in every test of a process, so that uv knows the Python of
+    an environment in it; afterwards it lies below `tmp_path`."""
+    place = tmp_path.parent / name
+    shutil.rmtree(place, ignore_errors=True)  # what a stopped test's children wrote afterwards
+    try:
+        yield place
+    finally:
+        place.rename(tmp_path / name)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from installing import (
     enter,
     needs_linux,
     new_world,
+    same_place,
     with_a_gpu,
 )
 
@@ -61,10 +62,10 @@ with open(prefix / "conda-meta" / "history", "a") as file:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
+    with same_place(tmp_path) as place, new_world(place) as world:
         enter(world, monkeypatch)
         with_a_gpu(monkeypatch)
-        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+        monkeypatch.setenv("PATH", f"{place / 'bin'}:/usr/bin:/bin")
         for name in ("CONDA_EXE", "MAMBA_EXE"):
             monkeypatch.delenv(name, raising=False)
         yield world
