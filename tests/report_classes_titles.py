@@ -166,7 +166,7 @@ TITLES: dict[str, Class] = {
         "no-wheel-for-platform",
         (
             "There are no prebuilt wheels for xformers 0.0.28 on Windows with this CUDA.\nERROR: No matching distribution found for xformers==0.0.28",
-            "Проблема: отсутствие готовых wheels для xformers на Windows",
+            "The cause is the lack of precompiled wheels for xformers on aarch64",
             "No wheels for flash-attn on Windows, so that the installation ends",
         ),
         ("Here are prebuilt wheels for xformers on Windows, which work",),
@@ -182,6 +182,15 @@ TITLES: dict[str, Class] = {
             "I am not sure that it is using the GPU",
             "It is definitely using my GPU until it ends: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
         ),
+    ),
+    "MSVC's compiler that torch looks for in vain": Class(
+        "compiler-missing",
+        (
+            "UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified",
+            "cpp_extension.py:382: UserWarning: Error checking compiler version for cl: [WinError 2] Das System kann die angegebene Datei nicht finden\n  warnings.warn(f'Error checking compiler version for {compiler}: {error}')",
+            "building 'rasteriser' extension\nError checking compiler version for cl: [WinError 2] Le fichier est introuvable",
+        ),
+        ("Error checking compiler version for cl: 'utf-8' codec can't decode byte 0x93",),
     ),
     "the driver's own pod, in which no driver runs": Class(
         "driver-not-loaded",

@@ -140,6 +140,12 @@ DOUBTS: dict[str, Doubt] = {
     "wrong-index": Doubt(
         others=("python-no-wheel", "python-32bit"), next_reading=BITS, settled_by=("python",)
     ),
+    "no-wheel-for-platform": Doubt(
+        others=("wrong-index", "python-no-wheel"),
+        next_reading=BITS,
+        settled_by=(),
+        unless=left_open.installer_says_it,
+    ),
     "no-nvidia-gpu": Doubt(
         others=("driver-missing", "container-no-gpu"),
         next_reading=ON_THE_BUS,

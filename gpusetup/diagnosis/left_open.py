@@ -147,3 +147,9 @@ def kernels_are_said(context: RuleContext) -> bool:
     """A program names the architectures, and not somebody who supposes so."""
     said = events(context, "gpu-not-in-wheel")
     return not said or any(event.values.get("said") != "in words" for event in said)
+
+
+def installer_says_it(context: RuleContext) -> bool:
+    """An installer, or a table of ours, says that no wheel is there, and not somebody alone."""
+    said = events(context, "no-wheel-for-platform")
+    return not said or any(event.values.get("said") != "in words" for event in said)
