@@ -183,15 +183,6 @@ TITLES: dict[str, Class] = {
             "It is definitely using my GPU until it ends: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
         ),
     ),
-    "MSVC's compiler that torch looks for in vain": Class(
-        "compiler-missing",
-        (
-            "UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified",
-            "cpp_extension.py:382: UserWarning: Error checking compiler version for cl: [WinError 2] Das System kann die angegebene Datei nicht finden\n  warnings.warn(f'Error checking compiler version for {compiler}: {error}')",
-            "building 'rasteriser' extension\nError checking compiler version for cl: [WinError 2] Le fichier est introuvable",
-        ),
-        ("Error checking compiler version for cl: 'utf-8' codec can't decode byte 0x93",),
-    ),
     "the driver's own pod, in which no driver runs": Class(
         "driver-not-loaded",
         (

@@ -44,11 +44,6 @@ HOSTS = (
     ),
     row(
         "compiler-missing",
-        "compiler version for cl",
-        r"Error checking compiler version for cl: \[WinError 2\]",
-    ),
-    row(
-        "compiler-missing",
         "winerror 2]",
         r"running build_ext.{0,400}?error: \[WinError 2\]",
     ),
