@@ -81,7 +81,11 @@ class World:
         """An environment by uv, with nothing in it; uv knows its Python."""
         path = self.folder / name
         self._know(sys.executable)
-        run_uv(self, "venv", "--quiet", "--python", sys.executable, str(path))
+        if path in EMPTY and not path.exists():
+            shutil.copytree(EMPTY[path], path, symlinks=True)
+        else:
+            run_uv(self, "venv", "--quiet", "--python", sys.executable, str(path))
+            EMPTY[path] = shutil.copytree(path, temporary() / "env", symlinks=True)
         self._know(str(path / "bin/python"))
         return path
 
@@ -104,12 +108,23 @@ class World:
         run_uv(self, *words, "--python", str(venv / "bin/python"), *map(str, wheels))
 
 
+EMPTY: dict[Path, Path] = {}
+"""Where an environment was made -> a copy of it as it was: uv makes the same one there again, and
+takes longer than a copy."""
+
+
+def temporary() -> Path:
+    """A folder that stays as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix="gpusetup-uv-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 @cache
 def read_interpreter(python: str) -> tuple[Path, ...]:
     """What uv keeps of a Python: a new cache asks it anew, which takes uv longer than to make an
     environment. Another environment at the same path, of the same Python, is known by it too."""
-    folder = Path(tempfile.mkdtemp(prefix="gpusetup-uv-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = temporary()
     words = ("python", "find", "--quiet", "--no-project", "--no-config", python)
     said = subprocess.run(
         [str(uv.find_uv_bin()), *words, "--cache-dir", str(folder)],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 import sysconfig
 from typing import Any, Dict
@@ -17,7 +16,7 @@ from typing import Any, Dict
 def facts() -> Dict[str, Any]:
     here = os.path.dirname(os.path.abspath(__file__))
     return {
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "implementation": sys.implementation.name,
         "executable": sys.executable,
         "prefix": sys.prefix,
@@ -26,9 +25,18 @@ def facts() -> Dict[str, Any]:
         "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
         "site_packages": sysconfig.get_path("purelib"),
         "stdlib": sysconfig.get_path("stdlib"),
-        "machine": platform.machine(),
+        "machine": machine(),
         "path": [entry for entry in sys.path if entry and os.path.abspath(entry) != here],
     }
+
+
+def machine() -> str:
+    """As `platform.machine()`, which imports `subprocess` before Python 3.13."""
+    if hasattr(os, "uname"):
+        return os.uname().machine
+    import platform
+
+    return platform.machine()
 
 
 if __name__ == "__main__":
