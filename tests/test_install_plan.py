@@ -214,13 +214,18 @@ def test_uv_is_told_what_only_pip_knows(tmp_path: object) -> None:
 
     home = Path(str(tmp_path))
     (home / ".config/pip").mkdir(parents=True)
+    there = [home / "a", home / "b,c"]
+    links = "".join(f"\n  {place}" for place in (*there, home / "gone", "https://h/x,y"))
     (home / ".config/pip/pip.conf").write_text(
-        "[global]\nindex-url = https://mirror.example/simple\nfind-links =\n  /a\n  /b\n"
+        f"[global]\nindex-url = https://mirror.example/simple\nfind-links ={links}\n"
     )
+    for place in there:
+        place.mkdir()
     environ = {"XDG_CONFIG_DIRS": str(home / "none")}
     told = asking_environment(environ, home)
     assert told["UV_DEFAULT_INDEX"] == "https://mirror.example/simple"
-    assert told["UV_FIND_LINKS"] == "/a,/b"
+    quoted = there[1].as_uri().replace(",", "%2C")
+    assert told["UV_FIND_LINKS"] == f"{there[0]},{quoted},https://h/x%2Cy"
     own = asking_environment({**environ, "UV_INDEX": "https://own.example"}, home)
     assert "UV_DEFAULT_INDEX" not in own
     assert own["UV_INDEX"] == "https://own.example"

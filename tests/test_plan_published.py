@@ -245,6 +245,8 @@ def test_a_checkpoint_of_several_layers_keeps_fewer_inputs_and_computes_more_ane
     assert checkpoint_amount(two, VANILLA) == checkpoint_amount(one, VANILLA) / 2
     more = layer_bytes(two, VANILLA) - layer_bytes(one, VANILLA)
     assert more == pytest.approx(layer_bytes_a_token(one) * one.context)
+    whole = replace(one, checkpoint_layers=one.shape.layers)
+    assert layer_bytes(replace(one, checkpoint_layers=1000), VANILLA) == layer_bytes(whole, VANILLA)
     plain = replace(two, checkpointing=False)
     assert layer_bytes(plain, VANILLA) < layer_bytes(one, VANILLA)
     question = Question(model="llama-3.1-8b", context=2048, batch=1, checkpoint_layers=4)

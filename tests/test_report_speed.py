@@ -63,6 +63,9 @@ HARD = (
     r"[]k]is|\x6bis",
     "(?x) k i  s k",
     "k{1,}is|ss(?!k)",
+    "(?si)ki.?s",
+    "ki{,}s",
+    r"ki\163",
 )
 """Every form of a pattern, over letters of which some have a second small form."""
 

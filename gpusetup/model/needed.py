@@ -44,17 +44,26 @@ def needs_of(pattern: str, *, ignore_case: bool) -> tuple[Need, ...]:
     >>> needs_of(r"\\bno (?=x)kernel", ignore_case=False)[0]
     (Place(letters='no kernel', least=0, most=0),)
     """
-    flags = _FLAGS.match(pattern)
-    set_ = flags.group(1) if flags else ""
-    body = pattern[flags.end() :] if flags else pattern
-    if "x" in set_ and "#" in body:
+    inside = flags_in(pattern)
+    body = pattern[len(f"(?{inside})") :] if inside else pattern
+    if "x" in inside and "#" in body:
         return ()
     try:
-        tokens = iter([*_tokens(body, verbose="x" in set_, lower=ignore_case or "i" in set_)])
+        tokens = iter([*_tokens(body, verbose="x" in inside, lower=ignore_case or "i" in inside)])
         needs = _alternatives(tokens)[2]
     except _NotKnown:
         return ()
     return () if next(tokens, None) else tuple(sorted(needs, key=_worth, reverse=True))
+
+
+def flags_in(pattern: str) -> str:
+    """The letters of the flags that a pattern begins with.
+
+    >>> flags_in("(?si)xid"), flags_in("(?:xid)")
+    ('si', '')
+    """
+    found = _FLAGS.match(pattern)
+    return found.group(1) if found else ""
 
 
 def _worth(need: Need) -> float:
@@ -77,16 +86,18 @@ _FLAGS = re.compile(r"\(\?([aimsx]+)\)")
 _SIGN = re.compile(
     r"([^\\\[\](){}.*+?|^$]+)"
     r"|\\([^\w]|[ntrfva])"
-    r"|((?:[*+?]|\{(?:\d+(?:,\d*)?|,\d+)\})\??)"
+    r"|((?:[*+?]|\{(?:\d+(?:,\d*)?|,\d*)\})\??)"
     r"|(\[\^?\]?[^\]\\]*(?:\\.[^\]\\]*)*\]|\.|\\[dDwWsS]|\\x..|\\u.{4}|\\U.{8})"
     r"|(\\[bBAZ]|[\^$])"
     r"|(\(\?(?:<?[=!]))"
     r"|(\((?:\?(?:P<\w+>|:)|(?!\?)))"
-    r"|(\|)|(\))|(\(\?P=\w+\)|\\[1-9])|([\]{}])",
+    r"|(\|)|(\))|(\(\?P=\w+\)|\\[1-9](?!\d))|([\]{}])",
     re.DOTALL,
 )
 _RUN, _ESCAPED, _COUNT, _ONE, _NOWHERE, _LOOK, _OPEN, _OR, _CLOSE, _AGAIN, _BRACE = range(1, 12)
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
+_PASSED_OVER = re.compile(r"[ \t\n\r\v\f]+")
+"""Of all white space these alone are nothing in a verbose pattern."""
 Token = tuple[int, str]
 
 
@@ -103,7 +114,7 @@ def _tokens(pattern: str, *, verbose: bool, lower: bool) -> Iterator[Token]:
         elif kind == _BRACE:
             kind = _RUN
         elif kind == _RUN and verbose:
-            text = "".join(text.split())
+            text = _PASSED_OVER.sub("", text)
         if text and kind == _RUN:
             yield _RUN, _lowered(text) if lower else text
         elif text:
@@ -121,8 +132,8 @@ def _lowered(text: str) -> str:
 
 def _often(count: str) -> tuple[int, int]:
     """
-    >>> _often("{2,}?"), _often("?"), _often("+?"), _often("{3}"), _often("{,4}")
-    ((2, 1048576), (0, 1), (1, 1048576), (3, 3), (0, 4))
+    >>> _often("{2,}?"), _often("?"), _often("+?"), _often("{3}"), _often("{,4}"), _often("{,}")
+    ((2, 1048576), (0, 1), (1, 1048576), (3, 3), (0, 4), (0, 1048576))
     """
     if count[0] != "{":
         return {"*": (0, ENDLESS), "+": (1, ENDLESS), "?": (0, 1)}[count[0]]

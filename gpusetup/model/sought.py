@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpusetup.model.needed import Need, needs_of
+from gpusetup.model.needed import Need, flags_in, needs_of
 
 ODD = ("\u0131", "\u017f", "\u0130")
 """Letters that `re` takes for an ASCII one where the case does not count, and `lower` does not."""
@@ -54,7 +54,7 @@ class Sought:
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
         self.pattern, self.flags = pattern, flags
-        self.ignores_case = bool(flags & re.IGNORECASE) or pattern.startswith("(?i)")
+        self.ignores_case = bool(flags & re.IGNORECASE) or "i" in flags_in(pattern)
 
     def __getattr__(self, name: str) -> Any:
         """What needs the whole pattern: kept, so that it is as quick as the pattern's own."""

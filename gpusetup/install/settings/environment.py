@@ -235,9 +235,22 @@ def uv_settings(pip: Mapping[str, str]) -> dict[str, str]:
         variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     if proxy := pip.get("proxy"):
         variables |= {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
-    if pip.get("find-links"):
-        variables["UV_FIND_LINKS"] = ",".join(pip["find-links"].split())
+    if places := [*filter(None, map(_uv_place, pip.get("find-links", "").split()))]:
+        variables["UV_FIND_LINKS"] = ",".join(places)
     return variables
+
+
+def _uv_place(place: str) -> str | None:
+    """One of pip's `find-links` as uv takes it; None for a folder that is not there, which pip
+    passes over, and at which uv ends.
+
+    >>> _uv_place("https://h/a,b"), _uv_place("/no/such/folder")
+    ('https://h/a%2Cb', None)
+    """
+    if "://" in place:
+        return place.replace(",", "%2C")
+    path = os.path.expanduser(place)
+    return as_links(path) if os.path.exists(path) else None
 
 
 def with_links(environment: Mapping[str, str], folder: str) -> dict[str, str]:

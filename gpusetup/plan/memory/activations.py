@@ -17,6 +17,11 @@ def stage_layers(w: Workload) -> float:
     return float(w.shape.layers)
 
 
+def layers_together(w: Workload) -> float:
+    """Layers that one checkpoint is for: not more than a GPU has."""
+    return min(w.checkpoint_layers, w.shape.layers / w.pipeline_parallel)
+
+
 def residual_bytes(w: Workload) -> int:
     """Bytes an element of the hidden state between the layers.
 
@@ -45,7 +50,7 @@ def checkpoint_amount(w: Workload, r: Recipe) -> float:
     """
     if not w.checkpointing or w.offload_checkpoints:
         return 0.0
-    each = w.shape.hidden * (residual_bytes(w) / 2) / divided(w) / w.checkpoint_layers
+    each = w.shape.hidden * (residual_bytes(w) / 2) / divided(w) / layers_together(w)
     return checkpointed(w) * stage_layers(w) * each * tokens_per_gpu(w, r)
 
 
@@ -266,7 +271,7 @@ def layer_bytes(w: Workload, r: Recipe) -> float:
     peak = max(scores_in_backward(w, r), 1.5 * scores)
     if not w.checkpointing:
         return rest * 0.5 + peak - scores
-    return rest * 1.5 + peak + (w.checkpoint_layers - 1) * (rest + scores)
+    return rest * 1.5 + peak + (layers_together(w) - 1) * (rest + scores)
 
 
 def scores_in_backward(w: Workload, r: Recipe) -> float:
