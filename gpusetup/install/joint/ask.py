@@ -59,7 +59,7 @@ class Locked(Frozen):
 
     @property
     def is_here(self) -> bool:
-        """Whether it is in folders only, and no index has it."""
+        """Whether uv takes it from a folder. An index may have the same file: uv names one place."""
         return bool(self.here) and len(self.here) == len(self.files)
 
 

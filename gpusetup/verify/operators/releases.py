@@ -90,7 +90,8 @@ def gives_gradients(device: str, arithmetic: str, dtype: str, options: Dict[str,
     oneDNN on CPUs with AVX-512 leaves numbers of the weight's gradient as the memory had them,
     where a convolution of bfloat16 has groups of fewer than 16 channels and a dilation, and the
     image is some 40 pixels wide or more: seen in torch 2.5.1, 2.9.1, 2.13.0 and 2.15.0, at
-    one thread and at seven, not with `DNNL_MAX_CPU_ISA=AVX2`, not in float16.
+    one thread and at seven, not with `DNNL_MAX_CPU_ISA=AVX2`, not in float16. Left out is more than
+    that: every gradient, on every CPU, at every width.
 
     >>> gives_gradients("cpu", "convolution", "bfloat16", {"groups": 2, "dilation": 2})
     False
