@@ -59,7 +59,7 @@ class Locked(Frozen):
 
     @property
     def is_here(self) -> bool:
-        """Whether uv takes it from a folder. An index may have the same file: uv names one place."""
+        """Whether uv takes it from a folder; an index may have the same file, too."""
         return bool(self.here) and len(self.here) == len(self.files)
 
 
