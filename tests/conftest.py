@@ -178,6 +178,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Two indexes on loopback, with what torch requires; this process sees no other."""
     with same_place(tmp_path) as place, new_world(place) as world:
         enter(world, monkeypatch)
+        world.will_have("home/env")
         world.add_default("filelock", "3.20.0")
         world.add_default("typing-extensions", "4.15.0")
         yield world

@@ -25,6 +25,7 @@ from index_server import IndexServer, build_wheel, index_server
 from gpusetup import cli
 from gpusetup.install.fetching import limits, web
 from gpusetup.install.settings import environment as asking
+from gpusetup.install.switching import stage, switch
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Snapshot
 from gpusetup.model.versions import Capability
@@ -88,6 +89,14 @@ class World:
             EMPTY[path] = shutil.copytree(path, temporary() / "env", symlinks=True)
         self._know(str(path / "bin/python"))
         return path
+
+    def will_have(self, name: str) -> None:
+        """uv knows the Python of an environment that is made later: its answer for one that was
+        there before."""
+        if self.folder / name not in EMPTY:
+            shutil.rmtree(self.venv(name))
+        self._know(sys.executable)
+        self._know(str(self.folder / name / "bin/python"))
 
     def _know(self, python: str) -> None:
         for kept in read_interpreter(python):
@@ -197,7 +206,18 @@ def enter(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(switch, "prepare_stage", prepare_stage_where_uv_knows_the_python)
     monkeypatch.chdir(world.folder / "home")
+
+
+def prepare_stage_where_uv_knows_the_python(store: Path, *words: Any) -> Path:
+    """As it is prepared; uv's cache in it, new in every installation, has its answer already for
+    an environment that was made at this path before."""
+    folder = stage.prepare_stage(store, *words)
+    if store.parent in EMPTY:
+        for kept in read_interpreter(str(store.parent / "bin/python")):
+            shutil.copytree(kept, folder / "cache" / kept.name)
+    return folder
 
 
 @dataclass(frozen=True, kw_only=True)
