@@ -31,6 +31,7 @@ OWN_NAME: Mapping[str, str] = {
     "gpu-not-chosen": "no-nvidia-gpu, of a hosted notebook",
     "hip-kernel-missing": "amd-gpu, with its own way out",
     "mps-lacks": "apple-silicon",
+    "nccl-hangs": "nccl-p2p-failure, where no message says why",
     "torch-uninstalled": "torch-cpu-build, where what came in its place has no CUDA",
     "gpu-read-failed": "gpu-does-not-answer, or what else NVML's code means",
     "module-not-found": "driver-not-loaded, uvm-missing",
