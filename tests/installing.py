@@ -52,6 +52,8 @@ class World:
     folder: Path
     index: IndexServer
     environment: dict[str, str] = field(default_factory=dict)
+    known: bool = True
+    """Whether uv knows the Python of each environment; else it asks, and sees what it answers."""
 
     def wheel(self, name: str, version: str, **more: Any) -> Path:
         return build_wheel(self.folder / "wheels", name, version, **more)
@@ -86,8 +88,10 @@ class World:
             shutil.copytree(EMPTY[path], path, symlinks=True)
         else:
             run_uv(self, "venv", "--quiet", "--python", sys.executable, str(path))
-            EMPTY[path] = shutil.copytree(path, temporary() / "env", symlinks=True)
-        self._know(str(path / "bin/python"))
+            if self.known:
+                EMPTY[path] = shutil.copytree(path, temporary() / "env", symlinks=True)
+        if self.known:
+            self._know(str(path / "bin/python"))
         return path
 
     def will_have(self, name: str) -> None:

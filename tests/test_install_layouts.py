@@ -823,7 +823,7 @@ def torch_wheel(folder: Path, version: str, tag: str) -> Path:
 @pytest.fixture
 def case(tmp_path: Path, index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
     (tmp_path / "home").mkdir()
-    world = World(folder=tmp_path, index=index)
+    world = World(folder=tmp_path, index=index, known=False)
     world.environment = bare_environment(tmp_path, index.simple)
     enter(world, monkeypatch)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "uv-data"))
