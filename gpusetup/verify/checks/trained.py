@@ -7,6 +7,7 @@ from math import sqrt
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
+from ..judging.refusals import lacks_form
 from ..judging.tolerance import ROUNDOFF, Part, agree, holds, judged, numbers, same, source
 from ..operators.releases import NADAM_AT_ONCE, release
 from ..values import Outcome, asked
@@ -236,7 +237,7 @@ def optimizers(device: str) -> Outcome:
             try:
                 found = _optimized(torch, kind, device, torch.float32, {**options, **form})
             except (TypeError, RuntimeError, ValueError) as problem:
-                if "fused" in str(problem).lower() or "foreach" in str(problem):
+                if lacks_form(problem):
                     continue
                 raise
             label = f"{name} {', '.join(key for key, on in form.items() if on) or 'plain'}"

@@ -13,6 +13,8 @@ WORDS = (
     "only supported for",
 )
 """Of torch's and the CUDA libraries' messages. After one of these the device is as before."""
+NO_FORM = ("require", "support", "not implemented", "unexpected keyword", "could not run")
+"""What torch's refusal of an optimizer's form has one of."""
 BFLOAT16_FROM = (8, 0)
 """The first compute capability that computes bfloat16. Older ones imitate it by float32, from 7.0
 on nearly everywhere, before that nowhere (CUBLAS_STATUS_NOT_SUPPORTED)."""
@@ -36,3 +38,18 @@ def has_bfloat16(capability: Any) -> bool:
     (False, True, True)
     """
     return capability is None or tuple(capability) >= BFLOAT16_FROM
+
+
+def lacks_form(problem: Exception) -> bool:
+    """Whether an optimizer refuses its fused or foreach form here, in the words of torch 1.13 to
+    2.15; an error from within the form's kernel is none.
+
+    >>> lacks_form(RuntimeError("FusedAdam requires all the params to be CUDA, floating point"))
+    True
+    >>> lacks_form(RuntimeError("_fused_adamw_: an illegal memory access was encountered"))
+    False
+    """
+    said = str(problem).lower()
+    if "fused" not in said and "foreach" not in said:
+        return False
+    return any(word in said for word in NO_FORM)
