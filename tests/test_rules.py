@@ -445,7 +445,12 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(gpus=(RTX_3090, A100), env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
     ),
     ("bf16-unsupported", N, gpu(compute_capability=Capability(7, 5)), HEALTHY),
-    ("bf16-unsupported", E, changed(events=event("bf16-unsupported")), HEALTHY),
+    (
+        "bf16-unsupported",
+        E,
+        changed(gpus=(GTX_1080_TI,), events=event("bf16-unsupported")),
+        changed(events=event("bf16-unsupported")),
+    ),
     ("gpu-too-old-for-triton", W, changed(gpus=(GTX_1080_TI,)), HEALTHY),
     ("gpu-too-old-for-triton", E, changed(events=event("gpu-too-old-for-triton")), HEALTHY),
     # --- the wheel ---
