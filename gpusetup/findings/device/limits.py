@@ -69,7 +69,7 @@ def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
     messages = events(context, "bf16-unsupported")
     if messages and _all_have_it(context):
         yield BF16_UNSUPPORTED.as_note(
-            f"{which.names(context)} has bfloat16: a program that denies it saw another GPU, or none",
+            f"{which.names(context)} has bfloat16: a program that denies it saw another or none",
             detail="transformers says the same where torch.cuda.is_available() is False.",
             evidence=event_evidence(messages),
         )
