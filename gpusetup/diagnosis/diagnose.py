@@ -16,9 +16,10 @@ from gpusetup.diagnosis.failing import (
     of_the_program,
     stage_of,
 )
+from gpusetup.diagnosis.ok import may_be_ok
 from gpusetup.diagnosis.pasted import pasted
 from gpusetup.diagnosis.precedence import explanation, is_loss, place_of
-from gpusetup.diagnosis.proof import proof, shown_healthy
+from gpusetup.diagnosis.proof import proof
 from gpusetup.diagnosis.rules import rules_for
 from gpusetup.diagnosis.scene import in_its_scene
 from gpusetup.evidence.context import Rule, RuleContext
@@ -88,7 +89,7 @@ def diagnose(
     marked = (replace(f, root=True) if f is root else f for f in findings)
     broken = any(finding.severity is Severity.ERROR for finding in findings)
     elsewhere = failed_elsewhere(context, findings)
-    healthy = not broken and (elsewhere is not None or shown_healthy(context))
+    healthy = not broken and may_be_ok(context, findings, elsewhere)
     rootless = OK if healthy else UNKNOWN
     about = named_instead(context, findings) if context.snapshot.origin == "report" else None
     outside = about if healthy and root is None else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpusetup.evidence.context import events
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
+from gpusetup.messages.own import NOT_SHOWN
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 
@@ -163,8 +164,8 @@ def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix)
 
 def failed_elsewhere(context: RuleContext, findings: tuple[Finding, ...]) -> str | None:
     """Program and failure in a line, where its failure is known and is none of the GPU's stack."""
-    said = events(context, "program-failed")
-    unshown = bool(said) and all(event.values.get("why") == "not shown" for event in said)
+    said = [one for one in events(context, "program-failed") if "exception" not in one.values]
+    unshown = bool(said) and all(event.values.get("why") == NOT_SHOWN for event in said)
     known = (one for one in findings if one.id in OUTSIDE)
     return next((one.title for one in known if not (unshown and one.id == "program-failed")), None)
 

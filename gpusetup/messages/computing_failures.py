@@ -7,6 +7,7 @@ stream capture, the open kernel modules' nv-pmops, the splatting modules' traceb
 
 from __future__ import annotations
 
+from gpusetup.messages.own import NOT_SHOWN
 from gpusetup.messages.own_failures import own
 from gpusetup.messages.row import row
 
@@ -19,6 +20,7 @@ COMPILERS = (
         "Triton",
         "first-kernel",
         "passmanager::run failed",
+        why=NOT_SHOWN,
         says="Triton's compiler failed on a kernel",
         way=COMPILE,
     ),
@@ -36,6 +38,7 @@ COMPILERS = (
         "first-kernel",
         "torch._inductor.exc.",
         r"torch\._inductor\.exc\.(?:LoweringException|InductorError|CppCompileError|SubprocException)",
+        why=NOT_SHOWN,
         says="torch.compile's inductor failed on the model",
         way=COMPILE,
     ),
@@ -44,6 +47,7 @@ COMPILERS = (
         "first-kernel",
         "torch._dynamo.exc.",
         r"torch\._dynamo\.exc\.(?:BackendCompilerFailed|Unsupported|InternalTorchDynamoError|TorchRuntimeError|FailOnRecompileLimitHit|UserError)",
+        why=NOT_SHOWN,
         says="torch.compile failed on the model",
         way=COMPILE,
     ),
@@ -55,6 +59,7 @@ PEERS = (
         "distributed",
         "gloo/transport/tcp/pair",
         r"gloo/transport/tcp/pair\.cc:\d{1,5}\] (?:Connection closed by peer|(?:Read|Write) error)",
+        why=NOT_SHOWN,
         says="Another rank of the job ended, and its connection with it",
         way="Read the log of the rank that ended first: its error is the reason",
     ),
@@ -69,6 +74,7 @@ NUMBERS = (
         "JAX",
         "first-kernel",
         "cusolver internal error",
+        why=NOT_SHOWN,
         says="JAX cannot start cuSOLVER: its CUDA libraries do not fit each other, or the GPU's memory is taken",
         way=OF_JAX,
     ),
@@ -76,6 +82,7 @@ NUMBERS = (
         "JAX",
         "first-kernel",
         "dnn library initialization failed",
+        why=NOT_SHOWN,
         says="JAX cannot start cuDNN: another cuDNN is loaded, or the GPU's memory is taken",
         way=OF_JAX,
     ),
@@ -92,6 +99,7 @@ NUMBERS = (
         "first-kernel",
         "nvrtc_error_compilation",
         r"NVRTC_ERROR_COMPILATION",
+        why=NOT_SHOWN,
         says="NVRTC cannot compile a kernel of CuPy",
         way="The lines above it name the place: CUDA's headers of another release are the usual reason "
         '(`pip install "cupy-cuda12x[ctk]"`, CUDA_PATH unset), else the program\'s own kernel',
@@ -136,6 +144,7 @@ CAPTURE = (
         "nv_pmops_",
         r"can't suspend \(nv_pmops_\w{4,24} \[nvidia\] returned -\d",
         stage="running",
+        why=NOT_SHOWN,
         says="NVIDIA's driver could not put the GPU to sleep: after it the driver does not work until a reboot",
         way="Keep its memory over the sleep (`options nvidia NVreg_PreserveVideoMemoryAllocations=1`, "
         "`systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate`), end what computes on the GPU "
@@ -146,6 +155,7 @@ CAPTURE = (
         "[nvidia_modeset]",
         r"\bnvkms_\w{3,40}\+0x[0-9a-f]{1,5}/0x[0-9a-f]{1,5} \[nvidia_modeset\].{0,300}?kernel BUG at|kernel BUG at.{0,300}?\[nvidia_modeset\]",
         stage="running",
+        why=NOT_SHOWN,
         says="NVIDIA's module for displays crashed in the kernel",
         way="Take the newest driver for this kernel, or the kernel before the last update",
     ),

@@ -8,7 +8,7 @@ launcher, LMDeploy's src/turbomind, Triton's model_lifecycle.cc, vLLM's model re
 
 from __future__ import annotations
 
-from gpusetup.messages.own import own
+from gpusetup.messages.own import NOT_SHOWN, own
 from gpusetup.messages.row import row
 
 ROOT_ABOVE = "its own traceback stands above this line, in the part of the log that is missing here"
@@ -45,6 +45,7 @@ VLLM = (
         "vLLM",
         "custom_all_reduce.cuh",
         r"custom_all_reduce\.cuh:\d{1,5} '(?:invalid argument|invalid resource handle|peer access is already enabled)'",
+        why=NOT_SHOWN,
         says="failed in its own all-reduce",
         way="Start it with --disable-custom-all-reduce",
     ),
@@ -58,18 +59,21 @@ VLLM = (
         "vLLM",
         "died unexpectedly",
         r"Worker proc [\w -]{1,40} died unexpectedly",
+        why=NOT_SHOWN,
         says=f"lost a worker process; {ROOT_ABOVE}",
     ),
     own(
         "vLLM",
         "enginedeaderror",
         r"EngineDeadError: EngineCore encountered an issue",
+        why=NOT_SHOWN,
         says=f"lost its engine; {ROOT_ABOVE}",
     ),
     own(
         "vLLM",
         "asyncenginedeaderror",
         r"AsyncEngineDeadError: (?:Background loop|Task finished)",
+        why=NOT_SHOWN,
         says=f"lost its engine; {ROOT_ABOVE}",
     ),
     own(
@@ -83,6 +87,7 @@ VLLM = (
         "vLLM",
         "rpc call to",
         r"TimeoutError: RPC call to \w{3,40} timed out",
+        why=NOT_SHOWN,
         says="waited too long for a worker",
     ),
 )
@@ -119,6 +124,7 @@ SGLANG = (
         "SGLang",
         "died during initialization",
         r"Rank \d{1,3} scheduler (?:died|is dead)[^\n(]{0,40}(?!.{0,8}exit code: -9\))",
+        why=NOT_SHOWN,
         says=f"lost a scheduler process; {ROOT_ABOVE}",
     ),
     row(
@@ -131,6 +137,7 @@ SGLANG = (
         "SGLang",
         "custom_all_reduce",
         r"custom_all_reduce\S{0,30}\.py.{0,300}?invalid argument|invalid argument.{0,160}?custom all-?reduce",
+        why=NOT_SHOWN,
         says="failed in its own all-reduce",
         way="Start it with --disable-custom-all-reduce",
     ),
@@ -138,6 +145,7 @@ SGLANG = (
         "SGLang",
         "capture cuda graph failed",
         r"Capture cuda graph failed: \[\S{0,160}gloo\S{1,160}\] (?:Connection closed by peer|Timed out waiting)",
+        why=NOT_SHOWN,
         says="lost a rank while it captured CUDA graphs: what ended the other rank stands in its own log",
     ),
 )
@@ -196,6 +204,7 @@ TENSORRT = (
         "TensorRT-LLM",
         "failed to build engine",
         r"AssertionError: Failed to build engine for rank",
+        why=NOT_SHOWN,
         says="could not build the engine; the lines above say which layer",
     ),
     own(
@@ -221,6 +230,7 @@ TGI = (
     own(
         "text-generation-inference",
         "shardcannotstart",
+        why=NOT_SHOWN,
         says=f"could not start a shard; {ROOT_ABOVE}",
     ),
     row(
@@ -250,6 +260,7 @@ TGI = (
         "text-generation-inference",
         "failed to start",
         r"text_generation_launcher: Shard \d{1,3} failed to start",
+        why=NOT_SHOWN,
         says=f"could not start a shard; {ROOT_ABOVE}",
     ),
 )
@@ -258,6 +269,7 @@ TRITON_SERVER = (
     own(
         "Triton server",
         "failed to load all models",
+        why=NOT_SHOWN,
         says="could load no model; its table of models above says why for each",
         way="Start it with --log-verbose=1 and read the lines that begin with E",
     ),
@@ -265,12 +277,14 @@ TRITON_SERVER = (
         "Triton server",
         "unavailable: ",
         r"\| UNAVAILABLE: (?:Internal|Invalid argument|Not found|Unsupported): (?!.{0,200}?(?:CUDA|driver|memory|kernel image))",
+        why=NOT_SHOWN,
         says="could not load a model; its backend says why behind the same line",
     ),
     own(
         "Triton server",
         "modelinstancestate",
         r"unexpected error when creating modelInstanceState",
+        why=NOT_SHOWN,
         says="could not load a model; its backend says why behind the same line",
     ),
     own(

@@ -8,7 +8,7 @@ whisper's transcribe.py, llama.cpp's KV cache.
 
 from __future__ import annotations
 
-from gpusetup.messages.own import own
+from gpusetup.messages.own import NOT_SHOWN, own
 from gpusetup.messages.row import row
 
 NEWER = "Take its newest release: it knows architectures and formats that older ones do not"
@@ -66,6 +66,7 @@ LLAMA_CPP = (
         "llama.cpp",
         "devicelost",
         r"vk::(?:Queue|Device|CommandBuffer)\S{0,40}: ErrorDeviceLost|vk::DeviceLostError",
+        why=NOT_SHOWN,
         says="lost the GPU under Vulkan: a kernel ran too long, or the driver was reset",
         way="Try a smaller batch (-b, -ub), the newest driver, or the build for the maker's own "
         "runtime",
@@ -92,6 +93,7 @@ LLAMA_CPP = (
         "LM Studio",
         "(exit code: 18446744",
         r"\(Exit code: 18446744\d{12}\)",
+        why=NOT_SHOWN,
         says="lost its engine by an exception of Windows; why is not in this line",
         way="Take the newest runtime under Settings, Runtime; try fewer layers on the GPU",
         unless=r"out of memory|cudaMalloc",
@@ -197,6 +199,7 @@ OLLAMA = (
         "ollama",
         "llama runner process has terminated",
         r"llama runner process has terminated: (?:exit status (?:0x)?\w{1,12}|signal: (?:aborted|segmentation fault|broken pipe)[^\n]{0,40}|%!w\(<nil>\))(?=$|\s|\"|')",
+        why=NOT_SHOWN,
         says="lost its runner; why stands in the server's log, not in this line",
         way="Read the server's log at that time (`journalctl -u ollama`, on Windows "
         "%LOCALAPPDATA%\\\\Ollama\\\\server.log)",
@@ -224,6 +227,7 @@ OLLAMA = (
         "ollama",
         "waiting for llama runner to start",
         r"timed out waiting for llama runner to start",
+        why=NOT_SHOWN,
         says="waited too long for a model to load",
         way="Set OLLAMA_LOAD_TIMEOUT=15m, and keep the model on a quicker disk",
         unless=r"CUDA error|cudaMalloc|out of memory",

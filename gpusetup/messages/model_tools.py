@@ -8,7 +8,7 @@ nn/modules/module.py, safetensors' and huggingface_hub's errors.
 
 from __future__ import annotations
 
-from gpusetup.messages.own import own
+from gpusetup.messages.own import NOT_SHOWN, own
 from gpusetup.messages.row import row
 
 LOADING = (
@@ -113,6 +113,7 @@ TRITON = (
         "ExLlama",
         "cudahostregister",
         r"cudaHostRegister\([^)\n]{3,60}\)\s+failed: invalid argument",
+        why=NOT_SHOWN,
         says="could not pin memory of the host",
         way="Take its newest release, or load the model without tensor parallelism",
     ),
@@ -126,6 +127,7 @@ TRITON = (
     own(
         "Triton",
         "passmanager::run failed",
+        why=NOT_SHOWN,
         says="could not compile a kernel for this GPU: mostly one with bfloat16 or FP8, which older "
         "GPUs lack",
         way="Load and train in float16, and take the newest release of what wrote the kernel",
@@ -133,6 +135,7 @@ TRITON = (
     own(
         "Triton",
         "triton ptx codegen error",
+        why=NOT_SHOWN,
         says="could not compile a kernel for this GPU: mostly one with bfloat16, which older GPUs lack",
         way="Load and train in float16 (dtype=torch.float16, bf16=False)",
         unless=r"ptxas (?:fatal|error) ?: ?(?:Value 'sm_|Unsupported)|PTX \.version",

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from gpusetup.messages.row import Row, row
 
+NOT_SHOWN = "not shown"
+"""`why` of a failure whose reason stands elsewhere, or may be the GPU's stack: it is not `ok`."""
+
 
 def own(
-    program: str, needle: str, pattern: str = "", *, says: str, way: str = "", unless: str = ""
+    program: str,
+    needle: str,
+    pattern: str = "",
+    *,
+    says: str,
+    way: str = "",
+    unless: str = "",
+    why: str = "",
 ) -> Row:
-    """A row of `program-failed`: the answer is `ok`, and names what the program failed at."""
-    told = {"way": way} if way else {}
+    """A row of `program-failed`: the answer is `ok`, and names what the program failed at; with
+    `why=NOT_SHOWN` it is `unknown`."""
+    told = {name: value for name, value in (("way", way), ("why", why)) if value}
     return row(
         "program-failed",
         needle,

@@ -7,6 +7,7 @@ req/constructors.py, conda-package-handling.
 
 from __future__ import annotations
 
+from gpusetup.messages.own import NOT_SHOWN
 from gpusetup.messages.row import Row, row
 
 
@@ -19,9 +20,11 @@ def own(
     says: str,
     way: str,
     unless: str = "",
+    why: str = "",
 ) -> Row:
     """A failure of a program's own, with the stage and the way out."""
     values = {"program": program, "stage": stage, "says": says, "way": way}
+    values = {**values, "why": why} if why else values
     return row("program-failed", needle, pattern, unless=unless, **values)
 
 
@@ -208,6 +211,7 @@ ISAACS = (
             "start",
             needle,
             rf"\bIss?aa?c ?(?:Sim|Lab)\b.{{0,300}}?\b{word}|\b{word}.{{0,120}}?\bIsaac ?(?:Sim|Lab)\b",
+            why=NOT_SHOWN,
             says="Isaac Sim crashes",
             way=OF_ISAAC,
             unless=r"(?:no longer|does not|doesn't|without(?: a| any)?|not) crash",
@@ -224,6 +228,7 @@ ISAACS = (
             "start",
             needle,
             pattern,
+            why=NOT_SHOWN,
             says="Isaac Sim gets no GPU from Vulkan",
             way="Make `vulkaninfo --summary` list the NVIDIA GPU (the driver's own Vulkan files; in a "
             "container NVIDIA_DRIVER_CAPABILITIES=all). " + OF_ISAAC,
@@ -240,6 +245,7 @@ ISAACS = (
         "running",
         "error_device_lost",
         r"\[carb\.graphics[^\]]{0,30}\][^\[\]]{0,40}ERROR_DEVICE_LOST|GPU crash is detected",
+        why=NOT_SHOWN,
         says="Vulkan lost the GPU while Isaac Sim ran",
         way="Look for an Xid first (`sudo dmesg | grep -i xid`). " + OF_ISAAC,
     ),
@@ -251,7 +257,7 @@ OF_A_BUILD = (
         "building wheel for",
         r"Building wheel for (?P<package>[A-Za-z][\w.-]{1,40}) \((?:setup\.py|pyproject\.toml)\)\W{1,6}error\b",
         stage="build",
-        why="not shown",
+        why=NOT_SHOWN,
         says="The build of a package failed, and the lines that say why are not in this text",
         way="Build it once more with `pip install -v --no-build-isolation` and read the first line with "
         "`error:`; for CUDA it needs a compiler, and a toolkit of this torch's CUDA major",
@@ -261,7 +267,7 @@ OF_A_BUILD = (
         "failed building wheel for",
         r"ERROR: Failed building wheel for (?P<package>[A-Za-z][\w.-]{1,40})",
         stage="build",
-        why="not shown",
+        why=NOT_SHOWN,
         says="The build of a package failed, and the lines that say why are not in this text",
         way="Build it once more with `pip install -v --no-build-isolation` and read the first line with "
         "`error:`; for CUDA it needs a compiler, and a toolkit of this torch's CUDA major",
@@ -280,16 +286,18 @@ FIRST_ERROR = (
     "The first line with `error:` above says why; the usual reasons are sources that are older than this "
     "torch, a toolkit of another CUDA major, and too little memory (MAX_JOBS=2)"
 )
+UNSHOWN = {"why": NOT_SHOWN}
 BUILDS = tuple(
-    row("program-failed", needle, pattern, stage="build", says=says, way=FIRST_ERROR)
-    for needle, pattern, says in (
-        ("error compiling objects for extension", "", "The build of an extension failed in the compiler"),
+    row("program-failed", needle, pattern, stage="build", says=says, way=FIRST_ERROR, **why)
+    for needle, pattern, says, why in (
+        ("error compiling objects for extension", "", "The build of an extension failed in the compiler", UNSHOWN),
         (
             "with exit ",
             r"error: command '?\S{0,200}?(?:nvcc|cl\.exe|link\.exe|gcc|g\+\+|c\+\+|cc|clang\+\+|hipcc)'? failed with exit (?:code|status) \d{1,10}",
             "The build of an extension failed in the compiler",
+            UNSHOWN,
         ),
-        ("distutils_use_sdk is not set", "", "The build runs in Visual Studio's shell, without DISTUTILS_USE_SDK=1"),
+        ("distutils_use_sdk is not set", "", "The build runs in Visual Studio's shell, without DISTUTILS_USE_SDK=1", {}),
     )
 )  # fmt: skip
 

@@ -16,3 +16,7 @@ class Failing(Frozen):
     stage: Stage | None = None
     text: str | None = None
     source: str | None = None
+
+
+COMPLAINT = "failing.complaint"
+"""The subject of the readings that say that somebody complains in a text, of whatever."""

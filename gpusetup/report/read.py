@@ -12,6 +12,7 @@ from gpusetup.report.facts import Fact, Reader
 from gpusetup.report.formats import (
     capability,
     collect_env,
+    complaints,
     cuda,
     exceptions,
     failing,
@@ -52,6 +53,7 @@ READERS: tuple[Reader, ...] = (
     cuda.cuda_errors,
     messages,
     exceptions.exceptions,
+    complaints.complaints,
     failing.failing,
 )
 """One reader a format; each takes the whole text and gives what it finds."""
