@@ -10,6 +10,7 @@ from gpusetup.commands.doctor_answer import document
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, typed
+from gpusetup.model.frozen import replace
 from gpusetup.render.markdown import doctor_markdown
 from gpusetup.report.read import read_report
 
@@ -231,8 +232,9 @@ def test_a_program_that_is_not_torch_is_not_only_told_of_torch() -> None:
 
 def test_code_in_a_command_is_quoted_as_one_reads_it() -> None:
     text = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
-    lines = typed(root(f"OS: Ubuntu 22.04\n{text}").fix)
-    assert any(line.startswith('python -c "import torch; ') for line in lines)
+    machine = replace(read_report(f"OS: Ubuntu 22.04\n{text}"), origin="composed")
+    found = next(one for one in judged(machine).findings if one.root)
+    assert any(line.startswith('python -c "import torch; ') for line in typed(found.fix))
 
 
 def test_a_value_that_is_not_known_is_not_printed_as_none() -> None:

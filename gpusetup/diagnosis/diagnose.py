@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.diagnosis.doubt import certainty_of, doubt_about, other_causes, reading_here
+from gpusetup.diagnosis.doubt import certainty_of, doubt_about, other_causes
 from gpusetup.diagnosis.failing import (
     at_fault,
     failed_elsewhere,
@@ -16,6 +16,7 @@ from gpusetup.diagnosis.failing import (
     of_the_program,
     stage_of,
 )
+from gpusetup.diagnosis.next_reading import reading_here, without_a_second
 from gpusetup.diagnosis.ok import may_be_ok
 from gpusetup.diagnosis.pasted import pasted
 from gpusetup.diagnosis.precedence import explanation, is_loss, place_of
@@ -86,7 +87,6 @@ def diagnose(
     symptom = symptom_of(context, findings)
     findings = with_its_cause(context, findings, symptom)
     root = root_of(findings)
-    marked = (replace(f, root=True) if f is root else f for f in findings)
     broken = any(finding.severity is Severity.ERROR for finding in findings)
     elsewhere = failed_elsewhere(context, findings)
     healthy = not broken and may_be_ok(context, findings, elsewhere)
@@ -100,6 +100,14 @@ def diagnose(
     about_it = symptom or root
     doubt = doubt_about(context, about_it)
     others = other_causes(context, about_it, findings, doubt, cause)
+    undecided = inferred or cause == UNKNOWN
+    reading = reading_here(context, doubt, undecided=undecided)
+    marked = (
+        without_a_second(replace(f, root=f is root), reading, undecided=undecided)
+        if f is root or f is about_it
+        else f
+        for f in findings
+    )
     return Diagnosis(
         cause=cause,
         proof=(elsewhere or at_fault(context, findings, proof(context)))
@@ -116,7 +124,7 @@ def diagnose(
         confidence=None if unexplained else confidence_in(root, findings, inferred=inferred),
         certainty=None if unexplained else certainty_of(root, others, inferred=inferred),
         other_causes=others,
-        next_reading=reading_here(context, doubt, undecided=inferred or cause == UNKNOWN),
+        next_reading=reading,
     )
 
 

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.diagnosis import left_open
-from gpusetup.diagnosis.failing import program_of
-from gpusetup.evidence.context import driver_answers, gpus, is_report, on
-from gpusetup.findings.programs import is_beside_torch
+from gpusetup.evidence.context import gpus
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen
@@ -29,9 +27,15 @@ TORCHS_KERNELS = (
     'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
     'torch.cuda.get_device_capability())"'
 )
-TORCHS_CUDA = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
+ASK_TORCH = (
+    'python -c "import torch; print(torch.__version__, torch.version.cuda); torch.cuda.init()"'
+)
+"""It prints torch and its CUDA, and ends with torch's own reason where that finds no GPU."""
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
+COLLECT_ENV = "python -m torch.utils.collect_env"
+NODES = "ls -l /dev/nvidia*"
+HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then the same run again, and its output"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
@@ -72,23 +76,23 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "nvml-init-failed": Doubt(
         others=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"),
-        next_reading="nvidia-smi -L; ls -l /dev/nvidia*",
+        next_reading="nvidia-smi",
         settled_by=(),
         unless=left_open.nvml_gave_a_code,
     ),
     "kernel-image-invalid": Doubt(
         others=("driver-too-old", "extension-arch-mismatch"),
-        next_reading=f"nvidia-smi; {TORCHS_KERNELS}",
+        next_reading=COLLECT_ENV,
         settled_by=(),
     ),
     "library-not-mapped": Doubt(
         others=("host-out-of-memory",),
-        next_reading="findmnt -O noexec; ulimit -v; free -g",
+        next_reading="findmnt -O noexec",
         settled_by=(),
     ),
     "torch-sees-no-gpu": Doubt(
         others=("torch-cpu-build", "driver-too-old", "driver-not-loaded", "container-no-gpu"),
-        next_reading=f"{TORCHS_CUDA}; {LIST_GPUS}",
+        next_reading=ASK_TORCH,
         settled_by=(),
         unless=left_open.shows_its_cuda,
     ),
@@ -131,7 +135,7 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "cuda-unknown-error": Doubt(
         others=("uvm-missing", "driver-not-loaded"),
-        next_reading="ls -l /dev/nvidia*",
+        next_reading=NODES,
         settled_by=(),
     ),
     "invalid-device-ordinal": Doubt(
@@ -168,7 +172,7 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "host-out-of-memory": Doubt(
         others=("dataloader-worker-killed",),
-        next_reading="sudo dmesg | grep -iE 'killed process|out of memory'",
+        next_reading=HOST_MEMORY,
         settled_by=(),
         unless=left_open.killed_for_it,
     ),
@@ -180,7 +184,7 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "mixed-conda-pip": Doubt(
         others=("ld-library-path-conflict", "torch-half-installed"),
-        next_reading="pip list | grep -i torch; conda list torch; echo $LD_LIBRARY_PATH",
+        next_reading="conda list torch",
         settled_by=(),
         unless=left_open.has_packages,
     ),
@@ -245,6 +249,12 @@ BY_ONE_MESSAGE: dict[str, Doubt] = {
         next_reading=LIST_GPUS,
         settled_by=("gpus",),
     ),
+    "container-no-gpu": Doubt(
+        others=("driver-missing",),
+        next_reading="nvidia-smi  # on the host",
+        settled_by=("gpus", "driver", "bus"),
+        unless=left_open.host_matters_not,
+    ),
     "nccl-error": Doubt(
         others=("nccl-p2p-failure", "nccl-shm-error"),
         next_reading=f"export NCCL_DEBUG=INFO  {RUN_AGAIN}",
@@ -275,43 +285,6 @@ def doubt_about(context: RuleContext, root: Finding | None) -> Doubt | None:
     rows = (table.get(root.id) for table in (DOUBTS, BY_ONE_MESSAGE))
     undecided = (row for row in rows if row and not any(shown[name] for name in row.settled_by))
     return next((row for row in undecided if not row.unless(context)), None)
-
-
-ON_WINDOWS = {
-    ON_THE_BUS: "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion",
-    "ls -l /dev/nvidia*": LIST_GPUS,
-    KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; ProviderName='nvlddmkm'}",
-    "gcc --version": "where.exe cl gcc clang",
-}
-ON_MACS = {ON_THE_BUS: "system_profiler SPDisplaysDataType"}
-"""What a reading is called where its Linux command is none."""
-
-
-COLLECT_ENV = "python -m torch.utils.collect_env"
-
-
-def reading_of_unknown(context: RuleContext) -> str | None:
-    """The command whose answer shows most, where a text leaves its cause open."""
-    program = program_of(context)
-    if program and program.reading:
-        return (program.on_windows if on(context, "windows") else "") or program.reading
-    if (program and program.on_torch) or context.snapshot.torch.version is not None:
-        return COLLECT_ENV
-    if not driver_answers(context):
-        return "nvidia-smi"
-    return None if program else COLLECT_ENV
-
-
-def reading_here(context: RuleContext, doubt: Doubt | None, *, undecided: bool) -> str | None:
-    """The command that decides, as this system and this program have it; `undecided`: the cause is
-    unknown, or was inferred from a symptom."""
-    if doubt is None:
-        return reading_of_unknown(context) if undecided and is_report(context) else None
-    reading = doubt.next_reading
-    if reading == TORCHS_KERNELS and is_beside_torch(context):
-        return BESIDE_TORCH
-    named = ON_WINDOWS if on(context, "windows") else ON_MACS if on(context, "macos") else {}
-    return named.get(reading, reading)
 
 
 def other_causes(

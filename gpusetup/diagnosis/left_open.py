@@ -78,6 +78,13 @@ def is_told(context: RuleContext) -> bool:
     return asked is not False
 
 
+def host_matters_not(context: RuleContext) -> bool:
+    """A step of an image's build has no GPU, whatever driver its host has; an empty libcuda is what
+    a container has that was given none."""
+    told = events(context, "container-no-gpu")
+    return any(e.values.get("step") == "build" or "library" in e.values for e in told)
+
+
 def says_so(context: RuleContext) -> bool:
     """Something in the container says it: that nvidia-smi is not in an image says little, and an
     empty libcuda may lie on a host as well."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.model.finding import Evidence
 
 BEGINS = ("the ", "a ", "an ", "this ")
@@ -17,25 +19,32 @@ def sentence(title: str) -> str:
 
 
 def once(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """Each line quoted once: no part of what is quoted in full from the same place.
+    """Each line quoted once: no part of what is quoted in full from the same place, nor what was
+    read from there in the same words.
 
     >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
     >>> len(once((Evidence(source="line 3", text=part), whole, whole)))
     1
+    >>> said = Evidence(source="report, line 1", text="print(cuda.is_available()) False")
+    >>> once((said, Evidence(source="line 1", text="cuda.is_available(): False"))) == (said,)
+    True
     """
     if len(evidence) < 2:
         return evidence
     told: dict[tuple[str, str], Evidence] = {}
     for one in evidence:
-        told.setdefault((_place(one.source), _words(one.text)), one)
+        told.setdefault((place_of(one.source), _words(one.text)), one)
     lines = tuple(told.values())
     return tuple(a for a in lines if not any(_within(a, b) for b in lines))
 
 
 def _within(part: Evidence, whole: Evidence) -> bool:
-    """Whether one line is a true part of another from the same place."""
-    here = _place(part.source) == _place(whole.source)
-    return here and part.text != whole.text and _words(part.text) in _words(whole.text)
+    """Whether one line is a true part of another from the same place, or says less of its words."""
+    if place_of(part.source) != place_of(whole.source) or part.text == whole.text:
+        return False
+    if _words(part.text) in _words(whole.text):
+        return True
+    return place_of(part.source).startswith("line ") and _named(part.text) < _named(whole.text)
 
 
 def _words(text: str) -> str:
@@ -43,10 +52,19 @@ def _words(text: str) -> str:
     return " ".join(text.split())
 
 
-def _place(source: str) -> str:
+def _named(text: str) -> set[str]:
+    """The words and numbers of a text, however they are joined.
+
+    >>> sorted(_named("driver 535.183: False"))
+    ['183', '535', 'driver', 'false']
+    """
+    return set(re.findall(r"\w+", text.lower()))
+
+
+def place_of(source: str) -> str:
     """Where a source stands: two readers of a text may quote the same line of it.
 
-    >>> _place("nvidia-smi, line 3"), _place("nvml, libcuda")
+    >>> place_of("nvidia-smi, line 3"), place_of("nvml, libcuda")
     ('line 3', 'nvml, libcuda')
     """
     line = source.rpartition(", ")[2]

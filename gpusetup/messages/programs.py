@@ -67,9 +67,7 @@ COMPUTING: tuple[Program, ...] = (
         "`onnxruntime.preload_dlls()` before the first session loads them (from 1.21 on). On "
         "Windows it also needs the current Visual C++ runtime",
         reading='python -c "import onnxruntime as o; print(o.__version__, o.get_device(), '
-        'o.get_available_providers())"; pip list | grep -i -E "onnx|nvidia"',
-        on_windows='python -c "import onnxruntime as o; print(o.__version__, o.get_device(), '
-        'o.get_available_providers())"; pip list | findstr /i "onnx nvidia"',
+        'o.get_available_providers())"',
         marks=notice("start", "cudaexecutionprovider' is not in available provider")
         + told(
             "start",

@@ -152,6 +152,33 @@ def _set_in_fish(name: str, value: str) -> str:
     return f"set -x {name} {value or empty}{tail}"
 
 
+def settings_in_powershell(text: str) -> str:
+    """A line of our own that sets variables in bash, as PowerShell sets them.
+
+    >>> settings_in_powershell("export A=b  # run it again"), settings_in_powershell("ls")
+    ("$env:A = 'b'  # run it again", 'ls')
+    """
+    what, mark, remark = text.partition("  #")
+    found = re.findall(ASSIGNED, what) if what.startswith("export ") else []
+    typed = "; ".join(setting(name, value, "powershell") for name, value in found)
+    return f"{typed}{mark}{remark}" if typed else text
+
+
+def in_a_cell(text: str) -> str:
+    """A line as a notebook's cell takes it: what it sets would be gone with a shell of its own.
+
+    >>> in_a_cell("nvidia-smi -L"), in_a_cell("export A=b")
+    ('!nvidia-smi -L', '%env A=b')
+    >>> print(in_a_cell("unset A"))
+    import os; os.environ.pop("A", None)
+    """
+    if text.startswith("export "):
+        return f"%env {text.removeprefix('export ')}"
+    if text.startswith("unset "):
+        return f'import os; os.environ.pop("{text.removeprefix("unset ")}", None)'
+    return f"!{text}"
+
+
 def sets_a_variable(line: str) -> bool:
     """Whether a line changes a variable of the shell that it is typed into.
 

@@ -201,7 +201,9 @@ def _blind_beside_a_driver(context: RuleContext) -> tuple[Event, ...]:
     otherwise = (
         own or says_not_loaded(context) or events(context, "container-driver-capability-missing")
     )
-    return events(context, "no-nvidia-driver") if beside and not otherwise else ()
+    inside = context.snapshot.container.nvidia_requested is False and in_container(context)
+    blind = BLIND if inside else ("no-nvidia-driver",)
+    return events(context, *blind) if beside and not otherwise else ()
 
 
 def says_not_loaded(context: RuleContext) -> bool:

@@ -17,6 +17,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
+from gpusetup.evidence.wording import place_of
 from gpusetup.findings.container.boundary import CUDA_VISIBLE_DEVICES_HIDDEN
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, Layer
 from gpusetup.findings.programs import is_beside_torch
@@ -204,11 +205,15 @@ def torch_sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
             yield _hidden_from_one_program(context, messages)
             return
         line = value_evidence(context, "torch.cuda_available", "torch.cuda.is_available(): False")
+        quoted = any(place_of(event.source or "") == place_of(line.source) for event in messages)
         yield TORCH_SEES_NO_GPU.found(
             "torch.cuda.is_available() is False",
-            evidence=(*event_evidence(messages), *((line,) if asked else ())),
+            evidence=(*event_evidence(messages), *((line,) if asked and not quoted else ())),
             fix=Fix(
-                text="Ask torch for the reason",
+                text="Ask torch for the reason, and do what its answer says: `None` is a build "
+                "without CUDA (`gpusetup install` replaces it); a driver that is too old or not "
+                "found is updated or installed; `No CUDA GPUs are available` is a GPU that the "
+                "container was not given, or that CUDA_VISIBLE_DEVICES hides",
                 looks=paste.look(
                     "have torch raise it",
                     paste.command(

@@ -70,6 +70,8 @@ def assigned(flat: str) -> Iterator[tuple[str, str, int]]:
 
 # --- containers -----------------------------------------------------------------------------------
 
+COMPOSED = Sought(r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):")  # fmt: skip
+"""A compose file: what it reserves stands in it (Compose Specification, services)."""
 KINDS = (
     ("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), Sought(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
     ("podman", ("podman", "libpod"), Sought(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
@@ -77,6 +79,8 @@ KINDS = (
     ("docker", ("nvidia container", "nvcr.io", "container image"), Sought(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents"), HINT),
     ("docker", ("-workspace/",), Sought(r"(?<![\w/])/(?:vllm|sgl)-workspace/"), USUAL),
     ("singularity", ("singularity", "apptainer"), Sought(r"\b(?:singularity|apptainer) (?:run|exec|shell)|Singularity>|Apptainer>"), USUAL),
+    ("docker", ("services:",), COMPOSED, USUAL),
+    ("docker", ("docker container",), Sought(r"(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b"), GUESS),
     ("docker", ("outside",), Sought(r"\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
     ("docker", ("/workspace/", "/app/", "dist-packages/"), Sought(r"(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)"), GUESS),
 )  # fmt: skip
@@ -88,8 +92,9 @@ GIVING = (
     "nvidia-docker",
     "driver: nvidia",
     "capabilities: [",
+    "nvidia.com/gpu=",
 )
-GIVEN = Sought(r"--gpus[= ](?!none)\S+|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
+GIVEN = Sought(r"--gpus[= ](?!none)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
 
 
 STARTED = Sought(r"(?<![\w`'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)\S")
@@ -114,9 +119,15 @@ def containers(text: Text) -> Iterator[Fact]:
     if any(word in low for word in GIVING) and (found := GIVEN.search(flat)):
         source = text.source(found.start())
         yield Claim(subject="container.nvidia_requested", value=True, source=source, trust=GUESS)
-    elif " run" in low and (found := STARTED.search(flat)):
+    elif found := started_without(low, flat):
         source = text.source(found.start())
         yield Claim(subject="container.nvidia_requested", value=False, source=source, trust=GUESS)
+
+
+def started_without(low: str, flat: str) -> re.Match[str] | None:
+    """Where a text shows how a container is started, by a command or by a compose file."""
+    found = STARTED.search(flat) if " run" in low else None
+    return found or (COMPOSED.search(flat) if "services:" in low else None)
 
 
 # --- TF32 -----------------------------------------------------------------------------------------

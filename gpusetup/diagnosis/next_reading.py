@@ -1,0 +1,109 @@
+"""The one command whose answer decides what a text leaves open, as the text's own place has it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusetup.diagnosis.doubt import (
+    BESIDE_TORCH,
+    COLLECT_ENV,
+    HOST_MEMORY,
+    KERNEL_LOG,
+    LIST_GPUS,
+    NODES,
+    ON_THE_BUS,
+    TORCHS_KERNELS,
+)
+from gpusetup.diagnosis.failing import program_of
+from gpusetup.evidence.context import driver_answers, events, in_container, is_report, on
+from gpusetup.findings.programs import is_beside_torch
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import in_a_cell, settings_in_powershell
+
+if TYPE_CHECKING:
+    from gpusetup.diagnosis.doubt import Doubt
+    from gpusetup.evidence.context import RuleContext
+    from gpusetup.model.finding import Finding
+
+ON_WINDOWS = {
+    ON_THE_BUS: "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion",
+    NODES: LIST_GPUS,
+    KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; ProviderName='nvlddmkm'}",
+    HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
+    "gcc --version": "where.exe cl gcc clang",
+}
+"""What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
+ON_MACS = {ON_THE_BUS: "system_profiler SPDisplaysDataType"}
+IN_WSL = {
+    ON_THE_BUS: LIST_GPUS,
+    NODES: "ls -l /dev/dxg",
+    KERNEL_LOG: "sudo dmesg | grep -i dxg",
+}
+"""WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
+(Microsoft, "DirectX is coming to the Windows Subsystem for Linux")."""
+IN_A_NOTEBOOK = dict.fromkeys((ON_THE_BUS, NODES, KERNEL_LOG, HOST_MEMORY), "nvidia-smi")
+"""A lent machine: its bus and its kernel's log are its lender's."""
+OF_THE_HOST = (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
+"""What a container's image lacks, or may not read."""
+
+
+def reading_here(context: RuleContext, doubt: Doubt | None, *, undecided: bool) -> str | None:
+    """The command that decides, as this system and this program have it; `undecided`: the cause is
+    unknown, or was inferred from a symptom."""
+    if doubt is not None:
+        reading: str | None = _as_here(context, doubt.next_reading)
+    else:
+        reading = reading_of_unknown(context) if undecided and is_report(context) else None
+    return in_a_cell(reading) if reading and in_a_notebook(context) else reading
+
+
+def _as_here(context: RuleContext, reading: str) -> str:
+    if reading == TORCHS_KERNELS and is_beside_torch(context):
+        return BESIDE_TORCH
+    if on(context, "windows"):
+        return settings_in_powershell(ON_WINDOWS.get(reading, reading))
+    if in_container(context) and reading in OF_THE_HOST:
+        return f"{reading}  # on the host"
+    if in_a_notebook(context):
+        return IN_A_NOTEBOOK.get(reading, reading)
+    named = ON_MACS if on(context, "macos") else IN_WSL if context.snapshot.os.wsl else {}
+    return named.get(reading, reading)
+
+
+def in_a_notebook(context: RuleContext) -> bool:
+    """Whether a text is of a lent notebook, whose cells take a command after `!`."""
+    return is_report(context) and bool(events(context, "hosted-notebook", "gpu-not-chosen"))
+
+
+def reading_of_unknown(context: RuleContext) -> str | None:
+    """The command whose answer shows most, where a text leaves its cause open."""
+    program = program_of(context)
+    if program and program.reading:
+        return (program.on_windows if on(context, "windows") else "") or program.reading
+    if (program and program.on_torch) or context.snapshot.torch.version is not None:
+        return COLLECT_ENV
+    if not driver_answers(context):
+        return "nvidia-smi"
+    return None if program else COLLECT_ENV
+
+
+def without_a_second(finding: Finding, reading: str | None, *, undecided: bool) -> Finding:
+    """The finding without looks of its own where the answer names the reading that decides: one
+    command is run first, and of a cause that is known only what asks for something else stays."""
+    if reading is None or finding.fix is None or not finding.fix.looks:
+        return finding
+    kept = tuple(
+        look
+        for look in finding.fix.looks
+        if not undecided and _program(reading) not in map(_program, look.commands)
+    )
+    return replace(finding, fix=replace(finding.fix, looks=kept))
+
+
+def _program(line: str) -> str:
+    """
+    >>> _program("sudo dmesg | grep -i nvrm"), _program("!nvidia-smi -L")
+    ('dmesg', 'nvidia-smi')
+    """
+    return re.sub(r"^[!%]?(?:sudo )?", "", line).partition(" ")[0]

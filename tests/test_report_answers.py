@@ -1,0 +1,164 @@
+"""What an answer to a text says: each line once, one command that decides, a way for this place."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from each_row import each
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.commands.doctor_answer import document
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.diagnosis.doubt import BY_ONE_MESSAGE, DOUBTS
+from gpusetup.diagnosis.next_reading import IN_A_NOTEBOOK, IN_WSL, ON_MACS
+from gpusetup.evidence.wording import place_of
+from gpusetup.messages.programs import PROGRAMS
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.render.text import answering
+from gpusetup.report.read import read_report
+
+NOT_FOUND = "bash: nvidia-smi: command not found"
+NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system."
+NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+TIMEOUT = (
+    "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, "
+    "Timeout(ms)=600000) ran for 600001 milliseconds"
+)
+UNAVAILABLE = "torch.cuda.is_available()\nFalse"
+
+
+def answered(text: str) -> DoctorAnswer:
+    catalog = load_catalog()
+    return document(diagnose(read_report(text), catalog), catalog)
+
+
+@each(
+    "text",
+    [
+        f">>> {UNAVAILABLE}",
+        "print(torch.cuda.is_available()) False",
+        "torch.cuda.is_available() returns False on my machine, RTX 3060, Ubuntu 22.04",
+        "after the update torch.cuda.is_available() always returns False",
+        "This container was built for NVIDIA Driver Release 575.57 or later, but version 535.183 "
+         "was detected and compatibility mode is FAILED.",
+        "Nvidia driver version: 440.33.01\nCUDA driver version is insufficient for CUDA runtime "
+         "version",
+    ],
+)  # fmt: skip
+def test_a_line_of_the_text_is_evidence_once(text: str) -> None:
+    seen = answering(answered(text))
+    assert seen is not None
+    places = [place_of(one.source) for one in seen.evidence]
+    assert places and len(set(places)) == len(places), seen.evidence
+
+
+def test_two_facts_of_a_line_are_both_evidence() -> None:
+    answer = answered("NVIDIA-SMI 440.59       Driver Version: 550.100      CUDA Version: N/A")
+    seen = answering(answer)
+    assert seen is not None and len(seen.evidence) == 2
+
+
+def test_every_reading_is_one_command() -> None:
+    of_doubts = [row.next_reading for row in (*DOUBTS.values(), *BY_ONE_MESSAGE.values())]
+    places = [typed for table in (ON_MACS, IN_WSL, IN_A_NOTEBOOK) for typed in table.values()]
+    for reading in (*of_doubts, *places, *(one.reading for one in PROGRAMS)):
+        words = list(shlex.shlex(reading, posix=True, punctuation_chars=";&"))
+        assert not [word for word in words if set(word) <= set(";&")], reading
+
+
+@each(
+    "text, reading",
+    [
+        (UNAVAILABLE, r'python -c "import torch; .*torch\.cuda\.init\(\)"'),
+        (f"Windows 11\n{UNAVAILABLE}", r'python -c "import torch; .*torch\.cuda\.init\(\)"'),
+        (f"Windows 11\n{NO_DRIVER}", "Get-CimInstance .*"),
+        (TIMEOUT, r"export NCCL_DEBUG=INFO .*  # .*"),
+        (f"Windows 11\n{TIMEOUT}", r"\$env:NCCL_DEBUG = 'INFO'; \$env:.*  # .*"),
+        (f"using Google Colab\n{UNAVAILABLE}", "!python -c .*"),
+        (f"Linux-5.15.167.4-microsoft-standard-WSL2-x86_64\n{NO_KERNEL}", "python -c .*"),
+        ("root@3f2a9c1b7d4e:/workspace# python t.py\nRuntimeError: CUDA error: initialization "
+         "error", r"sudo dmesg .*  # on the host"),
+        ("Linux-5.15.167.4-microsoft-standard-WSL2-x86_64\nRuntimeError: CUDA error: "
+         "initialization error", "sudo dmesg . grep -i dxg"),
+        ("RuntimeError: CUDA error: initialization error", "sudo dmesg .*nvrm.*"),
+    ],
+)  # fmt: skip
+def test_the_reading_is_one_of_the_place_that_the_text_shows(text: str, reading: str) -> None:
+    told = answered(text).next_reading
+    assert told is not None and re.fullmatch(reading, told), told
+
+
+@each(
+    "text",
+    [
+        UNAVAILABLE,
+        NO_KERNEL,
+        TIMEOUT,
+        "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
+        "level=INFO source=gpu.go msg=\"no compatible GPUs were discovered\"",
+        "RuntimeError: No CUDA GPUs are available\n  File \"/kaggle/working/train.py\", line 12",
+    ],
+)  # fmt: skip
+def test_an_open_answer_names_one_command_to_run_first(text: str) -> None:
+    answer = answered(text)
+    seen = answering(answer)
+    assert answer.next_reading and seen is not None and seen.fix is not None
+    assert seen.fix.looks == ()
+
+
+COMPOSE = f"""\
+services:
+  train:
+    image: registry.example.com/train:4
+    command: python train.py
+
+train-1  | {NO_DRIVER}
+"""
+SMI = (
+    "| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8 |\n"
+    "|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |      N/A |\n"
+)
+
+
+@each(
+    "text",
+    [
+        f"root@3f2a9c1b7d4e:/workspace# nvidia-smi\n{NOT_FOUND}",
+        f"(base) jovyan@9d0a1b2c3d4e:~/work$ nvidia-smi\n{NOT_FOUND}",
+        f"$ docker run -it --rm my/image bash\n# nvidia-smi\n{NOT_FOUND}",
+        f"$ podman run --rm my/image python train.py\n{NO_DRIVER}",
+        f"# ls /.dockerenv\n/.dockerenv\n# nvidia-smi\n{NOT_FOUND}",
+        "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n"
+         f"root@8c1f0a2b3d4e:/workspace# nvidia-smi\n{NOT_FOUND}",
+        COMPOSE,
+        f"Inside my docker container torch says\n{NO_DRIVER}",
+    ],
+)  # fmt: skip
+def test_a_container_that_was_given_no_gpu_comes_before_a_host_without_a_driver(text: str) -> None:
+    answer = answered(text)
+    assert (answer.cause, answer.certainty) == ("container-no-gpu", "likely")
+    assert "driver-missing" in answer.other_causes
+    assert answer.next_reading == "nvidia-smi  # on the host"
+
+
+@each(
+    "text, cause",
+    [
+        (f"me@ubuntu:~$ nvidia-smi\n{NOT_FOUND}", "driver-missing"),
+        (f"it works in my docker container, but on the host\n{NO_DRIVER}", "driver-missing"),
+        (COMPOSE.replace("    command", "    gpus: all\n    command"), "unknown"),
+        (COMPOSE.replace("    command", "    runtime: nvidia\n    command"), "unknown"),
+        (f"the services: we use\nimage: none\n{NO_DRIVER}", "driver-missing"),
+        (f"$ docker run --gpus all my/image nvidia-smi\n{SMI}", "ok"),
+    ],
+)  # fmt: skip
+def test_a_host_or_a_container_with_a_gpu_is_not_one_without(text: str, cause: str) -> None:
+    assert answered(text).cause == cause
+
+
+def test_a_container_beside_a_host_whose_driver_answers_is_certain() -> None:
+    inside = f"$ docker run -it my/image bash\nroot@3f2a9c1b7d4e:/# nvidia-smi\n{NOT_FOUND}"
+    answer = answered(f"{inside}\n\non the host:\n{SMI}")
+    assert (answer.cause, answer.certainty) == ("container-no-gpu", "certain")
+    assert answer.other_causes == ()
