@@ -158,5 +158,38 @@ def main(families: dict[str, str]) -> None:
     print(json.dumps({"counts": counts, "kept": passes}))
 
 
+def by_default(kind: str) -> dict[str, Any]:
+    """The config that a class has by default, and its parameters."""
+    import torch
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForImageTextToText,
+        AutoModelForSeq2SeqLM,
+        AutoModelForSequenceClassification,
+    )
+
+    config = AutoConfig.for_model(kind)
+    makers = (
+        AutoModelForSeq2SeqLM,
+        AutoModelForImageTextToText,
+        *((AutoModelForSequenceClassification,) if kind in ENCODERS else ()),
+        AutoModelForCausalLM,
+    )
+    maker = next(one for one in makers if type(config) in one._model_mapping)
+    with torch.device("meta"):
+        built = maker.from_config(config)
+    built.tie_weights()
+    unique = {id(p): p.numel() for p in built.parameters()}
+    values = json.loads(config.to_json_string(use_diff=False))
+    return {"config": values, "parameters": sum(unique.values())}
+
+
+ENCODERS = ("bert", "roberta", "deberta-v2", "mpnet")
+
+
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    if len(sys.argv) > 2:
+        print(json.dumps({kind: by_default(kind) for kind in sys.argv[1:]}))
+    else:
+        main(json.loads(sys.argv[1]))

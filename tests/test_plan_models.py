@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from gpusetup.errors import BadInput, UsageError
+from gpusetup.model.frozen import replace
 from gpusetup.plan.memory.activations import layer_bytes_a_token
-from gpusetup.plan.model.anatomy import FAMILIES, shape_of
+from gpusetup.plan.model.config_json import shape_of
+from gpusetup.plan.model.families import FAMILIES
 from gpusetup.plan.model.named import (
     _key,
     count,
@@ -280,9 +282,73 @@ def test_an_unknown_family_names_the_known_ones() -> None:
     assert "llama" in (problem.value.hint or "")
 
 
-def test_a_model_of_text_and_images_is_refused_in_words() -> None:
-    with pytest.raises(UsageError, match="text and images"):
-        shape_of({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}})
+def test_a_model_of_text_and_images_has_its_text_and_the_towers_weights() -> None:
+    """Published: 8,292,166,656 parameters, of which the text has 7,615,616,512."""
+    both = model_named("Qwen/Qwen2.5-VL-7B-Instruct")
+    assert both.parameters == pytest.approx(8292166656, rel=1e-3)
+    assert replace(both, name="", parameters=0, active=0, native_context=0) == replace(
+        model_named("qwen2.5-7b"), name="", parameters=0, active=0, native_context=0
+    )
+    config = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text",
+              "hidden_size": 2560, "num_hidden_layers": 34, "intermediate_size": 10240},
+              "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27,
+                                "intermediate_size": 4304}}  # fmt: skip
+    assert shape_of(config).parameters == pytest.approx(4.30e9, rel=2e-3)  # the published count
+    assert "images" in shape_of(config).note
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "parameters"),
+    [
+        ("internlm2", {"num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+                       "intermediate_size": 14336, "vocab_size": 92544}, 7.738e9),
+        ("chatglm", {"num_layers": 28, "multi_query_group_num": 2, "kv_channels": 128,
+                     "ffn_hidden_size": 13696, "rmsnorm": True, "layernorm_epsilon": 1e-5,
+                     "padded_vocab_size": 65024}, 6.244e9),
+        ("falcon", {"hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32,
+                    "multi_query": True, "vocab_size": 65024}, 6.922e9),
+        ("t5", {"d_model": 768, "d_ff": 3072, "d_kv": 64, "num_layers": 12, "num_heads": 12,
+                "vocab_size": 32128}, 222.9e6),
+    ],
+)  # fmt: skip
+def test_a_family_without_a_row_is_read_by_the_usual_keys(
+    kind: str, config: dict[str, Any], parameters: float
+) -> None:
+    """The counts are the published ones."""
+    usual = {"model_type": kind, "hidden_size": 4096, "num_attention_heads": 32}
+    shape = shape_of({**usual, **config})
+    assert shape.parameters == pytest.approx(parameters, rel=1e-3)
+    assert "usual keys" in shape.note
+
+
+def test_what_has_state_space_layers_is_refused() -> None:
+    with pytest.raises(UsageError, match="'jamba' is not known"):
+        shape_of({**QWEN3_8B, "model_type": "jamba", "mamba_d_state": 16})
+
+
+USUAL_KINDS = (
+    "opt", "bloom", "gptj", "gpt_neo", "falcon", "mpt", "starcoder2", "gpt_bigcode", "olmo",
+    "olmo2", "olmoe", "cohere", "stablelm", "glm4", "glm4_moe", "granite", "smollm3", "seed_oss",
+    "exaone4", "ernie4_5", "helium", "deepseek_v3", "gpt_oss", "phimoe", "apertus", "arcee",
+    "nanochat", "bert", "roberta", "deberta-v2", "mpnet", "t5", "mt5", "bart", "pegasus",
+    "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava", "paligemma", "smolvlm",
+)  # fmt: skip
+"""Families without a row, whose classes say what they have."""
+
+
+@pytest.mark.slow
+def test_usual_keys_count_what_the_classes_have() -> None:
+    """Each class's own default config, on the meta device."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), *USUAL_KINDS],
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for kind, case in json.loads(done.stdout.splitlines()[-1]).items():
+        said = shape_of(case["config"]).parameters
+        assert said == pytest.approx(case["parameters"], rel=0.01), kind
 
 
 def test_a_config_is_found_in_its_folder_and_named_after_it(tmp_path: Path) -> None:

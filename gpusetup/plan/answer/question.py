@@ -253,7 +253,7 @@ def _amp(question: Question, how: Mapping[str, Any], *, by_batch: bool) -> str |
 
 def assumed(question: Question, w: Workload) -> tuple[str, ...]:
     """What was taken where nothing was said, as sentences for the person."""
-    notes = []
+    notes = [w.shape.note] if w.shape.note else []
     if question.params is not None:
         s = w.shape
         notes.append(f"shape taken as usual for this size: {s.layers} layers of {s.hidden}")

@@ -1,157 +1,13 @@
-"""A Hugging Face `config.json` -> the shape of its model, by one row a family.
-
-The counts are those of the class on the meta device (`tests/test_plan_models.py` compares each
-family with transformers). Keys are those of transformers 4.30 to 5.
-"""
+"""A `config.json` of a known family -> the shape of its model (`config_json` reads any)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from gpusetup.errors import BadInput, UsageError
-from gpusetup.model.frozen import Frozen
+from gpusetup.errors import BadInput
+from gpusetup.plan.model.families import FAMILIES, Family
 from gpusetup.plan.model.shape import Shape
-
-GPT2_KEYS = {
-    "hidden_size": "n_embd",
-    "num_hidden_layers": "n_layer",
-    "num_attention_heads": "n_head",
-    "max_position_embeddings": "n_positions",
-    "intermediate_size": "n_inner",
-}
-
-
-class Family(Frozen):
-    """How the layers of a family are made. A key's name stands where the config decides."""
-
-    model: str
-    """Its class in transformers."""
-    norm_bias: bool = False
-    """LayerNorm has a weight and a bias, RMSNorm a weight."""
-    norms: int = 2
-    """Norms of a layer."""
-    query_key_norm: bool | str = False
-    qkv_bias: bool | str = False
-    output_bias: bool | str = False
-    mlp_bias: bool | str = False
-    head_bias: bool = False
-    gated: bool = True
-    activation: str = "silu"
-    """Its activation where the config does not say."""
-    dropout: bool = False
-    """Whether its class drops out where the config does not say."""
-    positions: bool = False
-    """Whether positions are learned parameters."""
-    tied: bool = False
-    """Whether the head is the embedding where the config does not say."""
-    head_dim: int | None = None
-    """The width of a head where the config does not say; None: hidden over heads."""
-    free_heads: bool = True
-    """Whether a `head_dim` may differ from hidden over heads."""
-    shared_expert: bool = False
-    """Whether one expert beside the others serves every token."""
-    keys: Mapping[str, str] = {}
-    """The family's own names of the common keys."""
-
-
-FAMILIES: dict[str, Family] = {
-    "llama": Family(
-        model="LlamaForCausalLM",
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        mlp_bias="mlp_bias",
-    ),
-    "mistral": Family(model="MistralForCausalLM"),
-    "qwen2": Family(model="Qwen2ForCausalLM", qkv_bias=True),
-    "qwen3": Family(
-        model="Qwen3ForCausalLM",
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        query_key_norm=True,
-        head_dim=128,
-    ),
-    "gemma": Family(
-        model="GemmaForCausalLM",
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        tied=True,
-        head_dim=256,
-    ),
-    "gemma2": Family(
-        model="Gemma2ForCausalLM",
-        norms=4,
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        tied=True,
-        head_dim=256,
-    ),
-    "gemma3_text": Family(
-        model="Gemma3ForCausalLM",
-        norms=4,
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        query_key_norm=True,
-        tied=True,
-        head_dim=256,
-    ),
-    "gpt2": Family(
-        model="GPT2LMHeadModel",
-        norm_bias=True,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        gated=False,
-        activation="gelu_new",
-        dropout=True,
-        positions=True,
-        tied=True,
-        free_heads=False,
-        keys=GPT2_KEYS,
-    ),
-    "phi": Family(
-        model="PhiForCausalLM",
-        norm_bias=True,
-        norms=1,
-        query_key_norm="qk_layernorm",
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        head_bias=True,
-        gated=False,
-        activation="gelu_new",
-    ),
-    "gpt_neox": Family(
-        model="GPTNeoXForCausalLM",
-        norm_bias=True,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        gated=False,
-        activation="gelu",
-        free_heads=False,
-    ),
-    "phi3": Family(model="Phi3ForCausalLM"),
-    "mixtral": Family(model="MixtralForCausalLM"),
-    "qwen2_moe": Family(model="Qwen2MoeForCausalLM", qkv_bias="qkv_bias", shared_expert=True),
-    "qwen3_moe": Family(
-        model="Qwen3MoeForCausalLM",
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        query_key_norm=True,
-    ),
-    "vit": Family(
-        model="ViTForImageClassification",
-        norm_bias=True,
-        qkv_bias="qkv_bias",
-        output_bias=True,
-        mlp_bias=True,
-        gated=False,
-        activation="gelu",
-        free_heads=False,
-    ),
-}
-"""model_type -> how it is made."""
 
 SAID_BY_DEFAULT = {"qkv_bias": True}
 """What a key that decides means where the config leaves it out; False otherwise."""
@@ -176,7 +32,7 @@ class Config:
     def get(self, key: str, default: int) -> int:
         """The same, or a default where the config leaves it out or null."""
         name = self.family.keys.get(key, key)
-        return default if self.values.get(name) is None else self.need(key)
+        return self.need(key) if self.values.get(name) else default
 
     def says(self, rule: bool | str) -> bool:
         """Whether a row's rule holds: as the row says, or as the key that it names says."""
@@ -185,25 +41,15 @@ class Config:
         return bool(self.values.get(rule, SAID_BY_DEFAULT.get(rule, False)))
 
 
-def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
-    """The shape of a config's model.
-
-    Raises UsageError for a family that is not known, BadInput for a needed key that is missing.
-    """
-    inner = values.get("text_config")
-    if isinstance(inner, Mapping) and "model_type" in inner and "hidden_size" not in values:
-        raise UsageError(
-            f"{what} is a model of text and images ({values.get('model_type')})",
-            hint="`--params` plans it by its size; or give the config of its text part alone",
-        )
-    kind = values.get("model_type")
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        raise UsageError(
-            f"{what}: the family {kind!r} is not known",
-            hint=f"known: {', '.join(FAMILIES)}; `--params` plans any model by its size",
-        )
-    config = Config(values, FAMILIES[kind], what)
+def family_shape(values: Mapping[str, Any], family: Family, kind: str, what: str) -> Shape:
+    """The shape of a config whose family is known; BadInput for a needed key that is missing."""
+    config = Config(values, family, what)
     return _image_shape(config, kind) if kind == "vit" else _text_shape(config, kind)
+
+
+def known_shape(values: Mapping[str, Any], kind: str, what: str) -> Shape:
+    """The same by the family's name, which must be one of `FAMILIES`."""
+    return family_shape(values, FAMILIES[kind], kind, what)
 
 
 # --- counting -----------------------------------------------------------------------------------
@@ -222,7 +68,7 @@ def _text_shape(config: Config, kind: str) -> Shape:
     positions = config.need("max_position_embeddings") * hidden if config.family.positions else 0
     rest = table + head + positions + _norm(config)
     return Shape(
-        name=_named(config, kind),
+        name=named(config, kind),
         kind=kind,
         parameters=rest + sum(outside + all_of for all_of, _, _ in sizes),
         active=rest + sum(outside + used for _, used, _ in sizes),
@@ -245,14 +91,14 @@ def _image_shape(config: Config, kind: str) -> Shape:
     hidden, layers = config.need("hidden_size"), config.need("num_hidden_layers")
     patch, image = config.need("patch_size"), config.need("image_size")
     heads, query, key_value = _heads(config)
-    classes = _classes(config)
+    classes = classes_of(config)
     tokens = (image // patch) ** 2 + 1
     patches = config.get("num_channels", 3) * patch**2 * hidden + hidden
     block = _attention(config) + _norms(config) + _mlp(config, 0)[0]
     head = classes * (hidden + 1) if classes else 0
     total = layers * block + patches + hidden + tokens * hidden + _norm(config) + head
     return Shape(
-        name=_named(config, kind),
+        name=named(config, kind),
         kind=kind,
         parameters=total,
         active=total,
@@ -286,12 +132,12 @@ def _kept(config: Config) -> dict[str, Any]:
     }
 
 
-def _classes(config: Config) -> int:
+def classes_of(config: Config) -> int:
     labels = config.values.get("id2label")
     return len(labels) if isinstance(labels, Mapping) else config.get("num_labels", 2)
 
 
-def _named(config: Config, kind: str) -> str:
+def named(config: Config, kind: str) -> str:
     name = config.values.get("_name_or_path") or config.values.get("name")
     return name if isinstance(name, str) and name else kind
 
@@ -299,6 +145,8 @@ def _named(config: Config, kind: str) -> str:
 def _heads(config: Config) -> tuple[int, int, int]:
     """Heads, the width of all queries, the width of all keys."""
     heads, hidden = config.need("num_attention_heads"), config.need("hidden_size")
+    if config.values.get("kv_lora_rank"):
+        return heads, heads * _latent_width(config), heads * _latent_mean(config)
     shared = config.get("num_key_value_heads", heads)
     width = config.family.head_dim or hidden // heads
     width = config.get("head_dim", width) if config.family.free_heads else width
@@ -307,6 +155,8 @@ def _heads(config: Config) -> tuple[int, int, int]:
 
 def _attention(config: Config) -> int:
     """Query, key, value and output projections, their biases, and the norms of query and key."""
+    if config.values.get("kv_lora_rank"):
+        return _latent_attention(config)
     hidden = config.need("hidden_size")
     heads, query, key_value = _heads(config)
     weights = hidden * (2 * query + 2 * key_value)
@@ -314,6 +164,31 @@ def _attention(config: Config) -> int:
     biases += config.says(config.family.output_bias) * hidden
     norm = (2 if config.family.norm_bias else 1) * 2 * (query // heads)
     return weights + biases + config.says(config.family.query_key_norm) * norm
+
+
+def _latent_width(config: Config) -> int:
+    """A query's width in latent attention (DeepSeek-V2, arXiv 2405.04434): plain, and rotated."""
+    return config.need("qk_nope_head_dim") + config.need("qk_rope_head_dim")
+
+
+def _latent_mean(config: Config) -> int:
+    """The mean width of a key and a value of latent attention."""
+    return (_latent_width(config) + config.need("v_head_dim")) // 2
+
+
+def _latent_attention(config: Config) -> int:
+    """Its projections: queries (through a rank, or whole), the shared rank, keys, values, out."""
+    hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
+    rank, rotated = config.need("kv_lora_rank"), config.need("qk_rope_head_dim")
+    plain, value = config.need("qk_nope_head_dim"), config.need("v_head_dim")
+    query, through = heads * (plain + rotated), config.get("q_lora_rank", 0)
+    queries = through * (hidden + query + 1) if through else hidden * query
+    return (
+        queries
+        + hidden * (rank + rotated)
+        + rank * (1 + heads * (plain + value))
+        + heads * value * hidden
+    )
 
 
 def _norm(config: Config) -> int:
@@ -344,6 +219,8 @@ def _dense(config: Config, width: int) -> int:
 def _is_sparse(config: Config, index: int) -> bool:
     """Whether a layer has experts (Qwen's MoE models may have dense layers between)."""
     if index in (config.values.get("mlp_only_layers") or ()):
+        return False
+    if index < config.get("first_k_dense_replace", 0):
         return False
     return bool((index + 1) % config.get("decoder_sparse_step", 1) == 0)
 

@@ -13,7 +13,7 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.model.anatomy import shape_of
+from gpusetup.plan.model.config_json import shape_of
 from gpusetup.plan.model.shape import Shape
 
 KNOWN = Path(__file__).resolve().parents[2] / "data" / "plan" / "models.json"
@@ -236,7 +236,7 @@ def _known() -> dict[str, str]:
 def _shape(name: str) -> Shape:
     row, short = table().models[name], name.rpartition("/")[2]
     if row.config is not None:
-        return shape_of({**row.config, "name": short}, name)
+        return replace(shape_of({**row.config, "name": short}, name), name=short, note="")
     return Shape(name=short, **(row.shape or {}))
 
 

@@ -51,6 +51,8 @@ class Shape(Frozen):
     """Tokens of a sample where the model fixes them: an image's patches; a denoiser's at its usual
     resolution."""
     native_context: int | None = None
+    note: str = ""
+    """What of its description is a guess, as a sentence."""
 
     @property
     def layer(self) -> int:
