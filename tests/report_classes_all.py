@@ -7,6 +7,7 @@ from report_classes_failures import FAILURES
 from report_classes_further import FURTHER
 from report_classes_later import LATER
 from report_classes_servers import SERVERS
+from report_classes_spoken import SPOKEN
 from report_classes_titles import TITLES
 
-EVERY: dict[str, Class] = {**CLASSES, **LATER, **FURTHER, **FAILURES, **SERVERS, **TITLES}
+EVERY: dict[str, Class] = {**CLASSES, **LATER, **FURTHER, **FAILURES, **SERVERS, **TITLES, **SPOKEN}

@@ -323,7 +323,6 @@ LATER: dict[str, Class] = {
             "Traceback (most recent call last):\nRuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same",
             "Traceback (most recent call last):\nRuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
             "NameError: name 'init_empty_weights' is not defined",
-            "Traceback (most recent call last):\nModuleNotFoundError: No module named 'cv2'",
             "Traceback (most recent call last):\nsafetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
             "Traceback (most recent call last):\nAssertionError: tensor_parallel_size must divide num_heads",
             "Traceback (most recent call last):\n_pickle.UnpicklingError: Weights only load failed. In PyTorch 2.6, we changed the default value of the `weights_only` argument",

@@ -67,6 +67,13 @@ def _is_a_containers(context: RuleContext, _: Finding) -> bool:
     return in_container(context) and not given
 
 
+def _was_started_without(context: RuleContext, symptom: Finding) -> bool:
+    """A start that is shown, and gives no GPU: apptainer gives one by `--nv` alone."""
+    container = context.snapshot.container
+    asked_for_none = container.nvidia_requested is False or container.kind == "singularity"
+    return asked_for_none and _is_a_containers(context, symptom)
+
+
 def _has_no_build_for_windows(context: RuleContext, _: Finding) -> bool:
     if context.snapshot.failing.program not in NOT_ON_WINDOWS or not on(context, "windows"):
         return False
@@ -166,6 +173,12 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             cause="cuda-lib-missing",
             shown=_brings_no_libraries,
             because="its package alone brings no library of CUDA's",
+        ),
+        Likelier(
+            cause="container-no-gpu",
+            shown=_was_started_without,
+            because="it runs in a container that was started without a GPU",
+            text="Start the container with its GPUs (docker: `--gpus all`; apptainer: `--nv`)",
         ),
     ),
     "container-hook-failed": (

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row
 
+NOT_USE = r"(?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5}"
+
 NO_GPU_SAID = (
     r"No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU"
     r"|CUDA driver initialization failed|no CUDA-capable device is detected"
@@ -89,6 +91,13 @@ ROWS = (
         says="The image has no such program as its command asks for",
         way="Name the release of the image that has it, or the command that it has",
         stage="start",
+    ),
+    row(
+        "container-toolkit-missing",
+        "default runtime",
+        rf"\b(?:docker|container)s?\b[^.\n]{{0,20}}? {NOT_USE} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{{0,900}}?\bRuntimes: (?:(?!nvidia)[\w.-]{{2,40}} ){{1,6}}Default Runtime: (?!nvidia)\w",
+        unless="nvidia.com/gpu=|cdi: ",
+        runtime="nvidia",
     ),
     row(
         "container-toolkit-missing",

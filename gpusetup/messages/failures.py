@@ -77,12 +77,24 @@ IN_WORDS = (
     ),
 )  # fmt: skip
 
+NOT_PLAIN = (
+    r"\w*(?:torch|cuda|cudnn|triton|flash|attn|attention|raster|kernel|_ops|_ext|_C\b|cu1|tensorrt|nvidia|nvml|rocm|hip|xpu|quant|gptq|awq)"
+    r"|(?:ops|apex|xformers|bitsandbytes|tensorflow|keras|jax\w*|flax|numba|onnxruntime\w*|numpy|vllm|sgl\w*|sglang|mmcv\w*|detectron2|spconv\w*|gsplat|simple_knn|diff_\w+|nvdiffrast|tinycudann|kaolin"
+    r"|mamba_ssm|causal_conv1d|natten|deepspeed|ninja|packaging|setuptools|wheel|pkg_resources|distutils|imp|skbuild\w*|Cython|cython|pybind11|llama_cpp|exllama\w*|dgl\w*|horovod|warp|isaac\w*|omni\w*|pxr|tkinter|readline|_\w+)['\"]"
+)
+"""Modules that are compiled for a GPU or belong to its stack, or to a build, or to Python itself."""
+
 ENGINES = (
     row("cuda-unavailable", "unspecifiedplatform", r"vLLM is running on UnspecifiedPlatform"),
     row(
         "container-no-gpu",
         "file too short",
         r"(?P<library>libcuda\.so[.\d]*): file too short",
+    ),
+    row(
+        "program-sees-no-gpu",
+        "no gpu device",
+        r"(?:\b(?:error|fatal)\b:?|^|\W) {0,3}No GPU devices? (?:were |was |are |is )?(?:found|detected|available)\b",
     ),
     row("program-sees-no-gpu", "current node has no gpu available", program="vLLM"),
     row("program-sees-no-gpu", "failed to finish discovery before timeout", program="ollama"),
@@ -96,6 +108,12 @@ ENGINES = (
         "program-requirement-missing",
         "no module named 'flash_attn'",
         r"No module named '(?P<lacks>flash_attn)'",
+    ),
+    row(
+        "program-requirement-missing",
+        "modulenotfounderror: no module named",
+        rf"\bModuleNotFoundError: No module named ['\"](?P<lacks>(?!{NOT_PLAIN})[a-zA-Z]\w{{2,40}})['\"]",
+        unless=r"\b(?:setup\.py|build_meta|egg_info|get_requires_for_build|pyproject|subprocess-exited|build isolation|pip3? install|uv sync|Preparing metadata)",
     ),
     row(
         "program-requirement-missing",

@@ -154,6 +154,12 @@ SPOKEN = (
     ),
     row(
         "foreign-gpu",
+        "instead of",
+        r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
         "amdgpu-install",
         r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
         vendor="amd",

@@ -83,6 +83,13 @@ CPUS = (
 HAS_CPUS = (
     row(
         "torch-not-compiled-with-cuda",
+        "+cpu",
+        r"\b\d\.\d{1,2}\.\d\+cpu\b\W{0,3}(?:was|is|were|got|gets|has been|had been|keeps being) (?:always |still |being |automatically )?(?:installed|picked|downloaded|selected|chosen|resolved|used)\b"
+        r"|\b(?:installs|installed|gets|got|gave|gives|picks|picked|downloads|downloaded|pulls|pulled|selects|selected|resolves to|resolved to|ends? up with|ended up with|left with)\W{1,3}(?:me |the |with )?(?:(?:py)?torch\W{1,3})?\d\.\d{1,2}\.\d\+cpu\b",
+        unless=r"\b(?:want|wants|wanted|need|to) (?:\w+ ){0,3}(?:install|get|use)|no (?:NVIDIA )?GPU|\b(?:AMD|Radeon|ROCm)\b",
+    ),
+    row(
+        "torch-not-compiled-with-cuda",
         "cpu",
         r"\b(?:py)?torch\b[^\n]{0,160}?\b(?:you|I) (?:only )?(?:have|got|installed) the CPU[- ]?(?:only )?(?:version|build)\b",
         unless=r"\b(?:if|unless|whether) (?:you|I) (?:only )?(?:have|got|installed) the CPU",

@@ -24,6 +24,7 @@ from gpusetup.messages import (
     parallel,
     results,
     spoken,
+    spoken_memory,
     stack,
 )
 
@@ -42,6 +43,7 @@ ROWS = (
     *makers.ROWS,
     *results.ROWS,
     *spoken.ROWS,
+    *spoken_memory.ROWS,
     *stack.ROWS,
     *failures.ROWS,
     *engines.ROWS,

@@ -78,7 +78,7 @@ KINDS = (
     ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to"), Sought(r"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to "), USUAL),
     ("docker", ("nvidia container", "nvcr.io", "container image"), Sought(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents"), HINT),
     ("docker", ("-workspace/",), Sought(r"(?<![\w/])/(?:vllm|sgl)-workspace/"), USUAL),
-    ("singularity", ("singularity", "apptainer"), Sought(r"\b(?:singularity|apptainer) (?:run|exec|shell)|Singularity>|Apptainer>"), USUAL),
+    ("singularity", ("singularity", "apptainer"), Sought(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
     ("docker", ("services:",), COMPOSED, USUAL),
     ("docker", ("docker container",), Sought(r"(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b"), GUESS),
     ("docker", ("outside",), Sought(r"\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),

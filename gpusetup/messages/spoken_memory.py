@@ -1,0 +1,87 @@
+"""What people say of a memory that does not suffice: the GPU's, or the host's.
+
+"OOM" and "out of memory" are said of either. A word of the GPU in or near the sentence decides for
+the GPU's; a killer, a signal or the system's RAM is the host's, and says so in rows of its own.
+
+Sources, as of November 2026: titles and first lines of threads in issue trackers; Wan2GP's wgp.py.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+
+A_GPU = r"\b(?:CUDA|GPUs?|VRAM|nvidia|RTX|GTX|[ABHV]\d00|A\d0|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
+OF_A_GPU = r"(?:(?:GPUs?|graphics?(?: card)?|video(?: card)?|CUDA|device) (?:memory|RAM)|VRAM|CUDA)"
+HOSTS = (
+    r"oom.?kill|\bkill(?:ed|er|s)\b|sigkill|\b(?:system|host|cpu|main|physical|node|pinned|java|heap|disk)(?:'s)? (?:ram|memory|oom)\b"
+    r"|\bcpu out of memory|(?:code|status) ?:? ?-?(?:9|137)\b|bad_alloc|paging file|page file|defaultcpuallocator|\bswap\b"
+)
+"""Near the words: what says that the computer's memory is meant."""
+NO_FAILURE = (
+    r"\b(?:avoid|prevent|without|never|no|no more|not|before|until|unless|if|when|whenever|handle|handles|recover|recovers|risk of|potential|possible|may|might|could|would|fix(?:es|ed)?|reduce|estimate|likely)(?:ing|s)? "
+    r"(?:\S{1,20} ){0,4}?(?:\bOOM|out[- ]of[- ](?:\w+ )?(?:memory|VRAM))"
+)
+"""Who speaks of such a failure, and has none."""
+HAS = (
+    r"\b(?:get|gets|getting|got|gives?|giving|gave|hits?|hitting|r[au]ns?(?: \w+)? into|running into|throws?|threw|rais(?:es|ed)|caus(?:es|ed|ing)|lead(?:s|ing)? to|led to"
+    r"|result(?:s|ed|ing)? in|encounter(?:s|ed|ing)?|fac(?:es|ed|ing)|shows?|goes|went|still|always|immediately|eventually|quickly|crash(?:es|ed|ing)? (?:with|due to|from|because of)"
+    r"|fail(?:s|ed|ing)? (?:with|due to|from|because of)|due to|because of|is|are|was|were|the|have|has|had|having|following|report(?:s|ed))"
+)
+OOM = r"(?:OOM(?:s|ed|ing)?|out[- ]of[- ]memory)\b"
+NEAR = r".{0,700}?"
+
+OF_THE_GPU = (
+    *(
+        row("out-of-memory", needle, pattern, unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate")
+        for needle, pattern in (
+            (
+                "oom",
+                rf"\b(?:CUDA|GPU|VRAM|torch)(?:[ -]memory)? OOM(?:s|ed)?\b|\bOOM(?:s|ed)? (?:errors? )?(?:on|in|from) (?:the |my |a |an |one |each |every |both |single |\dx? ?)?(?:\S{{1,20}} )?{A_GPU}",
+            ),
+            ("out of ", rf"\bout[ -]of[ -]{OF_A_GPU}\b(?! out of)"),
+            (
+                "out of memory",
+                r"\b(?:GPU|VRAM|CUDA)(?:s|'s)? (?:is |are |was |runs? |ran |goes |went |still |always )?out of memory\b",
+            ),
+        )
+    ),
+    *(
+        row(
+            "out-of-memory",
+            needle,
+            rf"{HAS} (?:\S{{1,24}} ){{0,3}}?[\"'`“]?{OOM}{NEAR}{A_GPU}|{A_GPU}{NEAR}{HAS} (?:\S{{1,24}} ){{0,3}}?[\"'`“]?{OOM}",
+            unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate",
+        )
+        for needle in ("oom", "out of memory", "out-of-memory")
+    ),
+    row(
+        "out-of-memory",
+        "outofmemoryerror",
+        r"(?<![\w.])OutOfMemoryError\s{1,60}Traceback \(most recent call last\)",
+    ),
+    row(
+        "out-of-memory",
+        "vram",
+        r"\b(?:exceed(?:s|ed|ing)?|overflow(?:s|ed|ing)?) (?:the |my |all )?(?:\S{1,12} ){0,3}?VRAM\b[^.\n]{0,60}?\b(?:crash|fail|error|die)|\bVRAM (?:overflow(?:s|ed)?|(?:is|was) (?:exceeded|exhausted|insufficient|not enough))",
+        unless=r"\b(?:if|when|unless|avoid)\b[^.\n]{0,30}VRAM",
+    ),
+)
+
+OF_THE_HOST = (
+    *(
+        row(
+            "host-out-of-memory",
+            needle,
+            rf"\b(?:in|un)sufficient {RAM}|\bnot enough (?:free |available )?{RAM}|\b(?:ran|runs?|running|goes|went) out of (?:my |the |all )?{RAM}",
+            unless=r"\bGPU RAM|video RAM|graphics RAM|\b(?:if|avoid|unless|in case|may|might|could) (?:\w+ ){0,4}?(?:insufficient|not enough|run|runs|running)",
+        )
+        for needle, RAM in (
+            ("ram", r"(?:system |CPU |host |physical |main |computer |PC )?RAM\b"),
+            ("system memory", r"system memory\b"),
+            ("host memory", r"host memory\b"),
+            ("cpu memory", r"CPU memory\b"),
+        )
+    ),
+)
+
+ROWS = (*OF_THE_GPU, *OF_THE_HOST)

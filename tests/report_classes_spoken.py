@@ -1,0 +1,101 @@
+"""Classes of texts that people's own sentences decide, without a program's line."""
+
+from __future__ import annotations
+
+from report_classes import SMI_ONE, Class
+
+SPOKEN: dict[str, Class] = {
+    "memory of a GPU that does not suffice, as people say it": Class(
+        "out-of-memory",
+        (
+            "Ran into an OOM error in multi-GPU fine-tuning via LoRA.\nTraceback (most recent call last):",
+            "I have more than 4 gpus to run train.py, but it is still out of memory",
+            "when I use profile 3, I get out of memory. My GPU is a 4090 and the machine has 256G",
+            "It goes out of cuda memory at `trainer.train()`",
+            "CUDA OOM error when a model is loaded with -dev none",
+            "we get an out-of-memory error for the GPUs after a while",
+            "OutOfMemoryError                          Traceback (most recent call last)\n/x in <cell line: 0>()\n----> 1 trainer.train()",
+            f"vLLM always hits OOM at its start\n{SMI_ONE}",
+            "every run on the A100 ends with an OOM, which crashes with OOM at step 3",
+        ),
+        (
+            "To avoid OOM on the GPU, lower the batch size. ImportError: libcudnn.so.9: cannot open shared object file",
+            "The training on 4 GPUs was ended by the OOM killer\nKilled",
+            "my GPU node got an OOM: system memory is full\nexit code 137",
+            f"It never goes out of memory on this GPU, but it is slow\n{SMI_ONE}",
+            "Is there a risk of OOM on a 4090? I have not tried it",
+        ),
+    ),
+    "memory of the host that does not suffice, as people say it": Class(
+        "host-out-of-memory dataloader-worker-killed",
+        (
+            "it is likely that you have unsufficient RAM and / or Reserved RAM allocation should be reduced",
+            "loading the checkpoint I ran out of system RAM",
+            "not enough CPU memory for the shards, 64 GB are there",
+        ),
+        (
+            "not enough VRAM for this model",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+            "not enough GPU RAM for this model",
+        ),
+    ),
+    "docker that knows no runtime of NVIDIA's": Class(
+        "container-toolkit-missing",
+        (
+            "docker can not use the GPU\n$ docker info | grep -i runtime\n Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
+            "My container doesn't see the NVIDIA GPU.\n Runtimes: runc io.containerd.runc.v2\n Default Runtime: runc",
+            "containers cannot access the GPU\nRuntimes: runc\nDefault Runtime: runc",
+        ),
+        (
+            "docker can not use the GPU\n Runtimes: io.containerd.runc.v2 nvidia runc\n Default Runtime: nvidia",
+            "docker can not use the network\n Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
+        ),
+    ),
+    "a wheel for the CPU that came in place of CUDA's": Class(
+        "torch-cpu-build",
+        (
+            "CUDA PyTorch not detected on a GTX 1650. Note that the wheel for 2.9.1+cpu was installed.",
+            "with --torch-backend=auto uv installs torch==2.9.1+cpu on my RTX 3060 machine",
+            "every time pip picks 2.6.0+cpu although a 4090 is there",
+        ),
+        (
+            "I want to install torch==2.6.0+cpu, there is no GPU here",
+            "torch 2.6.0+cu124 was installed and torch.cuda.is_available() is True",
+        ),
+    ),
+    "an apptainer that was started without its GPU": Class(
+        "container-no-gpu program-sees-no-gpu",
+        (
+            "RuntimeError: Command ['singularity', '--silent', 'run', '/x/cactus.img', 'align'] exited 1: stderr=Using 2 threads\n        Error: No GPU device found!",
+            "$ apptainer exec image.sif ./align\nError: No GPU devices found",
+            "singularity run image.sif mask\nfatal: no GPU device detected",
+        ),
+        (
+            "$ apptainer exec --nv image.sif ./align\nError: No GPU devices found",
+            "$ ./align\nError: No GPU devices found",
+        ),
+    ),
+    "a program that lacks a module of Python": Class(
+        "program-requirement-missing",
+        (
+            "  File \"/x/ComfyUI/cuda_malloc.py\", line 6, in <module>\n    import comfy_aimdo.control\nModuleNotFoundError: No module named 'comfy_aimdo'",
+            "python: Error while finding module specification for 'axolotl.cli.train' (ModuleNotFoundError: No module named 'axolotl')",
+            "  File \"train.py\", line 3, in <module>\n    import wandb\nModuleNotFoundError: No module named 'wandb'",
+            "Traceback (most recent call last):\nModuleNotFoundError: No module named 'cv2'",
+        ),
+        (
+            "  File \"train.py\", line 1, in <module>\n    import torch\nModuleNotFoundError: No module named 'torch'",
+            "ModuleNotFoundError: No module named 'triton'",
+            "ModuleNotFoundError: No module named 'flash_attn_2_cuda'",
+        ),
+    ),
+    "an AMD card for which NVIDIA's packages come": Class(
+        "amd-gpu",
+        (
+            "webui.bat tries to download the nvidia version instead of using the AMD version, I believe",
+            "the installer takes the CUDA build of torch instead of ROCm",
+            "it fetches NVIDIA packages instead of the ROCm ones",
+        ),
+        (f"it uses the CPU instead of the NVIDIA card\n{SMI_ONE}",),
+    ),
+}
