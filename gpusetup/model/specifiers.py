@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from packaging.version import Version
+from gpusetup.model.versions import Version, parsed
 
 CLAUSE = re.compile(r"\s*(==|!=|>=|<=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
 PLAIN = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,8}")
@@ -21,7 +19,6 @@ Clause = tuple[str, tuple[int, ...], bool]
 class Versions:
     """The versions that a specifier allows; ValueError where the text is none.
 
-    >>> from packaging.version import Version
     >>> Versions(">=2.6,<2.9").contains(Version("2.8.0")), str(Versions(">=2.6,<2.9"))
     (True, '<2.9,>=2.6')
     """
@@ -33,8 +30,8 @@ class Versions:
             self._in_full()
 
     def contains(self, version: Version) -> bool:
-        if self._clauses is None or not is_plain(version):
-            return bool(self._in_full().contains(version))  # type: ignore[attr-defined]
+        if self._clauses is None or not version.is_plain:
+            return bool(self._in_full().contains(version.in_full))  # type: ignore[attr-defined]
         return all(holds(clause, version.release) for clause in self._clauses)
 
     def allows(self, text: str) -> bool:
@@ -45,8 +42,6 @@ class Versions:
         """
         if self._clauses is not None and PLAIN.fullmatch(text):
             return all(holds(clause, numbers(text)) for clause in self._clauses)
-        from gpusetup.model.versions import parsed
-
         return self.contains(parsed(text))
 
     def _in_full(self) -> object:
@@ -76,10 +71,6 @@ def numbers(text: str) -> tuple[int, ...]:
     (2, 10, 0)
     """
     return tuple(int(part) for part in text.split("."))
-
-
-def is_plain(version: Version) -> bool:
-    return not (version.is_prerelease or version.is_postrelease or version.local or version.epoch)
 
 
 def holds(clause: Clause, release: tuple[int, ...]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.catalog.builds import Catalog, Channel, Same, rows_of_gpu
@@ -17,10 +17,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, PciDevice, Snapshot, visible_gpus
 from gpusetup.model.resolution import Request
 from gpusetup.model.specifiers import Versions
-from gpusetup.model.versions import parsed
-
-if TYPE_CHECKING:
-    from packaging.version import Version
+from gpusetup.model.versions import Version, parsed
 
 CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)

@@ -52,7 +52,11 @@ ASCII_FORMS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
 }
 """Full-width and typographic characters -> what programs print."""
 
-MONTH = r"(?:Jan|Feb|M[a\u00e4]r|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])"
+MONTHS = (
+    *("Jan", "Feb", "Mar", "M\u00e4r", "Apr", "May", "Mai", "Jun", "Jul", "Aug", "Sep"),
+    *("Oct", "Okt", "Nov", "Dec", "Dez"),
+)
+MONTH = rf"(?:{'|'.join(MONTHS)})"
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
 DATE = r"\d{4}[-/.]\d{2}[-/.]\d{2}"
 WEEKDAY = rf"\w{{3}}\s{MONTH}\s+\d{{1,2}}\s{CLOCK}\s\d{{4}}\s(?=\[|\w+:)"
@@ -77,10 +81,18 @@ NAMED = Sought(
     rf"|{WEEKDAY}"
     r"|(?:kern|daemon|user|syslog)\s*:(?:emerg|alert|crit|err|warn|notice|info|debug)\s*:\s"  # dmesg -x
     r"|[A-Za-z][\w.-]{0,60}\s*\|\s(?!packaged)"  # docker compose
-    r"|(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\s\d\d-\d\d\s\d\d:\d\d:\d\d\s(?:\[?[\w.]+:\d+\]\s?)?"
+    r"|(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL) \d\d-\d\d\s\d\d:\d\d:\d\d\s(?:\[?[\w.]+:\d+\]\s?)?"
     rf"|{STREAM}(?:\s[FP])?:?\s"
     r"|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.\d+\s+\d+\s[\w.-]{1,60}:\d+\]\s?"  # glog
 )
+NAMES = (
+    *("kern", "daemon", "user", "syslog"),
+    *("INFO ", "WARNING ", "WARN ", "ERROR ", "DEBUG ", "CRITICAL "),
+    *("stdout", "stderr"),
+    *MONTHS,
+)
+"""How a line begins that `NAMED` may match, beside a weekday, a container's name and glog's."""
+WEEKDAY_LETTERS = len("Mon ")
 PREFIXES = {">": QUOTED, "#": NUMBERED, "(": WORKER, "[": BRACKETED}
 """What is put before a line, by the sign that it begins with; `TIMED` begins with a digit and
 `NAMED` with a letter."""
@@ -169,11 +181,23 @@ def _bare(line: str) -> str:
         bare = line.lstrip() if line.startswith(" ") else line
         sign = bare[:1]
         prefix = PREFIXES.get(sign) or (TIMED if sign.isdecimal() else NAMED)
+        if prefix is NAMED and not _may_be_named(bare):
+            break
         found = prefix.match(bare)
         if found is None:
             break
         line = bare[found.end() :]
     return line.rstrip()
+
+
+def _may_be_named(line: str) -> bool:
+    """Whether `NAMED` has to be tried: most lines begin with another word.
+
+    >>> _may_be_named("Jan 12 10:00:00 box kernel: x"), _may_be_named("RuntimeError: CUDA error")
+    (True, False)
+    """
+    begun = line.startswith(NAMES) or line.startswith(MONTHS, WEEKDAY_LETTERS)
+    return begun or line.find("|") > 0 or (line[:1] in "IWEF" and line[1:5].isdecimal())
 
 
 def _unpacked(text: str) -> str:

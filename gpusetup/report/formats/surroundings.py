@@ -28,6 +28,10 @@ VARIABLES = (
 FIRST = Sought(rf"(?<![\w'\"$])({NAMES})=(['\"]?)([^\s'\";&]{{0,400}})\2")
 ADVISED = "consider passing "
 """What torch's own errors say in front of a variable that is not set."""
+ASSIGNED = Sought(r"(?:_[A-Z0-9_]+|PYTHONPATH)(?:\s?=|: |['\"])")
+"""How a name ends and what follows it in each of these forms, but in `echo`'s: asked first, because
+it is quick, and most texts name a variable without its value."""
+ECHOED = "echo $"
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
 LETTERS = Letters.of(re.split(r"[(\[]", name)[0].lower() for name in NAMES.split("|"))
 """How each of the variables begins."""
@@ -45,8 +49,11 @@ def variables(text: Text) -> Iterator[Fact]:
     """Variables of the allow-list, as shells, Python and programs show them."""
     if not LETTERS.found_in(text.low) or not any(needle in text.low for needle in NEEDLES):
         return
+    flat = text.flat[:READ]
+    if ECHOED not in flat and not ASSIGNED.search(flat):
+        return
     seen: set[str] = set()
-    for name, value, place in assigned(text.flat[:READ]):
+    for name, value, place in assigned(flat):
         if name in seen or value.lower().startswith(UNSET):
             continue
         seen.add(name)
