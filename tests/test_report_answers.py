@@ -6,6 +6,7 @@ import re
 import shlex
 
 from each_row import each
+from message_samples import samples
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
@@ -13,8 +14,10 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.doubt import BY_ONE_MESSAGE, DOUBTS
 from gpusetup.diagnosis.next_reading import IN_A_NOTEBOOK, IN_WSL, ON_MACS
 from gpusetup.evidence.wording import place_of
+from gpusetup.findings.lenders import LENDERS
 from gpusetup.messages.programs import PROGRAMS
 from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import typed
 from gpusetup.render.text import answering
 from gpusetup.report.read import read_report
 
@@ -162,3 +165,72 @@ def test_a_container_beside_a_host_whose_driver_answers_is_certain() -> None:
     answer = answered(f"{inside}\n\non the host:\n{SMI}")
     assert (answer.cause, answer.certainty) == ("container-no-gpu", "certain")
     assert answer.other_causes == ()
+
+
+@each(
+    "said, lender",
+    [
+        ("I run this on Google Colab with a T4", "Google Colab"),
+        ("On Google Colab (T4 runtime) I get this", "Google Colab"),
+        ("**Platform:** Google Colab", "Google Colab"),
+        ("the Colab notebook stops here", "Google Colab"),
+        ("Kaggle notebook with P100", "Kaggle"),
+        ("Environment: Kaggle Notebooks, GPU T4 x2", "Kaggle"),
+        ("in a Kaggle session", "Kaggle"),
+        ("it works on Colab, but not on my own machine", None),
+        ("On Google Colab I also tried, same error", None),
+        ("the bug happens with Colab and Kaggle, or any time", None),
+        ("the data are from Kaggle", None),
+        ("https://colab.research.google.com/github/x/y", None),
+    ],
+)
+def test_a_lent_notebook_is_known_by_a_sentence(said: str, lender: str | None) -> None:
+    answer = answered(f"{said}\n{NO_DRIVER}")
+    seen = answering(answer)
+    assert seen is not None and seen.fix is not None
+    if lender is None:
+        assert "notebook" not in seen.title and "Install the NVIDIA driver" in seen.fix.text
+        return
+    assert lender in seen.title and seen.fix.text == LENDERS[lender].gives_a_gpu
+    assert answer.next_reading in (None, "!nvidia-smi")
+    assert not {"container-no-gpu", "driver-not-loaded"} & set(answer.other_causes)
+
+
+LENT = "I run this on Google Colab with a T4"
+
+
+@each(
+    "text, told, command",
+    [
+        (f"Kaggle notebook with P100\n{NO_KERNEL}", "start the session anew (in the Run menu)",
+         "!gpusetup install --yes"),
+        (f"{LENT}\nAssertionError: Torch not compiled with CUDA enabled\ntorch 2.5.1+cpu",
+         "start the session anew (Runtime, Restart session)", "!gpusetup install"),
+        (f"{LENT}\nThe detected CUDA version (12.2) mismatches the version that was used to compile "
+         "PyTorch (11.7).", "until the session ends", "%env CUDA_HOME=/usr/local/cuda-11.7"),
+        (f"{LENT}\nFailed to initialize NVML: Driver/library version mismatch",
+         "Runtime, Disconnect and delete runtime", ""),
+        (f"{LENT}\nCUDA error: CUDA driver version is insufficient for CUDA runtime version",
+         "nobody can update it there", ""),
+        (f"{LENT}\nNVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus.",
+         "Runtime, Disconnect and delete runtime", ""),
+    ],
+)  # fmt: skip
+def test_a_lent_notebook_has_ways_of_its_own(text: str, told: str, command: str) -> None:
+    seen = answering(answered(text))
+    assert seen is not None and seen.fix is not None and told in seen.fix.text
+    assert any(line.startswith(command) for line in seen.fix.commands) or not command
+    assert command or not seen.fix.commands
+
+
+def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
+    kinds: dict[frozenset[str], str] = {}
+    for sample in samples():
+        kinds.setdefault(sample.kinds, sample.text)
+    touched = re.compile(r"\b(?:reboot|modprobe|dkms|mokutil|Download it from)\b")
+    for text in list(kinds.values())[::3]:
+        for found in answered(f"{LENT}\n{text}").findings:
+            if found.root and found.fix and not found.id.startswith(("wsl", "container")):
+                shown = [found.fix.text, *typed(found.fix)]
+                assert not any(map(touched.search, shown)), (text, shown)
+                assert all(re.match(r"!|%|import os; ", line) for line in typed(found.fix))

@@ -16,6 +16,7 @@ from gpusetup.diagnosis.failing import (
     of_the_program,
     stage_of,
 )
+from gpusetup.diagnosis.lent import on_a_lent_machine
 from gpusetup.diagnosis.next_reading import reading_here, without_a_second
 from gpusetup.diagnosis.ok import may_be_ok
 from gpusetup.diagnosis.pasted import pasted
@@ -132,7 +133,8 @@ def judged_by(rules: Iterable[Rule], context: RuleContext) -> tuple[Finding, ...
     """What the rules find, each once, with a way out for this program and this machine."""
     shown = (in_its_scene(context, finding) for finding in found(rules, context))
     own = (of_the_program(context, finding) for finding in shown)
-    return linked(unique(pasted(context, finding) for finding in own))
+    here = (on_a_lent_machine(context, finding) for finding in own)
+    return linked(unique(pasted(context, finding) for finding in here))
 
 
 def symptom_of(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
@@ -155,9 +157,10 @@ def with_its_cause(
         return findings
     from gpusetup.diagnosis.symptoms import cause_behind
 
-    behind = cause_behind(context, symptom)
-    if behind is None:
+    cause = cause_behind(context, symptom)
+    if cause is None:
         return findings
+    behind = on_a_lent_machine(context, cause)
     others = (one for one in findings if one is not symptom and one.id != behind.id)
     return (behind, replace(symptom, explained_by=behind.id), *others)
 

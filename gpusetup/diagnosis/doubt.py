@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.diagnosis import left_open
 from gpusetup.evidence.context import gpus
+from gpusetup.findings.lenders import lender_of
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen
@@ -34,6 +35,7 @@ ASK_TORCH = (
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
+ON_THE_HOST = "nvidia-smi  # on the host"
 NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then the same run again, and its output"
@@ -109,7 +111,7 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "container-no-gpu": Doubt(
         others=("driver-missing", "container-toolkit-missing"),
-        next_reading="nvidia-smi  # on the host",
+        next_reading=ON_THE_HOST,
         settled_by=("gpus", "driver", "bus"),
         unless=left_open.is_told,
     ),
@@ -251,7 +253,7 @@ BY_ONE_MESSAGE: dict[str, Doubt] = {
     ),
     "container-no-gpu": Doubt(
         others=("driver-missing",),
-        next_reading="nvidia-smi  # on the host",
+        next_reading=ON_THE_HOST,
         settled_by=("gpus", "driver", "bus"),
         unless=left_open.host_matters_not,
     ),
@@ -265,6 +267,9 @@ BY_ONE_MESSAGE: dict[str, Doubt] = {
 
 NOT_WHERE_LISTED = ("driver-not-loaded", "no-nvidia-gpu")
 """What cannot be where the driver lists a GPU."""
+
+NOT_WHERE_LENT = ("container-no-gpu", "driver-not-loaded", "container-toolkit-missing")
+"""What nobody has to look for in a lent notebook: its container and its driver are the lender's."""
 
 
 def _shown(snapshot: Snapshot) -> dict[str, bool]:
@@ -311,6 +316,8 @@ def other_causes(
 def _left_open(context: RuleContext, doubt: Doubt | None) -> tuple[str, ...]:
     """What a message leaves open, less what the driver's own list of GPUs beside it rules out."""
     others = doubt.others if doubt else ()
+    if lender_of(context):
+        others = tuple(one for one in others if one not in NOT_WHERE_LENT)
     listed = any(gpu.nvml_index is not None for gpu in gpus(context))
     return tuple(one for one in others if one not in NOT_WHERE_LISTED) if listed else others
 

@@ -13,10 +13,12 @@ from gpusetup.diagnosis.doubt import (
     LIST_GPUS,
     NODES,
     ON_THE_BUS,
+    ON_THE_HOST,
     TORCHS_KERNELS,
 )
 from gpusetup.diagnosis.failing import program_of
-from gpusetup.evidence.context import driver_answers, events, in_container, is_report, on
+from gpusetup.evidence.context import driver_answers, in_container, is_report, on
+from gpusetup.findings.lenders import lender_of
 from gpusetup.findings.programs import is_beside_torch
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
@@ -42,7 +44,9 @@ IN_WSL = {
 }
 """WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
 (Microsoft, "DirectX is coming to the Windows Subsystem for Linux")."""
-IN_A_NOTEBOOK = dict.fromkeys((ON_THE_BUS, NODES, KERNEL_LOG, HOST_MEMORY), "nvidia-smi")
+IN_A_NOTEBOOK = dict.fromkeys(
+    (ON_THE_BUS, NODES, KERNEL_LOG, HOST_MEMORY, ON_THE_HOST), "nvidia-smi"
+)
 """A lent machine: its bus and its kernel's log are its lender's."""
 OF_THE_HOST = (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
 """What a container's image lacks, or may not read."""
@@ -55,7 +59,7 @@ def reading_here(context: RuleContext, doubt: Doubt | None, *, undecided: bool) 
         reading: str | None = _as_here(context, doubt.next_reading)
     else:
         reading = reading_of_unknown(context) if undecided and is_report(context) else None
-    return in_a_cell(reading) if reading and in_a_notebook(context) else reading
+    return in_a_cell(reading) if reading and lender_of(context) else reading
 
 
 def _as_here(context: RuleContext, reading: str) -> str:
@@ -63,17 +67,12 @@ def _as_here(context: RuleContext, reading: str) -> str:
         return BESIDE_TORCH
     if on(context, "windows"):
         return settings_in_powershell(ON_WINDOWS.get(reading, reading))
+    if lender_of(context):
+        return IN_A_NOTEBOOK.get(reading, reading)
     if in_container(context) and reading in OF_THE_HOST:
         return f"{reading}  # on the host"
-    if in_a_notebook(context):
-        return IN_A_NOTEBOOK.get(reading, reading)
     named = ON_MACS if on(context, "macos") else IN_WSL if context.snapshot.os.wsl else {}
     return named.get(reading, reading)
-
-
-def in_a_notebook(context: RuleContext) -> bool:
-    """Whether a text is of a lent notebook, whose cells take a command after `!`."""
-    return is_report(context) and bool(events(context, "hosted-notebook", "gpu-not-chosen"))
 
 
 def reading_of_unknown(context: RuleContext) -> str | None:

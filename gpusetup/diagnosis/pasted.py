@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.diagnosis.lent import in_cells
 from gpusetup.evidence.context import RuleContext, in_container, is_report, on
+from gpusetup.findings.lenders import lender_of
 from gpusetup.fixes.disk_space import first_room
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
@@ -29,8 +31,9 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
         looks=_blocks(context, unseen(context, finding, fix.looks)),
     )
     # What a container's engine says is read on its host, and mended there.
-    inside = in_container(context) and not finding.id.startswith("container-")
-    placed = _placed(kept) if inside else kept
+    lent = lender_of(context)
+    inside = in_container(context) and not lent and not finding.id.startswith("container-")
+    placed = in_cells(kept) if lent else _placed(kept) if inside else kept
     shown = replace(placed, text=f"{fix.text}{_holds(context, kept)}")
     return finding if shown == finding.fix else replace(finding, fix=shown)
 
@@ -167,6 +170,8 @@ def _holds(context: RuleContext, fix: Fix) -> str:
     ]
     if not changed or fix.needs_reboot:
         return ""
+    if lender_of(context):
+        return ". It holds until the session ends; set it before torch is imported"
     if context.snapshot.failing.program == "ollama" and _may_have_systemd(context):
         return (
             ". Where ollama runs as a service, no shell's variables reach it: write them as "

@@ -39,6 +39,21 @@ CLUSTERS = (
     ),
 )
 
+ARTICLE = r"(?:an? |the |my |free )?(?:hosted )?"
+
+
+def elsewhere(name: str, other: str) -> str:
+    """A pattern of what is said of a lender's notebooks that a failure is not in, or not only."""
+    lent = rf"(?:google )?{name}"
+    return (
+        rf"\b(?:works?|worked|working|fine|well|runs) (?:on|in|with) (?:an? |the |my )?{lent}"
+        rf"|{lent}\b[^.\n]{{0,50}}\b(?:works|worked|is fine|runs fine|no problem|same code)"
+        rf"|{lent}`?,? (?:and|or|/) `?{other}|{other}`?,? (?:and|or|/) `?{lent}"
+        rf"|\b(?:not|neither|unlike|like|also)(?: \w+)? (?:on|in|with) (?:an? |the )?{lent}"
+        rf"|{lent} I also|usage limits in {lent}"
+    )
+
+
 ROWS = (
     row("container-no-gpu", "nvidia driver was not detected"),
     row("container-no-gpu", "start this container with gpu support"),
@@ -272,8 +287,21 @@ ROWS = (
     row(
         "hosted-notebook",
         "colab",
-        r"\b(?:on|using|my) (?:Google )?Colab\b",
+        rf"\b(?:(?:on|in|using|my|this|from) {ARTICLE}|(?:environment|platform|system|os|running on)"
+        r"\W{1,6})(?:Google )?Colab(?:oratory)?\b|\bColab(?:oratory)?(?:'s)? (?:\((?=[TLAV]))?"
+        r"(?:T4|L4|[AV]100|TPU|GPUs?|notebooks?|runtime|pro|instance|session|page|free)\b"
+        r"|(?:运行环境|环境|在) ?(?:是|为|：|:)? ?(?:Google )?Colab",
+        unless=elsewhere("colab(?:oratory)?", "kaggle"),
         service="Google Colab",
+    ),
+    row(
+        "hosted-notebook",
+        "kaggle",
+        rf"\b(?:(?:on|in|using|my|this) {ARTICLE}|(?:environment|platform|system|os|running on)"
+        r"\W{1,6})Kaggle\b(?! ?(?:data|competition|api\b|cli\b|[./_-]))|\bKaggle(?:'?s)? (?:\((?=[TP]))?"
+        r"(?:T4|P100|TPU|GPUs?|notebooks?|kernel|session|runtime|free)\b",
+        unless=elsewhere("kaggle", "colab"),
+        service="Kaggle",
     ),
     row("hosted-notebook", "google.colab", service="Google Colab"),
     row(

@@ -164,19 +164,31 @@ def settings_in_powershell(text: str) -> str:
     return f"{typed}{mark}{remark}" if typed else text
 
 
-def in_a_cell(text: str) -> str:
-    """A line as a notebook's cell takes it: what it sets would be gone with a shell of its own.
+def in_a_cell(line: str) -> Line:
+    """A line of bash as a notebook's cell takes it: a shell of `!` ends with its line, so that
+    variables and folders are changed in the notebook's own process.
 
-    >>> in_a_cell("nvidia-smi -L"), in_a_cell("export A=b")
-    ('!nvidia-smi -L', '%env A=b')
-    >>> print(in_a_cell("unset A"))
+    >>> in_a_cell(Line("nvidia-smi -L")), in_a_cell(Line("export A='b c'"))
+    ('!nvidia-smi -L', '%env A=b c')
+    >>> print(in_a_cell(Line('export PATH=/usr/local/cuda/bin"${PATH:+:$PATH}"')))
+    import os; os.environ["PATH"] = "/usr/local/cuda/bin:" + os.environ.get("PATH", "")
+    >>> print(in_a_cell(Line("unset A")))
     import os; os.environ.pop("A", None)
     """
-    if text.startswith("export "):
-        return f"%env {text.removeprefix('export ')}"
-    if text.startswith("unset "):
-        return f'import os; os.environ.pop("{text.removeprefix("unset ")}", None)'
-    return f"!{text}"
+    if line.startswith("cd "):
+        return Line(f"%{line}")
+    if re.fullmatch(r"unset \w+", line):
+        return Line(f'import os; os.environ.pop("{line.removeprefix("unset ")}", None)')
+    found = re.findall(ASSIGNED, line) if line.startswith("export ") else []
+    if len(found) != 1 or "$(" in line:
+        return Line(f"!{line}")
+    name, value = found[0]
+    first = value.partition(f'"${{{name}:+:${name}}}"')
+    if first[1]:
+        folder = "".join(shlex.split(first[0]))
+        old = f'os.environ.get("{name}", "")'
+        return Line(f'import os; os.environ["{name}"] = "{folder}:" + {old}')
+    return Line(f"%env {name}={''.join(shlex.split(value))}")
 
 
 def sets_a_variable(line: str) -> bool:

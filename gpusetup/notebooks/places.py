@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 
-from gpusetup.findings.driver.presence import GIVES_A_GPU
+from gpusetup.findings.lenders import LENDERS
 from gpusetup.model.frozen import Frozen
 
 
@@ -26,7 +26,8 @@ class Place(Frozen):
     @property
     def gives_a_gpu(self) -> str | None:
         """How one gets a GPU there; None where that is not asked of a service."""
-        return GIVES_A_GPU.get(self.name)
+        lender = LENDERS.get(self.name)
+        return lender.gives_a_gpu if lender else None
 
 
 JUPYTER = Place(
@@ -38,7 +39,7 @@ JUPYTER = Place(
 HOSTS = (
     Place(
         name="Kaggle",
-        restart="in the Run menu",
+        restart=LENDERS["Kaggle"].restart,
         variables=("KAGGLE_KERNEL_RUN_TYPE",),
         source="mlflow/mlflow#21612; before Colab: Kaggle's image is made from Colab's and has its "
         "COLAB_RELEASE_TAG (Kaggle/kagglehub#230)",
@@ -46,7 +47,7 @@ HOSTS = (
     ),
     Place(
         name="Google Colab",
-        restart="Runtime, Restart session",
+        restart=LENDERS["Google Colab"].restart,
         variables=("COLAB_GPU", "COLAB_RELEASE_TAG"),
         source="clearml/clearml#515: COLAB_GPU is there without a GPU too; the restart: "
         "googlecolab/colabtools#3792, #5197",
@@ -54,7 +55,7 @@ HOSTS = (
     ),
     Place(
         name="SageMaker",
-        restart="Kernel, Restart Kernel",
+        restart=LENDERS["SageMaker"].restart,
         files=("/opt/ml/metadata/resource-metadata.json",),
         source="oegedijk/explainerdashboard#245: Studio and notebook instances",
         as_of="2023-01-24",

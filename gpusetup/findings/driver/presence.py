@@ -23,6 +23,7 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.findings.layers import NO_DRIVER, Layer
+from gpusetup.findings.lenders import lender_of
 from gpusetup.findings.record import Cause
 from gpusetup.model.finding import Evidence, Finding, Fix
 from gpusetup.model.machine import Event
@@ -82,10 +83,10 @@ def driver_missing(context: RuleContext) -> Iterator[Finding]:
     from gpusetup.fixes import drivers, which
 
     held = [d.driver for d in nvidia_on_pci(context) if d.driver]
-    notebook = _notebook(context)
+    lender = lender_of(context)
     yield DRIVER_MISSING.found(
-        f"{notebook} gave this notebook no GPU: there is no NVIDIA driver"
-        if notebook
+        f"{lender.name} gave this notebook no GPU: there is no NVIDIA driver"
+        if lender
         else f"No NVIDIA driver is installed for {which.names(context)}",
         detail=f"The GPU is on the PCI bus, bound to {held[0]}." if held else "",
         evidence=(
@@ -94,24 +95,10 @@ def driver_missing(context: RuleContext) -> Iterator[Finding]:
             *_no_library(context),
             *problems(context, "driver.version", "driver"),
         ),
-        fix=Fix(text=GIVES_A_GPU[notebook])
-        if notebook
+        fix=Fix(text=lender.gives_a_gpu)
+        if lender
         else drivers.driver(context, "Install the NVIDIA driver"),
     )
-
-
-GIVES_A_GPU = {
-    "Google Colab": "Choose a runtime with a GPU (Runtime, Change runtime type); it starts anew",
-    "Kaggle": "Choose `GPU T4 x2` for the session (Settings, Accelerator): the P100, of capability "
-    "6.0, has no kernels in newer builds of torch; it starts anew",
-    "SageMaker": "Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
-}
-"""Who lends notebooks -> how one gets a GPU there: nobody installs a driver in them."""
-
-
-def _notebook(context: RuleContext) -> str | None:
-    named = (e.values.get("service", "") for e in events(context, "hosted-notebook"))
-    return next((service for service in named if service in GIVES_A_GPU), None)
 
 
 def said_on_the_host(messages: tuple[Event, ...]) -> bool:
@@ -128,7 +115,7 @@ def _looked_in_vain(context: RuleContext) -> tuple[Event, ...]:
     )
     asked = asked_for_cuda(context) or says_only_no_smi(context) or _leaves_it_open(context)
     needs_it = asked and not events(context, *FAILS_WITHOUT_GPU)
-    no_smi = events(context, "smi-not-found") if needs_it or _notebook(context) else ()
+    no_smi = events(context, "smi-not-found") if needs_it or lender_of(context) else ()
     return (*libraries, *no_smi)
 
 

@@ -1,0 +1,69 @@
+"""Who lends notebooks: how one gets a GPU there, starts anew, and takes another machine.
+
+The machine is a stranger's: nobody installs a driver on it, restarts it or opens its kernel's log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.evidence.context import events, is_report
+from gpusetup.model.frozen import Frozen
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+
+
+class Lender(Frozen):
+    """One service, and what its menus call what one can do there."""
+
+    name: str
+    gives_a_gpu: str
+    restart: str
+    """How the program is started anew, so that it loads what was installed."""
+    anew: str
+    """How one gets another machine; what lies on the former is gone."""
+    source: str
+    as_of: str
+
+
+LENDERS = {
+    one.name: one
+    for one in (
+        Lender(
+            name="Google Colab",
+            gives_a_gpu="Choose a runtime with a GPU (Runtime, Change runtime type); it starts "
+            "anew",
+            restart="Runtime, Restart session",
+            anew="Runtime, Disconnect and delete runtime",
+            source="googlecolab/colabtools#3792, #5197",
+            as_of="2025-02-25",
+        ),
+        Lender(
+            name="Kaggle",
+            gives_a_gpu="Choose `GPU T4 x2` for the session (Settings, Accelerator): the P100, of "
+            "capability 6.0, has no kernels in newer builds of torch; it starts anew",
+            restart="in the Run menu",
+            anew="Run, Factory reset",
+            source="Kaggle, Notebooks documentation; mlflow/mlflow#21612",
+            as_of="2026-03-13",
+        ),
+        Lender(
+            name="SageMaker",
+            gives_a_gpu="Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
+            restart="Kernel, Restart Kernel",
+            anew="stop the instance, and start it again",
+            source="oegedijk/explainerdashboard#245",
+            as_of="2023-01-24",
+        ),
+    )
+}
+
+
+def lender_of(context: RuleContext) -> Lender | None:
+    """Who lends the notebook that a text is of."""
+    if not is_report(context):
+        return None
+    said = events(context, "gpu-not-chosen", "hosted-notebook")
+    named = (event.values.get("service", "") for event in said)
+    return next((LENDERS[name] for name in named if name in LENDERS), None)
