@@ -18,6 +18,7 @@ from gpusetup.findings.lenders import LENDERS
 from gpusetup.messages.programs import PROGRAMS
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import typed
+from gpusetup.readings.nvidia_smi.wsl import SEEN
 from gpusetup.render.text import answering
 from gpusetup.report.read import read_report
 
@@ -234,3 +235,28 @@ def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
                 shown = [found.fix.text, *typed(found.fix)]
                 assert not any(map(touched.search, shown)), (text, shown)
                 assert all(re.match(r"!|%|import os; ", line) for line in typed(found.fix))
+
+
+BANNER = "| NVIDIA-SMI {}       Driver Version: {}      CUDA Version: 12.6      |"
+VERSIONS = (
+    "NVIDIA-SMI version  : {}\nNVML version        : 580.82\nDRIVER version      : {}\n"
+    "CUDA Version        : 13.0"
+)
+
+
+def test_an_nvidia_smi_of_another_version_than_its_driver_is_no_disagreement() -> None:
+    in_an_image = ("535.104.05", "550.54.14")
+    for own, driver in (*((pair.own, pair.driver) for pair in SEEN), in_an_image):
+        for form in (BANNER, VERSIONS, f"Nvidia driver version: {driver}\n{BANNER}"):
+            answer = answered(form.format(own, driver))
+            assert answer.snapshot.driver.version == driver
+            assert "sources-disagree" not in {one.id for one in answer.findings}
+
+
+def test_two_drivers_in_a_text_are_a_disagreement() -> None:
+    answer = answered(f"Nvidia driver version: 535.54.03\n{BANNER.format('580.82.10', '581.29')}")
+    assert "sources-disagree" in {one.id for one in answer.findings}
+
+
+def test_a_banner_without_its_drivers_version_says_it_by_its_own() -> None:
+    assert answered("| NVIDIA-SMI 535.104.05 |").snapshot.driver.version == "535.104.05"

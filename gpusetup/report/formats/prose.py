@@ -62,7 +62,7 @@ ROWS = (
         saying("driver.version", needle, rf"{NEEDED}[^\d\n]{{0,40}}\d{{3}}\.\d{{2,3}}|(?<![\w./=-])(?:{word})(?: ?{VERSION_WORD})?(?:{BETWEEN}|){DRIVER}", GUESS)
         for needle, word in DRIVER_WORDS
     ),
-    saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?({DRIVER_VERSION})(?![\w.+])", HINT),
+    saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?({DRIVER_VERSION})(?![\w.+])(?!\W{{1,40}}(?:Driver|KMD) Version)", HINT),
 )  # fmt: skip
 SAYINGS = Sayings.of(ROWS)
 

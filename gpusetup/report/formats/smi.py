@@ -15,6 +15,7 @@ from gpusetup.readings.nvidia_smi.log import GPU_HEAD, ROOT, parse_query, parse_
 from gpusetup.readings.nvidia_smi.nvlink import ALL_INACTIVE, parse_nvlink
 from gpusetup.readings.nvidia_smi.table import FIRST, SMI_VERSION, parse_table
 from gpusetup.readings.nvidia_smi.values import Smi, parse_error
+from gpusetup.readings.nvidia_smi.wsl import is_far_older, is_of_wsl
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Gpus
 from gpusetup.report.text import Text
 
@@ -72,15 +73,16 @@ def _framed(line: str) -> str:
 def _table_events(smi: Smi, lines: Sequence[str], start: int) -> Iterator[Fact]:
     banner = next((line for line in lines if _is_banner(line)), "")
     source = _source("nvidia-smi", start)
-    if _is_of_wsl(smi):
+    own, driver = smi.smi_version or "", smi.driver_version or ""
+    if is_of_wsl(own, driver):
         yield Claim(subject="os.wsl", value=True, source=source, trust=HINT)
     if "CUDA UMD Version" in banner:
         yield Event(kind="new-smi-banner", source=source, text=banner.strip("| "))
     if any("CUDA version" in problem for problem in smi.problems):
         values = {"why": "cuda-err"}
         yield Event(kind="cuda-version-err", values=values, source=source, text=banner.strip("| "))
-    if _is_far_older(smi) and smi.cuda_version is None:
-        values = {"library": smi.smi_version or ""}
+    if is_far_older(own, driver) and smi.cuda_version is None:
+        values = {"library": own}
         yield Event(kind="nvml-mismatch", values=values, source=source, text=banner.strip("| "))
     if any(gpu.driver_model for gpu in smi.gpus or ()):
         yield Claim(subject="os.family", value="windows", source=source, trust=USUAL)
@@ -96,38 +98,6 @@ FRAGMENT = Sought(
 """Lines of `nvidia-smi -q` by which a piece of it is known without its heading."""
 FRAGMENT_WORDS = ("product name :", "version :", "driver version:", "kmd version:")
 LOG_WORDS = ("nvsmi log", "clocks event reasons", "clocks throttle reas")
-
-
-def _is_of_wsl(smi: Smi) -> bool:
-    """Linux' own nvidia-smi on a driver of Windows: three numbers of one branch, two of another.
-
-    >>> _is_of_wsl(Smi(smi_version="510.85.02", driver_version="516.94"))
-    True
-    """
-    own, driver = smi.smi_version or "", smi.driver_version or ""
-    return own.count(".") == 2 and driver.count(".") == 1 and _branch(driver) > _branch(own)
-
-
-BRANCHES_APART = 20
-"""Windows' number for one release lies less than this above Linux' (510 and 516, 535 and 538)."""
-
-
-def _is_far_older(smi: Smi) -> bool:
-    """Whether nvidia-smi and its NVML are left over from a driver of years before.
-
-    >>> _is_far_older(Smi(smi_version="440.59", driver_version="550.100"))
-    True
-    >>> _is_far_older(Smi(smi_version="510.85.02", driver_version="516.94"))
-    False
-    """
-    own, driver = _branch(smi.smi_version or ""), _branch(smi.driver_version or "")
-    return bool(own) and driver - own > BRANCHES_APART
-
-
-def _branch(version: str) -> int:
-    """`516` of 516.94: Windows' branch of a release is the later number; 0 where it is none."""
-    branch = version.split(".")[0]
-    return int(branch) if branch.isascii() and branch.isdigit() else 0
 
 
 def logs(text: Text) -> Iterator[Fact]:
