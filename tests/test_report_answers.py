@@ -9,17 +9,20 @@ from each_row import each
 from message_samples import samples
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import document
+from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.doubt import BY_ONE_MESSAGE, DOUBTS
+from gpusetup.diagnosis.failing import NAMED
 from gpusetup.diagnosis.next_reading import IN_A_NOTEBOOK, IN_WSL, ON_MACS
 from gpusetup.evidence.wording import place_of
 from gpusetup.findings.lenders import LENDERS
+from gpusetup.findings.record import RECORDS
 from gpusetup.messages.programs import PROGRAMS
 from gpusetup.model.documents import DoctorAnswer
-from gpusetup.model.finding import typed
+from gpusetup.model.finding import Severity, typed
+from gpusetup.model.frozen import replace
 from gpusetup.readings.nvidia_smi.wsl import SEEN
-from gpusetup.render.text import answering
+from gpusetup.render.text import answering, doctor_screen
 from gpusetup.report.read import read_report
 
 NOT_FOUND = "bash: nvidia-smi: command not found"
@@ -29,6 +32,7 @@ TIMEOUT = (
     "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, "
     "Timeout(ms)=600000) ran for 600001 milliseconds"
 )
+WRONG_ADDRESS = "CUDA error: an illegal memory access was encountered"
 UNAVAILABLE = "torch.cuda.is_available()\nFalse"
 
 
@@ -235,6 +239,40 @@ def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
                 shown = [found.fix.text, *typed(found.fix)]
                 assert not any(map(touched.search, shown)), (text, shown)
                 assert all(re.match(r"!|%|import os; ", line) for line in typed(found.fix))
+
+
+@each(
+    "text, cause, code",
+    [
+        (f"llama-server\n{WRONG_ADDRESS}", "cuda-program-error", 1),
+        ("RuntimeError: Could not load libtorchcodec. Likely causes: 1. FFmpeg is not properly "
+         "installed in your environment.", "program-requirement-missing", 1),
+        ("UserWarning: Specified provider 'CUDAExecutionProvider' is not in available provider "
+         "names.", "program-without-gpu-support", 1),
+        (UNAVAILABLE, "unknown", 1),
+        ("", "unknown", 1),
+        ("GPU computation test: PASSED\nPyTorch version: 2.5.1+cu124\nCUDA available: True\n"
+         "GPU Name: NVIDIA L4", "ok", 0),
+    ],
+)  # fmt: skip
+def test_what_is_named_as_the_cause_is_no_wherever_it_lies(
+    text: str, cause: str, code: int
+) -> None:
+    answer = diagnose(read_report(text), load_catalog())
+    assert answer.cause in cause.split()
+    assert exit_code(answer, strict=False) == code
+
+
+def test_every_failure_outside_the_stack_has_the_same_exit_code() -> None:
+    for id in NAMED:
+        found = replace(RECORDS[id].found("it failed"), severity=Severity.NOTE)
+        named = replace(diagnose(read_report(""), load_catalog()), cause=id, findings=(found,))
+        assert exit_code(named, strict=False) == 1
+
+
+def test_a_failure_outside_the_stack_is_marked_as_one() -> None:
+    screen = doctor_screen(answered(f"llama-server\n{WRONG_ADDRESS}"))
+    assert screen.shown(width=80, colour=False).startswith("✗ cuda-program-error")
 
 
 BANNER = "| NVIDIA-SMI {}       Driver Version: {}      CUDA Version: 12.6      |"

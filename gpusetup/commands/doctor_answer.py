@@ -16,9 +16,11 @@ ANSWER_IS_NO = 1
 
 
 def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
-    """0 healthy; 1 an error, not shown healthy, or (strict) a warning."""
+    """0 healthy, or a loss of speed; 1 an error, not shown healthy, a failure that is named though
+    it lies outside the GPU's stack, or (strict) a warning."""
     gravest = {finding.severity for finding in diagnosis.findings}
-    bad = Severity.ERROR in gravest or diagnosis.cause == "unknown"
+    rootless = not any(finding.root for finding in diagnosis.findings)
+    bad = Severity.ERROR in gravest or (rootless and diagnosis.cause != "ok")
     return ANSWER_IS_NO if bad or (strict and Severity.WARNING in gravest) else 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.model.finding import Evidence, Finding, Fix
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.resolution import Advice
 from gpusetup.model.units import GIB
@@ -63,7 +63,9 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
     if answer.cause == "unknown":
         yield marked(("?", WARNING), "unknown", unknown_of(answer))
     elif root is not None:
-        yield marked(MARKS[root.severity], answer.cause, titled(answer, root))
+        # What is the answer without being a root failed outside the GPU's stack: it failed.
+        grave = root.severity if root.root else Severity.ERROR
+        yield marked(MARKS[grave], answer.cause, titled(answer, root))
     elif answer.cause == "ok":
         yield marked(OK, "ok", answer.proof or "nothing is to be mended")
     elif answer.proof is not None:
