@@ -98,4 +98,58 @@ SPOKEN: dict[str, Class] = {
         ),
         (f"it uses the CPU instead of the NVIDIA card\n{SMI_ONE}",),
     ),
+    "a container whose start gives it no GPU, as people say it": Class(
+        "container-no-gpu",
+        (
+            "docker-compose: NVIDIA GPU not passed through to container, no GPU in the panel",
+            "The service in docker-compose.yml has no NVIDIA device reservation",
+            "the RTX 5080 of the host: GPU was not passed to the container",
+        ),
+        (
+            "the argument was not passed to the container",
+            "the compose file has a device reservation for the GPU",
+        ),
+    ),
+    "a new card and an older torch, as people say it": Class(
+        "arch-too-new-for-wheel",
+        (
+            "not runable with RTX 50XX Series\ncrashes with it. it need to update torch to 12.8",
+            "It doesn't work on RTX 5090, one needs torch 2.7 with cu128",
+            "crashes on my RTX 5070 Ti; please upgrade CUDA to 12.8",
+        ),
+        (
+            "not runable with RTX 40XX Series, it need to update torch to 12.8",
+            "torch 2.7.0+cu128 crashes on my RTX 5070 Ti, do I need CUDA 12.8?",
+        ),
+    ),
+    "CUDA's libraries that are missing, as people say it": Class(
+        "cuda-lib-missing",
+        (
+            "CUDA image unable to load libcudnn_cnn.so",
+            "ONNX Runtime falls back to the CPU when CUDA DLLs are missing, without an error",
+            "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: libdevice not found at ./libdevice.10.bc",
+        ),
+        ("unable to load libGL.so.1", "it takes long to load libcudnn_cnn.so.9, and works"),
+    ),
+    "conda that installs the build for the CPU, as people say it": Class(
+        "torch-cpu-build",
+        (
+            "conda install pytorch==1.9.0 cudatoolkit=11.1 -c pytorch\nThis command installs cpu version instead of cuda.",
+            "an env with pytorch from conda-forge: the CPU version is installed even if __cuda is defined",
+            "torch with CUDA is asked for, and the CPU-only build gets installed",
+        ),
+        (
+            "I only want to install the CPU version of torch",
+            "installs the CPU version instead of the beta of my editor",
+        ),
+    ),
+    "pip's isolated build, as people say it": Class(
+        "build-isolation-no-torch",
+        (
+            "installing fails due to a pip setup install error for flash_attn relating to a failure of that module to find torch",
+            "building the wheel of xformers fails since setup.py does not find torch",
+            "pip install flash-attn: the build cannot find torch",
+        ),
+        ("python train.py fails: cannot find torch", "pip cannot find torch==9.9 on the index"),
+    ),
 }

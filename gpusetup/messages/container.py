@@ -81,6 +81,24 @@ ROWS = (
         rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
         step="build",
     ),
+    *(
+        row(
+            "container-no-gpu",
+            needle,
+            pattern,
+            unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
+        )
+        for needle, pattern in (
+            (
+                "not passed",
+                r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
+            ),
+            (
+                "reservation",
+                r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
+            ),
+        )
+    ),
     row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
     row("container-nvml-lost", "nvml unknown error", r"initiali[sz]e NVML unknown error"),

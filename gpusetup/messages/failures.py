@@ -49,7 +49,33 @@ NO_USE = (
 )
 ARC = r"(?:Arc (?:Pro )?[AB]\d{2,3}[MV]?|(?<![\w-])B5[78]0)\b"
 
+CUDAS = r"(?:cudart|cudnn|cublas|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|nccl)[\w.-]{0,40}"
+CUDAS_FILE = rf"(?:lib{CUDAS}\.so(?:\.[\d.]{{1,12}})?|(?:lib)?{CUDAS}\.dll)"
+
 IN_WORDS = (
+    row(
+        "cuda-lib-missing",
+        "to load",
+        rf"\b(?:unable|fail(?:s|ed|ing)?|not able) to load (?:the )?[`'\"]?(?P<library>{CUDAS_FILE})",
+        unless=r"\b(?:if|when|in case) (?:\S{1,20} ){0,4}(?:unable|cannot|fails?)",
+    ),
+    *(
+        row(
+            "program-lib-missing",
+            needle,
+            rf"\b(?:missing|lack(?:s|ing)|without) (?:the )?(?:required )?(?:CUDA|cuDNN)(?:/cuDNN| or cuDNN| and cuDNN)? {needle}\b|\b(?:CUDA|cuDNN) {needle} (?:are|were|is|was) missing\b",
+            library="a library of CUDA or cuDNN",
+            unless=r"\bif (?:\S{1,20} ){0,4}(?:missing|lacks)",
+        )
+        for needle in ("dlls", "libraries")
+    ),
+    row(
+        "program-lib-missing",
+        "libdevice",
+        r"libdevice not found at|Can't find libdevice(?: directory)?",
+        library="libdevice.10.bc, of CUDA's compiler,",
+        unless="libdevice not found at (?:the )?first",
+    ),
     *(
         row(
             "cuda-lib-missing",

@@ -239,6 +239,7 @@ INTEL = (
 )
 
 APPLE = (
+    row("mps-lacks", "not supported on mps", r"(?:is|are) not supported on MPS\b"),
     row("mps-lacks", "unsupported by mps", r"(?:is|are) unsupported by mps\b"),
     row(
         "mps-lacks",

@@ -204,6 +204,40 @@ TOO_OLD = (
 
 IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
 
+WANTS_CPU = r"\b(?:want|wants|wanted|need|needs|prefer) (?:\S{1,12} ){0,3}(?:install|get|use)|no (?:NVIDIA )?GPU|\b(?:AMD|Radeon|ROCm)\b"
+CPU_BUILD = r"(?:pytorch[- ])?cpu(?:[- ]only)? (?:version|build|variant|wheel)s?"
+GOT_CPU = (
+    rf"(?:\binstall(?:s|ed|ing)? (?:the |a |only (?:the )?)?(?:{CPU_BUILD}|pytorch-cpu) (?:instead|even|rather|although|though)\b"
+    rf"|\b{CPU_BUILD} (?:of (?:py)?torch )?(?:is|was|gets|got|are|being|keeps being) (?:always |still )?installed\b)"
+)
+A_BUILD = r"\b(?:pip3?|setup(?:\.py)?|install(?:s|ed|ing|ation)?|build(?:s|ing)?|built|compil\w{1,4}|wheel)\b"
+
+NEW_GPU = r"\bRTX ?(?:50(?:XX|[5-9]0)|PRO \d{4} Blackwell)(?: ?(?:Ti|series|cards?|GPUs?))*\b"
+NEEDS_NEWER = r"\b(?:needs?|requires?|update|upgrade|must|only works? with|want)\b[^.\n]{0,60}?\b(?:torch|CUDA|cu)\b[^.\n]{0,24}?\b(?:12\.8|cu128|2\.7)\b"
+
+INSTALLS = (
+    row(
+        "gpu-not-in-wheel",
+        "rtx",
+        rf"(?:\bnot (?:run\w{{0,6}}|work\w{{0,4}}|support\w{{0,4}}|start\w{{0,4}})|n't (?:run|work|start)|\bcrash\w{{0,3}}|\bfail\w{{0,3}})\b[^.\n]{{0,60}}?{NEW_GPU}.{{0,400}}?{NEEDS_NEWER}",
+        unless=r"\+cu1(?:28|29|30)\b",
+        side="new",
+        said="in words",
+    ),
+    row(
+        "torch-not-compiled-with-cuda",
+        "cpu",
+        rf"torch.{{0,300}}?{GOT_CPU}|{GOT_CPU}.{{0,300}}?torch",
+        unless=WANTS_CPU,
+    ),
+    row(
+        "build-isolation-no-torch",
+        "find torch",
+        rf"{A_BUILD}[^.\n]{{0,120}}?\b(?:fail\w{{0,4}}|errors?|unable|cannot|can't|does ?n[o']t|could ?n[o']t|not able)\b[^.\n]{{0,60}}?\bfind torch\b(?! ?[<>=~])",
+        unless=r"\bif\b[^.\n]{0,40}find torch|python (?:-c|train|run|main)",
+    ),
+)
+
 IN_OTHER_WORDS = (
     row(
         "program-without-gpu-support",
@@ -228,5 +262,6 @@ ROWS = (
     *IN_THE_WAY,
     *LACKING,
     *TOO_OLD,
+    *INSTALLS,
     *IN_OTHER_WORDS,
 )
