@@ -90,10 +90,17 @@ def text_of(kept: Iterable[tuple[str, bool]]) -> str:
     for pattern, ignore_case in kept:
         tables[ignore_case][pattern] = planned(pattern, ignore_case)
     parts = (
-        "{\n" + ",\n".join(f"{to_json(p)}:{to_json(plan)}" for p, plan in rows.items()) + "\n}"
+        "{\n"
+        + ",\n".join(f"{to_json(p)}:{to_json(_short(plan))}" for p, plan in rows.items())
+        + "\n}"
         for rows in tables
     )
     return "[" + ",\n".join(parts) + "]\n"
+
+
+def _short(plan: Plan) -> tuple[object, ...]:
+    """Without the last part where it is empty, as that of most is."""
+    return plan if plan.beside else plan[:-1]
 
 
 def main() -> int:

@@ -19,6 +19,8 @@ FORMS = 8
 """Of so many letters one is asked for: more take as long as the pattern."""
 STARTS = 16
 """At so many places before its letters a match may begin; else the pattern is tried everywhere."""
+SPREAD = 24
+"""Letters beside these are asked for where their place is known to so many characters."""
 RARE = 2
 """Fewer letters stand nearly everywhere."""
 
@@ -37,6 +39,8 @@ class Plan(NamedTuple):
     """and of these some each."""
     near: Near = ()
     """Letters by which each match is found; () where it is tried everywhere."""
+    beside: tuple[Near, ...] = ()
+    """Other letters that stand so far behind the start of each match."""
 
 
 class Table(NamedTuple):
@@ -73,16 +77,22 @@ def planned(pattern: str, ignore_case: bool) -> Plan:
     from gpusetup.model.needed import needs_of
 
     needs = needs_of(pattern, ignore_case=ignore_case)
-    near = (one for one in needs if _is_near(one))
+    near = next((one for one in needs if _is_near(one)), ())
+    beside = tuple([one for one in needs if near and one is not near and _is_beside(one)])
     gates = [tuple(dict.fromkeys([place.letters for place in one])) for one in needs]
     gates = [gate for gate in gates if len(gate) <= FORMS][:GATES]
     return Plan(
         every=tuple([gate[0] for gate in gates if len(gate) == 1]),
         some=tuple([gate for gate in gates if len(gate) > 1]),
-        near=next(near, ()),
+        near=near,
+        beside=beside[:GATES],
     )
 
 
 def _is_near(need: Near) -> bool:
     starts = sum([most - least + 1 for _, least, most in need])
     return starts <= STARTS and all(len(letters) >= RARE for letters, _, _ in need)
+
+
+def _is_beside(need: Near) -> bool:
+    return len(need) <= STARTS and all(most - least <= SPREAD for _, least, most in need)

@@ -77,7 +77,7 @@ class Sought:
         return None
 
     def _may_be_in(self, text: str) -> bool:
-        every, some, _ = self.plan
+        every, some, _, _ = self.plan
         if self.ignores_case:
             odd = not text.isascii() and any(letter in text for letter in ODD)
             return odd or _are_in(text.lower(), every, some)
@@ -90,7 +90,7 @@ class Sought:
         return [one.group(self.compiled.groups) or "" for one in found]
 
     def finditer(self, text: str, low: str | None = None) -> Iterable[re.Match[str]]:
-        every, some, near = self.plan
+        every, some, near, beside = self.plan
         if not self.ignores_case:
             low = text
         elif not text.isascii() and any(letter in text for letter in ODD):
@@ -101,6 +101,8 @@ class Sought:
             return ()
         if not near:
             return self.compiled.finditer(text)
+        if beside and "compiled" not in self.__dict__ and not _may_match(low, near, beside):
+            return ()
         return _matches(self.compiled, text, _starts(low, near))
 
 
@@ -115,6 +117,19 @@ def _are_in(low: str, every: tuple[str, ...], some: tuple[tuple[str, ...], ...])
         else:
             return False
     return True
+
+
+def _may_match(low: str, near: Near, beside: tuple[Near, ...]) -> bool:
+    """Whether at some place of `near` all letters beside it stand where a match has them: to look
+    for them is quicker than to compile a pattern."""
+    return any(all(_stands(low, start, need) for need in beside) for start in _starts(low, near))
+
+
+def _stands(low: str, start: int, need: Near) -> bool:
+    for letters, least, most in need:
+        if low.find(letters, start + least, start + most + len(letters)) >= 0:
+            return True
+    return False
 
 
 def lowered(text: str) -> str:
