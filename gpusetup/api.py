@@ -151,11 +151,12 @@ class PlanQuestion(TypedDict, total=False):
     trainer: str
     strategy: str
     optimizer: str
+    optimizer_rank: int
     step: Literal["foreach", "fused", "loop", "backward"]
     accumulate: int
     dtype: Literal["fp32", "bf16", "fp16"]
     amp: Literal["bf16", "fp16", "none"]
-    quantize: Literal["nf4", "nf4-dq", "int8", "fp8"]
+    quantize: Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
     checkpointing: bool
     selective: str
     loss: str
@@ -170,6 +171,7 @@ class PlanQuestion(TypedDict, total=False):
     tp: int
     tp_sp: bool
     pp: int
+    vpp: int
     cp: int
     ep: int
     shard: int
@@ -180,6 +182,12 @@ class PlanQuestion(TypedDict, total=False):
     kept_inputs: int
     checkpoint_layers: int
     trained_layers: int
+    prefix: int
+    prefix_projection: bool
+    one_unit: bool
+    eval_batch: int
+    varied: bool
+    reduce_bucket: int
     reference: bool
     max_context: bool
     max_batch: bool

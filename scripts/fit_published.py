@@ -26,8 +26,9 @@ sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installe
 from gpusetup.model.frozen import Frozen, fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa: E402
+from gpusetup.plan.memory.gaps import frees_late  # noqa: E402
 from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
-from gpusetup.plan.memory.parts import Parts, frees_late, parts  # noqa: E402
+from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
 from gpusetup.plan.model.named import (  # noqa: E402
     count,
     model_in,

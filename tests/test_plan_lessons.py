@@ -26,8 +26,9 @@ from gpusetup.plan.memory.activations import (
     score_bytes,
     scores_in_backward,
 )
+from gpusetup.plan.memory.gaps import gaps
 from gpusetup.plan.memory.loss import logit_amount, loss_bytes
-from gpusetup.plan.memory.parts import gaps, parts
+from gpusetup.plan.memory.parts import parts
 from gpusetup.plan.memory.states import cast_bytes, live_bytes, local, standing_bytes
 from gpusetup.plan.model.named import model_in, model_named, with_masked_head
 from gpusetup.plan.model.shape import targets

@@ -22,6 +22,7 @@ from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.optimizers import OPTIMIZERS
 from gpusetup.plan.memory.parts import parts
 from gpusetup.plan.memory.states import SHARDED
+from gpusetup.plan.memory.step import step_bytes
 from gpusetup.plan.model.named import model_named, model_of_size
 from gpusetup.plan.model.workload import Recipe, Workload, tokens_per_gpu
 
@@ -270,7 +271,7 @@ def test_gradients_that_stay_never_take_less(w: Workload, r: Recipe) -> None:
     gone, stay = parts(w, r, C).total, parts(replace(w, accumulation=True), r, C).total
     if w.batch is None:
         assert gone == stay
-    most = standing.gradient_state_bytes(w, r) + standing.step_bytes(w, r)
+    most = standing.gradient_state_bytes(w, r) + step_bytes(w, r)
     assert stay <= gone + most * 1.0001
 
 

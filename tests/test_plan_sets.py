@@ -50,8 +50,8 @@ PROMISES = (
             asked=0.85),
     Promise(name="seventh", rows=110, projects=15, error=0.07, bias=0.03, right=0.9, missed=5,
             asked=0.87),
-    Promise(name="eighth", rows=122, projects=15, error=0.11, bias=0.07, right=0.92, missed=8,
-            asked=0.74),
+    Promise(name="eighth", rows=140, projects=15, error=0.1, bias=0.06, right=0.94, missed=7,
+            asked=0.85),
 )  # fmt: skip
 EACH = pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
 
@@ -87,9 +87,9 @@ def test_the_sets_together_are_met_as_the_page_says() -> None:
     rows = [figure for name in names for figure in SCRIPT.blind(name)]
     assert len(rows) >= 550
     for measure, most, bias in (
-        (None, 0.06, 0.022),
+        (None, 0.06, 0.018),
         ("allocated", 0.045, 0.02),
-        ("reserved", 0.08, 0.04),
+        ("reserved", 0.075, 0.025),
     ):
         found = SCRIPT.errors([f for f in rows if measure in (None, f.measure)], C)
         assert statistics.median(map(abs, found)) <= most

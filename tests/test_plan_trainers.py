@@ -17,13 +17,11 @@ from gpusetup.plan.memory.loss import loss_bytes
 from gpusetup.plan.memory.parts import parts
 from gpusetup.plan.memory.states import (
     base_bytes,
-    bucket_buffer_bytes,
     gradient_state_bytes,
-    largest_tensor,
     local,
     standing_bytes,
-    step_bytes,
 )
+from gpusetup.plan.memory.step import bucket_buffer_bytes, largest_tensor, step_bytes
 from gpusetup.plan.model.named import model_named
 from gpusetup.plan.model.trainers import trainer_settings
 from gpusetup.plan.model.workload import Strategy, Workload

@@ -22,7 +22,8 @@ IGNORED = (
     "lora_targets", "dora", "train_embeddings", "fused_kernels", "compile", "tp_sp",
     "load_whole", "gather_ahead", "reentrant",
     "reshard", "kept_inputs", "checkpoint_layers", "trained_layers",
-    "reference",
+    "reference", "vpp", "optimizer_rank", "prefix", "prefix_projection", "one_unit", "eval_batch",
+    "varied", "reduce_bucket",
 )  # fmt: skip
 """Flags that describe a workload; the code is one."""
 

@@ -31,12 +31,13 @@ DORA, TRAINED_TOO, PROMPT, RESPONSE = "dora", "trained-too", "prompt", "response
 TOTAL_LENGTH, DYNAMIC, STAGE, FLAVOR = "total-length", "dynamic", "stage", "flavor"
 BESIDE_MLP, DISTRIBUTED, TP_SP = "beside-mlp", "distributed-optimizer", "tp-sp"
 TRAINED_LAYERS = "trained-layers"
+EVALUATES, EVAL_BATCH = "evaluates", "evaluation-batch"
 PLANS = frozenset((
     NAMED, ADAPTER, RANK, TARGETS, FOUR_BIT, EIGHT_BIT, QUANTIZE, DOUBLE, CHECKPOINTS,
     NO_CHECKPOINTS, OPTIMIZER, ZERO, FSDP, STRATEGY, OFFLOAD, OPTIMIZER_OFFLOAD, GPUS, NODES,
     CHECKPOINT_OFFLOAD, TP, PP, CP, SP, EP, REPLICAS, ATTENTION, DTYPE, PURE, LOSS_KERNEL,
     KERNELS, IN_BACKWARD, DORA, TRAINED_TOO, PROMPT, RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE,
-    FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP, TRAINED_LAYERS,
+    FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP, TRAINED_LAYERS, EVALUATES, EVAL_BATCH,
 ))  # fmt: skip
 """Roles that only `plan` asks for: they say what memory takes, and `tune` never writes them."""
 
@@ -184,6 +185,8 @@ KEYS: tuple[Key, ...] = (
         written=False,
     ),
     *_rows(TRAINED_LAYERS, "freeze_trainable_layers", FACTORY, written=False),
+    *_rows(EVALUATES, "eval_strategy evaluation_strategy", HUGGING_FACE, written=False),
+    *_rows(EVAL_BATCH, "per_device_eval_batch_size", HUGGING_FACE, written=False),
     *_rows(BESIDE_MLP, "apply_lora_to_mlp", TORCHTUNE, written=False),
     *_rows(DORA, "use_dora peft_use_dora lora_use_dora", "peft.LoraConfig", written=False),
     *_rows(

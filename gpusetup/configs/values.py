@@ -16,10 +16,20 @@ OPTIMIZERS: dict[str, tuple[str, str | None]] = {
     "pagedadamw8bit": ("paged-adamw8bit", "loop"), "adafactor": ("adafactor", None),
     "muon": ("muon", None), "lion": ("lion", None), "lion32bit": ("lion", "loop"),
     "lion8bit": ("lion8bit", "loop"), "sgd": ("sgd", None),
-    "prodigy": ("prodigy", "loop"),
+    "prodigy": ("prodigy", "loop"), "lomo": ("sgd", "backward"),
+    "galoreadamw": ("galore", "loop"), "galoreadamw8bit": ("galore8bit", "loop"),
+    "galoreadamwlayerwise": ("galore", "backward"), "apolloadamw": ("apollo", "loop"),
+    "galoreadamw8bitlayerwise": ("galore8bit", "backward"),
+    "apolloadamwlayerwise": ("apollo", "backward"), "adammini": ("adam-mini", "loop"),
+    "came": ("came", "loop"), "camepytorch": ("came", "loop"), "ademamix": ("ademamix", "loop"),
+    "ademamix8bit": ("ademamix8bit", "loop"), "adan": ("adan", "loop"), "lamb": ("lamb", "loop"),
+    "schedulefreeadamw": ("schedule-free", "foreach"), "adamwfp8": ("adamw-fp8", "loop"),
+    "sophiag": ("sophia", "loop"), "adagrad": ("adagrad", "foreach"),
+    "rmsprop": ("rmsprop", "foreach"),
 }  # fmt: skip
 """Name in small letters without its module, dashes, dots -> what it keeps, how it steps
-(transformers' `OptimizerNames`, bitsandbytes.optim, torchao.optim, DeepSpeed, NeMo)."""
+(transformers' `OptimizerNames`, bitsandbytes.optim, torchao.optim, DeepSpeed, NeMo,
+galore_torch 1.0, apollo_torch 1.0.3)."""
 
 
 def optimizer(text: str) -> tuple[str, str | None] | None:

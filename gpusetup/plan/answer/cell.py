@@ -168,7 +168,8 @@ EXTRA = (
     "tensor_parallel", "pipeline_parallel", "sequence_parallel", "context_parallel",
     "expert_parallel", "offload_optimizer", "offload_checkpoints", "trained_embeddings",
     "load_whole", "gather_ahead", "reentrant", "reshard", "kept_inputs",
-    "checkpoint_layers", "trained_layers", "reference",
+    "checkpoint_layers", "trained_layers", "reference", "virtual_pipeline", "prefix",
+    "prefix_projection", "one_unit", "varied",
 )  # fmt: skip
 """Settings that are named where they are not the usual ones."""
 PLAIN = Workload(shape=model_of_size(10**9, text=True), context=1)
@@ -342,6 +343,19 @@ def _estimate_differs(told: Told) -> Iterator[str]:
         yield f"the model alone would say `{model if model else NONE}`: it is close to the limit"
 
 
+MOMENTS = {
+    "loading": "the highest moment is before the first step: every GPU holds the whole model",
+    "evaluation": "the highest moment is the evaluation: a smaller `--eval-batch` lowers it",
+}
+
+
+def _moment(told: Told) -> Iterator[str]:
+    """Which moment of the run decides, where it is none of a step."""
+    line = MOMENTS.get(told.decision.shown.parts.moment)
+    if line is not None:
+        yield line
+
+
 def _near_the_limit(told: Told) -> Iterator[str]:
     """How other runs went that were said to need as much, in a plain loop."""
     decision = told.decision
@@ -363,5 +377,6 @@ LINES: tuple[Callable[[Told], Iterator[str]], ...] = (
     _system,
     _others,
     _estimate_differs,
+    _moment,
     _near_the_limit,
 )

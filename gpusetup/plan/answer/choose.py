@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.memory.parts import Parts, parts
-from gpusetup.plan.memory.states import SHARDED, host_bytes
+from gpusetup.plan.memory.states import SHARDED, WHOLE, host_bytes
 from gpusetup.plan.model.workload import Recipe, Workload
 
 SAFE = 0.01
@@ -123,7 +123,7 @@ def sequence_degrees(w: Workload, limits: Limits) -> tuple[int, ...]:
     """
     if limits.sp is not None:
         return (limits.sp,)
-    if not limits.linux or w.strategy in ("single", "dp", "ddp"):
+    if not limits.linux or w.strategy in WHOLE:
         return (1,)
     heads = w.shape.heads // w.tensor_parallel
     bound = min(w.data_parallel, heads)

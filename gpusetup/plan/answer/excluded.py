@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpusetup.errors import UsageError
 from gpusetup.plan.memory.loss import LOSSES, SAME_AS
 from gpusetup.plan.memory.optimizers import OPTIMIZERS
-from gpusetup.plan.memory.states import QUANTIZED, SHARDED
+from gpusetup.plan.memory.states import QUANTIZED, SHARDED, WHOLE
 from gpusetup.plan.model.workload import Workload
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def _parallel_divides(w: Workload, question: Question) -> None:
         raise UsageError(f"`--tp {tp}` does not divide the {w.shape.heads} heads of the model")
     if pp > w.shape.layers:
         raise UsageError(f"`--pp {pp}` is more than the {w.shape.layers} layers of the model")
-    if tp * pp > 1 and w.strategy in ("single", "dp"):
+    if w.virtual_pipeline > 1 and pp == 1:
+        raise UsageError("`--vpp` divides the stages of a pipeline", hint="add `--pp 4`")
+    if tp * pp > 1 and w.strategy in ("single", "dp", "device-map"):
         raise UsageError(f"`--strategy {w.strategy}` has neither tensor nor pipeline parallelism")
 
 
@@ -58,7 +60,7 @@ def _sp_divides(w: Workload, question: Question) -> None:
     sp = question.sp
     if sp is None or sp == 1:
         return
-    if w.strategy in ("single", "dp", "ddp"):
+    if w.strategy in WHOLE:
         raise UsageError(
             f"`--sp {sp}` needs a sharded strategy, not {w.strategy}", hint="`--strategy fsdp`"
         )
@@ -82,6 +84,10 @@ def _sharding_is_for_steps(w: Workload, question: Question) -> None:
 def _adapters_or_frozen(w: Workload, question: Question) -> None:
     if w.lora is not None and w.frozen:
         raise UsageError("`--lora` and `--frozen` exclude each other", hint="LoRA freezes it all")
+    if w.prefix is not None and (w.lora is not None or w.frozen or w.trained_layers is not None):
+        raise UsageError(
+            "`--prefix` trains its tokens alone: leave `--lora`, `--frozen` and the like out"
+        )
     if w.trained_layers is not None and (w.lora is not None or w.frozen):
         other = "--frozen" if w.frozen else "--lora"
         raise UsageError(
@@ -103,7 +109,8 @@ def _last_layers_are_there(w: Workload, question: Question) -> None:
 
 
 def _quantised_is_frozen(w: Workload, question: Question) -> None:
-    if w.quantize in QUANTIZED and w.lora is None and w.frozen < 1:
+    frozen = w.frozen >= 1 or w.prefix is not None
+    if w.quantize in QUANTIZED and w.lora is None and not frozen:
         raise UsageError(
             f"Weights in {w.quantize} are not trained themselves", hint="add `--lora 16`"
         )
@@ -111,9 +118,10 @@ def _quantised_is_frozen(w: Workload, question: Question) -> None:
 
 def _selective_is_known(w: Workload, question: Question) -> None:
     said = w.selective
-    if said is not None and said != "op" and not (said.isdigit() and 1 <= int(said) <= 1000):
+    if said not in (None, "op", "core") and not (said.isdigit() and 1 <= int(said) <= 1000):
         raise UsageError(
-            f"`--selective {said}` is neither `op` nor every how many layers", hint="`op`, or `2`"
+            f"`--selective {said}` is neither `op` nor every how many layers",
+            hint="`op`, `2`, or `core` (what attention computes alone, as Megatron-LM does)",
         )
 
 
@@ -146,7 +154,17 @@ def _unknown_is_unsaid(w: Workload, question: Question) -> None:
         raise UsageError(f"A sample of {w.shape.name} always has {w.shape.fixed_tokens} tokens")
 
 
+def _unit_is_gathered(w: Workload, question: Question) -> None:
+    if w.one_unit and not SHARDED[w.strategy][0]:
+        raise UsageError(
+            f"`--one-unit` says how FSDP gathers, not {w.strategy}", hint="`--strategy fsdp1`"
+        )
+    if w.prefix_projection and w.prefix is None:
+        raise UsageError("`--prefix-projection` makes a prefix", hint="add `--prefix 16`")
+
+
 RULES = (
+    _unit_is_gathered,
     _one_gpu_is_one,
     _parallel_divides,
     _shard_divides,

@@ -40,6 +40,11 @@ MOST: dict[str, int] = {
     "context_parallel": 1024,
     "expert_parallel": 1024,
     "checkpoint_layers": 1024,
+    "virtual_pipeline": 1024,
+    "optimizer_rank": 10**5,
+    "prefix": 10**6,
+    "eval_batch": 10**6,
+    "reduce_bucket": 10**12,
     "trained_layers": 1024,
     "users": 10**12,
     "items": 10**12,
@@ -66,14 +71,19 @@ class Question(Frozen):
     strategy: Strategy | None = None
     trainer: str | None = None
     optimizer: str | None = None
+    optimizer_rank: int | None = None
     dtype: str | None = None
     amp: str | None = None
     checkpointing: bool | None = None
     loss: str | None = None
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    virtual_pipeline: int | None = None
     shard: int | None = None
     lora: int | None = None
+    prefix: int | None = None
+    """Trained tokens before every layer's keys and values."""
+    prefix_projection: bool | None = None
     frozen: float = 0.0
     accumulate: int | None = None
     quantize: str | None = None
@@ -88,6 +98,10 @@ class Question(Frozen):
     gather_ahead: bool | None = None
     reentrant: bool | None = None
     reshard: bool | None = None
+    one_unit: bool | None = None
+    eval_batch: int | None = None
+    varied: bool | None = None
+    reduce_bucket: int | None = None
     reference: bool | None = None
     """Whether a frozen copy of the model stands beside it."""
     kept_inputs: int | None = None
@@ -117,7 +131,8 @@ SAME_NAME = (
     "compile", "step", "lora_targets", "dora", "trained_embeddings", "sequence_parallel",
     "context_parallel", "expert_parallel", "checkpointing", "load_whole",
     "gather_ahead", "reentrant", "reshard", "kept_inputs", "checkpoint_layers",
-    "trained_layers",
+    "trained_layers", "virtual_pipeline", "optimizer_rank", "prefix", "prefix_projection",
+    "one_unit", "eval_batch", "varied", "reduce_bucket",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 
@@ -140,7 +155,7 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
         how = with_masters(how, question.trainer, said=question.dtype is not None)
         how["frozen_dtype"] = loaded if how["dtype"] != loaded else None
     if question.selective:
-        how["checkpointing"] = True
+        how["checkpointing"] = question.selective != "core"
     elif question.checkpointing is not None:
         how["selective"] = None
     if question.loss:
@@ -177,7 +192,8 @@ def usual(question: Question, *, by_batch: bool, linux: bool, gpus: int) -> dict
 
     A frozen base is kept as people do, in bf16.
     """
-    alone = question.lora is not None or question.quantize in QUANTIZED
+    alone = question.lora is not None or question.prefix is not None
+    alone |= question.quantize in QUANTIZED
     return {
         "strategy": default_strategy(by_batch=by_batch or not linux, gpus=gpus),
         "optimizer": "adamw",

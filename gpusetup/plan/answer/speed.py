@@ -104,7 +104,7 @@ def speed(w: Workload, r: Recipe, rates: Rates) -> PlanSpeed:
     sent = sent_bytes(w, r) / rates.link + offload_bytes(w, r) / rates.host
     fast = max(work / (rates.flop * known.high), sent) + fixed
     slow = work / (rates.flop * known.low) + sent + fixed
-    groups = w.gpus / (w.tensor_parallel * w.pipeline_parallel)
+    groups = w.gpus / (w.tensor_parallel * w.stages)
     return PlanSpeed(
         tokens_per_second_low=round(amount * groups / slow, 1),
         tokens_per_second_high=round(amount * groups / fast, 1),

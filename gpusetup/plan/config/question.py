@@ -246,12 +246,29 @@ def _batch(reader: Reader, said: Part) -> Part:
     return part
 
 
+EVAL_BATCH = 8
+"""transformers' `per_device_eval_batch_size` where it is not said (5.23.0)."""
+
+
+def _evaluation(reader: Reader, said: Part) -> Part:
+    """The sequences of a GPU when transformers' Trainer evaluates between its steps."""
+    found = reader.word(keys.EVALUATES)
+    batch = reader.number(keys.EVAL_BATCH, MOST["eval_batch"])
+    if found is None or found[1].lower() in ("no", "none", "false"):
+        return {}
+    reader.note(found[0], f"evaluates by {found[1]}")
+    if batch is None:
+        reader.assumed.append(f"no batch of the evaluation is named: {EVAL_BATCH} on each GPU")
+    return {"eval_batch": batch or EVAL_BATCH}
+
+
 PARTS: tuple[Callable[[Reader, Part], Part], ...] = (
     _model,
     _adapters,
     _quantised,
     _length,
     _batch,
+    _evaluation,
     how.checkpointing,
     how.checkpoint_offload,
     how.optimizer,

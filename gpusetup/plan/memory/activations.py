@@ -16,14 +16,24 @@ def stage_layers(w: Workload) -> float:
     are in no graph, unless layers are recomputed in a backward pass of its own, which needs an
     input that asks for a gradient (`enable_input_require_grads` in transformers).
     """
+    in_flight = 1 / w.stages if w.strategy == "device-map" else interleaved(w)
     if w.trained_layers is None or (w.checkpointing and w.reentrant):
-        return float(w.shape.layers)
+        return w.shape.layers * in_flight
     return float(min(w.trained_layers, w.shape.layers))
+
+
+def interleaved(w: Workload) -> float:
+    """How much more the first stage of an interleaved pipeline holds: 1 + (p - 1) / (p v) of L.
+
+    With v pieces a stage (Korthikanti et al., arXiv 2205.05198, section 4.2.3).
+    """
+    p, pieces = w.pipeline_parallel, w.virtual_pipeline
+    return 1 + (p - 1) / (p * pieces) if pieces > 1 else 1.0
 
 
 def layers_together(w: Workload) -> float:
     """Layers that one checkpoint is for: not more than a GPU has."""
-    return min(w.checkpoint_layers, w.shape.layers / w.pipeline_parallel)
+    return min(w.checkpoint_layers, w.shape.layers / w.stages)
 
 
 def residual_bytes(w: Workload) -> int:
@@ -69,7 +79,7 @@ def selected_bytes(w: Workload, r: Recipe) -> float:
     Per op: every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
     (torchtitan's policy). Every n-th layer: the others keep all.
     """
-    if not w.checkpointing or w.selective is None:
+    if not w.checkpointing or w.selective in (None, "core"):
         return 0.0
     s, tokens = w.shape, tokens_per_gpu(w, r)
     if w.selective == "op":
@@ -108,13 +118,21 @@ def layer_bytes_a_token(w: Workload) -> float:
     s = w.shape
     outside = s.norms * norm_bytes(w) * s.hidden + 2 * s.dropout * s.hidden
     inside = attention_bytes(w) + mlp_bytes(w) + adapter_bytes(w) + quantized_input_bytes(w)
+    inside -= eight_bit_inputs(w)
     whole = s.norms * s.hidden * w.compute_bytes * (1 - 1 / divided(w)) * (not w.megatron)
     return outside / divided(w) + whole + inside / w.tensor_parallel
 
 
+def eight_bit_inputs(w: Workload) -> float:
+    """Bytes a token less that linear layers keep of their inputs, which Transformer Engine's 8 bits
+    make half as wide. torchao's float8 keeps them as they were."""
+    s = w.shape
+    return 1.0 * (s.query + s.intermediate) if w.quantize == "fp8" and w.megatron else 0.0
+
+
 def frozen(w: Workload) -> bool:
     """Whether the weights of the layers themselves are frozen."""
-    return w.lora is not None or w.frozen >= 1
+    return w.lora is not None or w.frozen >= 1 or w.prefix is not None
 
 
 def norm_bytes(w: Workload) -> int:
@@ -124,6 +142,8 @@ def norm_bytes(w: Workload) -> int:
     it is and compute the rest anew.
     """
     residual, compute = residual_bytes(w), w.compute_bytes
+    if w.prefix is not None:  # no linear layer learns: none of their inputs is kept
+        return 4 if w.shape.rms_norm else residual
     if w.compile or w.fused_kernels or not w.shape.rms_norm:
         return residual + compute
     normalised = 4 if w.shape.kind in WIDE_NORMS else residual
@@ -140,7 +160,7 @@ def attention_bytes(w: Workload) -> float:
     s, compute = w.shape, w.compute_bytes
     shared = s.query if repeats(w) else s.key_value
     own = (2 * s.query + 2 * shared) * compute + 4 * s.heads
-    return own + pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
+    return own + kept_pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
 
 
 def repeats(w: Workload) -> bool:
@@ -154,6 +174,14 @@ def repeats(w: Workload) -> bool:
 def pair_bytes(w: Workload) -> float:
     """Bytes a token for its scores with all others."""
     return w.length * score_bytes(w)
+
+
+def kept_pair_bytes(w: Workload) -> float:
+    """Those of them that stay until the backward pass: none where attention's core is recomputed.
+
+    Megatron-LM's selective recomputation (Korthikanti et al., arXiv 2205.05198, section 5).
+    """
+    return 0.0 if w.selective == "core" else pair_bytes(w)
 
 
 PLAIN_SOFTMAX = ("bert", "distilbert", "roberta", "electra", "gpt2", "vit")
@@ -207,7 +235,7 @@ def mlp_bytes(w: Workload) -> float:
     wide = wide if casts(w) else 0
     tensors -= 1 if s.gated and (w.fused_kernels or w.compile) else 0
     tensors += 1 if s.gated and w.attention == "written" and not w.compile else 0
-    tensors -= 1 if frozen(w) and w.lora_targets != "all" else 0
+    tensors -= 1 if frozen(w) and (w.lora_targets != "all" or w.prefix is not None) else 0
     width = s.intermediate * ((tensors - wide) * compute + wide * 4)
     return width + 3 * s.experts * s.hidden * compute
 
@@ -270,12 +298,12 @@ def layer_bytes(w: Workload, r: Recipe) -> float:
     what they keep, too.
     """
     tokens = tokens_per_gpu(w, r)
-    scores = pair_bytes(w) / w.tensor_parallel * tokens
-    rest = layer_bytes_a_token(w) * tokens - scores
-    peak = max(scores_in_backward(w, r), 1.5 * scores)
+    kept = kept_pair_bytes(w) / w.tensor_parallel * tokens
+    rest = layer_bytes_a_token(w) * tokens - kept
+    peak = max(scores_in_backward(w, r), 1.5 * pair_bytes(w) / w.tensor_parallel * tokens)
     if not w.checkpointing:
-        return rest * 0.5 + peak - scores
-    return rest * 1.5 + peak + (layers_together(w) - 1) * (rest + scores)
+        return rest * 0.5 + peak - kept
+    return rest * 1.5 + peak + (layers_together(w) - 1) * (rest + kept)
 
 
 def scores_in_backward(w: Workload, r: Recipe) -> float:

@@ -43,6 +43,9 @@ class Constants(Frozen):
     gaps_shifted: float = 4.2
     """Bytes a logit more where the loss copies the logits one token shorter, so that the copy's
     segment serves nothing else."""
+    gaps_varied: float = 1.47
+    """The same where sequences are neither padded nor packed to one length: the median of the first
+    half of ms-swift's runs (`tests/plan_published_blind.csv`)."""
     gaps_expandable: float = 0.15
     """The same with expandable segments."""
     context_bytes: float

@@ -10,36 +10,39 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.memory.activations import (
-    WRITES_SCORES,
     checkpoint_amount,
     exchange_amount,
     held_bytes,
     kept_bytes,
     layer_bytes,
-    scores_in_backward,
 )
 from gpusetup.plan.memory.constants import Constants
-from gpusetup.plan.memory.loss import SHIFTED, logit_amount, loss_bytes, shifts
+from gpusetup.plan.memory.gaps import (
+    OWN_STAY,
+    gaps,
+    idle_logits,
+    keeps_gaps,
+    own_segments,
+    staying_share,
+)
+from gpusetup.plan.memory.loss import SHIFTED, loss_bytes
 from gpusetup.plan.memory.states import (
     FROZEN_UNIT,
-    SHARDED,
     alone_amount,
-    bucket_buffer_bytes,
     cast_bytes,
     copied_bytes,
+    deepspeed,
     divisors,
     gradient_bytes,
     gradient_state_bytes,
     host_bytes,
     live_bytes,
-    optimizer_bytes,
-    present,
     standing_bytes,
-    step_bytes,
     unit_amount,
     unit_bytes,
     weight_bytes,
 )
+from gpusetup.plan.memory.step import bucket_buffer_bytes, step_bytes
 from gpusetup.plan.model.workload import Recipe, Workload
 
 
@@ -62,6 +65,8 @@ class Parts(Frozen):
     """Gaps that the allocator gives back before it fails: reserved while there is room."""
     host: float = 0.0
     """What the machine's own memory holds for all GPUs."""
+    moment: str = "step"
+    """When that is: in a `step`, at the `loading` before it, or in an `evaluation`."""
 
     @property
     def total(self) -> float:
@@ -83,66 +88,174 @@ BEFORE_BACKWARD = 0.7
 """The share of a loss that stands before the backward pass: 2 + 4 + 4 of 14 bytes a logit."""
 
 
-def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
-    """The memory of the fullest GPU at the highest of a step's peaks, part by part.
+class Terms(Frozen):
+    """What stands or passes in a step on the fullest GPU, in bytes, whenever that is."""
 
-    Where gradients stay from one micro-batch to the next, that is the end of the forward pass.
-    Otherwise gradients come while what was kept goes, and the end of the backward pass, or the
-    optimizer's step, may be higher.
-    """
-    logits = loss_bytes(w, r, c)
-    layer = layer_bytes(w, r) + held_bytes(w, r) + head_gradient_bytes(w, r)
+    logits: float
+    """The logits and all that stands with them."""
+    layer: float
+    """The backward pass of one layer."""
+    kept: float
+    """What the forward pass keeps."""
+    gradients: float
+    gathered: float
+    """The unit that is gathered, or what stays gathered."""
+    less: float
+    """What is gathered less while the loss is computed."""
+    step: float
+    """What the optimizer's step takes; less what is gathered, which is free by then."""
+    buffer: float
+    """What gradients are collected in while the backward pass runs."""
+    copies: float
+    """Autocast's copies of the weights, until the forward pass ends."""
+
+    @property
+    def early(self) -> float:
+        """Copies of the weights and the part of a loss that stands beside them."""
+        return self.copies + self.logits * BEFORE_BACKWARD if self.copies else 0.0
+
+    @property
+    def after(self) -> float:
+        """What passes when gradients are there: a layer, or the optimizer's step."""
+        return max(self.layer + self.buffer, self.step)
+
+    @property
+    def passing(self) -> float:
+        """What passes at the end of the forward pass, beside what is gathered then."""
+        return max(self.logits - self.less, self.layer, self.early - self.less)
+
+
+def terms(w: Workload, r: Recipe, c: Constants) -> Terms:
+    """All terms of a step, each by its formula."""
     checkpoint = c.checkpoint if w.batch is None else max(c.checkpoint, 2.0)
-    kept = checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r) + cast_bytes(w)
-    gradients = gradient_state_bytes(w, r)
     unit = unit_amount(w) * unit_bytes(w, c.unit_offloaded if r.offload else c.unit)
     gathered = gathered_and_live(w, unit)
-    # At the optimizer's step nothing is gathered any more.
-    step = step_bytes(w, r) - (gathered if w.batch is not None else 0.0)
-    buffer = bucket_buffer_bytes(w, r)
-    after = max(layer + buffer, step)
-    copies = copied_bytes(w)
-    early = copies + logits * BEFORE_BACKWARD if copies else 0.0
-    less = gathered - gathered_at_loss(w, gathered)
-    passing = max(logits - less, layer, early - less)
-    ahead = kept + passing
-    late = step if w.gradients_stay else gradients + after
-    forward = w.batch is None or ahead + buffer >= late
-    buffer *= forward or layer + buffer >= step
-    by_copies = forward and early - less == passing > -less
-    by_logits = forward and logits - less == passing
-    other = layer if forward else after - buffer
-    passing += less * (by_copies or by_logits)
-    standing = standing_bytes(w, r) + gathered - less * (by_copies or by_logits)
+    return Terms(
+        logits=loss_bytes(w, r, c),
+        layer=layer_bytes(w, r) + held_bytes(w, r) + head_gradient_bytes(w, r),
+        kept=checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r) + cast_bytes(w),
+        gradients=gradient_state_bytes(w, r),
+        gathered=gathered,
+        less=gathered - gathered_at_loss(w, gathered),
+        step=step_bytes(w, r) - (gathered if w.batch is not None else 0.0),
+        buffer=bucket_buffer_bytes(w, r),
+        copies=copied_bytes(w),
+    )
+
+
+class Highest(Frozen):
+    """Which of a step's moments is the highest, and what stands there beside the states."""
+
+    forward: bool
+    """Whether it is the end of the forward pass."""
+    by_logits: bool
+    by_copies: bool
+    passing: float
+    buffer: float
+    other: float
+    """A layer's backward pass or the optimizer's step, where the logits are not the larger."""
+
+    @property
+    def by_loss(self) -> bool:
+        return self.by_logits or self.by_copies
+
+
+def highest(w: Workload, t: Terms) -> Highest:
+    """The end of the forward pass, the end of the backward pass, or the optimizer's step.
+
+    Where gradients stay from one micro-batch to the next, that is the end of the forward pass.
+    Otherwise gradients come while what was kept goes, and a later moment may be higher.
+    """
+    late = t.step if w.gradients_stay else t.gradients + t.after
+    forward = w.batch is None or t.kept + t.passing + t.buffer >= late
+    buffer = t.buffer * (forward or t.layer + t.buffer >= t.step)
+    by_copies = forward and t.early - t.less == t.passing > -t.less
+    by_logits = forward and t.logits - t.less == t.passing
+    return Highest(
+        forward=forward,
+        by_logits=by_logits,
+        by_copies=by_copies,
+        passing=t.passing + t.less * (by_copies or by_logits),
+        buffer=buffer,
+        other=t.layer if forward else t.after - buffer,
+    )
+
+
+def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
+    """The memory of the fullest GPU at the highest moment of a run, part by part.
+
+    A moment of the step, or the loading before it, or the evaluation between steps.
+    """
+    t = terms(w, r, c)
+    step = in_step(w, r, c, t)
+    loading, evaluation = at_loading(w, c, step.host), at_evaluation(w, r, c, t)
+    return max((step, loading, evaluation), key=lambda one: one.total)
+
+
+def in_step(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
+    """The memory at the highest moment of a step."""
+    top = highest(w, t)
     runtime = runtime_bytes(w, c)
-    # Logits come and go in pieces of one size, which are used again as they are: no gaps.
-    even = by_logits and w.batch is not None and w.loss not in SHIFTED
-    pieces = logits if even else 0.0
-    moving = kept + passing - pieces + (0.0 if w.gradients_stay else gradients)
-    held = gaps(w, r, c, moving, passing)
-    staying = moving * staying_share(w, r) + OWN_STAY * own_segments(w, r, c)
-    stays = held if w.batch is None or keeps_gaps(w, r) else min(held, staying)
-    peak = Parts(
+    standing = standing_bytes(w, r) + t.gathered - t.less * top.by_loss
+    staying = t.gradients if w.gradients_stay or not top.forward else 0.0
+    held, stays = gaps_of(w, r, c, t, top)
+    return Parts(
         states=standing
-        + buffer
-        + (gradients if w.gradients_stay or not forward else 0.0)
-        + (copies if by_copies else 0.0)
+        + top.buffer
+        + staying
+        + (t.copies if top.by_copies else 0.0)
         + (alone_amount(w, r) * c.alone if w.batch is None else 0.0),
-        checkpoints=kept if forward else 0.0,
-        logits=logits * BEFORE_BACKWARD if by_copies else logits if by_logits else 0.0,
+        checkpoints=t.kept if top.forward else 0.0,
+        logits=t.logits * BEFORE_BACKWARD if top.by_copies else t.logits * top.by_logits,
         fragmentation=stays,
-        other=runtime
-        + exchange_amount(w, r) * c.exchange
-        + (0.0 if by_logits or by_copies else other),
+        other=runtime + exchange_amount(w, r) * c.exchange + (0.0 if top.by_loss else top.other),
         runtime=runtime,
-        cached=held - stays + idle_logits(w, r, logits, at_peak=by_logits),
+        cached=held
+        - stays
+        + idle_logits(w, r, t.logits, at_peak=top.by_logits)
+        + beside_flat(w, r, t),
         host=host_bytes(w, r),
     )
-    first = loaded_bytes(w)
-    if first + runtime <= peak.total:
-        return peak
-    return Parts(states=first, checkpoints=0.0, logits=0.0, fragmentation=0.0, other=runtime,
-                 runtime=runtime, host=peak.host)  # fmt: skip
+
+
+def gaps_of(w: Workload, r: Recipe, c: Constants, t: Terms, top: Highest) -> tuple[float, float]:
+    """All gaps on a GPU that has room, and those of them that stay where there is none.
+
+    Logits come and go in pieces of one size, which are used again as they are: no gaps.
+    """
+    even = top.by_logits and w.batch is not None and w.loss not in SHIFTED and not w.varied
+    moving = t.kept + top.passing - (t.logits if even else 0.0)
+    moving += 0.0 if w.gradients_stay else t.gradients
+    held = gaps(w, r, c, moving, top.passing)
+    staying = moving * staying_share(w, r) + OWN_STAY * own_segments(w, r, c)
+    return held, held if w.batch is None or keeps_gaps(w, r) else min(held, staying)
+
+
+def at_loading(w: Workload, c: Constants, host: float) -> Parts:
+    """The memory before the first step, where every GPU gets the whole model first."""
+    runtime = runtime_bytes(w, c)
+    return Parts(states=loaded_bytes(w), checkpoints=0.0, logits=0.0, fragmentation=0.0,
+                 other=runtime, runtime=runtime, host=host, moment="loading")  # fmt: skip
+
+
+EVALUATED_LOGIT = {2: 10.0, 4: 8.0}
+"""Bytes computed in -> bytes a logit of a loss without gradients: the logits, their 32-bit copy and
+its log-softmax. Kernels that never hold the logits are for training alone: Liger's classes compute
+logits where `self.training` is false."""
+
+
+def at_evaluation(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
+    """The memory of the trainer's own evaluation between steps, of `eval_batch` sequences.
+
+    transformers' `per_device_eval_batch_size` is 8 unless it is said. Its Trainer keeps the logits
+    of all batches on the GPU where metrics are computed; that is not counted.
+    """
+    runtime, rows = runtime_bytes(w, c), (w.eval_batch or 0) * w.length
+    amount = rows * w.shape.vocabulary / w.tensor_parallel / (r.sp * w.context_parallel)
+    states = standing_bytes(w, r) + t.gathered if rows else 0.0
+    return Parts(states=states, checkpoints=0.0, fragmentation=0.0, other=runtime, runtime=runtime,
+                 logits=amount * EVALUATED_LOGIT[w.compute_bytes], host=host_bytes(w, r),
+                 moment="evaluation")  # fmt: skip
 
 
 def gathered_and_live(w: Workload, unit: float) -> float:
@@ -183,115 +296,33 @@ def loaded_bytes(w: Workload) -> float:
     return w.shape.parameters * weight_bytes(w) if w.load_whole else 0.0
 
 
-def gaps(w: Workload, r: Recipe, c: Constants, moving: float, passing: float) -> float:
-    """What the allocator holds and does not use, on a GPU that has room.
+def beside_flat(w: Workload, r: Recipe, t: Terms) -> float:
+    """Segments that DeepSpeed's flat tensors of the step leave idle, or are idle beside.
 
-    A share of what comes and goes: what was kept, the logits or a layer, and gradients that do not
-    stay. Segments of fixed size leave more of it than expandable ones (both shares were fitted to
-    published pairs of allocated and reserved memory). A trainer that fills a budget of tokens
-    frees its cache between its phases, so that only what passes at once leaves gaps. Copies of the
-    logits of another size have segments of their own: shifted ones, and Megatron's in 32 bits (two
-    of four logs that print both counters leave 4.0 bytes a logit). 16-bit logits that are let go
-    before the backward pass leave theirs, too small for its 32-bit gradients.
+    Its step takes tensors of a GPU's whole part, several GiB each, for which the segments of the
+    forward and the backward pass are too small: what both take stands side by side, the smaller of
+    them idle. Stage 1's gradients that are let go before the step are of those segments, too.
+    Qwen2.5 7B on four GPUs has 11 to 18 GiB reserved beside 40 to 57 allocated.
     """
-    if w.batch is None:
-        return 0.0 if r.env else passing * (c.fragmentation / c.logit)
-    fixed = c.gaps_sharded if frees_late(w) else c.gaps
-    if r.env:
-        return moving * min(c.gaps_expandable, fixed)
-    if gathers(w):
-        return moving * fixed
-    scores = (c.gaps_eager - c.gaps) * changing(w, r, moving)
-    return moving * fixed + scores + own_segments(w, r, c)
-
-
-IDLE = 0.5
-"""The share of the logits whose segments are idle at a peak that is not theirs. Where torch's
-allocator is computed step by step (best fit, segments of 2 and 20 MiB, blocks that are split and
-merged), a step of Qwen2.5 0.5B and 1.5B leaves 0.3 to 1.1 of them: the optimizer's states of the
-first step lie where the logits were, so that the second step's need room of their own."""
-
-
-def idle_logits(w: Workload, r: Recipe, logits: float, *, at_peak: bool) -> float:
-    """Segments of the logits that nothing of a layer or of the optimizer's step lies in.
-
-    Where the logits are the peak, what they had in the first step is partly the optimizer's: under
-    FSDP Llama 2 7B has 22.7 GiB active and 31.0 reserved (torchtitan's PR 165), of which 6.3 are
-    states and 7.8 logits. On one GPU the shares of the gaps count that.
-    """
-    if w.batch is None or r.env or r.offload or gathers(w) != at_peak:
+    if not deepspeed(w) or w.batch is None or r.offload or r.env:
         return 0.0
-    if not at_peak:
-        return IDLE * logits
-    return IDLE * min(logits, present(w, w.trained, divisors(w)[2]) * optimizer_bytes(w))
-
-
-OWN_STAY = 1 / 3
-"""The share of logits' own segments that stays at the limit: with 8 x 1024 tokens of Qwen2.5 0.5B
-TRL has 20.3 GiB allocated and 4.9 of such segments, ran out on 22.05 and took 21.3 with expandable
-ones (TRL's PR 5472)."""
-
-
-def own_segments(w: Workload, r: Recipe, c: Constants) -> float:
-    """Segments of logits, or their copies, of a size that nothing else has."""
-    if r.env or gathers(w) or w.batch is None:
-        return 0.0
-    shifted = c.gaps_shifted if shifts(w, r) or w.loss == "vocab-parallel" else 0.0
-    shifted += w.compute_bytes * (w.loss == "hf" and w.compute_bytes < 4)
-    return logit_amount(w, r) * shifted
-
-
-def changing(w: Workload, r: Recipe, moving: float) -> float:
-    """Of what moves, what leaves the larger gaps of scores that are written to memory.
-
-    Scores and their gradients, of several widths, come and go in the backward pass of each layer.
-    Where layers are recomputed, as in all pairs that this share is the median of, they are most of
-    what moves. Where layers keep their scores only one layer's backward pass does that; what is
-    kept is freed in turn, and leaves gaps like anything else (PEFT's three runs of BERT: 3 to 5 %).
-    """
-    if w.attention not in WRITES_SCORES:
-        return 0.0
-    return moving if w.checkpointing else min(moving, scores_in_backward(w, r))
-
-
-STAYING = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.2, (True, True): 0.05}
-"""(Gathers units, expandable segments) -> the share of what moves whose gaps stay at the limit.
-
-The allocator gives cached segments back and tries again before it fails. Unsloth's longest contexts
-on five sizes of cards end within 5 % of what is allocated. Of two runs of Llama 2 70B with 4-bit
-weights under FSDP1 the one with 65.8 GiB allocated fitted into 79.15 and the one with 68.8 did not
-(fms-acceleration's reference table): 19 to 26 %. Expandable segments were set beforehand."""
-
-
-def keeps_gaps(w: Workload, r: Recipe) -> bool:
-    """Whether nothing of the gaps can be given back: where scores are written to memory.
-
-    What lives beside them holds their segments. Of some ninety judged runs six that ran out of
-    memory are said to since (BERT on a K80, GPT-2 of 2021, CS336) and two that fitted are not said
-    to any more, with no share to fit. Expandable segments have no such ends.
-    """
-    return w.attention in WRITES_SCORES and not gathers(w) and not r.env
-
-
-def staying_share(w: Workload, r: Recipe) -> float:
-    """The share of what moves that no use is made of, even where there is no room."""
-    return STAYING[frees_late(w), r.env]
-
-
-def frees_late(w: Workload) -> bool:
-    """Whether what was gathered is free for other uses only after another stream is done with it.
-
-    FSDP1 and DeepSpeed mark it by `record_stream`; FSDP2 does without, which torch's documentation
-    of `fully_shard` gives as the reason for its lower and deterministic memory.
-    """
-    return gathers(w) and w.strategy not in ("fsdp", "hsdp")
-
-
-def gathers(w: Workload) -> bool:
-    """Whether units of parameters are gathered and freed between."""
-    return SHARDED[w.strategy][0] and w.gpus > 1
+    before = t.kept + t.passing + t.buffer + t.gradients * (w.strategy != "zero3")
+    return min(max(t.step + t.gathered, 0.0), before)
 
 
 def runtime_bytes(w: Workload, c: Constants) -> float:
-    """CUDA's context and NCCL's buffers."""
-    return c.context_bytes + (c.nccl_bytes if w.gpus > 1 and w.strategy != "dp" else 0.0)
+    """CUDA's context, and NCCL's buffers for each group of GPUs that talks.
+
+    A communicator has buffers of its own on every GPU (NCCL's documentation of `NCCL_BUFFSIZE`: 4
+    MiB a channel and direction); tensor, pipeline, context and expert parallelism have one each
+    beside that of all.
+    """
+    return c.context_bytes + c.nccl_bytes * communicators(w)
+
+
+def communicators(w: Workload) -> int:
+    """Groups of GPUs that exchange tensors by NCCL."""
+    if w.gpus == 1 or w.strategy in ("dp", "device-map"):
+        return 0
+    degrees = (w.tensor_parallel, w.pipeline_parallel, w.context_parallel, w.expert_parallel)
+    return 1 + sum(degree > 1 for degree in degrees) * (w.batch is not None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gpusetup.plan.memory.optimizers import OPTIMIZERS
+from gpusetup.plan.model.shape import targets
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload
 
 ZERO = ("zero1", "zero2", "zero3")
-WHOLE = ("single", "dp", "ddp")
+WHOLE = ("single", "dp", "ddp", "device-map")
 SHARDED: dict[str, tuple[bool, bool, bool]] = {
     "single": (False, False, False),
     "dp": (False, False, False),
@@ -17,6 +18,7 @@ SHARDED: dict[str, tuple[bool, bool, bool]] = {
     "fsdp": (True, True, True),
     "fsdp1": (True, True, True),
     "hsdp": (True, True, True),
+    "device-map": (False, False, False),
 }
 """Strategy -> whether parameters, gradients, optimizer states are divided among the GPUs
 (ZeRO: Rajbhandari et al., arXiv 1910.02054; FSDP: Zhao et al., arXiv 2304.11277)."""
@@ -39,10 +41,10 @@ def stage_share(w: Workload) -> float:
     on a GPU of the first, 1,020 on others (BigScience's logs).
     """
     s = w.shape
-    if w.pipeline_parallel == 1 or w.lora is not None:
-        return 1 / w.pipeline_parallel
+    if w.stages == 1 or w.lora is not None:
+        return 1 / w.stages
     ends = s.outside if s.tied else s.outside / 2
-    return ((s.parameters - s.outside) / w.pipeline_parallel + ends) / s.parameters
+    return ((s.parameters - s.outside) / w.stages + ends) / s.parameters
 
 
 def present(w: Workload, parameters: float, parts: int) -> float:
@@ -61,13 +63,16 @@ def present(w: Workload, parameters: float, parts: int) -> float:
 QUANTIZED: dict[str, float] = {
     "nf4": 0.5 + 4 / 64,
     "nf4-dq": 0.5 + 1 / 64 + 4 / (64 * 256),
+    "int4": 0.5 + 2.5 / 128,
+    "mxfp4": 0.5 + 1 / 32,
     "int8": 1.0,
 }
 """Bytes a parameter of a quantised linear layer.
 
 NF4: half a byte and a 32-bit scale for 64 of them, which double quantisation makes a byte with a
 32-bit scale for 256 (Dettmers et al., arXiv 2305.14314). LLM.int8: a byte, a scale a row (arXiv
-2208.07339). `fp8` is no storage: torchao's float8 training keeps the weights as they are."""
+2208.07339). GPTQ and AWQ (`int4`): a 16-bit scale and half a byte of a zero point for 128; MXFP4:
+a byte for 32 (OCP). `fp8` is no storage: torchao's float8 training keeps weights as they are."""
 
 
 def masters(w: Workload) -> bool:
@@ -133,12 +138,23 @@ def plain_bytes(w: Workload) -> float:
     return share * weight_bytes(w) + (1 - share) * BYTES[w.frozen_dtype]
 
 
+def eight_bit_copies(w: Workload) -> float:
+    """Bytes a parameter of the 8-bit weights that Transformer Engine keeps beside the 16-bit ones.
+
+    Of every linear layer the weight and its transpose, made once a step for all its micro-batches
+    (`is_first_microbatch` in Transformer Engine's `module/linear.py`, 1.13). torchao makes them
+    anew in each layer.
+    """
+    share = 1 - w.shape.outside / max(w.shape.parameters, 1)
+    return 2.0 * share if w.quantize == "fp8" and w.megatron else 0.0
+
+
 def base_bytes(w: Workload) -> float:
     """The model without adapters: quantised layers, embedding and head as they are, or 32-bit."""
     stored, parts = QUANTIZED.get(w.quantize or ""), divisors(w)[0]
     model = present(w, w.shape.parameters, parts)
     if stored is None:
-        return model * plain_bytes(w)
+        return model * (plain_bytes(w) + eight_bit_copies(w))
     outside = local(w, w.shape.outside) / parts
     return (model - outside) * stored + outside * (4 if upcast(w) else weight_bytes(w))
 
@@ -177,12 +193,28 @@ def kept_by_optimizer(w: Workload) -> float:
         own = adafactor_bytes(w)
     if w.optimizer == "muon":
         own = muon_bytes(w) * width
+    if row.low_rank:
+        own = low_rank_bytes(w, width, row.moments or row.fixed / width, projects=row.projects)
+        return master + own
     return master + row.moments * width + row.fixed + own
 
 
 def muon_bytes(w: Workload) -> float:
     """Muon leaves embedding and head to AdamW: one state more for their share."""
     return w.shape.outside / max(w.shape.parameters, 1)
+
+
+def low_rank_bytes(w: Workload, width: float, states: float, *, projects: bool) -> float:
+    """States of gradients of a rank, a trained parameter: those of a matrix of a x b have r x
+    max(a, b) numbers, and GaLore keeps the r x min(a, b) of its projection. Embedding, head and
+    norms have AdamW's own (GaLore, arXiv 2403.03507; APOLLO, arXiv 2412.05270).
+    """
+    s, r = w.shape, w.optimizer_rank
+    matrices = targets(s, "all")
+    whole = sum(a * b for a, b in matrices)
+    kept = sum(min(r, a, b) * (states * max(a, b) + projects * min(a, b)) for a, b in matrices)
+    inside = (s.parameters - s.outside) / max(s.parameters, 1)
+    return width * (inside * kept / whole + (1 - inside) * states)
 
 
 def adafactor_bytes(w: Workload) -> float:
@@ -228,7 +260,15 @@ def standing_bytes(w: Workload, r: Recipe) -> float:
     adapters = local(w, w.adapters) * (BYTES[w.adapter_dtype] if w.lora is not None else 0)
     buckets = present(w, w.trained, 1) * bucket_bytes(w)
     optimizer = present(w, w.trained, for_optimizer) * optimizer_bytes(w)
+    buckets += third_bucket_bytes(w)
     return base_bytes(w) + adapters / for_weights + buckets + optimizer + reference_bytes(w)
+
+
+def third_bucket_bytes(w: Workload) -> float:
+    """What ZeRO 3 collects gradients in, from the start (`IPGBucketZ3` in `stage3.py`, 0.17.2)."""
+    if w.strategy != "zero3" or not (deepspeed(w) or engine_of_adapters(w)):
+        return 0.0
+    return (w.reduce_bucket or w.shape.hidden**2) * w.compute_bytes
 
 
 def deepspeed(w: Workload) -> bool:
@@ -246,86 +286,10 @@ def gradient_state_bytes(w: Workload, r: Recipe) -> float:
     return present(w, w.trained, divisors(w)[1]) * gradient_bytes(w)
 
 
-SUB_GROUP = 1e9
-"""Parameters of one GPU that ZeRO 3 steps at once: `sub_group_size`, DeepSpeed's default."""
-
-
-ADAFACTOR_COPIES = 4.4
-
-
-def largest_tensor(w: Workload) -> float:
-    """Elements of the largest tensor that is trained: the table of tokens, or one of the MLP's."""
-    s = w.shape
-    if w.lora is not None and not w.trained_embeddings:
-        return float(w.lora * max(s.intermediate, s.vocabulary and s.query))
-    table = s.vocabulary if w.trained_layers is None else 0
-    return max(table, s.intermediate) * s.hidden / w.tensor_parallel
-
-
-def step_bytes(w: Workload, r: Recipe) -> float:
-    """What the optimizer's step takes beside the states: `foreach` copies, others do not.
-
-    ZeRO's step makes the 16-bit gradients of its part 32-bit: stages 1 and 2 all of them, flat, so
-    that a flat copy in 16 bits stands between (`step` in DeepSpeed's `stage_1_and_2.py`, 0.17.2),
-    after a norm of each in 64 bits; stage 3 one sub-group after the other
-    (`_prepare_fp32_grad_for_sub_group` in `stage3.py`). Megatron-LM's 32-bit gradients of 16-bit
-    ones come and go in the same way (since its `zero_grad` of 2021 lets them go). One tensor after
-    the other, AdamW takes two of the largest: the root of its second moments, and that divided by a
-    correction (`_single_tensor_adamw`). transformers' Adafactor takes four 32-bit ones and parts of
-    a fifth: gradient, parameter, squares and the product of its factors (4.3 and 4.6 of two
-    measured models).
-    """
-    if r.offload or w.offload_optimizer:
-        return 0.0
-    part = local(w, w.trained) / divisors(w)[2]
-    if deepspeed(w):
-        return engine_step_bytes(w, r, part)
-    if w.optimizer == "adafactor":
-        return ADAFACTOR_COPIES * 4 * largest_tensor(w) / divisors(w)[2]
-    wide = 4 * part if masters(w) and w.gradient_dtype != "fp32" else 0.0
-    width = 4 if masters(w) else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
-    return wide + copies_bytes(w, width, part, largest_tensor(w) / divisors(w)[2])
-
-
-def copies_bytes(w: Workload, width: float, elements: float, tensor: float) -> float:
-    """What the optimizer itself takes: `foreach` copies of all elements, else of one tensor."""
-    if w.step == "loop" and w.optimizer in ("adamw", "adam"):
-        return 2 * width * tensor
-    return elements * OPTIMIZERS[w.optimizer].copies * width if w.step == "foreach" else 0.0
-
-
-def engine_step_bytes(w: Workload, r: Recipe, part: float) -> float:
-    """What DeepSpeed's step takes beside the gradients of the backward pass.
-
-    Its masters are one flat tensor of a GPU's part, of a sub-group at stage 3, so that whatever the
-    optimizer copies is all of it: 12 bytes a parameter of the part with torch's AdamW tensor by
-    tensor (56.76 GiB of Qwen2.5 7B on four GPUs, at stages 1 and 2 alike). Before the step all
-    gradients but those of the part are let go (`independent_gradient_partition_epilogue`), and the
-    part's when they are 32-bit.
-    """
-    if w.strategy == "zero3":
-        group = min(part, SUB_GROUP)
-        return 4 * group + copies_bytes(w, 4, group, group)
-    norm = 2 * part + 8 * min(part, largest_tensor(w))
-    peak = max(norm, 8 * part, 4 * part + copies_bytes(w, 4, part, part))
-    return max(0.0, peak - gradient_state_bytes(w, r))
-
-
-BUCKET = 5e8
-"""Gradients that ZeRO 1 and 2 reduce at once: `reduce_bucket_size`, DeepSpeed's default."""
-
-
-def bucket_buffer_bytes(w: Workload, r: Recipe) -> float:
-    """What DeepSpeed's stages 1 and 2 collect gradients in while the backward pass runs.
-
-    `backward` makes it whole, whatever the model's size, as `contiguous_gradients` is on by
-    default, on one GPU as on several, and however little is trained (`stage_1_and_2.py` of 0.9.5
-    and 0.17.2); with `overlap_comm` (off by default) it would be two.
-    """
+def engine_of_adapters(w: Workload) -> bool:
+    """Whether DeepSpeed's engine steps adapters beside a 16-bit base."""
     half = w.lora is not None and w.compute_bytes == 2 and not w.megatron
-    engine = deepspeed(w) or half
-    stages = engine and w.strategy in ("zero1", "zero2")
-    return BUCKET * w.compute_bytes if stages and not r.offload else 0.0
+    return half and w.strategy in ZERO
 
 
 def host_bytes(w: Workload, r: Recipe) -> float:
@@ -349,7 +313,8 @@ def unit_amount(w: Workload) -> float:
     """Parameters of the largest unit that is gathered whole; in 32 bits they count twice."""
     if not SHARDED[w.strategy][0]:
         return 0.0
-    return w.shape.largest_unit / w.tensor_parallel * (w.compute_bytes / 2)
+    largest = w.shape.parameters if w.one_unit else w.shape.largest_unit
+    return largest / w.tensor_parallel * (w.compute_bytes / 2)
 
 
 LIVE = 1e9
@@ -378,4 +343,11 @@ FROZEN_UNIT = 4.0
 def unit_bytes(w: Workload, trained: float) -> float:
     """Bytes a parameter of a unit; one whose weights are frozen has no gradients to reduce."""
     share = 0.0 if w.lora is not None else min(1.0, w.trained / max(w.shape.parameters, 1))
+    if w.one_unit:
+        return ONE_UNIT * (1 + share)
     return FROZEN_UNIT + (trained - FROZEN_UNIT) * share
+
+
+ONE_UNIT = 2.0
+"""Bytes a parameter of a model that is one unit: its 16-bit weights, as much again of gradients
+before they are reduced; nothing is there to fetch ahead."""

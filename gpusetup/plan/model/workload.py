@@ -6,16 +6,18 @@ import math
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.model.shape import Shape, lora_parameters
+from gpusetup.plan.model.shape import Shape, lora_parameters, prefix_parameters
 
-Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
+Strategy = Literal[
+    "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map"
+]
 Dtype = Literal["fp32", "bf16", "fp16"]
-Quantization = Literal["nf4", "nf4-dq", "int8", "fp8"]
+Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager", "written"]
 Step = Literal["foreach", "fused", "loop", "backward"]
 
 STRATEGIES: tuple[Strategy, ...] = (
-    "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp",
+    "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map",
 )  # fmt: skip
 BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 
@@ -35,6 +37,8 @@ class Workload(Frozen):
     """Whether gradients stand from one micro-batch to the next; always under a budget of tokens."""
     strategy: Strategy = "fsdp"
     optimizer: str = "adamw"
+    optimizer_rank: int = 128
+    """The rank of gradients that a low-rank optimizer keeps states of (GaLore, APOLLO)."""
     dtype: Dtype = "fp32"
     """What the parameters are kept in."""
     gradient_dtype: Dtype | None = None
@@ -45,10 +49,16 @@ class Workload(Frozen):
     loss: str = "trainer"
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    virtual_pipeline: int = 1
+    """Pieces of the model a stage has: interleaved pipelines."""
     shard: int | None = None
     """GPUs that share one copy under `hsdp`."""
     lora: int | None = None
     """The rank of LoRA on all linear layers; the model itself is frozen then."""
+    prefix: int | None = None
+    """Trained tokens before the keys and values of every layer (P-tuning v2, prefix tuning)."""
+    prefix_projection: bool = False
+    """Whether an MLP makes them of an embedding, and is trained."""
     frozen: float = 0.0
     """The share of the parameters that is not trained."""
     trained_layers: int | None = None
@@ -70,7 +80,8 @@ class Workload(Frozen):
     upcast_rest: bool = False
     """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
     selective: str | None = None
-    """Selective checkpointing: `op` (every second matrix product), or every n-th layer: `2`."""
+    """Selective checkpointing: `op` (every second matrix product), `core` (what attention computes
+    of queries and keys alone), or every n-th layer: `2`."""
     checkpoint_layers: int = 1
     """Layers that one checkpoint is for: all of them are computed anew before its backward pass."""
     attention: Attention = "flash"
@@ -102,6 +113,15 @@ class Workload(Frozen):
     reshard: bool = True
     """Whether FSDP frees the weights it gathered after the forward pass (`SHARD_GRAD_OP` and
     `reshard_after_forward=False` do not)."""
+    one_unit: bool = False
+    """Whether FSDP gathers the whole model at once: no wrapping of layers was asked for."""
+    varied: bool = False
+    """Whether each batch has its own length: neither padded to one nor packed."""
+    reduce_bucket: int | None = None
+    """Gradients that DeepSpeed reduces at once (`reduce_bucket_size`); None: 500 million at stages
+    1 and 2, at stage 3 the hidden size squared, which transformers makes of `auto`."""
+    eval_batch: int | None = None
+    """Sequences of a GPU when the trainer evaluates between its steps."""
     expandable: bool = False
     """Whether the trainer itself switches expandable segments on."""
     gather_ahead: bool = False
@@ -111,7 +131,15 @@ class Workload(Frozen):
     @property
     def data_parallel(self) -> int:
         """GPUs left for data and sequence parallelism; those of one context share the states."""
-        return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
+        return self.gpus // (self.tensor_parallel * self.stages)
+
+    @property
+    def stages(self) -> int:
+        """Pieces of the model one after the other, each on GPUs of its own.
+
+        `device_map="auto"` of transformers is a pipeline of all GPUs with one batch in it.
+        """
+        return self.gpus if self.strategy == "device-map" else self.pipeline_parallel
 
     @property
     def length(self) -> int:
@@ -152,6 +180,8 @@ class Workload(Frozen):
     @property
     def trained(self) -> int:
         """The parameters that get gradients and optimizer states."""
+        if self.prefix is not None:
+            return prefix_parameters(self.shape, self.prefix, projected=self.prefix_projection)
         if self.lora is not None:
             return self.adapters + self.shape.outside * self.trained_embeddings
         if self.trained_layers is not None:
@@ -161,7 +191,8 @@ class Workload(Frozen):
 
     @property
     def trains_head(self) -> bool:
-        return self.lora is None and self.frozen < 1 and self.trained_layers is None
+        layers_alone = self.trained_layers is not None or self.prefix is not None
+        return self.lora is None and self.frozen < 1 and not layers_alone
 
 
 class Recipe(Frozen):

@@ -1,0 +1,137 @@
+"""Conditions of a run beyond its trainer's own: each changes what its source says it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusetup.configs.config import read_config
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.answer.question import Question, shape_of_question, workload_of
+from gpusetup.plan.config.question import for_gpus, question_of
+from gpusetup.plan.memory.activations import kept_bytes, layer_bytes, stage_layers
+from gpusetup.plan.memory.constants import shipped_constants
+from gpusetup.plan.memory.parts import beside_flat, parts, terms
+from gpusetup.plan.memory.states import kept_by_optimizer, standing_bytes, third_bucket_bytes
+from gpusetup.plan.model.named import model_named
+from gpusetup.plan.model.workload import Recipe, Workload
+
+C = shipped_constants()
+VANILLA = Recipe()
+LLAMA = model_named("llama-2-7b")
+
+
+def workload(**how: Any) -> Workload:
+    usual = {"shape": LLAMA, "context": 2048, "batch": 1, "dtype": "bf16", "amp": None}
+    return Workload(**{**usual, "checkpointing": False, "loss": "hf", "strategy": "single", **how})
+
+
+def test_an_interleaved_pipeline_keeps_more_on_its_first_stage() -> None:
+    """Four stages of two pieces: 1 + 3 / 8 of what one without pieces keeps."""
+    plain = workload(gpus=4, pipeline_parallel=4, strategy="zero1", batch=4)
+    assert stage_layers(replace(plain, virtual_pipeline=2)) == pytest.approx(
+        stage_layers(plain) * 1.375
+    )
+
+
+def test_a_device_map_divides_layers_and_what_they_keep() -> None:
+    alone, spread = workload(), workload(gpus=4, strategy="device-map")
+    assert kept_bytes(spread, VANILLA) == kept_bytes(alone, VANILLA) / 4
+    part = standing_bytes(alone, VANILLA) / 4
+    assert part < standing_bytes(spread, VANILLA) < part * 1.05  # and a table at its end
+
+
+def test_a_prefix_trains_its_keys_and_values_alone() -> None:
+    w = workload(prefix=16)
+    assert w.trained == 32 * 2 * 4096 * 16
+    assert not w.trains_head
+    assert kept_bytes(w, VANILLA) < 0.72 * kept_bytes(workload(), VANILLA)
+    projected = replace(w, prefix_projection=True)
+    assert projected.trained == 16 * 4096 + 4096 * (4096 + 2 * 32 * 4096 + 1) + 2 * 32 * 4096
+
+
+def test_a_model_in_one_unit_is_gathered_whole() -> None:
+    w = workload(gpus=8, strategy="fsdp1", batch=8, checkpointing=True)
+    more = terms(replace(w, one_unit=True), VANILLA, C).gathered
+    assert more == 4 * LLAMA.parameters  # 16-bit weights, and gradients of all
+    assert more > 10 * terms(w, VANILLA, C).gathered
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "low", "high"),
+    [("galore", 0.2, 0.8), ("apollo", 0.2, 0.7), ("galore8bit", 0.1, 0.5), ("adam-mini", 2, 2)],
+)
+def test_low_rank_optimizers_keep_states_of_a_rank(optimizer: str, low: float, high: float) -> None:
+    """Of Llama 2 7B at rank 128, where AdamW in 16 bits has 4 bytes a parameter."""
+    w = workload(optimizer=optimizer)
+    assert low <= kept_by_optimizer(w) <= high
+    if optimizer != "adam-mini":
+        assert kept_by_optimizer(replace(w, optimizer_rank=512)) > kept_by_optimizer(w)
+
+
+def test_a_recomputed_core_keeps_no_scores_but_takes_them_in_its_layer() -> None:
+    eager = workload(attention="eager")
+    core, flash = replace(eager, selective="core"), replace(eager, attention="flash")
+    repeated = kept_bytes(core, VANILLA) / kept_bytes(flash, VANILLA)
+    assert repeated == pytest.approx(1, rel=0.01)
+    assert layer_bytes(core, VANILLA) > layer_bytes(flash, VANILLA) + 12 * 32 * 2048**2 * 0.99
+
+
+def test_an_evaluation_of_more_sequences_may_be_the_highest_moment() -> None:
+    w = workload(shape=model_named("qwen2.5-0.5b"), lora=8, checkpointing=True)
+    assert parts(w, VANILLA, C).moment == "step"
+    found = parts(replace(w, eval_batch=8), VANILLA, C)
+    assert found.moment == "evaluation"
+    assert found.logits == 8 * 2048 * 151936 * 10
+    assert parts(replace(w, load_whole=True, context=1), VANILLA, C).moment == "step"
+
+
+def test_zero_3_has_its_bucket_from_the_start() -> None:
+    w = workload(strategy="zero3", gpus=8, batch=8, dtype="fp32", amp="bf16")
+    assert third_bucket_bytes(w) == 2 * 4096**2
+    assert third_bucket_bytes(replace(w, reduce_bucket=500_000_000)) == 1e9
+    assert third_bucket_bytes(replace(w, strategy="zero2")) == 0
+
+
+def test_flat_tensors_of_a_step_find_no_room_in_the_segments_of_layers() -> None:
+    """Qwen2.5 7B on four GPUs under ZeRO 2 has 68.0 GiB reserved and 56.8 allocated."""
+    w = workload(
+        shape=model_named("qwen2.5-7b"), strategy="zero2", gpus=4, batch=4, context=512,
+        dtype="fp32", amp="bf16", step="loop", accumulation=True,
+    )  # fmt: skip
+    found = parts(w, VANILLA, C)
+    assert found.allocated / GIB == pytest.approx(56.76, rel=0.01)
+    assert found.reserved / GIB == pytest.approx(68.0, rel=0.05)
+    assert beside_flat(replace(w, strategy="ddp"), VANILLA, terms(w, VANILLA, C)) == 0
+
+
+def test_eight_bits_of_transformer_engine_keep_copies_of_the_weights() -> None:
+    w = workload(strategy="zero1", gpus=8, batch=8, dtype="fp32", amp="bf16", gradient_dtype="fp32")
+    more = standing_bytes(replace(w, quantize="fp8"), VANILLA) - standing_bytes(w, VANILLA)
+    assert more == pytest.approx(2 * (LLAMA.parameters - LLAMA.outside))
+    assert kept_bytes(replace(w, quantize="fp8"), VANILLA) < kept_bytes(w, VANILLA)
+
+
+def test_an_evaluation_is_read_of_a_config() -> None:
+    text = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: lora\ntemplate: qwen"
+    text += "\ncutoff_len: 2048\nper_device_train_batch_size: 1\neval_strategy: steps\n"
+    for more, batch in (("", 8), ("per_device_eval_batch_size: 2\n", 2)):
+        found = question_of(read_config((text + more).encode(), "train.yaml"))
+        assert found.question.eval_batch == batch
+    assert question_of(read_config(text[:-21].encode(), "train.yaml")).question.eval_batch is None
+    question = for_gpus(found, 1)
+    w = workload_of(question, shape_of_question(question), 1)
+    assert w.eval_batch == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [("galore_adamw_layerwise", ("galore", "backward")), ("schedule_free_adamw",
+     ("schedule-free", "foreach")), ("ademamix_8bit", ("ademamix8bit", "loop"))],
+)  # fmt: skip
+def test_optimizers_are_read_by_transformers_names(said: str, kind: tuple[str, str]) -> None:
+    text = f"model: {{name: gpt2}}\noptim: {said}\nper_device_train_batch_size: 1\n"
+    question: Question = question_of(read_config(text.encode(), "train.yaml")).question
+    assert (question.optimizer, question.step) == kind
