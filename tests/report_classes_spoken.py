@@ -152,4 +152,48 @@ SPOKEN: dict[str, Class] = {
         ),
         ("python train.py fails: cannot find torch", "pip cannot find torch==9.9 on the index"),
     ),
+    "a missing kernel of a GPU that is called by its generation": Class(
+        "arch-too-new-for-wheel",
+        (
+            "CUDA error: no kernel image is available for execution on the device (Blackwell GPU)\ntorch was installed by pip",
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device\nI have an RTX 50 series card",
+            "My blackwell card: RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        ),
+        (
+            "CUDA error: no kernel image is available for execution on the device (Pascal GPU), torch 2.8.0+cu128",
+            "my wheel has Blackwell support: CUDA error: no kernel image is available for execution on the device",
+        ),
+    ),
+    "torch.compile on a GPU before Volta, as people say it": Class(
+        "gpu-too-old-for-triton",
+        (
+            'linear_cross_entropy with my GTX 1070 fails with these errors:\n  File "cut_cross_entropy/torch_compile.py", line 66, in torch_compile_linear',
+            "torch.compile does not work on my GTX 1080 Ti",
+            "on a Tesla P100 it crashes when inductor starts",
+        ),
+        (
+            "torch.compile does not work on my RTX 3060",
+            "I replaced a GTX 1070 by an RTX 4090 and torch.compile fails",
+        ),
+    ),
+    "a loader's worker that is killed, typed by hand": Class(
+        "dataloader-worker-killed host-out-of-memory",
+        (
+            "RuntimeError: Dataloader worker (pid 15623) is killed by signaled: Killed",
+            "the dataloader worker was killed, the GPU has room",
+            "my dataloader workers get killed, after an hour",
+        ),
+        (
+            "RuntimeError: DataLoader worker (pid 11011) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory. Please try to raise your shared memory limit",
+        ),
+    ),
+    "a job that Slurm refuses": Class(
+        "ok",
+        (
+            "sbatch: error: submitted a job to a gpu32 partition, without specifying a GPU32 Account.\nsbatch: error: Batch job submission failed: Unspecified error",
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
+            "sbatch: error: QOSMaxGRESPerUser\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+        ),
+        ("sbatch job.sh\nRuntimeError: No CUDA GPUs are available",),
+    ),
 }

@@ -9,6 +9,11 @@ from __future__ import annotations
 from gpusetup.messages.fragments import CAPABILITY
 from gpusetup.messages.row import row
 
+BEFORE_VOLTA = (
+    r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
+)
+"""GPUs below compute capability 7.0, by their names."""
+
 BETWEEN = (
     "is|are|was|it|i|we|get|gets|got|returns?|returned|returning|always|still|just|only|gives?|gave|says?|said|prints?"
     "|shows?|outputs?|the|results?|in|me|now|also|evaluates?|to|be|comes?|back|as|equals|value"
@@ -355,6 +360,15 @@ ROWS = (
         rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
     ),
     row("gpu-too-old-for-triton", "gputoooldfortriton"),
+    *(
+        row(
+            "gpu-too-old-for-triton",
+            needle,
+            rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b{needle}|\b{needle}\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}",
+            unless=r"\b(?:RTX|A100|H100|V100|T4)\b",
+        )
+        for needle in ("torch_compile", "torch.compile", "inductor")
+    ),
     row("gpu-too-old-for-triton", "your gpu is too old", r"Unsloth: Your GPU is too old"),
     row(
         "compute-mode-exclusive",

@@ -142,6 +142,16 @@ SLURMS = (
     own(
         "Slurm",
         "start",
+        "batch job submission failed",
+        r"sbatch: error: Batch job submission failed: (?!Requested node configuration|Invalid generic resource)\w",
+        says="Slurm refuses the job: its account, partition or limits",
+        way="The line names the reason, or the one above it does: see what this account may use "
+        "(`sacctmgr show assoc user=$USER format=account,partition,qos`) and what the partitions "
+        "have (`sinfo -o '%P %G'`), then change the script's #SBATCH lines",
+    ),
+    own(
+        "Slurm",
+        "start",
         "requested node configuration is not available",
         says="Slurm has no node such as the job asks for",
         way="Compare the request with what the partitions have (`sinfo -o '%P %G %c %m %t'`) and "

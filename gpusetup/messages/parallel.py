@@ -62,6 +62,12 @@ ROWS = (
     row(
         "dataloader-worker-killed",
         "dataloader worker",
+        r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?])",
+        unless=r"\bif (?:the |a )?dataloader",
+    ),
+    row(
+        "dataloader-worker-killed",
+        "dataloader worker",
         r"""(?x)
         DataLoader\ worker\ \(pid\(?s?\)?:?\ ?[\d, ]+\)
         \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row
 
-A_GPU = r"\b(?:CUDA|GPUs?|VRAM|nvidia|RTX|GTX|[ABHV]\d00|A\d0|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
+A_GPU = r"\b(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d0|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
 OF_A_GPU = r"(?:(?:GPUs?|graphics?(?: card)?|video(?: card)?|CUDA|device) (?:memory|RAM)|VRAM|CUDA)"
 HOSTS = (
     r"oom.?kill|\bkill(?:ed|er|s)\b|sigkill|\b(?:system|host|cpu|main|physical|node|pinned|java|heap|disk)(?:'s)? (?:ram|memory|oom)\b"
@@ -23,11 +23,11 @@ NO_FAILURE = (
 )
 """Who speaks of such a failure, and has none."""
 HAS = (
-    r"\b(?:get|gets|getting|got|gives?|giving|gave|hits?|hitting|r[au]ns?(?: \w+)? into|running into|throws?|threw|rais(?:es|ed)|caus(?:es|ed|ing)|lead(?:s|ing)? to|led to"
+    r"\b(?:after|get|gets|getting|got|gives?|giving|gave|hits?|hitting|r[au]ns?(?: \w+)? into|running into|throws?|threw|rais(?:es|ed)|caus(?:es|ed|ing)|lead(?:s|ing)? to|led to"
     r"|result(?:s|ed|ing)? in|encounter(?:s|ed|ing)?|fac(?:es|ed|ing)|shows?|goes|went|still|always|immediately|eventually|quickly|crash(?:es|ed|ing)? (?:with|due to|from|because of)"
     r"|fail(?:s|ed|ing)? (?:with|due to|from|because of)|due to|because of|is|are|was|were|the|have|has|had|having|following|report(?:s|ed))"
 )
-OOM = r"(?:OOM(?:s|ed|ing)?|out[- ]of[- ]memory)\b"
+OOM = r"(?:OOM(?:s|ed|ing)?|out[- ]of[- ](?:the )?memory)\b"
 NEAR = r".{0,700}?"
 
 OF_THE_GPU = (
@@ -52,7 +52,7 @@ OF_THE_GPU = (
             rf"{HAS} (?:\S{{1,24}} ){{0,3}}?[\"'`“]?{OOM}{NEAR}{A_GPU}|{A_GPU}{NEAR}{HAS} (?:\S{{1,24}} ){{0,3}}?[\"'`“]?{OOM}",
             unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate",
         )
-        for needle in ("oom", "out of memory", "out-of-memory")
+        for needle in ("oom", "out of memory", "out-of-memory", "out of the memory")
     ),
     row(
         "out-of-memory",

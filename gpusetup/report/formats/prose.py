@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE
 from gpusetup.model.machine import Gpu
 from gpusetup.model.sought import Sought
+from gpusetup.model.versions import Capability
 from gpusetup.report.facts import GUESS, HINT, Fact, Gpus, Sayings, claims, saying
 from gpusetup.report.text import Text
 
@@ -116,6 +117,9 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
         name, at = loose
         yield Gpus(gpus=(Gpu(name=name),), source=text.source(at), trust=GUESS)
         return
+    if NO_KERNEL in text.low and (family := _family_of(text.flat[:READ])):
+        yield Gpus(gpus=(family,), source="report", trust=GUESS)
+        return
     if not any(word in text.low for word in NEEDLES):
         return
     flat = text.flat[:READ]
@@ -151,6 +155,30 @@ QUADRO = Sought(r"(?i)(?<![\w.,/-])quadro (?P<number>[kmp]\d{3,4}m?)(?!\w)")
 WORKS_ON = Sought(
     r"(?i)\b(?:works?|worked|runs?|ran|fine)(?: \w+){0,2} (?:on|for|with)(?: (?:the|my|a|an|old|other)){0,2} ?$"
 )
+
+
+FAMILIES = {
+    "blackwell": Gpu(name="a Blackwell GPU", compute_capability=Capability(12, 0)),
+    "kepler": Gpu(name="a Kepler GPU", compute_capability=Capability(3, 5)),
+    "maxwell": Gpu(name="a Maxwell GPU", compute_capability=Capability(5, 2)),
+    "pascal": Gpu(name="a Pascal GPU", compute_capability=Capability(6, 1)),
+}
+OF_A_FAMILY = Sought(
+    r"(?i)\b(?P<family>blackwell|kepler|maxwell|pascal)\b(?! (?:support|only|works))|\bRTX ?(?P<series>50)(?: ?series|xx)\b"
+)
+"""What a GPU is called where no model is named: a missing kernel is of that generation."""
+
+
+def _family_of(flat: str) -> Gpu | None:
+    """
+    >>> str(_family_of("no kernel image is available (Blackwell GPU)").compute_capability)
+    '12.0'
+    """
+    if MENTIONED.search(flat):
+        return None
+    found = OF_A_FAMILY.finditer(flat)
+    named = {(one.group("family") or "blackwell").lower() for one in found}
+    return FAMILIES[named.pop()] if len(named) == 1 else None
 
 
 def _loosely_called(flat: str) -> tuple[str, int] | None:
