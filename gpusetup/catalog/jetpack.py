@@ -20,7 +20,8 @@ UNIFIED = next(row for row in JETPACKS if len(row.torch_for) > 1)
 """From here on Orin runs the ordinary wheels too; no older board gets it."""
 BOARDS = frozenset(row.capability for row in facts(Integrated))
 """The GPUs that are part of a Jetson's chip."""
-ITS_NAMES = r"(?i)\b(jetson|thor|orin|xavier|tegra|nvgpu)\b"
+ITS_NAMES = ("jetson", "thor", "orin", "xavier", "tegra", "nvgpu")
+"""Words of which the name of a board's GPU has one."""
 
 
 def l4t_of(board: str | None) -> str | None:
@@ -32,6 +33,8 @@ def l4t_of(board: str | None) -> str | None:
     ('R39', 'R38', 'R38')
     """
     text = board or ""
+    if not text:
+        return None
     if found := re.match(r"r?(\d\d)(?!\d)", text, re.IGNORECASE):
         return f"R{found.group(1)}"
     named = re.search(r"\b(?:JetPack|JP)[ -]{0,3}(\d(?:\.\d)?)", text, re.IGNORECASE)
@@ -73,7 +76,9 @@ def is_board_gpu(gpu: Gpu) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_a_boards(name: str) -> bool:
-    return re.search(ITS_NAMES, name) is not None
+    low = name.lower()
+    likely = [word for word in ITS_NAMES if word in low]
+    return bool(likely) and re.search(rf"(?i)\b({'|'.join(likely)})\b", name) is not None
 
 
 def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability]) -> bool:

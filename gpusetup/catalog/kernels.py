@@ -46,6 +46,9 @@ def release(cuda: str) -> tuple[int, int]:
     >>> release("13.0") > release("12.9")
     True
     """
+    major, _, minor = cuda.partition(".")
+    if major.isdecimal() and minor.isdecimal():
+        return int(major), int(minor)
     found = re.match(r"(\d+)(?:\.(\d+))?", cuda)
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 

@@ -189,7 +189,7 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
 
 ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")
 """What stands for a place on this machine in an option's help."""
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+ADDRESS = r"[A-Za-z][A-Za-z0-9+.-]+://"
 MOST_LETTERS = 2000
 """Of a name, a version, a number: what is longer was pasted by mistake."""
 MOST_OF_A_PATH = 4096
@@ -205,12 +205,16 @@ def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
         if action.option_strings and (value == "" or (isinstance(value, list) and "" in value)):
             name = "/".join(action.option_strings)
             asked.error(f"argument {name}: the value is empty; is a variable unset?")
-        if action.metavar in ON_DISK and isinstance(value, str) and ADDRESS.match(value):
+        if action.metavar in ON_DISK and isinstance(value, str) and _is_an_address(value):
             name = "/".join(action.option_strings)
             raise UsageError(
                 f"argument {name}: {value} is an address, and a file or folder is meant",
                 hint="nothing is fetched: save what is there, and name the file",
             )
+
+
+def _is_an_address(value: str) -> bool:
+    return "://" in value and re.match(ADDRESS, value) is not None
 
 
 def _refuse_pages(words: Sequence[str]) -> None:

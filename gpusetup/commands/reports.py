@@ -175,7 +175,7 @@ def _read(raw: bytes) -> Snapshot:
     return replace(snapshot, events=(*snapshot.events, Event(kind="report-empty", source="report")))
 
 
-COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOURS = r"\x1b\[[0-9;?]*[A-Za-z]"
 
 
 def has_words(raw: bytes) -> bool:
@@ -187,8 +187,12 @@ def has_words(raw: bytes) -> bool:
     from gpusetup.report.cleaning.decode import decode
 
     return any(
-        re.search(r"[^\W_]", COLOURS.sub("", decode(part))) for part in (raw[:4096], raw) if part
+        re.search(r"[^\W_]", _without_colours(decode(part))) for part in (raw[:4096], raw) if part
     )
+
+
+def _without_colours(text: str) -> str:
+    return re.sub(COLOURS, "", text) if "\x1b" in text else text
 
 
 def _cut(text: Sifted) -> Event:

@@ -211,7 +211,8 @@ def acts_as_the_first_word(quoted: str) -> bool:
     >>> acts_as_the_first_word("A=b"), acts_as_the_first_word("time"), acts_as_the_first_word("ls")
     (True, True, False)
     """
-    return quoted in RESERVED or bool(re.match(r"[A-Za-z_][A-Za-z0-9_]*\+?=", quoted))
+    name, sign, _ = quoted.partition("=")
+    return quoted in RESERVED or (bool(sign) and is_a_name(name.removesuffix("+")))
 
 
 def is_speakable(line: Line) -> bool:
@@ -220,11 +221,21 @@ def is_speakable(line: Line) -> bool:
     >>> is_speakable(line(("ls", "a b"), "bash")), is_speakable(line(("ls", "a\\nb"), "bash"))
     (True, False)
     """
-    return not re.search(r"(?<![^\s=:+(])\$'|\[char\]\d", line)
+    coded = "$'" in line or "[char]" in line
+    return not coded or not re.search(r"(?<![^\s=:+(])\$'|\[char\]\d", line)
+
+
+def is_a_name(text: str) -> bool:
+    """Whether a shell takes it for a variable's name.
+
+    >>> is_a_name("CUDA_HOME"), is_a_name("2D"), is_a_name("")
+    (True, False, False)
+    """
+    return text.isascii() and text.isidentifier()
 
 
 def _must_be_a_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+    if not is_a_name(name):
         raise ValueError(f"not a variable's name: {name!r}")
 
 

@@ -11,8 +11,7 @@ from functools import lru_cache
 
 from gpusetup.model.versions import Version, parsed
 
-CLAUSE = re.compile(r"\s*(==|!=|>=|<=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
-PLAIN = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,8}")
+CLAUSE = r"\s*(==|!=|>=|<=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*"
 Clause = tuple[str, tuple[int, ...], bool]
 
 
@@ -35,13 +34,11 @@ class Versions:
         return all(holds(clause, version.release) for clause in self._clauses)
 
     def allows(self, text: str) -> bool:
-        """The same of a version as it is written; a plain one is not even parsed.
+        """The same of a version as it is written.
 
         >>> Versions(">=2.11.0").allows("2.15.0"), Versions("==2.5.*").allows("2.6.0.dev1")
         (True, False)
         """
-        if self._clauses is not None and PLAIN.fullmatch(text):
-            return all(holds(clause, numbers(text)) for clause in self._clauses)
         return self.contains(parsed(text))
 
     def _in_full(self) -> object:
@@ -59,7 +56,7 @@ def plain_clauses(text: str) -> tuple[Clause, ...] | None:
     >>> plain_clauses("==2.5.*"), plain_clauses("~=2.5")
     ((('==', (2, 5), True),), None)
     """
-    found = [CLAUSE.fullmatch(part) for part in text.split(",")]
+    found = [re.fullmatch(CLAUSE, part) for part in text.split(",")]
     clauses = tuple((one[1], numbers(one[2]), bool(one[3])) for one in found if one)
     ordered = any(clause[2] and clause[0] not in ("==", "!=") for clause in clauses)
     return None if len(clauses) != len(found) or ordered else clauses

@@ -32,9 +32,9 @@ def backend_of(
     >>> backend_of("2.9.0", None, None, known=True), backend_of("2.9.0", None, "6.4.43483")
     ('cpu', 'rocm6.4')
     """
-    label = re.match(rf"({LABEL})\b", (version or "").partition("+")[2])
-    if label:
-        return label[1]
+    label = (version or "").partition("+")[2]
+    if label and (found := re.match(rf"({LABEL})\b", label)):
+        return found[1]
     if cuda:
         return "cu" + "".join(cuda.split(".")[:2])
     if hip:

@@ -134,7 +134,7 @@ def conda_not_found(context: RuleContext) -> Iterator[Finding]:
     """conda has no such package in its channels: they end early on some systems."""
     messages = events(context, "conda-not-found")
     package = messages[0].values.get("package", "") if messages else ""
-    if re.fullmatch(EXPORTED, package):
+    if "=" in package and re.fullmatch(EXPORTED, package):
         yield _of_another_platform(package, messages)
     elif messages:
         os = context.snapshot.os

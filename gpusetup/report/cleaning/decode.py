@@ -16,9 +16,10 @@ MARKS = (
 
 SAMPLE = 1 << 16
 HIGH = bytes(range(128, 256))
-CHINESE = re.compile(rb"(?:[\xa1-\xf7][\xa1-\xfe])+")
+CHINESE = rb"(?:[\xa1-\xf7][\xa1-\xfe])+"
 """GB 2312 in its usual form: both bytes of a character have the high bit."""
-BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+BINARY = bytes((*range(0x07), *range(0x0E, 0x1B), *range(0x1C, 0x20)))
+"""Control bytes that no text has."""
 BINARY_SHARE = 0.05
 MOJIBAKE = ("\u00e2\u20ac", "\u00e2\u201d", "\u00e2\u2022", "\u00c3", "\u00c2", "\u00e3\u20ac")
 """How UTF-8's quotes, frames and letters look when they were read as CP1252."""
@@ -68,7 +69,7 @@ def _by_likelihood(raw: bytes) -> str:
     utf8 = raw.decode("utf-8", "replace")
     if utf8[:SAMPLE].count("\ufffd") * 4 <= high:
         return utf8
-    pairs = sum(map(len, CHINESE.findall(sample)))
+    pairs = sum(map(len, re.findall(CHINESE, sample)))
     if pairs >= 4 and pairs >= high * 0.7:
         return raw.decode("gb18030", "replace")
     return raw.decode("cp1252", "replace")
@@ -83,7 +84,8 @@ def is_binary(raw: bytes) -> bool:
     sample = raw[:SAMPLE]
     if not sample or any(sample.startswith(mark) for mark, _ in MARKS) or _wide(sample):
         return False
-    return len(BINARY.findall(sample)) > len(sample) * BINARY_SHARE
+    controls = len(sample) - len(sample.translate(None, BINARY))
+    return controls > len(sample) * BINARY_SHARE
 
 
 def without_mojibake(text: str) -> str:
