@@ -187,6 +187,8 @@ class PlanQuestion(TypedDict, total=False):
     one_unit: bool
     eval_batch: int
     varied: bool
+    classes: int
+    beside: float
     reduce_bucket: int
     reference: bool
     max_context: bool

@@ -34,6 +34,7 @@ from gpusetup.plan.model.named import (  # noqa: E402
     model_in,
     model_named,
     model_of_size,
+    with_classes,
     with_masked_head,
 )
 from gpusetup.plan.model.shape import Shape  # noqa: E402
@@ -185,10 +186,11 @@ def _workload(row: dict[str, str]) -> Workload:
         settings = with_masters(settings, trainer, said="dtype" in said)
     settings["loss"] = SAME_AS.get(settings["loss"], settings["loss"])
     known = {field.name for field in fields(Workload)}
-    if unknown := set(said) - known - {"offload", "sp", "mlm"}:
+    if unknown := set(said) - known - {"offload", "sp", "mlm", "classes"}:
         raise ValueError(f"how: no such word: {', '.join(sorted(unknown))}")
+    shape = with_masked_head(shape) if said.get("mlm") == "yes" else shape
     return Workload(
-        shape=with_masked_head(shape) if said.get("mlm") == "yes" else shape,
+        shape=with_classes(shape, int(said["classes"])) if "classes" in said else shape,
         gpus=int(row["gpus"]),
         context=int(row["context"]),
         batch=int(row["batch"]),

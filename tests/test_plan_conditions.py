@@ -15,7 +15,7 @@ from gpusetup.plan.memory.activations import kept_bytes, layer_bytes, stage_laye
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.parts import beside_flat, parts, terms
 from gpusetup.plan.memory.states import kept_by_optimizer, standing_bytes, third_bucket_bytes
-from gpusetup.plan.model.named import model_named
+from gpusetup.plan.model.named import model_named, with_classes
 from gpusetup.plan.model.workload import Recipe, Workload
 
 C = shipped_constants()
@@ -86,6 +86,21 @@ def test_an_evaluation_of_more_sequences_may_be_the_highest_moment() -> None:
     assert found.moment == "evaluation"
     assert found.logits == 8 * 2048 * 151936 * 10
     assert parts(replace(w, load_whole=True, context=1), VANILLA, C).moment == "step"
+
+
+def test_a_classifier_has_a_table_and_no_logits() -> None:
+    llama = model_named("llama-3.1-8b")
+    reward = with_classes(llama, 1)
+    assert llama.parameters - reward.parameters == (128256 - 1) * 4096
+    assert reward.outside == 128256 * 4096
+    w = workload(shape=reward, lora=8, quantize="nf4")
+    assert parts(w, VANILLA, C).total < parts(replace(w, shape=llama), VANILLA, C).total
+
+
+def test_what_others_hold_counts_beside_torchs_own() -> None:
+    alone, shared = (parts(workload(beside=held), VANILLA, C) for held in (0.0, 8.0))
+    assert shared.total - alone.total == 8 * GIB
+    assert shared.allocated == pytest.approx(alone.allocated)
 
 
 def test_zero_3_has_its_bucket_from_the_start() -> None:

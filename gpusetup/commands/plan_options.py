@@ -41,6 +41,7 @@ def what_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--mlm", action="store_const", const=True, help="an encoder with its masked-language head"
     )
+    group.add_argument("--classes", type=int, metavar="N", help="a classifier; 1: a reward model")
     group.add_argument(
         "--context", type=tokens, metavar="N", help="tokens of the longest sequence: 32768, 32k"
     )
@@ -68,6 +69,9 @@ def where_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("where")
     group.add_argument("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
     group.add_argument("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
+    group.add_argument(
+        "--beside", type=float, metavar="GIB", help="what other programs hold of each GPU"
+    )
     group.add_argument("--gpus", type=int, metavar="N", help="how many of them train")
 
 

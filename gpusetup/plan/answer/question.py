@@ -14,6 +14,7 @@ from gpusetup.plan.model.named import (
     count,
     model_named,
     model_of_size,
+    with_classes,
     with_masked_head,
     with_tables,
 )
@@ -44,6 +45,7 @@ MOST: dict[str, int] = {
     "optimizer_rank": 10**5,
     "prefix": 10**6,
     "eval_batch": 10**6,
+    "classes": 10**7,
     "reduce_bucket": 10**12,
     "trained_layers": 1024,
     "users": 10**12,
@@ -61,6 +63,8 @@ class Question(Frozen):
     users: int | None = None
     items: int | None = None
     embedding_dim: int | None = None
+    classes: int | None = None
+    """The outputs of a sample in place of logits: a classifier's, a reward model's one."""
     mlm: bool | None = None
     """Whether an encoder has its masked-language head."""
     context: int | None = None
@@ -100,6 +104,7 @@ class Question(Frozen):
     reshard: bool | None = None
     one_unit: bool | None = None
     eval_batch: int | None = None
+    beside: float | None = None
     varied: bool | None = None
     reduce_bucket: int | None = None
     reference: bool | None = None
@@ -132,7 +137,7 @@ SAME_NAME = (
     "context_parallel", "expert_parallel", "checkpointing", "load_whole",
     "gather_ahead", "reentrant", "reshard", "kept_inputs", "checkpoint_layers",
     "trained_layers", "virtual_pipeline", "optimizer_rank", "prefix", "prefix_projection",
-    "one_unit", "eval_batch", "varied", "reduce_bucket",
+    "one_unit", "eval_batch", "varied", "reduce_bucket", "beside",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 
@@ -228,6 +233,7 @@ def shape_of_question(question: Question) -> Shape:
         shape = model_of_size(count(question.params or ""), text=text)
     rows = (question.users or 0) + (question.items or 0)
     shape = with_masked_head(shape) if question.mlm else shape
+    shape = with_classes(shape, question.classes) if question.classes else shape
     return with_tables(shape, rows, question.embedding_dim) if rows else shape
 
 
@@ -240,6 +246,8 @@ def _in_range(question: Question) -> None:
         if value is not None and not 1 <= value <= most:
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"`{flag} {value}` is out of range", hint=f"1 to {most:,}")
+    if question.beside is not None and not 0 <= question.beside < 10**4:
+        raise UsageError(f"`--beside {question.beside:g}` is out of range", hint="GiB: 8")
     if not 0 <= question.frozen <= 1:
         raise UsageError(f"`--frozen {question.frozen}` is no share", hint="0 to 1")
 

@@ -17,6 +17,7 @@ LOSSES: dict[str, tuple[float, float] | None] = {
     "eager-16": (12.0, 24.0),
     "eager-half": (8.0, 16.0),
     "half": (6.0, 12.0),
+    "dpo": (16.0, 20.0),
     "compiled": (12.0, 12.0),
     "in-graph": (6.0, 12.0),
     "vocab-parallel": (6.0, 4.0),
@@ -36,7 +37,9 @@ keeps `model(**batch).loss` alone): 4 + 4 + 4. `eager-old` also copies the shift
 (transformers before 4.45), `eager-16` does so without making them 32-bit (models with code of their
 own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast (DeepSpeed's engine in 16
 bits): logits, their copy, log-softmax and gradient; `half` the same where the logits are let go:
-log-softmax and two gradients. `compiled` fuses the copies (torchtitan, torchtune with compile);
+log-softmax and two gradients. `dpo`: the logits of the policy, their log-softmax and a loss on the
+chosen half stand while the reference computes its own (`concatenated_forward` of TRL 0.9.6).
+`compiled` fuses the copies (torchtitan, torchtune with compile);
 `in-graph` is compiled with the model, whose graph keeps the 16-bit logits and writes one 32-bit
 gradient (GPT-2 on rented cards takes 640 kB a token, of which its layers are 332). `vocab-parallel`
 makes the logits 32-bit, and softmax and gradient of them where they are (Megatron Core's

@@ -9,6 +9,7 @@ things: the logits with their loss, or the layer whose backward pass begins.
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.units import GIB
 from gpusetup.plan.memory.activations import (
     checkpoint_amount,
     exchange_amount,
@@ -315,9 +316,9 @@ def runtime_bytes(w: Workload, c: Constants) -> float:
 
     A communicator has buffers of its own on every GPU (NCCL's documentation of `NCCL_BUFFSIZE`: 4
     MiB a channel and direction); tensor, pipeline, context and expert parallelism have one each
-    beside that of all.
+    beside that of all. What other programs hold counts here, too.
     """
-    return c.context_bytes + c.nccl_bytes * communicators(w)
+    return c.context_bytes + c.nccl_bytes * communicators(w) + w.beside * GIB
 
 
 def communicators(w: Workload) -> int:

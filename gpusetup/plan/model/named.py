@@ -170,6 +170,26 @@ def with_tables(shape: Shape, rows: int, width: int | None) -> Shape:
     )
 
 
+def with_classes(shape: Shape, classes: int) -> Shape:
+    """The model with so many numbers a sample in place of its logits: a classifier, a reward model.
+
+    >>> reward = with_classes(model_named("llama-3.1-8b"), 1)
+    >>> reward.parameters, reward.vocabulary, reward.classes
+    (7504928768, 0, 1)
+    """
+    head = 0 if shape.tied else shape.vocabulary * shape.hidden
+    total = shape.parameters - head + classes * shape.hidden
+    return replace(
+        shape,
+        name=f"{shape.name} with {classes} classes",
+        parameters=total,
+        active=shape.active - head + classes * shape.hidden,
+        rows=shape.vocabulary or shape.rows,
+        vocabulary=0,
+        classes=classes,
+    )
+
+
 ENCODERS = ("bert", "distilbert", "roberta", "xlm-roberta", "modernbert")
 """Families that are shaped with a classifier; their largest unit is the table of tokens."""
 

@@ -45,6 +45,8 @@ class Shape(Frozen):
     """The experts that one token passes; 0 where there are none."""
     vocabulary: int = 0
     """The width of the logits of every token; 0 where there is no such head."""
+    rows: int = 0
+    """Rows of the table of tokens where there is no head of that width."""
     classes: int = 0
     """The width of the one output of a sample, where that is all there is (ViT)."""
     tokens: int | None = None
@@ -57,13 +59,14 @@ class Shape(Frozen):
     @property
     def layer(self) -> int:
         """The mean parameters of one layer (of the tables beside them, too, in a guessed shape)."""
-        outside = (self.vocabulary * self.hidden) if self.vocabulary else 0
+        outside = (self.vocabulary + self.rows) * self.hidden
         return max(self.parameters - outside, 0) // max(self.layers, 1)
 
     @property
     def outside(self) -> int:
         """The parameters of embedding and head, which stay unquantised."""
-        return min(self.vocabulary * self.hidden * (1 if self.tied else 2), self.parameters)
+        tables = self.rows + self.vocabulary * (1 if self.tied else 2)
+        return min(tables * self.hidden, self.parameters)
 
     @property
     def fixed_tokens(self) -> int | None:

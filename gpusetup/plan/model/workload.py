@@ -115,6 +115,8 @@ class Workload(Frozen):
     `reshard_after_forward=False` do not)."""
     one_unit: bool = False
     """Whether FSDP gathers the whole model at once: no wrapping of layers was asked for."""
+    beside: float = 0.0
+    """GiB of the card that other programs hold: an engine that generates, another job."""
     varied: bool = False
     """Whether each batch has its own length: neither padded to one nor packed."""
     reduce_bucket: int | None = None
