@@ -8,6 +8,7 @@ import shlex
 from each_row import each
 from message_samples import samples
 
+from gpusetup.catalog.facts import extension_modules
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.diagnosis.diagnose import diagnose
@@ -16,6 +17,7 @@ from gpusetup.diagnosis.failing import NAMED
 from gpusetup.diagnosis.next_reading import IN_A_NOTEBOOK, IN_WSL, ON_MACS
 from gpusetup.evidence.wording import place_of
 from gpusetup.findings.lenders import LENDERS
+from gpusetup.findings.libraries.distributions import CALLED_ALIKE
 from gpusetup.findings.record import RECORDS
 from gpusetup.messages.programs import PROGRAMS
 from gpusetup.model.documents import DoctorAnswer
@@ -298,3 +300,74 @@ def test_two_drivers_in_a_text_are_a_disagreement() -> None:
 
 def test_a_banner_without_its_drivers_version_says_it_by_its_own() -> None:
     assert answered("| NVIDIA-SMI 535.104.05 |").snapshot.driver.version == "535.104.05"
+
+
+def test_no_name_is_installed_that_is_not_known_to_be_a_distribution() -> None:
+    known = CALLED_ALIKE | set(extension_modules().values())
+    kinds = {"extension-arch", "no-kernel-image", "extension-abi-mismatch", "extension-not-built"}
+    asked = 0
+    for text in (sample.text for sample in samples() if kinds & sample.kinds):
+        for found in answered(text).findings:
+            if not found.id.startswith("extension-") or found.fix is None:
+                continue
+            for line in typed(found.fix):
+                words = line.partition("pip install ")[2].split()
+                names = {word for word in words if re.fullmatch(r"[a-zA-Z][\w-]*", word)}
+                asked += len(names)
+                assert names <= known | {"openmim", "triton"}, (text, line)
+    assert asked > 20
+
+
+@each(
+    "text, reading",
+    [
+        ("pip install llama-cpp-python\nERROR: Failed building wheel for llama-cpp-python",
+         "python -m pip install -v llama-cpp-python"),
+        ("RuntimeError: Error compiling objects for extension",
+         "python -m pip install -v --no-build-isolation ."),
+        ("ERROR: Failed building wheel for torch-scatter",
+         "python -m pip install -v --no-build-isolation torch-scatter"),
+        ("gpu-operator-657c5b798d-xgvgc  0/1  CrashLoopBackOff  12\nkubectl get pods",
+         "kubectl describe nodes | grep nvidia.com/gpu"),
+        ("Windows 11\nkubectl get pods\ngpu-operator-657c5b798d-xgvgc  0/1  CrashLoopBackOff",
+         "kubectl describe nodes | findstr nvidia.com/gpu"),
+    ],
+)  # fmt: skip
+def test_an_unknown_asks_for_what_shows_the_stage_that_failed(text: str, reading: str) -> None:
+    answer = answered(text)
+    assert (answer.cause, answer.next_reading) == ("unknown", reading)
+
+
+def test_the_extension_that_asks_for_a_library_is_what_is_mended() -> None:
+    missing = "ImportError: libcudart.so.10.0: cannot open shared object file: No such file"
+    traced = (
+        '  File "/env/lib/python3.7/site-packages/mmcv/ops/__init__.py", line 1, in <module>\n'
+        "    from .bbox import bbox_overlaps\n"
+        '  File "/env/lib/python3.7/importlib/__init__.py", line 127, in import_module\n'
+        "    return _bootstrap._gcd_import(name[level:], package, level)"
+    )
+    seen = answering(answered(f"{traced}\n{missing}"))
+    assert seen is not None and seen.fix is not None
+    assert seen.fix.text.startswith("mmcv asks for it") and not seen.fix.commands
+    seen = answering(answered(missing))
+    assert seen is not None and seen.fix is not None and "Else:" in seen.fix.text
+
+
+def test_a_gpu_that_no_text_shows_is_not_spoken_of() -> None:
+    seen = answering(answered(NO_DRIVER))
+    assert seen is not None and seen.title == "No NVIDIA driver was found"
+    seen = answering(answered(f"RTX 4090\n{NO_DRIVER}"))
+    assert seen is not None and "RTX 4090" in seen.title
+
+
+def test_a_count_of_no_gpus_gives_none() -> None:
+    text = f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}"
+    answer = answered(text)
+    assert answer.cause == "container-no-gpu"
+    assert answered(text.replace("--gpus 0", "--gpus 1")).cause != "container-no-gpu"
+
+
+def test_a_container_quotes_the_line_that_came_to_no_gpu() -> None:
+    said = "RuntimeError: No CUDA GPUs are available"
+    seen = answering(answered(f"root@3f2a9c1b7d4e:/app# python train.py\n{said}"))
+    assert seen is not None and any(said in one.text for one in seen.evidence)

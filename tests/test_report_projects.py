@@ -300,9 +300,11 @@ def test_an_old_release_may_lack_the_kernel_itself_where_its_cuda_is_unknown() -
 
 
 def test_what_was_built_in_a_working_copy_is_built_there_again() -> None:
-    said = "ImportError: {}/nms_cuda.cpython-36m-x86_64-linux-gnu.so: undefined symbol: _ZN6caffe28TypeMetaE"
-    assert "--no-cache-dir -e ." in commands_for(said.format("/srv/pcdet/ops"))
-    assert "--no-binary nms-cuda" in commands_for(said.format("/srv/lib/python3.6/site-packages"))
+    said = "ImportError: {}_cuda.cpython-36m-x86_64-linux-gnu.so: undefined symbol: _ZN6caffe28TypeMetaE"
+    assert "--no-cache-dir -e ." in commands_for(said.format("/srv/pcdet/ops/nms"))
+    packages = "/srv/lib/python3.6/site-packages"
+    assert "--no-binary causal-conv1d" in commands_for(said.format(f"{packages}/causal_conv1d"))
+    assert "pip install" not in commands_for(said.format(f"{packages}/nms"))
 
 
 def test_spconv_is_named_for_the_cuda_of_torch() -> None:

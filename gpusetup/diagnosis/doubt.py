@@ -39,6 +39,7 @@ ON_THE_HOST = "nvidia-smi  # on the host"
 NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then the same run again, and its output"
+NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 
@@ -222,7 +223,7 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "nccl-no-socket-interface": Doubt(
         others=("nccl-error",),
-        next_reading=f"export NCCL_DEBUG=INFO  {RUN_AGAIN}",
+        next_reading=NCCL_LOG,
         settled_by=(),
         unless=left_open.interface_is_said,
     ),
@@ -233,7 +234,7 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "nccl-error": Doubt(
         others=("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure"),
-        next_reading=f"export NCCL_DEBUG=INFO  {RUN_AGAIN}",
+        next_reading=NCCL_LOG,
         settled_by=(),
         unless=lambda context: not left_open.is_the_systems(context),
     ),
@@ -259,7 +260,7 @@ BY_ONE_MESSAGE: dict[str, Doubt] = {
     ),
     "nccl-error": Doubt(
         others=("nccl-p2p-failure", "nccl-shm-error"),
-        next_reading=f"export NCCL_DEBUG=INFO  {RUN_AGAIN}",
+        next_reading=NCCL_LOG,
         settled_by=(),
     ),
 }

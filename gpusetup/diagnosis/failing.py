@@ -136,7 +136,11 @@ def of_the_program(context: RuleContext, finding: Finding) -> Finding:
     program, fix = program_of(context), finding.fix
     if program and fix and (other := dict(program.elsewhere).get(finding.id)):
         return replace(finding, fix=Fix(text=other))
-    if program is None or program.on_torch or fix is None or not _is_torchs(fix):
+    if program is None or program.on_torch or fix is None:
+        return finding
+    if finding.id == "extension-arch-mismatch" and program.way:
+        return replace(finding, fix=Fix(text=program.way))
+    if not _is_torchs(fix):
         return finding
     return replace(finding, fix=_its_own(context, program, finding, fix))
 

@@ -11,21 +11,27 @@ from gpusetup.diagnosis.doubt import (
     HOST_MEMORY,
     KERNEL_LOG,
     LIST_GPUS,
+    NCCL_LOG,
     NODES,
     ON_THE_BUS,
     ON_THE_HOST,
     TORCHS_KERNELS,
 )
 from gpusetup.diagnosis.failing import program_of
-from gpusetup.evidence.context import driver_answers, in_container, is_report, on
+from gpusetup.evidence.context import driver_answers, events, in_container, is_report, on
+from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.lenders import lender_of
+from gpusetup.findings.libraries.distributions import distribution_of
 from gpusetup.findings.programs import is_beside_torch
+from gpusetup.fixes import paste
+from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
 if TYPE_CHECKING:
     from gpusetup.diagnosis.doubt import Doubt
     from gpusetup.evidence.context import RuleContext
+    from gpusetup.messages.program import Program
     from gpusetup.model.finding import Finding
 
 ON_WINDOWS = {
@@ -56,9 +62,10 @@ def reading_here(context: RuleContext, doubt: Doubt | None, *, undecided: bool) 
     """The command that decides, as this system and this program have it; `undecided`: the cause is
     unknown, or was inferred from a symptom."""
     if doubt is not None:
-        reading: str | None = _as_here(context, doubt.next_reading)
+        asked: str | None = doubt.next_reading
     else:
-        reading = reading_of_unknown(context) if undecided and is_report(context) else None
+        asked = reading_of_unknown(context) if undecided and is_report(context) else None
+    reading = _as_here(context, asked) if asked else None
     return in_a_cell(reading) if reading and lender_of(context) else reading
 
 
@@ -78,6 +85,12 @@ def _as_here(context: RuleContext, reading: str) -> str:
 def reading_of_unknown(context: RuleContext) -> str | None:
     """The command whose answer shows most, where a text leaves its cause open."""
     program = program_of(context)
+    if context.snapshot.failing.stage == "build" or _ends_in_a_build(context):
+        return _build_again(context, program)
+    if context.snapshot.failing.stage == "distributed" and not _logs_nccl(context):
+        return NCCL_LOG
+    if program is None and context.snapshot.container.kind == "kubernetes":
+        program = BY_NAME["Kubernetes"]
     if program and program.reading:
         return (program.on_windows if on(context, "windows") else "") or program.reading
     if (program and program.on_torch) or context.snapshot.torch.version is not None:
@@ -85,6 +98,26 @@ def reading_of_unknown(context: RuleContext) -> str | None:
     if not driver_answers(context):
         return "nvidia-smi"
     return None if program else COLLECT_ENV
+
+
+def _ends_in_a_build(context: RuleContext) -> bool:
+    said = events(context, "program-failed")
+    return any(event.values.get("stage") == "build" for event in said)
+
+
+def _logs_nccl(context: RuleContext) -> bool:
+    """Whether NCCL's own log was on already."""
+    return context.snapshot.environment.get("NCCL_DEBUG", "").upper() in ("INFO", "TRACE")
+
+
+def _build_again(context: RuleContext, program: Program | None) -> str:
+    """The build once more with all that it prints; of what lies in this folder where the text names
+    no distribution."""
+    named = (context.snapshot.failing.program or "", *(program.packages if program else ()))
+    known = filter(None, map(distribution_of, named))
+    name = next((one for one in known if is_an_identifier(one)), ".")
+    apart = () if program and not program.on_torch else ("--no-build-isolation",)
+    return paste.pip(context, "install", "-v", *apart, name)
 
 
 def without_a_second(finding: Finding, reading: str | None, *, undecided: bool) -> Finding:

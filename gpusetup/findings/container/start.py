@@ -66,7 +66,7 @@ def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
         else f"{kind} container was started without a GPU",
         detail="The host has one, as its PCI bus shows." if nvidia_on_pci(context) else "",
         evidence=(
-            *event_evidence(messages or events(context, *BLIND)),
+            *event_evidence(messages or events(context, *BLIND) or events(context, *IN_VAIN)),
             *nodes,
             *container_facts(context),
             *problems(context, "driver"),
@@ -166,6 +166,8 @@ def _is_asked_for(context: RuleContext, messages: tuple[Event, ...]) -> bool:
     )
 
 
+IN_VAIN = ("cuda-unavailable", "driver-check-failed")
+"""Events of a program that came to no GPU, whatever the driver."""
 BLIND = ("no-nvidia-driver", "smi-not-found")
 """Events of a program that finds nothing of the driver."""
 
@@ -188,7 +190,7 @@ def _given_none(context: RuleContext) -> bool:
 
 def _came_to_no_gpu(context: RuleContext) -> bool:
     """Whether a program of a text looked for a GPU in vain: by its word, or by where it ends."""
-    stopped = events(context, "driver-check-failed", "cuda-unavailable")
+    stopped = events(context, *IN_VAIN)
     return is_report(context) and bool(stopped or asked_for_cuda(context))
 
 
@@ -247,8 +249,9 @@ Start = tuple[str, tuple[Line, ...]]
 
 START_WITH_GPU: dict[str, Start] = {
     "docker": (
-        "Start it again with `--gpus all`, as this command does with a plain image; the host needs "
-        "the driver and the nvidia-container-toolkit",
+        "Start it again with `--gpus all` (a number there counts GPUs, so that 0 gives none), as "
+        "this command does with a plain image; the host needs the driver and the "
+        "nvidia-container-toolkit",
         lines("docker run --rm --gpus all ubuntu nvidia-smi"),
     ),
     "podman": (

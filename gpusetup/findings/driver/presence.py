@@ -87,7 +87,9 @@ def driver_missing(context: RuleContext) -> Iterator[Finding]:
     yield DRIVER_MISSING.found(
         f"{lender.name} gave this notebook no GPU: there is no NVIDIA driver"
         if lender
-        else f"No NVIDIA driver is installed for {which.names(context)}",
+        else f"No NVIDIA driver is installed for {which.names(context)}"
+        if has_nvidia(context)
+        else "No NVIDIA driver was found",
         detail=f"The GPU is on the PCI bus, bound to {held[0]}." if held else "",
         evidence=(
             *event_evidence(messages),

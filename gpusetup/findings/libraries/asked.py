@@ -6,8 +6,10 @@ import re
 
 from gpusetup.evidence.context import RuleContext, cuda_needed, on
 from gpusetup.evidence.plausible import is_a_name
+from gpusetup.findings.libraries.distributions import distribution_of
 from gpusetup.findings.torch.companions import public
 from gpusetup.fixes import paste
+from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
@@ -35,10 +37,26 @@ def for_whoever_asks(context: RuleContext, library: str, module: str | None) -> 
     needed = cuda_needed(context.snapshot.torch)
     if needed and (of := re.match(RUNTIME, library)) and of.group(1) != needed[: len(of.group(1))]:
         return _for_another_cuda(context, of.group(1), needed)
+    if who := _extension_at_import(context):
+        return Fix(
+            text=f"{who} asks for it, as the traceback shows, and was built for another CUDA: "
+            f"install its build for {f'CUDA {needed}' if needed else 'the CUDA of this torch'}, "
+            "or build it anew here",
+            looks=paste.look("see which CUDA torch has", paste.ask_torch(context)),
+        )
     way = paste.install_torch(context, "Install torch with its libraries. ")
     text = "If an extension asks for it (the traceback names its file): install the extension's "
     text += f"build for {f'CUDA {needed}' if needed else 'the CUDA of the installed torch'}. Else: "
     return replace(way, text=text + way.text)
+
+
+def _extension_at_import(context: RuleContext) -> str | None:
+    """The compiled extension beside torch that a text's program is, where its import fails."""
+    failing = context.snapshot.failing
+    program = BY_NAME.get(failing.program or "")
+    if program is None or failing.stage not in (None, "import") or not program.on_torch:
+        return None
+    return program.name if any(map(distribution_of, program.packages)) else None
 
 
 RUNTIME = r"libcudart\.so\.(\d+(?:\.\d)?)"

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from gpusetup.catalog.facts import extension_modules
 
+CALLED_ALIKE = frozenset((
+    "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
+    "exllamav2", "flash-attn", "gptqmodel", "gsplat", "llama-cpp-python", "lmdeploy",
+    "mamba-ssm", "mmcv", "mmcv-full", "natten", "onnxruntime-gpu", "pyg-lib", "sageattention",
+    "sgl-kernel", "sglang", "spconv", "tensorrt-llm", "torch-cluster", "torch-geometric",
+    "torch-scatter", "torch-sparse", "torch-spline-conv", "torchao", "torchaudio", "torchcodec",
+    "torchvision", "transformer-engine", "triton", "vllm", "xformers",
+))  # fmt: skip
+"""Distributions of the package index whose modules have their name. A name that is not known to be
+one is not installed: a folder's or a program's name may belong to somebody else there. As of
+2026-11-22."""
+
 
 def distribution_of(module: str) -> str | None:
-    """The distribution that a compiled module belongs to; None for a name that says nothing.
+    """The distribution that a compiled module belongs to; None where it is not known.
 
-    >>> [distribution_of(name) for name in ("flash_attn_2_cuda", "torch_scatter", "_C")]
+    >>> [distribution_of(name) for name in ("flash_attn_2_cuda", "torch_scatter", "ggml-cuda")]
     ['flash-attn', 'torch-scatter', None]
     """
     top = module.partition(".")[0]
     if known := extension_modules().get(top):
         return known
-    return None if top.startswith("_") else top.replace("_", "-")
+    name = top.replace("_", "-").lower()
+    return name if name in CALLED_ALIKE else None

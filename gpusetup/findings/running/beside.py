@@ -90,6 +90,18 @@ FROM_PIP = {
     "setuptools_scm": "setuptools-scm",
     "cython": "Cython",
     "CMake": "cmake",
+    "yaml": "PyYAML",
+    "cv2": "opencv-python",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "bs4": "beautifulsoup4",
+    "dotenv": "python-dotenv",
+    "git": "GitPython",
+    "Crypto": "pycryptodome",
+    "attr": "attrs",
+    "flashinfer": "flashinfer-python",
+    "comfy_aimdo": "comfy-aimdo",
 }
 """Module -> the distribution that brings it, where the names differ."""
 NOT_PIPS = ("Python.h", "a C++ compiler")
@@ -107,11 +119,14 @@ def requirement_missing(context: RuleContext) -> Iterator[Finding]:
     yield PROGRAM_REQUIREMENT_MISSING.found(
         f"{what} lacks {lacks}",
         evidence=event_evidence(heard),
-        fix=_brings(context, lacks),
+        fix=_brings(context, lacks, built=event.values.get("step") == "build"),
     )
 
 
-def _brings(context: RuleContext, lacks: str) -> Fix:
+BUILD_TOOLS = ("wheel", "setuptools", "packaging", "cmake", "CMake", "ninja", "skbuild", "cython")
+
+
+def _brings(context: RuleContext, lacks: str, *, built: bool) -> Fix:
     if lacks in NOT_PIPS:
         text = "Install the headers of this Python (python3-dev, python3-devel)"
         compiler = "Install a C++ compiler (gcc: build-essential, gcc-c++)"
@@ -135,8 +150,9 @@ def _brings(context: RuleContext, lacks: str) -> Fix:
     if not is_an_identifier(lacks) or "." in lacks:
         return Fix(text=f"Install {lacks}")
     wanted = FROM_PIP.get(lacks, lacks)
+    again = "build again" if built or lacks in BUILD_TOOLS else "run the program again"
     return Fix(
-        text=f"Install {wanted} into this environment, then build again",
+        text=f"Install {wanted} into this environment, then {again}",
         commands=(paste.pip(context, "install", wanted),),
     )
 

@@ -327,6 +327,10 @@ def _gpu_lines(known: list[Gpu]) -> tuple[Evidence, ...]:
 def _rebuild(context: RuleContext, module: str) -> Fix:
     from gpusetup.findings.libraries.distributions import distribution_of
 
+    if is_beside_torch(context):
+        return Fix(
+            text="Install the program's newest release, or build it with kernels for this GPU"
+        )
     anew = ("install", "--no-build-isolation", "--no-deps", paste.anew(context), "--no-cache-dir")
     source = distribution_of(module) if module != "an extension" else None
     return Fix(

@@ -101,7 +101,7 @@ GIVING = (
     "capabilities: [",
     "nvidia.com/gpu=",
 )
-GIVEN = Sought(r"--gpus[= ](?!none)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
+GIVEN = Sought(r"--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
 
 
 STARTED = Sought(r"(?<![\w`'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)\S")
