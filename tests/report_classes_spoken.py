@@ -196,4 +196,34 @@ SPOKEN: dict[str, Class] = {
         ),
         ("sbatch job.sh\nRuntimeError: No CUDA GPUs are available",),
     ),
+    "a compiled module whose name is not there": Class(
+        "extension-not-built",
+        (
+            "NameError: name 'autogptq_cuda_256' is not defined",
+            "  File \"x/qlinear_cuda_old.py\", line 83, in forward\nNameError: name 'autogptq_cuda_64' is not defined. Did you mean: 'autogptq_cuda_256'?",
+            "NameError: name 'fused_layer_norm_cuda' is not defined",
+        ),
+        (
+            "NameError: name 'cuda_device' is not defined",
+            "NameError: name 'use_cuda' is not defined",
+        ),
+    ),
+    "a build that looks for its architectures where no GPU is": Class(
+        "build-without-gpu",
+        (
+            'CMake Error in ggml/src/ggml-cuda/CMakeLists.txt:\n  CUDA_ARCHITECTURES is set to "native", but no GPU was detected.',
+            'CUDA_ARCHITECTURES is set to "native", but no GPU was detected.\nCMake Generate step failed.',
+            'docker build\n  CUDA_ARCHITECTURES is set to "native", but no GPU was detected.',
+        ),
+        ("CMake Error: CMAKE_CUDA_ARCHITECTURES must be non-empty if set.",),
+    ),
+    "a program that sees none of the GPUs which nvidia-smi shows": Class(
+        "unknown program-sees-no-gpu",
+        (
+            "No NVIDIA GPUs detected! nvidia-smi is not available on this system.\nHowever if i run nvidia-smi in a terminal i can see my two 3090, so nvidia-smi does detect my gpu.",
+            "The app says: No NVIDIA GPU found. But nvidia-smi works fine.",
+            "No NVIDIA GPU detected, yet nvidia-smi shows my RTX 3060",
+        ),
+        ("No NVIDIA GPU detected, and nvidia-smi is not there either: it is a laptop without one",),
+    ),
 }

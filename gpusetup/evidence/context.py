@@ -217,8 +217,12 @@ def nvidia_on_pci(context: RuleContext) -> tuple[PciDevice, ...]:
     return judged_on(context.snapshot.pci_devices)
 
 
-SPEAK_OF_A_GPU = ("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off")
-"""Events of a GPU's kernel driver or a laptop's switch: it is there, whatever finds none."""
+SPEAK_OF_A_GPU = (
+    *("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off"),
+    "smi-sees-it",
+)
+"""Events of a GPU's kernel driver or a laptop's switch, or a person's word for what nvidia-smi
+shows: it is there, whatever finds none."""
 
 
 NO_KERNEL_DRIVER = (9, 12, 13)

@@ -220,6 +220,11 @@ ROWS = (
     ),
     row(
         "build-without-gpu",
+        "cuda_architectures is set to",
+        r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
+    ),
+    row(
+        "build-without-gpu",
         "_get_cuda_arch_flags",
         r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
     ),

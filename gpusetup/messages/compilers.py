@@ -92,6 +92,11 @@ LEFT_OUT = (
     ),
     row(
         "extension-not-built",
+        "is not defined",
+        r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
+    ),
+    row(
+        "extension-not-built",
         "name '_c' is not defined",
         r"NameError: (?:global )?name '_C' is not defined",
         unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino",

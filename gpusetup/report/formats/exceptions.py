@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 from gpusetup.model.machine import Event
 from gpusetup.model.sought import Sought
@@ -121,7 +122,8 @@ def exceptions(text: Text) -> Iterator[Fact]:
         return
     number, found = last
     below = lines[number + 1 : number + 3]
-    after = tuple(line for line in below if not _passes_on(RAISED.match(line)))
+    its_own = takewhile(lambda line: not ANOTHERS.match(line), below)
+    after = tuple(line for line in its_own if not _passes_on(RAISED.match(line)))
     above = lines[max(number - NEAR, 0) : number]
     before = tuple(line for line in above if line != lines[number])
     if (
@@ -149,6 +151,10 @@ def _last(
     return None
 
 
+ANOTHERS = Sought(r"(?:\d{4}-)?\d{2}[:-]\d{2}[:-]\d{2}[-,.: ]")
+"""How a line of a log begins that stands below an exception, and is none of its words."""
+
+
 def _passes_on(found: re.Match[str] | None) -> bool:
     return found is not None and found["name"].rpartition(".")[2] in PASS_ON
 
@@ -167,6 +173,7 @@ SAYS_NO_MORE = frozenset(
         "gpu-image",
         "capability-warning",
         "slurm-job",
+        "smi-sees-it",
     ]
 )
 """Events beside which an exception may be the program's own."""
