@@ -371,3 +371,39 @@ def test_a_container_quotes_the_line_that_came_to_no_gpu() -> None:
     said = "RuntimeError: No CUDA GPUs are available"
     seen = answering(answered(f"root@3f2a9c1b7d4e:/app# python train.py\n{said}"))
     assert seen is not None and any(said in one.text for one in seen.evidence)
+
+
+TOO_NEW = (
+    "NVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the current "
+    "PyTorch installation."
+)
+
+
+@each(
+    "text, command",
+    [
+        (f"$ vllm serve Qwen/Qwen3-8B\n{TOO_NEW}", "gpusetup install vllm"),
+        (f"python -m sglang.launch_server --model x\n{TOO_NEW}", "gpusetup install sglang"),
+        (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", None),
+        (TOO_NEW, "gpusetup install"),
+    ],
+)
+def test_torch_moves_with_the_program_that_requires_it(text: str, command: str | None) -> None:
+    seen = answering(answered(text))
+    assert seen is not None and seen.fix is not None
+    assert seen.fix.commands[:1] == ((command,) if command else ())
+
+
+def test_a_portable_package_is_changed_by_its_own_python() -> None:
+    at = r'File "F:\a b\ComfyUI_windows_portable\ComfyUI\main.py", line 5, in <module>'
+    text = f"{at}\n    import sqlalchemy\nModuleNotFoundError: No module named 'sqlalchemy'"
+    path = answered(text).snapshot.python.executable
+    assert path == r"F:\a b\ComfyUI_windows_portable\python_embeded\python.exe"
+    assert answered(text.replace("_windows_portable", "")).snapshot.python.executable is None
+
+
+def test_bfloat16_on_a_mac_is_not_answered_with_a_devices_name() -> None:
+    seen = answering(answered("my Mac M1\nTypeError: BFloat16 is not supported on MPS"))
+    assert seen is not None and seen.fix is not None
+    assert "float16" in seen.fix.text and "cuda" not in seen.fix.text
+    assert any("BFloat16" in one.text for one in seen.evidence)

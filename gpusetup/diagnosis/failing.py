@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.evidence.context import events
+from gpusetup.evidence.context import events, in_container
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
 from gpusetup.messages.own import NOT_SHOWN
@@ -136,6 +136,8 @@ def of_the_program(context: RuleContext, finding: Finding) -> Finding:
     program, fix = program_of(context), finding.fix
     if program and fix and (other := dict(program.elsewhere).get(finding.id)):
         return replace(finding, fix=Fix(text=other))
+    if program and fix and program.name in PINNING and _installs_torch_alone(fix):
+        return replace(finding, fix=_with_its_torch(context, program))
     if program is None or program.on_torch or fix is None:
         return finding
     if finding.id == "extension-arch-mismatch" and program.way:
@@ -143,6 +145,32 @@ def of_the_program(context: RuleContext, finding: Finding) -> Finding:
     if not _is_torchs(fix):
         return finding
     return replace(finding, fix=_its_own(context, program, finding, fix))
+
+
+PINNING = ("vLLM", "SGLang", "LMDeploy")
+"""Programs each release of which requires one torch exactly: another one breaks their kernels."""
+
+
+def _installs_torch_alone(fix: Fix) -> bool:
+    return any(line.startswith("gpusetup install") for line in fix.commands)
+
+
+def _with_its_torch(context: RuleContext, program: Program) -> Fix:
+    """torch moves with such a program only: by a release of it, or by its image."""
+    from gpusetup.fixes import paste
+
+    name = program.packages[0].replace("_", "-")
+    if in_container(context):
+        return Fix(
+            text=f"{program.name} requires one torch exactly, and its image has both: take an "
+            "image of another release (a newer one for a newer GPU or driver), and change no torch "
+            "in it"
+        )
+    return Fix(
+        text=f"{program.name} requires one torch exactly: gpusetup chooses the release of it and "
+        "the torch that fit this GPU and driver together",
+        commands=(paste.gpusetup(context, name),),
+    )
 
 
 def _is_torchs(fix: Fix) -> bool:

@@ -198,6 +198,11 @@ def _on_mps(context: RuleContext, said: str) -> Fix:
             text='The program is on "mps" already, and one of its tensors is not: move the model '
             'and all of its inputs there (`.to("mps")`)'
         )
+    if re.search(r"(?i)bfloat16", said):
+        return Fix(
+            text='bfloat16 on "mps" needs macOS 14 or newer and a current torch: update both, or '
+            "let the program use float16 or float32"
+        )
     if re.search(r"float64|MPS framework doesn't support", said):
         return Fix(text='"mps" has no float64: make these tensors float32, or keep them on "cpu"')
     return Fix(

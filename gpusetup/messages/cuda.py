@@ -69,7 +69,7 @@ ROWS = (
         "cuda unavailable",
         r"CUDA unavailable, invalid device \S{1,12} requested",
     ),
-    row("cuda-unavailable", "select_device(", r"\bselect_device\([\w.]{1,30}"),
+    row("cuda-unavailable", "select_device(", r"(?<!cuda\.)\bselect_device\([\w.]{1,30}"),
     row("no-hip-gpus", "no hip gpus are available"),
     row(
         "no-xpu",

@@ -28,6 +28,7 @@ FRAMEWORKS: tuple[Program, ...] = (
         way="Keep one CuPy package only, the one for the CUDA that this driver serves "
         "(`cupy-cuda12x`, `cupy-cuda13x`), with the toolkit's libraries: "
         '`pip install "cupy-cuda12x[ctk]"`',
+        reading='python -c "import cupy; cupy.show_config()"',
         marks=told("import", "failed to import cupy", "multiple cupy packages are installed")
         + told("first-kernel", "cupy failed to load", "cupy.cuda.compiler", "cupy_backends.cuda"),
     ),
@@ -37,6 +38,7 @@ FRAMEWORKS: tuple[Program, ...] = (
         on_torch=False,
         way="Install `numba-cuda[cu12]` (or `[cu13]`), which brings NVVM and the headers, for the "
         "CUDA that this driver serves",
+        reading='python -c "from numba import cuda; cuda.detect()"',
         marks=told(
             "first-kernel",
             "cudasupporterror",

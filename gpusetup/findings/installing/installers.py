@@ -33,9 +33,9 @@ MESSAGES: tuple[Cause, ...] = (
             plain="The file that was downloaded does not match its hash",
             detail="The download was cut or altered on the way (a proxy, a full disk, a mirror "
             "that is being updated), or a lock file names another build.",
-            text="Clear the installer's cache and download again; behind a proxy or mirror try "
-            "another way. Do not switch the check off",
-            commands=("pip cache purge", "gpusetup install"),
+            text="Clear the installer's cache, then run the same installation once more; behind a "
+            "proxy or mirror try another way. Do not switch the check off",
+            commands=("pip cache purge",),
         ),
     ),
     EXTERNALLY_MANAGED,

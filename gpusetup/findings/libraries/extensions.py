@@ -217,10 +217,9 @@ def _extension_anew(
     name = source.rpartition("/")[2].removesuffix(".git")
     label = (torch or "").partition("+")[2]
     remove = paste.pip(context, "uninstall", "-y", name)
-    if name == "xformers" and label.startswith("cu"):
-        # Its wheels pin their torch, so that with torch named the one that fits is found.
-        only_there = (*paste.torch_index(context, label), name, f"torch=={torch}")
-        return (remove, paste.pip(context, "install", *only_there))
+    if name == "xformers":
+        # Each of its wheels requires one torch, and no index has one for every torch.
+        return (paste.gpusetup(context, name),)
     known = extension(name)
     if known.page_of_wheels and torch and label:
         page = f"https://data.pyg.org/whl/torch-{torch}.html"

@@ -119,6 +119,10 @@ def environments(flat: str, low: str) -> Iterator[Fact]:
 
 PORTABLE = Sought(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip
 """The folder of Python in a portable package for Windows, as ComfyUI's."""
+COMFYUIS = Sought(
+    r"([A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable)(?=\\)", re.I
+)
+"""ComfyUI's portable package, which has its Python beside the program (ComfyUI, README)."""
 
 
 def portable(flat: str) -> Iterator[Fact]:
@@ -128,6 +132,9 @@ def portable(flat: str) -> Iterator[Fact]:
     '.\\python_embeded\\python.exe'
     """
     low = flat.lower()
+    if "comfyui_windows_portable" in low and (package := COMFYUIS.search(flat)):
+        value = package.group(1).replace("\\\\", "\\") + r"\python_embeded\python.exe"
+        yield Claim(subject="python.executable", value=value, source="paths", trust=GUESS)
     if "python_embed" in low and (found := PORTABLE.search(flat)):
         value = found.group().replace("\\\\", "\\") + r"\python.exe"
         yield Claim(subject="python.executable", value=value, source="paths", trust=HINT)
