@@ -42,6 +42,7 @@ from gpusetup.plan.model.trainers import (  # noqa: E402
     adapters_of,
     attention_of,
     prepared,
+    trainer_named,
     trainer_settings,
     with_masters,
 )
@@ -176,9 +177,9 @@ def _said(row: dict[str, str]) -> dict[str, str]:
 def _workload(row: dict[str, str]) -> Workload:
     said = _said(row)
     shape = _shape(row["model"])
-    settings: dict[str, Any] = trainer_settings(row["trainer"])
+    trainer = trainer_named(row["trainer"]) or ""
+    settings: dict[str, Any] = trainer_settings(trainer)
     values = map_values(said)
-    trainer = row["trainer"]
     settings |= attention_of(shape.kind, trainer) | prepared(settings | values)
     settings |= adapters_of(settings | values, trainer) | values
     settings["amp"] = settings.get("amp") or None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpusetup.cli import main
 from gpusetup.configs.config import read_config
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
@@ -86,6 +87,17 @@ def test_an_evaluation_of_more_sequences_may_be_the_highest_moment() -> None:
     assert found.moment == "evaluation"
     assert found.logits == 8 * 2048 * 151936 * 10
     assert parts(replace(w, load_whole=True, context=1), VANILLA, C).moment == "step"
+
+
+def test_a_trainer_may_have_the_name_that_people_give_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["plan", "--model", "gpt2", "--context", "512", "--gpu-mem", "24GiB", "--json"]
+    said = []
+    for name in ("hf", "Transformers"):
+        main([*words, "--trainer", name])
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
 
 
 def test_a_classifier_has_a_table_and_no_logits() -> None:

@@ -412,7 +412,7 @@ def test_every_trainer_has_a_source_and_fields_of_a_workload() -> None:
     wanted = {"hf", "trl", "axolotl", "llama-factory", "torchtune", "torchtitan", "litgpt",
               "unsloth", "megatron", "trinity", "loop", "lightning", "accelerate", "nanogpt",
               "llama-recipes", "ms-swift", "llm-foundry", "verl", "openrlhf", "deepspeed", "nemo",
-              "gpt-neox", "diffusers", "timm"}  # fmt: skip
+              "gpt-neox", "diffusers", "timm", "nanotron"}  # fmt: skip
     assert set(rows().trainers) == wanted
     for name in wanted:
         assert rows().trainers[name]["source"]
@@ -432,5 +432,5 @@ def test_a_trainer_on_several_gpus_does_what_it_does_there(trainer: str, strateg
 
 def test_an_unknown_trainer_hears_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
-        trainer_settings("nanotron")
+        trainer_settings("paddlenlp")
     assert "torchtitan" in (caught.value.hint or "")

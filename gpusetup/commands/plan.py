@@ -188,10 +188,12 @@ def _default_gpus(question: Question, place: Place) -> int:
 def _question(options: argparse.Namespace) -> Question:
     from gpusetup.model.frozen import fields
     from gpusetup.plan.answer.question import Question
+    from gpusetup.plan.model.trainers import trainer_named
 
     names = [field.name for field in fields(Question)]
     said: dict[str, Any] = {name: getattr(options, RENAMED.get(name, name), None) for name in names}
     offload = tuple(options.offload or ())
+    said["trainer"] = trainer_named(said["trainer"])
     return Question(**{**said, "grid": bool(options.table or options.png), "offload": offload})
 
 

@@ -42,6 +42,25 @@ def trainer_settings(name: str, gpus: int = 1) -> dict[str, Any]:
     return settings | (found.get("several", {}) if gpus > 1 else {})
 
 
+SAME_AS = {
+    "transformers": "hf", "huggingface": "hf", "sentence-transformers": "hf", "peft": "hf",
+    "pytorch": "loop", "torch": "loop", "fabric": "lightning", "pytorch-lightning": "lightning",
+    "llamafactory": "llama-factory", "swift": "ms-swift", "megatron-lm": "megatron",
+    "megatron-core": "megatron", "composer": "llm-foundry", "deepspeed-chat": "deepspeed",
+    "trinity-rft": "trinity", "llama-cookbook": "llama-recipes",
+}  # fmt: skip
+"""The names that people give trainers."""
+
+
+def trainer_named(text: str | None) -> str | None:
+    """A trainer's name in the table for one that people give it.
+
+    >>> trainer_named("Transformers"), trainer_named("trl")
+    ('hf', 'trl')
+    """
+    return None if text is None else SAME_AS.get(text.lower().replace("_", "-"), text)
+
+
 WITHOUT_MASTERS = ("litgpt",)
 """Trainers whose ZeRO is not DeepSpeed's."""
 
