@@ -23,6 +23,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
+from gpusetup.configs.values import (  # noqa: E402
+    optimizer_named,
+    strategy_named,
+    targets_named,
+)
 from gpusetup.model.frozen import Frozen, fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa: E402
@@ -179,7 +184,7 @@ def _workload(row: dict[str, str]) -> Workload:
     shape = _shape(row["model"])
     trainer = trainer_named(row["trainer"]) or ""
     settings: dict[str, Any] = trainer_settings(trainer)
-    values = map_values(said)
+    values = in_our_words(map_values(said))
     settings |= attention_of(shape.kind, trainer) | prepared(settings | values)
     settings |= adapters_of(settings | values, trainer) | values
     settings["amp"] = settings.get("amp") or None
@@ -212,6 +217,23 @@ def map_values(said: dict[str, str]) -> dict[str, Any]:
     {'lora': 8, 'compile': True, 'loss': 'eager', 'frozen': 0.5}
     """
     return {name: value if name == "selective" else _value(value) for name, value in said.items()}
+
+
+def in_our_words(said: dict[str, Any]) -> dict[str, Any]:
+    """Names of other programs for an optimizer, a strategy and adapted layers in ours.
+
+    >>> in_our_words({"strategy": "shard_grad_op", "optimizer": "paged_adamw_8bit"})
+    {'strategy': 'fsdp1', 'optimizer': 'paged-adamw8bit', 'reshard': False}
+    """
+    named = {
+        "optimizer": optimizer_named,
+        "strategy": strategy_named,
+        "lora_targets": targets_named,
+    }
+    found = {name: named[name](one) if name in named else one for name, one in said.items()}
+    if found.get("strategy") == "shard-grad-op":
+        found |= {"strategy": "fsdp1", "reshard": False}
+    return found
 
 
 def _value(text: str) -> Any:

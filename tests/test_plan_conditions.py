@@ -162,3 +162,11 @@ def test_optimizers_are_read_by_transformers_names(said: str, kind: tuple[str, s
     text = f"model: {{name: gpt2}}\noptim: {said}\nper_device_train_batch_size: 1\n"
     question: Question = question_of(read_config(text.encode(), "train.yaml")).question
     assert (question.optimizer, question.step) == kind
+
+
+def test_fsdps_own_words_are_understood() -> None:
+    text = (
+        "model_name_or_path: gpt2\nper_device_train_batch_size: 1\nfsdp: shard_grad_op auto_wrap\n"
+    )
+    question = question_of(read_config(text.encode(), "train.yaml")).question
+    assert (question.strategy, question.reshard) == ("fsdp1", False)

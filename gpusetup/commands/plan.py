@@ -194,6 +194,8 @@ def _question(options: argparse.Namespace) -> Question:
     said: dict[str, Any] = {name: getattr(options, RENAMED.get(name, name), None) for name in names}
     offload = tuple(options.offload or ())
     said["trainer"] = trainer_named(said["trainer"])
+    if said["strategy"] == "shard-grad-op":
+        said |= {"strategy": "fsdp1", "reshard": False}
     return Question(**{**said, "grid": bool(options.table or options.png), "offload": offload})
 
 

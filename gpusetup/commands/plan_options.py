@@ -76,13 +76,15 @@ def where_options(parser: argparse.ArgumentParser) -> None:
 
 
 def how_options(parser: argparse.ArgumentParser) -> None:
+    from gpusetup.configs.values import optimizer_named, strategy_named, targets_named
     from gpusetup.plan.memory.optimizers import OPTIMIZERS
     from gpusetup.plan.model.workload import STRATEGIES
 
     group = parser.add_argument_group("how")
     group.add_argument("--trainer", metavar="NAME", help="its defaults: hf, trl, torchtune, ...")
-    group.add_argument("--strategy", choices=STRATEGIES)
-    group.add_argument("--optimizer", choices=tuple(OPTIMIZERS))
+    strategies = (*STRATEGIES, "shard-grad-op")
+    group.add_argument("--strategy", type=strategy_named, choices=strategies)
+    group.add_argument("--optimizer", type=optimizer_named, choices=tuple(OPTIMIZERS))
     group.add_argument("--optimizer-rank", type=int, metavar="N", help="of GaLore, APOLLO: 128")
     group.add_argument("--step", choices=("foreach", "fused", "loop", "backward"))
     group.add_argument("--accumulate", type=int, metavar="N", help="micro-batches a step")
@@ -100,7 +102,7 @@ def how_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--eval-batch", type=int, metavar="N", help="of one GPU, between steps")
     group.add_argument("--offload", action="append", choices=("optimizer", "checkpoints"))
-    group.add_argument("--lora-targets", choices=("all", "attention", "qv"))
+    group.add_argument("--lora-targets", type=targets_named, choices=("all", "attention", "qv"))
     for flag in ("--dora", "--train-embeddings", "--compile", "--fused-kernels"):
         group.add_argument(flag, action="store_const", const=True)
     _parallel_options(parser.add_argument_group("among GPUs"))

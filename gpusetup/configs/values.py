@@ -69,10 +69,58 @@ ATTENTION = {
 }  # fmt: skip
 
 SHARDING = {
-    "full_shard": "fsdp1", "shard_grad_op": "zero2", "no_shard": "ddp", "hybrid_shard": "hsdp",
+    "full_shard": "fsdp1", "shard_grad_op": "fsdp1", "no_shard": "ddp", "hybrid_shard": "hsdp",
     "1": "fsdp1", "2": "fsdp", "fsdp2": "fsdp", "fsdp": "fsdp", "multi_gpu": "ddp", "ddp": "ddp",
 }  # fmt: skip
 """Words of FSDP (transformers, accelerate, verl) -> strategy; 1 and 2 are `fsdp_version`."""
+
+STRATEGIES = {
+    "fsdp2": "fsdp", "full-shard": "fsdp1", "hybrid-shard": "hsdp", "no-shard": "ddp",
+    "zero-1": "zero1", "zero-2": "zero2", "zero-3": "zero3", "deepspeed-1": "zero1",
+    "deepspeed-2": "zero2", "deepspeed-3": "zero3", "dataparallel": "dp", "auto": "device-map",
+}  # fmt: skip
+"""What people call a strategy -> its name; `shard-grad-op` keeps what it gathered, too."""
+ADAPTED = {
+    "linear": "all",
+    "all-linear": "all",
+    "query_key_value": "qv",
+    "qkv": "qv",
+    "c_attn": "qv",
+    "attn": "attention",
+}
+"""Fused or common names of layers that adapters are beside."""
+
+
+def optimizer_named(text: str) -> str:
+    """An optimizer's own name for one of another program's.
+
+    >>> optimizer_named("adamw_torch_fused"), optimizer_named("adamw8bit")
+    ('adamw', 'adamw8bit')
+    """
+    known = optimizer(text)
+    return known[0] if known else text
+
+
+def strategy_named(text: str) -> str:
+    """A strategy's name for what FSDP or DeepSpeed call it.
+
+    >>> strategy_named("FULL_SHARD"), strategy_named("zero-3"), strategy_named("ddp")
+    ('fsdp1', 'zero3', 'ddp')
+    """
+    word = text.lower().replace("_", "-")
+    return STRATEGIES.get(word, word)
+
+
+def targets_named(text: str) -> str:
+    """Which layers adapters are beside, by a name or by the layers' own, with commas.
+
+    >>> targets_named("q_proj,v_proj"), targets_named("query_key_value"), targets_named("all")
+    ('qv', 'qv', 'all')
+    """
+    if text in ("all", "attention", "qv"):
+        return text
+    return ADAPTED.get(text) or targets(frozenset(text.split(",")))
+
 
 LOSSES = {
     "LinearCrossEntropyLoss": "fused", "CEWithChunkedOutputLoss": "chunked",

@@ -181,7 +181,7 @@ def strategy(reader: Reader, said: Part) -> Part:
     zero = _zero(reader)
     if zero is not None:
         return {"strategy": f"zero{zero}" if zero else "ddp"}
-    found: str | None = None
+    found, part = None, Part()
     for role in (keys.FSDP, keys.STRATEGY):
         for setting, text in reader.all(role):
             for word in text.lower().replace(",", " ").split():
@@ -189,9 +189,10 @@ def strategy(reader: Reader, said: Part) -> Part:
                 if known and (found is None or word in ("2", "fsdp2")):
                     reader.note(setting, f"the strategy {known}")
                     found = known
+                    part = {"reshard": False} if word == "shard_grad_op" else {}
     if found is None and (divided := reader.switch(keys.DISTRIBUTED)) is not None:
         found = "zero1" if divided else "ddp"
-    return {"strategy": found} if found else {}
+    return {"strategy": found, **part} if found else {}
 
 
 def _zero(reader: Reader) -> int | None:
