@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.diagnosis import left_open
-from gpusetup.evidence.context import gpus
+from gpusetup.evidence.context import gpus, in_container, on
 from gpusetup.findings.lenders import lender_of
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Severity
@@ -269,6 +269,15 @@ BY_ONE_MESSAGE: dict[str, Doubt] = {
 NOT_WHERE_LISTED = ("driver-not-loaded", "no-nvidia-gpu")
 """What cannot be where the driver lists a GPU."""
 
+OF_LINUX = (
+    "container-no-gpu",
+    "container-nvml-lost",
+    "container-toolkit-missing",
+    "driver-not-loaded",
+    "uvm-missing",
+)
+"""What Windows itself has not: modules of a kernel, their nodes, and containers that are given
+them."""
 NOT_WHERE_LENT = ("container-no-gpu", "driver-not-loaded", "container-toolkit-missing")
 """What nobody has to look for in a lent notebook: its container and its driver are the lender's."""
 
@@ -319,6 +328,8 @@ def _left_open(context: RuleContext, doubt: Doubt | None) -> tuple[str, ...]:
     others = doubt.others if doubt else ()
     if lender_of(context):
         others = tuple(one for one in others if one not in NOT_WHERE_LENT)
+    if on(context, "windows") and not in_container(context):
+        others = tuple(one for one in others if one not in OF_LINUX)
     listed = any(gpu.nvml_index is not None for gpu in gpus(context))
     return tuple(one for one in others if one not in NOT_WHERE_LISTED) if listed else others
 

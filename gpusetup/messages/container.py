@@ -302,6 +302,7 @@ ROWS = (
         service="Google Colab",
     ),
     row("hosted-notebook", "google/colab", service="Google Colab"),
+    row("hosted-notebook", "condacolab", r"\bcondacolab\b", service="Google Colab"),
     row(
         "hosted-notebook",
         "colab",

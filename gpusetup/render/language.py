@@ -46,6 +46,7 @@ Part = tuple[str, str]
 _WORD = re.compile(r"(?:`[^`\n]+`|\S)+")
 _KEPT = "\0"
 """Stands for a space where a line must not be broken; `plain` leaves none in a text."""
+_SPACELESS = re.compile(rf"[^\s{_KEPT}]+")
 _QUOTED = re.compile(r"(`[^`\n]+`)")
 
 
@@ -300,19 +301,30 @@ def _with_commands(parts: Iterable[Part]) -> Iterator[Part]:
 
 def broken(text: str, width: int, hang: int) -> Iterator[tuple[int, int]]:
     """From where to where each row of a text goes: it is broken between words, never inside of
-    one, and never inside of backticks.
+    one, and inside of backticks only where these are wider than any row: a quoted line of a log.
 
     >>> text = "say `one two` to it"
     >>> [text[start:end] for start, end in broken(text, 10, 0)]
     ['say', '`one two`', 'to it']
+    >>> [end for _, end in broken(f"`{'a log ' * 20}`", 100, 0)]
+    [98, 122]
     """
     start, end, room = 0, 0, width
-    for match in _WORD.finditer(text):
-        if end and cells(text[start : match.end()]) > room:
+    for first, last in _unbroken(text):
+        if end and cells(text[start:last]) > room:
             yield start, end
-            start, room = match.start(), width - hang
-        end = match.end()
+            start, room = first, width - hang
+        end = last
     yield start, end
+
+
+def _unbroken(text: str) -> Iterator[tuple[int, int]]:
+    """Words, and what stands in backticks as one."""
+    for match in _WORD.finditer(text):
+        if cells(match[0]) <= WIDEST:
+            yield match.span()
+        else:
+            yield from (one.span() for one in _SPACELESS.finditer(text, *match.span()))
 
 
 def cells(text: str) -> int:
