@@ -64,14 +64,15 @@ def read_sifted(name: str | bytes) -> Sifted:
         return sifted(io.BytesIO(name))
     if name == STDIN:
         return _sifted_alone(sys.stdin.buffer)
-    if named_file.is_folder(name):
-        raise BadInput(f"{name} is a folder", hint="`--reports DIR` reads a folder of reports")
     try:
         with open(name, "rb") as stream:  # noqa: PTH123
             if named_file.is_endless(stream):
                 raise BadInput(f"{name} is a device, and a text is meant")
             return _sifted_alone(stream)
     except OSError as problem:
+        if named_file.is_folder(name):
+            hint = "`--reports DIR` reads a folder of reports"
+            raise BadInput(f"{name} is a folder", hint=hint) from problem
         raise BadInput(
             f"{name} cannot be read: {problem.strerror}", hint=_text_meant(name)
         ) from problem

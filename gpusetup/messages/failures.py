@@ -63,7 +63,7 @@ IN_WORDS = (
         row(
             "program-lib-missing",
             needle,
-            rf"\b(?:missing|lack(?:s|ing)|without) (?:the )?(?:required )?(?:CUDA|cuDNN)(?:/cuDNN| or cuDNN| and cuDNN)? {needle}\b|\b(?:CUDA|cuDNN) {needle} (?:are|were|is|was) missing\b",
+            rf"(?=[mlwc])(?:\b(?:missing|lack(?:s|ing)|without) (?:the )?(?:required )?(?:CUDA|cuDNN)(?:/cuDNN| or cuDNN| and cuDNN)? {needle}\b|\b(?:CUDA|cuDNN) {needle} (?:are|were|is|was) missing\b)",
             library="a library of CUDA or cuDNN",
             unless=r"\bif (?:\S{1,20} ){0,4}(?:missing|lacks)",
         )

@@ -1,14 +1,14 @@
 """Which of thousands of needles a text holds, without a search for each of them.
 
-The needles of all readers are sought together, once a text: every fourth run of four bytes of the
-text is gathered, and a needle is sought only where one of its runs is among them.
+The needles of all readers are sought together, once a text: its runs of four bytes are gathered,
+and a needle is sought only where its rarest run is among them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from gpusetup.model.frozen import Frozen
 
@@ -71,26 +71,25 @@ ALL = All()
 
 
 class Runs(Frozen):
-    """Needles by four runs of theirs that follow one another: one of them stands at a place of the
-    text that four divides, so that of a text every fourth run is gathered."""
+    """Needles by one run of theirs each."""
 
     short: tuple[str, ...]
-    """Those that are shorter than that."""
+    """Those that are shorter than a run."""
     by_run: dict[int, tuple[str, ...]]
     runs: frozenset[int]
     """The keys of `by_run`: of two sets the smaller one is gone through."""
 
     @classmethod
     def of(cls, needles: Iterable[str]) -> Runs:
-        """Of each needle the runs that the fewest others have."""
+        """Of each needle the run that the fewest others have."""
         known = {needle: _runs_in(needle) for needle in sorted(needles)}
         often = Counter(run for runs in known.values() for run in set(runs))
         by_run: dict[int, list[str]] = {}
         for needle, runs in known.items():
-            for run in set(_rarest(runs, often)):
-                by_run.setdefault(run, []).append(needle)
+            if runs:
+                by_run.setdefault(min(runs, key=often.__getitem__), []).append(needle)
         return cls(
-            short=tuple(needle for needle, runs in known.items() if len(runs) < RUN),
+            short=tuple(needle for needle, runs in known.items() if not runs),
             by_run={run: tuple(each) for run, each in by_run.items()},
             runs=frozenset(by_run),
         )
@@ -102,22 +101,20 @@ class Runs(Frozen):
         return frozenset(filter(low.__contains__, likely))
 
 
-def _rarest(runs: list[int], often: Mapping[int, int]) -> list[int]:
-    """Four that follow one another; none where there are fewer."""
-    pieces = [runs[at : at + RUN] for at in range(len(runs) - RUN + 1)]
-    return min(pieces, key=lambda piece: sum(often[run] for run in piece), default=[])
-
-
 def _runs_in(needle: str) -> list[int]:
     raw = needle.encode("utf-8", "replace")
     return [int.from_bytes(raw[at : at + RUN], sys.byteorder) for at in range(len(raw) - RUN + 1)]
 
 
-def runs_of(text: str) -> frozenset[int]:
-    """Every fourth run of four bytes, each as the number that this machine reads in it.
+def runs_of(text: str) -> set[int]:
+    """Every run of four bytes, each as the number that this machine reads in it.
 
     >>> len(runs_of("abcabcab")), len(runs_of("abc")), runs_of("cuda") <= runs_of("the cuda")
-    (2, 0, True)
+    (3, 0, True)
     """
     raw = memoryview(text.encode("utf-8", "replace"))
-    return frozenset(raw[: len(raw) // RUN * RUN].cast("I"))
+    found: set[int] = set()
+    for first in range(RUN):
+        last = first + (len(raw) - first) // RUN * RUN
+        found.update(raw[first:last].cast("I"))
+    return found

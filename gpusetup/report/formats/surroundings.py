@@ -91,17 +91,19 @@ KINDS = (
     ("docker", ("outside",), Sought(r"\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
     ("docker", ("/workspace/", "/app/", "dist-packages/"), Sought(r"(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)"), GUESS),
 )  # fmt: skip
-GIVING = (
-    "gpus",
-    "runtime",
-    "--device",
-    "--nv",
-    "nvidia-docker",
-    "driver: nvidia",
-    "capabilities: [",
-    "nvidia.com/gpu=",
+GIVEN = (
+    Sought(r"--gpus[= ](?!none|['\"]?0\b)\S+"),
+    Sought(r"\bgpus:\s{1,20}(?:all\b|\d|-)"),
+    Sought(r"\bruntime: nvidia\b"),
+    Sought(r"- nvidia\.com/gpu="),
+    Sought(r"--runtime[= ]nvidia"),
+    Sought(r"--device[= ]nvidia\.com/gpu"),
+    Sought(r"--nv\b"),
+    Sought(r"nvidia-docker run"),
+    Sought(r"driver: nvidia"),
+    Sought(r"capabilities: \[\W{0,2}gpu"),
 )
-GIVEN = Sought(r"--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
+"""How a container is given GPUs."""
 
 
 STARTED = Sought(r"(?<![\w`'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)\S")
@@ -123,8 +125,9 @@ def containers(text: Text) -> Iterator[Fact]:
         if found := pattern.search(flat):
             source = text.source(found.start())
             yield Claim(subject="container.kind", value=kind, source=source, trust=trust)
-    if any(word in low for word in GIVING) and (found := GIVEN.search(flat)):
-        source = text.source(found.start())
+    given = [found.start() for one in GIVEN if (found := one.search(flat))]
+    if given:
+        source = text.source(min(given))
         yield Claim(subject="container.nvidia_requested", value=True, source=source, trust=GUESS)
     elif found := started_without(low, flat):
         source = text.source(found.start())
