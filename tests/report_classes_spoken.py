@@ -226,4 +226,56 @@ SPOKEN: dict[str, Class] = {
         ),
         ("No NVIDIA GPU detected, and nvidia-smi is not there either: it is a laptop without one",),
     ),
+    "a library of CUDA that is older than the GPU": Class(
+        "arch-too-new-for-wheel",
+        (
+            "RTX4060 could not run train.py\ncuda 10.0+cudnn7.4+tf-gpu1.14.0\nE tensorflow/stream_executor/cuda/cuda_blas.cc:428] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED",
+            "RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR\nPyTorch 1.13 on an RTX 4090",
+            "failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED\nA4000\ncudatoolkit               10.0.130                      0",
+        ),
+        (
+            "RTX 2080 Ti, cuda 10.0, tensorflow-gpu 1.14: failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED",
+            "RTX 3090, torch 1.13.1+cu117\nRuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR",
+            "RTX 4090, CUDA 12.4\nRuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR",
+        ),
+    ),
+    "an image that asks for a driver by its number": Class(
+        "driver-too-old",
+        (
+            "nvidia-container-cli: requirement error: unsatisfied condition: driver >= 410",
+            "docker: Error response from daemon: OCI runtime create failed: stderr: exec command: [nvidia-container-cli --require=cuda>=10.0 brand=tesla,driver>=384,driver<385]\nnvidia-container-cli: requirement error: unsatisfied condition: driver >= 410",
+            "requirement error: unsatisfied condition: driver>=450.80",
+        ),
+        ("nvidia-container-cli: requirement error: invalid expression: unknown.",),
+    ),
+    "a Mac before Apple's own processors": Class(
+        "unknown no-nvidia-gpu",
+        (
+            "No External GPU detected...\nI have a MacBook Pro and a Geforce Titan Black card. Does the script support it?\nOSx 10.10.5",
+            "eGPU is not recognized\nMac: MacBook Pro 13 Mid-2017, macOS Version: 10.13.6, Aorus GamingBox Nvidia GTX 1080",
+            "GPU not detected, running Mac late 2016 (macOS 10.12.1), with GTX 1080 Ti in Akitio Node",
+        ),
+        ("macOS 14.5\nAssertionError: Torch not compiled with CUDA enabled",),
+    ),
+    "memory of the GPU that grows until there is none": Class(
+        "out-of-memory",
+        (
+            "GPU memory leaks and GPU memory keeps increasing\nIn the training GPU memory leaks and GPU memory keeps increasing until out of memory.",
+            "The VRAM usage grows with every epoch until it runs out of memory",
+            "GPU memory is increasing until OOM",
+        ),
+        (
+            "The system memory keeps increasing until the OOM killer ends it",
+            "My GPU memory slowly increased. I wonder if there is a leak",
+        ),
+    ),
+    "an onnxruntime that was built for the CPU": Class(
+        "program-without-gpu-support",
+        (
+            "[ INFO ] GPU is not supported by your ONNXRuntime build. Fallback to CPU.",
+            "GPU is not supported by your ONNX Runtime build",
+            "CUDA support is not enabled in this ONNXRuntime build",
+        ),
+        ("If the GPU is not supported by your ONNXRuntime build, the CPU is taken",),
+    ),
 }

@@ -208,6 +208,12 @@ ROWS = (
         unless=r"status [!=]= CU",
     ),
     row(
+        "cuda-library-error",
+        "cufft_",
+        r"cuFFT error: (?P<status>CUFFT_(?!SUCCESS|ALLOC_FAILED)[A-Z]\w{3,40})",
+        library="CUFFT",
+    ),
+    row(
         "cuda-error",
         "thread: [",
         r"\.cu:\d{1,5}:.{0,300}?block: \[[\d, ]{3,40}\], thread: \[[\d, ]{3,40}\] Assertion.{1,160}?failed",

@@ -137,6 +137,11 @@ DRIVER = (
     ),
     row(
         "image-needs-newer-driver",
+        "unsatisfied condition: driver",
+        r"unsatisfied condition: driver ?>= ?(?P<needs_driver>\d{3}[.\d]*)",
+    ),
+    row(
+        "image-needs-newer-driver",
         "unsupported cuda version",
         r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
     ),

@@ -5,6 +5,8 @@ Sources, as of November 2026: titles and first lines of threads in issue tracker
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from gpusetup.messages.row import row
 
 SAID = (
@@ -225,6 +227,36 @@ A_BUILD = r"\b(?:pip3?|setup(?:\.py)?|install(?:s|ed|ing|ation)?|build(?:s|ing)?
 NEW_GPU = r"\bRTX ?(?:50(?:XX|[5-9]0)|PRO \d{4} Blackwell)(?: ?(?:Ti|series|cards?|GPUs?))*\b"
 NEEDS_NEWER = r"\b(?:needs?|requires?|update|upgrade|must|only works? with|want)\b[^.\n]{0,60}?\b(?:torch|CUDA|cu)\b[^.\n]{0,24}?\b(?:12\.8|cu128|2\.7)\b"
 
+AMPERE_ON = r"(?<![A-Za-z0-9])(?:RTX ?(?:A[2456]\d00|[345]0[5-9]0)|A(?:[2456]000|10|30|40|100)|L40S?|H100)(?![A-Za-z0-9])"
+CUDA_10 = r"(?:\b(?:tensorflow|tf)(?:[-_ ]?gpu)?[ =:v]{0,24}1\.1[0-5]\b|\bcuda(?:[ -]?toolkit)?[ =:v]{0,24}(?:9|10)\.[0-2]\b)"
+CUBLAS_FAILS = r"CUBLAS_STATUS_EXECUTION_FAILED"
+ADA_ON = r"(?<![A-Za-z0-9])(?:RTX ?(?:40[5-9]0|6000 Ada)|L40S?|L4|H100)(?![A-Za-z0-9])"
+CUDA_11_7 = r"(?:\b(?:py)?torch(?:[ =:v]|version){0,4}(?:1\.\d{1,2}\b|2\.0\.\d\+cu117)|\b(?:py)?torch ?< ?2\b|\+cu11[0-7]\b|\bCUDA(?: Version)?[ =:]{1,3}11\.[0-7]\b)"
+
+
+def _in_any_order(first: str, second: str, third: str) -> str:
+    orders = permutations((first, second, third))
+    return "|".join(r".{0,700}?".join(order) for order in orders)
+
+
+LIBRARIES_TOO_OLD = (
+    row(
+        "gpu-not-in-wheel",
+        "cublas_status_execution_failed",
+        _in_any_order(AMPERE_ON, CUDA_10, CUBLAS_FAILS),
+        side="new",
+        said="in words",
+    ),
+    row(
+        "gpu-not-in-wheel",
+        "cufft_internal_error",
+        _in_any_order(ADA_ON, CUDA_11_7, "CUFFT_INTERNAL_ERROR"),
+        side="new",
+        said="in words",
+    ),
+)
+"""CUDA 10's cuBLAS does not run on Ampere, CUDA 11.7's cuFFT not on Ada (pytorch issue 88038)."""
+
 INSTALLS = (
     row(
         "gpu-not-in-wheel",
@@ -249,6 +281,20 @@ INSTALLS = (
 )
 
 IN_OTHER_WORDS = (
+    *(
+        row(
+            "program-without-gpu-support",
+            f"{called} build",
+            rf"\b(?:GPUs?|CUDA)(?: support)?(?: is| are)? not (?:supported|enabled|included|available|compiled) (?:by|in|into|with) (?:your|this|the|my) {called} build\b",
+            unless=rf"{IF_ONLY} (?:the )?(?:GPUs?|CUDA)",
+            program=name,
+        )
+        for name, called in (
+            ("onnxruntime", "onnxruntime"),
+            ("onnxruntime", "onnx runtime"),
+            ("TensorFlow", "tensorflow"),
+        )
+    ),
     row(
         "program-without-gpu-support",
         "cpu version of ",
@@ -273,6 +319,7 @@ ROWS = (
     *IN_THE_WAY,
     *LACKING,
     *TOO_OLD,
+    *LIBRARIES_TOO_OLD,
     *INSTALLS,
     *IN_OTHER_WORDS,
 )

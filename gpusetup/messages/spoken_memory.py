@@ -56,6 +56,12 @@ OF_THE_GPU = (
     ),
     row(
         "out-of-memory",
+        "until",
+        rf"\b{OF_A_GPU}\b[^.\n]{{0,80}}?\b(?:increas|grow|climb|ris|fill|accumulat)(?:e|es|ing|s)\b[^.\n]{{0,40}}?\buntil (?:\S{{1,12}} ){{0,4}}?(?:OOM|(?:run(?:s|ning)? )?out[- ]of[- ](?:\w+ )?(?:memory|VRAM))\b",
+        unless=HOSTS,
+    ),
+    row(
+        "out-of-memory",
         "outofmemoryerror",
         r"(?<![\w.])OutOfMemoryError\s{1,60}Traceback \(most recent call last\)",
     ),

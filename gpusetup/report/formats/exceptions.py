@@ -82,7 +82,7 @@ OF_A_HUB = Sought(
 )
 """What an `OSError` says of files that a hub should have."""
 OF_THE_STACK = Sought(
-    r"cuda|cudnn|cublas|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|\bmps\b|triton|ninja|\.so\b|\.dll|\bdll\b"
+    r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|\bmps\b|triton|ninja|\.so\b|\.dll|\bdll\b"
     r"|compil|symbol|kernel|memory|shm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|level zero"
     r"|cupy|numba|metal|wheel|abi|capabilit|\barch(?:e?s)?\b|arch_list|device(?! argument)|accelerator|numpy\.(?:core|dtype)|\btorch\b(?=['\"]?$)|'gcc'|'cc'|'cl'|'g\+\+'|__version__|\bc10\b|distributed|backend",
     re.I,

@@ -139,6 +139,14 @@ ROWS: tuple[Saying, ...] = (
     saying("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     saying("os.family", "platform: ", r"Platform: Windows-", USUAL, value="windows"),
     saying("os.family", "platform: ", r"Platform: macOS-", USUAL, value="macos"),
+    *(
+        saying("os.machine", needle, r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64")
+        for needle in ("osx", "os x", "macos", "mac os")
+    ),
+    *(
+        saying("os.machine", needle, r"\b(?:MacBook(?: Pro| Air)?|iMac|Mac (?:Pro|mini))\b[^.\n]{0,30}?\b20(?:0[6-9]|1\d)\b", USUAL, value="x86_64")
+        for needle in ("macbook", "imac", "mac pro", "mac mini")
+    ),
     saying("os.machine", "platform: linux-aarch64", r"platform: linux-aarch64", USUAL, value="aarch64"),
     saying("os.machine", "platform: ", r"Platform: macOS-\S*-(arm64)-", USUAL, value="aarch64"),
     saying("os.name", "on macos", r"You're on (macOS)\b", USUAL),
