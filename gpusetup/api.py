@@ -149,6 +149,7 @@ class PlanQuestion(TypedDict, total=False):
     gpu_mem: str
     gpus: int
     trainer: str
+    as_of: str
     strategy: str
     optimizer: str
     optimizer_rank: int

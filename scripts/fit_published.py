@@ -34,6 +34,7 @@ from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa:
 from gpusetup.plan.memory.gaps import frees_late  # noqa: E402
 from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
 from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
+from gpusetup.plan.model.dated import as_of  # noqa: E402
 from gpusetup.plan.model.named import (  # noqa: E402
     count,
     model_in,
@@ -185,6 +186,7 @@ def _workload(row: dict[str, str]) -> Workload:
     trainer = trainer_named(row["trainer"]) or ""
     settings: dict[str, Any] = trainer_settings(trainer)
     values = in_our_words(map_values(said))
+    settings |= as_of(trainer, said.get("as_of"))
     settings |= attention_of(shape.kind, trainer) | prepared(settings | values)
     settings |= adapters_of(settings | values, trainer) | values
     settings["amp"] = settings.get("amp") or None
@@ -192,7 +194,7 @@ def _workload(row: dict[str, str]) -> Workload:
         settings = with_masters(settings, trainer, said="dtype" in said)
     settings["loss"] = SAME_AS.get(settings["loss"], settings["loss"])
     known = {field.name for field in fields(Workload)}
-    if unknown := set(said) - known - {"offload", "sp", "mlm", "classes"}:
+    if unknown := set(said) - known - {"offload", "sp", "mlm", "classes", "as_of"}:
         raise ValueError(f"how: no such word: {', '.join(sorted(unknown))}")
     shape = with_masked_head(shape) if said.get("mlm") == "yes" else shape
     return Workload(

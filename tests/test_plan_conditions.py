@@ -8,6 +8,7 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.configs.config import read_config
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.question import Question, shape_of_question, workload_of
@@ -16,6 +17,7 @@ from gpusetup.plan.memory.activations import kept_bytes, layer_bytes, stage_laye
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.parts import beside_flat, parts, terms
 from gpusetup.plan.memory.states import kept_by_optimizer, standing_bytes, third_bucket_bytes
+from gpusetup.plan.model.dated import as_of
 from gpusetup.plan.model.named import model_named, with_classes
 from gpusetup.plan.model.workload import Recipe, Workload
 
@@ -170,3 +172,22 @@ def test_fsdps_own_words_are_understood() -> None:
     )
     question = question_of(read_config(text.encode(), "train.yaml")).question
     assert (question.strategy, question.reshard) == ("fsdp1", False)
+
+
+def test_a_trainer_of_a_day_has_that_days_defaults() -> None:
+    """`Trainer` of April 2023: eager attention, a shifted loss, gathers without a limit."""
+    question = Question(model="llama-2-7b", trainer="hf", strategy="fsdp1", context=512, batch=8)
+    now = workload_of(question, LLAMA, 8)
+    old = workload_of(replace(question, as_of="2023-04"), LLAMA, 8)
+    assert (old.attention, old.loss, old.step) == ("eager", "eager-old", "loop")
+    assert old.gather_ahead and old.reentrant and not now.gather_ahead
+    assert parts(old, VANILLA, C).total > parts(now, VANILLA, C).total + 10 * GIB
+    said = workload_of(replace(question, as_of="2023-04", attention="flash"), LLAMA, 8)
+    assert said.attention == "flash"
+    assert workload_of(replace(question, as_of="2026-11"), LLAMA, 8) == now
+
+
+@pytest.mark.parametrize("day", ["soon", "2024-13", "24", ""])
+def test_what_is_no_day_is_refused(day: str) -> None:
+    with pytest.raises(UsageError, match="is no day"):
+        as_of("hf", day)

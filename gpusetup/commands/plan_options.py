@@ -82,6 +82,7 @@ def how_options(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("how")
     group.add_argument("--trainer", metavar="NAME", help="its defaults: hf, trl, torchtune, ...")
+    group.add_argument("--as-of", metavar="DAY", help="the trainer's defaults of a day: 2024-05")
     strategies = (*STRATEGIES, "shard-grad-op")
     group.add_argument("--strategy", type=strategy_named, choices=strategies)
     group.add_argument("--optimizer", type=optimizer_named, choices=tuple(OPTIMIZERS))

@@ -10,6 +10,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.plan.answer.excluded import check
 from gpusetup.plan.memory.loss import SAME_AS
 from gpusetup.plan.memory.states import QUANTIZED
+from gpusetup.plan.model.dated import as_of
 from gpusetup.plan.model.named import (
     count,
     model_named,
@@ -74,6 +75,8 @@ class Question(Frozen):
     sp: int | None = None
     strategy: Strategy | None = None
     trainer: str | None = None
+    as_of: str | None = None
+    """The day whose defaults the trainer has."""
     optimizer: str | None = None
     optimizer_rank: int | None = None
     dtype: str | None = None
@@ -150,6 +153,7 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
     by_batch = counts_samples(question)
     how = usual(question, by_batch=by_batch, linux=linux, gpus=gpus)
     how |= trainer_settings(question.trainer, gpus) if question.trainer else {}
+    how |= as_of(question.trainer, question.as_of)
     how |= attention_of(shape.kind, question.trainer)
     said = {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
     how |= prepared(how | said) | adapters_of(how | said, question.trainer) | said

@@ -34,7 +34,7 @@ logits that were made 32-bit, in a loop whose variable holds them until the back
 the logits, their 32-bit log-softmax and two gradients, 2 + 4 + 4 + 4; `eager-32` holds a 32-bit
 copy (`logits = model(x).float()`). `hf` lets them go before (transformers' Trainer, a loop that
 keeps `model(**batch).loss` alone): 4 + 4 + 4. `eager-old` also copies the shifted logits
-(transformers before 4.45), `eager-16` does so without making them 32-bit (models with code of their
+(transformers before 4.49), `eager-16` does so without making them 32-bit (models with code of their
 own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast (DeepSpeed's engine in 16
 bits): logits, their copy, log-softmax and gradient; `half` the same where the logits are let go:
 log-softmax and two gradients. `dpo`: the logits of the policy, their log-softmax and a loss on the
