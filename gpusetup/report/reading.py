@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.model.failing import COMPLAINT, Failing
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.report.facts import Claim, Fact, Gpus
@@ -19,6 +20,9 @@ class Read(Frozen):
     line: int | None
     """Counted from 1; None where a reader took it from the whole text."""
     became: str
+    tells: bool = True
+    """Whether it says what failed or what is there, and not only that somebody complains, or of
+    which program."""
 
 
 class Reading(Frozen):
@@ -30,6 +34,16 @@ class Reading(Frozen):
     def of_line(self, number: int) -> tuple[str, ...]:
         """What a line became, each once."""
         return tuple(dict.fromkeys(r.became for r in self.reads if r.line == number))
+
+    @property
+    def untold(self) -> tuple[int, ...]:
+        """The numbers of the lines that hold words and that no reader took a fact from."""
+        told = {read.line for read in self.reads if read.tells}
+        return tuple(
+            n
+            for n, line in enumerate(self.lines, 1)
+            if n not in told and any(map(str.isalpha, line))
+        )
 
     @property
     def unread(self) -> tuple[int, ...]:
@@ -57,10 +71,16 @@ def reading_of(raw: str) -> Reading:
 def _read(fact: Fact) -> Read:
     source = getattr(fact, "source", None) or ""
     found = LINE.search(source)
-    return Read(line=int(found.group(1)) if found else None, became=_became(fact))
+    line = int(found.group(1)) if found else None
+    complains = isinstance(fact, Claim) and fact.subject == COMPLAINT
+    return Read(line=line, became=_became(fact), tells=not (complains or isinstance(fact, Failing)))
 
 
 def _became(fact: Fact) -> str:
+    if isinstance(fact, Claim) and fact.subject == COMPLAINT:
+        return "somebody complains; what failed is not read from it"
+    if isinstance(fact, Failing):
+        return f"the program: {fact.program}{f', at {fact.stage}' if fact.stage else ''}"
     if isinstance(fact, Claim):
         return f"{fact.subject} = {fact.value} ({TRUST[fact.trust]})"
     if isinstance(fact, Event):
