@@ -153,6 +153,8 @@ class PlanQuestion(TypedDict, total=False):
     strategy: str
     optimizer: str
     optimizer_rank: int
+    masters: Literal["fp32", "bf16", "fp16"]
+    moments: Literal["fp32", "bf16", "fp16", "fp8"]
     step: Literal["foreach", "fused", "loop", "backward"]
     accumulate: int
     dtype: Literal["fp32", "bf16", "fp16"]

@@ -74,6 +74,13 @@ def test_low_rank_optimizers_keep_states_of_a_rank(optimizer: str, low: float, h
         assert kept_by_optimizer(replace(w, optimizer_rank=512)) > kept_by_optimizer(w)
 
 
+def test_masters_and_moments_may_be_narrower() -> None:
+    w = workload(strategy="zero2", gpus=8, batch=8, dtype="fp32", amp="bf16")
+    assert kept_by_optimizer(w) == 4 + 8
+    assert kept_by_optimizer(replace(w, master_dtype="bf16", moments="bf16")) == 2 + 4
+    assert kept_by_optimizer(replace(w, moments="fp8")) == 4 + 2
+
+
 def test_a_recomputed_core_keeps_no_scores_but_takes_them_in_its_layer() -> None:
     eager = workload(attention="eager")
     core, flash = replace(eager, selective="core"), replace(eager, attention="flash")

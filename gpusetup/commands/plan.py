@@ -41,6 +41,7 @@ RENAMED = {
     "tokens": "max_tokens", "tensor_parallel": "tp", "pipeline_parallel": "pp",
     "context_parallel": "cp", "expert_parallel": "ep", "sequence_parallel": "tp_sp",
     "trained_embeddings": "train_embeddings", "virtual_pipeline": "vpp",
+    "master_dtype": "masters",
 }  # fmt: skip
 """Fields of a question -> the options that fill them."""
 

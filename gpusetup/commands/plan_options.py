@@ -90,6 +90,8 @@ def how_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--step", choices=("foreach", "fused", "loop", "backward"))
     group.add_argument("--accumulate", type=int, metavar="N", help="micro-batches a step")
     group.add_argument("--dtype", choices=("fp32", "bf16", "fp16"))
+    group.add_argument("--masters", choices=("fp32", "bf16", "fp16"), help="the copy stepped")
+    group.add_argument("--moments", choices=("fp32", "bf16", "fp16", "fp8"), help="AdamW's")
     group.add_argument("--amp", choices=("bf16", "fp16", "none"), help="mixed precision")
     group.add_argument("--quantize", choices=("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"))
     group.add_argument("--checkpointing", action=argparse.BooleanOptionalAction, default=None)

@@ -79,6 +79,8 @@ class Question(Frozen):
     """The day whose defaults the trainer has."""
     optimizer: str | None = None
     optimizer_rank: int | None = None
+    master_dtype: str | None = None
+    moments: str | None = None
     dtype: str | None = None
     amp: str | None = None
     checkpointing: bool | None = None
@@ -141,6 +143,7 @@ SAME_NAME = (
     "gather_ahead", "reentrant", "reshard", "kept_inputs", "checkpoint_layers",
     "trained_layers", "virtual_pipeline", "optimizer_rank", "prefix", "prefix_projection",
     "one_unit", "eval_batch", "varied", "reduce_bucket", "beside",
+    "master_dtype", "moments",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 

@@ -187,8 +187,9 @@ def optimizer_bytes(w: Workload) -> float:
 def kept_by_optimizer(w: Workload) -> float:
     """Bytes a trained parameter of the optimizer's states, wherever they are."""
     row, own = OPTIMIZERS[w.optimizer], 0.0
-    master = 4 if masters(w) and w.lora is None else 0
-    width = 4 if master else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
+    master = master_bytes(w) if masters(w) and w.lora is None else 0
+    width: float = 4 if master else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
+    width = MOMENTS[w.moments] if w.moments is not None else width
     if w.optimizer == "adafactor":
         own = adafactor_bytes(w)
     if w.optimizer == "muon":
@@ -197,6 +198,14 @@ def kept_by_optimizer(w: Workload) -> float:
         own = low_rank_bytes(w, width, row.moments or row.fixed / width, projects=row.projects)
         return master + own
     return master + row.moments * width + row.fixed + own
+
+
+MOMENTS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+
+
+def master_bytes(w: Workload) -> int:
+    """Bytes a parameter of the copy that is stepped."""
+    return BYTES[w.master_dtype or "fp32"]
 
 
 def muon_bytes(w: Workload) -> float:

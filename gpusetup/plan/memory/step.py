@@ -9,6 +9,7 @@ from gpusetup.plan.memory.states import (
     engine_of_adapters,
     gradient_state_bytes,
     local,
+    master_bytes,
     masters,
 )
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload
@@ -51,7 +52,7 @@ def step_bytes(w: Workload, r: Recipe) -> float:
         return engine_step_bytes(w, r, part)
     if w.optimizer == "adafactor":
         return ADAFACTOR_COPIES * 4 * largest_tensor(w) / divisors(w)[2]
-    wide = 4 * part if masters(w) and w.gradient_dtype != "fp32" else 0.0
+    wide = master_bytes(w) * part if masters(w) and w.gradient_dtype != "fp32" else 0.0
     width = 4 if masters(w) else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
     return wide + copies_bytes(w, width, part, largest_tensor(w) / divisors(w)[2])
 
@@ -72,11 +73,12 @@ def engine_step_bytes(w: Workload, r: Recipe, part: float) -> float:
     gradients but those of the part are let go (`independent_gradient_partition_epilogue`), and the
     part's when they are 32-bit.
     """
+    wide = master_bytes(w)
     if w.strategy == "zero3":
         group = min(part, SUB_GROUP)
-        return 4 * group + copies_bytes(w, 4, group, group)
+        return wide * group + copies_bytes(w, wide, group, group)
     norm = 2 * part + 8 * min(part, largest_tensor(w))
-    peak = max(norm, 8 * part, 4 * part + copies_bytes(w, 4, part, part))
+    peak = max(norm, 2 * wide * part, wide * part + copies_bytes(w, wide, part, part))
     return max(0.0, peak - gradient_state_bytes(w, r))
 
 

@@ -12,6 +12,7 @@ Strategy = Literal[
     "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map"
 ]
 Dtype = Literal["fp32", "bf16", "fp16"]
+Moments = Literal["fp32", "bf16", "fp16", "fp8"]
 Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager", "written"]
 Step = Literal["foreach", "fused", "loop", "backward"]
@@ -37,6 +38,12 @@ class Workload(Frozen):
     """Whether gradients stand from one micro-batch to the next; always under a budget of tokens."""
     strategy: Strategy = "fsdp"
     optimizer: str = "adamw"
+    master_dtype: Dtype | None = None
+    """What the copy that is stepped is kept in where it is not 32-bit (DeepSpeed's
+    `bf16_master_weights_and_grads`, Megatron Core's `--main-params-dtype`)."""
+    moments: Moments | None = None
+    """What the optimizer's moments are kept in where not as its own (DeepSpeed's
+    `bf16_optimizer_states`, Megatron Core's `--exp-avg-dtype`)."""
     optimizer_rank: int = 128
     """The rank of gradients that a low-rank optimizer keeps states of (GaLore, APOLLO)."""
     dtype: Dtype = "fp32"
