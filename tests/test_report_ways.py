@@ -211,3 +211,26 @@ def test_windows_is_not_suspected_of_what_only_linux_has() -> None:
     assert not {"container-no-gpu", "driver-not-loaded"} & set(answer.other_causes)
     inside = f"Windows 11\nroot@3f2a9c1b7d4e:/app# nvidia-smi\n{NOT_FOUND}"
     assert answered(inside).cause == "container-no-gpu"
+
+
+@each(
+    "text, program",
+    [
+        ("python app.py\nValueError: bad\nComfyUI and other repositories work fine here", None),
+        ("it crashes, while ComfyUI works fine", None),
+        ("ComfyUI does not work fine any more", "ComfyUI"),
+        ("ComfyUI stops at the start", "ComfyUI"),
+    ],
+)
+def test_a_program_that_works_is_not_the_one_that_failed(text: str, program: str | None) -> None:
+    assert answered(text).program == program
+
+
+def test_a_build_beside_torch_is_told_how_it_is_asked_for() -> None:
+    text = (
+        "File \"<string>\", line 24, in <module>\nModuleNotFoundError: No module named 'torch'\n"
+        "[end of output]\npip list\ntorch                2.6.0+cu126"
+    )
+    seen = answering(answered(text))
+    assert seen is not None and seen.id == "build-isolation-no-torch" and seen.fix is not None
+    assert "`--no-build-isolation`" in seen.fix.text

@@ -81,6 +81,7 @@ def build_isolation(context: RuleContext) -> Iterator[Finding]:
         evidence=event_evidence(messages),
         fix=Fix(
             text=f"torch {there} is installed: build beside it, without isolation"
+            f"{'' if known else ', by the same installation with `--no-build-isolation`'}"
             if there
             else "Install torch first, then build without isolation: `pip install "
             f"--no-build-isolation {package if known else 'PACKAGE'}`",

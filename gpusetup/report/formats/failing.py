@@ -31,6 +31,13 @@ BUILT = Sought(
 """A package that is built here."""
 WARNED = Sought(r"[^\s'\"]{1,200}\.py:\d{1,6}: \w*Warning:")
 """A file that only warns, which other programs' texts hold as well."""
+WORKS = Sought(
+    r"(?i)[\w.+-]{2,30}(?:,? (?:and|or) [\w ]{2,30}?)? (?:all |both )?(?:works?|worked|runs?|ran|is|are)"
+    r" (?:just |perfectly |totally )?(?:fine|well|ok|okay|great|perfectly|flawlessly)\b"
+)
+"""A program's name, and that it works."""
+NAMES = (Weight.MENTIONED, Weight.NAMED)
+"""Marks that may stand in somebody's own sentence."""
 MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
 PLACES: dict[str, list[int]] = {}
 """The letters of the marks, and their numbers."""
@@ -86,10 +93,18 @@ def _signs(text: Text) -> Iterator[Sign]:
     there = LETTERS.found_in(text.low)
     for number in sorted([number for needle in there for number in PLACES[needle]]):
         name, mark = MARKS[number]
-        if (place := _place(text, mark)) >= 0:
+        if (place := _not_as_working(text, mark, _place(text, mark))) >= 0:
             yield Sign(mark.weight, place, name, mark.stage)
     yield from _traced(text)
     yield from _built(text)
+
+
+def _not_as_working(text: Text, mark: Mark, place: int) -> int:
+    """The last place that does not name the program as one that works; -1 where there is none:
+    another one failed."""
+    while place >= 0 and mark.weight in NAMES and WORKS.match(text.flat, place):
+        place = -1 if mark.pattern else text.low.rfind(mark.needle, 0, place)
+    return place
 
 
 def _place(text: Text, mark: Mark) -> int:
