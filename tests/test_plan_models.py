@@ -321,6 +321,15 @@ def test_a_family_without_a_row_is_read_by_the_usual_keys(
     assert "usual keys" in shape.note
 
 
+def test_models_of_an_images_patches_are_read_as_a_vit() -> None:
+    """DINOv2's config says no inner width, but a ratio: 86,580,480 parameters are published."""
+    dinov2 = {"model_type": "dinov2", "hidden_size": 768, "num_hidden_layers": 12, "mlp_ratio": 4,
+              "num_attention_heads": 12, "patch_size": 14, "image_size": 518}  # fmt: skip
+    shape = shape_of(dinov2)
+    assert shape.parameters == pytest.approx(86580480, rel=2e-3)
+    assert "read as a ViT" in shape.note
+
+
 def test_what_has_state_space_layers_is_refused() -> None:
     with pytest.raises(UsageError, match="'jamba' is not known"):
         shape_of({**QWEN3_8B, "model_type": "jamba", "mamba_d_state": 16})

@@ -99,6 +99,8 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     kind = values.get("model_type")
     if isinstance(kind, str) and kind in FAMILIES:
         return known_shape(values, kind, what)
+    if "patch_size" in values and "image_size" in values:
+        return _patches_shape(values, str(kind), what)
     if kind in ENCODER_KINDS:
         return encoder_shape(values, str(kind), what)
     if kind in TWO_STACKS:
@@ -123,6 +125,16 @@ def _with_images(values: Mapping[str, Any], what: str) -> Shape:
         note="images: the tower's weights are counted, images' tokens as those of `--context`, "
         "what the tower keeps of them is not",
     )
+
+
+def _patches_shape(values: Mapping[str, Any], kind: str, what: str) -> Shape:
+    """A model of an image's patches (DeiT, BEiT, DINOv2, SigLIP's tower), read as a ViT."""
+    found = usual(values)
+    ratio, hidden = found.get("mlp_ratio"), found.get("hidden_size")
+    if "intermediate_size" not in found and isinstance(hidden, int):
+        found["intermediate_size"] = round(hidden * float(ratio or 4))
+    shape = known_shape(found, "vit", what)
+    return replace(shape, note=f"{kind} has no row of its own: read as a ViT")
 
 
 INNER = ("text_config", "llm_config", "language_config")
