@@ -253,6 +253,7 @@ SPOKEN: dict[str, Class] = {
         (
             "No External GPU detected...\nI have a MacBook Pro and a Geforce Titan Black card. Does the script support it?\nOSx 10.10.5",
             "eGPU is not recognized\nMac: MacBook Pro 13 Mid-2017, macOS Version: 10.13.6, Aorus GamingBox Nvidia GTX 1080",
+            "pip install pynvx\ncreating build/lib.macosx-10.7-x86_64-3.6\nGPU not detected\nUsing an NVIDIA GT 750M",
             "GPU not detected, running Mac late 2016 (macOS 10.12.1), with GTX 1080 Ti in Akitio Node",
         ),
         ("macOS 14.5\nAssertionError: Torch not compiled with CUDA enabled",),

@@ -179,3 +179,10 @@ def test_what_programs_print_about_a_machine_is_no_remark(form: str) -> None:
     for machine in machines():
         text = text_of("\n".join((collect_env(machine, form=form), smi_table(machine))))
         assert mentions(text.flat, text.low, text.starts) == []
+
+
+def test_what_a_try_by_the_way_failed_with_is_no_cause() -> None:
+    tried = "It runs on the CPU. I also tried `cuda:1` in case it helps, but that failed with {}."
+    said = "RuntimeError: CUDA error: invalid device ordinal"
+    assert diagnose(read_report(tried.format(f"`{said}`")), load_catalog()).cause == "unknown"
+    assert diagnose(read_report(said), load_catalog()).cause == "invalid-device-ordinal"

@@ -184,6 +184,12 @@ def test_two_reports_of_one_line_each_keep_their_lines() -> None:
     assert cleaned("a\r\nb\rc\u2028d") == ["a", "b", "c", "d"]
 
 
+def test_of_a_link_its_words_are_read() -> None:
+    linked = "ImportError: [/x/a.so](https://host.net/x/a.so): undefined symbol: _ZN"
+    assert cleaned(linked) == ["ImportError: /x/a.so: undefined symbol: _ZN"]
+    assert cleaned("![shot](https://x.net/a.png)") == ["![shot](https://x.net/a.png)"]
+
+
 @pytest.mark.parametrize(
     "line",
     [

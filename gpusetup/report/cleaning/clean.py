@@ -32,6 +32,8 @@ TAGS = Sought(
     re.I,
 )
 LINE_TAGS = Sought(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
+LINK = Sought(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
+"""Markdown's link: what is read is its words."""
 ENTITY = Sought(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
 ASCII_FORMS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
@@ -131,6 +133,8 @@ def _characters(text: str) -> str:
     if "[" in text:
         escaped = any(begin in text for begin in BEGIN_ESCAPES)
         text = (ESCAPES if escaped else COLOURS).sub("", text)
+    if "](http" in text:
+        text = LINK.sub(r"\1", text)
     if not text.isascii() or not text.translate(SEEN).isprintable():
         text = CONTROLS.sub("", text)
     if "<" in text:

@@ -76,6 +76,7 @@ SIGNS: tuple[Sign, ...] = (
         sign(f"{verb}", rf"\b(?:error|message|warning|failure|exception)s?\s(?:\w+ly\s|often\s|sometimes\s|can\s|may\s|might\s){verb}s?\s(?:when|if|because|during|after|due)\b", before=True)
         for verb in ("occur", "happen", "arise", "appear")
     ),
+    sign("also tried", r"\bI\salso\stried\b[^.!?\n]{0,200}?\bbut\s(?:that|this)\s(?:only\s|just\s)?(?:failed|fails|ended|gave)\s(?:with\b|in\b|me\b)?"),
     # --- denied
     sign(" not ", rf"\b{THIS}(?:'s|\sis|\swas)\s(?:\w+ly\s)?not\s{SOMETHING}"),
     sign("n't ", rf"\b{THIS}\s(?:is|was)n't\s{SOMETHING}"),

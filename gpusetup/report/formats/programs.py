@@ -147,6 +147,7 @@ ROWS: tuple[Saying, ...] = (
         saying("os.machine", needle, r"\b(?:MacBook(?: Pro| Air)?|iMac|Mac (?:Pro|mini))\b[^.\n]{0,30}?\b20(?:0[6-9]|1\d)\b", USUAL, value="x86_64")
         for needle in ("macbook", "imac", "mac pro", "mac mini")
     ),
+    saying("os.machine", "macosx-", r"(?:temp|lib|bdist)\.macosx-[\d.]{2,6}-(x86_64)\b", HINT),
     saying("os.machine", "platform: linux-aarch64", r"platform: linux-aarch64", USUAL, value="aarch64"),
     saying("os.machine", "platform: ", r"Platform: macOS-\S*-(arm64)-", USUAL, value="aarch64"),
     saying("os.name", "on macos", r"You're on (macOS)\b", USUAL),
