@@ -15,7 +15,7 @@ from gpusetup.findings.lenders import LENDERS
 from gpusetup.findings.libraries.distributions import CALLED_ALIKE
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import typed
-from gpusetup.render.text import answering
+from gpusetup.render.text import answering, doctor_screen
 from gpusetup.report.read import read_report
 
 NOT_FOUND = "bash: nvidia-smi: command not found"
@@ -234,3 +234,10 @@ def test_a_build_beside_torch_is_told_how_it_is_asked_for() -> None:
     seen = answering(answered(text))
     assert seen is not None and seen.id == "build-isolation-no-torch" and seen.fix is not None
     assert "`--no-build-isolation`" in seen.fix.text
+
+
+def test_what_the_first_line_says_is_not_found_once_more() -> None:
+    text = "python app.py\nTraceback (most recent call last):\nValueError: bad size 7"
+    answer = answered(text)
+    shown = doctor_screen(answer).shown(width=None, colour=False)
+    assert answer.cause == "ok" and shown.count("ValueError: bad size 7") == 1

@@ -34,7 +34,7 @@ EVIDENCE_SHOWN = 6
 def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The whole answer of doctor."""
     root = answering(answer)
-    others = [finding for finding in answer.findings if finding is not root]
+    others = [one for one in answer.findings if one is not root and not is_said(answer, one)]
     lines: list[str] = list(verdict(answer, root))
     if root is not None:
         lines += in_full(root)
@@ -48,6 +48,11 @@ def answering(answer: DoctorAnswer) -> Finding | None:
     root = next((finding for finding in answer.findings if finding.root), None)
     told = answer.symptom if answer.cause == "unknown" else answer.cause
     return root or next((one for one in answer.findings if one.id == told), None)
+
+
+def is_said(answer: DoctorAnswer, finding: Finding) -> bool:
+    """Whether the first line is the finding's own, and nothing is left to say of it."""
+    return finding.title == answer.proof and finding.fix is None
 
 
 def titled(answer: DoctorAnswer, root: Finding) -> str:

@@ -270,7 +270,9 @@ def _how_it_failed(context: RuleContext, event: Event) -> str:
     if module := values.get("module"):
         code = values.get("code", "not shown")
         return f"{values.get('program')} crashed in {module} (exception {code}); why is not shown"
-    who = context.snapshot.failing.program or "The program"
+    # torch stands under most programs: that its name is there does not say that it failed.
+    program = context.snapshot.failing.program
+    who = program if program and program != "torch" else "The program"
     said = event.text or values.get("exception", "an error")
     return f"{who} failed by itself ({said[:120]}), not by the GPU's stack"
 
