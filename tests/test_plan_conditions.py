@@ -124,6 +124,18 @@ def test_what_others_hold_counts_beside_torchs_own() -> None:
     assert shared.allocated == pytest.approx(alone.allocated)
 
 
+def test_a_smaller_evaluation_helps_where_it_is_the_highest_moment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = (
+        "plan --model qwen2.5-7b --lora 16 --trainer hf --context 2048 --batch 1 --checkpointing"
+    )
+    main([*words.split(), "--gpu-mem", "24GiB", "--eval-batch", "8"])
+    text = capsys.readouterr().out
+    assert "the highest moment is the evaluation" in text
+    assert "(`--eval-batch 1`)" in text
+
+
 def test_zero_3_has_its_bucket_from_the_start() -> None:
     w = workload(strategy="zero3", gpus=8, batch=8, dtype="fp32", amp="bf16")
     assert third_bucket_bytes(w) == 2 * 4096**2

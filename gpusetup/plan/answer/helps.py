@@ -65,7 +65,8 @@ def _more_or_shorter(w: Workload, case: Case) -> Iterator[tuple[str, Workload]]:
 
 
 def _adapters(w: Workload) -> Iterator[tuple[str, Workload]]:
-    if w.lora is None and not w.frozen and w.trained_layers is None:
+    frozen = w.frozen or w.trained_layers is not None or w.prefix is not None
+    if w.lora is None and not frozen:
         small = replace(w, lora=16, dtype="bf16", amp=None)
         four = replace(small, quantize="nf4")
         yield "LoRA of rank 16 (`--lora 16`)", small
@@ -83,6 +84,8 @@ def _adapters(w: Workload) -> Iterator[tuple[str, Workload]]:
 def _kernels(w: Workload) -> Iterator[tuple[str, Workload]]:
     if w.loss != "fused" and w.shape.vocabulary:
         yield "a fused loss kernel (`--loss fused`)", replace(w, loss="fused")
+    if w.eval_batch is not None and w.eval_batch > 1:
+        yield "an evaluation of one sequence (`--eval-batch 1`)", replace(w, eval_batch=1)
     if w.optimizer in ("adam", "adamw"):
         yield "8-bit AdamW (`--optimizer adamw8bit`)", replace(w, optimizer="adamw8bit")
     if not w.checkpointing:
