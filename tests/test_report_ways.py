@@ -241,3 +241,12 @@ def test_what_the_first_line_says_is_not_found_once_more() -> None:
     answer = answered(text)
     shown = doctor_screen(answer).shown(width=None, colour=False)
     assert answer.cause == "ok" and shown.count("ValueError: bad size 7") == 1
+
+
+def test_a_variable_that_the_code_sets_is_taken_out_of_the_code() -> None:
+    sets = "os.environ['LD_LIBRARY_PATH'] = f\"/opt/x/lib:{os.environ.get('LD_LIBRARY_PATH', '')}\""
+    failed = "libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink"
+    seen = answering(answered(f"{sets}\nImportError: {failed}.so.12"))
+    assert seen is not None and seen.fix is not None and "own code" in seen.fix.text
+    seen = answering(answered(f"export LD_LIBRARY_PATH=/opt/x/lib\nImportError: {failed}.so.12"))
+    assert seen is not None and seen.fix is not None and "own code" not in seen.fix.text

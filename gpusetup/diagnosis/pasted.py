@@ -163,6 +163,13 @@ FOR_ONE_RUN = (
 """Variables that nobody keeps."""
 
 
+def _is_set_in_code(context: RuleContext, line: Line) -> bool:
+    """Whether a text's variable is put together by Python: `f"/x:{os.environ.get('PATH')}"`."""
+    known = context.snapshot.environment
+    named = re.match(r"(?:unset|export|Remove-Item Env:|\$env:) ?(\w+)", line)
+    return named is not None and "os.environ" in known.get(named[1], "")
+
+
 def _holds(context: RuleContext, fix: Fix) -> str:
     """How long a changed variable holds, and what makes it last."""
     changed = [
@@ -170,6 +177,10 @@ def _holds(context: RuleContext, fix: Fix) -> str:
     ]
     if not changed or fix.needs_reboot:
         return ""
+    if any(_is_set_in_code(context, line) for line in changed):
+        return (
+            ". The program's own code sets the variable: take it out there, where no shell reaches"
+        )
     if lender_of(context):
         return ". It holds until the session ends; set it before torch is imported"
     if context.snapshot.failing.program == "ollama" and _may_have_systemd(context):
