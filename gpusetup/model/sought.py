@@ -71,10 +71,17 @@ class Sought:
     def search(self, text: str, low: str | None = None) -> re.Match[str] | None:
         """The first match. `low`: the text in lower case, character by character, where known."""
         if "compiled" in self.__dict__ and (len(text) <= SHORT or len(self.plan.near) > 1):
-            return self.compiled.search(text)
+            return None if self._lacks(text, low) else self.compiled.search(text)
         for found in self.finditer(text, low):
             return found
         return None
+
+    def _lacks(self, text: str, low: str | None) -> bool:
+        """Whether a long text has not the letters of each match, where that is told at once."""
+        if len(text) <= SHORT:
+            return False
+        known = text if not self.ignores_case else low if text.isascii() else None
+        return known is not None and not _are_in(known, *self.plan[:2])
 
     def _may_be_in(self, text: str) -> bool:
         every, some, _, _ = self.plan

@@ -281,7 +281,10 @@ def vgpu_profile(gpu: Gpu) -> str | None:
     >>> vgpu_profile(Gpu(name="GRID T4-8A")), vgpu_profile(Gpu(name="NVIDIA A100-SXM4-40GB"))
     ('A', None)
     """
-    found = re.search(r"-\d{1,3}([ABCQ])$", gpu.name.strip())
+    name = gpu.name.strip()
+    if not name.endswith(("A", "B", "C", "Q")):
+        return None
+    found = re.search(r"-\d{1,3}([ABCQ])$", name)
     return found.group(1) if found else None
 
 
