@@ -61,7 +61,7 @@ def denoiser_shape(values: Mapping[str, Any], what: str) -> Shape:
     >>> sd3 = {"_class_name": "SD3Transformer2DModel", "num_attention_heads": 24,
     ...     "attention_head_dim": 64, "num_layers": 24, "sample_size": 128, "patch_size": 2}
     >>> round(denoiser_shape(sd3, "config.json").parameters / 1e9, 2)
-    2.04
+    2.06
     """
     heads, width = _first(values, "num_attention_heads"), _first(values, "attention_head_dim")
     layers, single = _first(values, "num_layers"), _first(values, "num_single_layers") or 0
