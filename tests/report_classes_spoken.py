@@ -226,6 +226,18 @@ SPOKEN: dict[str, Class] = {
         ),
         ("No NVIDIA GPU detected, and nvidia-smi is not there either: it is a laptop without one",),
     ),
+    "a library of CUDA that is not found, as people and TensorFlow say it": Class(
+        "cuda-lib-missing",
+        (
+            "not able to find libcudnn.so.7\nTensorFlow version: 2.3.1",
+            "Dlerror: libcudnn.so.7: cannot open shared object file: No such file or directory;",
+            "I tensorflow/stream_executor/dso_loader.cc:105] Couldn't open CUDA library libcudnn.so. LD_LIBRARY_PATH:",
+        ),
+        (
+            "I tensorflow/stream_executor/dso_loader.cc:105] Couldn't open CUDA library libcupti.so.8.0. LD_LIBRARY_PATH:",
+            "If it cannot find libcudnn.so.7, install cuDNN",
+        ),
+    ),
     "a library of CUDA that is older than the GPU": Class(
         "arch-too-new-for-wheel",
         (

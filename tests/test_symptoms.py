@@ -23,6 +23,7 @@ SMI = (
     "| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8 |\n"
     "|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |      N/A |\n"
 )
+NO_ANSWER = "nvidia-container-cli: initialization error: driver error: failed to process request"
 RPC = "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown."
 
 
@@ -59,6 +60,9 @@ def test_what_is_only_seen_is_no_cause(text: str, symptom: str, others: str) -> 
          "CUDA error: no kernel image is available for execution on the device"),
         (SMI + "C:\\Users\\me> python train.py\ntorch.cuda.is_available(): False",
          "torch-cpu-build", SMI + "$ python train.py\ntorch.cuda.is_available(): False"),
+        ("root@DESKTOP-5A67SBM:/home/me# docker run --gpus all nbody\n" + NO_ANSWER, "wsl-driver",
+         NO_ANSWER),
+        ("it runs on wsl2\n" + NO_ANSWER, "wsl-driver", NO_ANSWER),
         (RPC, "driver-not-loaded", RPC.replace("driver rpc error: timed out", "file exists")),
         ("nvidia-container-cli: device error: 1: unknown device: unknown.",
          "invalid-device-ordinal", RPC),

@@ -46,6 +46,11 @@ def _says(*words: str) -> Callable[[RuleContext, Finding], bool]:
     return shown
 
 
+def _says_so_in_wsl(context: RuleContext, finding: Finding) -> bool:
+    """Whether WSL's way to the driver failed: inside WSL the toolkit asks no Linux driver."""
+    return bool(context.snapshot.os.wsl) and _says("driver error")(context, finding)
+
+
 def _torch_was_not_shown(context: RuleContext, _: Finding) -> bool:
     """A driver that answers on Windows, where pip's own torch is the one without CUDA."""
     torch = context.snapshot.torch
@@ -182,6 +187,13 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
         ),
     ),
     "container-hook-failed": (
+        Likelier(
+            cause="wsl-driver",
+            shown=_says_so_in_wsl,
+            because="the toolkit asked Windows' driver through WSL, and that did not answer",
+            text="Update the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and "
+            "start WSL again (`wsl.exe --shutdown`; open programs in it end)",
+        ),
         Likelier(
             cause="driver-not-loaded",
             shown=_says("driver rpc error", "driver not loaded", "driver error", "nvidia driver"),

@@ -53,6 +53,15 @@ CUDAS = r"(?:cudart|cudnn|cublas|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|
 CUDAS_FILE = rf"(?:lib{CUDAS}\.so(?:\.[\d.]{{1,12}})?|(?:lib)?{CUDAS}\.dll)"
 
 IN_WORDS = (
+    *(
+        row(
+            "cuda-lib-missing",
+            f"{verb} lib",
+            rf"\b(?:unable to|not able to|fail(?:s|ed)? to|cannot|can not|can't|could not|couldn't|does not|doesn't) {verb} (?P<library>{CUDAS_FILE})",
+            unless=r"\b(?:if|when|in case) (?:\S{1,20} ){0,4}(?:unable|cannot|can't|fails?)|could not load dynamic|/ld: ",
+        )
+        for verb in ("find", "open", "locate")
+    ),
     row(
         "cuda-lib-missing",
         "to load",

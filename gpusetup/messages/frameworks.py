@@ -12,6 +12,12 @@ from gpusetup.messages.row import row
 TENSORFLOWS = (
     row(
         "program-lib-unfound",
+        "open cuda library",
+        r"Couldn't open CUDA library (?P<library>lib(?!cupti|cuda\.)[\w-]{3,24}\.so[.\d]{0,8}?)\.? ",
+        program="TensorFlow",
+    ),
+    row(
+        "program-lib-unfound",
         "could not load dynamic library",
         r"Could not load dynamic library '(?P<library>(?!lib(?:nvinfer|cuda\.)|nvinfer|nvcuda)[\w.-]{3,60})'; dlerror",
         program="TensorFlow",

@@ -44,6 +44,12 @@ LOADER = (
         unless="dlerror|Ignore above",
     ),
     row(
+        "cuda-lib-missing",
+        "dlerror: lib",
+        rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open",
+        unless="Ignore above|could not load dynamic",
+    ),
+    row(
         "library-not-mapped",
         "failed to map segment",
         r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
