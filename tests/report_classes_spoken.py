@@ -282,6 +282,15 @@ SPOKEN: dict[str, Class] = {
             "My GPU memory slowly increased. I wonder if there is a leak",
         ),
     ),
+    "a GPU that is gone after a crash, as people say it": Class(
+        "gpu-fell-off-bus hardware-fault",
+        (
+            "During LoRA training the GPU enters an unrecoverable failure state. A CUDA error is raised, after which the NVIDIA driver can no longer access the GPU.",
+            "The training crashes after an hour and then nvidia-smi can no longer see the GPU",
+            "Hard crash in training, the system could no longer detect my GPU until a power cycle",
+        ),
+        ("I updated the kernel; now it crashes and nvidia-smi can no longer see the GPU",),
+    ),
     "an onnxruntime that was built for the CPU": Class(
         "program-without-gpu-support",
         (

@@ -126,6 +126,13 @@ TOOLS = (
         r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
     ),
     row("gpu-fell-off-bus", "gpu is lost", rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost"),
+    row(
+        "gpu-fell-off-bus",
+        "no longer",
+        r"\b(?:crash\w*|launch failure|fr(?:eez|oz)\w+|failure state)\b.{0,300}?\b(?:driver|nvidia-smi|system) (?:can|could) no longer (?:access|see|find|reach|detect|talk to|communicate with) (?:the |my )?GPUs?\b",
+        unless=r"\b(?:updat|upgrad|install|remov)(?:e|ed|ing)\b",
+        said="unknown error",
+    ),
     row("gpu-fell-off-bus", "nvmlerror_gpuislost"),
     row("gpu-fell-off-bus", "nvml_error_gpu_is_lost"),
     row(

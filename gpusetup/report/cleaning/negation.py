@@ -84,7 +84,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(" not ", rf"\b(?:I|we|you)\s(?:do|did)\snot\s{ADVERB}{GET}\b{NO_QUESTION}"),
     sign("unrelated to", r"\bunrelated\sto\b"),
     sign("nothing to do with", r"\bnothing\sto\sdo\swith\b"),
-    sign("no longer ", rf"\bno\slonger\s(?:{MEET}|shows?|gives?|fails?\swith|raises?|throws?)\b"),
+    sign("no longer ", rf"(?<!\bcan\s)(?<!could\s)\bno\slonger\s(?:{MEET}|shows?|gives?|fails?\swith|raises?|throws?)\b"),
     sign("unlike ", r"\bunlike\b"),
     sign("rather than ", r"\brather\sthan\s(?:an?\s|the\s)?(?=['\"`]|CUDA|\w+Error)"),
     sign("no more ", r"\bno\smore\s(?=['\"`]|CUDA|\w+Error|lib)"),
