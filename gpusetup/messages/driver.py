@@ -138,7 +138,7 @@ DRIVER = (
     row(
         "image-needs-newer-driver",
         "unsatisfied condition: driver",
-        r"unsatisfied condition: driver ?>= ?(?P<needs_driver>\d{3}[.\d]*)",
+        r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
     ),
     row(
         "image-needs-newer-driver",
