@@ -5,9 +5,19 @@ from __future__ import annotations
 from report_classes import CLASSES, Class
 from report_classes_failures import FAILURES
 from report_classes_further import FURTHER
+from report_classes_lacking import LACKING
 from report_classes_later import LATER
 from report_classes_servers import SERVERS
 from report_classes_spoken import SPOKEN
 from report_classes_titles import TITLES
 
-EVERY: dict[str, Class] = {**CLASSES, **LATER, **FURTHER, **FAILURES, **SERVERS, **TITLES, **SPOKEN}
+EVERY: dict[str, Class] = {
+    **CLASSES,
+    **LATER,
+    **FURTHER,
+    **FAILURES,
+    **SERVERS,
+    **TITLES,
+    **SPOKEN,
+    **LACKING,
+}

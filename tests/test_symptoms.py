@@ -24,6 +24,7 @@ SMI = (
     "|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |      N/A |\n"
 )
 NO_ANSWER = "nvidia-container-cli: initialization error: driver error: failed to process request"
+NO_DEVICE = "ggml-cuda.cu:5522: CUDA error 100: no CUDA-capable device is detected\n"
 RPC = "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown."
 
 
@@ -63,6 +64,11 @@ def test_what_is_only_seen_is_no_cause(text: str, symptom: str, others: str) -> 
         ("root@DESKTOP-5A67SBM:/home/me# docker run --gpus all nbody\n" + NO_ANSWER, "wsl-driver",
          NO_ANSWER),
         ("it runs on wsl2\n" + NO_ANSWER, "wsl-driver", NO_ANSWER),
+        ("WSL2, Ubuntu 22.04\n" + NO_DEVICE + SMI, "wsl-driver", NO_DEVICE + SMI),
+        (SMI + "uname: microsoft-standard-WSL2\n" + NO_DEVICE, "wsl-driver",
+         SMI + "WSL2\nexport CUDA_VISIBLE_DEVICES=3\n" + NO_DEVICE),
+        ("export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:/usr/lib\n" + NO_DEVICE,
+         "libcuda-stub", NO_DEVICE),
         (RPC, "driver-not-loaded", RPC.replace("driver rpc error: timed out", "file exists")),
         ("nvidia-container-cli: device error: 1: unknown device: unknown.",
          "invalid-device-ordinal", RPC),

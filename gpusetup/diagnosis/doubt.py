@@ -116,6 +116,12 @@ DOUBTS: dict[str, Doubt] = {
         settled_by=("gpus", "driver", "bus"),
         unless=left_open.is_told,
     ),
+    "container-nvml-lost": Doubt(
+        others=("nvml-mismatch", "gpu-fell-off-bus"),
+        next_reading="nvidia-smi",
+        settled_by=(),
+        unless=left_open.nvml_says_it,
+    ),
     "gpu-fell-off-bus": Doubt(
         others=("hardware-fault", "gpu-does-not-answer"),
         next_reading=KERNEL_LOG,

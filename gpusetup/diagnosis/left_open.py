@@ -160,3 +160,9 @@ def installer_says_it(context: RuleContext) -> bool:
     """An installer, or a table of ours, says that no wheel is there, and not somebody alone."""
     said = events(context, "no-wheel-for-platform")
     return not said or any(event.values.get("said") != "in words" for event in said)
+
+
+def nvml_says_it(context: RuleContext) -> bool:
+    """NVML's answer in the container is shown, and not only somebody's word for its loss."""
+    said = events(context, "container-nvml-lost")
+    return not said or any(event.values.get("said") != "in words" for event in said)

@@ -51,6 +51,13 @@ def _says_so_in_wsl(context: RuleContext, finding: Finding) -> bool:
     return bool(context.snapshot.os.wsl) and _says("driver error")(context, finding)
 
 
+def _is_wsls(context: RuleContext, _: Finding) -> bool:
+    """Whether WSL's driver answers another program, and nothing hides its GPU."""
+    hidden = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment
+    wsl = bool(context.snapshot.os.wsl) and not in_container(context)
+    return wsl and driver_answers(context) and not hidden
+
+
 def _torch_was_not_shown(context: RuleContext, _: Finding) -> bool:
     """A driver that answers on Windows, where pip's own torch is the one without CUDA."""
     torch = context.snapshot.torch
@@ -148,6 +155,22 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
         ),
     ),
     "cuda-sees-no-device": (
+        Likelier(
+            cause="wsl-driver",
+            shown=_is_wsls,
+            because="nvidia-smi reaches the driver of Windows, the program does not: it finds "
+            "another libcuda than WSL's own in /usr/lib/wsl/lib",
+            text="Put /usr/lib/wsl/lib before all other folders in LD_LIBRARY_PATH, take folders "
+            "named `stubs` out of it, install no Linux driver in WSL, and update WSL and the "
+            "driver in Windows",
+        ),
+        Likelier(
+            cause="libcuda-stub",
+            shown=lambda context, _: bool(events(context, "libcuda-stub")),
+            because="a folder `stubs` of the toolkit is on LD_LIBRARY_PATH, and its libcuda "
+            "has no driver behind it",
+            text="Take the stubs folder out of LD_LIBRARY_PATH",
+        ),
         Likelier(
             cause="cuda-visible-devices-hidden",
             shown=_is_set,

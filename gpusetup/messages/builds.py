@@ -6,6 +6,7 @@ DeepSpeed, nvcc's host check, Triton 1 to 3 (build.py, driver.py), torch/_induct
 
 from __future__ import annotations
 
+from gpusetup.messages.fragments import IN_A_BUILD
 from gpusetup.messages.row import row
 
 WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
@@ -258,7 +259,11 @@ ROWS = (
         r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'",
         who="nvcc",
     ),
-    row("compiler-missing", "visual c++", r"Microsoft Visual C\+\+ 14\.\d or greater is required"),
+    row(
+        "compiler-missing",
+        "visual c++",
+        r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required",
+    ),
     row(
         "compiler-missing",
         "cl.exe",
@@ -268,7 +273,8 @@ ROWS = (
     row(
         "compiler-missing",
         "compiler version for cl",
-        r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:error: |Error: |Failed building wheel))",
+        r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))"
+        r"|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]",
     ),
     row("triton-missing-windows", "triton", r"Cannot find a working triton installation"),
     row(
@@ -292,6 +298,7 @@ ROWS = (
         "triton-no-compiler",
         "no such file or directory",
         r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
+        unless=IN_A_BUILD,
     ),
     row(
         "windows-path-too-long", "longer than 260", r"(?:\S{1,160} )?\w+ longer than 260 characters"

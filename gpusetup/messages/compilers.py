@@ -8,8 +8,12 @@ driver, XLA's asm_compiler.cc, Cycles' device/cuda.
 
 from __future__ import annotations
 
+from gpusetup.messages.fragments import IN_A_BUILD
 from gpusetup.messages.imports import COMPILED_MODULE
 from gpusetup.messages.row import row
+
+COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
+"""A C++ compiler, as a build calls it."""
 
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """What the driver answers to a kernel that it cannot use."""
@@ -182,6 +186,50 @@ OF_ANOTHER_TIME = (
 )
 
 COMPILERS = (
+    row(
+        "compiler-missing",
+        "no such file or directory",
+        rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'",
+        unless=r"inductor|triton",
+    ),
+    *(
+        row("compiler-missing", needle, pattern)
+        for needle, pattern in (
+            ("' failed: no such file", rf"error: command '{COMPILER}' failed: No such file"),
+            ("unable to execute '", rf"unable to execute '{COMPILER}': No such file"),
+            ("_compiler could be found", r"No CMAKE_C(?:XX)?_COMPILER could be found"),
+            (
+                "environment variable c",
+                r"Could not find compiler set in environment variable C(?:C|XX)\b",
+            ),
+            ("vcvarsall.bat", r"Unable to find vcvarsall\.bat"),
+            ("instance of visual studio", r"could not find any instance of Visual Studio"),
+            (
+                "visual studio installation",
+                r"(?:find|no) a (?:compatible|suitable|valid) Visual Studio installation",
+            ),
+            ("failed with: no such file", r"Running 'nmake' '-\?' failed with: no such file"),
+            (
+                "is not recognized",
+                r"\W?\bcl(?:\.exe)?\b\W? is not recognized as (?:an internal|the name)",
+            ),
+            ("no compiler found", r"nvcc fatal ?: No compiler found"),
+            ("linker `", r"error: linker `(?:cc|link\.exe)` not found"),
+            (
+                "c++ compiler",
+                r"(?:Could not|Couldn't|Cannot|can't|Unable to|Failed to) find an? (?:working |suitable )?C\+\+ compiler",
+            ),
+            ("'which', '", r"Command '\['which', '(?:c|g)\+\+'\]' returned non-zero"),
+            (
+                "which: no ",
+                rf"which: no (?:g\+\+|c\+\+|gcc) in \(.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?which: no (?:g\+\+|c\+\+|gcc) in \(",
+            ),
+            (
+                ": command not found",
+                rf"\b(?:gcc|cc): command not found.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?\b(?:gcc|cc): command not found",
+            ),
+        )
+    ),
     row(
         "compiler-missing",
         "cc1plus",

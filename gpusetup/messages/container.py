@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row
 
+INSIDE = r"\b(?:docker |the |running |my )*containers?\b"
+LOSES = (
+    r"\b(?:los(?:es?|t|ing) (?:access to |its |the |their |connection to )*(?:NVIDIA )?(?:GPUs?|drivers?|nvidia-smi|cuda)"
+    r"|(?:GPUs?|nvidia-smi|drivers?|cuda) (?:\S{1,12} ){0,4}?(?:breaks?|broke|disappear(?:s|ed)|vanish(?:es|ed)|stop(?:s|ped)? (?:working|responding)|is lost|gets lost|becomes? (?:un\w+|inaccessible)|no longer (?:work|found|visible|available|detected)\w*))\b"
+)
+LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{1,3} ?|one |two )*(?:while|time|minutes?|hours?|days?|weeks?|h)\b|(?:one|a|the next) day (?:after|later)|randomly|sporadically|daemon-reload|over time|eventually)"
+NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspend|sleep|hibernat)\w*|\bXid\b|fallen off|segfault|out of memory"
+"""A container that had its GPU and loses it while it runs, in a person's words."""
+
 NOT_USE = r"(?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5}"
 
 NO_GPU_SAID = (
@@ -101,6 +110,17 @@ ROWS = (
     ),
     row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
+    row(
+        "container-nvml-lost",
+        "container",
+        rf"{LOSES}[^\n]{{0,120}}?{INSIDE}[^\n]{{0,160}}?{LATER}"
+        rf"|{INSIDE}[^\n]{{0,120}}?{LOSES}[^\n]{{0,160}}?{LATER}"
+        rf"|{LATER}[^\n]{{0,160}}?{INSIDE}[^\n]{{0,120}}?{LOSES}"
+        rf"|{LATER}[^\n]{{0,160}}?{LOSES}[^\n]{{0,120}}?{INSIDE}"
+        rf"|{LOSES}[^\n]{{0,160}}?{LATER}[^\n]{{0,200}}?(?:restart|recreat)\w* (?:the |my )?{INSIDE}",
+        unless=NEVER_HAD,
+        said="in words",
+    ),
     row("container-nvml-lost", "nvml unknown error", r"initiali[sz]e NVML unknown error"),
     row(
         "container-toolkit-missing",

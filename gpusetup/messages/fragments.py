@@ -29,3 +29,6 @@ NAMES = (
 )
 STDLIB = frozenset(NAMES.split())
 """Modules that torch's import needs: a file of that name in the working folder hides them."""
+
+IN_A_BUILD = r"(?:Failed building wheel|Building wheels? for|bdist_wheel|build_ext\b|subprocess-exited-with-error|Building from source|metadata-generation-failed)"
+"""What pip and setuptools print of a package that is compiled."""

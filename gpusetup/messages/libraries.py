@@ -136,6 +136,13 @@ LOADER = (
     ),
     row(
         "cuda-lib-missing",
+        "trygetproviderinfo_cuda",
+        r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126",
+        library="onnxruntime_providers_cuda.dll",
+        lacks="a DLL",
+    ),
+    row(
+        "cuda-lib-missing",
         "failed to load library libonnxruntime",
         r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
     ),

@@ -251,7 +251,32 @@ APPLE = (
 
 NVIDIAS = r"\bNVIDIA\b|\bGeForce\b|\b[RG]TX\b|\bCUDA\b"
 
+FAILS = r"\b(?:crash\w*|fail\w*|errors?|hangs?|segfault|not? (?:\w+ )?(?:detect\w*|found|work\w*|show\w*|see|seen|us\w{2,3})|n[o']t (?:\w+ )?(?:detect\w*|find|work|see|use|show)|nothing|only detects)\b"
+
 RUNTIMES = (
+    *(
+        row(
+            "foreign-gpu",
+            needle,
+            rf"{pattern}.{{0,600}}?{FAILS}|{FAILS}.{{0,600}}?{pattern}",
+            unless=NVIDIAS,
+            vendor="intel",
+            name="Arc",
+        )
+        for needle, pattern in (
+            ("sycl-ls", r"\bsycl-ls\b"),
+            ("level_zero:", r"\blevel_zero:(?:gpu|\d)"),
+            ("level zero", r"\b(?:XPU|GPU|SYCL|Intel)\b.{0,200}?\bLevel Zero\b"),
+            ("ipex", r"\bipex[-_](?:llm|ollama)\b"),
+            ("torch.xpu", r"\btorch\.xpu\.\w{4,24}"),
+        )
+    ),
+    row(
+        "no-xpu",
+        "no supported devices found",
+        r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
+        why="driver",
+    ),
     row(
         "no-xpu",
         "double type is not supported",

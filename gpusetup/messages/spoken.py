@@ -280,6 +280,22 @@ INSTALLS = (
     ),
 )
 
+NO_KERNELS_FOR = r"\b(?:no|without|lacks?|lacking|missing|dropped|removed|not (?:include|contain|have|ship)|n't (?:include|contain|have|ship))\b (?:\S{1,16} ){0,7}?"
+OF_OLD = r"(?P<capability>sm_(?:3[0257]|5[02]|6[01]|70))"
+OF_AN_EXTENSION = r"flash|xformers|vllm|sglang|bitsandbytes|extension|deepspeed|apex|llama\.cpp|onnxruntime|ctranslate2|jax\b|tensorflow|sage|kernel library"
+
+ARCHITECTURES = (
+    row(
+        "gpu-not-in-wheel",
+        "sm_",
+        rf"\b(?:(?:py)?torch|cu1[123]\d|wheels?)\b[^\n]{{0,240}}?{NO_KERNELS_FOR}[`'\"(]{{0,2}}{OF_OLD}\b[`'\"]?(?: (?:CUDA )?(?:kernels?|support|binar\w+|images?|code)\b|[^\w\n])",
+        unless=rf"{OF_AN_EXTENSION}|\b(?:if|unless|whether) (?:\S{{1,16}} ){{0,4}}?(?:lacks|dropped|no|without)\b",
+        side="old",
+        said="in words",
+    ),
+)
+"""The architecture of an old GPU, of which somebody says that torch's build has no kernels."""
+
 IN_OTHER_WORDS = (
     *(
         row(
@@ -321,5 +337,6 @@ ROWS = (
     *TOO_OLD,
     *LIBRARIES_TOO_OLD,
     *INSTALLS,
+    *ARCHITECTURES,
     *IN_OTHER_WORDS,
 )

@@ -13,7 +13,7 @@ from gpusetup.messages.row import row
 A_GPU = r"\b(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d0|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
 OF_A_GPU = r"(?:(?:GPUs?|graphics?(?: card)?|video(?: card)?|CUDA|device) (?:memory|RAM)|VRAM|CUDA)"
 HOSTS = (
-    r"oom.?kill|\bkill(?:ed|er|s)\b|sigkill|\b(?:system|host|cpu|main|physical|node|pinned|java|heap|disk)(?:'s)? (?:ram|memory|oom)\b"
+    r"oom.?kill|\bkill(?:ed|er|s)\b|sigkill|(?<!gb of )(?<!gig of )(?<!\dgb )(?<!\d gb )(?<!gigs of )\b(?:system|host|cpu|main|physical|node|pinned|java|heap|disk)(?:'s)? (?:ram|memory|oom)\b"
     r"|\bcpu out of memory|(?:code|status) ?:? ?-?(?:9|137)\b|bad_alloc|paging file|page file|defaultcpuallocator|\bswap\b"
 )
 """Near the words: what says that the computer's memory is meant."""
@@ -22,6 +22,8 @@ NO_FAILURE = (
     r"(?:\S{1,20} ){0,4}?(?:\bOOM|out[- ]of[- ](?:\w+ )?(?:memory|VRAM))"
 )
 """Who speaks of such a failure, and has none."""
+SUPPOSED = r"\b(?:if|when|whenever|unless|avoids?|in case|without|prevents?|how to handle)\b (?:\S{1,16} ){0,6}?(?:exceed|fit|memory error|insufficient|VRAM|GPU memory)"
+"""Who asks what would be, and has no such failure."""
 HAS = (
     r"\b(?:after|get|gets|getting|got|gives?|giving|gave|hits?|hitting|r[au]ns?(?: \w+)? into|running into|throws?|threw|rais(?:es|ed)|caus(?:es|ed|ing)|lead(?:s|ing)? to|led to"
     r"|result(?:s|ed|ing)? in|encounter(?:s|ed|ing)?|fac(?:es|ed|ing)|shows?|goes|went|still|always|immediately|eventually|quickly|crash(?:es|ed|ing)? (?:with|due to|from|because of)"
@@ -70,6 +72,31 @@ OF_THE_GPU = (
         "vram",
         r"\b(?:exceed(?:s|ed|ing)?|overflow(?:s|ed|ing)?) (?:the |my |all )?(?:\S{1,12} ){0,3}?VRAM\b[^.\n]{0,60}?\b(?:crash|fail|error|die)|\bVRAM (?:overflow(?:s|ed)?|(?:is|was) (?:exceeded|exhausted|insufficient|not enough))",
         unless=r"\b(?:if|when|unless|avoid)\b[^.\n]{0,30}VRAM",
+    ),
+    *(
+        row("out-of-memory", needle, pattern, unless=rf"{HOSTS}|{SUPPOSED}")
+        for needle, pattern in (
+            (
+                "exceed",
+                rf"\b(?:says?|said|still|shows?|showed|reports?|errors?|that|but) (?:\S{{1,12}} ){{0,4}}?{OF_A_GPU}(?: memory)?(?: limit)? (?:is |was |has been |gets? |got )?exceeded\b",
+            ),
+            (
+                "exceed",
+                rf"\b(?:fail\w*|crash\w*|error\w*|stop\w*|abort\w*|because|since|but)\b[^.\n]{{0,60}}?\bexceed(?:s|ed|ing)? (?:the |my |all |its |available |total )*(?:\S{{1,12}} ){{0,2}}?{OF_A_GPU}",
+            ),
+            (
+                " fit ",
+                rf"\b(?:does ?n[o']t|did ?n[o']t|can ?n[o']t|can't|could ?n[o']t|won't|will not|not) (?:\w+ ){{0,3}}?fit (?:\w+ ){{0,3}}?(?:in|into|on|onto|inside) (?:\S{{1,12}} ){{0,4}}?{OF_A_GPU}[^.\n]{{0,80}}?\b(?:error|fail|crash)",
+            ),
+            (
+                "memory error",
+                r"\b(?:CUDA|GPU|VRAM)[ -](?:out[ -]of[ -])?memory errors?\b|\bmemory errors? (?:on|with|from) (?:the |my |a |an )?(?:\S{1,12} )?GPU\b",
+            ),
+            (
+                "insufficient",
+                rf"{OF_A_GPU}(?: memory)? (?:is |was |are )?insufficient\b",
+            ),
+        )
     ),
 )
 

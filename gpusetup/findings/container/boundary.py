@@ -199,8 +199,11 @@ def container_nvml_lost(context: RuleContext) -> Iterator[Finding]:
     if not (lost or said):
         return
     again = RESTARTS.get(context.snapshot.container.kind or "docker", "")
+    in_words = not lost and all(event.values.get("said") == "in words" for event in said)
     yield CONTAINER_NVML_LOST.found(
-        "This container has lost its GPU: NVML answers Unknown Error",
+        "This container has lost its GPU while it ran"
+        if in_words
+        else "This container has lost its GPU: NVML answers Unknown Error",
         detail="A `systemctl daemon-reload` on the host rewrites the device rules of containers "
         "whose GPUs were added behind systemd's back.",
         evidence=(

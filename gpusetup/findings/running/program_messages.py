@@ -271,8 +271,8 @@ MESSAGES: tuple[Cause, ...] = (
         source="messages of setuptools and cpp_extension",
         message=Message(
             title="A package must be compiled, and there is no C++ compiler for it",
-            text="Install the Build Tools of Visual Studio (with C++), or take a wheel of the "
-            "package",
+            text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
+            "Debian and Ubuntu: build-essential), or take a wheel of the package",
             windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
             needs_root=True,
         ),

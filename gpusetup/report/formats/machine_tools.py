@@ -267,6 +267,23 @@ COMPUTERS = (
     ("access fault by gpu node", Sought(r"(Memory access fault by GPU node)"), "amd"),
     ("hsa_override", Sought(r"(HSA_OVERRIDE_GFX_VERSION ?=)"), "amd"),
     ("miopen", Sought(r"(MIOpen(?: Error|\(HIP\)))"), "amd"),
+    ("rocm error", Sought(r"(?<!no )(ROCm error): \w"), "amd"),
+    (
+        "libamdhip64",
+        Sought(r"(?:fault|SIGSEGV|signal 11|crash\w*)\b.{0,300}?(libamdhip64\.so)"),
+        "amd",
+    ),
+    ("/opt/rocm", Sought(r"#\d{1,2} .{0,90}?(/opt/rocm\S{0,40}/lib(?:64)?/\S{4,40}\.so)"), "amd"),
+    (
+        "mi",
+        Sought(r"(?<![\w.-])(MI(?:100|210|250X?|300[AX]|325X|35[05]X))(?! or| and|,|/)\b"),
+        "amd",
+    ),
+    (
+        "intel arc",
+        Sought(r"(?<!, )(?<!and )(?<!or )(Intel Arc (?:Pro [AB]\d{2}|B-[Ss]eries))\b"),
+        "intel",
+    ),
     ("intel arc", Sought(r"(Intel Arc (?:[AB]\d{3}\w?|1\d0[VT]))"), "intel"),
     (
         "intel arc",

@@ -79,7 +79,7 @@ MODEL = (
     r"(?:NVIDIA )?(?P<name>(?:GeForce )?(?:RTX|GTX) ?\d{3,4}(?: ?(?:Ti|TI|ti|SUPER|Super|Laptop)\b)?(?: ?(?:SUPER|Super)\b)?"
     r"|(?:RTX )?A[456]000\b|(?:Tesla )?(?:V100|A100|A800|H[12]00|H20|H800|T4|P100|P40|K80|M40|L40S?|B200)\b)"
 )
-BEFORE = r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|on|is|my|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
+BEFORE = r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|[Oo]n|is|[Mm]y|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
 SPOKEN = Sought(rf"{BEFORE}{MODEL}")
 ANOTHER = Sought(rf" ?(?:,|/|&|\+|and|or|und|et|y|e|vs\.?) ?{MODEL}")
 """What follows one of several that are enumerated: it is not the GPU of the text."""
@@ -147,8 +147,8 @@ NO_KERNEL = "no kernel image"
 
 
 LOOSELY = Sought(
-    r"(?i)(?<![\w.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx) ?)(?P<number>\d{3,4})|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card)[ :]{1,2})(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
-    r"(?P<kind>(?: ?(?:ti|super)\b){0,2})(?![\w.]|x\d)"
+    r"(?i)(?<![\w.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx|gt|mx) ?)(?P<number>\d{3,4}m?x?)|(?:geforce )(?P<mobile>[89]\d0mx?)|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card)[ :]{1,2})(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
+    r"(?P<kind>(?: ?(?:ti|super)\b){0,2})(?!\w|\.\d|x\d)"
 )
 """`rtx 5090`, `RTX5090D`, or the number alone, which a missing kernel tells from other numbers."""
 QUADRO = Sought(r"(?i)(?<![\w.,/-])quadro (?P<number>[kmp]\d{3,4}m?)(?!\w)")
@@ -191,13 +191,25 @@ def _loosely_called(flat: str) -> tuple[str, int] | None:
     for one in LOOSELY.finditer(flat):
         at = one.start("bare") + len(one.group("bare")) - 4 if one.group("bare") else one.start()
         if not WORKS_ON.compiled.search(flat, max(at - NAME_LENGTH, 0), at):
-            line = (one.group("line") or "rtx").upper()
-            kind = re.sub(r"(?i)ti", "Ti", one.group("kind")).strip()
-            name = f"{line} {one.group('number') or one.group('bare')[-4:]} {kind}".strip()
-            told.setdefault(name, one.start())
+            told.setdefault(_written_out(one), one.start())
     for one in QUADRO.compiled.finditer(flat):
         told.setdefault(f"Quadro {one.group('number').upper()}", one.start())
     return next(iter(told.items())) if len(told) == 1 else None
+
+
+def _written_out(called: re.Match[str]) -> str:
+    """
+    >>> _written_out(LOOSELY.search("rtx5090")), _written_out(LOOSELY.search("GeForce gt 710"))
+    ('RTX 5090', 'GeForce GT 710')
+    """
+    if called.group("mobile"):
+        return f"GeForce {called.group('mobile').upper()}"
+    line = (called.group("line") or "rtx").upper()
+    number = (called.group("number") or called.group("bare")[-4:]).upper()
+    kind = re.sub(r"(?i)ti", "Ti", called.group("kind")).strip()
+    if line in ("GT", "MX"):
+        return f"GeForce {line}{' ' if line == 'GT' else ''}{number}"
+    return f"{line} {number} {kind}".strip()
 
 
 def _of_a_missing_kernel(flat: str, low: str) -> re.Match[str] | None:
@@ -224,7 +236,7 @@ def _names(found: Iterable[re.Match[str]]) -> set[str]:
     >>> sorted(_names(MENTIONED.finditer("RTX 4090, RTX4090 and A100")))
     ['a100', 'rtx4090']
     """
-    return {re.sub(r"\s", "", one.group("name")).lower() for one in found}
+    return {re.sub(r"\s|tesla|geforce", "", one.group("name").lower()) for one in found}
 
 
 FOREIGN = ("grafik", "graphique", "placa", "tarjeta", "scheda", "karta", "eine", "une ", "uma ", "una ")  # fmt: skip
