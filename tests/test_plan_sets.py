@@ -52,6 +52,8 @@ PROMISES = (
             asked=0.87),
     Promise(name="eighth", rows=144, projects=15, error=0.1, bias=0.06, right=0.94, missed=7,
             asked=0.85),
+    Promise(name="ninth", rows=130, projects=25, error=0.05, bias=0.02, right=0.89, missed=5,
+            asked=1.0),
 )  # fmt: skip
 EACH = pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
 
@@ -85,7 +87,7 @@ def test_a_set_is_met_as_the_page_says(promise: Promise) -> None:
 def test_the_sets_together_are_met_as_the_page_says() -> None:
     names = [promise.name for promise in PROMISES]
     rows = [figure for name in names for figure in SCRIPT.blind(name)]
-    assert len(rows) >= 550
+    assert len(rows) >= 610
     for measure, most, bias in (
         (None, 0.06, 0.018),
         ("allocated", 0.045, 0.02),
