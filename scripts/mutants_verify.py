@@ -22,6 +22,9 @@ effect, a miss is told as met or not. The run named `nothing` has no fault and h
 
 `--ranks N` tries each mutant among N ranks (gloo, forked from a warm process, too): a function
 may take `rank`, its number. It is called after the ranks met and before the first collective.
+`get_kernel(...).call_boxed` holds the interpreter's lock, and with gloo the ranks may then wait for
+each other for ever, with or without a fault. What was caught by a hang alone is therefore named:
+it counts where the same function without its fault passes (list it as a mutant of its own).
 """
 
 from __future__ import annotations

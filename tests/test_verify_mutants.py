@@ -105,6 +105,17 @@ def test_the_figure_counts_what_was_asked(capsys: pytest.CaptureFixture[str]) ->
     assert outside.concluded({"nothing": row("caught")}) == 1
 
 
+def test_what_only_hung_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    def row(said: str) -> dict[str, Any]:
+        return outside.Judged("caught", ["all_reduce"], said, None, 1)._asdict()
+
+    late = "rank 1 hangs in all_reduce; rank 0: all_reduce/sum-33 ended by RuntimeError"
+    value = f"{late}; rank 2: all_reduce/sum-33: 1 of 33 elements are wrong"
+    outside.concluded({"nothing": row(""), "late": row(late), "value": row(value)})
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["caught by a hang alone: late", "caught 2 of 2"]
+
+
 @pytest.mark.slow
 def test_a_file_of_mutants_is_run_and_resumed(tmp_path: Path) -> None:
     file, results = tmp_path / "theirs.py", tmp_path / "results.json"

@@ -292,6 +292,11 @@ def ask(file: Path, results: Path | None, options: Any) -> int:
     return concluded({name: done[name] for name in names if name in done})
 
 
+def hangs(said: str) -> bool:
+    """Whether ranks that waited for each other, and no wrong value, are what was seen."""
+    return " hangs in " in said and " wrong" not in said
+
+
 def concluded(done: dict[str, dict[str, Any]]) -> int:
     """The figure and the misses; 1 where a run without a fault does not pass."""
     faults = {name: row for name, row in done.items() if name != NOTHING}
@@ -301,6 +306,8 @@ def concluded(done: dict[str, dict[str, Any]]) -> int:
         print(f"missed: {name} {met}".rstrip())
     errors = [name for name, row in faults.items() if row["word"] == "error"]
     print(*(f"no answer: {name}" for name in errors), sep="\n", end="\n" if errors else "")
+    hung = [name for name, row in faults.items() if row["word"] == "caught" and hangs(row["said"])]
+    print(*(f"caught by a hang alone: {name}" for name in hung), sep="\n", end="\n" if hung else "")
     print(f"caught {len(faults) - len(missed) - len(errors)} of {len(faults)}")
     alarm = done.get(NOTHING, {}).get("word", "missed") != "missed"
     if alarm:
