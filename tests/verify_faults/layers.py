@@ -23,7 +23,7 @@ def always(found: Any, args: tuple[Any, ...]) -> bool:
     return True
 
 
-class Operator(TorchDispatchMode):
+class Operator(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     """Changes what operators return (`change(found, args)`), where `when(found, args)` holds."""
 
     def __init__(self, names: str, change: Change, when: When = always, exact: bool = False):
@@ -41,7 +41,7 @@ class Operator(TorchDispatchMode):
         return self.exact or getattr(first, "dtype", None) != torch.float64
 
 
-class Function(TorchFunctionMode):
+class Function(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
     """Changes what a function of torch's Python interface does: `instead(func, args, kwargs)`."""
 
     def __init__(self, name: str, instead: Callable[..., Any]) -> None:
