@@ -64,6 +64,8 @@ LACKING: dict[str, Class] = {
         ),
         (
             "What happens if the GPU memory is exceeded? 24 GB VRAM",
+            "RTX 3090. I get a CUDA memory error: an illegal memory access was encountered",
+            "uncorrectable memory errors on my GPU, nvidia-smi shows ECC 12",
             "My 16 GB of system RAM ran out: the process was killed, RTX 3090, OOM",
         ),
     ),

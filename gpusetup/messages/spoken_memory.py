@@ -22,8 +22,8 @@ NO_FAILURE = (
     r"(?:\S{1,20} ){0,4}?(?:\bOOM|out[- ]of[- ](?:\w+ )?(?:memory|VRAM))"
 )
 """Who speaks of such a failure, and has none."""
-SUPPOSED = r"\b(?:if|when|whenever|unless|avoids?|in case|without|prevents?|how to handle)\b (?:\S{1,16} ){0,6}?(?:exceed|fit|memory error|insufficient|VRAM|GPU memory)"
-"""Who asks what would be, and has no such failure."""
+SUPPOSED = r"\b(?:if|when|whenever|unless|avoids?|in case|without|prevents?|how to handle)\b (?:\S{1,16} ){0,6}?(?:exceed|fit|memory error|insufficient|VRAM|GPU memory)|\billegal|\bECC\b|correctable|corrupt|KeyError|\bworks (?:with|for|when)\b"
+"""Who asks what would be, and has no such failure, or another one."""
 HAS = (
     r"\b(?:after|get|gets|getting|got|gives?|giving|gave|hits?|hitting|r[au]ns?(?: \w+)? into|running into|throws?|threw|rais(?:es|ed)|caus(?:es|ed|ing)|lead(?:s|ing)? to|led to"
     r"|result(?:s|ed|ing)? in|encounter(?:s|ed|ing)?|fac(?:es|ed|ing)|shows?|goes|went|still|always|immediately|eventually|quickly|crash(?:es|ed|ing)? (?:with|due to|from|because of)"
