@@ -98,6 +98,15 @@ NETWORKS = (
         op("_amp_foreach_non_finite_check_and_unscale_", lambda f, args: args[1].zero_()),
     ),
     Mutant(
+        "one infinity at the end of a gradient goes unseen",
+        "grad-scaler",
+        op(
+            "_amp_foreach_non_finite_check_and_unscale_",
+            lambda f, args: args[1].zero_(),
+            lambda f, args: all(bool(torch.isfinite(each[:-1]).all()) for each in args[0]),
+        ),
+    ),
+    Mutant(
         "the scale never backs off",
         "grad-scaler",
         op("_amp_update_scale_", lambda f, args: args[0].fill_(2.0**40)),
@@ -229,8 +238,20 @@ MACHINE = (
         "save-load",
         lambda: patched(torch, "load", _other_numbers),
     ),
+    Mutant(
+        "a part is loaded from its storage's begin",
+        "save-load",
+        lambda: patched(torch._utils, "_rebuild_tensor", _from_the_begin),
+    ),
     Mutant("a file lacks a tensor", "save-load", lambda: patched(torch, "save", _lossy)),
 )
+
+
+def _from_the_begin(right: Any) -> Any:
+    def rebuilt(storage: Any, offset: int, size: Any, stride: Any) -> Any:
+        return right(storage, 0 if storage.dtype.is_floating_point else offset, size, stride)
+
+    return rebuilt
 
 
 def _stuck(block: Any) -> Any:

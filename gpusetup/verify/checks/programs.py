@@ -282,6 +282,7 @@ def save_and_load(device: str) -> Outcome:
 
     state = _state(torch)
     here = {name: each.to(device) for name, each in state.items()}
+    here, state = ({**each, **_views(each)} for each in (here, state))
     parts: List[Part] = []
     for target in dict.fromkeys(("cpu", device)):
         with contextlib.closing(io.BytesIO()) as file:
@@ -330,6 +331,18 @@ def _state(torch: Any) -> Dict[str, Any]:
     state["bool"] = values > 0
     state["turned"] = values.t()
     return state
+
+
+def _views(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Of each format a part that begins behind its storage's first number, one whose numbers lie
+    apart, and a line that is told often."""
+    views: Dict[str, Any] = {}
+    for name in FORMATS:
+        whole = state[name]
+        views[f"{name} from a row on"] = whole[3:]
+        views[f"{name} apart"] = whole.t()[5::2, 1:-1:3]
+        views[f"{name} told often"] = whole[7, 2:].expand(3, -1)
+    return views
 
 
 def _bits(torch: Any, given: Any) -> Any:

@@ -197,6 +197,7 @@ def grad_scaler(device: str) -> Outcome:
     parts.append(holds("overflow", 0 < backed < 40, f"{backed} of 45 steps overflowed"))
     left = losses[-1] / losses[0]
     parts.append(holds("training goes on", left < 0.5, f"{left:.2f} of the first loss is left"))
+    parts += _one_spoilt(torch, device)
     outcome = judged(parts, "")
     if outcome.status != PASSED:
         return outcome
@@ -217,8 +218,37 @@ def _one_step(overflown: bool, moved: bool, before: float, after: float) -> Part
     return holds("a sound step", good, f"not taken, or the scale went from {before:g} to {after:g}")
 
 
-def _scaler(torch: Any, device: str) -> Any:
-    options = {"init_scale": TOO_LARGE, "growth_interval": 8}
+SPOILT = (1, 7, 33, 1031, 65_543)
+"""Sizes of gradients of which one number is spoilt: none is a multiple of a vector."""
+
+
+def _one_spoilt(torch: Any, device: str) -> Iterator[Part]:
+    """One infinity or NaN, in any place of any gradient, is noticed; without one none is, and each
+    gradient comes back from its scale."""
+    exact = [numbers(torch, size, salt=60 + place) for place, size in enumerate(SPOILT)]
+    leaves = [torch.zeros(size, device=device) for size in SPOILT]
+    scaler, descent = _scaler(torch, device, 8.0), Descent(leaves, RATE)
+    scaler.scale(torch.ones((), device=device))
+    ends = ((place, at) for place, size in enumerate(SPOILT) for at in {0, size // 2, size - 1})
+    for turn, where in enumerate((None, *sorted(ends))):
+        for leaf, grad in zip(leaves, exact):
+            leaf.grad = grad.to(device) * scaler.get_scale()
+        if where:
+            leaves[where[0]].grad[where[1]] = float("inf" if turn % 2 else "nan")
+        before = scaler.get_scale()
+        scaler.unscale_(descent)
+        if not where:
+            yield from (same("unscaled", leaf.grad, grad) for leaf, grad in zip(leaves, exact))
+        scaler.step(descent)
+        scaler.update()
+        good = scaler.get_scale() == (before / 2 if where else before)
+        yield holds(f"one number at {where}", good, f"the scale is {scaler.get_scale():g}")
+    once = [-RATE * grad for grad in exact]
+    yield from (same("one step of all", leaf, right) for leaf, right in zip(leaves, once))
+
+
+def _scaler(torch: Any, device: str, scale: float = TOO_LARGE) -> Any:
+    options = {"init_scale": scale, "growth_interval": 8}
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(device.partition(":")[0], **options)
     return torch.cuda.amp.GradScaler(**options)

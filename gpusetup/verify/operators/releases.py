@@ -53,7 +53,11 @@ FAULTS: Tuple[Fault, ...] = (
         (2, 5),
     ),
     # 1.13.1 takes the weight's channels the wrong way round: an error, or wrong numbers.
-    Fault(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), ("bfloat16",), (2, 5)),
+    Fault(
+        tuple(f"conv_transpose{n}d{more}" for n in (1, 2, 3) for more in ("", " of unlike axes")),
+        ("bfloat16",),
+        (2, 5),
+    ),
     # 1.13.1 rounds places to bfloat16, and reads behind the end of a line.
     Fault(("linear corners 1d to a size",), ("bfloat16",), (2, 5)),
 )
@@ -113,8 +117,13 @@ def loses_weight(torch: Any, arithmetic: str, tensors: Sequence[Any], options: A
         return False
     channels = (weight.shape[0] // options["groups"], weight.shape[1])
     filled = all(number % TAKEN_AT_ONCE == 0 for number in channels)
-    plain = options["dilation"] == 1 or options["stride"] > 1
+    plain = _each(options["dilation"], max) == 1 or _each(options["stride"], min) > 1
     return not (filled or plain) and (_channels_last(torch, x) or _channels_last(torch, weight))
+
+
+def _each(given: Any, of: Any) -> int:
+    """The greatest or the least of what is given for each axis."""
+    return int(given if isinstance(given, int) else of(given))
 
 
 def _channels_last(torch: Any, x: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple, Union
 
 from . import definitions as by
 from .drawing import Draw, Given, given
@@ -93,29 +93,39 @@ def by_all(lengths: List[int]) -> int:
     return total
 
 
-def _windows(t: Any, x: Any, kernel: Any, stride: Any, dilation: int = 1) -> Any:
+Each = Union[int, Sequence[int]]
+"""One number for all axes, or one for each."""
+
+
+def _each(given: Each, dims: int) -> List[int]:
+    return [given] * dims if isinstance(given, int) else list(given)
+
+
+def _windows(t: Any, x: Any, kernel: Any, stride: Each, dilation: Each = 1) -> Any:
     """Views of all windows: (n, c, out..., kernel...)."""
     dims = len(kernel)
+    steps, apart = _each(stride, dims), _each(dilation, dims)
     for i in range(dims):
-        x = x.unfold(2 + i, dilation * (kernel[i] - 1) + 1, stride)
-    if dilation > 1:
-        for i in range(dims):
-            x = x[(slice(None),) * (2 + dims + i) + (slice(None, None, dilation),)]
+        x = x.unfold(2 + i, apart[i] * (kernel[i] - 1) + 1, steps[i])
+    for i in range(dims):
+        if apart[i] > 1:
+            x = x[(slice(None),) * (2 + dims + i) + (slice(None, None, apart[i]),)]
     return x
 
 
-def _padded(t: Any, x: Any, padding: int, dims: int, value: float = 0.0) -> Any:
-    if not padding:
+def _padded(t: Any, x: Any, padding: Each, dims: int, value: float = 0.0) -> Any:
+    more = _each(padding, dims)
+    if not any(more):
         return x
-    shape = [*x.shape[:2], *(length + 2 * padding for length in x.shape[2:])]
+    shape = [*x.shape[:2], *(length + 2 * p for length, p in zip(x.shape[2:], more))]
     wide = t.full(shape, value, dtype=x.dtype)
-    inside = (slice(None),) * 2 + tuple(slice(padding, padding + n) for n in x.shape[2:])
+    inside = (slice(None),) * 2 + tuple(slice(p, p + n) for n, p in zip(x.shape[2:], more))
     wide[inside] = x
     return wide
 
 
 def by_windows(
-    t: Any, x: Any, w: Any, b: Any, stride: int, padding: int, groups: int, dilation: int
+    t: Any, x: Any, w: Any, b: Any, stride: Each, padding: Each, groups: int, dilation: Each
 ) -> Any:
     """A convolution from its definition: windows times weights, added up."""
     dims = w.dim() - 2
@@ -136,24 +146,29 @@ def by_spreading(
     x: Any,
     w: Any,
     b: Any,
-    stride: int,
-    padding: int,
+    stride: Each,
+    padding: Each,
     groups: int,
-    dilation: int,
-    output_padding: int = 0,
+    dilation: Each,
+    output_padding: Each = 0,
 ) -> Any:
-    """A transposed convolution: a convolution of the spread input with the weights turned."""
+    """A transposed convolution: a convolution of the spread input with the weights turned.
+
+    A padding takes as much away at both ends; it is at most what the kernel reaches.
+    """
     dims = w.dim() - 2
-    shape = [*x.shape[:2], *((length - 1) * stride + 1 for length in x.shape[2:])]
+    steps, apart = _each(stride, dims), _each(dilation, dims)
+    cut, more = _each(padding, dims), _each(output_padding, dims)
+    shape = [*x.shape[:2], *((n - 1) * step + 1 for n, step in zip(x.shape[2:], steps))]
     spread = t.zeros(shape, dtype=x.dtype)
-    spread[(slice(None),) * 2 + (slice(None, None, stride),) * dims] = x
-    reach = [dilation * (length - 1) for length in w.shape[2:]]
-    lengths = [n + 2 * r + output_padding for n, r in zip(shape[2:], reach)]
+    spread[(slice(None),) * 2 + tuple(slice(None, None, step) for step in steps)] = x
+    reach = [a * (n - 1) - p for n, a, p in zip(w.shape[2:], apart, cut)]
+    lengths = [n + 2 * r + m for n, r, m in zip(shape[2:], reach, more)]
     wide = t.zeros([*shape[:2], *lengths], dtype=x.dtype)
     wide[(slice(None),) * 2 + tuple(slice(r, r + n) for n, r in zip(shape[2:], reach))] = spread
     turned = w.flip(tuple(range(2, w.dim())))
-    each = w.shape[0] // groups
-    turned = t.cat([turned[g * each : (g + 1) * each].transpose(0, 1) for g in range(groups)])
+    size = w.shape[0] // groups
+    turned = t.cat([turned[g * size : (g + 1) * size].transpose(0, 1) for g in range(groups)])
     return by_windows(t, wide, turned, b, 1, 0, groups, dilation)
 
 

@@ -37,6 +37,8 @@ from .rows_sorting import SORTING
 from .rows_special import FURTHER
 from .rows_spectral import SPECTRAL
 from .rows_statistics import STATISTICS
+from .rows_tails import ENDS, FAR, OFTEN
+from .rows_unlike import AXES, CORNERS, LENGTHS_AND_LABELS, MASKS, RECURRENT
 from .rows_values import OF_LINES, VALUES
 from .rows_views import VIEWS
 from .table import Operator
@@ -48,20 +50,20 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     ),
     "lists": LISTS,
     "reductions": (
-        *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES),
+        *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
     ),
     "products": (*LINEAR, *with_parameters.PRODUCTS),
     "algebra": (*ALGEBRA, *FACTORS),
     "spectral": SPECTRAL,
     "sparse": SPARSE,
     "moving": (*MOVING, *VIEWS),
-    "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS),
+    "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS),
     "sorting": (*SORTING, *ORDERS),
-    "convolutions": CONVOLUTIONS,
+    "convolutions": (*CONVOLUTIONS, *AXES),
     "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
-    "norms": (*NORMS, *with_parameters.NORMS, *NORMED, NORM_IN_USE),
-    "sequences": (*SEQUENCES, *CELLS, *RAGGED, MASKED_HEADS),
-    "losses": (*LOSSES, *FURTHER_LOSSES, *CHOSEN),
+    "norms": (*NORMS, *with_parameters.NORMS, *NORMED, NORM_IN_USE, *FAR),
+    "sequences": (*SEQUENCES, *CELLS, *RAGGED, MASKED_HEADS, CORNERS, *RECURRENT),
+    "losses": (*LOSSES, *FURTHER_LOSSES, *CHOSEN, *LENGTHS_AND_LABELS),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
 """How often a format is drawn: by what training and inference use. Others count 1."""

@@ -10,6 +10,8 @@ FLOATS = ("float32", "bfloat16", "float16", "float64")
 FULL = ("float32", "float64")
 WHOLE = ("int64", "int32", "uint8", "int16")
 ANY = ("float32", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool")
+FEW = ("tiny", "warp")
+"""For rows that draw their lengths themselves; two, so that they are not drawn too often."""
 
 
 class Operator(NamedTuple):
