@@ -10,6 +10,7 @@ from report_classes_later import LATER
 from report_classes_servers import SERVERS
 from report_classes_spoken import SPOKEN
 from report_classes_titles import TITLES
+from report_classes_told import TOLD
 
 EVERY: dict[str, Class] = {
     **CLASSES,
@@ -20,4 +21,5 @@ EVERY: dict[str, Class] = {
     **TITLES,
     **SPOKEN,
     **LACKING,
+    **TOLD,
 }

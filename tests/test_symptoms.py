@@ -23,6 +23,7 @@ SMI = (
     "| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8 |\n"
     "|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |      N/A |\n"
 )
+NO_SYMBOL = "Unexpected error from cudaGetDeviceCount(). Error 500: named symbol not found"
 NO_ANSWER = "nvidia-container-cli: initialization error: driver error: failed to process request"
 NO_DEVICE = "ggml-cuda.cu:5522: CUDA error 100: no CUDA-capable device is detected\n"
 RPC = "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown."
@@ -69,6 +70,7 @@ def test_what_is_only_seen_is_no_cause(text: str, symptom: str, others: str) -> 
          SMI + "WSL2\nexport CUDA_VISIBLE_DEVICES=3\n" + NO_DEVICE),
         ("export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:/usr/lib\n" + NO_DEVICE,
          "libcuda-stub", NO_DEVICE),
+        ("in Windows 11 wsl2\n" + NO_SYMBOL, "wsl-driver", "in Ubuntu\n" + NO_SYMBOL),
         (RPC, "driver-not-loaded", RPC.replace("driver rpc error: timed out", "file exists")),
         ("nvidia-container-cli: device error: 1: unknown device: unknown.",
          "invalid-device-ordinal", RPC),

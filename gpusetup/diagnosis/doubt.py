@@ -88,6 +88,12 @@ DOUBTS: dict[str, Doubt] = {
         next_reading=COLLECT_ENV,
         settled_by=(),
     ),
+    "out-of-memory": Doubt(
+        others=("wsl-driver", "cuda-lib-missing"),
+        next_reading="nvidia-smi",
+        settled_by=(),
+        unless=left_open.memory_is_said,
+    ),
     "library-not-mapped": Doubt(
         others=("host-out-of-memory",),
         next_reading="findmnt -O noexec",

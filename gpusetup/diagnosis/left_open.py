@@ -42,6 +42,12 @@ def raised_by_an_extension(context: RuleContext) -> bool:
     return any(event.values.get("module") for event in raised)
 
 
+def memory_is_said(context: RuleContext) -> bool:
+    """Whether memory is spoken of: torch opens the driver's libraries by their names when it
+    reports that memory ran out, and a text may show only that this failed."""
+    return any("how" not in event.values for event in events(context, "out-of-memory"))
+
+
 def shows_its_cuda(context: RuleContext) -> bool:
     """Whether a text shows the CUDA of its torch: a CPU build is then ruled out, or found."""
     torch = context.snapshot.torch

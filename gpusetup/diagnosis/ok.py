@@ -7,6 +7,7 @@ program does not work, and what they complain of is then `unknown`, not well.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gpusetup.diagnosis.failing import REPORTED
@@ -30,6 +31,16 @@ def may_be_ok(context: RuleContext, findings: tuple[Finding, ...], elsewhere: st
     return not is_report(context) or _is_named(findings) or not readings(context, COMPLAINT)
 
 
+OF_THE_DRIVERS_SIDE = r"(?:c10|ATen)[/\\]{1,2}cuda[/\\]"
+"""torch's files that call the driver: an assertion of theirs is no program's work that failed."""
+
+
 def _is_named(findings: tuple[Finding, ...]) -> bool:
     """Whether the text reports a failure of a program that ran on the GPU."""
-    return any(finding.id in REPORTED for finding in findings)
+    return any(finding.id in REPORTED and not _asks_the_driver(finding) for finding in findings)
+
+
+def _asks_the_driver(finding: Finding) -> bool:
+    return finding.id == "torch-internal-error" and any(
+        re.search(OF_THE_DRIVERS_SIDE, one.text) for one in finding.evidence
+    )

@@ -58,6 +58,10 @@ def _is_wsls(context: RuleContext, _: Finding) -> bool:
     return wsl and driver_answers(context) and not hidden
 
 
+def _symbols_lack_in_wsl(context: RuleContext, finding: Finding) -> bool:
+    return bool(context.snapshot.os.wsl) and _says("named symbol not found")(context, finding)
+
+
 def _torch_was_not_shown(context: RuleContext, _: Finding) -> bool:
     """A driver that answers on Windows, where pip's own torch is the one without CUDA."""
     torch = context.snapshot.torch
@@ -207,6 +211,16 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             shown=_was_started_without,
             because="it runs in a container that was started without a GPU",
             text="Start the container with its GPUs (docker: `--gpus all`; apptainer: `--nv`)",
+        ),
+    ),
+    "cuda-init-failed": (
+        Likelier(
+            cause="wsl-driver",
+            shown=_symbols_lack_in_wsl,
+            because="in WSL it means that Windows' driver and the libraries which call it are of "
+            "different releases",
+            text="Update the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and "
+            "start WSL again (`wsl.exe --shutdown`; open programs in it end)",
         ),
     ),
     "container-hook-failed": (

@@ -186,4 +186,44 @@ SPLATS = (
 )
 """Modules that are compiled beside torch, where they are what ran."""
 
-ROWS = (*CAPTURE, *COMPILERS, *PEERS, *NUMBERS, *SPLATS)
+OTHER_ARCH = (
+    row(
+        "no-kernel-image",
+        "but was built for sm",
+        r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
+        module="xformers",
+    ),
+    row(
+        "no-kernel-image",
+        "but was built for sm",
+        r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
+    ),
+    row(
+        "no-kernel-image",
+        "invalid argument",
+        r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
+        module="flash_attn",
+    ),
+    row(
+        "no-kernel-image",
+        "invalid device function",
+        r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
+        module="flash_attn",
+    ),
+    row(
+        "out-of-memory",
+        "driver_api.cpp",
+        r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp",
+        how="the report of it",
+    ),
+    row(
+        "no-kernel-image",
+        "query kernel attributes",
+        r"RuntimeError: can't query kernel attributes",
+        module="cuequivariance_ops",
+    ),
+)
+"""Kernels of extensions for another GPU, in their own words (CUTLASS, xformers, FlashAttention,
+cuEquivariance): a kernel of Hopper's folder that starts on another GPU, a list of kernels without it."""
+
+ROWS = (*CAPTURE, *COMPILERS, *PEERS, *NUMBERS, *SPLATS, *OTHER_ARCH)

@@ -38,6 +38,11 @@ SLURMS = (
 )
 """That a text is of a Slurm job, and that the job asked for GPUs (sbatch's manual page)."""
 
+SERVERS_PORT = {
+    "stage": "start",
+    "says": "The port on which the server listens is in use: another program, or an older run of it, has it",
+    "way": "End what listens there (`ss -ltnp` names it; on Windows `netstat -ano`), or give the server another port",
+}
 PORTS = (
     row(
         "port-in-use",
@@ -49,10 +54,62 @@ PORTS = (
         "address already in use",
         r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
     ),
+    row(
+        "port-in-use",
+        "eaddrinuse",
+        r"EADDRINUSE, message: ?address already in use",
+        unless="server socket has failed to",
+    ),
+    row(
+        "program-failed",
+        "bind",
+        r"\b(?:attempting to bind on address \('[\w.:]{0,40}', (?P<port>\d{2,5})\)|listen tcp \S{0,40}?:(?P<listens>\d{2,5}): bind): ?\W?(?:\[[^\]]{1,40}\] ?)?(?:address already in use|Only one usage of each socket address)",
+        **SERVERS_PORT,
+    ),
+    row(
+        "program-failed",
+        "empty port in range",
+        r"Cannot find empty port in range: (?P<port>\d{2,5})",
+        **SERVERS_PORT,
+    ),
+)
+
+WITHOUT_A_GROUP = {
+    "stage": "distributed",
+    "says": "The ranks were not set up: the run was not started by its launcher, or its code makes no process group",
+    "way": "Start it by `torchrun --nproc-per-node=GPUS SCRIPT`, which gives each rank its variables, and call "
+    "`torch.distributed.init_process_group()` before the model is wrapped; on one GPU switch the distributed mode off",
+}
+GROUPS = (
+    *(
+        row("program-failed", needle, pattern, unless=unless, **WITHOUT_A_GROUP)
+        for needle, pattern, unless in (
+            (
+                "process group has not been initialized",
+                r"\bDefault process group has not been initialized",
+                "",
+            ),
+            (
+                "expected, but not set",
+                r"environment variable (?:(?:LOCAL_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)) expected, but not set",
+                "",
+            ),
+        )
+    ),
+    row(
+        "program-failed",
+        "unrecognized arguments",
+        r"error: unrecognized arguments:[^\n]{0,200}? ?--local[-_]rank\b",
+        stage="distributed",
+        says="The script does not take the rank as the launcher of torch 2 writes it (`--local-rank`)",
+        way="Start it by `torchrun`, and read LOCAL_RANK from the environment; or take both spellings: "
+        "`parser.add_argument('--local-rank', '--local_rank', type=int)`",
+    ),
 )
 
 ROWS = (
     *SLURMS,
+    *GROUPS,
     row(
         "gpus-not-given",
         "no cuda gpus are available",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row
 
-A_GPU = r"\b(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d0|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
+A_GPU = r"\b(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
 OF_A_GPU = r"(?:(?:GPUs?|graphics?(?: card)?|video(?: card)?|CUDA|device) (?:memory|RAM)|VRAM|CUDA)"
 HOSTS = (
     r"oom.?kill|\bkill(?:ed|er|s)\b|sigkill|(?<!gb of )(?<!gig of )(?<!\dgb )(?<!\d gb )(?<!gigs of )\b(?:system|host|cpu|main|physical|node|pinned|java|heap|disk)(?:'s)? (?:ram|memory|oom)\b"
@@ -62,6 +62,15 @@ OF_THE_GPU = (
         rf"\b{OF_A_GPU}\b[^.\n]{{0,80}}?\b(?:increas|grow|climb|ris|fill|accumulat)(?:e|es|ing|s)\b[^.\n]{{0,40}}?\buntil (?:\S{{1,12}} ){{0,4}}?(?:OOM|(?:run(?:s|ning)? )?out[- ]of[- ](?:\w+ )?(?:memory|VRAM))\b",
         unless=HOSTS,
     ),
+    *(
+        row(
+            "out-of-memory",
+            needle,
+            rf"\b[\"'`“]?out[- ]of[- ]memory[\"'`”]? (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)\b(?!:){NEAR}{A_GPU}|{A_GPU}{NEAR}\bout[- ]of[- ]memory (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)\b(?!:)",
+            unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate",
+        )
+        for needle in ("out of memory", "out-of-memory")
+    ),
     row(
         "out-of-memory",
         "outofmemoryerror",
@@ -90,7 +99,7 @@ OF_THE_GPU = (
             ),
             (
                 "memory error",
-                r"\b(?:CUDA|GPU|VRAM)[ -](?:out[ -]of[ -])?memory errors?\b|\bmemory errors? (?:on|with|from) (?:the |my |a |an )?(?:\S{1,12} )?GPU\b",
+                r"\b(?:CUDA|GPU|VRAM)[ -](?:out[ -]of[ -])?memory errors?\b|(?<!of[ -])\bmemory errors? (?:on|with|from) (?:the |my |a |an )?(?:\S{1,12} )?GPU\b",
             ),
             (
                 "insufficient",

@@ -25,6 +25,7 @@ from gpusetup.messages import (
     results,
     spoken,
     spoken_memory,
+    spoken_torch,
     stack,
 )
 
@@ -44,6 +45,7 @@ ROWS = (
     *results.ROWS,
     *spoken.ROWS,
     *spoken_memory.ROWS,
+    *spoken_torch.ROWS,
     *stack.ROWS,
     *failures.ROWS,
     *engines.ROWS,

@@ -256,7 +256,7 @@ def _has_a_card(context: RuleContext) -> bool:
 def _has_arc(context: RuleContext) -> bool:
     """A card of Intel's, and not the graphics that most of its processors have."""
     names = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
-    return any(" Arc" in f" {name}" for name in names)
+    return any(re.search(r"\bArc\b|(?:A[357]|B5)\d0", name) for name in names)
 
 
 def _unused(context: RuleContext, maker: str) -> str:

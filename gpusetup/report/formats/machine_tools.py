@@ -292,6 +292,16 @@ COMPUTERS = (
         ),
         "intel",
     ),
+    *(
+        (
+            number,
+            Sought(
+                rf"(?i)(?<!or )(?<!and )(?<!, )(?<!for )(?<!support )(?<!supports )(?<!your )\b((?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?{number}m?)\b"
+            ),
+            "intel",
+        )
+        for number in ("a310", "a380", "a580", "a750", "a770", "b570", "b580")
+    ),
     ("instinct", Sought(r"(AMD Instinct MI\d+\w?)"), "amd"),
     ("arc(tm)", Sought(r"(Intel\(R\) Arc\(TM\) [\w ]{1,24})"), "intel"),
     ("dispatch key: xpu", Sought(r"(dispatch key: XPU)"), "intel"),

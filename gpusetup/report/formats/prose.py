@@ -147,14 +147,19 @@ NO_KERNEL = "no kernel image"
 
 
 LOOSELY = Sought(
-    r"(?i)(?<![\w.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx|gt|mx) ?)(?P<number>\d{3,4}m?x?)|(?:geforce )(?P<mobile>[89]\d0mx?)|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card)[ :]{1,2})(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
-    r"(?P<kind>(?: ?(?:ti|super)\b){0,2})(?!\w|\.\d|x\d)"
+    r"(?i)(?<![A-Za-z0-9_.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx|gt|mx) ?)(?P<number>\d{3,4}m?x?)|(?:geforce )(?P<mobile>[89]\d0mx?)|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card|to|support)[ :]{1,2}|(?:支持|换(?:成|了|到|用)?|換(?:成|了)?|升级(?:到|成|为)?|显卡|顯卡|用的?是?|使用|新的?|买了|我的|卡是|在|对) ?)(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
+    r"(?P<kind>(?: ?(?:ti|super)(?![a-z])){0,2})(?![A-Za-z0-9_]|\.\d|x\d| ?(?:steps|images|samples|epochs|tokens|iterations|files|[MG]i?B)\b)"
 )
 """`rtx 5090`, `RTX5090D`, or the number alone, which a missing kernel tells from other numbers."""
 QUADRO = Sought(r"(?i)(?<![\w.,/-])quadro (?P<number>[kmp]\d{3,4}m?)(?!\w)")
 WORKS_ON = Sought(
-    r"(?i)\b(?:works?|worked|runs?|ran|fine)(?: \w+){0,2} (?:on|for|with)(?: (?:the|my|a|an|old|other)){0,2} ?$"
+    r"(?i)\b(?:(?:works?|worked|runs?|ran|fine)(?: \w+){0,2} (?:on|for|with)|replac(?:ed|ing)|swapp(?:ed|ing)(?: out)?|(?:upgrad|switch|mov|chang)(?:ed|ing) from|instead of|had|used)(?: (?:the|my|a|an|old|other|previous)){0,3} ?$"
 )
+WORKS_THERE = Sought(
+    r"(?i) ?(?:(?:的时候|时|上|卡|显卡){0,2}(?:都|也|就|是|原来|之前)?(?:能|可以)?(?:正常|没问题|没有问题|能用|可用|可以)"
+    r"|(?:(?:it |this |everything |all )?(?:works?|worked|runs?|ran|was|is)) (?:just |perfectly |totally )?(?:fine|well|ok|okay|great|perfectly|without))"
+)
+"""Before and behind a GPU: it is the one on which the program works, or worked."""
 
 
 FAMILIES = {
@@ -190,7 +195,8 @@ def _loosely_called(flat: str) -> tuple[str, int] | None:
     told: dict[str, int] = {}
     for one in LOOSELY.finditer(flat):
         at = one.start("bare") + len(one.group("bare")) - 4 if one.group("bare") else one.start()
-        if not WORKS_ON.compiled.search(flat, max(at - NAME_LENGTH, 0), at):
+        before = WORKS_ON.compiled.search(flat, max(at - NAME_LENGTH, 0), at)
+        if not before and not WORKS_THERE.match(flat, one.end()):
             told.setdefault(_written_out(one), one.start())
     for one in QUADRO.compiled.finditer(flat):
         told.setdefault(f"Quadro {one.group('number').upper()}", one.start())
