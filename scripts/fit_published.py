@@ -186,7 +186,7 @@ def _workload(row: dict[str, str]) -> Workload:
     shape = _shape(row["model"])
     trainer = trainer_named(row["trainer"]) or ""
     settings: dict[str, Any] = trainer_settings(trainer)
-    values = in_our_words(map_values(said))
+    values = every_unit(in_our_words(map_values(said)))
     settings |= as_of(trainer, said.get("as_of"))
     settings |= attention_of(shape.kind, trainer) | prepared(settings | values)
     settings |= adapters_of(settings | values, trainer) | values
@@ -237,6 +237,21 @@ def in_our_words(said: dict[str, Any]) -> dict[str, Any]:
     if found.get("strategy") == "shard-grad-op":
         found |= {"strategy": "fsdp1", "reshard": False}
     return found
+
+
+def every_unit(said: dict[str, Any]) -> dict[str, Any]:
+    """Checkpointing that is said, `full` or plainly, is of every unit, whatever the trainer's own.
+
+    As `--checkpointing` says it; torchtitan calls it `full`, and selects per op unless told.
+
+    >>> every_unit({"checkpointing": "full"})
+    {'selective': None, 'checkpointing': True}
+    >>> every_unit({"checkpointing": True, "selective": "op"})
+    {'selective': 'op', 'checkpointing': True}
+    """
+    if "checkpointing" not in said:
+        return said
+    return {"selective": None} | said | {"checkpointing": said["checkpointing"] in (True, "full")}
 
 
 def _value(text: str) -> Any:

@@ -129,6 +129,15 @@ def test_a_prepared_quantised_model_has_32_bit_checkpoints_and_logits() -> None:
     assert parts(replace(lora, upcast_rest=True), VANILLA, C) == parts(lora, VANILLA, C)
 
 
+def test_fsdp1_has_no_32_bit_parameters_beside_a_quantised_base() -> None:
+    shape = model_named("mistral-7b")
+    job = Workload(shape=shape, context=4096, gpus=2, batch=4, quantize="nf4", lora=16,
+                   dtype="bf16", amp="bf16")  # fmt: skip
+    for strategy, same in (("fsdp1", True), ("ddp", False)):
+        one = replace(job, strategy=strategy)
+        assert (parts(replace(one, upcast_rest=True), VANILLA, C) == parts(one, VANILLA, C)) is same
+
+
 def test_fsdp1_holds_the_gradients_of_checkpoints_beside_frozen_weights() -> None:
     how = {"gpus": 4, "strategy": "fsdp1", "batch": 32, "loss": "fused", "dtype": "bf16"}
     lora = a_job(**how, lora=16, lora_targets="attention")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 
 def tokens(text: str) -> int:
@@ -16,6 +17,42 @@ def tokens(text: str) -> int:
         return int(digits) * thousands
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens") from None
+
+
+class Checkpointing(argparse.BooleanOptionalAction):
+    """`--checkpointing` alone or in a trainer's own words: `full`, `none`, or what it selects.
+
+    torchtitan's `mode` is full, selective or none; Megatron-LM's granularity full or selective.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> _ = parser.add_argument("--checkpointing", action=Checkpointing)
+    >>> parser.parse_args(["--checkpointing", "full"]).checkpointing
+    True
+    >>> parser.parse_args(["--checkpointing", "selective"]).selective
+    'op'
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.nargs, self.metavar = "?", "full"
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        word = (values or "full").lower()
+        off = (option_string or "").startswith("--no-")
+        if word in EVERY_UNIT or word in NO_UNIT:
+            setattr(namespace, self.dest, word in EVERY_UNIT and not off)
+        else:
+            namespace.selective = "op" if word == "selective" else word
+
+
+EVERY_UNIT = ("full", "yes", "true", "on", "all")
+NO_UNIT = ("none", "no", "false", "off")
 
 
 def what_options(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +131,9 @@ def how_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--moments", choices=("fp32", "bf16", "fp16", "fp8"), help="AdamW's")
     group.add_argument("--amp", choices=("bf16", "fp16", "none"), help="mixed precision")
     group.add_argument("--quantize", choices=("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"))
-    group.add_argument("--checkpointing", action=argparse.BooleanOptionalAction, default=None)
+    group.add_argument(
+        "--checkpointing", action=Checkpointing, default=None, help="of each unit, or op, core, N"
+    )
     group.add_argument("--selective", metavar="op|core|N", help="selective checkpointing")
     group.add_argument("--checkpoint-layers", type=int, metavar="N", help="layers a checkpoint")
     group.add_argument("--loss", metavar="NAME", help="eager, compiled, chunked, liger, cce, ...")

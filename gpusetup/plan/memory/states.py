@@ -126,8 +126,13 @@ def casts(w: Workload) -> bool:
 
 
 def upcast(w: Workload) -> bool:
-    """Whether embedding, norms and head beside a quantised base are 32-bit."""
-    return w.upcast_rest and w.quantize in QUANTIZED
+    """Whether embedding, norms and head beside a quantised base are 32-bit.
+
+    Not under FSDP1, which flattens a unit's parameters of one dtype alone ("Must flatten tensors
+    with uniform dtype" in torch's `_flat_param.py`, 2.13), that of the quantised ones' storage, so
+    that TRL leaves PEFT's preparation out there (`is_sharded_qlora` in its `prepare_peft_model`).
+    """
+    return w.upcast_rest and w.quantize in QUANTIZED and w.strategy != "fsdp1"
 
 
 def plain_bytes(w: Workload) -> float:
