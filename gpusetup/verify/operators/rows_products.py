@@ -160,8 +160,9 @@ PRODUCTS: Tuple[Operator, ...] = (
     _product(
         "addmv",
         _vector,
-        lambda t, x, v: t.addmv(x[:, 0], x, v, alpha=2),
-        lambda t, x, v: x[:, 0] + 2 * by.added(t, x * v, 1),
+        # Another row's number is added: its own and 2 * v of one column may cancel in every row.
+        lambda t, x, v: t.addmv(x.roll(1, 0)[:, 0], x, v, alpha=2),
+        lambda t, x, v: x.roll(1, 0)[:, 0] + 2 * by.added(t, x * v, 1),
         roundings=2,
     ),
     _product(
