@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from report_classes import CLASSES, Class
+from report_classes_evidence import EVIDENCE
 from report_classes_failures import FAILURES
 from report_classes_further import FURTHER
 from report_classes_lacking import LACKING
@@ -22,4 +23,5 @@ EVERY: dict[str, Class] = {
     **SPOKEN,
     **LACKING,
     **TOLD,
+    **EVIDENCE,
 }

@@ -90,6 +90,18 @@ WITHOUT_GPU = (
     ),
     row(
         "program-without-gpu-support",
+        "cannot use sift gpu without cuda",
+        r"Cannot use Sift GPU without CUDA",
+        program="COLMAP",
+    ),
+    row(
+        "program-without-gpu-support",
+        "dense stereo reconstruction requires cuda",
+        r"Dense stereo reconstruction requires CUDA, which is not available",
+        program="COLMAP",
+    ),
+    row(
+        "program-without-gpu-support",
         "xformers wasn't build with cuda",
         r"xFormers wasn't build with CUDA support",
         program="xformers",
@@ -127,6 +139,12 @@ LACKING = (
         "program-requirement-missing",
         "no module named",
         rf"No module named ['\"]?(?P<lacks>{LACKS})['\"].{{0,300}}?(?:error: subprocess|Getting requirements to build|This error originates from a subprocess|Failed building wheel|Failed to build)",
+        step="build",
+    ),
+    row(
+        "program-requirement-missing",
+        "no such file",
+        r"fatal error: (?P<lacks>oneapi/\w{2,12}\.hpp|libaio\.h|numa\.h|mpi\.h|glm/\w{2,12}\.hpp|Eigen/\w{3,12}|GL/gl\w?\.h): No such file",
         step="build",
     ),
     row(

@@ -218,6 +218,17 @@ OTHER_ARCH = (
     ),
     row(
         "no-kernel-image",
+        "your device is too old. we require",
+        r"Your device is too old\. We require compute capability >= \d{2}",
+        module="xformers",
+    ),
+    row(
+        "no-kernel-image",
+        "cuda error: no kernel i",
+        r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
+    ),
+    row(
+        "no-kernel-image",
         "query kernel attributes",
         r"RuntimeError: can't query kernel attributes",
         module="cuequivariance_ops",

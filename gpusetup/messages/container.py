@@ -108,6 +108,12 @@ ROWS = (
             ),
         )
     ),
+    row(
+        "container-no-gpu",
+        "nvidia-smi not found",
+        r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
+        lacks="nvidia-smi",
+    ),
     row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
     row(

@@ -29,7 +29,7 @@ COMPANIONS = (
     row(
         "torchvision-mismatch",
         "torchvision::",
-        r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+        r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
     ),
     row("torchvision-mismatch", "load custom c++ ops", r"Couldn't load custom C\+\+ ops"),
     row(

@@ -61,6 +61,12 @@ WHEELS = (
         none_found="true",
     ),
     row(
+        "no-matching-distribution",
+        "no compatible version found for: torch",
+        r"No compatible version found for: torch\s+(?:DEBUG [^\n]{0,200}\s+)?[×x] No s",
+        requirement="torch",
+    ),
+    row(
         "wheel-not-supported",
         "is not a supported wheel",
         r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform",

@@ -31,6 +31,8 @@ HAS = (
 )
 OOM = r"(?:OOM(?:s|ed|ing)?|out[- ]of[- ](?:the )?memory)\b"
 NEAR = r".{0,700}?"
+KEEPS = r"\b(?:keeps?|kept|always|constantly|constant|repeatedly|still|it|just|training|inference|generation|run|process|model) r[au]n(?:s|ning)?"
+CARDS = r"(?:\b(?:GPUs?|VRAM|CUDA|nvidia|(?:RTX|GTX) ?\d{3,4})\b)"
 
 OF_THE_GPU = (
     *(
@@ -55,6 +57,21 @@ OF_THE_GPU = (
             unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate",
         )
         for needle in ("oom", "out of memory", "out-of-memory", "out of the memory")
+    ),
+    *(
+        row(
+            "out-of-memory",
+            needle,
+            rf"{KEEPS} out[- ]of[- ](?:the )?memory\b{NEAR}{CARDS}|{CARDS}{NEAR}{KEEPS} out[- ]of[- ](?:the )?memory\b",
+            unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate",
+        )
+        for needle in ("running out of memory", "runs out of memory", "ran out of memory")
+    ),
+    row(
+        "out-of-memory",
+        "exhausted",
+        rf"{OF_A_GPU}(?: memory)? (?:is|was|gets?|got|has been|becomes?) (?:\w{{2,12}} )?exhausted\b",
+        unless=rf"{HOSTS}|\b(?:if|when|whenever|unless|until|once|before|avoids?|prevents?|in case|may|might|could|would)\b (?:\S{{1,16}} ){{0,4}}?(?:GPU|VRAM|video|graphics|CUDA|device)",
     ),
     row(
         "out-of-memory",

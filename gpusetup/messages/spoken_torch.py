@@ -45,4 +45,24 @@ LEFT_BEHIND = tuple(
 )
 """An extension of another torch, whose own message is not shown."""
 
-ROWS = (*REPLACED, *LEFT_BEHIND)
+HAS_NONE = tuple(
+    row(
+        "torch-not-compiled-with-cuda",
+        needle,
+        r"\b(?:py)?torch (?:build |version |install(?:ation)? )?(?:does ?n[o']t|does not|doesnt) have (?:any )?(?:CUDA|GPU)(?: support)?(?= ?(?:[.,;!?)`'\"\n#]|$|and\b|but\b|anymore|any more|I\b))",
+        unless=r"\b(?:if|when|whether|in case|unless)\b (?:\S{1,16} ){0,4}?(?:py)?torch|\b(?:AMD|Radeon|ROCm|Intel Arc|macOS|Jetson)\b",
+    )
+    for needle in ("torch does not have ", "torch doesn't have ")
+)
+
+PTX = (
+    row(
+        "ptx-unsupported-toolchain",
+        "ptx mismatch",
+        r"\bPTX mismatch\b",
+        unless=r"\b(?:if|avoid|no|without|prevent)\b (?:\S{1,16} ){0,3}?PTX mismatch",
+    ),
+)
+"""A driver that is older than the compiler, as somebody says it."""
+
+ROWS = (*REPLACED, *LEFT_BEHIND, *HAS_NONE, *PTX)

@@ -14,6 +14,7 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     in_container,
+    is_report,
     value_evidence,
     whole_number,
 )
@@ -192,6 +193,10 @@ def container_nvml_lost(context: RuleContext) -> Iterator[Finding]:
     driver = context.snapshot.driver
     works = context.snapshot.cuda_api.init_code == 0
     lost = driver.nvml_code == NVML_UNKNOWN and in_container(context) and not works
+    # No order: a text's NVML code also stands for an answer that has no number ("NVML: N/A").
+    lost = lost and (
+        "unknown error" in (driver.nvml_message or "").lower() or not is_report(context)
+    )
     said = (
         *events(context, "container-nvml-lost"),
         *(events(context, "nvml-unknown-error") if in_container(context) else ()),

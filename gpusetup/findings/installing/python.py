@@ -36,8 +36,10 @@ PYTHON_32BIT = Cause(
 
 def python_32bit(context: RuleContext) -> Iterator[Finding]:
     python = context.snapshot.python
-    # A torch that answered was imported: whatever a text says of 32 bits is about another Python.
-    answered = is_report(context) and context.snapshot.torch.cuda_available is not None
+    # A torch that answered, or that an installer lists, is 64-bit, and so is its Python: whatever a
+    # text says of 32 bits is about another Python, or about the prompt of an x86 compiler.
+    listed = any(one.name.lower() == "torch" for one in context.snapshot.packages or ())
+    answered = is_report(context) and (listed or context.snapshot.torch.cuda_available is not None)
     if python.bits == 32 and not answered:
         yield PYTHON_32BIT.found(
             f"Python {python.version or ''} is a 32-bit build: torch has no wheels for it".replace(

@@ -93,6 +93,10 @@ def _apple(context: RuleContext) -> bool:
     # No order: a live machine always knows its architecture.
     own = ("aarch64", "arm64", *((None,) if is_report(context) else ()))
     metal = bool(events(context, "mps-lacks")) and has_nvidia(context) is not True
+    # No order: where a notebook is lent, the Mac is what its user sits at.
+    lent = is_report(context) and events(context, "hosted-notebook")
+    if lent and not events(context, *LOOKED_FOR_CUDA):
+        return False
     return metal or (on(context, "macos") and context.snapshot.os.machine in own)
 
 

@@ -60,8 +60,11 @@ MORE_TELLING = ("cuda-lib-missing", "extension-abi-mismatch", "driver-too-old", 
 """Why the GPU part did not load, where the text has that too."""
 
 
+NO_NAME = "The program"
+
+
 def _name(context: RuleContext, event: Event) -> str:
-    return event.values.get("program") or context.snapshot.failing.program or "The program"
+    return event.values.get("program") or context.snapshot.failing.program or NO_NAME
 
 
 def _way(name: str) -> str:
@@ -115,7 +118,8 @@ def requirement_missing(context: RuleContext) -> Iterator[Finding]:
     event = heard[0]
     lacks = event.values.get("lacks", "something")
     name = _name(context, event)
-    what = f"The build of {name}" if event.values.get("step") == "build" else name
+    built = "the program" if name == NO_NAME else name
+    what = f"The build of {built}" if event.values.get("step") == "build" else name
     yield PROGRAM_REQUIREMENT_MISSING.found(
         f"{what} lacks {lacks}",
         evidence=event_evidence(heard),
@@ -146,6 +150,11 @@ def _brings(context: RuleContext, lacks: str, *, built: bool) -> Fix:
         return Fix(
             text=f"Install {lacks.replace('_', '-')} as its own guide says: it is compiled against "
             "this torch (`--no-build-isolation`), with a CUDA toolkit of torch's major"
+        )
+    if lacks.endswith((".h", ".hpp")) or lacks.startswith("Eigen/"):
+        return Fix(
+            text=f"Install the package of the system, or of conda, that has {lacks}; in a clone "
+            "also its submodules (`git submodule update --init --recursive`)"
         )
     if not is_an_identifier(lacks) or "." in lacks:
         return Fix(text=f"Install {lacks}")

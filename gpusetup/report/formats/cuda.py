@@ -17,7 +17,7 @@ LETTERS = Letters.of(needle for _, name, texts in ERRORS for needle in (*texts, 
 SAID = Sought(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")  # fmt: skip
 """A number in a sentence that names CUDA, or a function of it."""
 NUMBERED = (
-    ("error", Sought(r"\b[Ee]rror (\d{1,3}): (?=[a-zA-Z])")),
+    ("error", Sought(r"(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (\d{1,3}): (?=[a-zA-Z])")),
     ("runtime error (", Sought(r"cuda runtime error \((\d{1,3})\)")),
     ("thcudacheck fail", Sought(r"THCudaCheck FAIL .{0,200}?error=(\d{1,3})\b")),
     ("call to", Sought(r"\[(\d{1,3})\] Call to cu\w+ results in")),
@@ -46,7 +46,7 @@ OUT_OF_MEMORY = Sought(
 )
 LOOK_BACK, LOOK_ON = 500, 120
 ONLY_CUDAS = 100
-"""Smaller numbers are errors of other programs too: those count beside the word CUDA."""
+"""Smaller numbers, and a bare `Error N:`, are other programs' too: they count beside CUDA's name."""
 
 
 def cuda_errors(text: Text) -> Iterator[Fact]:
@@ -115,7 +115,7 @@ def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
                 number = int(found.group(1))
                 code = OLD_CODES.get(number, number)
                 place = start + found.start()
-                shared = number < ONLY_CUDAS or code in BY_PROGRAMS
+                shared = needle == "error" or number < ONLY_CUDAS or code in BY_PROGRAMS
                 if code in NAMES and (not shared or _is_cuda(text, place)):
                     yield code, place, start + found.end()
 

@@ -113,11 +113,11 @@ READ = 50_000
 
 def in_a_sentence(text: Text) -> Iterator[Fact]:
     """`Device is RTX 5090`, `4 x RTX 4090`, where the whole text speaks of one GPU only."""
-    if NO_KERNEL in text.low and (loose := _loosely_called(text.flat[:READ])):
+    if _lacks_a_kernel(text.low) and (loose := _loosely_called(text.flat[:READ])):
         name, at = loose
         yield Gpus(gpus=(Gpu(name=name),), source=text.source(at), trust=GUESS)
         return
-    if NO_KERNEL in text.low and (family := _family_of(text.flat[:READ])):
+    if _lacks_a_kernel(text.low) and (family := _family_of(text.flat[:READ])):
         yield Gpus(gpus=(family,), source="report", trust=GUESS)
         return
     if not any(word in text.low for word in NEEDLES):
@@ -143,7 +143,8 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
             yield Gpus(gpus=gpus, source=text.source(one.start()), trust=GUESS)
 
 
-NO_KERNEL = "no kernel image"
+NO_KERNEL = ("no kernel image", "cuda error: no kernel i")
+"""The message, and what is left of it at the end of a text that was cut."""
 
 
 LOOSELY = Sought(
@@ -169,9 +170,13 @@ FAMILIES = {
     "pascal": Gpu(name="a Pascal GPU", compute_capability=Capability(6, 1)),
 }
 OF_A_FAMILY = Sought(
-    r"(?i)\b(?P<family>blackwell|kepler|maxwell|pascal)\b(?! (?:support|only|works))|\bRTX ?(?P<series>50)(?: ?series|xx)\b"
+    r"(?i)\b(?P<family>blackwell|kepler|maxwell|pascal)\b(?! (?:support|only|works))|\bRTX ?(?P<series>50)(?: ?series|xx)\b|\b(?:GTX ?)?(?P<ten>10)(?:xx(?: ?series)?)\b"
 )
 """What a GPU is called where no model is named: a missing kernel is of that generation."""
+
+
+def _lacks_a_kernel(low: str) -> bool:
+    return any(said in low for said in NO_KERNEL)
 
 
 def _family_of(flat: str) -> Gpu | None:
@@ -182,7 +187,10 @@ def _family_of(flat: str) -> Gpu | None:
     if MENTIONED.search(flat):
         return None
     found = OF_A_FAMILY.finditer(flat)
-    named = {(one.group("family") or "blackwell").lower() for one in found}
+    named = {
+        (one.group("family") or ("pascal" if one.group("ten") else "blackwell")).lower()
+        for one in found
+    }
     return FAMILIES[named.pop()] if len(named) == 1 else None
 
 
@@ -220,7 +228,7 @@ def _written_out(called: re.Match[str]) -> str:
 
 def _of_a_missing_kernel(flat: str, low: str) -> re.Match[str] | None:
     """A GPU that is named wherever: who reports that a kernel is missing speaks of their own."""
-    return MENTIONED.search(flat) if NO_KERNEL in low else None
+    return MENTIONED.search(flat) if _lacks_a_kernel(low) else None
 
 
 def _called_so(flat: str, low: str) -> re.Match[str] | None:
