@@ -100,3 +100,15 @@ def running(t: Any, x: Any, dim: int, join: Callable[[Any, Any], Any]) -> Any:
         x = t.cat([x[:step], join(x[:-step], x[step:])])
         step *= 2
     return x.movedim(0, dim)
+
+
+def softplus(t: Any, x: Any) -> Any:
+    """log(1 + e^x), with half a slope at 0 itself, where a clamp has all of it or none.
+
+    >>> import torch
+    >>> x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    >>> softplus(torch, x).backward()
+    >>> float(x.grad)
+    0.5
+    """
+    return (x + x.abs()) / 2 + t.log1p((-x.abs()).exp())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import pi, sqrt
 from typing import Any, Callable, Tuple
 
+from . import definitions as by
 from .drawing import Draw, Given, given
 from .table import FLOATS, FULL, Operator
 
@@ -60,18 +61,15 @@ def _sigmoid(t: Any, x: Any) -> Any:
     return 1 / (1 + (-x).exp())
 
 
-def _softplus(t: Any, x: Any) -> Any:
-    return x.clamp(min=0) + t.log1p((-x.abs()).exp())
-
-
 def _tanh(t: Any, x: Any) -> Any:
     more = t.expm1(2 * x)
     return more / (more + 2)
 
 
 def _asinh(t: Any, x: Any) -> Any:
-    square = x * x
-    return x.sign() * t.log1p(x.abs() + square / (1 + (1 + square).sqrt()))
+    square, far = x * x, t.where(x < 0, -x, x)  # unlike abs it has a slope at 0
+    found = t.log1p(far + square / (1 + (1 + square).sqrt()))
+    return t.where(x < 0, -found, found)
 
 
 def _cut(t: Any, x: Any, low: float, high: float) -> Any:
@@ -161,10 +159,10 @@ FUNCTIONS: Tuple[Operator, ...] = (
         roundings_back=1,
     ),
     unary("silu", -9, 9, lambda t, x: x * _sigmoid(t, x), 4, weight=4, roundings_back=1),
-    unary("mish", -9, 9, lambda t, x: x * _softplus(t, x).tanh(), 4, roundings_back=1),
-    unary("softplus", -9, 9, _softplus, 4, roundings_back=1),
+    unary("mish", -9, 9, lambda t, x: x * by.softplus(t, x).tanh(), 4, roundings_back=1),
+    unary("softplus", -9, 9, by.softplus, 4, roundings_back=1),
     unary("softsign", -9, 9, lambda t, x: x / (1 + x.abs()), 2),
-    unary("logsigmoid", -9, 9, lambda t, x: -_softplus(t, -x), 4),
+    unary("logsigmoid", -9, 9, lambda t, x: -by.softplus(t, -x), 4),
     unary("hardtanh", -3, 3, lambda t, x: _cut(t, x, -1, 1)),
     unary("hardsigmoid", -6, 6, lambda t, x: _cut(t, x / 6 + 0.5, 0, 1), 2, dtypes=FLOATS[:-1]),
     unary("hardswish", -6, 6, lambda t, x: x * _cut(t, x + 3, 0, 6) / 6, 4),

@@ -73,7 +73,7 @@ def _huber(t: Any, x: Any, y: Any) -> Any:
 
 
 def _with_logits(t: Any, x: Any, y: Any) -> Any:
-    return x.clamp(min=0) - x * y + t.log1p((-x.abs()).exp())
+    return by.softplus(t, x) - x * y
 
 
 SUMMED = ("float32", "bfloat16", "float64")

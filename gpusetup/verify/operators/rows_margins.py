@@ -67,10 +67,6 @@ def _bce(t: Any, x: Any, y: Any) -> Any:
     return -(y * x.log() + (1 - y) * (1 - x).log())
 
 
-def _softplus(t: Any, x: Any) -> Any:
-    return x.clamp(min=0) + t.log1p((-x.abs()).exp())
-
-
 EACH: Tuple[Operator, ...] = (
     _pair("mse_loss", lambda t, x, y: (x - y) * (x - y), row={"weight": 2.0}),
     _pair("l1_loss", lambda t, x, y: (x - y).abs()),
@@ -231,7 +227,7 @@ CLASSES: Tuple[Operator, ...] = (
         ),
         lambda t, x, y, w: _mean(
             t,
-            (1 - y.detach()) * x + (1 + (w.detach() - 1) * y.detach()) * _softplus(t, -x),
+            (1 - y.detach()) * x + (1 + (w.detach() - 1) * y.detach()) * by.softplus(t, -x),
         ),
         slack=16,
         weight=2,
@@ -270,7 +266,7 @@ def _margins(t: Any, x: Any, labels: Any, w: Any) -> Any:
 
 def _multi(t: Any, x: Any, y: Any) -> Any:
     y = (y.detach() > 0).to(x.dtype)
-    each = y * _softplus(t, -x) + (1 - y) * _softplus(t, x)
+    each = y * by.softplus(t, -x) + (1 - y) * by.softplus(t, x)
     return _mean(t, by.added(t, each, 1) / x.shape[1])
 
 
