@@ -82,6 +82,8 @@ def pairs() -> Iterator[tuple[str, Way, str, str]]:
             others = one.neighbours or _far_from(one)
             for at, neighbour in enumerate(others):
                 for way in ways:
+                    if way.__name__ == "mojibake" and not variant.isascii():
+                        continue  # nothing is left of its words
                     yield name, way, variant, neighbour if place or at else others[0]
 
 

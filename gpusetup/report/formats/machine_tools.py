@@ -226,6 +226,10 @@ def shm(text: Text) -> Iterator[Fact]:
             yield Claim(subject="memory.shm_free_bytes", value=left, source=source)
 
 
+ARC_NUMBERS = ("a310", "a380", "a580", "a750", "a770", "b570", "b580")
+NVIDIAS = Sought(r"NVIDIA|GeForce|\b(?:RTX|GTX|Tesla)\b")
+NEAR = 120
+"""So many letters around a card's number are its sentence."""
 COMPUTERS = (
     (
         "radeon",
@@ -300,7 +304,7 @@ COMPUTERS = (
             ),
             "intel",
         )
-        for number in ("a310", "a380", "a580", "a750", "a770", "b570", "b580")
+        for number in ARC_NUMBERS
     ),
     ("instinct", Sought(r"(AMD Instinct MI\d+\w?)"), "amd"),
     ("arc(tm)", Sought(r"(Intel\(R\) Arc\(TM\) [\w ]{1,24})"), "intel"),
@@ -311,10 +315,17 @@ COMPUTERS = (
 """Letters, a pattern that has the name, and the maker: words of programs that list graphics."""
 
 
+def _stands_beside_nvidias(text: str, found: re.Match[str]) -> bool:
+    """Whether a sentence names a card of NVIDIA's, too: then nothing tells which one computes."""
+    return NVIDIAS.search(text[max(found.start() - NEAR, 0) : found.end() + NEAR]) is not None
+
+
 def computers(text: Text) -> Iterator[Fact]:
     """Graphics that are not NVIDIA's, by the words of programs that list them."""
     for needle, pattern, vendor in COMPUTERS:
         if needle in text.low and (found := pattern.search(text.flat)):
+            if needle in ARC_NUMBERS and _stands_beside_nvidias(text.flat, found):
+                continue
             yield foreign_gpu(vendor, found.group(1).strip(), text.source(found.start()))
             if vendor == "apple":
                 for subject, value in (("os.machine", "aarch64"), ("os.family", "macos")):
