@@ -160,7 +160,7 @@ class PlanQuestion(TypedDict, total=False):
     dtype: Literal["fp32", "bf16", "fp16"]
     amp: Literal["bf16", "fp16", "none"]
     quantize: Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
-    checkpointing: bool
+    checkpointing: bool | str
     selective: str
     loss: str
     attention: Literal["flash", "sdpa", "eager", "written"]

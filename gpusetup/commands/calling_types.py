@@ -61,6 +61,8 @@ def taken(key: str, action: argparse.Action | None) -> tuple[str, Callable[[Any]
         )
     if action is not None and action.nargs == 0:
         return "True or False", lambda value: isinstance(value, bool)
+    if isinstance(action, argparse.BooleanOptionalAction):
+        return "True, False or a text", lambda value: isinstance(value, bool) or is_text(value)
     if action is not None and not is_for_one(action):
         return "a list of texts", is_each
     if action is not None and is_for_a_number(action):
