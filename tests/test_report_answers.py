@@ -6,9 +6,10 @@ import re
 import shlex
 
 from each_row import each
+from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import document, exit_code
+from gpusetup.commands.doctor_answer import exit_code
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.doubt import BY_ONE_MESSAGE, DOUBTS
 from gpusetup.diagnosis.failing import NAMED
@@ -16,27 +17,17 @@ from gpusetup.diagnosis.next_reading import IN_A_NOTEBOOK, IN_WSL, ON_MACS
 from gpusetup.evidence.wording import place_of
 from gpusetup.findings.record import RECORDS
 from gpusetup.messages.programs import PROGRAMS
-from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
 from gpusetup.readings.nvidia_smi.wsl import SEEN
 from gpusetup.render.text import answering, doctor_screen
 from gpusetup.report.read import read_report
 
-NOT_FOUND = "bash: nvidia-smi: command not found"
-NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system."
-NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 TIMEOUT = (
     "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, "
     "Timeout(ms)=600000) ran for 600001 milliseconds"
 )
 WRONG_ADDRESS = "CUDA error: an illegal memory access was encountered"
-UNAVAILABLE = "torch.cuda.is_available()\nFalse"
-
-
-def answered(text: str) -> DoctorAnswer:
-    catalog = load_catalog()
-    return document(diagnose(read_report(text), catalog), catalog)
 
 
 @each(

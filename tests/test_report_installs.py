@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 from each_row import each
+from report_asked import judged
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 from gpusetup.report.read import read_report
-
-
-def judged(text: str) -> Diagnosis:
-    return diagnose(read_report(text), load_catalog())
 
 
 def root(text: str) -> Finding:

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from report_asked import judged
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.markdown import LINES, doctor_markdown
 from gpusetup.report.read import read_report
@@ -21,10 +21,6 @@ LIMIT_SECONDS = 60
 
 def read(text: str) -> Snapshot:
     return read_report(text)
-
-
-def judged(text: str) -> Diagnosis:
-    return diagnose(read_report(text), load_catalog())
 
 
 def ids(text: str) -> set[str]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from each_row import each
+from report_asked import judged
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.finding import Finding, Fix, typed
-from gpusetup.report.read import read_report
 
 NOT_LOADED = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
@@ -18,10 +16,6 @@ SMI = (
     "|   0  Tesla V100-SXM2-16GB   On  | 00000000:00:1E.0 Off | 0 |\n"
     "| N/A   40C    P0    40W / 300W |   1000MiB / 16384MiB |      0%   E. Process |\n"
 )
-
-
-def judged(text: str) -> Diagnosis:
-    return diagnose(read_report(text), load_catalog())
 
 
 def root(text: str) -> Finding:

@@ -6,20 +6,14 @@ import pytest
 from each_row import each
 from judging import spoken_of
 from program_texts import SAID, SMI, Said
+from report_asked import judged
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.diagnosis.doubt import BY_ONE_MESSAGE, DOUBTS
 from gpusetup.diagnosis.failing import NAMED
 from gpusetup.diagnosis.knowledge import records
 from gpusetup.messages.program import Weight
 from gpusetup.messages.programs import PROGRAMS
 from gpusetup.model.finding import typed
-from gpusetup.report.read import read_report
-
-
-def judged(text: str) -> Diagnosis:
-    return diagnose(read_report(text), load_catalog())
 
 
 @each("said", SAID)

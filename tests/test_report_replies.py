@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from judging import event, judged
+from report_asked import answered
 from test_rules_said import text as shows
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import document
-from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, typed
 from gpusetup.model.frozen import replace
 from gpusetup.render.markdown import doctor_markdown
 from gpusetup.report.read import read_report
 
 
-def answer(text: str) -> DoctorAnswer:
-    return document(diagnose(read_report(text), load_catalog()), load_catalog())
-
-
 def root(text: str) -> Finding:
-    return next(finding for finding in answer(text).findings if finding.root)
+    return next(finding for finding in answered(text).findings if finding.root)
 
 
 def quoted(text: str) -> list[str]:
@@ -143,9 +136,9 @@ def test_a_list_item_ends_the_name_of_a_system() -> None:
 
 def test_the_release_whose_wheels_call_themselves_debug_is_not_blamed_for_it() -> None:
     text = "PyTorch version: {}\nIs debug build: True\nCUDA used to build PyTorch: 10.2"
-    ids = [finding.id for finding in answer(text.format("1.7.0")).findings]
+    ids = [finding.id for finding in answered(text.format("1.7.0")).findings]
     assert "torch-debug-build" not in ids
-    ids = [finding.id for finding in answer(text.format("1.8.0")).findings]
+    ids = [finding.id for finding in answered(text.format("1.8.0")).findings]
     assert "torch-debug-build" in ids
 
 
@@ -280,7 +273,9 @@ def test_a_container_without_a_gpu_quotes_who_looked_in_vain() -> None:
 
 
 def test_a_list_of_other_findings_stands_apart_from_a_code_block() -> None:
-    lines = doctor_markdown(answer("NCCL WARN Cuda failure 'invalid device function'")).splitlines()
+    lines = doctor_markdown(
+        answered("NCCL WARN Cuda failure 'invalid device function'")
+    ).splitlines()
     listed = [i for i, line in enumerate(lines) if line.startswith("- ")]
     assert listed and not lines[listed[0] - 1].startswith("`")
 
@@ -289,7 +284,7 @@ def test_what_comes_after_an_install_is_no_part_of_doing_it_by_hand() -> None:
     text = (
         "RTX 4090\nptxas /tmp/x, line 6; error   : PTX .version 7.4 does not support .target sm_89"
     )
-    lines = doctor_markdown(answer(text)).splitlines()
+    lines = doctor_markdown(answered(text)).splitlines()
     hand = lines.index("or the same by pip:")
     blocks = "\n".join(lines[hand:]).split("```")
     assert "TRITON_PTXAS_PATH" not in blocks[1] and "torch==" in blocks[1]
@@ -300,17 +295,17 @@ def test_a_torch_that_nobody_showed_is_not_called_fitting() -> None:
         "NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4\n"
         "GPU 0: Tesla T4 (UUID: GPU-0)"
     )
-    first = doctor_markdown(answer(driver)).splitlines()[0]
+    first = doctor_markdown(answered(driver)).splitlines()[0]
     assert first == ("**ok**: the driver answers and the GPU is healthy; torch was not shown")
     torch = doctor_markdown(
-        answer(f"{driver}\nPyTorch version: 2.6.0+cu124\nIs CUDA available: True")
+        answered(f"{driver}\nPyTorch version: 2.6.0+cu124\nIs CUDA available: True")
     )
     assert torch.startswith("**ok**: torch 2.6.0+cu124 can use Tesla T4")
 
 
 def test_a_gpu_that_only_lspci_shows_is_read() -> None:
     bus = "02:00.0 3D controller: NVIDIA Corporation TU117M [GeForce GTX 1650 Mobile] (rev a1)"
-    assert "GeForce GTX 1650 Mobile" in doctor_markdown(answer(f"$ lspci -k\n{bus}"))
+    assert "GeForce GTX 1650 Mobile" in doctor_markdown(answered(f"$ lspci -k\n{bus}"))
 
 
 def test_a_variable_is_set_as_the_shell_of_the_system_sets_it() -> None:
@@ -329,11 +324,11 @@ def test_versions_that_need_not_agree_are_told_apart_in_one_note() -> None:
         "PyTorch version: 2.5.1+cu124\nIs CUDA available: True\nCUDA runtime version: 11.5.119\n"
         "GPU models and configuration: GPU 0: Tesla T4\nNvidia driver version: 550.120"
     )
-    ids = [finding.id for finding in answer(text).findings]
+    ids = [finding.id for finding in answered(text).findings]
     assert "cuda-versions-differ" in ids and "cuda-toolkit-differs" not in ids
 
 
 def test_no_answer_says_that_it_computed_above_a_failure_that_the_text_reports() -> None:
     xid = "NVRM: Xid (PCI:0000:06:00): 31, pid=77, name=python3, MMU Fault: ENGINE GRAPHICS"
-    told = doctor_markdown(answer(xid))
+    told = doctor_markdown(answered(xid))
     assert told.startswith("**ok**: the GPU stack looks sound; the program failed: ")

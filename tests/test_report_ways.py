@@ -6,27 +6,13 @@ import re
 
 from each_row import each
 from message_samples import samples
+from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
 
 from gpusetup.catalog.facts import extension_modules
-from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import document
-from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.findings.lenders import LENDERS
 from gpusetup.findings.libraries.distributions import CALLED_ALIKE
-from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import typed
 from gpusetup.render.text import answering, doctor_screen
-from gpusetup.report.read import read_report
-
-NOT_FOUND = "bash: nvidia-smi: command not found"
-NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system."
-NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
-UNAVAILABLE = "torch.cuda.is_available()\nFalse"
-
-
-def answered(text: str) -> DoctorAnswer:
-    catalog = load_catalog()
-    return document(diagnose(read_report(text), catalog), catalog)
 
 
 @each(

@@ -278,20 +278,39 @@ BY_ONE_MESSAGE: dict[str, Doubt] = {
 }
 """What one message leaves open of a cause whose other messages leave something else."""
 
-NOT_WHERE_LISTED = ("driver-not-loaded", "no-nvidia-gpu")
-"""What cannot be where the driver lists a GPU."""
 
-OF_LINUX = (
-    "container-no-gpu",
-    "container-nvml-lost",
-    "container-toolkit-missing",
-    "driver-not-loaded",
-    "uvm-missing",
+class RuledOut(Frozen):
+    """What a message leaves open elsewhere and cannot be where this holds."""
+
+    where: Callable[[RuleContext], bool]
+    causes: frozenset[str]
+
+
+RULED_OUT = (
+    # The driver lists a GPU.
+    RuledOut(
+        where=lambda context: any(gpu.nvml_index is not None for gpu in gpus(context)),
+        causes=frozenset({"driver-not-loaded", "no-nvidia-gpu"}),
+    ),
+    # Windows itself has no modules of a kernel, no nodes, and no containers that are given them.
+    RuledOut(
+        where=lambda context: on(context, "windows") and not in_container(context),
+        causes=frozenset(
+            {
+                "container-no-gpu",
+                "container-nvml-lost",
+                "container-toolkit-missing",
+                "driver-not-loaded",
+                "uvm-missing",
+            }
+        ),
+    ),
+    # The container and the driver of a lent notebook are the lender's.
+    RuledOut(
+        where=lambda context: lender_of(context) is not None,
+        causes=frozenset({"container-no-gpu", "driver-not-loaded", "container-toolkit-missing"}),
+    ),
 )
-"""What Windows itself has not: modules of a kernel, their nodes, and containers that are given
-them."""
-NOT_WHERE_LENT = ("container-no-gpu", "driver-not-loaded", "container-toolkit-missing")
-"""What nobody has to look for in a lent notebook: its container and its driver are the lender's."""
 
 
 def _shown(snapshot: Snapshot) -> dict[str, bool]:
@@ -336,14 +355,11 @@ def other_causes(
 
 
 def _left_open(context: RuleContext, doubt: Doubt | None) -> tuple[str, ...]:
-    """What a message leaves open, less what the driver's own list of GPUs beside it rules out."""
-    others = doubt.others if doubt else ()
-    if lender_of(context):
-        others = tuple(one for one in others if one not in NOT_WHERE_LENT)
-    if on(context, "windows") and not in_container(context):
-        others = tuple(one for one in others if one not in OF_LINUX)
-    listed = any(gpu.nvml_index is not None for gpu in gpus(context))
-    return tuple(one for one in others if one not in NOT_WHERE_LISTED) if listed else others
+    """What a message leaves open, less what cannot be on this machine."""
+    if doubt is None:
+        return ()
+    out = {one for row in RULED_OUT if row.where(context) for one in row.causes}
+    return tuple(one for one in doubt.others if one not in out)
 
 
 def _is_only_seen(id: str) -> bool:
