@@ -16,6 +16,7 @@ from gpusetup.plan.model.encoders import ENCODER_KINDS, TWO_STACKS, encoder_shap
 from gpusetup.plan.model.families import FAMILIES, Family
 from gpusetup.plan.model.images import DENOISER_CLASSES, denoiser_shape, tower_parameters
 from gpusetup.plan.model.shape import Shape
+from gpusetup.plan.model.unsaid import UNSAID, Unsaid
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model", "n_embed", "dim", "embed_dim"),
@@ -36,26 +37,6 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Key of most configs -> what other families call it."""
 
-PLAIN_MLP = (
-    "opt", "bloom", "gptj", "gpt_neo", "falcon", "mpt", "starcoder2", "gpt_bigcode", "codegen",
-    "nemotron", "xglm", "biogpt", "persimmon", "apertus", "openai-gpt", "arcee", "nanochat",
-)  # fmt: skip
-"""Families whose MLP has no gate."""
-GATED = ("stablelm", "cohere", "cohere2", "olmo", "phimoe")
-"""Families of layer norms whose MLP has a gate, where their config does not say by what."""
-ONE_NORM = ("gptj", "falcon", "cohere", "cohere2", "codegen")
-"""Families whose attention and MLP read one norm."""
-FOUR_NORMS = ("glm4", "gemma3n_text")
-NORMS_OF_QUERIES = ("olmo2", "olmo3", "olmoe", "hunyuan_v1_dense", "apertus", "flex_olmo", "dots1")
-TIED = (
-    "opt", "bloom", "gpt_neo", "gpt_bigcode", "mpt", "falcon", "starcoder2", "cohere", "cohere2",
-    "smollm3", "xglm", "biogpt", "gemma3n_text", "openai-gpt", "hunyuan_v1_dense", "exaone4",
-)  # fmt: skip
-"""Families whose head is the embedding where the config does not say."""
-POSITIONS = ("opt", "gpt_neo", "gpt_bigcode", "biogpt", "openai-gpt")
-"""Families with learned positions."""
-LAYER_NORM = ("opt", "starcoder2", "olmo", "nemotron", "phimoe")
-"""Families whose config does not name its layer norm's epsilon so that one could tell."""
 STATE_SPACE = ("mamba_d_state", "mamba_d_conv", "conv_L_cache", "ssm_cfg", "state_size", "rwkv")
 """Keys of models whose layers are not all attention."""
 WITH_DROPOUT = ("residual_dropout", "resid_dropout", "hidden_dropout", "dropout")
@@ -199,22 +180,23 @@ def _one_key_head(values: Mapping[str, Any]) -> bool:
 
 def family_of(found: Mapping[str, Any], kind: str) -> Family:
     """How a family without a row is made, by its keys and its name."""
-    layer_norm = kind in LAYER_NORM
+    unsaid = UNSAID.get(kind, Unsaid())
+    layer_norm = unsaid.layer_norm
     layer_norm |= any("layer" in key and "norm" in key and "eps" in key for key in found)
     by_rms = any("rms" in key for key in found) and found.get("rmsnorm", True)
     act = str(found.get("hidden_act") or "")
-    plain = kind in PLAIN_MLP or act == "relu"
+    plain = unsaid.gated is False or act == "relu"
     plain |= "gelu" in act and layer_norm and not by_rms
-    plain |= not act and layer_norm and not by_rms and kind not in GATED
+    plain |= not act and layer_norm and not by_rms and unsaid.gated is None
     return Family(
         model=kind,
         norm_bias=layer_norm and not by_rms,
-        norms=1 if kind in ONE_NORM else 4 if kind in FOUR_NORMS else 2,
-        query_key_norm=kind in NORMS_OF_QUERIES or bool(found.get("use_qk_norm")),
+        norms=unsaid.norms,
+        query_key_norm=unsaid.query_key_norm or bool(found.get("use_qk_norm")),
         gated=not plain,
         activation=act or ("gelu" if plain else "silu"),
-        positions=kind in POSITIONS,
-        tied=kind in TIED,
+        positions=unsaid.positions,
+        tied=unsaid.tied,
         shared_expert=bool(_shared_width(found)),
         keys={"shared_expert_intermediate_size": "shared_width"},
     )
