@@ -88,32 +88,23 @@ def diagnose(
     symptom = symptom_of(context, findings)
     findings = with_its_cause(context, findings, symptom)
     root = root_of(findings)
-    broken = any(finding.severity is Severity.ERROR for finding in findings)
-    elsewhere = failed_elsewhere(context, findings)
-    healthy = not broken and may_be_ok(context, findings, elsewhere)
-    rootless = OK if healthy else UNKNOWN
-    about = named_instead(context, findings) if context.snapshot.origin == "report" else None
-    outside = about if healthy and root is None else None
-    named = root.id if root else outside or rootless
-    unexplained = symptom is not None and named == symptom.id
-    cause = UNKNOWN if unexplained else shared_name(context, named)
-    inferred = symptom is not None and not unexplained
-    about_it = symptom or root
-    doubt = doubt_about(context, about_it)
-    others = other_causes(context, about_it, findings, doubt, cause)
-    undecided = inferred or cause == UNKNOWN
+    named = named_by(context, findings, root, symptom)
+    about = symptom or root
+    doubt = doubt_about(context, about)
+    others = other_causes(context, about, findings, doubt, named.cause)
+    undecided = named.basis == "inferred" or named.cause == UNKNOWN
     reading = reading_here(context, doubt, undecided=undecided)
     marked = (
         without_a_second(replace(f, root=f is root), reading, undecided=undecided)
-        if f is root or f is about_it
+        if f is root or f is about
         else f
         for f in findings
     )
+    sure = None if named.basis == "only seen" else root
+    inferred = named.basis == "inferred"
     return Diagnosis(
-        cause=cause,
-        proof=(elsewhere or at_fault(context, findings, proof(context)))
-        if healthy and not root and not unexplained
-        else None,
+        cause=named.cause,
+        proof=named.proof,
         symptom=symptom.id if symptom else None,
         program=context.snapshot.failing.program,
         stage=stage_of(context, root),
@@ -122,10 +113,45 @@ def diagnose(
         decision=context.decision,
         snapshot=context.snapshot,
         answer=answer,
-        confidence=None if unexplained else confidence_in(root, findings, inferred=inferred),
-        certainty=None if unexplained else certainty_of(root, others, inferred=inferred),
+        confidence=confidence_in(sure, findings, inferred=inferred),
+        certainty=certainty_of(sure, others, inferred=inferred),
         other_causes=others,
         next_reading=reading,
+    )
+
+
+class Named(Frozen):
+    """What the answer is called, and from what."""
+
+    cause: str
+    basis: Literal["shown", "inferred", "only seen"] = "shown"
+    """`only seen`: what happened is shown, and not why."""
+    proof: str | None = None
+    """What shows that nothing is wrong here, where nothing is."""
+
+
+def named_by(
+    context: RuleContext,
+    findings: tuple[Finding, ...],
+    root: Finding | None,
+    symptom: Finding | None,
+) -> Named:
+    """The root; else, where nothing is wrong here, what a text is about or `ok`; else unknown."""
+    elsewhere = failed_elsewhere(context, findings)
+    broken = any(finding.severity is Severity.ERROR for finding in findings)
+    healthy = not broken and may_be_ok(context, findings, elsewhere)
+    name = root.id if root else UNKNOWN
+    if healthy and root is None:
+        of_a_text = context.snapshot.origin == "report"
+        name = (named_instead(context, findings) if of_a_text else None) or OK
+    if symptom is not None and name == symptom.id:
+        return Named(cause=UNKNOWN, basis="only seen")
+    return Named(
+        cause=shared_name(context, name),
+        basis="inferred" if symptom else "shown",
+        proof=(elsewhere or at_fault(context, findings, proof(context)))
+        if healthy and root is None
+        else None,
     )
 
 
