@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from report_classes import CLASSES, Class
+from report_classes_beside import BESIDE
 from report_classes_evidence import EVIDENCE
 from report_classes_failures import FAILURES
 from report_classes_further import FURTHER
@@ -24,4 +25,5 @@ EVERY: dict[str, Class] = {
     **LACKING,
     **TOLD,
     **EVIDENCE,
+    **BESIDE,
 }

@@ -205,7 +205,14 @@ def failed_elsewhere(context: RuleContext, findings: tuple[Finding, ...]) -> str
 def named_instead(context: RuleContext, findings: tuple[Finding, ...]) -> str | None:
     """The finding that is the answer where no error is: it has an id, and `ok` would hide it."""
     known = (one.id for one in findings if one.id in NAMED)
-    return next((id for id in known if not (id in OF_KERNELS and _was_checked(context))), None)
+    return next((id for id in known if not _is_no_failure(context, id)), None)
+
+
+def _is_no_failure(context: RuleContext, id: str) -> bool:
+    """Whether a fault of kernels is of none that failed: the kernel log alone, or a check."""
+    if id == "xid-of-a-program":
+        return program_of(context) is None
+    return id in OF_KERNELS and _was_checked(context)
 
 
 def _was_checked(context: RuleContext) -> bool:
@@ -220,6 +227,7 @@ NAMED = (
     "program-without-gpu-support",
     "program-sees-no-gpu",
     "cuda-program-error",
+    "xid-of-a-program",
 )
 """What a text is about though the GPU's stack may be whole: the program's failure is the cause."""
 

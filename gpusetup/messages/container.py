@@ -158,6 +158,16 @@ ROWS = (
         unless="nvidia.com/gpu=|cdi: ",
         runtime="nvidia",
     ),
+    *(
+        row(
+            "container-toolkit-missing", "nvidia runtime", pattern, unless=IF_ONLY, runtime="nvidia"
+        )
+        for pattern in (
+            r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime",
+            r"\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b",
+            r"nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)",
+        )
+    ),
     row(
         "container-toolkit-missing",
         "no runtime for",

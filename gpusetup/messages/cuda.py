@@ -114,7 +114,7 @@ ROWS = (
         "out-of-memory",
         "outofmemoryerror",
         r"torch\.(?:cuda\.)?OutOfMemoryError",
-        unless="tried to allocate|except torch",
+        unless=r"memory\. tried to allocate|except torch",
     ),
     row("out-of-memory", "cuda_error_out_of_memory"),
     row("out-of-memory", "cuda_out_of_memory", r"\bcuda_out_of_memory\b"),

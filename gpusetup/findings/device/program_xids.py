@@ -86,6 +86,7 @@ XID_OF_A_PROGRAM = Cause(
     not_when="hardware-fault",
     way_out="Nothing on the machine",
     source='NVIDIA, "Xid Errors"',
+    kind_of="cuda-program-error",
 )
 
 
