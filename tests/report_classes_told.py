@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report_classes import SMI_ONE, Class
+from report_classes import NO_DRIVER, SMI_ONE, Class
 
 NO_IMAGE = "CUDA error: no kernel image is available for execution on the device"
 
@@ -130,5 +130,25 @@ TOLD: dict[str, Class] = {
             f'guard INTERNAL ASSERT FAILED at "..\\\\c10\\\\cuda\\\\CUDAGuard.h":50\n{SMI_ONE}',
         ),
         (f'{SMI_ONE}\nfalse INTERNAL ASSERT FAILED at "/torch/csrc/autograd/engine.cpp":50',),
+    ),
+    "a Mac that somebody sits at, or on which it works": Class(
+        "torch-sees-no-gpu unknown driver-missing torch-cpu-build no-nvidia-gpu",
+        (
+            "I ssh from my MacBook Pro into a rented Linux server. torch.cuda.is_available() returns False there",
+            "On my Mac everything works, but on the lab's server torch.cuda.is_available() returns False",
+            f"I develop on a MacBook Air M2 and deploy on a GPU VM. On the VM:\n{NO_DRIVER}",
+            "I run this on Google Colab, my laptop is a MacBook. torch.cuda.is_available() returns False",
+            "It works fine on my M1 Mac, but on the Windows PC: AssertionError: Torch not compiled with CUDA enabled",
+            "Works on my Jetson Orin, but on my desktop torch.cuda.is_available() returns False",
+        ),
+    ),
+    "a Mac that failed, whatever works elsewhere": Class(
+        "apple-silicon",
+        (
+            "I have a MacBook Pro M3. AssertionError: Torch not compiled with CUDA enabled",
+            "On Colab it works. On my Mac torch.cuda.is_available() returns False",
+            "It runs fine on my PC with an RTX 3090, on my MacBook M2: AssertionError: Torch not compiled with CUDA enabled",
+        ),
+        ("unlike on my Mac, on the server torch.cuda.is_available() returns False",),
     ),
 }

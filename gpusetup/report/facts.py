@@ -9,6 +9,7 @@ from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
 from gpusetup.model.sought import in_any_case
+from gpusetup.report.elsewhere import NAMED_BY_A_SENTENCE, is_in_passing
 from gpusetup.report.text import Text
 
 GUESS, HINT, USUAL, SURE = range(4)
@@ -93,6 +94,11 @@ def claims(text: Text, sayings: Sayings) -> Iterator[Claim]:
         yield from _claimed(text, row)
 
 
+def _is_another_machine(text: Text, row: Saying, first: int, last: int) -> bool:
+    sentence = row.subject in NAMED_BY_A_SENTENCE
+    return sentence and is_in_passing(row.subject, text.flat, text.low, first, last)
+
+
 def _claimed(text: Text, row: Saying) -> Iterator[Claim]:
     pattern, seen = in_any_case(row.pattern), set[str | bool]()
     for start, window in text.near(row.needle):
@@ -100,8 +106,10 @@ def _claimed(text: Text, row: Saying) -> Iterator[Claim]:
             value = row.value if row.value is not None else (found.group(1) or "").strip()
             if value == "" or value in seen or len(seen) >= CLAIMS_A_ROW:
                 continue
-            seen.add(value)
             place = start + found.start()
+            if row.trust == GUESS and _is_another_machine(text, row, place, start + found.end()):
+                continue
+            seen.add(value)
             yield Claim(
                 subject=row.subject, value=value, source=text.source(place), trust=row.trust
             )

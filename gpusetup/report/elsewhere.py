@@ -1,0 +1,70 @@
+"""Machines that a sentence names beside the one that failed.
+
+"My laptop is a MacBook, I run this on Colab", "it works on the Jetson, on the desktop it fails": the
+name of a machine proves nothing where the failure is told of another one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.model.sought import Sought
+
+BEFORE, BEHIND = 90, 70
+NAMED_BY_A_SENTENCE = frozenset(("os.family", "os.jetson", "os.wsl"))
+"""The fields that a person's own words may claim."""
+RUNS = r"(?:works?|worked|working|runs?|ran|fine|well|succeeds?|succeeded|no (?:problem|issue)s?)"
+REACHES_FROM = Sought(
+    rf"(?i)(?:\b{RUNS}(?: \w+){{0,3}} (?:on|for|with|in|under|inside)(?: \w+(?:'s)?){{0,2}}"
+    r"|\b(?:from|via|through|using|unlike|besides)(?: (?:my|an?|the|our))?(?: \w+)?"
+    r"|\b(?:ssh|connect\w*|develop\w*|log(?:ged|ging)? in|remote\w*|prototyp\w+)\b[^.\n]{0,40}"
+    r"|\b(?:support|available|compatible|planned)\w*\b[^.\n]{0,30}) ?$"
+)
+"""What stands before the name of a machine from which another is reached, or that has no fault."""
+HAS_NO_FAULT = Sought(
+    rf"(?i)[^.,;\n]{{0,24}}?,? (?:(?:it|this|that|everything|all|which|the same(?: \w+)?|and) )?(?:\w+ly |just |all )?"
+    rf"(?:{RUNS}\b(?! out of)|is ok(?:ay)?\b)(?! (?:on|only|but|in) (?:the )?(?:cpu|mps))"
+)
+ANOTHER = Sought(
+    r"(?i)\bon (?:the|an?|my|our|that|this|its|his|her)(?: [\w'-]+){0,3} (?:servers?|vm|cluster|workstation|node|instance|desktop(?! app)|pc|pod|remote|linux (?:box|machine|host))\b"
+    r"|\bon (?:the|a|our) (?:dgx|hpc|gpu)\b|\bssh(?:-?ing|ed)? (?:in)?to\b|\bssh from\b|\bremote (?:linux |gpu )?(?:server|machine|host|desktop|box)\b"
+    r"|\b(?:colab|kaggle|runpod|vast\.ai|lambda labs|paperspace|ec2|sagemaker)\b|\b[gp]\d(?:dn|de|d|e|en)?\.\d*x?large\b"
+    r"|\bto (?:the|an?|my|our)(?: [\w'-]+){0,2} (?:server|workstation|cluster|vm|instance)\b"
+)
+"""Another machine, on which the failure may be told to be."""
+SIGNS = (
+    *("server", "vm", "cluster", "workstation", "node", "instance", "desktop", " pc", "pod", "remote"),
+    *("linux", "dgx", "hpc", " gpu", "ssh", "colab", "kaggle", "vast.ai", "lambda", "paperspace"),
+    *("ec2", "sagemaker", "large"),
+)  # fmt: skip
+READ = 20_000
+
+
+def is_in_passing(subject: str, flat: str, low: str, first: int, last: int) -> bool:
+    """Whether the machine that is named from `first` to `last` is not shown to be the one that failed.
+
+    >>> said = "On a Mac it works fine, here it fails"
+    >>> is_in_passing("os.family", said, said.lower(), 0, 8)
+    True
+    >>> is_in_passing("os.family", "On a Mac it fails", "on a mac it fails", 0, 8)
+    False
+    """
+    before = flat[max(first - BEFORE, 0) : first]
+    if REACHES_FROM.search(before) or HAS_NO_FAULT.match(flat[last : last + BEHIND]):
+        return True
+    return subject != "os.wsl" and _is_told_of_another(flat[:READ], low[:READ])
+
+
+def _is_told_of_another(flat: str, low: str) -> bool:
+    if not any(sign in low for sign in SIGNS):
+        return False
+    return any(not _has_no_fault(flat, one) for one in ANOTHER.finditer(flat, low))
+
+
+def _has_no_fault(flat: str, named: re.Match[str]) -> bool:
+    before = flat[max(named.start() - BEFORE, 0) : named.start()]
+    behind = flat[named.end() : named.end() + BEHIND]
+    return bool(WORKS.search(before) or HAS_NO_FAULT.match(behind))
+
+
+WORKS = Sought(rf"(?i)\b{RUNS}(?: \w+){{0,2}}(?: (?:on|in|with|for))? ?$")
