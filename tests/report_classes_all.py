@@ -13,6 +13,7 @@ from report_classes_servers import SERVERS
 from report_classes_spoken import SPOKEN
 from report_classes_titles import TITLES
 from report_classes_told import TOLD
+from report_classes_training import TRAINING
 
 EVERY: dict[str, Class] = {
     **CLASSES,
@@ -26,4 +27,5 @@ EVERY: dict[str, Class] = {
     **TOLD,
     **EVIDENCE,
     **BESIDE,
+    **TRAINING,
 }

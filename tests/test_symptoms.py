@@ -24,6 +24,12 @@ SMI = (
     "| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8 |\n"
     "|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |      N/A |\n"
 )
+OLD_SMI = (
+    "| NVIDIA-SMI 418.67       Driver Version: 418.67       CUDA Version: 10.1     |\n"
+    "|   0  Tesla V100-SXM2...  On   | 00000000:89:00.0 Off |                    0 |\n"
+)
+NONE_SEEN = "\n>>> torch.cuda.is_available()\nFalse\n"
+NOT_STARTED = "\nRuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n"
 NO_SYMBOL = "Unexpected error from cudaGetDeviceCount(). Error 500: named symbol not found"
 NO_ANSWER = "nvidia-container-cli: initialization error: driver error: failed to process request"
 NO_DEVICE = "ggml-cuda.cu:5522: CUDA error 100: no CUDA-capable device is detected\n"
@@ -63,6 +69,12 @@ def test_what_is_only_seen_is_no_cause(text: str, symptom: str, others: str) -> 
          "CUDA error: no kernel image is available for execution on the device"),
         (SMI + "C:\\Users\\me> python train.py\ntorch.cuda.is_available(): False",
          "torch-cpu-build", SMI + "$ python train.py\ntorch.cuda.is_available(): False"),
+        ("conda install pytorch cudatoolkit=10.2" + NONE_SEEN + OLD_SMI, "driver-too-old",
+         "conda install pytorch cudatoolkit=10.1 -c pytorch" + NONE_SEEN + OLD_SMI),
+        ("pip install torch --index-url https://download.pytorch.org/whl/cu118" + NONE_SEEN
+         + OLD_SMI, "driver-too-old", "pip install torch" + NONE_SEEN + OLD_SMI),
+        ("conda install pytorch pytorch-cuda=12.1 -c pytorch" + NOT_STARTED + OLD_SMI,
+         "driver-too-old", "conda install pytorch" + NOT_STARTED + OLD_SMI),
         ("root@DESKTOP-5A67SBM:/home/me# docker run --gpus all nbody\n" + NO_ANSWER, "wsl-driver",
          NO_ANSWER),
         ("it runs on wsl2\n" + NO_ANSWER, "wsl-driver", NO_ANSWER),

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpusetup.evidence.context import driver_answers, events, gpus, in_container, on
+from gpusetup.evidence.context import cuda_needed, driver_answers, events, gpus, in_container, on
 from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Torch
 from gpusetup.model.versions import Capability, parsed
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ HOPPER = Capability(9, 0)
 NOT_ON_WINDOWS = ("TensorFlow", "JAX")
 WINDOWS_ENDS = "2.11"
 """The first TensorFlow without a GPU build for Windows itself (TensorFlow, installation guide)."""
+
+
+SERVE = (
+    "Update the driver, or install a torch for the CUDA that nvidia-smi names (`gpusetup install`)"
+)
 
 
 class Likelier(Frozen):
@@ -75,6 +81,18 @@ def _was_tried_on_a_new_gpu(context: RuleContext, _: Finding) -> bool:
     torch = context.snapshot.torch
     serves = torch.version is not None and parsed(torch.version) >= parsed("2.7")
     return tried and not serves and max(known, default=HOPPER) > HOPPER
+
+
+def _asked_for_more_than_the_driver_serves(context: RuleContext, _: Finding) -> bool:
+    """The text installs a torch of a later CUDA than the driver names; up to 10 minors count."""
+    wanted, serves = context.snapshot.wanted, context.snapshot.driver.cuda
+    if context.snapshot.torch.version or not serves:
+        return False
+    asked = wanted.cuda if wanted.backend is None else cuda_needed(Torch(backend=wanted.backend))
+    if not asked:
+        return False
+    least = parsed(asked) if parsed(asked).major < 11 else parsed(f"{parsed(asked).major}.0")
+    return parsed(serves) < least
 
 
 def _is_a_containers(context: RuleContext, _: Finding) -> bool:
@@ -135,6 +153,12 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             because="a program tried it there, and only torch from 2.7 and cu128 on has kernels "
             "for this GPU",
             text="Put a torch from cu128 or newer in its place (`gpusetup install`)",
+        ),
+        Likelier(
+            cause="driver-too-old",
+            shown=_asked_for_more_than_the_driver_serves,
+            because="the torch that the text installs is of a later CUDA than this driver serves",
+            text=SERVE,
         ),
         Likelier(
             cause="no-nvidia-gpu",
@@ -214,6 +238,12 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
         ),
     ),
     "cuda-init-failed": (
+        Likelier(
+            cause="driver-too-old",
+            shown=_asked_for_more_than_the_driver_serves,
+            because="the torch that the text installs is of a later CUDA than this driver serves",
+            text=SERVE,
+        ),
         Likelier(
             cause="wsl-driver",
             shown=_symbols_lack_in_wsl,

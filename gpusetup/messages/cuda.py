@@ -47,7 +47,6 @@ ROWS = (
     row("cuda-unavailable", "no cuda gpus are available"),
     row("cuda-unavailable", "might not have a cuda gpu"),
     row("cuda-unavailable", "no cuda runtime is found"),
-    row("cuda-unavailable", "invalid cuda", r"Invalid CUDA '?device=\S{1,12} requested"),
     row(
         "torch-not-compiled-with-cuda",
         "not compiled with cuda",
@@ -69,7 +68,11 @@ ROWS = (
         "cuda unavailable",
         r"CUDA unavailable, invalid device \S{1,12} requested",
     ),
-    row("cuda-unavailable", "select_device(", r"(?<!cuda\.)\bselect_device\([\w.]{1,30}"),
+    row(
+        "cuda-unavailable",
+        "select_device(",
+        r"(?<!cuda\.)\bselect_device\([\w.]{1,30}(?!.{0,600}?Invalid CUDA '?(?:--)?device[ =](?:cuda|gpu)'?)",
+    ),
     row("no-hip-gpus", "no hip gpus are available"),
     row(
         "no-xpu",

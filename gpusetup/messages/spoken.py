@@ -104,8 +104,13 @@ HAS_CPUS = (
 )
 
 GPU_MEMORY = r"(?:(?:GPU|graphics?(?: card)?|video(?: card)?|CUDA) (?:memory|RAM)|VRAM)"
-ONLY_IF = r"\b(?:if|in case|whether|unless|avoids?|avoiding|prevents?|preventing|without|never|won't|don't) (?:\w+ ){0,5}?(?:insufficient|not enough|out of)\b"
-IF_CHINESE = r"(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存"
+ASKED_WHETHER = r"\b(?:is|was|could|can|might|may) (?:it|this|that) (?:be )?(?:because|due|caused|related|a matter)\b[^.\n]{0,40}?(?:insufficient|not enough|out[- ]of)\b"
+"""Somebody asks whether memory is the reason, and does not know it."""
+ONLY_IF = (
+    ASKED_WHETHER
+    + r"|\b(?:if|in case|whether|unless|avoids?|avoiding|prevents?|preventing|without|never|won't|don't) (?:\w+ ){0,5}?(?:insufficient|not enough|out of)\b"
+)
+IF_CHINESE = r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存"
 
 MEMORY = (
     row(

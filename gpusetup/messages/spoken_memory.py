@@ -9,6 +9,7 @@ Sources, as of November 2026: titles and first lines of threads in issue tracker
 from __future__ import annotations
 
 from gpusetup.messages.row import row
+from gpusetup.messages.spoken import ASKED_WHETHER
 
 A_GPU = r"\b(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
 OF_A_GPU = r"(?:(?:GPUs?|graphics?(?: card)?|video(?: card)?|CUDA|device) (?:memory|RAM)|VRAM|CUDA)"
@@ -22,7 +23,10 @@ NO_FAILURE = (
     r"(?:\S{1,20} ){0,4}?(?:\bOOM|out[- ]of[- ](?:\w+ )?(?:memory|VRAM))"
 )
 """Who speaks of such a failure, and has none."""
-SUPPOSED = r"\b(?:if|when|whenever|unless|avoids?|in case|without|prevents?|how to handle)\b (?:\S{1,16} ){0,6}?(?:exceed|fit|memory error|insufficient|VRAM|GPU memory)|\billegal|\bECC\b|correctable|corrupt|KeyError|\bworks (?:with|for|when)\b"
+SUPPOSED = (
+    ASKED_WHETHER
+    + r"|\b(?:if|when|whenever|unless|avoids?|in case|without|prevents?|how to handle)\b (?:\S{1,16} ){0,6}?(?:exceed|fit|memory error|insufficient|VRAM|GPU memory)|\billegal|\bECC\b|correctable|corrupt|KeyError|\bworks (?:with|for|when)\b"
+)
 """Who asks what would be, and has no such failure, or another one."""
 HAS = (
     r"\b(?:after|get|gets|getting|got|gives?|giving|gave|hits?|hitting|r[au]ns?(?: \w+)? into|running into|throws?|threw|rais(?:es|ed)|caus(?:es|ed|ing)|lead(?:s|ing)? to|led to"
@@ -127,6 +131,11 @@ OF_THE_GPU = (
 )
 
 OF_THE_HOST = (
+    row(
+        "host-out-of-memory",
+        "available ram",
+        r"\bcrashed after using (?:up )?all (?:of )?(?:the |its |your )?available RAM\b",
+    ),
     *(
         row(
             "host-out-of-memory",

@@ -28,6 +28,7 @@ from gpusetup.messages import (
     spoken_memory,
     spoken_torch,
     stack,
+    trainers,
 )
 
 ROWS = (
@@ -56,5 +57,6 @@ ROWS = (
     *model_tools.ROWS,
     *own_failures.ROWS,
     *computing_failures.ROWS,
+    *trainers.ROWS,
 )
 """Every message that is known."""

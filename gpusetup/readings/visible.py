@@ -20,17 +20,20 @@ def visible_by_variable(
 ) -> tuple[bool | None, ...]:
     """For each GPU (in NVML's order) whether the variable's value leaves it visible.
 
-    None where the answer depends on CUDA's own order of the GPUs.
+    None where the answer depends on CUDA's own order of the GPUs, or on a UUID that is not known.
 
     >>> two = (Gpu(name="NVIDIA L4", uuid="GPU-aa"), Gpu(name="NVIDIA L4", uuid="GPU-bb"))
     >>> visible_by_variable("1", two, pci_order=False)
     (False, True)
     >>> visible_by_variable("", two, pci_order=False)
     (False, False)
+    >>> visible_by_variable("MIG-feee", (Gpu(name="A100"),), pci_order=False)
+    (None,)
     """
     entries = [entry.strip() for entry in variable.split(",")]
     if entries[0].startswith(("GPU-", "MIG-")):
-        return _named(entries, gpus)
+        unnamed = any(gpu.uuid is None and not gpu.mig_instances for gpu in gpus)
+        return (None,) * len(gpus) if unnamed else _named(entries, gpus)
     chosen = _indices(entries, len(gpus))
     if pci_order or len(chosen) in (0, len(gpus)) or len({gpu.name for gpu in gpus}) == 1:
         return tuple(index in chosen for index in range(len(gpus)))

@@ -23,6 +23,9 @@ INCOMPATIBLE = Sought(
     r" with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible(?: with the current PyTorch|$|[^\w ])"
     r"(?:.{0,90}?supports CUDA capabilities(?P<kernels>(?: (?:sm|compute)_\d{2,3}[af]?){1,20}))?"
 )
+LIST_ALONE = Sought(
+    r"PyTorch install supports CUDA capabilities(?P<kernels>(?: (?:sm|compute)_\d{2,3}[af]?){1,20})"
+)
 TOO_OLD = Sought(
     r"Found GPU ?(?P<index>\d{1,3}|%d) (?P<name>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<cc>\d{1,2}\.\d|%d\.%d)\.?"
     r"(?=(?P<rest>.{0,800}))"
@@ -39,7 +42,7 @@ def capabilities(text: Text) -> Iterator[Fact]:
     """Warnings about the compute capability, as events and as GPUs."""
     found: list[Gpu] = []
     source = None
-    for reader in (incompatible, too_old, wrong_binary):
+    for reader in (incompatible, too_old, wrong_binary, list_alone):
         for fact in reader(text):
             if isinstance(fact, Gpu):
                 found.append(fact)
@@ -69,6 +72,15 @@ def incompatible(text: Text) -> Iterator[Fact | Gpu]:
             yield Gpu(name=name, compute_capability=capability)
             yield _not_in_wheel(text, first, last, name, capability, kernels)
             yield from _kernels(text, first, kernels)
+
+
+def list_alone(text: Text) -> Iterator[Fact]:
+    """The warning's second line, where somebody quotes it without the first."""
+    if "is not compatible" in text.low:
+        return
+    for start, window in text.near("supports cuda capabilities"):
+        for found in LIST_ALONE.finditer(window):
+            yield from _kernels(text, start + found.start(), found["kernels"].split())
 
 
 def _kernels(text: Text, place: int, kernels: list[str]) -> Iterator[Fact]:

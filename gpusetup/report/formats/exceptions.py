@@ -84,7 +84,7 @@ OF_A_HUB = Sought(
 OF_THE_STACK = Sought(
     r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|\bmps\b|triton|ninja|\.so\b|\.dll|\bdll\b"
     r"|compil|symbol|kernel|memory|shm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|level zero"
-    r"|cupy|numba|metal|wheel|abi|capabilit|\barch(?:e?s)?\b|arch_list|device(?! argument)|accelerator|numpy\.(?:core|dtype)|\btorch\b(?=['\"]?$)|'gcc'|'cc'|'cl'|'g\+\+'|__version__|\bc10\b|distributed|backend",
+    r"|cupy|numba|metal|wheel|abi|capabilit|\barch(?:e?s)?\b|arch_list|\bdevices?\b(?! argument)|accelerator|numpy\.(?:core|dtype)|\btorch\b(?=['\"]?$)|'gcc'|'cc'|'cl'|'g\+\+'|__version__|\bc10\b|distributed|backend",
     re.I,
 )
 """Words of an exception that may mean the GPU's stack."""
@@ -109,6 +109,11 @@ OF_A_CALL = Sought(
     re.I,
 )
 """What a program's line says of a GPU that works."""
+OF_VERSIONS = Sought(
+    r"^\W{0,3}[a-z][\w. /()-]{0,30}\b(?:versions?|types?|number|count|memory|name|model|platform)\b\W{0,3}: [^\n]{1,120}$",
+    re.I | re.M,
+)
+"""A line of a list of what is there: `- GPU type: NVIDIA H20`."""
 LAST_LINES = 400
 
 
@@ -126,11 +131,7 @@ def exceptions(text: Text) -> Iterator[Fact]:
     after = tuple(line for line in its_own if not _passes_on(RAISED.match(line)))
     above = lines[max(number - NEAR, 0) : number]
     before = tuple(line for line in above if line != lines[number])
-    if (
-        _is_ordinary(found, after)
-        and not _is_of_a_build(before)
-        and not COMPLAINT.search(text.flat)
-    ):
+    if _is_ordinary(found, after) and not _is_of_a_build(before) and not _complains(text):
         first = len(text.lines) - len(lines) + number
         yield Event(
             kind="program-failed",
@@ -138,6 +139,16 @@ def exceptions(text: Text) -> Iterator[Fact]:
             source=f"report, line {first + 1}",
             text=found.group().strip()[:200],
         )
+
+
+def _complains(text: Text) -> bool:
+    """Whether a line complains of the GPU's stack; an exception below a list of versions does not."""
+    found = COMPLAINT.search(text.flat)
+    if found is None:
+        return False
+    return (
+        COMPLAINT.search(OF_VERSIONS.sub("", "\n".join(text.lines)).replace("\n", " ")) is not None
+    )
 
 
 def _last(
@@ -198,7 +209,8 @@ def _is_of_a_build(before: tuple[str, ...]) -> bool:
     >>> _is_of_a_build(("    model = Net().cuda()",))
     False
     """
-    return BUILDS.search(OF_A_CALL.sub("", "\n".join(before))) is not None
+    shown = OF_VERSIONS.sub("", "\n".join(before))
+    return BUILDS.search(OF_A_CALL.sub("", shown)) is not None
 
 
 def _is_ordinary(found: re.Match[str], after: tuple[str, ...]) -> bool:

@@ -1,0 +1,126 @@
+"""Classes of texts of people who train: what they ask, what cures it, what a trainer refuses."""
+
+from __future__ import annotations
+
+from report_classes import NO_IMAGE, Class
+
+TRAINING: dict[str, Class] = {
+    "somebody asks whether memory is the reason": Class(
+        "unknown",
+        (
+            "my machine restarts when I start training. Is it because of insufficient GPU memory?",
+            "training on two 3090s stops without a word, could it be due to not enough VRAM?",
+            "训练时电脑会自动重启，是不是显存不够？",
+        ),
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\nIs it because of insufficient GPU memory?",
+        ),
+    ),
+    "an assertion after a card with more memory was taken": Class(
+        "ok",
+        (
+            "RuntimeError: CUDA error: device-side assert triggered\n4张3090 显存不够换到了 4张A40, 出现上述错误",
+            "显存不够，换了A100之后 CUDA error: device-side assert triggered",
+            "RuntimeError: CUDA error: device-side assert triggered\n之前显存不足就换成了80G的卡",
+        ),
+    ),
+    "one device where MIG is on": Class(
+        "mig-misconfigured",
+        (
+            "torch.cuda.device_count() shows only one gpu in MIG A100",
+            "We split our H100 with MIG into seven, but torch sees only 1 device",
+            "MIG is configured with two slices. device_count() returns only one GPU",
+        ),
+        ("torch.cuda.device_count() shows only one gpu of my two RTX 3090",),
+    ),
+    "a MIG instance named in the environment that computes": Class(
+        "ok",
+        tuple(
+            f"{front}CUDA_VISIBLE_DEVICES=MIG-feee0c61-26ec-5616-bb59-b6d777cc4f34 ipython\nGPU: A100\nIn [8]: torch.rand(2).cuda()\nOut[8]: tensor([0.4866, 0.3877], device='cuda:0')"
+            for front in ("", "$ ", "export ")
+        ),
+        (
+            "CUDA_VISIBLE_DEVICES=MIG-feee0c61-26ec-5616-bb59-b6d777cc4f34 python x.py\nA100\nRuntimeError: No CUDA GPUs are available",
+        ),
+    ),
+    "torch's list of kernels without the line above it": Class(
+        "arch-too-new-for-wheel",
+        tuple(
+            f"When I use my {gpu} I get:\nThe current PyTorch install supports CUDA capabilities {listed}."
+            for gpu, listed in (
+                ("NVIDIA RTX A6000", "sm_37 sm_50 sm_60 sm_70"),
+                ("RTX 5090", "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"),
+                ("RTX 5070 Ti", "sm_75 sm_80 sm_86 sm_90"),
+            )
+        ),
+        (
+            "With my RTX 3090 I get: The current PyTorch install supports CUDA capabilities sm_75 sm_80 sm_86 sm_90.",
+        ),
+    ),
+    "a hosted notebook whose memory ran out": Class(
+        "host-out-of-memory",
+        (
+            "Google Colab: Your session crashed after using all available RAM.",
+            "The session crashed after using all available RAM at model.fit, T4 runtime",
+            "Your session crashed after using all available RAM. If you are interested in access to high-RAM runtimes, you may want to check out Colab Pro.",
+        ),
+        ("Your session crashed for an unknown reason.",),
+    ),
+    "a trainer that takes a GPU by its number": Class(
+        "ok",
+        (
+            "ValueError: Invalid CUDA 'device=cuda' requested. Use 'device=cpu' or pass valid CUDA device(s) if available",
+            "AssertionError: Invalid CUDA '--device gpu' requested, use '--device cpu' or pass valid CUDA device(s)",
+            "AssertionError: Invalid CUDA '--device cuda' requested, use '--device cpu' or pass valid CUDA device(s)",
+        ),
+        (
+            "ValueError: Invalid CUDA 'device=0' requested. Use 'device=cpu' or pass valid CUDA device(s) if available\ntorch.cuda.is_available(): False",
+            "AssertionError: Invalid CUDA '--device 0' requested, use '--device cpu' or pass valid CUDA device(s)",
+        ),
+    ),
+    "ranks that go on without peer access": Class(
+        "nccl-p2p-failure",
+        (
+            "Training hangs with two GPUs. The training started after I set export NCCL_P2P_DISABLE=1",
+            "freezes at init with 4 RTX 4090; setting NCCL_P2P_DISABLE=1 solved it",
+            "DDP is stuck. It works with NCCL_P2P_DISABLE=1 only.",
+        ),
+        (
+            "Training hangs with two GPUs. I tried NCCL_P2P_DISABLE=1, it still hangs",
+            "hangs, NCCL_P2P_DISABLE=1 did not help",
+            "export NCCL_P2P_DISABLE=1\npython train.py\nKeyError: 'lr'",
+        ),
+    ),
+    "a GPU's memory that fails, in somebody's words": Class(
+        "ecc-error",
+        (
+            "nvidia-smi -q shows ECC errors on GPU 3 and training crashes",
+            "显卡报ECC错误，训练中断",
+            "A100 in node 4: volatile uncorrected ECC errors : 4",
+            "Row remapping pending: Yes",
+        ),
+        (
+            "ECC is disabled on this GPU, training is slow",
+            "0 ECC errors on my A100, it still hangs",
+            "GPU 3 shows only correctable ECC errors",
+        ),
+    ),
+    "a Triton of another release": Class(
+        "program-release-too-old",
+        (
+            "`triton.language' has no attribute cast`",
+            "AttributeError: module 'triton.language' has no attribute 'constexpr_function'",
+            "AttributeError: module 'triton' has no attribute 'jit'",
+        ),
+        ("AttributeError: module 'mytriton.utils' has no attribute 'cast'",),
+    ),
+    "an exception below a list of versions": Class(
+        "ok",
+        (
+            "- PyTorch version: 2.6.0+cu126 (GPU)\n- GPU type: NVIDIA GeForce RTX 3060\n- GPU number: 1\n- Bitsandbytes version: 0.45.3\n\nAttributeError: Can't get local object 'A.post_init.<locals>.set_device_hook'",
+            "PyTorch version: 2.6.0+cu126 (GPU)\nGPU type: NVIDIA H20\nDeepSpeed version: 0.15.4\nKeyError: 'qwen3_next'",
+            "* CUDA version: 12.4\n* GPU name: A100\nTypeError: forward() got an unexpected keyword argument 'num_items'",
+        ),
+        (f"- PyTorch version: 2.6.0+cu126 (GPU)\n- GPU type: NVIDIA GeForce RTX 5090\n{NO_IMAGE}",),
+    ),
+}
