@@ -77,4 +77,108 @@ COMPILER = (
     ),
 )
 
-ROWS = (*TORCH_MISSING, *CPU_ONLY, *NO_BLACKWELL, *TO_NOUVEAU, *COMPILER)
+SECURE = r"secure[- ]?boot"
+LOADS_NOT = r"(?:can ?not|can't|cant|could not|couldn't|won't|wont|does not|doesn't|do not|don't|fails? to|refus\w{1,4} to|not able to|unable to) (?:be )?(?:loaded|load|accepted)"
+UNSIGNED = (
+    *(
+        row(
+            "secure-boot-rejected",
+            needle,
+            rf"\b(?:nvidia|driver|modules?)\b[^.\n]{{0,80}}?\b{LOADS_NOT}\b[^.\n]{{0,40}}?\b(?:because of|due to|thanks to|by|under|with) {SECURE}\b",
+            unless=rf"{IF}(?:nvidia|driver|module|secure)|{SECURE} (?:is )?(?:off|disabled)",
+        )
+        for needle in ("secure boot", "secureboot", "secure-boot")
+    ),
+    *(
+        row(
+            "secure-boot-rejected",
+            needle,
+            r"\bMOK\b.{0,500}?\b(?:NVIDIA|DKMS) (?:\w+ ){0,3}modules? (?:are|is|were|was|get) (?:\w+ )?(?:not (?:being )?(?:accepted|trusted)|rejected|refused)\b",
+            unless=rf"{IF}(?:the )?(?:NVIDIA|DKMS)",
+        )
+        for needle in ("not accepted", "not trusted", "rejected", "refused")
+    ),
+)
+"""A kernel that takes no unsigned module, as somebody concludes it."""
+
+TRITON = (
+    row(
+        "triton-missing-windows",
+        "triton",
+        r"\b(?:because|fail(?:s|ed)?|errors?|complain\w*|says?|turn(?:s|ed) out)\b[^.\n]{0,60}?\btriton (?:(?:was|is|were)(?: not|n't) installed|not being installed|(?:was|is) missing\b(?! [`'\"A-Za-z]))",
+        unless=rf"{IF}triton|\btriton (?:is|was) (?:missing|not installed)[^.\n]{{0,20}}\b(?:optional|warning|ignored)|\boptimi[sz]ations will not be enabled",
+    ),
+)
+
+NETWORK = tuple(
+    row(
+        "download-network-error",
+        needle,
+        rf"\b(?:pip3?|uv|conda) (?:keeps |kept |is |was |always )?{needle}\b|\b(?:downloads?|downloading)\b (?:[^\s.]{{1,20}} ){{0,6}}?(?:keeps |kept |is |was |always |just )?{needle}\b|\b{needle} (?:while |when |during |in )(?:the )?download(?:s|ing)?\b",
+        unless=rf"{IF}(?:pip|uv|conda|the download)",
+        how="timeout",
+    )
+    for needle in ("timed out", "timing out", "times out")
+)
+
+NAMES_IT = r"(?:torchcodec|xformers|flash[-_ ]?attn|flash[-_ ]?attention|bitsandbytes|sage-?attention|torch[-_]scatter|torch[-_]sparse|pytorch3d|detectron2|mmcv|apex|deepspeed|gsplat|nvdiffrast|causal[-_]conv1d|mamba[-_]ssm)"
+BREAKS_IT = tuple(
+    row(
+        "extension-abi-mismatch",
+        needle,
+        rf"\b(?:py)?torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?{needle} (?P<module>{NAMES_IT})\b",
+        unless=r"\b(?:if|whether|may|might|could) (?:\S{1,16} ){0,3}?(?:py)?torch",
+    )
+    for needle in ("broke", "breaks", "has broken")
+)
+"""A new torch, beside which an extension no longer loads."""
+
+LACKS = (
+    row(
+        "library-missing",
+        "libpython",
+        r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
+    ),
+    row(
+        "program-requirement-missing",
+        "missing dependenc",
+        r"\bmissing dependenc(?:y|ies):? [`'\"]?(?P<lacks>torchcodec|ffmpeg|ninja|cmake|packaging|wheel|psutil)\b",
+    ),
+    row(
+        "program-release-too-old",
+        "not compatible with",
+        r"\bnot compatible with (?:the )?(?:py)?torch(?: versions?)? ?(?:above|newer than|later than|after|beyond|older than|below|under|[<>]=?) ?v?\d",
+        beside="installed torch",
+    ),
+)
+
+OF_SOURCES = r"(?:flash[-_]attn|causal[-_]conv1d|mamba[-_]ssm|deepspeed|auto[-_]gptq|mmcv(?:-full)?|detectron2)"
+"""Packages that come as sources, so that an installer drops none of their releases for a Python."""
+NOT_FOUND = (
+    row(
+        "no-matching-distribution",
+        "looking in links",
+        r"Looking in links: \S{0,160}(?:cu\d{2,3}|torch-?\d)\S{0,80}.{0,400}?No matching distribution found for (?P<requirement>(?!torch(?:vision|audio)?(?![\w-]))[a-z][\w-]{1,40}(?:[=<>!~]{1,2}[\w.+]{1,30})?)(?![\w-])",
+        none_found="true",
+    ),
+    row(
+        "no-matching-distribution",
+        "satisfies the requirement",
+        rf"satisfies the requirement (?P<requirement>{OF_SOURCES}==[\w.+]{{1,30}}) \(from versions: (?P<versions>\d[\w.+, ]{{4,600}})",
+    ),
+)
+"""A page of wheels without one for this torch, or a release that never was."""
+
+ROWS = (
+    *NOT_FOUND,
+    *UNSIGNED,
+    *TRITON,
+    *NETWORK,
+    *BREAKS_IT,
+    *LACKS,
+    *TORCH_MISSING,
+    *CPU_ONLY,
+    *NO_BLACKWELL,
+    *TO_NOUVEAU,
+    *COMPILER,
+)
