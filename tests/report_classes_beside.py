@@ -40,4 +40,34 @@ BESIDE: dict[str, Class] = {
         ),
         ("except torch.cuda.OutOfMemoryError: clear()",),
     ),
+    "an install that brought a torch without CUDA, in words": Class(
+        "torch-cpu-build",
+        (
+            "the node downloaded a none cuda Torch and replaced the one installed. ComfyUI won't start, RTX 3060",
+            "it broke my installation by forcing a non-CUDA version of Torch to be installed",
+            "Forcing Downgrade to Non-CUDA Torch\nI had to install the right Torch again",
+        ),
+        (
+            "you should install a CPU-only torch for the build of the documentation",
+            "it installed the CPU-only version of llama.cpp",
+        ),
+    ),
+    "graphics of Intel's that somebody names as the GPU": Class(
+        "no-nvidia-gpu",
+        (
+            "transcribing takes 29 hours. GPU is Intel HD Graphics 630 (as per Task manager)",
+            "it runs on the CPU, graphics card: Intel(R) Iris Xe",
+            "the program is slow and does not use my GPU\nGPU: Intel UHD Graphics 620",
+        ),
+        ("GPU: Intel UHD 620 and a GeForce MX150; the program does not use it",),
+    ),
+    "photographs' machine learning that has no kernel for a GPU": Class(
+        "no-kernel-image",
+        (
+            "Immich machine learning: cudaErrorNoKernelImageForDevice",
+            "immich_machine_learning | CUDA failure 209: no kernel image is available for execution on the device",
+            "container immich-machine-learning\ncudaErrorNoKernelImageForDevice:no kernel image is available",
+        ),
+        ("Immich machine learning runs on CUDA",),
+    ),
 }

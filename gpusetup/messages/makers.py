@@ -154,6 +154,14 @@ SPOKEN = (
     ),
     row(
         "foreign-gpu",
+        "intel",
+        r"\b(?:GPU|(?:graphics|video) card)(?: used| model| type)?(?: is|:| =)[* ]{1,4}(?:an? |only |the |just )*(?:integrated )?Intel(?:\(R\))? (?:U?HD\b|Iris\b|graphics\b)",
+        unless=rf"{OTHER_CARDS}|\bdiscrete|\bdedicated|\bAMD\b|Radeon",
+        vendor="intel",
+        name="integrated graphics",
+    ),
+    row(
+        "foreign-gpu",
         "instead of",
         r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
         vendor="amd",

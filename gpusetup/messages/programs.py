@@ -19,6 +19,7 @@ from gpusetup.messages.program import (
 )
 from gpusetup.messages.programs_around import AROUND
 from gpusetup.messages.programs_frameworks import FRAMEWORKS
+from gpusetup.messages.programs_neighbours import NEIGHBOURS
 from gpusetup.messages.programs_serving import OLLAMAS_WAY, SERVING
 
 OLLAMAS = (
@@ -309,7 +310,7 @@ COMPUTING: tuple[Program, ...] = (
     ),
 )
 
-PROGRAMS = (*COMPUTING, *SERVING, *AROUND)
+PROGRAMS = (*COMPUTING, *SERVING, *AROUND, *NEIGHBOURS)
 BY_NAME: dict[str, Program] = {program.name: program for program in PROGRAMS}
 BY_PACKAGE: dict[str, Program] = {
     package: program for program in PROGRAMS for package in program.packages

@@ -72,7 +72,7 @@ CPUS = (
     row(
         "torch-not-compiled-with-cuda",
         "cpu",
-        r"(?<!cannot )(?<!can't )(?<!unable to )(?<!how to )(?<!want to )\b(?:installs?|installed|installing|get|gets|got|downloads?|downloaded|picks?) (?:only |just |always |me )?(?:the |a )?(?:CPU[- ]?(?:only )?(?:version|build|wheel|variant)s? of |CPU[- ]only |PyTorch CPU\b|cpu[- ]only )(?:py)?(?:torch)?",
+        r"(?<!cannot )(?<!can't )(?<!unable to )(?<!to )(?<!should )(?<!must )(?<!please )(?<!can )(?<!could )\b(?:installs?|installed|installing|get|gets|got|downloads?|downloaded|picks?) (?:only |just |always |me )?(?:the |a )?(?:CPU[- ]?(?:only )?(?:version|build|wheel|variant)s? of |CPU[- ]only )(?:(?:py|lib)?torch\b|it\b)|\b(?:installs?|installed|installing|got|downloads?|downloaded|picks?) (?:only |just |always |me )?(?:the |a )?PyTorch CPU\b",
         unless=r"(?:want|wants|need|to|for|only) (?:\w+ ){0,3}(?:install|get) (?:the |a )?CPU|no (?:NVIDIA )?GPU",
     ),
     row(

@@ -14,9 +14,18 @@ CPUS = (
     r"|(?:a |the )?(?:version|build|one|(?:py)?torch)(?: \d[\w.]{1,12})? without (?:CUDA|GPU)(?: support)?\b)"
 )
 PUT = r"(?:replac|overwr[io]t|overrid|swapp|switch|revert|downgrad|chang|turn|reinstall|upgrad|updat)\w{0,6}"
+GOT = (
+    r"(?:\b(?:replac|overwr[io]t|downgrad|forc|download|install|pull)(?:ed|es|e|s|ing|ten)?\b"
+    r"|\b(?:brought|brings|got|gets) in\b)"
+)
+OF_NO_GPU = r"(?:none?[- ]CUDA|CPU[- ]only)(?:[- ]enabled)? (?:(?:version|build|wheel|variant)s? of )?(?:the )?(?:py)?torch\b"
 NO_WISH = (
     r"\b(?:want|wants|wanted|need|needs|prefer|try|should|must|to|please) (?:\S{1,12} ){0,3}(?:replace|switch|change|install|downgrade|revert)\b"
     r"|\b(?:no|without an?) (?:NVIDIA )?GPU\b|\b(?:AMD|Radeon|ROCm)\b|\bif\b[^.\n]{0,60}\+?cpu|\b(?:replaced|switched|changed)\b[^.\n]{0,30}\bon purpose|\b(?:not|never|without|avoid\w*|isn't|wasn't) (?:be |being |been )?(?:replac|overwr|chang|switch|downgrad|revert)"
+)
+ASKED_FOR = (
+    r"\b(?:want|wants|wanted|need|needs|prefer|should|must|please) (?:\S{1,12} ){0,3}(?:install|download|replace|downgrade)\b"
+    r"|\b(?:no|without an?) (?:NVIDIA )?GPU\b|\b(?:AMD|Radeon|ROCm)\b|\bon purpose\b"
 )
 REPLACED = (
     *(
@@ -28,6 +37,15 @@ REPLACED = (
             unless=NO_WISH,
         )
         for needle in ("cpu", "non-cuda", "non cuda", "without cuda", "without gpu")
+    ),
+    *(
+        row(
+            "torch-not-compiled-with-cuda",
+            needle,
+            rf"{GOT}[^.\n]{{0,40}}? {OF_NO_GPU}",
+            unless=ASKED_FOR,
+        )
+        for needle in ("non-cuda", "non cuda", "none cuda", "cpu-only")
     ),
 )
 

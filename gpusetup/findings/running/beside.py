@@ -64,7 +64,8 @@ NO_NAME = "The program"
 
 
 def _name(context: RuleContext, event: Event) -> str:
-    return event.values.get("program") or context.snapshot.failing.program or NO_NAME
+    told, shown = event.values.get("program"), context.snapshot.failing.program
+    return shown if shown and told and shown.lower() == told.lower() else told or shown or NO_NAME
 
 
 def _way(name: str) -> str:
@@ -314,7 +315,9 @@ def _about_it(context: RuleContext, kind: str) -> tuple[Event, ...]:
     """The events of the program that the text is about: others only log beside it."""
     program = context.snapshot.failing.program
     heard = events(context, kind)
-    return tuple(e for e in heard if program is None or e.values.get("program", program) == program)
+    if program is None:
+        return heard
+    return tuple(e for e in heard if e.values.get("program", program).lower() == program.lower())
 
 
 RULES = (

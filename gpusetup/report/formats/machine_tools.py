@@ -234,7 +234,7 @@ COMPUTERS = (
     (
         "radeon",
         Sought(
-            r"(?<![Ww]ith )((?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}[MS])[\w ]{0,16})"
+            r"(?<![Ww]ith )((?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))[\w ]{0,16})"
         ),
         "amd",
     ),
