@@ -14,6 +14,8 @@ ENDLESS = 1 << 20
 """A distance that has no bound."""
 LONG = 10
 """Letters beyond these make a pattern hardly rarer."""
+NARROW = 8
+"""Letters are at a known place where it is known to fewer characters than these."""
 COMMON = frozenset(
     {"torch", "pytorch", "cuda", "nvidia", "driver", "python", "version", "error", "gpu", "gpus"}
     | {"device", "available", "install", "installed", "not", "the", "is", "with", "for", "failed"}
@@ -71,8 +73,8 @@ def _worth(need: Need) -> float:
     worth = LONG - 0.7 * (len(need) - 1)
     for letters, _, _ in need:
         worth = min(worth, len(letters) * (0.3 if letters.strip(" :.=_-()") in COMMON else 1))
-    spread = max([most - least for _, least, most in need])
-    return worth - (0 if spread < 8 else 1 if spread < 100 else 3)
+    spread = _spread(need)
+    return worth - (0 if spread < NARROW else 1 if spread < 100 else 3)
 
 
 # --- the signs of a pattern -----------------------------------------------------------------------
@@ -162,9 +164,27 @@ def _alternatives(tokens: Iterator[Token]) -> Part:
 
 
 def _either(parts: list[Part]) -> Part:
-    best = [max(needs, key=_worth) if needs else () for _, _, needs in parts]
-    needs = (tuple([place for need in best for place in need]),) if all(best) else ()
-    return min([part[0] for part in parts]), max([part[1] for part in parts]), needs
+    """What one of several has: the rarest letters of each, and the rarest at a known place.
+
+    >>> needs = needs_of(r"up.*compiled|torch.*overwritten", ignore_case=True)
+    >>> [[place.letters for place in need] for need in needs]
+    [['compiled', 'overwritten'], ['up', 'torch']]
+    """
+    needs = [part[2] for part in parts]
+    placed = [tuple([need for need in each if _spread(need) < NARROW]) for each in needs]
+    wholes = [_of_each(several) for several in (needs, placed) if all(several)]
+    best = tuple(dict.fromkeys(wholes))
+    return min([part[0] for part in parts]), max([part[1] for part in parts]), best
+
+
+def _of_each(parts: list[tuple[Need, ...]]) -> Need:
+    best = [max(needs, key=_worth) for needs in parts]
+    return tuple(dict.fromkeys([place for need in best for place in need]))
+
+
+def _spread(need: Need) -> int:
+    """To how many characters it is known where its letters stand."""
+    return max([most - least for _, least, most in need])
 
 
 class _Sequence:

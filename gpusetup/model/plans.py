@@ -17,7 +17,7 @@ GATES = 3
 """How many needs are asked for before a pattern is tried."""
 FORMS = 8
 """Of so many letters one is asked for: more take as long as the pattern."""
-STARTS = 16
+STARTS = 64
 """At so many places before its letters a match may begin; else the pattern is tried everywhere."""
 SPREAD = 24
 """Letters beside these are asked for where their place is known to so many characters."""
