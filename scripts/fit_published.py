@@ -30,6 +30,7 @@ from gpusetup.configs.values import (  # noqa: E402
 )
 from gpusetup.model.frozen import Frozen, fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
+from gpusetup.plan.answer.odds import kind_of  # noqa: E402
 from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa: E402
 from gpusetup.plan.memory.gaps import frees_late  # noqa: E402
 from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
@@ -137,6 +138,7 @@ class Outcome(Frozen):
 
     source: str
     workload: Workload
+    recipe: Recipe
     fits: bool
     said: bool
     needs: float
@@ -152,7 +154,14 @@ def outcomes(half: str, c: Constants) -> list[Outcome]:
             needs = parts(w, recipe, c).total / (float(row["card"]) * GIB)
             fits = row["measure"] != "oom"
             found.append(
-                Outcome(source=row["source"], workload=w, fits=fits, said=needs <= 1, needs=needs)
+                Outcome(
+                    source=row["source"],
+                    workload=w,
+                    recipe=recipe,
+                    fits=fits,
+                    said=needs <= 1,
+                    needs=needs,
+                )
             )
     return found
 
@@ -437,6 +446,44 @@ def whole_table(rows: list[Figure], c: Constants) -> str:
     return table({"all": rows} | grouped(rows) | by_project(rows), c)
 
 
+SOURCES = {"issue": "posts for help", "pull": "pull requests", "pr ": "pull requests"}
+
+
+def kind_of_source(source: str) -> str:
+    """
+    >>> kind_of_source("LLaMA-Factory issue 1221"), kind_of_source("torchtune README")
+    ('posts for help', 'tables, recipes, reports')
+    """
+    words = source.lower() + " "
+    return next((kind for word, kind in SOURCES.items() if word in words), REPORTS)
+
+
+REPORTS = "tables, recipes, reports"
+
+
+def honest_table(c: Constants) -> str:
+    """How runs went whose answer is clear or close, by kind of source and of run."""
+    runs = [run for half in ("all", *SETS) for run in outcomes(half, c)]
+    groups = {"all": runs}
+    for run in runs:
+        kind = kind_of(run.workload, run.recipe)
+        name = f"runs {kind.name}" if kind.name else "all other runs"
+        for one in (kind_of_source(run.source), name):
+            groups.setdefault(one, []).append(run)
+    lines = [
+        "| | said to fit, 20 % and more to spare | closer | said not to, closer | 20 % and more |"
+    ]
+    lines.append("| --- | ---: | ---: | ---: | ---: |")
+    for name, mine in groups.items():
+        cells = []
+        for least, most in ((-1.0, 0.8), (0.8, 1.0), (1.0, 1.2), (1.2, 1e9)):
+            some = [run for run in mine if least < run.needs <= most]
+            wrong = sum(run.fits != run.said for run in some)
+            cells.append(f"{wrong} of {len(some)}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def tables(c: Constants) -> dict[str, str]:
     """The page's tables by the name of their place."""
     rows, unseen = figures(), blind("all")
@@ -446,6 +493,7 @@ def tables(c: Constants) -> dict[str, str]:
     return {
         "published figures": table(known | grouped(rows), c),
         "blind figures": whole_table(unseen, c),
+        "honest answers": honest_table(c),
     } | {f"{name} figures": whole_table(blind(name), c) for name in SETS}
 
 

@@ -469,6 +469,12 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--trained-layers", "999"), "is more than the "),
         ((*MODEL, *H20, "--gpus", "4", "--pp", "2", "--trained-layers", "1"), "`--pp` exclude"),
         ((*MODEL, *H20, "--no-checkpointing", "--checkpoint-layers", "2"), "checkpointing is off"),
+        (
+            (*MODEL, *H20, "--checkpointing", "bogus"),
+            "'bogus' is none of full, none, selective, op, core,",
+        ),
+        ((*MODEL, *H20, "--checkpointing", "0"), "'0' is none of full,"),
+        ((*MODEL, *H20, "--selective", "bogus"), "`--selective bogus` is neither `op`"),
         ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
         ((*MODEL, *H20, "--gpus", "2", "--gpus-needed"), "looks for what `--gpus` gives"),
         ((*MODEL, *H20, "--max-context", "--max-batch"), "not allowed with"),
@@ -558,7 +564,7 @@ def test_the_source_says_whether_such_jobs_were_ever_measured(
     trainer = answered(capsys, "--model", "gpt2", "--context", "512", *H20)
     loop = answered(capsys, "--model", "gpt2", "--context", "512", "--batch", "4", *H20)
     assert "fitted to measured jobs of this kind" in trainer["source"]
-    assert "meets published figures within 12 % in the median" in loop["source"]
+    assert "met published figures that it had not seen within 12.0 %" in loop["source"]
 
 
 # --- what the documentation says ----------------------------------------------------------------

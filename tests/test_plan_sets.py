@@ -13,7 +13,8 @@ import pytest
 from scripts_loaded import script
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.answer.odds import BANDS
+from gpusetup.plan.answer.choose import CLEAR_ELSEWHERE
+from gpusetup.plan.answer.odds import BANDS, FIRST_SIGHTS, KINDS, SURE, kind_of
 from gpusetup.plan.memory.constants import shipped_constants
 
 C = shipped_constants()
@@ -105,6 +106,24 @@ def test_how_runs_near_the_limit_went_is_counted_on_the_sets() -> None:
     for band in BANDS:
         mine = [run.fits for run in runs if band.least <= run.needs < band.most]
         assert (band.fitted, band.runs) == (sum(mine), len(mine))
+
+
+def test_how_runs_said_to_fit_clearly_went_is_counted_by_kind() -> None:
+    names = [promise.name for promise in PROMISES]
+    runs = [run for name in names for run in SCRIPT.outcomes(name, C)]
+    for kind in KINDS:
+        mine = [
+            run
+            for run in runs
+            if run.needs <= 1 - CLEAR_ELSEWHERE and kind_of(run.workload, run.recipe) == kind
+        ]
+        assert (kind.clear, kind.ran_out) == (len(mine), sum(not run.fits for run in mine))
+    others = KINDS[-1]
+    assert others.ran_out <= SURE * others.clear
+
+
+def test_a_first_sight_is_kept_of_every_set() -> None:
+    assert [one.name for one in FIRST_SIGHTS[1:]] == [one.name for one in PROMISES[1:]]
 
 
 def test_the_pages_tables_are_those_of_the_script() -> None:

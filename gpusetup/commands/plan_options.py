@@ -30,6 +30,8 @@ class Checkpointing(argparse.BooleanOptionalAction):
     True
     >>> parser.parse_args(["--checkpointing", "selective"]).selective
     'op'
+
+    Another word is argparse's own error, which names them.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -45,14 +47,19 @@ class Checkpointing(argparse.BooleanOptionalAction):
     ) -> None:
         word = (values or "full").lower()
         off = (option_string or "").startswith("--no-")
-        if word in EVERY_UNIT or word in NO_UNIT:
+        if off or word in EVERY_UNIT or word in NO_UNIT:
             setattr(namespace, self.dest, word in EVERY_UNIT and not off)
+        elif word in SELECTED or (word.isdecimal() and 1 <= int(word) <= MOST_UNITS):
+            namespace.selective = SELECTED.get(word, word)
         else:
-            namespace.selective = "op" if word == "selective" else word
+            known = f"full, none, selective, op, core, or 1 to {MOST_UNITS} (every how many units)"
+            raise argparse.ArgumentError(self, f"{values!r} is none of {known}")
 
 
 EVERY_UNIT = ("full", "yes", "true", "on", "all")
 NO_UNIT = ("none", "no", "false", "off")
+SELECTED = {"selective": "op", "op": "op", "core": "core"}
+MOST_UNITS = 1000
 
 
 def what_options(parser: argparse.ArgumentParser) -> None:

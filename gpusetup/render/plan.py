@@ -129,10 +129,11 @@ def _two_digits(number: float) -> str:
 
 def _confidence(plan: PlanCell) -> str:
     near = "3 %" if plan.batch is None or plan.code else "20 %"
+    kind = " or of a kind that is known too little" if near == "20 %" and plan.fits else ""
     return {
         "measured": "measured",
         "clear": f"clear: nothing is within {near} of the limit",
-        "close": f"close: within {near} of the limit, try it before you rely on it",
+        "close": f"close: within {near} of the limit{kind}, try it before you rely on it",
     }[plan.confidence]
 
 

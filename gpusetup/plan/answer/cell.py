@@ -21,7 +21,7 @@ from gpusetup.plan.answer.decide import Case, Decision, better, decide
 from gpusetup.plan.answer.helps import helps
 from gpusetup.plan.answer.ladder import ladder
 from gpusetup.plan.answer.measured import NONE, is_standard
-from gpusetup.plan.answer.odds import odds
+from gpusetup.plan.answer.odds import doubt, first_sight, odds
 from gpusetup.plan.answer.place import Place
 from gpusetup.plan.answer.speed import speed
 from gpusetup.plan.memory.states import host_bytes
@@ -36,7 +36,8 @@ YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 MEASURED_SOURCE = "measured: Trinity-RFT's GPU configuration guide"
 FITTED_SOURCE = "predicted by the memory model, which was fitted to measured jobs of this kind"
 MODEL_SOURCE = (
-    "predicted by the memory model, which meets published figures within 12 % in the median"
+    "predicted by the memory model, which met published figures that it had not seen within "
+    f"{first_sight():.1f} % in the median"
 )
 
 
@@ -361,9 +362,9 @@ def _near_the_limit(told: Told) -> Iterator[str]:
     decision = told.decision
     if decision.measured or decision.fit.workload.batch is None or decision.fit.clear:
         return
-    said = odds(decision.shown.parts.total / decision.fit.limits.capacity)
-    if said is not None:
-        yield said
+    near = odds(decision.shown.parts.total / decision.fit.limits.capacity)
+    kind = doubt(decision.fit.workload, decision.recipe) if decision.recipe else None
+    yield from (said for said in (near, kind) if said is not None)
 
 
 LINES: tuple[Callable[[Told], Iterator[str]], ...] = (

@@ -9,12 +9,13 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import CLEAR_ELSEWHERE
+from gpusetup.plan.answer.odds import doubt
 from gpusetup.plan.answer.question import shape_of_question, workload_of
 from gpusetup.plan.config.question import for_gpus, question_of
 from gpusetup.plan.memory.capacity import capacity
 from gpusetup.plan.memory.constants import shipped_constants
-from gpusetup.plan.memory.parts import Parts, parts
-from gpusetup.plan.model.workload import Recipe
+from gpusetup.plan.memory.parts import parts
+from gpusetup.plan.model.workload import Recipe, Workload
 
 
 class Card(Frozen):
@@ -47,21 +48,23 @@ def batch_verdict(
 ) -> BatchVerdict:
     """Whether so many sequences on each GPU are sure to fit as the config is, with no recipe added.
 
-    `clear`: a fifth of the card stays free beyond what the plan says. `unknown`: the config does
-    not say enough for a plan, or is about a budget of tokens. `short` takes one token where no
-    length is said; `accumulate` other steps of accumulation than the config has.
+    `clear`: a fifth of the card stays free beyond what the plan says, and such runs are known well
+    enough. `unknown`: the config does not say enough for a plan, or is about a budget of tokens.
+    `short` takes one token where no length is said; `accumulate` other steps of accumulation than
+    the config has.
     """
     have = capacity(card.name, card.memory_bytes)
     try:
-        total = _parts(config, per_gpu, card, short, accumulate).total
+        w, recipe = _run(config, per_gpu, card, short, accumulate)
     except UsageError as problem:
         return BatchVerdict(
             verdict="unknown", total_gib=None, capacity_gib=have / GIB, reason=problem.message
         )
+    total = parts(w, recipe, shipped_constants()).total
     need, gib = total / GIB, have / GIB
     verdict: Literal["clear", "close", "too much"] = "close"
     if total <= have * (1 - CLEAR_ELSEWHERE):
-        verdict = "clear"
+        verdict = "close" if doubt(w, recipe) else "clear"
     elif total > have * (1 + CLEAR_ELSEWHERE):
         verdict = "too much"
     reason = f"a batch of {per_gpu} takes {need:.1f} of {gib:.1f} GiB by `gpusetup plan`"
@@ -75,7 +78,7 @@ def least_verdict(config: Config, card: Card) -> BatchVerdict:
 
 def memory_table(config: Config, per_gpu: int, card: Card) -> str:
     """Where the memory goes, in one line; UsageError as for a verdict that is unknown."""
-    found = _parts(config, per_gpu, card, short=True)
+    found = parts(*_run(config, per_gpu, card, short=True), shipped_constants())
     rows = (
         ("states", found.states), ("kept for the backward", found.checkpoints),
         ("logits and loss", found.logits), ("other", found.fragmentation + found.other),
@@ -84,10 +87,10 @@ def memory_table(config: Config, per_gpu: int, card: Card) -> str:
     return f"{words}: {found.total / GIB:.1f} GiB"
 
 
-def _parts(
+def _run(
     config: Config, per_gpu: int, card: Card, short: bool = False, accumulate: int | None = None
-) -> Parts:
-    """Bytes of the fullest GPU; UsageError where the config does not say what is trained."""
+) -> tuple[Workload, Recipe]:
+    """The run as the config has it; UsageError where it does not say what is trained."""
     found = question_of(config)
     if found.per_gpu is None and found.total is None:
         raise UsageError("The config fills a budget of tokens, it has no batch of its own")
@@ -98,5 +101,4 @@ def _parts(
     if short and question.context is None:
         question = replace(question, context=1)
     w = workload_of(question, shape_of_question(question), gpus, linux=card.linux)
-    recipe = Recipe(sp=question.sp or 1)
-    return parts(w, recipe, shipped_constants())
+    return w, Recipe(sp=question.sp or 1)

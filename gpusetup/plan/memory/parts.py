@@ -43,7 +43,7 @@ from gpusetup.plan.memory.states import (
     unit_bytes,
     weight_bytes,
 )
-from gpusetup.plan.memory.step import bucket_buffer_bytes, step_bytes
+from gpusetup.plan.memory.step import bucket_buffer_bytes, norm_bytes, step_bytes
 from gpusetup.plan.model.workload import Recipe, Workload
 
 
@@ -133,7 +133,9 @@ def terms(w: Workload, r: Recipe, c: Constants) -> Terms:
     gathered = gathered_and_live(w, unit)
     return Terms(
         logits=loss_bytes(w, r, c),
-        layer=layer_bytes(w, r) + held_bytes(w, r) + head_gradient_bytes(w, r),
+        layer=max(layer_bytes(w, r), norm_bytes(w, r))
+        + held_bytes(w, r)
+        + head_gradient_bytes(w, r),
         kept=checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r) + cast_bytes(w),
         gradients=gradient_state_bytes(w, r),
         gathered=gathered,

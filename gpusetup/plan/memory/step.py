@@ -93,6 +93,17 @@ def bucket_buffer_bytes(w: Workload, r: Recipe) -> float:
     default, on one GPU as on several, and however little is trained (`stage_1_and_2.py` of 0.9.5
     and 0.17.2); with `overlap_comm` (off by default) it would be two.
     """
-    engine = deepspeed(w) or engine_of_adapters(w)
-    stages = engine and w.strategy in ("zero1", "zero2")
-    return (w.reduce_bucket or BUCKET) * w.compute_bytes if stages and not r.offload else 0.0
+    stages = deepspeed(w) or engine_of_adapters(w)
+    stages &= w.strategy in ("zero1", "zero2") and not r.offload
+    return (w.reduce_bucket or BUCKET) * w.compute_bytes if stages else 0.0
+
+
+def norm_bytes(w: Workload, r: Recipe) -> float:
+    """What the norm of the largest gradient takes where DeepSpeed's optimizer is on the host.
+
+    Stages 1 and 2 take it of each gradient as it comes, in 64 bits
+    (`set_norm_for_param_grad_in_gpu` in `stage_1_and_2.py` of 0.9.5 and 0.17.2).
+    """
+    if not bucket_buffer_bytes(w, r) or not w.offload_optimizer:
+        return 0.0
+    return 8 * min(local(w, w.trained) / divisors(w)[2], largest_tensor(w))
