@@ -169,7 +169,49 @@ NOT_FOUND = (
 )
 """A page of wheels without one for this torch, or a release that never was."""
 
+IN_AN_IMAGE = (
+    *(
+        row(
+            "build-without-gpu",
+            needle,
+            r"\bis_available\b[^\n]{0,80}?\b(?:false|no GPU)\b[^.\n]{0,60}?\b(?:during|in|at|while|inside)(?: an?| the)? docker (?:image )?build\b|\b(?:during|in|at|while|inside)(?: an?| the)? docker (?:image )?build\b[^.\n]{0,80}?\b(?:false|no GPU|GPU is not)\b",
+            unless=r"--gpus|\bdocker run\b",
+        )
+        for needle in ("docker build", "docker image build")
+    ),
+    row(
+        "build-without-gpu",
+        "falling back to multiple",
+        r"CUDA not available\. Falling back to multiple architectures",
+    ),
+)
+"""An extension that was built where no GPU could be asked for its architecture."""
+
+HALVES = (
+    row(
+        "program-release-too-old",
+        "incompatible function arguments",
+        r"TypeError: (?P<called>\w{2,40}_(?:fwd|bwd|forward|backward|cuda))\(\): incompatible function arguments",
+        beside="compiled extension that it calls",
+    ),
+    row(
+        "extension-not-built",
+        "not ",
+        rf"\bwheels? for (?P<module>{NAMES_IT}) (?:are|is|were|was)(?:n't| not) (?:actually |really )?(?:built|compiled) (?:against|with|for) (?:CUDA|GPU)",
+        unless=rf"{IF}(?:the )?wheels?",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "get_cuda_bare_metal_version",
+        r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b",
+        unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version",
+    ),
+)
+"""Halves of a package that do not fit, or of which one is not there."""
+
 ROWS = (
+    *IN_AN_IMAGE,
+    *HALVES,
     *NOT_FOUND,
     *UNSIGNED,
     *TRITON,
