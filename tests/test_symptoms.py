@@ -31,6 +31,8 @@ OLD_SMI = (
 NONE_SEEN = "\n>>> torch.cuda.is_available()\nFalse\n"
 NOT_STARTED = "\nRuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n"
 NO_SYMBOL = "Unexpected error from cudaGetDeviceCount(). Error 500: named symbol not found"
+NO_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+HOOK = "docker: Error response from daemon: OCI runtime create failed: nvidia-container-cli: "
 NO_ANSWER = "nvidia-container-cli: initialization error: driver error: failed to process request"
 NO_DEVICE = "ggml-cuda.cu:5522: CUDA error 100: no CUDA-capable device is detected\n"
 RPC = "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown."
@@ -67,6 +69,18 @@ def test_what_is_only_seen_is_no_cause(text: str, symptom: str, others: str) -> 
         ("ggml_cuda_compute_forward: RMS_NORM failed\nCUDA error: no kernel image is available "
          "for execution on the device", "extension-arch-mismatch",
          "CUDA error: no kernel image is available for execution on the device"),
+        (HOOK + "initialization error: nvml error: driver not lo", "driver-not-loaded",
+         HOOK + "ldcache error: open failed: /sbin/ldconfig.real: no such file or directory"),
+        (HOOK + "initialization error: cuda error: no such device", "gpu-init-failed",
+         HOOK + "initialization error: cuda error: unknown error"),
+        (HOOK + "initialization error: cuda error: unknown error", "cuda-unknown-error",
+         HOOK + "initialization error: cuda error: no such device"),
+        (HOOK + "initialization error: nvml error: insufficient permissions", "device-permission",
+         HOOK + "device error: 1: unknown device"),
+        (HOOK + "mount error: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted",
+         "device-permission", HOOK + "mount error: stat failed: /dev/nvidia-modeset: no such file"),
+        (NO_IMAGE + ", with exllamav2_ext", "extension-arch-mismatch",
+         NO_IMAGE + ", with diffusers"),
         (SMI + "C:\\Users\\me> python train.py\ntorch.cuda.is_available(): False",
          "torch-cpu-build", SMI + "$ python train.py\ntorch.cuda.is_available(): False"),
         ("conda install pytorch cudatoolkit=10.2" + NONE_SEEN + OLD_SMI, "driver-too-old",

@@ -31,6 +31,13 @@ SERVE = (
 )
 
 
+WITH_KERNELS = (
+    *("ExLlama", "AutoGPTQ", "SageAttention", "flash-attn", "flashinfer", "sgl-kernel", "xformers"),
+    *("bitsandbytes", "tiny-cuda-nn", "apex", "mmcv", "detectron2", "PyTorch3D", "Nerfstudio"),
+)
+"""Programs on torch whose own compiled kernels run, and not torch's."""
+
+
 class Likelier(Frozen):
     """A cause that a text makes likelier behind a symptom."""
 
@@ -144,6 +151,11 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             cause="extension-arch-mismatch",
             shown=lambda context, _: is_beside_torch(context),
             because="a program's own build has kernels for some GPUs only",
+        ),
+        Likelier(
+            cause="extension-arch-mismatch",
+            shown=lambda context, _: context.snapshot.failing.program in WITH_KERNELS,
+            because="it was raised in a module that brings kernels of its own, for some GPUs only",
         ),
     ),
     "torch-sees-no-gpu": (
@@ -263,13 +275,42 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
         ),
         Likelier(
             cause="driver-not-loaded",
-            shown=_says("driver rpc error", "driver not loaded", "driver error", "nvidia driver"),
+            shown=_says("driver rpc er", "driver not lo", "driver error", "nvidia driver"),
             because="the toolkit asked the host's driver, and that did not answer",
         ),
         Likelier(
             cause="driver-missing",
             shown=_says("libnvidia-ml.so", "libcuda.so", "/proc/driver/nvidia"),
             because="the toolkit does not find the driver's files on the host",
+        ),
+        Likelier(
+            cause="device-permission",
+            shown=_says("insufficient permissions", "no-cgroups", "/dev/nvidiactl: permission"),
+            because="the toolkit may not open the GPU's device files",
+            text="Give the user who starts the container the group of /dev/nvidia* (`ls -l "
+            "/dev/nvidia*`); a rootless engine needs `no-cgroups = true` in "
+            "/etc/nvidia-container-runtime/config.toml, or CDI",
+        ),
+        Likelier(
+            cause="device-permission",
+            shown=_says("operation not permitted", "devices.allow", "devices.deny"),
+            because="the engine may not say which devices the container sees: it runs without "
+            "root, or in a container itself",
+        ),
+        Likelier(
+            cause="cuda-unknown-error",
+            shown=_says("cuda error: unknown error"),
+            because="the host's own driver fails at its first call, for instance without "
+            "/dev/nvidia-uvm or after a suspend",
+            text="Load CUDA's module anew on the host (`sudo modprobe nvidia_uvm`, and once "
+            "`sudo nvidia-smi`), or reboot it; then start the container again",
+        ),
+        Likelier(
+            cause="gpu-init-failed",
+            shown=_says("no such device", "no devices were found"),
+            because="the host's driver is loaded and finds no GPU that it can start",
+            text="Make `nvidia-smi -L` list the GPU on the host first; `sudo dmesg | grep NVRM` "
+            "says why it does not",
         ),
         Likelier(
             cause="invalid-device-ordinal",

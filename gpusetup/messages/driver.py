@@ -37,6 +37,7 @@ DRIVER = (
     ),
     row("no-nvidia-driver", "nvml shared library not found", library="libnvidia-ml"),
     row("no-nvidia-driver", "nvmlerror_librarynotfound", library="libnvidia-ml"),
+    row("no-nvidia-driver", "nvml doesn't exist on this system", library="libnvidia-ml"),
     row(
         "no-nvidia-driver",
         "error_library_not_found",
