@@ -25,6 +25,7 @@ OWN_NAME: Mapping[str, str] = {
     "child-failed": "which of our questions died decides",
     "conda-not-found": "wrong-index, or no-wheel-for-platform where conda has none of this machine",
     "cuda-error": "each code has its finding",
+    "cuda-lost-after-suspend": "cuda-unknown-error, where no code is shown",
     "cuda-unavailable": "what the machine has decides",
     "cuda-version-err": "libcuda-missing, container-driver-capability-missing, wsl-driver",
     "gpu-not-in-wheel": "arch-too-old-for-wheel, arch-too-new-for-wheel",

@@ -123,4 +123,46 @@ TRAINING: dict[str, Class] = {
         ),
         (f"- PyTorch version: 2.6.0+cu126 (GPU)\n- GPU type: NVIDIA GeForce RTX 5090\n{NO_IMAGE}",),
     ),
+    "an instruction that a GPU does not take": Class(
+        "cuda-program-error ok",
+        (
+            'flash3 bwd failed with "RuntimeError: CUDA error: an illegal instruction was encountered"?',
+            "torch.AcceleratorError: CUDA error: an illegal instruction was encountered",
+            "CUDA_ERROR_ILLEGAL_INSTRUCTION in my fused kernel on the RTX 5090",
+        ),
+        ("Illegal instruction (core dumped)",),
+    ),
+    "a machine that slept": Class(
+        "cuda-unknown-error",
+        (
+            "after suspend ollama only uses the CPU, I have to reboot completely",
+            "Each time my laptop wakes up torch says CUDA not available until I run sudo rmmod nvidia_uvm",
+            "GPU is no longer found when the PC resumes from sleep; a restart of the machine, or sudo modprobe -r nvidia_uvm, helps",
+        ),
+        (
+            "I call time.sleep(5) and then the GPU is not used, I have to reboot",
+            "vLLM sleep mode: after wake up the GPU memory is not released, restart the server",
+            "after suspend the screen stays black, CUDA works",
+        ),
+    ),
+    "a number of a type that an operation does not take": Class(
+        "ok",
+        (
+            "RuntimeError: \"triu_tril_cuda_template\" not implemented for 'BFloat16'",
+            "NotImplementedError: \"bitwise_and_cuda\" not implemented for 'Float'",
+            "RuntimeError: \"addmm_impl_cpu_\" not implemented for 'Int'",
+        ),
+    ),
+    "a model that does not fit, as a verb": Class(
+        "out-of-memory",
+        (
+            "Fine-tuning on 4xA100 works fine, but OOM when trying to load the model from a checkpoint",
+            "In fact, it OOMs even on a full 8xA100 80GB node",
+            "The run OOMed on my RTX 4090 at step 300",
+        ),
+        (
+            "Would it OOM on a single A100?",
+            "Smaller batches, so that it never OOMs on the A100",
+        ),
+    ),
 }

@@ -18,7 +18,7 @@ from gpusetup.model.machine import Event, visible_gpus
 
 NO_MATCH = ("cuda-library-error", "cuda-call-not-supported")
 """Events under which nothing that was said before counts as healthy."""
-KERNELS_RAN = (700, 701, 702, 710, 716, 718, 719)
+KERNELS_RAN = (700, 701, 702, 710, 715, 716, 718, 719)
 """What a program's own kernel did wrong (an assertion, a bad address): it ran, so that the stack
 under it works."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpusetup.messages.row import row
 from gpusetup.messages.spoken import ASKED_WHETHER
 
-A_GPU = r"\b(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
+A_GPU = r"(?:\b|(?<=\d[x×]))(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
 OF_A_GPU = r"(?:(?:GPUs?|graphics?(?: card)?|video(?: card)?|CUDA|device) (?:memory|RAM)|VRAM|CUDA)"
 HOSTS = (
     r"oom.?kill|\bkill(?:ed|er|s)\b|sigkill|(?<!gb of )(?<!gig of )(?<!\dgb )(?<!\d gb )(?<!gigs of )\b(?:system|host|cpu|main|physical|node|pinned|java|heap|disk)(?:'s)? (?:ram|memory|oom)\b"
@@ -61,6 +61,12 @@ OF_THE_GPU = (
             unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate",
         )
         for needle in ("oom", "out of memory", "out-of-memory", "out of the memory")
+    ),
+    row(
+        "out-of-memory",
+        "oom",
+        rf"\b(?:but|it|then|still|always|model|training|inference|run|job|script|this|that|which) (?:OOMs\b|OOM'?d\b|OOMed\b|OOM (?:when|while|during|at|after|on)\b){NEAR}{A_GPU}|{A_GPU}{NEAR}\b(?:but|it|then|still|always|model|training|inference|run|job|script|this|that|which) (?:OOMs\b|OOM'?d\b|OOMed\b|OOM (?:when|while|during|at|after|on)\b)",
+        unless=rf"{HOSTS}|\b(?:if|unless|until|before|might|may|could|would|avoid\w*|prevent\w*|no longer|never)\b (?:\S{{1,16}} ){{0,4}}?OOM",
     ),
     *(
         row(

@@ -67,6 +67,42 @@ ECC = (
 )
 """A GPU's memory that fails, as somebody says it."""
 
+SLEPT = r"\b(?:suspend(?:s|ed|ing)?|sleep(?:s|ing)?|slept|hibernat\w{1,4}|standby|wak(?:e|es|ing|ed)[ -]?up|woke up|resum(?:e|es|ed|ing) from)\b"
+LOST = r"(?:\b(?:only|then|falls back to|back to|uses?|using|on) (?:the |my )?CPU\b|\b(?:without|no longer|not|n't|stops?|lost|loses?|fails?|unavailable|CUDA error)\b[^.\n]{0,40}?\b(?:cuda|gpu|nvidia|torch)\b|\b(?:cuda|gpu|nvidia|torch)\b[^.\n]{0,40}?\b(?:lost|not|n't|no longer|unavailable|gone|disappears?|fails?|error)\b)"
+BACK = r"\b(?:re-?boot(?:s|ed|ing)?|restart(?:s|ed|ing)? (?:the |my )?(?:system|machine|computer|pc|server|laptop)|(?:rmmod|modprobe -r) nvidia[_-]uvm|reload\w{0,3} (?:the )?(?:driver|nvidia))\b"
+AFTER_SLEEP = (
+    *(
+        row(
+            "cuda-lost-after-suspend",
+            needle,
+            rf"{SLEPT}.{{0,300}}?{LOST}.{{0,300}}?{BACK}|{LOST}.{{0,300}}?{SLEPT}.{{0,300}}?{BACK}|{LOST}.{{0,200}}?{BACK}.{{0,200}}?{SLEPT}",
+            unless=r"\b(?:sleep mode|wake[_-]?up|sleep\(|time\.sleep|sleep level|enable[_-]sleep|fails? to (?:suspend|resume|sleep)|freez\w+|black screen)\b",
+        )
+        for needle in ("suspend", "sleep", "hibernat", "standby", "wak")
+    ),
+)
+"""A driver whose memory module did not come back from the machine's sleep."""
+
+NO_KERNEL_OF_A_TYPE = (
+    own(
+        "torch",
+        "not implemented for '",
+        r"\"\w{0,60}(?:cuda|mps|cpu)\w{0,30}\" not implemented for '(?!Half)\w{3,20}'",
+        says="has no such operation for this type of number, in this release",
+        way="Compute this operation in float32, or take a newer torch",
+    ),
+)
+
+ISAACS = (
+    own(
+        "Isaac Gym",
+        "can't use gpu pipeline",
+        r"Can't use GPU pipeline with CPU Physics",
+        says="computes its physics on the CPU, as the command line says, and so no GPU pipeline is used",
+        way="Start it with `--sim_device=cuda:0`",
+    ),
+)
+
 TRITONS = (
     row(
         "program-release-too-old",
@@ -76,4 +112,13 @@ TRITONS = (
     ),
 )
 
-ROWS = (*BY_A_WORD, *BY_A_NUMBER, *CURED, *ECC, *TRITONS)
+ROWS = (
+    *BY_A_WORD,
+    *BY_A_NUMBER,
+    *CURED,
+    *ECC,
+    *AFTER_SLEEP,
+    *NO_KERNEL_OF_A_TYPE,
+    *ISAACS,
+    *TRITONS,
+)

@@ -105,7 +105,7 @@ def _no_gpu_while_building(messages: tuple[Event, ...]) -> Finding:
     )
 
 
-ON_A_GPU = ("2", "209", "214", "700", "710", "716", "717", "718", "719")
+ON_A_GPU = ("2", "209", "214", "700", "710", "715", "716", "717", "718", "719")
 """Codes of errors that only a program with a GPU gets: memory, kernels, ECC, launches."""
 
 

@@ -68,6 +68,23 @@ def cuda_said(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+def after_suspend(context: RuleContext) -> Iterator[Finding]:
+    """Somebody says that CUDA fails after the machine slept, and what brings it back."""
+    messages = events(context, "cuda-lost-after-suspend")
+    if messages and not _asleep_is_coded(context):
+        yield CUDA_UNKNOWN_ERROR.found(
+            "CUDA works no more after the machine slept",
+            evidence=event_evidence(messages),
+            fix=_code_fix(context, UNKNOWN_ERROR),
+        )
+
+
+def _asleep_is_coded(context: RuleContext) -> bool:
+    """Whether CUDA's own code for it is shown: then that is quoted."""
+    said = (_code_of(event) for event in events(context, "cuda-error"))
+    return context.snapshot.cuda_api.init_code == 999 or 999 in said
+
+
 def _has_no_fabric(context: RuleContext) -> bool:
     """A Fabric Manager that does not start where there is no NVSwitch: nothing needs it."""
     idle = bool(events(context, "no-nvswitch"))
@@ -282,6 +299,7 @@ FABRIC_PACKAGE = {
 
 
 RULES = (
+    after_suspend,
     cuda_init_answer,
     cuda_said,
     fabric_not_completed,

@@ -130,6 +130,30 @@ def for_the_linker(context: RuleContext) -> Fix:
     )
 
 
+def own_first(context: RuleContext, again: tuple[Line, ...], *, is_set: bool) -> Fix:
+    """torch's own libraries first: LD_LIBRARY_PATH unset where it is set, else torch anew."""
+    if not is_set:
+        return Fix(
+            text="Where LD_LIBRARY_PATH is set, take foreign folders out of it for torch; where it "
+            "is not, two installs lie over each other: install torch anew",
+            commands=again,
+            looks=paste.look("see whether it is set", *lines("echo $LD_LIBRARY_PATH")),
+        )
+    return Fix(
+        text="Take foreign folders out of LD_LIBRARY_PATH for torch",
+        commands=paste.unset(context, "LD_LIBRARY_PATH"),
+        alternatives=paste.other(
+            "install torch anew, where two installs lie over each other", *again
+        ),
+    )
+
+
+def _forget_where_set(context: RuleContext) -> tuple[Line, ...]:
+    """LD_LIBRARY_PATH unset, where it is known to be set."""
+    known = context.snapshot.environment.get("LD_LIBRARY_PATH")
+    return paste.unset(context, "LD_LIBRARY_PATH") if known else ()
+
+
 def newer_for_xla(context: RuleContext, library: str) -> Fix:
     """For XLA (JAX, TensorFlow), which needs a library as new as the one it was built with."""
     if library != "cuDNN":
@@ -137,7 +161,7 @@ def newer_for_xla(context: RuleContext, library: str) -> Fix:
             text="Take foreign folders out of LD_LIBRARY_PATH, and let JAX bring CUDA itself; or "
             "keep the machine's CUDA and install a jaxlib of its time",
             commands=(
-                *paste.unset(context, "LD_LIBRARY_PATH"),
+                *_forget_where_set(context),
                 paste.pip(context, "install", "--upgrade", "jax[cuda12]"),
             ),
         )
@@ -146,7 +170,7 @@ def newer_for_xla(context: RuleContext, library: str) -> Fix:
         "nvidia-cudnn-cu13), and take foreign folders out of LD_LIBRARY_PATH. Where torch is "
         "in the same environment and needs its own cuDNN, make one environment for each",
         commands=(
-            *paste.unset(context, "LD_LIBRARY_PATH"),
+            *_forget_where_set(context),
             paste.pip(context, "install", "--upgrade", "nvidia-cudnn-cu12"),
         ),
         looks=paste.look("see which cuDNN is installed", paste.pip(context, "list")),

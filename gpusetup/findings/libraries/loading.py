@@ -121,13 +121,10 @@ def _own_libraries_first(context: RuleContext, clash: tuple[Event, ...]) -> Fix:
             "remove their DLLs from Windows\\System32"
         )
     again = paste.install_torch(context).commands if not _foreign_folder(context) else ()
-    return Fix(
-        text="Take foreign folders out of LD_LIBRARY_PATH for torch",
-        commands=paste.unset(context, "LD_LIBRARY_PATH"),
-        alternatives=paste.other(
-            "install torch anew, where two installs lie over each other", *again
-        ),
-    )
+    from gpusetup.findings.libraries.asked import own_first
+
+    shown = _foreign_folder(context) or _library_path(context) or not is_report(context)
+    return own_first(context, again, is_set=bool(shown))
 
 
 ONE_FOLDER = ("nvidia-cudnn", "nvidia-nccl", "nvidia-cusparselt", "nvidia-nvshmem")

@@ -178,10 +178,8 @@ MESSAGES: tuple[Cause, ...] = (
             detail="Usually the GPU's memory is full, or an index out of range broke the kernel "
             "before it; else another cuBLAS or cuDNN stands before torch's own.",
             text="See whether the memory is full; run it once with every kernel waited for, so "
-            "that the first failure shows; unset LD_LIBRARY_PATH",
+            "that the first failure shows; where LD_LIBRARY_PATH is set, try it unset",
             commands=("export CUDA_LAUNCH_BLOCKING=1",),
-            other=("unset LD_LIBRARY_PATH",),
-            other_title="take other CUDA libraries out of the way",
             look=("nvidia-smi",),
             see="see whether the memory is full",
         ),

@@ -298,11 +298,22 @@ PROGRAM_CODES = {
     "701": "too many resources requested for launch",
     "702": "the launch timed out",
     "710": "device-side assert",
+    "715": "illegal instruction",
     "716": "misaligned address",
     "718": "invalid program counter",
     "719": "unspecified launch failure",
 }
 """Codes of CUDA (and of the older runtime) that a program's own kernels cause."""
+
+
+OUT_OF_RANGE = (
+    "Usually an index or a label out of range in the program, seldom the hardware (then the kernel "
+    "log holds an Xid)."
+)
+BUILT_WRONG = (
+    "Usually a kernel of an extension that was compiled, or miscompiled, for another GPU: update "
+    "that extension, or go without it."
+)
 
 
 CUDA_PROGRAM_ERROR = Cause(
@@ -324,10 +335,10 @@ def program_error(context: RuleContext) -> Iterator[Finding]:
     )
     if messages:
         code = messages[0].values["code"]
+        built = code == "715"
         yield CUDA_PROGRAM_ERROR.found(
             f"A kernel failed: {PROGRAM_CODES[code]} (error {code})",
-            detail="Usually an index or a label out of range in the program, seldom the hardware "
-            "(then the kernel log holds an Xid).",
+            detail=BUILT_WRONG if built else OUT_OF_RANGE,
             evidence=event_evidence(messages),
             fix=Fix(
                 text="Run it once with every kernel waited for, so that the traceback names the "
