@@ -209,7 +209,57 @@ HALVES = (
 )
 """Halves of a package that do not fit, or of which one is not there."""
 
+NVIDIAS = r"(?:nvidia|driver \d{3}\b|GeForce|RTX \d{4}|GTX \d{3,4})"
+FAILS = r"(?:br(?:eak|oke)\w{0,3}|fail\w{0,5}|disappear\w{0,2}|(?:is |was |be )?(?:complete(?:ly)? |entirely )?(?:gone|missing|deleted)|delet\w{2,3}|(?:is |are )?incompatible|not compatible|can(?:no|')t build|does(?: not|n't) build|won't build)"
+DKMS = tuple(
+    row(
+        "driver-build-failed",
+        "dkms",
+        pattern,
+        unless=rf"{IF}(?:the )?dkms|virtualbox|wi-?fi|wlan|\bvbox|\bzfs\b|broadcom|amdgpu|rtl\d|v4l2",
+    )
+    for pattern in (
+        rf"\b{NVIDIAS}.{{0,400}}?(?:\b{FAILS}\b[^.\n]{{0,60}}?\bDKMS\b(?! ?(?:status|build -m|install -m|remove|add))|\bDKMS (?:\w+ ){{0,3}}?{FAILS}\b)"
+        rf"|(?:\b{FAILS}\b[^.\n]{{0,60}}?\bDKMS\b(?! ?(?:status|build -m|install -m|remove|add))|\bDKMS (?:\w+ ){{0,3}}?{FAILS}\b).{{0,400}}?\b{NVIDIAS}",
+    )
+)
+"""A driver whose module was not built, or is gone, as somebody says it."""
+
+BROUGHT = (
+    row(
+        "torch-not-compiled-with-cuda",
+        "cpu",
+        r"\btorch\b[^\n]{0,60}?\bfrom (?:the )?(?:cuda|gpu)\b[^\n]{0,30}? to (?:the )?cpu\b",
+        unless=rf"\b(?:move|moved|moving|copy|copied|transfer\w*|switch(?:ing)?) [^\n]{{0,40}}?from (?:the )?(?:cuda|gpu)|tensor|\.cpu\(|\.to\(|{OTHERS_GPU}",
+    ),
+    row(
+        "torch-not-compiled-with-cuda",
+        "cpu",
+        r"\bpip3? install torch[\w=. -]{0,30}[`'\"]{0,2} (?:resulted in|results in|gives?|gave|yields?|installs|installed|gets|pulls in|pulled in|ends? up with|brings) (?:me )?(?:the |a )?CPU(?:[- ]only)? (?:version|build|wheel|variant)\b",
+        unless=rf"{IF}pip|{OTHERS_GPU}",
+    ),
+    row(
+        "torch-not-compiled-with-cuda",
+        "cpu版",
+        r"(?:torch[^。\n]{0,12}?(?:选择|安装|裝|装|下载|用)(?:的|了|成|为|是){0,3} ?(?:torch)?[^。\n]{0,4}cpu版|(?:选择|安装|装|下载)(?:的|了|成|为|是){0,3} ?cpu版(?:本)?(?:的)? ?(?:py)?torch)",
+        unless=r"(?:想|要|需要|如果|若|建议)[^。\n]{0,8}(?:安装|装|下载|用)[^。\n]{0,8}cpu版",
+    ),
+)
+"""An install that brought torch's CPU build, as somebody says it."""
+
+OF_SOURCE_FILE = (
+    row(
+        "no-kernel-image",
+        "no kernel image is available",
+        r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
+    ),
+)
+"""A kernel's source file, whose folder names the extension that has it."""
+
 ROWS = (
+    *DKMS,
+    *BROUGHT,
+    *OF_SOURCE_FILE,
     *IN_AN_IMAGE,
     *HALVES,
     *NOT_FOUND,
