@@ -70,4 +70,13 @@ BESIDE: dict[str, Class] = {
         ),
         ("Immich machine learning runs on CUDA",),
     ),
+    "CUDA's driver library that cannot be opened, in the words of who looked": Class(
+        "driver-missing",
+        (
+            "frigate cannot find the cuda drivers: RuntimeError: Failed to dlopen libcuda.so",
+            'File "cuda/bindings/driver.pyx"\nRuntimeError: Failed to dlopen libcuda.so.1',
+            "could not dlopen library libcuda.so.1",
+        ),
+        ("Failed to dlopen libcufft.so.11",),
+    ),
 }

@@ -193,8 +193,12 @@ SINGLE = "'\u2018\u2019\u201a\u201b"
 
 
 @given(NASTY.filter(str.isprintable))
-def test_powershell_reads_one_text_in_single_quotes(text: str) -> None:
+def test_powershell_reads_one_text_in_quotes(text: str) -> None:
     written = shell.word(text, "powershell")
+    if written.startswith('"'):
+        assert written == f'"{text}"' and text.isascii() and not text.endswith("\\")
+        assert not set(text) & set('"$`%!'), "cmd or PowerShell would read another text"
+        return
     if not written.startswith("'"):
         assert written == text and re.fullmatch(r"[\w./\\:=+-]+", written, re.ASCII)
         return

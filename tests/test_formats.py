@@ -315,7 +315,7 @@ def test_a_gpu_name_cannot_add_a_line() -> None:
 
 def test_a_command_is_quoted_for_the_machines_own_shell() -> None:
     argv = ("C:\\My Env\\python.exe", "-m", "pip", "mkl<2024.1")
-    assert shell_line(argv, "windows").startswith("& 'C:\\My Env\\python.exe' -m pip")
+    assert shell_line(argv, "windows").startswith('& "C:\\My Env\\python.exe" -m pip')
     assert shlex.split(shell_line(argv, "linux")) == list(argv)
 
 

@@ -218,7 +218,7 @@ def test_a_local_torch_py_is_named(tmp_path: Path, body: str, words: str) -> Non
         ("raise OSError('libtorch_cpu.so: wrong ELF class: ELFCLASS32')", "architecture"),
         ("raise ImportError('libc10.so: undefined symbol: _ZN3c10')", "two versions"),
         ("import fsspec_that_is_not_there", "needs the package"),
-        ("raise SystemExit(0)", "`python -c 'import torch'`"),
+        ("raise SystemExit(0)", '`python -c "import torch"`'),
     ],
 )
 @pytest.mark.one_in(6)

@@ -58,7 +58,7 @@ DRIVER = (
     row(
         "no-nvidia-driver",
         "libcuda.so",
-        r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load )(?P<library>libcuda\.so[.\d]*)",
+        r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load |(?:failed to|could not|cannot|can't|unable to) dlopen (?:library )?)(?P<library>libcuda\.so[.\d]*)",
     ),
     row(
         "no-nvidia-driver",

@@ -108,6 +108,7 @@ LLAMA_CPP = (
         "offloaded 0/",
         r"offloaded 0/\d{1,4} layers to GPU",
         program="llama.cpp",
+        seen="no layer was put on the GPU",
     ),
     row("cuda-toolkit-missing", "cuda toolkit not found"),
     own(

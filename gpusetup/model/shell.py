@@ -4,9 +4,10 @@ Every command that an answer shows is a `Line`, and only this file makes one: of
 which is quoted here, or of a text that stands in our own source. So no value of a machine or of a
 report can act in the shell of whoever pastes it.
 
-bash: POSIX quoting, `$'…'` for what cannot be printed. PowerShell: 'single quotes', in which only
-quotes (the curly ones too) are doubled; a quoted program needs `&` (about_Quoting_Rules,
-about_Operators). cmd: "double quotes"; a word with `"` or `%` is escaped by `^` throughout.
+bash: POSIX quoting, `$'…'` for what cannot be printed. PowerShell: "double quotes" where cmd takes
+the same, else 'single quotes', in which only quotes (the curly ones too) are doubled; a quoted
+program needs `&` (about_Quoting_Rules, about_Operators). cmd: "double quotes"; a word with `"` or
+`%` is escaped by `^` throughout.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def shell_line(argv: Sequence[str], family: str | None) -> Line:
     """A command as the system's own shell takes it.
 
     >>> shell_line(("C:/my py/python.exe", "-m", "pip"), "windows")
-    "& 'C:/my py/python.exe' -m pip"
+    '& "C:/my py/python.exe" -m pip'
     >>> shell_line(("/my py/python", "-m", "pip"), "linux")
     "'/my py/python' -m pip"
     """
@@ -285,13 +286,23 @@ SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
 """All of these end a text in single quotes, and each is doubled to stand for itself."""
 
 
+LITERAL = r"-A-Za-z0-9_ ./:;,()\[\]{}=+*<>|&?@#'~^"
+IN_DOUBLE_QUOTES = rf"[{LITERAL}\\]*[{LITERAL}]"
+"""What stands for itself in double quotes, in PowerShell and in cmd: none of `"`, `$`, `%`, `!`."""
+
+
 def _for_powershell(text: str) -> str:
-    """
+    """In double quotes where cmd takes the same: people paste into either.
+
     >>> print(_for_powershell("torch>=2.6"), _for_powershell("it's"), _for_powershell("a.b"))
-    'torch>=2.6' 'it''s' a.b
+    "torch>=2.6" "it's" a.b
+    >>> print(_for_powershell("a$b c"), _for_powershell("100% it's"))
+    'a$b c' '100% it''s'
     """
     if re.fullmatch(BARE_IN_POWERSHELL, text):
         return text
+    if re.fullmatch(IN_DOUBLE_QUOTES, text):
+        return f'"{text}"'
     return _in_single_quotes(_for_a_program(text))
 
 

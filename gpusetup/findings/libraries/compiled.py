@@ -27,7 +27,7 @@ from gpusetup.model.machine import Event
 from gpusetup.model.shell import Line, lines
 from gpusetup.model.versions import Capability, parsed
 
-WHERE = "python -c 'import torch; print(torch.__version__, torch.version.cuda)'"
+WHERE = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
 WHICH_CUDA = "see which CUDA torch and nvcc have"
 
 MESSAGES: tuple[Cause, ...] = (

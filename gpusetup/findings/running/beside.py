@@ -220,16 +220,24 @@ def sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
         return
     name = _name(context, heard[0])
     beside = ", though the driver lists one" if driver_answers(context) else ""
+    unasked = heard[0].values.get("seen")
     yield PROGRAM_SEES_NO_GPU.found(
-        f"{name} finds no GPU{beside}",
+        f"{name}: {unasked}{beside}" if unasked else f"{name} finds no GPU{beside}",
         evidence=event_evidence(heard),
         fix=Fix(
-            text=_way(name),
+            text=f"{ASK_FOR_LAYERS}. {_way(name)}" if unasked else _way(name),
             looks=()
             if driver_answers(context)
             else paste.look("see first whether the driver lists the GPU", *lines("nvidia-smi -L")),
         ),
     )
+
+
+ASK_FOR_LAYERS = (
+    "Where its log says `found 1 CUDA devices`, ask for the layers: `-ngl 99` (llama-cpp-python: "
+    "`n_gpu_layers=-1`); without that line its build has no CUDA"
+)
+"""What llama.cpp needs beside a GPU: before 2025-11 it puts no layer there by itself."""
 
 
 def _said_by_it(context: RuleContext) -> tuple[Event, ...]:

@@ -127,7 +127,7 @@ def cause(told: str, problem: BaseException) -> str:
         if re.search(pattern, str(problem)):
             more = "" if "`" in meaning else f": `gpusetup resolve {name}` names the pair that fits"
             return meaning + more
-    return f"`python -c 'import {name.replace('-', '_')}'` shows the whole error"
+    return f'`python -c "import {name.replace("-", "_")}"` shows the whole error'
 
 
 def heads(torch: Any, device: str, seed: int, length: int = 64) -> List[Any]:

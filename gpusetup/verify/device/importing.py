@@ -94,7 +94,7 @@ def cause(problem: BaseException) -> str:
             return meaning
     if isinstance(problem, ModuleNotFoundError):
         return f"torch needs the package {problem.name!r}: `gpusetup install` brings it"
-    return "`python -c 'import torch'` shows the whole error; " + REINSTALL
+    return '`python -c "import torch"` shows the whole error; ' + REINSTALL
 
 
 def read_facts(torch: Any) -> Dict[str, Any]:
