@@ -165,4 +165,26 @@ TRAINING: dict[str, Class] = {
             "Smaller batches, so that it never OOMs on the A100",
         ),
     ),
+    "a Mac's paths in a failure that is about no GPU": Class(
+        "unknown ok",
+        tuple(
+            f'  File "/Users/me/opt/{where}/lib/python3.11/site-packages/batchgenerators/x.py", line 103, in results_loop\nRuntimeError: One or more background workers are no longer alive. Exiting.'
+            for where in ("anaconda3/envs/nn", "miniconda3/envs/seg", "anaconda3")
+        ),
+    ),
+    "a kernel that the prebuilt part of an extension has not": Class(
+        "extension-arch-mismatch",
+        tuple(
+            f"[WARNING]your gpu arch ({arch}) isn't compiled in prebuilt, may cause invalid device function. available: {{(6, 1), (7, 0), (8, 6)}}. I'm using a {gpu}"
+            for arch, gpu in (("8, 9", "RTX 4090 GPU"), ("12, 0", "RTX 5090"), ("9, 0", "H100"))
+        ),
+    ),
+    "memory in italics": Class(
+        "out-of-memory",
+        (
+            "Step 3. Re-run the training\n**=>** _Out of memory ERROR!!!_\nI checked the GPU state by nvidia-smi",
+            "the GPU is at 17 GiB, _out of memory error_ again",
+            "*Out of memory error* on the GPU at epoch 2",
+        ),
+    ),
 }

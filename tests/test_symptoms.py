@@ -83,6 +83,9 @@ def test_what_is_only_seen_is_no_cause(text: str, symptom: str, others: str) -> 
          NO_IMAGE + ", with diffusers"),
         (SMI + "C:\\Users\\me> python train.py\ntorch.cuda.is_available(): False",
          "torch-cpu-build", SMI + "$ python train.py\ntorch.cuda.is_available(): False"),
+        ('os.environ["CUDA_VISIBLE_DEVICES"]="1"\nRuntimeError: No CUDA GPUs are available',
+         "cuda-visible-devices-hidden",
+         'os.environ["CUDA_VISIBLE_DEVICES"]="0"\nRuntimeError: No CUDA GPUs are available'),
         ("conda install pytorch cudatoolkit=10.2" + NONE_SEEN + OLD_SMI, "driver-too-old",
          "conda install pytorch cudatoolkit=10.1 -c pytorch" + NONE_SEEN + OLD_SMI),
         ("pip install torch --index-url https://download.pytorch.org/whl/cu118" + NONE_SEEN

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpusetup.evidence.context import cuda_needed, driver_answers, events, gpus, in_container, on
+from gpusetup.evidence.context import (
+    cuda_needed,
+    driver_answers,
+    events,
+    gpus,
+    in_container,
+    on,
+    whole_number,
+)
 from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Fix
@@ -88,6 +96,14 @@ def _was_tried_on_a_new_gpu(context: RuleContext, _: Finding) -> bool:
     torch = context.snapshot.torch
     serves = torch.version is not None and parsed(torch.version) >= parsed("2.7")
     return tried and not serves and max(known, default=HOPPER) > HOPPER
+
+
+def _names_a_later_gpu(context: RuleContext, symptom: Finding) -> bool:
+    """CUDA starts and counts no GPU, where the variable begins with another number than 0."""
+    value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES", "")
+    first = whole_number(value.partition(",")[0].strip())
+    none_listed = not gpus(context) and first is not None and first > 0
+    return none_listed and _says("no cuda gpus are available")(context, symptom)
 
 
 def _asked_for_more_than_the_driver_serves(context: RuleContext, _: Finding) -> bool:
@@ -171,6 +187,14 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             shown=_asked_for_more_than_the_driver_serves,
             because="the torch that the text installs is of a later CUDA than this driver serves",
             text=SERVE,
+        ),
+        Likelier(
+            cause="cuda-visible-devices-hidden",
+            shown=_names_a_later_gpu,
+            because="CUDA_VISIBLE_DEVICES names a later GPU than the first, and with one GPU only "
+            "0 is right",
+            text="Name a GPU that `nvidia-smi -L` lists (with one GPU: 0) where the script sets "
+            "CUDA_VISIBLE_DEVICES, or take that line out",
         ),
         Likelier(
             cause="no-nvidia-gpu",

@@ -93,7 +93,7 @@ OF_THE_GPU = (
         row(
             "out-of-memory",
             needle,
-            rf"\b[\"'`“]?out[- ]of[- ]memory[\"'`”]? (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)\b(?!:){NEAR}{A_GPU}|{A_GPU}{NEAR}\bout[- ]of[- ]memory (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)\b(?!:)",
+            rf"(?<![a-z0-9])[\"'`“]?out[- ]of[- ]memory[\"'`”]? (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:]){NEAR}{A_GPU}|{A_GPU}{NEAR}(?<![a-z0-9])out[- ]of[- ]memory (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:])",
             unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate",
         )
         for needle in ("out of memory", "out-of-memory")

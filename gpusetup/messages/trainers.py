@@ -103,6 +103,15 @@ ISAACS = (
     ),
 )
 
+PREBUILT = (
+    row(
+        "no-kernel-image",
+        "gpu arch",
+        r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt",
+        module="spconv",
+    ),
+)
+
 TRITONS = (
     row(
         "program-release-too-old",
@@ -120,5 +129,6 @@ ROWS = (
     *AFTER_SLEEP,
     *NO_KERNEL_OF_A_TYPE,
     *ISAACS,
+    *PREBUILT,
     *TRITONS,
 )

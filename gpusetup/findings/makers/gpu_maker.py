@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from gpusetup.accelerators.makers import BY_WORD, is_seen_only, maker_of, other_maker
 from gpusetup.evidence.context import (
     RuleContext,
+    asked_for_cuda,
     event_evidence,
     events,
     has_nvidia,
@@ -53,7 +54,9 @@ APPLE_SILICON = Cause(
 def apple_silicon(context: RuleContext) -> Iterator[Finding]:
     """A Mac with an Apple GPU: there is no CUDA."""
     if _apple(context):
-        in_passing = _cuda_runs(context) or serves_its_maker(context)
+        in_passing = (
+            _cuda_runs(context) or serves_its_maker(context) or _shows_its_paths_alone(context)
+        )
         yield _as_grave(context, APPLE_SILICON, in_passing=in_passing)(
             f"This is a Mac{' with an Apple GPU' if context.snapshot.os.machine else ''}: "
             "there is no CUDA",
@@ -166,6 +169,16 @@ def _cuda_runs(context: RuleContext) -> bool:
         or bool(events(context, *CUDA_RAN))
         or context.snapshot.cuda_api.init_code == NOT_READY
     )
+
+
+def _shows_its_paths_alone(context: RuleContext) -> bool:
+    """A text with a Mac's paths in a traceback, in which nothing looked for a GPU of any kind."""
+    # No order: a text that names its system, or CUDA, complains of it.
+    machine = context.snapshot
+    told = machine.os.machine or machine.os.name or machine.torch.version or asked_for_cuda(context)
+    program = machine.failing.program or events(context, *LOOKED_FOR_CUDA)
+    by_a_path = machine.python.version is not None  # the folder of a traceback names both
+    return is_report(context) and by_a_path and not (told or program)
 
 
 def _nobody_complains(context: RuleContext) -> bool:
