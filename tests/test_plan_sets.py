@@ -34,6 +34,8 @@ class Promise(Frozen):
     right: float
     missed: int
     """Runs that ran out of memory and are said to fit."""
+    most: float = 0.25
+    """The largest share of its rows that one project has."""
     asked: float | None = None
     """The share of its complete runs that plan can be asked for, where it has the others too."""
 
@@ -55,6 +57,8 @@ PROMISES = (
             asked=0.85),
     Promise(name="ninth", rows=130, projects=25, error=0.045, bias=0.02, right=0.89, missed=5,
             asked=1.0),
+    Promise(name="tenth", rows=80, projects=15, error=0.105, bias=0.08, right=0.82, missed=10,
+            most=0.31, asked=0.4),
 )  # fmt: skip
 EACH = pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
 
@@ -64,7 +68,7 @@ def test_a_set_is_of_other_runs_from_many_places(promise: Promise) -> None:
     rows = SCRIPT.blind_rows(promise.name)
     projects = Counter(row["source"].split()[0] for row in rows)
     assert len(rows) >= promise.rows and len(projects) >= promise.projects
-    assert max(projects.values()) <= len(rows) / 4
+    assert max(projects.values()) <= len(rows) * promise.most
     earlier = [one.name for one in PROMISES[: PROMISES.index(promise)]]
     others = [SCRIPT.figures(), SCRIPT.later(), *map(SCRIPT.blind, earlier)] if earlier else []
     known = [figure.workload for some in others for figure in some]
@@ -88,9 +92,9 @@ def test_a_set_is_met_as_the_page_says(promise: Promise) -> None:
 def test_the_sets_together_are_met_as_the_page_says() -> None:
     names = [promise.name for promise in PROMISES]
     rows = [figure for name in names for figure in SCRIPT.blind(name)]
-    assert len(rows) >= 610
+    assert len(rows) >= 680
     for measure, most, bias in (
-        (None, 0.06, 0.018),
+        (None, 0.065, 0.02),
         ("allocated", 0.045, 0.02),
         ("reserved", 0.075, 0.025),
     ):
@@ -98,7 +102,7 @@ def test_the_sets_together_are_met_as_the_page_says() -> None:
         assert statistics.median(map(abs, found)) <= most
         assert abs(statistics.median(found)) <= bias
     runs = [run for name in names for run in SCRIPT.outcomes(name, C)]
-    assert sum(run.fits == run.said for run in runs) / len(runs) >= 0.945
+    assert sum(run.fits == run.said for run in runs) / len(runs) >= 0.935
 
 
 def test_how_runs_near_the_limit_went_is_counted_on_the_sets() -> None:

@@ -224,13 +224,14 @@ def in_step(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
 def gaps_of(w: Workload, r: Recipe, c: Constants, t: Terms, top: Highest) -> tuple[float, float]:
     """All gaps on a GPU that has room, and those of them that stay where there is none.
 
-    Logits come and go in pieces of one size, which are used again as they are: no gaps.
+    Logits come and go in pieces of one size, which are used again as they are: no gaps, but for
+    expandable segments on a GPU that has room, where what is free is not kept by size.
     """
     even = top.by_logits and w.batch is not None and w.loss not in SHIFTED and not w.varied
-    moving = t.kept + top.passing - (t.logits if even else 0.0)
-    moving += 0.0 if w.gradients_stay else t.gradients
-    held = gaps(w, r, c, moving, top.passing)
-    staying = moving * staying_share(w, r) + OWN_STAY * own_segments(w, r, c)
+    moving = t.kept + top.passing + (0.0 if w.gradients_stay else t.gradients)
+    uneven = moving - (t.logits if even else 0.0)
+    held = gaps(w, r, c, moving if r.env else uneven, top.passing)
+    staying = uneven * staying_share(w, r) + OWN_STAY * own_segments(w, r, c)
     return held, held if w.batch is None or keeps_gaps(w, r) else min(held, staying)
 
 
@@ -264,7 +265,7 @@ def at_evaluation(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
 def gathered_and_live(w: Workload, unit: float) -> float:
     """The unit that is gathered, or what stays gathered, beside which only gradients come."""
     live = live_bytes(w)
-    if w.reshard or not live:
+    if not live or (w.reshard and not w.pipelined_units):
         return max(unit, live)
     return live + max(0.0, unit - unit_amount(w) * FROZEN_UNIT)
 
@@ -284,7 +285,7 @@ def gathered_at_loss(w: Workload, gathered: float) -> float:
     bytes a logit, less than two of its layers.
     """
     head = w.shape.vocabulary * w.shape.hidden
-    if w.batch is None or not w.reshard or head == 0:
+    if w.batch is None or not w.reshard or w.pipelined_units or head == 0:
         return gathered
     return max(gathered * min(1.0, head / w.shape.largest_unit), min(gathered, live_bytes(w)))
 

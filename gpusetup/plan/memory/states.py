@@ -147,11 +147,12 @@ def eight_bit_copies(w: Workload) -> float:
     """Bytes a parameter of the 8-bit weights that Transformer Engine keeps beside the 16-bit ones.
 
     Of every linear layer the weight and its transpose, made once a step for all its micro-batches
-    (`is_first_microbatch` in Transformer Engine's `module/linear.py`, 1.13). torchao makes them
-    anew in each layer.
+    (`is_first_microbatch` in Transformer Engine's `module/linear.py`, 1.13), unless they are there
+    instead (`fp8_param_gather`). torchao makes them anew in each layer.
     """
     share = 1 - w.shape.outside / max(w.shape.parameters, 1)
-    return 2.0 * share if w.quantize == "fp8" and w.megatron else 0.0
+    beside = w.quantize == "fp8" and w.megatron and not w.eight_bit_weights
+    return 2.0 * share if beside else 0.0
 
 
 def base_bytes(w: Workload) -> float:
@@ -246,9 +247,12 @@ def state_bytes(w: Workload, r: Recipe) -> float:
 
 
 def divisors(w: Workload) -> tuple[int, int, int]:
-    """By what weights, gradients and optimizer states are divided."""
+    """By what weights, gradients and optimizer states are divided.
+
+    In a pipeline FSDP2 sums whole gradients until the last micro-batch.
+    """
     weights, gradients, optimizer = (shards(w) if cut else 1 for cut in SHARDED[w.strategy])
-    return weights, gradients, optimizer
+    return weights, 1 if w.pipelined_units else gradients, optimizer
 
 
 def reference_bytes(w: Workload) -> float:
@@ -340,10 +344,12 @@ def live_bytes(w: Workload) -> float:
     """What stays gathered beside the shards: under ZeRO 3 all up to `LIVE` parameters.
 
     FSDP1 whose gathers have no limit runs ahead of the GPU: all units are gathered before the first
-    is freed. FSDP that does not shard again after the forward pass has all of them at its end.
+    is freed. FSDP that does not shard again after the forward pass has all of them at its end, and
+    so has FSDP2 in a pipeline.
     """
     ahead = w.strategy == "fsdp1" and w.gather_ahead
     ahead |= w.strategy in ("fsdp", "fsdp1", "hsdp") and not w.reshard
+    ahead |= w.pipelined_units
     if w.gpus < 2 or not (ahead or w.strategy == "zero3"):
         return 0.0
     whole = local(w, w.shape.parameters)

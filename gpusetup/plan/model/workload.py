@@ -133,6 +133,9 @@ class Workload(Frozen):
     """Sequences of a GPU when the trainer evaluates between its steps."""
     expandable: bool = False
     """Whether the trainer itself switches expandable segments on."""
+    eight_bit_weights: bool = False
+    """Whether Transformer Engine's 8-bit weights are there instead of 16-bit ones, not beside them:
+    `fp8_param_gather`."""
     gather_ahead: bool = False
     """Whether nothing limits how many units FSDP1 gathers at once (`limit_all_gathers=False`, the
     default before torch 2.0)."""
@@ -164,6 +167,16 @@ class Workload(Frozen):
         """
         flat = self.strategy == "zero3" and self.amp is not None and self.gradient_dtype is None
         return self.batch is None or self.accumulation or self.megatron or flat
+
+    @property
+    def pipelined_units(self) -> bool:
+        """Whether FSDP2's units are those of a pipeline's stage, by torch's own schedules.
+
+        They stay gathered from the first micro-batch to the last, whose backward pass alone reduces
+        the gradients (`backward_maybe_with_nosync` in `torch/distributed/pipelining/stage.py`,
+        2.13; torchtitan does not reshard after the forward pass either).
+        """
+        return self.strategy == "fsdp" and self.pipeline_parallel > 1
 
     @property
     def megatron(self) -> bool:
