@@ -80,7 +80,7 @@ AMD = (
     row(
         "foreign-gpu",
         "rocm",
-        r"\bROCm\b[^\n]{0,300}?\b(?:Radeon|R[Xx] ?\d{4})\b|\b(?:Radeon|R[Xx] ?\d{4})\b[^\n]{0,300}?\bROCm\b",
+        r"\bROCm\b[^\n]{0,300}?\b(?:Radeon|RX ?\d{4})\b|\b(?:Radeon|RX ?\d{4})\b[^\n]{0,300}?\bROCm\b",
         unless=r"NVIDIA|GeForce|\bRTX|\bGTX|\bCUDA|ROCM used to build|\b(?:[Ss]upport (?:for|the|AMD|GPUs)|such as|e\.g\.)",
         vendor="amd",
     ),

@@ -154,12 +154,12 @@ def _starts(low: str, near: Near) -> Iterable[int]:
     """Where a match may begin, in order."""
     if len(near) == 1 and near[0][1] == near[0][2]:
         return _places(low, *near[0][:2])
-    starts = {
-        start
-        for letters, least, most in near
-        for at in _places(low, letters, 0)
-        for start in range(max(at - most, 0), at - least + 1)
-    }
+    starts: set[int] = set()
+    for letters, least, most in near:
+        at = low.find(letters)
+        while at >= 0:
+            starts.update(range(max(at - most, 0), at - least + 1))
+            at = low.find(letters, at + 1)
     return sorted(starts)
 
 

@@ -60,6 +60,8 @@ def harmless_json(text: str) -> str:
     '"\\\\u009b2J #\\\\u0023[a]"'
     """
     text = text.replace("##[", "#\\u0023[")
+    if text.isascii():  # JSON writes the other controls of ASCII by their numbers itself
+        return text.replace("\x7f", "\\u007f")
     if _is_printed(text):
         return text
     return re.sub(rf"[\x7f-\x9f{TURNING}]", _by_number, text)

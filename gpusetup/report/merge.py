@@ -56,7 +56,8 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     for fact in facts:
         kinds[type(fact)].append(fact)
     chosen, readings = choose(kinds[Claim])
-    parts = {name: make(**_fields(chosen, name)) for name, make in PARTS.items()}
+    by_part = _by_part(chosen)
+    parts = {name: make(**by_part[name]) for name, make in PARTS.items()}
     packages = tuple(dict.fromkeys(kinds[Package]))
     gpus, gpu_readings = choose_gpus(kinds[Gpus])
     pci = tuple(dict.fromkeys(kinds[PciDevice]))
@@ -68,7 +69,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
         pci_devices=pci or None,
         packages=packages or None,
         devices=tuple(dict.fromkeys(kinds[DeviceNode])) or None,
-        environment=_environment(chosen),
+        environment=_environment(by_part["environment"]),
         failing=told_by(events, next(iter(kinds[Failing]), Failing())),
         events=events,
         readings=(*readings, *gpu_readings),
@@ -104,18 +105,18 @@ def _fullest(ranked: list[Claim]) -> str | bool | int:
     return next(longer, first) if first.count(".") == 1 else first
 
 
-def _fields(chosen: dict[str, Any], part: str) -> dict[str, Any]:
-    known = {s.partition(".")[2]: v for s, v in chosen.items() if s.startswith(f"{part}.")}
-    if "kernels" in known:
-        known["kernels"] = tuple(str(known["kernels"]).split())
+def _by_part(chosen: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The values of each part of a snapshot by the names of its fields."""
+    known: dict[str, dict[str, Any]] = defaultdict(dict)
+    for subject, value in chosen.items():
+        part, _, name = subject.partition(".")
+        known[part][name] = tuple(value.split()) if subject == "torch.kernels" else value
     return known
 
 
-def _environment(chosen: dict[str, Any]) -> dict[str, str]:
+def _environment(named: dict[str, Any]) -> dict[str, str]:
     from gpusetup.readings.environment import without_credentials
 
-    prefix = "environment."
-    named = {s.removeprefix(prefix): v for s, v in chosen.items() if s.startswith(prefix)}
     return {name: without_credentials(str(value)) for name, value in sorted(named.items())}
 
 

@@ -266,8 +266,10 @@ def hard_width(lines: list[str]) -> int | None:
     """
     lengths = [len(line) for line in lines if not line.startswith(FRAMED)]
     longest = max(lengths, default=0)
+    if longest not in TERMINALS or lengths.count(longest) < WRAPPED_LINES:
+        return None
     ruled = sum(len(line) == longest and len(set(line)) < LETTERS for line in lines)
-    if longest not in TERMINALS or lengths.count(longest) - ruled < WRAPPED_LINES:
+    if lengths.count(longest) - ruled < WRAPPED_LINES:
         return None
     # Where words are kept whole, many lines are a little shorter.
     nearly = sum(longest - NEARLY <= length < longest for length in lengths)

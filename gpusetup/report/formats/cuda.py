@@ -13,7 +13,8 @@ from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
 NAMES = {code: name for code, name, _ in ERRORS}
-LETTERS = Letters.of(needle for _, name, texts in ERRORS for needle in (*texts, name.lower()))
+NEEDLES = tuple((code, (*texts, name.lower())) for code, name, texts in ERRORS)
+LETTERS = Letters.of(needle for _, needles in NEEDLES for needle in needles)
 SAID = Sought(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")  # fmt: skip
 """A number in a sentence that names CUDA, or a function of it."""
 NUMBERED = (
@@ -73,10 +74,10 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
     214
     """
     low, there = text.low, LETTERS.found_in(text.low)
-    for code, name, texts in ERRORS:
+    for code, needles in NEEDLES if there else ():
         if code == 2:
             continue
-        for needle in (*texts, name.lower()):
+        for needle in needles:
             place = _told(low, needle) if needle in there else -1
             if place >= 0:
                 yield code, place, place + len(needle)

@@ -15,7 +15,9 @@ from gpusetup.model.sought import Sought
 from gpusetup.report.facts import Fact
 from gpusetup.report.text import Text
 
-NAME = r"(?P<name>(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{1,40}(?:Error|Exception|NotFound))"
+CLASSES = ("Error", "Exception", "NotFound")
+"""How the name of an exception's class ends."""
+NAME = rf"(?P<name>(?:[a-z_]\w{{0,40}}\.){{0,6}}[A-Z]\w{{1,40}}(?:{'|'.join(CLASSES)}))"
 RAISED = Sought(
     rf"^(?:E {{2,8}}|#{{1,4}} )?(?:\[rank\d+\]: ?)?{NAME}(?:: ?(?P<message>.{{0,300}}))?$"
 )
@@ -121,7 +123,7 @@ def exceptions(text: Text) -> Iterator[Fact]:
     """The last exception, where it and the rest of the text are about something else than a GPU."""
     if "error" not in text.low and "notfound" not in text.low and "exception" not in text.low:
         return
-    lines = [LOGGED.sub("", line.strip()) for line in text.lines[-LAST_LINES:]]
+    lines = [_unlogged(line.strip()) for line in text.lines[-LAST_LINES:]]
     last = _last(lines, RAISED.match) or _last(lines, IN_A_LINE.search)
     if last is None:
         return
@@ -141,6 +143,11 @@ def exceptions(text: Text) -> Iterator[Fact]:
         )
 
 
+def _unlogged(line: str) -> str:
+    found = LOGGED.match(line)
+    return line[found.end() :] if found else line
+
+
 def _complains(text: Text) -> bool:
     """Whether a line complains of the GPU's stack; an exception below a list of versions does not."""
     found = COMPLAINT.search(text.flat)
@@ -156,7 +163,8 @@ def _last(
 ) -> tuple[int, re.Match[str]] | None:
     """The last line in which something is found, and what."""
     for number in range(len(lines) - 1, -1, -1):
-        found = find(lines[number])
+        line = lines[number]
+        found = find(line) if any(word in line for word in CLASSES) else None
         if found is not None and not _passes_on(found):
             return number, found
     return None

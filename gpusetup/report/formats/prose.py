@@ -98,7 +98,7 @@ COUNTED = (
     Sought(rf"(?<![\w.,])(?P<count>\d{{1,2}}) ?[x×*] ?{MODEL}"),
     Sought(rf"{MODEL} ?[x×*] ?(?P<count>\d{{1,2}})(?![\w.])"),
 )
-COUNTS = Sought(r"\d ?[x×*]|[\dIiRrpS] ?[x×*] ?\d")
+COUNTS = Sought(r"[x×*](?:(?<=\d.)|(?<=\d .)|(?<=[\dIiRrpS ].) ?\d)")
 """What every form of `COUNTED` has, and few texts: asked first, because it is quick."""
 MODELS = (
     *("RTX", "GTX", "A4000", "A5000", "A6000", "V100", "A100", "A800", "H100", "H200"),
