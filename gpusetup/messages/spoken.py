@@ -271,11 +271,17 @@ INSTALLS = (
         side="new",
         said="in words",
     ),
-    row(
-        "torch-not-compiled-with-cuda",
-        "cpu",
-        rf"torch.{{0,300}}?{GOT_CPU}|{GOT_CPU}.{{0,300}}?torch",
-        unless=WANTS_CPU,
+    *(
+        row(
+            "torch-not-compiled-with-cuda",
+            needle,
+            rf"torch.{{0,300}}?{GOT_CPU}|{GOT_CPU}.{{0,300}}?torch",
+            unless=WANTS_CPU,
+        )
+        for needle in (
+            *("cpu version", "cpu build", "cpu variant", "cpu wheel"),
+            *("cpu-only ", "cpu only ", "pytorch-cpu"),
+        )
     ),
     row(
         "build-isolation-no-torch",

@@ -46,11 +46,22 @@ NO_ECC_FAILURE = (
     r"|ECC(?: errors?| mode)?(?: is| are| was|:)? ?(?:off\b|disabled|enabled|0\b|none)|ECC is on\b|\b(?:if|when|unless|in case|may|might|could)\b[^.\n]{0,40}ECC|没有"
 )
 ECC = (
-    row(
-        "ecc-error",
-        "ecc",
-        rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)",
-        unless=NO_ECC_FAILURE,
+    *(
+        row(
+            "ecc-error",
+            needle,
+            rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)",
+            unless=NO_ECC_FAILURE,
+        )
+        for needle in (
+            "ecc error",
+            "ecc fault",
+            "ecc failure",
+            "ecc memory ",
+            "错误",
+            "报错",
+            "异常",
+        )
     ),
     row(
         "ecc-error",
