@@ -187,4 +187,25 @@ TRAINING: dict[str, Class] = {
             "*Out of memory error* on the GPU at epoch 2",
         ),
     ),
+    "an old card that FlashAttention does not serve": Class(
+        "gpu-too-old-for-flash-attention",
+        (
+            "FlashAttention is not supported on V100",
+            "my RTX 2080 Ti does not support flash attention 2, how do I train?",
+            "v100不支持flash-attn，要训练的话怎么设置",
+        ),
+        ("flash-attn is not supported on Windows", "Is FlashAttention supported on H100?"),
+    ),
+    "numbers that change between two GPUs": Class(
+        "nccl-p2p-failure",
+        (
+            "When I transfer data from GPU to GPU the values are getting modified randomly",
+            "peer-to-peer (P2P) access is not supported between the GPU devices, 4x RTX 4090",
+            "tensor([ 1.5336, 0.8161], device='cuda:0')\ntensor([0., 0., 0., 0., 0.], device='cuda:1')   # ???",
+        ),
+        (
+            "How can I copy a tensor from GPU to GPU without a change of its values?",
+            "tensor([0., 0., 0.], device='cuda:0')\ntensor([0., 0., 0.], device='cuda:1')",
+        ),
+    ),
 }

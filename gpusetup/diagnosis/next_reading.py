@@ -84,6 +84,8 @@ def _as_here(context: RuleContext, reading: str) -> str:
 
 def reading_of_unknown(context: RuleContext) -> str | None:
     """The command whose answer shows most, where a text leaves its cause open."""
+    if events(context, "report-empty"):
+        return "gpusetup doctor"
     program = program_of(context)
     if context.snapshot.failing.stage == "build" or _ends_in_a_build(context):
         return _build_again(context, program)

@@ -123,6 +123,54 @@ PREBUILT = (
     ),
 )
 
+OLD_CARD = r"(?:V100|T4|P100|P40|(?:GTX ?)?(?:10[5-8]0|16[5-6]0)(?: ?Ti)?|(?:RTX ?)?20[5-8]0(?: ?Ti)?|Volta|Turing|Pascal)"
+FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
+FLASH_ON_OLD = tuple(
+    row(
+        "gpu-too-old-for-flash-attention",
+        needle,
+        rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
+        rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}",
+        unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
+        needs="Ampere",
+    )
+    for needle in ("flash",)
+)
+"""FlashAttention 2 needs Ampere, as somebody says it."""
+
+XFORMERS = (
+    row("bf16-unsupported", "bf16 is only supported on", r"bf16 is only supported on A100\+ GPUs"),
+)
+
+BETWEEN = (
+    row(
+        "nccl-p2p-failure",
+        "access is not supported",
+        r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
+    ),
+    row(
+        "nccl-p2p-failure",
+        "cuda:1",
+        r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
+    ),
+    *(
+        row(
+            "nccl-p2p-failure",
+            needle,
+            r"\b(?:transfer|cop(?:y|ie)|mov|send|sent)\w{0,5}\b[^.\n]{0,60}?\bGPU ?\d? ?(?:->|to) ?(?:another )?GPU ?\d?\b[^.\n]{0,80}?\b(?:chang|modif|zeros?\b|corrupt|wrong|garbage|differ)",
+            unless=r"\bif\b|\bhow (?:can|do|to)\b",
+        )
+        for needle in (
+            "gpu to gpu",
+            "gpu0 -> gpu1",
+            "gpu 0 to gpu 1",
+            "gpu0 to gpu1",
+            "to another gpu",
+        )
+    ),
+)
+"""Numbers that change on their way from one GPU to the next: peer access does not work there."""
+
 TRITONS = (
     row(
         "program-release-too-old",
@@ -141,5 +189,8 @@ ROWS = (
     *NO_KERNEL_OF_A_TYPE,
     *ISAACS,
     *PREBUILT,
+    *FLASH_ON_OLD,
+    *XFORMERS,
+    *BETWEEN,
     *TRITONS,
 )
