@@ -131,7 +131,7 @@ TOLD: dict[str, Class] = {
         ),
         (f'{SMI_ONE}\nfalse INTERNAL ASSERT FAILED at "/torch/csrc/autograd/engine.cpp":50',),
     ),
-    "a Mac that somebody sits at, or on which it works": Class(
+    "a machine that somebody sits at, or on which it works": Class(
         "torch-sees-no-gpu unknown driver-missing torch-cpu-build no-nvidia-gpu",
         (
             "I ssh from my MacBook Pro into a rented Linux server. torch.cuda.is_available() returns False there",
@@ -140,6 +140,9 @@ TOLD: dict[str, Class] = {
             "I run this on Google Colab, my laptop is a MacBook. torch.cuda.is_available() returns False",
             "It works fine on my M1 Mac, but on the Windows PC: AssertionError: Torch not compiled with CUDA enabled",
             "Works on my Jetson Orin, but on my desktop torch.cuda.is_available() returns False",
+            f"Tested in WSL2 too and there it works. On the Ubuntu box:\n{NO_DRIVER}",
+            "JetPack 6's guide was no help since this is a desktop PC with an RTX 3090. torch.cuda.is_available() is False",
+            "Intel(R) Arc(TM) Graphics in my laptop plus an eGPU RTX 3080: torch.cuda.is_available() returns False",
         ),
     ),
     "a Mac that failed, whatever works elsewhere": Class(

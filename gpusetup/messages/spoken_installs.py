@@ -247,6 +247,52 @@ BROUGHT = (
 )
 """An install that brought torch's CPU build, as somebody says it."""
 
+PUT_IN_PLACE = (
+    row(
+        "torch-not-compiled-with-cuda",
+        "cpu",
+        r"\b(?:force[sd]?|triggers?|causes?|does|leads to|ends in|results in)\b[^.\n]{0,24}?\breinstall\w{0,6} (?:of )?(?:the |a )?CPU(?:[- ]only)? (?:version|build|wheel)(?: of)? (?:py)?torch\b",
+        unless=OTHERS_GPU,
+    ),
+    row(
+        "torch-not-compiled-with-cuda",
+        "cpu",
+        r"torch ?(?:会|就|又|自动|都|版本){0,3}(?:被|给)?(?:替换|換|换|改|覆盖|重装|降级|变|變)(?:成|为|為)?了? ?(?:了 ?)?cpu",
+        unless=r"(?:想|要|需要|如果|若|建议)[^。\n]{0,8}(?:替换|换|改)",
+    ),
+)
+
+MISMATCH = (
+    row(
+        "cuda-toolkit-mismatch-extension-build",
+        "cuda_mismatch_message",
+        r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
+    ),
+)
+"""torch's refusal, of which only the line of its source is shown."""
+
+OF_ANOTHER_RELEASE = (
+    row(
+        "program-release-too-old",
+        "no module named",
+        r"No module named ['\"]?(?P<lacks>torch\.(?:nn\.attention|_six|accelerator|export|compiler|distributed\.(?:tensor|_tensor|device_mesh|pipelining|_composable|_shard))\b)",
+        beside="installed torch",
+    ),
+    row(
+        "program-release-too-old",
+        "no module named",
+        r"No module named ['\"]?(?P<lacks>torchvision\.(?:transforms\.(?:v2|functional_tensor)|tv_tensors|datapoints|prototype)\b)",
+        beside="installed torchvision",
+    ),
+    row(
+        "program-release-too-old",
+        "no module named",
+        r"No module named ['\"]?(?P<lacks>torchaudio\.(?:backend|io|_backend|sox_effects|prototype)\b)",
+        beside="installed torchaudio",
+    ),
+)
+"""Modules that a release of torch, torchvision or torchaudio brought or took away."""
+
 OF_SOURCE_FILE = (
     row(
         "no-kernel-image",
@@ -257,6 +303,9 @@ OF_SOURCE_FILE = (
 """A kernel's source file, whose folder names the extension that has it."""
 
 ROWS = (
+    *PUT_IN_PLACE,
+    *MISMATCH,
+    *OF_ANOTHER_RELEASE,
     *DKMS,
     *BROUGHT,
     *OF_SOURCE_FILE,

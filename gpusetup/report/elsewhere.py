@@ -11,8 +11,9 @@ import re
 from gpusetup.model.sought import Sought
 
 BEFORE, BEHIND = 90, 70
-NAMED_BY_A_SENTENCE = frozenset(("os.family", "os.jetson", "os.wsl"))
-"""The fields that a person's own words may claim."""
+NAMED_BY_A_SENTENCE = {"os.family": 0, "os.jetson": 1, "os.wsl": 2}
+"""The fields that a person's own words may claim, and how far such a claim is trusted at most
+(`GUESS`, `HINT`, `USUAL`)."""
 RUNS = r"(?:works?|worked|working|runs?|ran|fine|well|succeeds?|succeeded|no (?:problem|issue)s?)"
 REACHES_FROM = Sought(
     rf"(?i)(?:\b{RUNS}(?: \w+){{0,3}} (?:on|for|with|in|under|inside)(?: \w+(?:'s)?){{0,2}}"
@@ -23,13 +24,18 @@ REACHES_FROM = Sought(
 """What stands before the name of a machine from which another is reached, or that has no fault."""
 HAS_NO_FAULT = Sought(
     rf"(?i)[^.,;\n]{{0,24}}?,? (?:(?:it|this|that|everything|all|which|the same(?: \w+)?|and) )?(?:\w+ly |just |all )?"
-    rf"(?:{RUNS}\b(?! out of)|is ok(?:ay)?\b)(?! (?:on|only|but|in) (?:the )?(?:cpu|mps))"
+    rf"(?:{RUNS}\b(?! out of)|is (?:ok(?:ay)?|(?:too |very |so )?slow)\b)(?! (?:on|only|but|in) (?:the )?(?:cpu|mps))"
 )
+ALL_RUNS = Sought(
+    rf"(?i)(?: too| as well| also)?(?:,? and| there)?,? (?:there )?(?:it|this|that|everything|all|the same \w+)(?: all| just)? {RUNS}\b(?! out of)"
+)
+"""What stands behind a WSL in which all works: that one program there runs says less."""
 ANOTHER = Sought(
     r"(?i)\bon (?:the|an?|my|our|that|this|its|his|her)(?: [\w'-]+){0,3} (?:servers?|vm|cluster|workstation|node|instance|desktop(?! app)|pc|pod|remote|linux (?:box|machine|host))\b"
     r"|\bon (?:the|a|our) (?:dgx|hpc|gpu)\b|\bssh(?:-?ing|ed)? (?:in)?to\b|\bssh from\b|\bremote (?:linux |gpu )?(?:server|machine|host|desktop|box)\b"
     r"|\b(?:colab|kaggle|runpod|vast\.ai|lambda labs|paperspace|ec2|sagemaker)\b|\b[gp]\d(?:dn|de|d|e|en)?\.\d*x?large\b"
     r"|\bto (?:the|an?|my|our)(?: [\w'-]+){0,2} (?:server|workstation|cluster|vm|instance)\b"
+    r"|\bthis is (?:an?|my|our|the) (?:[\w'-]+ ){0,2}(?:server|workstation|desktop(?! app)|pc|vm)\b"
 )
 """Another machine, on which the failure may be told to be."""
 SIGNS = (
@@ -50,9 +56,12 @@ def is_in_passing(subject: str, flat: str, low: str, first: int, last: int) -> b
     False
     """
     before = flat[max(first - BEFORE, 0) : first]
-    if REACHES_FROM.search(before) or HAS_NO_FAULT.match(flat[last : last + BEHIND]):
+    behind = flat[last : last + BEHIND]
+    if subject == "os.wsl":
+        return ALL_RUNS.match(behind) is not None
+    if REACHES_FROM.search(before) or HAS_NO_FAULT.match(behind):
         return True
-    return subject != "os.wsl" and _is_told_of_another(flat[:READ], low[:READ])
+    return _is_told_of_another(flat[:READ], low[:READ])
 
 
 def _is_told_of_another(flat: str, low: str) -> bool:

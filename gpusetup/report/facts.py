@@ -95,7 +95,7 @@ def claims(text: Text, sayings: Sayings) -> Iterator[Claim]:
 
 
 def _is_another_machine(text: Text, row: Saying, first: int, last: int) -> bool:
-    sentence = row.subject in NAMED_BY_A_SENTENCE
+    sentence = row.trust <= NAMED_BY_A_SENTENCE.get(row.subject, -1)
     return sentence and is_in_passing(row.subject, text.flat, text.low, first, last)
 
 
@@ -107,7 +107,7 @@ def _claimed(text: Text, row: Saying) -> Iterator[Claim]:
             if value == "" or value in seen or len(seen) >= CLAIMS_A_ROW:
                 continue
             place = start + found.start()
-            if row.trust == GUESS and _is_another_machine(text, row, place, start + found.end()):
+            if _is_another_machine(text, row, place, start + found.end()):
                 continue
             seen.add(value)
             yield Claim(

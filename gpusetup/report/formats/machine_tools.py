@@ -11,6 +11,7 @@ from gpusetup.messages.letters import Letters
 from gpusetup.model.machine import DeviceNode, PciDevice
 from gpusetup.model.sought import Sought
 from gpusetup.readings.proc import MODULES
+from gpusetup.report.elsewhere import is_in_passing
 from gpusetup.report.facts import (
     GUESS,
     HINT,
@@ -227,6 +228,8 @@ def shm(text: Text) -> Iterator[Fact]:
 
 
 ARC_NUMBERS = ("a310", "a380", "a580", "a750", "a770", "b570", "b580")
+BY_MODEL = frozenset((*ARC_NUMBERS, "intel arc", "arc(tm)", "rx ", "rx", "0xt", "0 xt"))
+"""The letters of rows that a card's name alone fulfils."""
 NVIDIAS = Sought(r"NVIDIA|GeForce|\b(?:RTX|GTX|Tesla)\b")
 NEAR = 120
 """So many letters around a card's number are its sentence."""
@@ -320,11 +323,17 @@ def _stands_beside_nvidias(text: str, found: re.Match[str]) -> bool:
     return NVIDIAS.search(text[max(found.start() - NEAR, 0) : found.end() + NEAR]) is not None
 
 
+def _is_another_mac(text: Text, found: re.Match[str]) -> bool:
+    return is_in_passing("os.family", text.flat, text.low, *found.span())
+
+
 def computers(text: Text) -> Iterator[Fact]:
     """Graphics that are not NVIDIA's, by the words of programs that list them."""
     for needle, pattern, vendor in COMPUTERS:
         if needle in text.low and (found := pattern.search(text.flat)):
-            if needle in ARC_NUMBERS and _stands_beside_nvidias(text.flat, found):
+            if needle in BY_MODEL and _stands_beside_nvidias(text.flat, found):
+                continue
+            if vendor == "apple" and _is_another_mac(text, found):
                 continue
             yield foreign_gpu(vendor, found.group(1).strip(), text.source(found.start()))
             if vendor == "apple":
