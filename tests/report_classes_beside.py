@@ -79,4 +79,33 @@ BESIDE: dict[str, Class] = {
         ),
         ("Failed to dlopen libcufft.so.11",),
     ),
+    "a card of AMD's by a name of its own": Class(
+        "amd-gpu",
+        (
+            "I have a Vega 64 and ComfyUI says no CUDA GPU",
+            "my card is an R9 390, ollama runs on the CPU",
+            "Strix Halo, llama.cpp crashes with ROCm",
+            "W7900 not detected, rocm error",
+            "it ends in hipMalloc",
+        ),
+        ("no CUDA GPU, says ComfyUI", "Room R9 39 is closed"),
+    ),
+    "an encoder whose driver is too old": Class(
+        "driver-too-old",
+        (
+            "[h264_nvenc @ 0x55d] Driver does not support the required nvenc API version. Required: 13.0 Found: 12.2",
+            "[av1_nvenc @ 0x1] The minimum required Nvidia driver for nvenc is 570.0 or newer",
+            "hevc_nvenc: Driver does not support the required nvenc API version",
+        ),
+        ("[h264_nvenc @ 0x55d] OpenEncodeSessionEx failed: out of memory (10)",),
+    ),
+    "memory that ends, as renderers and onnxruntime say it": Class(
+        "out-of-memory",
+        (
+            "Blender with OptiX: Out of memory in cuMemAlloc(&device_pointer, size)",
+            "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 268435456",
+            "Cycles: Out of memory in cuMemcpyHtoD_v2",
+        ),
+        ("Blender has all the memory that it needs",),
+    ),
 }

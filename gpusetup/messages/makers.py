@@ -162,6 +162,27 @@ SPOKEN = (
     ),
     row(
         "foreign-gpu",
+        "iris",
+        r"\bIntel(?:\(R\))? Iris(?:\(R\))? Xe\b",
+        unless=OTHER_CARDS,
+        vendor="intel",
+        name="integrated graphics",
+    ),
+    row(
+        "foreign-gpu",
+        "rocminfo",
+        r"\brocminfo\b[^.\n]{0,40}?\b(?:shows? no|lists? no|finds? no|no agents?|(?:does|do|is|can)(?: not|n't|not)|only (?:shows?|lists?)|fails?|failed)\b",
+        unless=r"\bif\b[^.\n]{0,20}rocminfo|ROCk module",
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        "timeout",
+        r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
         "instead of",
         r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
         vendor="amd",
@@ -210,7 +231,7 @@ INTEL = (
     row(
         "no-xpu",
         "ur_result_error",
-        r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN)",
+        r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
         why="driver",
     ),
     row("no-xpu", ".so", rf"\b(?P<library>{INTELS}\.so[.\d]*): cannot ", why="driver"),
