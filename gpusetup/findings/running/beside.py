@@ -68,11 +68,16 @@ def _name(context: RuleContext, event: Event) -> str:
     return shown if shown and told and shown.lower() == told.lower() else told or shown or NO_NAME
 
 
+def _inside(name: str) -> str:
+    """The name as it stands inside a sentence."""
+    return "the program" if name == NO_NAME else name
+
+
 def _way(name: str) -> str:
     program = BY_NAME.get(name)
     if program and program.way:
         return program.way
-    return f"Install the build of {name} for the CUDA of this torch, or the newest release"
+    return f"Install the build of {_inside(name)} for the CUDA of this torch, or the newest release"
 
 
 PROGRAM_REQUIREMENT_MISSING = Cause(
@@ -119,7 +124,7 @@ def requirement_missing(context: RuleContext) -> Iterator[Finding]:
     event = heard[0]
     lacks = event.values.get("lacks", "something")
     name = _name(context, event)
-    built = "the program" if name == NO_NAME else name
+    built = _inside(name)
     what = f"The build of {built}" if event.values.get("step") == "build" else name
     yield PROGRAM_REQUIREMENT_MISSING.found(
         f"{what} lacks {lacks}",
@@ -184,10 +189,21 @@ def release_too_old(context: RuleContext) -> Iterator[Finding]:
     if heard:
         name = _name(context, heard[0])
         yield PROGRAM_RELEASE_TOO_OLD.found(
-            f"This release of {name} does not fit the {_beside(heard[0])}",
+            f"This release of {_inside(name)} does not fit the {_beside(heard[0])}",
             evidence=event_evidence(heard),
-            fix=Fix(text=_way(name)),
+            fix=Fix(text=_newest(heard[0], name)),
         )
+
+
+def _newest(event: Event, name: str) -> str:
+    """Where torch's own package is another one's: the program's newest release, else that torch."""
+    beside = event.values.get("beside", "")
+    if name != NO_NAME or not beside.startswith("installed torch"):
+        return _way(name)
+    return (
+        "Install the newest release of the program, or the torch (with its torchvision and "
+        "torchaudio) that its own requirements name"
+    )
 
 
 def _beside(event: Event) -> str:
