@@ -264,12 +264,17 @@ PUT_IN_PLACE = (
 
 MISMATCH = (
     row(
+        "torch-not-compiled-with-cuda",
+        "cuda_cmake_macros.h",
+        r"c10/cuda/impl/cuda_cmake_macros\.h\W{1,3}(?:No such file|[| ^~]{1,90}compilation terminated)",
+    ),
+    row(
         "cuda-toolkit-mismatch-extension-build",
         "cuda_mismatch_message",
         r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
     ),
 )
-"""torch's refusal, of which only the line of its source is shown."""
+"""torch's refusal, of which only the line of its source is shown, and a header that its CPU builds lack."""
 
 OF_ANOTHER_RELEASE = (
     row(
