@@ -188,6 +188,7 @@ class PlanQuestion(TypedDict, total=False):
     prefix: int
     prefix_projection: bool
     one_unit: bool
+    tiled_mlp: bool
     eval_batch: int
     varied: bool
     classes: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -16,7 +17,15 @@ from gpusetup.plan.config.question import for_gpus, question_of
 from gpusetup.plan.memory.activations import kept_bytes, layer_bytes, stage_layers
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.parts import beside_flat, parts, terms
-from gpusetup.plan.memory.states import kept_by_optimizer, standing_bytes, third_bucket_bytes
+from gpusetup.plan.memory.states import (
+    base_bytes,
+    gradient_state_bytes,
+    kept_by_optimizer,
+    local,
+    standing_bytes,
+    third_bucket_bytes,
+)
+from gpusetup.plan.memory.step import norm_bytes, step_bytes
 from gpusetup.plan.model.dated import as_of
 from gpusetup.plan.model.named import model_named, with_classes
 from gpusetup.plan.model.workload import Recipe, Workload
@@ -53,6 +62,65 @@ def test_a_prefix_trains_its_keys_and_values_alone() -> None:
     assert kept_bytes(w, VANILLA) < 0.72 * kept_bytes(workload(), VANILLA)
     projected = replace(w, prefix_projection=True)
     assert projected.trained == 16 * 4096 + 4096 * (4096 + 2 * 32 * 4096 + 1) + 2 * 32 * 4096
+
+
+def test_fsdp2_in_a_pipeline_holds_gathered_units_and_whole_gradients() -> None:
+    """As Llama 3.1 405B on 512 GPUs (torchtitan, December 2024) takes 75 GiB, not 41."""
+    how: dict[str, Any] = {"dtype": "fp32", "amp": "bf16", "accumulation": True}
+    w = workload(gpus=16, batch=8, strategy="fsdp", pipeline_parallel=2, **how)
+    staged, whole = local(w, LLAMA.parameters), terms(w, VANILLA, C)
+    assert whole.gathered >= 2 * staged and whole.less == 0
+    assert gradient_state_bytes(w, VANILLA) == pytest.approx(4 * staged)
+    alone = replace(w, gpus=8, pipeline_parallel=1)
+    assert gradient_state_bytes(alone, VANILLA) == pytest.approx(4 * LLAMA.parameters / 8)
+    older = replace(w, strategy="fsdp1")
+    assert gradient_state_bytes(older, VANILLA) == pytest.approx(4 * staged / 8)
+
+
+def test_eight_bit_weights_stand_beside_the_others_or_instead_of_them() -> None:
+    w = workload(strategy="zero1", gpus=8, batch=8, amp="bf16", dtype="fp32", gradient_dtype="fp32")
+    beside = replace(w, quantize="fp8")
+    instead = replace(beside, eight_bit_weights=True)
+    assert base_bytes(instead) == base_bytes(w)
+    inside = LLAMA.parameters - LLAMA.outside
+    assert base_bytes(beside) - base_bytes(w) == pytest.approx(2 * inside)
+
+
+def test_a_tiled_mlp_leaves_its_parts_alone() -> None:
+    w = workload(context=65536, checkpointing=True)
+    less = layer_bytes(w, VANILLA) - layer_bytes(replace(w, tiled_mlp=True), VANILLA)
+    assert less == pytest.approx(
+        65536 * 1.5 * 2 * (4 * LLAMA.intermediate - LLAMA.hidden), rel=1e-6
+    )
+
+
+def test_deepspeeds_optimizer_on_the_host_takes_some_of_the_gpu() -> None:
+    """The norm of the largest gradient in 64 bits, and of some releases the 32-bit part."""
+    how: dict[str, Any] = {"dtype": "fp32", "amp": "bf16", "offload_optimizer": True}
+    w = workload(gpus=2, batch=2, strategy="zero2", **how)
+    largest = LLAMA.intermediate * LLAMA.hidden
+    assert norm_bytes(w, VANILLA) == 8 * max(largest, LLAMA.vocabulary * LLAMA.hidden)
+    assert norm_bytes(replace(w, strategy="zero3"), VANILLA) == 0
+    assert step_bytes(w, VANILLA) == 0
+    copied = replace(w, **as_of("hf", "2025-01-01"))
+    assert step_bytes(copied, VANILLA) == 4 * LLAMA.parameters / 2
+    assert not replace(w, **as_of("hf", "2025-06-02")).parts_on_gpu
+    assert not replace(w, **as_of("hf", "2024-04-14")).parts_on_gpu
+
+
+def test_a_run_of_a_kind_that_is_known_too_little_is_close_and_says_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    adapters = "plan --model llama-2-7b --context 512 --batch 2 --gpus 2 --gpu-mem 140GiB --json"
+    words = [*adapters.split(), "--trainer", "hf", "--lora", "8", "--strategy"]
+    assert main([*words, "zero3"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["margin_percent"] > 20 and document["confidence"] == "close"
+    assert [one for one in document["advice"] if "of adapters under ZeRO said to fit" in one]
+    assert main([*words, "ddp"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["confidence"] == "clear"
+    assert not [one for one in document["advice"] if "published runs" in one]
 
 
 def test_a_model_in_one_unit_is_gathered_whole() -> None:

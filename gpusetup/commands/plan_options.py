@@ -142,6 +142,8 @@ def how_options(parser: argparse.ArgumentParser) -> None:
         "--checkpointing", action=Checkpointing, default=None, help="of each unit, or op, core, N"
     )
     group.add_argument("--selective", metavar="op|core|N", help="selective checkpointing")
+    tiled = "the MLP computes parts of a sequence in turn: DeepSpeed's TiledMLP"
+    group.add_argument("--tiled-mlp", action="store_const", const=True, help=tiled)
     group.add_argument("--checkpoint-layers", type=int, metavar="N", help="layers a checkpoint")
     group.add_argument("--loss", metavar="NAME", help="eager, compiled, chunked, liger, cce, ...")
     group.add_argument(

@@ -21,7 +21,7 @@ TRAINING = (
     "compile", "sp", "tp_sp", "cp", "ep", "shard", "load_whole", "gather_ahead", "reentrant",
     "reshard", "kept_inputs", "checkpoint_layers", "trained_layers", "reference",
     "vpp", "optimizer_rank", "prefix", "prefix_projection", "one_unit", "eval_batch",
-    "varied", "reduce_bucket", "classes", "beside", "as_of",
+    "varied", "reduce_bucket", "classes", "beside", "as_of", "tiled_mlp",
     "masters", "moments",
     "solve", "code", "cells", "calibrate", "png",
 )  # fmt: skip

@@ -108,6 +108,7 @@ class Question(Frozen):
     reentrant: bool | None = None
     reshard: bool | None = None
     one_unit: bool | None = None
+    tiled_mlp: bool | None = None
     eval_batch: int | None = None
     beside: float | None = None
     varied: bool | None = None
@@ -142,7 +143,7 @@ SAME_NAME = (
     "context_parallel", "expert_parallel", "checkpointing", "load_whole",
     "gather_ahead", "reentrant", "reshard", "kept_inputs", "checkpoint_layers",
     "trained_layers", "virtual_pipeline", "optimizer_rank", "prefix", "prefix_projection",
-    "one_unit", "eval_batch", "varied", "reduce_bucket", "beside",
+    "one_unit", "tiled_mlp", "eval_batch", "varied", "reduce_bucket", "beside",
     "master_dtype", "moments",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""

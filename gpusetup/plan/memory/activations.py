@@ -227,8 +227,12 @@ def mlp_bytes(w: Workload) -> float:
     partitioner of AOTAutograd): of a gated MLP's four tensors the activation, and the steps of one
     that is written out. Who writes the softmax out writes the gate out, too: x * sigmoid(x) keeps
     the sigmoid (CS336's model, in which four runs of 92.5 GiB are met within 0.1 % with it).
+    A tiled one keeps its input alone and has a part as long as the hidden size at once
+    (`TiledMLP`, Arctic Long Sequence Training, arXiv 2506.13996), next to nothing of a long one.
     """
     s, compute = w.shape, w.compute_bytes
+    if w.tiled_mlp:  # the gradient of its input is written in parts
+        return s.hidden * compute
     usual = (4 if s.gated else 2, 0)
     one_kernel = s.gated or w.compile or w.fused_kernels or w.fused_activation
     tensors, wide = usual if one_kernel else MLP_KEPT.get(s.activation, usual)

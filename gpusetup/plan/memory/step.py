@@ -45,9 +45,9 @@ def step_bytes(w: Workload, r: Recipe) -> float:
     a fifth: gradient, parameter, squares and the product of its factors (4.3 and 4.6 of two
     measured models).
     """
-    if r.offload or w.offload_optimizer:
-        return 0.0
     part = local(w, w.trained) / divisors(w)[2]
+    if r.offload or w.offload_optimizer:
+        return on_gpu_bytes(w, part)
     if deepspeed(w):
         return engine_step_bytes(w, r, part)
     if w.optimizer == "adafactor":
@@ -55,6 +55,16 @@ def step_bytes(w: Workload, r: Recipe) -> float:
     wide = master_bytes(w) * part if masters(w) and w.gradient_dtype != "fp32" else 0.0
     width = 4 if masters(w) else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
     return wide + copies_bytes(w, width, part, largest_tensor(w) / divisors(w)[2])
+
+
+def on_gpu_bytes(w: Workload, part: float) -> float:
+    """What DeepSpeed's step takes of the GPU where the optimizer is on the host.
+
+    Stages 1 and 2 of 0.14.1 to 0.16.9 copied the 32-bit part to the GPU to make it 16-bit there
+    (`fp32_partition.to(...)` in `stage_1_and_2.py`; 0.14.0 and 0.17.0 do not).
+    """
+    copied = w.parts_on_gpu and deepspeed(w) and w.strategy in ("zero1", "zero2")
+    return master_bytes(w) * part if copied else 0.0
 
 
 def copies_bytes(w: Workload, width: float, elements: float, tensor: float) -> float:

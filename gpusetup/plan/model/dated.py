@@ -20,6 +20,8 @@ class Before(Frozen):
     release: str
     trainers: tuple[str, ...]
     sets: Mapping[str, Any]
+    since: str = ""
+    """When the release came out that had begun it; always before where nothing is said."""
 
 
 CHANGES = (
@@ -38,6 +40,13 @@ CHANGES = (
         release="transformers 4.54.0, with torch 2.8",
         trainers=TRAINERS_OF_HF,
         sets={"step": "foreach"},
+    ),
+    Before(
+        since="2024-04-15",
+        day="2025-06-02",
+        release="DeepSpeed 0.17.0",
+        trainers=(*TRAINERS_OF_HF, "accelerate", "deepspeed", "openrlhf"),
+        sets={"parts_on_gpu": True},
     ),
     Before(
         day="2025-02-17",
@@ -76,7 +85,7 @@ CHANGES = (
 def as_of(trainer: str | None, day: str | None) -> dict[str, Any]:
     """What a trainer's row did not say on a day; UsageError for what is no day.
 
-    >>> as_of("hf", "2025-03")
+    >>> as_of("hf", "2025-06-30")
     {'reentrant': True, 'step': 'foreach'}
     >>> as_of("torchtune", "2023-01"), as_of("hf", None)
     ({}, {})
@@ -86,7 +95,7 @@ def as_of(trainer: str | None, day: str | None) -> dict[str, Any]:
     date = _date(day)
     found: dict[str, Any] = {}
     for change in CHANGES:
-        if date < change.day and trainer in change.trainers:
+        if change.since <= date < change.day and trainer in change.trainers:
             found |= change.sets
     return found
 

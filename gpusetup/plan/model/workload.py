@@ -133,6 +133,11 @@ class Workload(Frozen):
     """Sequences of a GPU when the trainer evaluates between its steps."""
     expandable: bool = False
     """Whether the trainer itself switches expandable segments on."""
+    tiled_mlp: bool = False
+    """Whether the MLP computes a part of the sequence after the other, in both passes: DeepSpeed's
+    `TiledMLP`, of whose parts one stands at once."""
+    parts_on_gpu: bool = False
+    """Whether DeepSpeed copies the 32-bit part of an optimizer on the host to the GPU, at once."""
     eight_bit_weights: bool = False
     """Whether Transformer Engine's 8-bit weights are there instead of 16-bit ones, not beside them:
     `fp8_param_gather`."""
