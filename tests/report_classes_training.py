@@ -208,4 +208,23 @@ TRAINING: dict[str, Class] = {
             "tensor([0., 0., 0.], device='cuda:0')\ntensor([0., 0., 0.], device='cuda:1')",
         ),
     ),
+    "the user's own torch under an environment's package": Class(
+        "torch-outside-environment",
+        (
+            '  File "/home/me/anaconda3/envs/seg/lib/python3.10/site-packages/torchvision/__init__.py", line 6\n  File "/home/me/.local/lib/python3.10/site-packages/torch/library.py", line 133, in register\nRuntimeError: operator torchvision::nms does not exist',
+            '  File "/srv/x/.venv/lib/python3.11/site-packages/torchvision/__init__.py", line 10\n  File "/root/.local/lib/python3.11/site-packages/torch/_ops.py", line 9\nRuntimeError: operator torchvision::nms does not exist',
+            "File ~/.conda/envs/a/lib/python3.11/site-packages/torchvision/__init__.py:6\nFile ~/.local/lib/python3.11/site-packages/torch/_custom_ops.py:253\nRuntimeError: operator torchvision::nms does not exist",
+        ),
+        (
+            '  File "/home/me/.local/lib/python3.10/site-packages/torchvision/__init__.py", line 6\n  File "/home/me/.local/lib/python3.10/site-packages/torch/library.py", line 133, in register\nRuntimeError: operator torchvision::nms does not exist',
+        ),
+    ),
+    "a package that a trainer asks for": Class(
+        "program-requirement-missing",
+        (
+            "ImportError: No bitsandbytes / bitsandbytesがインストールされていないようです",
+            "ImportError: No xformers / xformersがインストールされていないようです",
+            'raise ImportError("No dadaptation / dadaptation がインストールされていないようです")\nImportError: No dadaptation / dadaptation がインストールされていないようです',
+        ),
+    ),
 }

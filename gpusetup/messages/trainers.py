@@ -171,6 +171,27 @@ BETWEEN = (
 )
 """Numbers that change on their way from one GPU to the next: peer access does not work there."""
 
+AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib[/\\]python\d\.\d{1,2}[/\\]|Lib[/\\])?site-packages[/\\](?!torch[/\\])\w"
+USERS_OWN = r"[/\\](?:\.local[/\\]lib[/\\]python\d\.\d{1,2}|Roaming[/\\]Python[/\\]Python\d{2,3})[/\\]site-packages[/\\]torch[/\\]"
+OUTSIDE = tuple(
+    row(
+        "torch-outside-environment",
+        needle,
+        rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",
+    )
+    for needle in ("/.local/lib/python", "roaming\\python")
+)
+"""A traceback through an environment's package and the user's own torch."""
+
+KOHYAS = (
+    row(
+        "program-requirement-missing",
+        "import",
+        r"ImportError: No (?P<lacks>bitsandbytes|xformers|dadaptation|prodigyopt|lion_pytorch|transformers|schedulefree)(?= / )",
+        program="kohya_ss",
+    ),
+)
+
 TRITONS = (
     row(
         "program-release-too-old",
@@ -189,6 +210,8 @@ ROWS = (
     *NO_KERNEL_OF_A_TYPE,
     *ISAACS,
     *PREBUILT,
+    *OUTSIDE,
+    *KOHYAS,
     *FLASH_ON_OLD,
     *XFORMERS,
     *BETWEEN,

@@ -21,6 +21,7 @@ from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
@@ -329,11 +330,34 @@ TORCH_OUTSIDE_ENVIRONMENT = Cause(
 )
 
 
+HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
+"""What fails where a package of the environment meets a torch from elsewhere."""
+
+
+def _seen_in_a_traceback(context: RuleContext, messages: tuple[Event, ...]) -> Finding:
+    """One traceback with the environment's package and the user's own torch."""
+    return TORCH_OUTSIDE_ENVIRONMENT.found(
+        "The torch that Python imports is not the environment's own: the traceback shows it in "
+        "the user's site-packages",
+        detail="What lies in the user's site-packages stands beside, or before, every environment.",
+        evidence=event_evidence(messages),
+        fix=Fix(
+            text="Leave that folder out of the path: set PYTHONNOUSERSITE=1; then see whether the "
+            "environment has a torch of its own",
+            commands=(paste.setting(context, "PYTHONNOUSERSITE", "1"),),
+        ),
+    )
+
+
 def torch_outside_target(context: RuleContext) -> Iterator[Finding]:
     """The torch that would be imported lies outside the environment (user site, PYTHONPATH).
 
     Where it is not right for this machine, no other one in the environment would be seen.
     """
+    messages = events(context, "torch-outside-environment")
+    if messages and events(context, *HALVES_DO_NOT_FIT):
+        yield _seen_in_a_traceback(context, messages)
+        return
     place, prefix = context.snapshot.torch.location, context.snapshot.python.prefix
     site = context.snapshot.python.site_packages
     if not place or not prefix or place.startswith(prefix) or (site and place.startswith(site)):
