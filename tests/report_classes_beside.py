@@ -108,4 +108,13 @@ BESIDE: dict[str, Class] = {
         ),
         ("Blender has all the memory that it needs",),
     ),
+    "a program beside torch whose build has no GPU, in words": Class(
+        "program-without-gpu-support",
+        (
+            "llama-cpp-python shows BLAS = 0 although I have an RTX 4090",
+            "llama-cpp-python was reinstalled and I got the CPU version",
+            "GPU not used; tf.test.is_built_with_cuda() is False",
+        ),
+        ("I want the CPU version of llama-cpp-python",),
+    ),
 }
