@@ -104,6 +104,9 @@ def _why_no_file(
             else _by_age(version, offered)
         )
     if version and offered:
+        only = {one.partition("+")[2] for one in offered}
+        if name == "torch" and len(only) == 1 and _lacks_release(context, version, *only):
+            return WRONG_INDEX
         return _by_age(version, offered)
     if label and not event.values.get("index"):
         return WRONG_INDEX
@@ -168,6 +171,12 @@ def _by_age(version: str, offered: tuple[str, ...]) -> Cause:
     known = sorted(parsed(one.partition("+")[0]) for one in offered)
     wanted = parsed(version)
     return WRONG_INDEX if known[0] < wanted < known[-1] else PYTHON_NO_WHEEL
+
+
+def _lacks_release(context: RuleContext, version: str, label: str) -> bool:
+    """Whether a release came out, and never for the CUDA of which all that is offered is."""
+    labels = {row.backend for row in context.catalog.builds if row.torch == version}
+    return label.startswith("cu") and bool(labels) and label not in labels
 
 
 def _elsewhere(context: RuleContext, version: str | None, label: str | None) -> bool:
