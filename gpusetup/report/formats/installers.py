@@ -17,6 +17,8 @@ from gpusetup.report.text import Text
 PIP_ROW = Sought(r"^([A-Za-z][\w.-]{1,40}) {1,40}(\d[\w.+!-]{0,40})(?: {2,}\S.*)?$")
 FREEZE_ROW = Sought(r"^([A-Za-z][\w.-]{1,40})==(\d[\w.+!-]{0,40})$")
 CONDA_ROW = Sought(r"^([a-z_][\w.-]{1,40}) {1,40}(\d[\w.+!]{0,40}) {1,30}([\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}([\w./-]{2,60}))?$")  # fmt: skip
+ROW = Sought(r"[A-Za-z_][\w.-]{1,40}(?: {1,40}|==)\d")
+"""How each of these rows begins."""
 CHANNEL = Sought(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 INLINE = (
     (Sought(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)"), "pip"),
@@ -48,7 +50,7 @@ def listed(text: Text) -> Iterator[Package]:
         if not 4 < len(line) < 140 or line[0] == "[":
             continue
         row = line.strip()
-        if not RELEVANT.search(row[:40].lower()):
+        if not ROW.match(row) or not RELEVANT.search(row[:40].lower()):
             continue
         if (conda := CONDA_ROW.match(row)) and (conda.group(4) is None or CHANNEL.search(row)):
             yield from _conda(*conda.groups())
