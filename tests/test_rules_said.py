@@ -611,6 +611,7 @@ def alone_on() -> tuple[Snapshot, ...]:
         text(os=Os(family="windows")),
         text(container=Container(kind="docker")),
         text(torch=CU121, gpus=(V100,)),
+        text(event("torchvision-mismatch")),
         smi(RTX_3090, torch=CU121),
         smi(RTX_3090, torch=OLD_TORCH),
     )
