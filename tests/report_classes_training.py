@@ -24,6 +24,24 @@ TRAINING: dict[str, Class] = {
             "RuntimeError: CUDA error: device-side assert triggered\n之前显存不足就换成了80G的卡",
         ),
     ),
+    "a new card by its series, or by the older line's name": Class(
+        "arch-too-new-for-wheel",
+        (
+            f"GTX 5090, newest driver\n{NO_IMAGE}",
+            f"CUDA 12.8 for the RTX5000 ({NO_IMAGE})\nGPU/VRAM: RTX 5090 / 32GB",
+            f"my nvidia gtx 5080 says: {NO_IMAGE}",
+        ),
+        (f"GTX 1080 and RTX 5090\n{NO_IMAGE}",),
+    ),
+    "a torch that its distribution builds without CUDA": Class(
+        "torch-cpu-build",
+        (
+            "my distribution doesn't compile pytorch with cuda by default",
+            "the package manager does not ship torch with CUDA",
+            "It ends in something about Torch not being compiled with CUDA enabled",
+        ),
+        ("how does my distribution compile pytorch with cuda?",),
+    ),
     "one device where MIG is on": Class(
         "mig-misconfigured",
         (

@@ -20,6 +20,9 @@ VENDOR_WORDS = frozenset({"nvidia", "corporation", "gpu", "graphics", "card"})
 SERIES_WORDS = frozenset({"geforce", "tesla", "quadro"})
 """Words that may be left out, unless they do tell two GPUs apart (Quadro RTX 6000)."""
 
+LINES = frozenset({"gtx", "rtx"})
+"""Lines of cards that people take for each other; the number tells the card ("GTX 5090")."""
+
 SAME_WORD = {
     "mobile": "laptop",
     "maxq": "laptop",
@@ -103,8 +106,9 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
         lambda name: asked - SERIES_WORDS <= tokens(name),
         lambda name: _begun(asked - SERIES_WORDS, tokens(name)),
         lambda name: asked - SERIES_WORDS - BOARD_WORDS <= tokens(name),
+        lambda name: asked - SERIES_WORDS - BOARD_WORDS - LINES <= tokens(name),
     )
-    for way in ways if asked - SERIES_WORDS - BOARD_WORDS else ():
+    for way in ways if asked - SERIES_WORDS - BOARD_WORDS - LINES else ():
         hits = tuple(row for row in likely if any(map(way, (*row.smi_names, row.name))))
         if hits:
             return hits

@@ -206,9 +206,19 @@ def _loosely_called(flat: str) -> tuple[str, int] | None:
         before = WORKS_ON.compiled.search(flat, max(at - NAME_LENGTH, 0), at)
         if not before and not WORKS_THERE.match(flat, one.end()):
             told.setdefault(_written_out(one), one.start())
+    told = {name: at for name, at in told.items() if not _is_a_series(name, told)}
     for one in QUADRO.compiled.finditer(flat):
         told.setdefault(f"Quadro {one.group('number').upper()}", one.start())
     return next(iter(told.items())) if len(told) == 1 else None
+
+
+def _is_a_series(name: str, others: Iterable[str]) -> bool:
+    """
+    >>> [_is_a_series(name, ["RTX 5000", "RTX 5090"]) for name in ("RTX 5000", "RTX 5090")]
+    [True, False]
+    """
+    one_of_it = rf"{name[:5]}(?!000)\d{{3}}\b"
+    return name.endswith("000") and any(re.match(one_of_it, other) for other in others)
 
 
 def _written_out(called: re.Match[str]) -> str:
