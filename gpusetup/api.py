@@ -189,6 +189,9 @@ class PlanQuestion(TypedDict, total=False):
     prefix_projection: bool
     one_unit: bool
     tiled_mlp: bool
+    frames: int
+    size: str
+    encoders: Literal["none", "loaded", "resident"]
     eval_batch: int
     varied: bool
     classes: int

@@ -423,7 +423,7 @@ def test_every_trainer_has_a_source_and_fields_of_a_workload() -> None:
     wanted = {"hf", "trl", "axolotl", "llama-factory", "torchtune", "torchtitan", "litgpt",
               "unsloth", "megatron", "trinity", "loop", "lightning", "accelerate", "nanogpt",
               "llama-recipes", "ms-swift", "llm-foundry", "verl", "openrlhf", "deepspeed", "nemo",
-              "gpt-neox", "diffusers", "timm", "nanotron"}  # fmt: skip
+              "gpt-neox", "diffusers", "finetrainers", "timm", "nanotron"}  # fmt: skip
     assert set(rows().trainers) == wanted
     for name in wanted:
         assert rows().trainers[name]["source"]

@@ -24,6 +24,7 @@ IGNORED = (
     "reshard", "kept_inputs", "checkpoint_layers", "trained_layers",
     "reference", "vpp", "optimizer_rank", "prefix", "prefix_projection", "one_unit", "eval_batch",
     "varied", "reduce_bucket", "classes", "beside", "as_of", "tiled_mlp",
+    "frames", "size", "encoders",
     "masters", "moments",
 )  # fmt: skip
 """Flags that describe a workload; the code is one."""

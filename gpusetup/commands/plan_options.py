@@ -89,6 +89,8 @@ def what_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--context", type=tokens, metavar="N", help="tokens of the longest sequence: 32768, 32k"
     )
+    group.add_argument("--frames", type=int, metavar="N", help="of a video that a denoiser makes")
+    group.add_argument("--size", metavar="HxW", help="its pixels, or an image's: 480x720")
     group.add_argument(
         "--batch", type=int, metavar="N", help="sequences a step on all GPUs together"
     )
@@ -151,6 +153,8 @@ def how_options(parser: argparse.ArgumentParser) -> None:
         choices=("flash", "sdpa", "eager", "written"),
         help="written: a softmax of one's own, by exp and a sum",
     )
+    where = "a denoiser's text encoders and VAE: until the first step, or beside each"
+    group.add_argument("--encoders", choices=("none", "loaded", "resident"), help=where)
     group.add_argument("--eval-batch", type=int, metavar="N", help="of one GPU, between steps")
     group.add_argument("--offload", action="append", choices=("optimizer", "checkpoints"))
     group.add_argument("--lora-targets", type=targets_named, choices=("all", "attention", "qv"))

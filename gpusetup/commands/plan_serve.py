@@ -22,6 +22,7 @@ TRAINING = (
     "reshard", "kept_inputs", "checkpoint_layers", "trained_layers", "reference",
     "vpp", "optimizer_rank", "prefix", "prefix_projection", "one_unit", "eval_batch",
     "varied", "reduce_bucket", "classes", "beside", "as_of", "tiled_mlp",
+    "frames", "size", "encoders",
     "masters", "moments",
     "solve", "code", "cells", "calibrate", "png",
 )  # fmt: skip

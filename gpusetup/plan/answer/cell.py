@@ -170,7 +170,7 @@ EXTRA = (
     "expert_parallel", "offload_optimizer", "offload_checkpoints", "trained_embeddings",
     "load_whole", "gather_ahead", "reentrant", "reshard", "kept_inputs",
     "checkpoint_layers", "trained_layers", "reference", "virtual_pipeline", "prefix",
-    "prefix_projection", "one_unit", "varied", "tiled_mlp",
+    "prefix_projection", "one_unit", "varied", "tiled_mlp", "encoders",
 )  # fmt: skip
 """Settings that are named where they are not the usual ones."""
 PLAIN = Workload(shape=model_of_size(10**9, text=True), context=1)

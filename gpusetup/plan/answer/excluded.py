@@ -163,7 +163,16 @@ def _unit_is_gathered(w: Workload, question: Question) -> None:
         raise UsageError("`--prefix-projection` makes a prefix", hint="add `--prefix 16`")
 
 
+def _encoders_are_a_denoisers(w: Workload, question: Question) -> None:
+    if w.encoders != "none" and not (w.shape.sample and w.shape.sample.vae):
+        raise UsageError(
+            f"`--encoders` stand beside a denoiser of video, which {w.shape.name} is not",
+            hint="`--beside GIB` says what else is on the GPU",
+        )
+
+
 RULES = (
+    _encoders_are_a_denoisers,
     _unit_is_gathered,
     _one_gpu_is_one,
     _parallel_divides,

@@ -19,6 +19,7 @@ from gpusetup.plan.model.named import (
     with_masked_head,
     with_tables,
 )
+from gpusetup.plan.model.sample import of_size, said_of_sample
 from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.model.trainers import (
     adapters_of,
@@ -51,6 +52,7 @@ MOST: dict[str, int] = {
     "trained_layers": 1024,
     "users": 10**12,
     "items": 10**12,
+    "frames": 10**6,
     "embedding_dim": 10**6,
 }
 """The largest number that means anything; beyond it is a slip of the finger."""
@@ -66,6 +68,12 @@ class Question(Frozen):
     embedding_dim: int | None = None
     classes: int | None = None
     """The outputs of a sample in place of logits: a classifier's, a reward model's one."""
+    frames: int | None = None
+    """Frames of a video."""
+    size: str | None = None
+    """Height and width in pixels of what a denoiser makes: `480x720`."""
+    encoders: str | None = None
+    """Where a denoiser's encoders of text and its VAE are."""
     mlm: bool | None = None
     """Whether an encoder has its masked-language head."""
     context: int | None = None
@@ -144,7 +152,7 @@ SAME_NAME = (
     "gather_ahead", "reentrant", "reshard", "kept_inputs", "checkpoint_layers",
     "trained_layers", "virtual_pipeline", "optimizer_rank", "prefix", "prefix_projection",
     "one_unit", "tiled_mlp", "eval_batch", "varied", "reduce_bucket", "beside",
-    "master_dtype", "moments",
+    "master_dtype", "moments", "encoders",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 
@@ -162,6 +170,8 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
     said = {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
     how |= prepared(how | said) | adapters_of(how | said, question.trainer) | said
     how |= {f"offload_{what}": True for what in question.offload}
+    if question.amp is not None:
+        how["autocast"] = question.amp != "none"
     how["reference"] = how["dtype"] if question.reference else None
     if question.amp is None and question.lora is None:
         loaded = how["dtype"]
@@ -239,6 +249,7 @@ def shape_of_question(question: Question) -> Shape:
     else:
         text = question.context is not None or question.solve == "context" or question.grid
         shape = model_of_size(count(question.params or ""), text=text)
+    shape = of_size(shape, question.frames, question.size)
     rows = (question.users or 0) + (question.items or 0)
     shape = with_masked_head(shape) if question.mlm else shape
     shape = with_classes(shape, question.classes) if question.classes else shape
@@ -286,6 +297,7 @@ def _amp(question: Question, how: Mapping[str, Any], *, by_batch: bool) -> str |
 def assumed(question: Question, w: Workload) -> tuple[str, ...]:
     """What was taken where nothing was said, as sentences for the person."""
     notes = [w.shape.note] if w.shape.note else []
+    notes += said_of_sample(w, question.frames, question.size)
     if question.params is not None:
         s = w.shape
         notes.append(f"shape taken as usual for this size: {s.layers} layers of {s.hidden}")

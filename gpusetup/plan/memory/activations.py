@@ -46,6 +46,8 @@ def residual_bytes(w: Workload) -> int:
     """
     if upcast(w):
         return 4
+    if w.shape.sample and w.shape.sample.trained:  # what joins it comes out of a linear layer
+        return w.compute_bytes
     return BYTES[w.dtype] if casts(w) else w.compute_bytes
 
 
@@ -116,11 +118,37 @@ def layer_bytes_a_token(w: Workload) -> float:
     gathered whole again, and kept so but by Megatron.
     """
     s = w.shape
+    if s.sample and s.sample.trained and s.sample.frozen:
+        rates = s.sample.frozen if frozen(w) else s.sample.trained
+        return denoiser_bytes(w, rates[rate_of(w)])
     outside = s.norms * norm_bytes(w) * s.hidden + 2 * s.dropout * s.hidden
     inside = attention_bytes(w) + mlp_bytes(w) + adapter_bytes(w) + quantized_input_bytes(w)
     inside -= eight_bit_inputs(w)
     whole = s.norms * s.hidden * w.compute_bytes * (1 - 1 / divided(w)) * (not w.megatron)
     return outside / divided(w) + whole + inside / w.tensor_parallel
+
+
+def rate_of(w: Workload) -> int:
+    """Which of three ways of computing: in 32 bits, in 16, or under autocast.
+
+    FSDP's mixed precision and DeepSpeed's engine compute in 16 bits without autocast.
+    """
+    by_autocast = w.strategy in WHOLE and (w.autocast or casts(w))
+    return 2 if by_autocast else int(w.compute_bytes < 4)
+
+
+def denoiser_bytes(w: Workload, rate: float) -> float:
+    """Bytes a token that a layer of a denoiser keeps, by what was read off its class.
+
+    LoRA also keeps what its branches give, and, beside the MLP, the inputs of its two layers.
+    """
+    s = w.shape
+    scores = kept_pair_bytes(w)
+    if w.lora is None or s.sample is None or s.sample.adapted is None:
+        return rate * s.hidden + scores
+    branches = s.sample.adapted[0] / (2 * s.hidden * s.layers)
+    inputs = (s.hidden + s.intermediate) * w.compute_bytes * (w.lora_targets == "all")
+    return rate * s.hidden + inputs + branches * w.lora * BYTES[w.adapter_dtype] + scores
 
 
 def eight_bit_inputs(w: Workload) -> float:

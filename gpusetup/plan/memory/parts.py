@@ -30,10 +30,12 @@ from gpusetup.plan.memory.loss import SHIFTED, loss_bytes
 from gpusetup.plan.memory.states import (
     FROZEN_UNIT,
     alone_amount,
+    base_bytes,
     cast_bytes,
     copied_bytes,
     deepspeed,
     divisors,
+    encoder_bytes,
     gradient_bytes,
     gradient_state_bytes,
     host_bytes,
@@ -296,8 +298,12 @@ def loaded_bytes(w: Workload) -> float:
     DeepSpeed's engine makes a model that was not built within `zero.Init` 16-bit where it trains
     so, and then moves it to the GPU (`_configure_distributed_model`): FLAN-T5 XXL ran out on V100s
     of 16 GB with its optimizer on the host (41.5 GiB in 32 bits), and fitted into 24 GB in bf16.
+    A denoiser is loaded beside its encoders, where those are not left out.
     """
-    return w.shape.parameters * weight_bytes(w) if w.load_whole else 0.0
+    whole = w.shape.parameters * weight_bytes(w) if w.load_whole else 0.0
+    if w.encoders == "none":
+        return whole
+    return max(whole, base_bytes(w)) + encoder_bytes(w)
 
 
 def beside_flat(w: Workload, r: Recipe, t: Terms) -> float:

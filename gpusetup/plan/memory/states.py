@@ -156,13 +156,18 @@ def eight_bit_copies(w: Workload) -> float:
 
 
 def base_bytes(w: Workload) -> float:
-    """The model without adapters: quantised layers, embedding and head as they are, or 32-bit."""
+    """The model without adapters: quantised layers, embedding and head as they are, or 32-bit.
+
+    GPTQ and AWQ leave a tower of images as it is; bitsandbytes quantises its layers, too.
+    """
     stored, parts = QUANTIZED.get(w.quantize or ""), divisors(w)[0]
     model = present(w, w.shape.parameters, parts)
     if stored is None:
         return model * (plain_bytes(w) + eight_bit_copies(w))
     outside = local(w, w.shape.outside) / parts
-    return (model - outside) * stored + outside * (4 if upcast(w) else weight_bytes(w))
+    tower = local(w, w.shape.tower) / parts * (w.quantize == "int4")
+    plain = outside * (4 if upcast(w) else weight_bytes(w)) + tower * weight_bytes(w)
+    return (model - outside - tower) * stored + plain
 
 
 def gradient_bytes(w: Workload) -> float:
@@ -279,7 +284,14 @@ def standing_bytes(w: Workload, r: Recipe) -> float:
     buckets = present(w, w.trained, 1) * bucket_bytes(w)
     optimizer = present(w, w.trained, for_optimizer) * optimizer_bytes(w)
     buckets += third_bucket_bytes(w)
-    return base_bytes(w) + adapters / for_weights + buckets + optimizer + reference_bytes(w)
+    beside = reference_bytes(w) + encoder_bytes(w) * (w.encoders == "resident")
+    return base_bytes(w) + adapters / for_weights + buckets + optimizer + beside
+
+
+def encoder_bytes(w: Workload) -> float:
+    """The frozen encoders of text and the VAE of a denoiser, whole on each GPU, in 16 bits."""
+    sample = w.shape.sample
+    return 2.0 * (sample.encoder + sample.vae) if sample else 0.0
 
 
 def third_bucket_bytes(w: Workload) -> float:

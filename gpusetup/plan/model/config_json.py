@@ -17,6 +17,7 @@ from gpusetup.plan.model.families import FAMILIES, Family
 from gpusetup.plan.model.images import DENOISER_CLASSES, denoiser_shape, tower_parameters
 from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.model.unsaid import UNSAID, Unsaid
+from gpusetup.plan.model.video import CLASSES, video_shape
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model", "n_embed", "dim", "embed_dim"),
@@ -75,6 +76,8 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     """
     if values.get("_class_name") in DENOISER_CLASSES:
         return denoiser_shape(values, what)
+    if values.get("_class_name") in CLASSES:
+        return video_shape(values, what)
     if isinstance(values.get("vision_config"), Mapping):
         return _with_images(values, what)
     kind = values.get("model_type")
@@ -103,8 +106,9 @@ def _with_images(values: Mapping[str, Any], what: str) -> Shape:
         name=str(name),
         parameters=shape.parameters + tower,
         active=shape.active + tower,
-        note="images: the tower's weights are counted, images' tokens as those of `--context`, "
-        "what the tower keeps of them is not",
+        tower=tower,
+        note="images: the tower's weights are counted, images' tokens are those of `--context`; "
+        "what the tower keeps of them is not, which is nothing where it is frozen",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusetup.errors import BadInput
-from gpusetup.plan.model.shape import Shape
+from gpusetup.plan.model.shape import Sample, Shape
 
 
 def tower_parameters(vision: Mapping[str, Any], out: int) -> int:
@@ -40,9 +40,6 @@ STREAMS: dict[str, tuple[float, float]] = {
     "FluxTransformer2DModel": (36, 15),
     "PixArtTransformer2DModel": (16, 0),
     "DiTTransformer2DModel": (18, 0),
-    "WanTransformer3DModel": (16, 0),
-    "CogVideoXTransformer3DModel": (12, 0),
-    "HunyuanVideoTransformer3DModel": (36, 15),
     "AuraFlowTransformer2DModel": (36, 15),
     "QwenImageTransformer2DModel": (36, 0),
 }
@@ -50,13 +47,13 @@ STREAMS: dict[str, tuple[float, float]] = {
 
 Attention has four, an MLP of four times the width eight, the modulation of a norm by time six; a
 layer of two streams (text and image) has each twice (Esser et al., arXiv 2403.03206), a single one
-of Flux fifteen; PixArt's and Wan's layers look at the text by four more and share the modulation.
+of Flux fifteen; PixArt's layers look at the text by four more and share the modulation.
 """
 DENOISER_CLASSES = frozenset(STREAMS)
 
 
 def denoiser_shape(values: Mapping[str, Any], what: str) -> Shape:
-    """A denoiser by diffusers' own `config.json`; `--context` says its tokens.
+    """A denoiser by diffusers' own `config.json`; `--size` says its tokens.
 
     >>> sd3 = {"_class_name": "SD3Transformer2DModel", "num_attention_heads": 24,
     ...     "attention_head_dim": 64, "num_layers": 24, "sample_size": 128, "patch_size": 2}
@@ -70,7 +67,9 @@ def denoiser_shape(values: Mapping[str, Any], what: str) -> Shape:
     hidden, kind = heads * width, str(values["_class_name"])
     double, alone = STREAMS[kind]
     squares = layers * double + single * alone
-    side = (_first(values, "sample_size") or 64) // (_first(values, "patch_size") or 1)
+    side, patch = _first(values, "sample_size") or 64, _first(values, "patch_size") or 1
+    text = 333 * (double == 36)
+    sample = Sample(pixels=8 * patch, text=text, usual=(1, 8 * side, 8 * side))
     total = round(squares * hidden**2) + 8 * hidden**2
     return Shape(
         name=str(values.get("_name_or_path") or values.get("name") or kind),
@@ -87,7 +86,8 @@ def denoiser_shape(values: Mapping[str, Any], what: str) -> Shape:
         gated=False,
         activation="gelu",
         rms_norm=False,
-        tokens=side**2 + 333 * (double == 36),
+        tokens=sample.tokens(*sample.usual),
+        sample=sample,
         classes=64,
-        note=f"{kind} is read by its layers and width; `--context` names its tokens",
+        note=f"{kind} is read by its layers and width; `--size` or `--context` names its tokens",
     )

@@ -14,7 +14,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.model.config_json import shape_of
-from gpusetup.plan.model.shape import Shape
+from gpusetup.plan.model.shape import Sample, Shape
 
 KNOWN = Path(__file__).resolve().parents[2] / "data" / "plan" / "models.json"
 
@@ -257,13 +257,18 @@ def _shape(name: str) -> Shape:
     row, short = table().models[name], name.rpartition("/")[2]
     if row.config is not None:
         return replace(shape_of({**row.config, "name": short}, name), name=short, note="")
-    return Shape(name=short, **(row.shape or {}))
+    sizes = dict(row.shape or {})
+    sample = {"sample": Sample(**sizes["sample"])} if "sample" in sizes else {}
+    return Shape(name=short, **sizes | sample)
 
 
 NICKNAMES = {
     "sdxl": "stabilityai/stable-diffusion-xl-base-1.0",
     "flux": "black-forest-labs/FLUX.1-dev",
     "flux.1": "black-forest-labs/FLUX.1-dev",
+    "wan2.1-1.3b": "Wan-AI/Wan2.1-T2V-1.3B-Diffusers",
+    "wan2.1-14b": "Wan-AI/Wan2.1-T2V-14B-Diffusers",
+    "mochi": "genmo/mochi-1-preview",
     "gpt-oss": "openai/gpt-oss-20b",
     "gptj": "EleutherAI/gpt-j-6b",
     "bert": "google-bert/bert-base-uncased",
@@ -288,7 +293,7 @@ NICKNAMES = {
 """What people call a model whose id says it otherwise."""
 
 VARIANT = re.compile(
-    r"-(?:hf|instruct|chat|it|pt|base|sft|dpo|v\d+(?:\.\d+)?|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
+    r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|v\d+(?:\.\d+)?|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
 )
 """Parts of a name that change nothing of the shape: the tuning, the revision, the format."""
 

@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
+import math
+
 from gpusetup.model.frozen import Frozen
 
 DENOISERS = ("flux", "unet")
 """Families whose samples have as many tokens as the image has patches."""
+
+
+class Sample(Frozen):
+    """How the tokens of a denoiser follow from frames and pixels, and what stands beside it."""
+
+    pixels: int
+    """Pixels of a side that one token stands for: the VAE's times the patch's."""
+    temporal: int = 1
+    """Frames that a latent stands for, after the first."""
+    patched: int = 1
+    """Latents that a token stands for in time."""
+    text: int = 0
+    """Tokens of text in the same sequence."""
+    usual: tuple[int, int, int] = (1, 1024, 1024)
+    """Frames, height and width that it is published for."""
+    encoder: int = 0
+    """The parameters of its frozen encoders of text."""
+    vae: int = 0
+    trained: tuple[float, float, float] | None = None
+    """Bytes that a layer keeps for each token and element of the width where its weights learn: in
+    32 bits, in 16, and under autocast; None: as a layer of text does."""
+    frozen: tuple[float, float, float] | None = None
+    """The same where LoRA beside attention alone learns."""
+    adapted: tuple[int, int] | None = None
+    """Inputs and outputs of all linear layers that LoRA is beside: attention's, and all."""
+
+    def tokens(self, frames: int, height: int, width: int) -> int:
+        """Tokens of a sample: a video's latents in patches, and its text.
+
+        >>> Sample(pixels=16, temporal=4, text=226).tokens(49, 480, 720)
+        17776
+        """
+        latents = (frames - 1) // self.temporal + 1
+        images = math.ceil(latents / self.patched)
+        return images * (height // self.pixels) * (width // self.pixels) + self.text
 
 
 class Shape(Frozen):
@@ -47,11 +84,15 @@ class Shape(Frozen):
     """The width of the logits of every token; 0 where there is no such head."""
     rows: int = 0
     """Rows of the table of tokens where there is no head of that width."""
+    tower: int = 0
+    """Parameters of a tower of images beside the text."""
     classes: int = 0
     """The width of the one output of a sample, where that is all there is (ViT)."""
     tokens: int | None = None
     """Tokens of a sample where the model fixes them: an image's patches; a denoiser's at its usual
     resolution."""
+    sample: Sample | None = None
+    """How those follow from frames and pixels, where they do."""
     native_context: int | None = None
     note: str = ""
     """What of its description is a guess, as a sentence."""
@@ -71,7 +112,7 @@ class Shape(Frozen):
     @property
     def fixed_tokens(self) -> int | None:
         """Tokens that every sample has; None where they follow from a text, or a resolution."""
-        return None if self.kind in DENOISERS else self.tokens
+        return None if self.kind in DENOISERS or self.sample else self.tokens
 
     @property
     def routed(self) -> int:
@@ -108,6 +149,9 @@ def lora_parameters(shape: Shape, rank: int, which: str = "all", *, dora: bool =
     >>> lora_parameters(model_named("llama-2-7b"), 8, "qv")
     4194304
     """
+    if shape.sample and shape.sample.adapted:
+        attention, every = shape.sample.adapted
+        return rank * {"all": every, "attention": attention, "qv": attention // 2}[which]
     each = (rank * (a + b) + b * dora for a, b in targets(shape, which))
     return shape.layers * sum(each)
 

@@ -47,7 +47,8 @@ SAME_AS = {
     "pytorch": "loop", "torch": "loop", "fabric": "lightning", "pytorch-lightning": "lightning",
     "llamafactory": "llama-factory", "swift": "ms-swift", "megatron-lm": "megatron",
     "megatron-core": "megatron", "composer": "llm-foundry", "deepspeed-chat": "deepspeed",
-    "trinity-rft": "trinity", "llama-cookbook": "llama-recipes",
+    "trinity-rft": "trinity",
+    "cogvideox-factory": "finetrainers", "llama-cookbook": "llama-recipes",
 }  # fmt: skip
 """The names that people give trainers."""
 

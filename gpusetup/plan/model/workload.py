@@ -15,6 +15,7 @@ Dtype = Literal["fp32", "bf16", "fp16"]
 Moments = Literal["fp32", "bf16", "fp16", "fp8"]
 Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager", "written"]
+Encoders = Literal["none", "loaded", "resident"]
 Step = Literal["foreach", "fused", "loop", "backward"]
 
 STRATEGIES: tuple[Strategy, ...] = (
@@ -136,6 +137,12 @@ class Workload(Frozen):
     tiled_mlp: bool = False
     """Whether the MLP computes a part of the sequence after the other, in both passes: DeepSpeed's
     `TiledMLP`, of whose parts one stands at once."""
+    autocast: bool = False
+    """Whether weights in 16 bits are trained under autocast, which computes norms in 32 bits."""
+    encoders: Encoders = "none"
+    """Where the encoders of text and the VAE of a denoiser are: `resident` beside it for each step,
+    `loaded` with it and gone before the first, or nowhere: latents and embeddings were made
+    before."""
     parts_on_gpu: bool = False
     """Whether DeepSpeed copies the 32-bit part of an optimizer on the host to the GPU, at once."""
     eight_bit_weights: bool = False
