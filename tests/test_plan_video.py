@@ -84,6 +84,12 @@ def test_a_bare_config_is_the_published_model_and_a_wrong_one_names_its_key(name
             shape_of({"_class_name": name, "num_attention_heads": wrong})
 
 
+@pytest.mark.parametrize("value", ["x", [], ["x", 2, 2], 0, [1, 2, 0], 1.5])
+def test_a_patch_that_is_no_size_is_named(value: object) -> None:
+    with pytest.raises(BadInput, match="patch_size"):
+        shape_of({"_class_name": "WanTransformer3DModel", "patch_size": value})
+
+
 @pytest.mark.parametrize(
     ("frames", "size", "model", "words"),
     [

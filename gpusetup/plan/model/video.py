@@ -147,12 +147,24 @@ def video_shape(values: Values, what: str) -> Shape:
     )
 
 
+MAY_SAY = ("patch_size", "patch_size_t", "ofs_embed_dim", "image_dim")
+"""Sizes that only some configs of a class have."""
+NEVER_NONE = ("num_attention_heads", "attention_head_dim", "num_layers")
+MOST = 10**7
+
+
+def _checked(key: str, value: Any, what: str) -> None:
+    """BadInput for what is no size; `patch_size` may be one for each of time, height and width."""
+    sides = value if key == "patch_size" and isinstance(value, list) else [value]
+    least = 1 if key in NEVER_NONE or key.startswith("patch") else 0
+    sound = all(isinstance(one, int) and least <= one < MOST for one in sides) and sides
+    if value is not None and key != "mlp_ratio" and not sound:
+        raise BadInput(f"{what}: `{key}` is no size of a denoiser: {value!r}"[:200])
+
+
 def _sizes(said: Values, row: Class, what: str) -> Sizes:
-    numbers = {key: said[key] for key in row.defaults if key not in ("mlp_ratio", "patch_size")}
-    wrong = [k for k, one in numbers.items() if not isinstance(one, int) or not 0 <= one < 10**7]
-    if wrong or not (said["num_attention_heads"] and said["attention_head_dim"]):
-        named = wrong[0] if wrong else "num_attention_heads"
-        raise BadInput(f"{what}: `{named}` is no size of a denoiser")
+    for key in (*row.defaults, *MAY_SAY):
+        _checked(key, said.get(key), what)
     width = said["num_attention_heads"] * said["attention_head_dim"]
     inner = 4 * width * 2 // 3 if row.gated else 4 * width
     return Sizes(
