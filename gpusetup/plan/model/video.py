@@ -147,24 +147,24 @@ def video_shape(values: Values, what: str) -> Shape:
     )
 
 
-MAY_SAY = ("patch_size", "patch_size_t", "ofs_embed_dim", "image_dim")
+MAY_SAY = ("patch_size", "patch_size_t", "ofs_embed_dim", "image_dim", "ffn_dim")
 """Sizes that only some configs of a class have."""
 NEVER_NONE = ("num_attention_heads", "attention_head_dim", "num_layers")
 MOST = 10**7
 
 
-def _checked(key: str, value: Any, what: str) -> None:
-    """BadInput for what is no size; `patch_size` may be one for each of time, height and width."""
-    sides = value if key == "patch_size" and isinstance(value, list) else [value]
+def _checked(key: str, value: Any, what: str, *, sides: bool) -> None:
+    """BadInput for what is no size; `sides`: whether a patch has one for time, height and width."""
+    each = value if key == "patch_size" and sides and isinstance(value, list) else [value]
     least = 1 if key in NEVER_NONE or key.startswith("patch") else 0
-    sound = all(isinstance(one, int) and least <= one < MOST for one in sides) and sides
+    sound = all(isinstance(one, int) and least <= one < MOST for one in each) and each
     if value is not None and key != "mlp_ratio" and not sound:
         raise BadInput(f"{what}: `{key}` is no size of a denoiser: {value!r}"[:200])
 
 
 def _sizes(said: Values, row: Class, what: str) -> Sizes:
     for key in (*row.defaults, *MAY_SAY):
-        _checked(key, said.get(key), what)
+        _checked(key, said.get(key), what, sides="patch_size" not in row.defaults)
     width = said["num_attention_heads"] * said["attention_head_dim"]
     inner = 4 * width * 2 // 3 if row.gated else 4 * width
     return Sizes(
@@ -234,7 +234,7 @@ Counted = tuple[int, int, int]
 def _cogvideox(said: Values, sizes: Sizes) -> Counted:
     d, time, text = sizes.width, said["time_embed_dim"], said["text_embed_dim"]
     patch = said["patch_size"] ** 2 * (said.get("patch_size_t") or 1)
-    has_bias = said.get("patch_size_t") is not None or said.get("patch_bias", True)
+    has_bias = said.get("patch_size_t") is not None or bool(said.get("patch_bias", True))
     offset = said.get("ofs_embed_dim") or 0
     outside = _linear(said["in_channels"] * patch, d, bias=has_bias)
     outside += _linear(text, d) + _linear(d, time) + _linear(time, time)
