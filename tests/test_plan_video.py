@@ -8,6 +8,7 @@ import pytest
 
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
+from gpusetup.plan.answer.cell import settings
 from gpusetup.plan.answer.question import Question, assumed, shape_of_question, workload_of
 from gpusetup.plan.memory.activations import layer_bytes_a_token, rate_of, residual_bytes
 from gpusetup.plan.memory.constants import shipped_constants
@@ -153,8 +154,9 @@ def test_a_question_says_its_sample_and_what_is_not_on_the_gpu() -> None:
     first, second = assumed(asked, w)[:2]
     assert first.startswith("25 frames of 480 x 720 are 9,676 tokens, 226 of them text's")
     assert "9.3 GiB" in second and "--encoders" in second
+    assert settings(w, VANILLA)["mixed_precision"] == "bf16"
     plain = workload_of(replace(asked, amp="none"), shape_of_question(asked), 1)
-    assert not plain.autocast
+    assert not plain.autocast and settings(plain, VANILLA)["mixed_precision"] == "none"
 
 
 def test_encoders_are_a_denoisers() -> None:

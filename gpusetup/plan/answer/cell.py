@@ -185,7 +185,7 @@ def settings(w: Workload, r: Recipe) -> dict[str, Any]:
         "sequence_parallel_size": r.sp,
         "gradient_checkpointing": w.checkpointing,
         "optimizer": w.optimizer,
-        "mixed_precision": w.amp or "none",
+        "mixed_precision": w.amp or (w.dtype if w.autocast and w.compute_bytes < 4 else "none"),
         "param_dtype": w.dtype,
     }
     found |= {name: getattr(w, name) for name in EXTRA if getattr(w, name) != getattr(PLAIN, name)}
