@@ -234,10 +234,19 @@ def rejoined(lines: list[str]) -> list[str]:
             cut = width is not None and len(kept[-1]) == width
             kept[-1] += line if cut else f" {line.lstrip()}"
         elif kept and width is not None and _was_cut(kept, line, width):
-            kept[-1] += line
+            kept[-1] += f" {line}" if _begins_a_word(kept[-1], line) else line
         else:
             kept.append(line)
     return kept
+
+
+def _begins_a_word(above: str, line: str) -> bool:
+    """Whether the cut fell between two words, whose space the program that cut has dropped.
+
+    >>> _begins_a_word("lib.so:", "undefined symbol"), _begins_a_word("lib.so: unde", "fined")
+    (True, False)
+    """
+    return above.endswith((",", ":", ";")) and line[0].isalpha()
 
 
 def _continues(above: str, line: str) -> bool:

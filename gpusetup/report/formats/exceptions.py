@@ -112,7 +112,7 @@ OF_A_CALL = Sought(
 )
 """What a program's line says of a GPU that works."""
 OF_VERSIONS = Sought(
-    r"^\W{0,3}[a-z][\w. /()-]{0,30}\b(?:versions?|types?|number|count|memory|name|model|platform)\b\W{0,3}: [^\n]{1,120}$",
+    r"^[^\w\n]{0,12}[a-z][\w. /()-]{0,30}\b(?:versions?|types?|number|count|memory|name|model|platform)\b\W{0,3}: [^\n]{1,120}$",
     re.I | re.M,
 )
 """A line of a list of what is there: `- GPU type: NVIDIA H20`."""
