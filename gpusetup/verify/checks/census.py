@@ -17,11 +17,11 @@ from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky, working_on
 
 SHARE = {
-    "pointwise": 320,
+    "pointwise": 330,
     "lists": 180,
     "reductions": 290,
     "products": 160,
-    "algebra": 48,
+    "algebra": 50,
     "spectral": 36,
     "sparse": 24,
     "moving": 180,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from math import sqrt
+from math import ceil, log2, sqrt
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..judging.refusals import has_bfloat16, refuses
@@ -175,8 +175,8 @@ SIGMAS = 6.5
 
 
 def chance(device: str) -> Outcome:
-    """Every kind of random number has its mean and its spread, follows the seed, and the next
-    draw is another one."""
+    """Every kind of random number has its mean and its spread, follows the seed, and no part of it
+    or of the next draw comes again."""
     import torch
 
     parts: List[Part] = []
@@ -232,11 +232,42 @@ def _drawn(
     apart = 2 * SIGMAS * spread / sqrt(DRAWS) + 1e-4 * spread
     yield agree(f"{name}, both halves", halves[0], halves[1], apart)
     away = (values - mean) / spread
+    yield from _anew(torch, f"{name}, parts", first, second)
     for lag in LAGS:
         alike = (away[lag:] * away[:-lag]).mean()
         label = f"{name}, neighbours" if lag == 1 else f"{name}, {lag} apart"
         wide = SIGMAS / sqrt(DRAWS - lag) + 1e-3
         yield agree(label, alike, torch.zeros(()).double(), wide)
+
+
+ONCE_IN = 100
+"""Bits: so long is a part of a draw that another one like it comes by chance once in 2^100."""
+MIXED = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
+"""Odd numbers without a pattern: each bit of what they multiply reaches higher ones."""
+
+
+def _anew(torch: Any, label: str, first: Any, second: Any) -> Iterator[Part]:
+    """No part of two draws comes twice, at whatever places of one or of both."""
+    alike = float((first[1:] == first[:-1]).double().mean())
+    bits = -log2(min(max(alike, 2.0**-17), 0.99))
+    steps = ceil(log2(ONCE_IN / bits))
+    marks = torch.cat([_marked(torch, each, steps) for each in (first, second)]).sort()[0]
+    twice = int((marks[1:] == marks[:-1]).sum())
+    told = f"{twice} parts of {2**steps} numbers come twice in two draws"
+    yield holds(label, not twice, told)
+
+
+def _marked(torch: Any, drawn: Any, steps: int) -> Any:
+    """For each place a number of 64 bits that follows from the 2^steps drawn numbers from there on;
+    what is multiplied wraps."""
+    found = drawn.flatten().double().view(torch.int64)
+    for factor in MIXED[:2]:
+        found = found * factor
+        found = found ^ (found >> 31)
+    for step in range(steps):
+        found = found[: -(2**step)] * (MIXED[2] + 2 * step) + found[2**step :]
+        found = (found ^ (found >> 29)) * MIXED[step % 2]
+    return found
 
 
 def _orders(torch: Any, device: str) -> Iterator[Part]:
@@ -263,6 +294,9 @@ def _dropped(torch: Any, device: str, dtype: str) -> Iterator[Part]:
         first = functional.dropout(x, share)
         second = functional.dropout(x, share)
         differ = not torch.equal(first, second)
+        if dtype == "float32":
+            masks = ((each != 0).flatten().cpu() for each in (first, second))
+            yield from _anew(torch, f"dropout {share}, parts", *masks)
         yield holds(f"dropout {share}{kind}, the next mask", differ, "repeats the one before")
         yield agree(
             f"dropout {share}{kind}, kept", first, (first != 0).double().cpu() / (1 - share), near

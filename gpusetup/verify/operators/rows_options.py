@@ -56,7 +56,7 @@ def _words(d: Draw) -> Given:
     return given(d.normal(rows, width), d.whole(0, rows, d.length(1025)))
 
 
-def _by_frequency(t: Any, x: Any, i: Any) -> Any:
+def by_frequency(t: Any, x: Any, i: Any) -> Any:
     """Each word's gradient is divided by how often it came."""
     lines = x[i]
     often = (i.unsqueeze(0) == i.unsqueeze(1)).sum(1).unsqueeze(1)
@@ -131,7 +131,7 @@ LOOKUPS: Tuple[Operator, ...] = (
         "embedding by frequency",
         _words,
         lambda t, x, i: t.nn.functional.embedding(i, x, scale_grad_by_freq=True),
-        _by_frequency,
+        by_frequency,
         dtypes=FULL,
         slack=8,
         sizes=SMALL,

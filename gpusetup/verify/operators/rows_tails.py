@@ -7,7 +7,7 @@ from typing import Any, Callable, Tuple
 from . import definitions as by
 from .drawing import Draw, Given, given
 from .rows_moving import moving
-from .rows_options import _by_frequency
+from .rows_options import by_frequency
 from .table import FEW, FULL, Operator
 
 # --- what counts stands at the end ---------------------------------------------------------------
@@ -97,7 +97,7 @@ def _looked_up_exact(t: Any, x: Any, i: Any, none: int, bags: int) -> Any:
     lines = x[i]
     taught = t.where((i != none).unsqueeze(1), lines, lines.detach()).reshape(3, -1, x.shape[1])
     sums = by.added(t, lines.reshape(bags, -1, x.shape[1]), 1)
-    return lines, taught, _by_frequency(t, x, i), sums, lines
+    return lines, taught, by_frequency(t, x, i), sums, lines
 
 
 OFTEN = Operator(

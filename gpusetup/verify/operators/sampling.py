@@ -29,6 +29,7 @@ from .rows_pools import POOLS, RESIZING
 from .rows_products import ALGEBRA, LINEAR
 from .rows_quantized import QUANTIZED
 from .rows_ragged import RAGGED
+from .rows_ranges import RANGES, SHAPES
 from .rows_reductions import REDUCTIONS
 from .rows_resampled import RESAMPLED
 from .rows_sequences import SEQUENCES
@@ -47,13 +48,14 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "pointwise": (
         *(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
         *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES, *QUANTIZED, *VALUES),
+        *RANGES,
     ),
     "lists": LISTS,
     "reductions": (
         *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
     ),
     "products": (*LINEAR, *with_parameters.PRODUCTS),
-    "algebra": (*ALGEBRA, *FACTORS),
+    "algebra": (*ALGEBRA, *FACTORS, SHAPES),
     "spectral": SPECTRAL,
     "sparse": SPARSE,
     "moving": (*MOVING, *VIEWS),
