@@ -296,9 +296,9 @@ def test_an_environment_of_conda_gets_condas_commands() -> None:
     assert "--installer conda" in way.commands[0]
 
 
-def test_on_windows_paths_with_blanks_are_quoted_for_its_shell() -> None:
+def test_on_windows_paths_with_blanks_are_quoted_for_either_shell() -> None:
     way = fix(changed(WINDOWS, torch=CPU_TORCH), "torch-cpu-build")
-    assert way.commands[0] == "gpusetup install --python 'C:\\My Env\\Scripts\\python.exe'"
+    assert way.commands[0] == 'gpusetup install --python "C:\\My Env\\Scripts\\python.exe"'
 
 
 def test_nothing_is_installed_into_the_systems_python() -> None:
