@@ -34,11 +34,6 @@ WINDOWS_ENDS = "2.11"
 """The first TensorFlow without a GPU build for Windows itself (TensorFlow, installation guide)."""
 
 
-SERVE = (
-    "Update the driver, or install a torch for the CUDA that nvidia-smi names (`gpusetup install`)"
-)
-
-
 WITH_KERNELS = (
     *("ExLlama", "AutoGPTQ", "SageAttention", "flash-attn", "flashinfer", "sgl-kernel", "xformers"),
     *("bitsandbytes", "tiny-cuda-nn", "apex", "mmcv", "detectron2", "PyTorch3D", "Nerfstudio"),
@@ -118,6 +113,15 @@ def _asked_for_more_than_the_driver_serves(context: RuleContext, _: Finding) -> 
     return parsed(serves) < least
 
 
+BEYOND_THE_DRIVER = Likelier(
+    cause="driver-too-old",
+    shown=_asked_for_more_than_the_driver_serves,
+    because="the torch that the text installs is of a later CUDA than this driver serves",
+    text="Update the driver, or install a torch for the CUDA that nvidia-smi names "
+    "(`gpusetup install`)",
+)
+
+
 def _is_a_containers(context: RuleContext, _: Finding) -> bool:
     listed = any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(context))
     given = context.snapshot.container.nvidia_requested or listed or driver_answers(context)
@@ -182,12 +186,7 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             "for this GPU",
             text="Put a torch from cu128 or newer in its place (`gpusetup install`)",
         ),
-        Likelier(
-            cause="driver-too-old",
-            shown=_asked_for_more_than_the_driver_serves,
-            because="the torch that the text installs is of a later CUDA than this driver serves",
-            text=SERVE,
-        ),
+        BEYOND_THE_DRIVER,
         Likelier(
             cause="cuda-visible-devices-hidden",
             shown=_names_a_later_gpu,
@@ -274,12 +273,7 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
         ),
     ),
     "cuda-init-failed": (
-        Likelier(
-            cause="driver-too-old",
-            shown=_asked_for_more_than_the_driver_serves,
-            because="the torch that the text installs is of a later CUDA than this driver serves",
-            text=SERVE,
-        ),
+        BEYOND_THE_DRIVER,
         Likelier(
             cause="wsl-driver",
             shown=_symbols_lack_in_wsl,
