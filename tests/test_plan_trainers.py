@@ -10,8 +10,11 @@ from plan_job import LLAMA, VANILLA, C, a_job
 
 from gpusetup.cli import main
 from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.answer.assumed import assumed
 from gpusetup.plan.answer.choose import Limits, candidates
-from gpusetup.plan.answer.question import Question, assumed, workload_of
+from gpusetup.plan.answer.decide import Case
+from gpusetup.plan.answer.question import Question, workload_of
 from gpusetup.plan.memory.activations import checkpoint_amount, kept_bytes
 from gpusetup.plan.memory.loss import loss_bytes
 from gpusetup.plan.memory.parts import parts
@@ -198,8 +201,9 @@ def test_a_reference_beside_a_lora_is_as_the_base_and_said_to_be_needless() -> N
     without, beside = (workload_of(q, LLAMA, 1) for q in (asked, both))
     added = standing_bytes(beside, VANILLA) - standing_bytes(without, VANILLA)
     assert added == pytest.approx(base_bytes(without))
-    assert not any("--reference" in note for note in assumed(asked, without))
-    assert any("--reference" in note for note in assumed(both, beside))
+    case = Case(limits=Limits(capacity=80 * GIB), constants=C)
+    assert not any("--reference" in note for note in assumed(asked, without, case))
+    assert any("--reference" in note for note in assumed(both, beside, case))
 
 
 def test_prodigy_keeps_four_numbers_a_parameter() -> None:

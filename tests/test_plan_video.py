@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
+from gpusetup.cli import main
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.answer.assumed import assumed
 from gpusetup.plan.answer.cell import settings
-from gpusetup.plan.answer.question import Question, assumed, shape_of_question, workload_of
+from gpusetup.plan.answer.choose import Limits
+from gpusetup.plan.answer.decide import Case, decide
+from gpusetup.plan.answer.question import Question, shape_of_question, workload_of
 from gpusetup.plan.memory.activations import layer_bytes_a_token, rate_of, residual_bytes
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.parts import parts
@@ -23,6 +28,7 @@ from gpusetup.plan.model.workload import Recipe, Workload
 
 COG = model_named("cogvideox-2b")
 VANILLA, C = Recipe(), shipped_constants()
+CASE = Case(limits=Limits(capacity=79 * GIB), constants=C)
 
 
 def a_job(**how: Any) -> Workload:
@@ -151,12 +157,59 @@ def test_a_question_says_its_sample_and_what_is_not_on_the_gpu() -> None:
                      lora_targets="attention", checkpointing=True)  # fmt: skip
     w = workload_of(asked, shape_of_question(asked), 1)
     assert w.context == 7 * 30 * 45 + 226 and w.autocast and w.adapter_dtype == "bf16"
-    first, second = assumed(asked, w)[:2]
+    first, second = assumed(asked, w, CASE)[:2]
     assert first.startswith("25 frames of 480 x 720 are 9,676 tokens, 226 of them text's")
     assert "9.3 GiB" in second and "--encoders" in second
     assert settings(w, VANILLA)["mixed_precision"] == "bf16"
     plain = workload_of(replace(asked, amp="none"), shape_of_question(asked), 1)
     assert not plain.autocast and settings(plain, VANILLA)["mixed_precision"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("model", "sample", "tokens"),
+    [
+        ("wan2.1-1.3b", "video", 32760),
+        ("flux", "image", 4608),
+        ("whisper-large-v3", "sample of 1,500 tokens", 1500),
+        ("vit-large", "sample of 197 tokens", 197),
+        ("roberta-large", "sequence", 512),
+    ],
+)
+def test_what_writes_no_text_comes_one_sample_a_gpu(model: str, sample: str, tokens: int) -> None:
+    """Nobody fills a budget of tokens with videos, images, sound, or texts that are read whole."""
+    asked = Question(model=model)
+    w = workload_of(asked, shape_of_question(asked), 2)
+    assert (w.batch, w.context, w.strategy) == (2, tokens, "ddp")
+    said = " ".join(assumed(asked, w, CASE))
+    assert f"no `--batch`: one {sample} a GPU" in said
+    assert "in 32 bits and without checkpointing, as plain loops run" in said
+    written = replace(asked, batch=2)
+    assert w == workload_of(written, shape_of_question(written), 2)
+
+
+def test_settings_of_what_writes_no_text_are_no_rl_trainers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "--model", "vit-large", "--gpu-mem", "24GiB", "--format", "yaml"]) == 0
+    said = capsys.readouterr().out
+    assert "Trinity" not in said and "max_prompt_tokens" not in said and "fsdp" not in said.lower()
+    assert "launch: " in said and "batch_per_gpu: 1" in said
+
+
+def test_a_text_is_still_a_budget_of_tokens_and_its_length_asked_for() -> None:
+    asked = Question(model="qwen3-8b", context=4096)
+    assert workload_of(asked, shape_of_question(asked), 2).batch is None
+    for silent in (Question(model="t5-large", batch=1), Question(model="llama-3.1-8b", classes=1)):
+        with pytest.raises(UsageError, match="`--context` is missing"):
+            workload_of(silent, shape_of_question(silent), 1)
+
+
+@pytest.mark.parametrize("model", ["qwen2.5-vl-7b", "qwen3-8b", "wan2.1-14b"])
+def test_parts_on_the_host_are_close_unless_cells_tell_of_their_kind(model: str) -> None:
+    asked = Question(model=model, context=4096, strategy="fsdp", checkpointing=True)
+    fit = decide(workload_of(asked, shape_of_question(asked), 1), CASE).fit
+    assert fit.chosen is not None and fit.chosen.recipe.offload and fit.margin > 0.3
+    assert fit.clear == (model == "qwen3-8b")
 
 
 def test_encoders_are_a_denoisers() -> None:

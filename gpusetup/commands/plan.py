@@ -149,9 +149,10 @@ def _calibrate(options: argparse.Namespace, out: Console) -> int:
 
 def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
     """The question, checked before the machine is read, and what its answer is made with."""
+    from gpusetup.plan.answer.assumed import assumed
     from gpusetup.plan.answer.cell import Asked
     from gpusetup.plan.answer.decide import Case
-    from gpusetup.plan.answer.question import assumed, shape_of_question, workload_of
+    from gpusetup.plan.answer.question import shape_of_question, workload_of
     from gpusetup.plan.answer.tables import table_notes
 
     question, found = _question(options), None
@@ -174,7 +175,7 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
         measured_gpu=None if options.predict or options.constants else place.measured,
     )
     own = found.notes if found else ()
-    notes = (*own, *assumed(question, w), *table_notes(question, w, case))
+    notes = (*own, *assumed(question, w, case), *table_notes(question, w, case))
     config = found.read if found else None
     asked = Asked(place=place, case=case, solved=options.solve, notes=notes, config=config,
                   trainer=question.trainer, accumulate=question.accumulate or 1)  # fmt: skip

@@ -12,12 +12,12 @@ from gpusetup.plan.answer.yaml import Own, plan_yaml, yaml_text
 def settings(found: PlanCell, decision: Decision, asked: Asked) -> str:
     """A trainer's own configuration where one was named; Unsatisfiable where nothing fits."""
     trainer, recipe = asked.trainer, decision.recipe
-    if trainer is None or recipe is None:
-        return plan_yaml(found)
     w = decision.fit.workload
+    if trainer is None or recipe is None:
+        return plan_yaml(found, text=not w.shape.no_decoder)
     written = trainer_config(trainer, Job(w=w, r=recipe, accumulate=asked.accumulate))
     if written is None:
-        return plan_yaml(found)
+        return plan_yaml(found, text=not w.shape.no_decoder)
     from gpusetup.plan.config.unsaid import unsaid
 
     start, values = written

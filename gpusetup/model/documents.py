@@ -304,6 +304,8 @@ class PlanCell(Frozen):
     recipe: str
     basis: Literal["measured", "predicted"]
     confidence: Literal["measured", "clear", "close"]
+    near_percent: int = 3
+    """How near the limit an answer is close."""
     memory_gib: PlanMemory
     margin_percent: float
     runner_up: RunnerUp | None = None

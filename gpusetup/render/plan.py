@@ -128,8 +128,8 @@ def _two_digits(number: float) -> str:
 
 
 def _confidence(plan: PlanCell) -> str:
-    near = "3 %" if plan.batch is None or plan.code else "20 %"
-    kind = " or of a kind that is known too little" if near == "20 %" and plan.fits else ""
+    near = f"{plan.near_percent} %"
+    kind = " or of a kind that is known too little" if plan.near_percent > 3 and plan.fits else ""
     return {
         "measured": "measured",
         "clear": f"clear: nothing is within {near} of the limit",
@@ -198,7 +198,7 @@ def grid_screen(found: Grid) -> RenderableType:
             widths = _widths(found)
             for block in blocks(widths, options.max_width - LABEL_WIDTH):
                 yield from _grid_block(found, block, [widths[place] for place in block])
-            yield Text(LEGEND, style="dim")
+            yield Text(legend(first.near_percent), style="dim")
 
     return Screen()
 
@@ -255,7 +255,9 @@ def _grid_line(label: str, cells: Iterable[tuple[str, str]], widths: Iterable[in
     return line
 
 
-LEGEND = "* measured   ~ within 3 % of the limit   - does not fit"
+def legend(near: int) -> str:
+    """What the signs of a grid mean."""
+    return f"* measured   ~ within {near} % of the limit   - does not fit"
 
 
 def cell_text(plan: PlanCell) -> str:
@@ -267,7 +269,7 @@ def _style(recipe: str) -> str:
     return next(style for word, style in STYLES if word in recipe)
 
 
-def cells_text(plans: Iterable[PlanCell]) -> Screen:
+def cells_text(plans: Sequence[PlanCell]) -> Screen:
     """Many plans, one a line."""
     rows = [
         (
@@ -285,7 +287,8 @@ def cells_text(plans: Iterable[PlanCell]) -> Screen:
         "  ".join(f"{v:{w}}" for v, w in zip(cells, widths, strict=True)).rstrip()
         for cells in (head, *rows)
     )
-    return Screen((row((first, DIM)), *map(row, others), "", Row((LEGEND, DIM))))
+    near = max((p.near_percent for p in plans), default=3)
+    return Screen((row((first, DIM)), *map(row, others), "", Row((legend(near), DIM))))
 
 
 def calibration_text(found: PlanCalibrationAnswer) -> Screen:

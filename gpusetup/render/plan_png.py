@@ -86,8 +86,8 @@ def _legend(ax: Any, found: Grid, colors: dict[str, Any]) -> None:
         handles.append(Patch(facecolor=NONE_COLOR, label="does not fit"))
     if any(plan.confidence == "measured" for plan in plans):
         handles.append(_sign("o", "recipe was measured"))
-    near = "3 %" if plans[0].batch is None else "20 %"
-    handles.append(_sign(r"$\sim$", f"within {near} of the limit"))
+    near = plans[0].near_percent
+    handles.append(_sign(r"$\sim$", f"within {near} % of the limit"))
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
 
 

@@ -16,7 +16,7 @@ from gpusetup.model.documents import (
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import setting, shell_for
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.choose import Option, candidates, host_holds
+from gpusetup.plan.answer.choose import Option, candidates, host_holds, near_limit
 from gpusetup.plan.answer.decide import Case, Decision, better, decide
 from gpusetup.plan.answer.helps import helps
 from gpusetup.plan.answer.ladder import ladder
@@ -69,6 +69,7 @@ def answer(decision: Decision, asked: Asked) -> PlanCell:
         recipe=str(decision.recipe) if fits else NONE,
         basis="measured" if decision.measured else "predicted",
         confidence=_confidence(decision),
+        near_percent=round(100 * near_limit(w)),
         memory_gib=_memory(shown, asked.place.capacity),
         margin_percent=round(100 * (1 - shown.parts.total / asked.place.capacity), 2),
         runner_up=_runner_up(decision, asked.case),
@@ -189,6 +190,8 @@ def settings(w: Workload, r: Recipe) -> dict[str, Any]:
         "param_dtype": w.dtype,
     }
     found |= {name: getattr(w, name) for name in EXTRA if getattr(w, name) != getattr(PLAIN, name)}
+    if not w.shape.vocabulary:
+        found.pop("loss", None)
     if w.batch is None:
         found["max_model_len"] = w.context
         found["max_token_len_per_gpu"] = tokens_per_gpu(w, r)
@@ -303,7 +306,7 @@ def _more_than_there_are(told: Told) -> Iterator[str]:
 
 def _positions(told: Told) -> Iterator[str]:
     native = told.w.shape.native_context
-    if native is None or told.w.context <= native:
+    if native is None or told.w.context <= native or told.w.shape.tokens is not None:
         return
     beyond = f"{told.w.context:,} tokens are beyond the native {native:,}"
     if told.w.shape.kind in YARN_FAMILIES:
@@ -358,9 +361,9 @@ def _moment(told: Told) -> Iterator[str]:
 
 
 def _near_the_limit(told: Told) -> Iterator[str]:
-    """How other runs went that were said to need as much, in a plain loop."""
+    """How other runs went that were said to need as much; cells tell of the measured trainer's."""
     decision = told.decision
-    if decision.measured or decision.fit.workload.batch is None or decision.fit.clear:
+    if decision.measured or is_standard(decision.fit.workload) or decision.fit.clear:
         return
     near = odds(decision.shown.parts.total / decision.fit.limits.capacity)
     kind = doubt(decision.fit.workload, decision.recipe) if decision.recipe else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.plan.answer.measured import is_standard
 from gpusetup.plan.answer.odds import doubt
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.memory.parts import Parts, parts
@@ -70,14 +71,19 @@ class Fit(Frozen):
 
     @property
     def clear(self) -> bool:
-        """Whether no option that was looked at is within 3 % of the limit (a plain loop: 20 %).
+        """Whether no option that was looked at is near the limit.
 
         Nor is an answer that a run fits clear where runs of its kind ran out too often.
         """
         if self.chosen is not None and doubt(self.workload, self.chosen.recipe):
             return False
-        margin = CLEAR if self.workload.batch is None else CLEAR_ELSEWHERE
-        return all(abs(o.parts.total / self.limits.usable - 1) >= margin for o in self.options)
+        near = near_limit(self.workload)
+        return all(abs(o.parts.total / self.limits.usable - 1) >= near for o in self.options)
+
+
+def near_limit(w: Workload) -> float:
+    """The share of the limit within which an answer is close."""
+    return CLEAR if is_standard(w) else CLEAR_ELSEWHERE
 
 
 def choose(w: Workload, limits: Limits, c: Constants) -> Fit:

@@ -56,7 +56,8 @@ def _more_or_shorter(w: Workload, case: Case) -> Iterator[tuple[str, Workload]]:
     if w.shape.fixed_tokens is None and w.context > 1:
         shorter = max_context(w, case)
         if shorter.recipe is not None:
-            yield f"{shorter.fit.workload.context:,} tokens", shorter.fit.workload
+            fewer_pixels = " (fewer frames or pixels)" if w.shape.sample else ""
+            yield f"{shorter.fit.workload.context:,} tokens{fewer_pixels}", shorter.fit.workload
     if w.batch is not None and w.batch > w.data_parallel:
         fewer = max_batch(w, case)
         if fewer.recipe is not None and (fewer.fit.workload.batch or 0) < w.batch:
@@ -71,14 +72,26 @@ def _adapters(w: Workload) -> Iterator[tuple[str, Workload]]:
         four = replace(small, quantize="nf4")
         yield "LoRA of rank 16 (`--lora 16`)", small
         yield "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)", four
-        if w.loss != "fused" and w.shape.vocabulary:
-            both = replace(four, loss="fused")
-            flags = "--lora 16 --quantize nf4 --loss fused"
-            yield f"LoRA, 4 bits, fused loss (`{flags}`)", both
+        if not w.checkpointing:
+            yield (
+                "LoRA with checkpointing (`--lora 16 --checkpointing`)",
+                replace(small, checkpointing=True),
+            )
+        yield from _least_lora(four)
     elif w.lora is not None and w.quantize is None:
         yield "4-bit weights (`--quantize nf4`)", replace(w, quantize="nf4")
         if w.dtype == "fp32":
             yield "a base in 16 bits (`--dtype bf16`)", replace(w, dtype="bf16", amp=None)
+
+
+def _least_lora(w: Workload) -> Iterator[tuple[str, Workload]]:
+    """LoRA on 4-bit weights with all that keeps less."""
+    loss = {"loss": "fused"} if w.loss != "fused" and w.shape.vocabulary else {}
+    kept = {} if w.checkpointing else {"checkpointing": True}
+    if loss or kept:
+        flags = " --loss fused" * bool(loss) + " --checkpointing" * bool(kept)
+        changed: dict[str, Any] = {**loss, **kept}
+        yield f"4-bit LoRA (`--lora 16 --quantize nf4{flags}`)", replace(w, **changed)
 
 
 def _kernels(w: Workload) -> Iterator[tuple[str, Workload]]:

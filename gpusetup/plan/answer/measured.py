@@ -50,7 +50,9 @@ def gpu_of(name: str | None, total_bytes: float) -> str | None:
 
 
 def is_standard(w: Workload) -> bool:
-    """Whether a workload is the one that was measured: the trainer's defaults."""
+    """Whether a workload is of the kind that was measured: a text, the trainer's defaults."""
+    if not w.shape.writes_text or w.shape.tower:
+        return False
     plain = Workload(shape=w.shape, gpus=w.gpus, context=w.context)
     return w == plain
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.plan.answer.measured import is_standard
 from gpusetup.plan.memory.states import ZERO
 from gpusetup.plan.model.workload import Recipe, Workload
 
@@ -91,6 +92,10 @@ SURE = 1 / 20
 """At most so many of a kind may have run out where an answer of that kind is clear."""
 
 
+ROUGH = ("unet",)
+"""Families whose sizes are no more than a picture: a U-Net's levels have widths of their own."""
+
+
 def kind_of(w: Workload, r: Recipe) -> Kind:
     """The kind of a run, by how its memory is known."""
     host, reference, adapters, others = KINDS
@@ -102,9 +107,14 @@ def kind_of(w: Workload, r: Recipe) -> Kind:
 
 
 def doubt(w: Workload, r: Recipe) -> str | None:
-    """A sentence where runs of this kind ran out too often to be sure that one fits."""
+    """A sentence where runs of this kind ran out too often to be sure that one fits.
+
+    Those of the trainer that was measured are known by its cells.
+    """
+    if w.shape.kind in ROUGH:
+        return f"the layers of {w.shape.name} are a rough picture, held against no published figure"
     kind = kind_of(w, r)
-    if w.batch is None or kind.ran_out <= SURE * kind.clear:
+    if is_standard(w) or kind.ran_out <= SURE * kind.clear:
         return None
     many = f"of {kind.clear} published runs {kind.name} said to fit with a fifth to spare"
     return f"{many}, {kind.ran_out} ran out of memory"

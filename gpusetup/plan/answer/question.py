@@ -19,7 +19,7 @@ from gpusetup.plan.model.named import (
     with_masked_head,
     with_tables,
 )
-from gpusetup.plan.model.sample import of_size, said_of_sample
+from gpusetup.plan.model.sample import of_size
 from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.model.trainers import (
     adapters_of,
@@ -162,7 +162,7 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
 
     What was said comes before what the trainer does by default, and that before our own defaults.
     """
-    by_batch = counts_samples(question)
+    by_batch = counts_samples(question, shape)
     how = usual(question, by_batch=by_batch, linux=linux, gpus=gpus)
     how |= trainer_settings(question.trainer, gpus) if question.trainer else {}
     how |= as_of(question.trainer, question.as_of)
@@ -188,9 +188,7 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
         shape=shape,
         gpus=gpus,
         context=_context(question, shape),
-        batch=(question.batch or gpus if question.trainer else question.batch or 1)
-        if by_batch
-        else None,
+        batch=_batch(question, shape, gpus) if by_batch else None,
         tokens=question.tokens,
         accumulation=(question.accumulate or 1) > 1,
         tensor_parallel=question.tensor_parallel,
@@ -203,11 +201,16 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
     return w
 
 
-def counts_samples(question: Question) -> bool:
-    """Whether a step is a number of samples; else a budget of tokens, as RL trainers fill it."""
+def counts_samples(question: Question, shape: Shape) -> bool:
+    """Whether a step is a number of samples; else a budget of tokens, as RL trainers fill it.
+
+    Those train decoders of text: images, videos, encoders and classifiers come by the batch.
+    """
     if question.batch is not None or question.solve == "batch":
         return True
-    return question.trainer not in (None, "trinity") and question.tokens is None
+    if question.tokens is not None or question.trainer == "trinity":
+        return False
+    return question.trainer is not None or not shape.writes_text
 
 
 def usual(question: Question, *, by_batch: bool, linux: bool, gpus: int) -> dict[str, Any]:
@@ -271,16 +274,24 @@ def _in_range(question: Question) -> None:
         raise UsageError(f"`--frozen {question.frozen}` is no share", hint="0 to 1")
 
 
+def _batch(question: Question, shape: Shape, gpus: int) -> int:
+    """Samples of all GPUs: one each where nobody says how many, and none is looked for."""
+    each = question.trainer or not shape.writes_text
+    return question.batch or (gpus if each else 1)
+
+
 def _context(question: Question, shape: Shape) -> int:
     if question.context is not None:
         return question.context
     if shape.tokens is not None:
         return shape.tokens
-    open_length = question.grid or question.solve == "context"
     # A number of samples, or of table rows, says that samples are counted and not tokens.
     samples = question.batch or question.solve == "batch" or question.users or question.items
-    if open_length or (samples if question.params is not None else shape.vocabulary == 0):
+    tables = question.users or question.items
+    if question.grid or question.solve == "context" or tables or (samples and question.params):
         return 1
+    if shape.encoder and shape.native_context is not None:
+        return shape.native_context
     raise UsageError(
         "`--context` is missing: how many tokens the longest sequence has",
         hint="`--context 4096`; `--max-context` finds the longest that fits",
@@ -292,22 +303,3 @@ def _amp(question: Question, how: Mapping[str, Any], *, by_batch: bool) -> str |
     default = how.get("amp") or ("none" if by_batch or how["dtype"] != "fp32" else "bf16")
     said = question.amp or default
     return None if said == "none" or BYTES[said] >= BYTES[how["dtype"]] else said
-
-
-def assumed(question: Question, w: Workload) -> tuple[str, ...]:
-    """What was taken where nothing was said, as sentences for the person."""
-    notes = [w.shape.note] if w.shape.note else []
-    notes += said_of_sample(w, question.frames, question.size)
-    if question.params is not None:
-        s = w.shape
-        notes.append(f"shape taken as usual for this size: {s.layers} layers of {s.hidden}")
-    plain = question.checkpointing is None and question.trainer is None
-    if w.batch is not None and plain and not w.checkpointing and w.context > 1:
-        notes.append("without checkpointing, as plain loops run; `--checkpointing` turns it on")
-    if w.context == 1 and question.params is not None and question.solve != "context":
-        notes.append("no `--context`: activations are those of one token (one row) a sample")
-    if w.reference is not None and w.lora is not None:
-        notes.append(
-            "a LoRA needs no `--reference`: it is the base without adapters; one is counted"
-        )
-    return tuple(notes)

@@ -27,8 +27,11 @@ class Own(Frozen):
 LONG_DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
-def plan_yaml(plan: PlanCell, own: Own | None = None) -> str:
-    """The trainer's own configuration, or else both documents; Unsatisfiable without a recipe."""
+def plan_yaml(plan: PlanCell, own: Own | None = None, *, text: bool = True) -> str:
+    """The trainer's own configuration, or else both documents; Unsatisfiable without a recipe.
+
+    Trinity-RFT's is of models of text alone.
+    """
     if not plan.fits:
         raise Unsatisfiable(
             f"{plan.model} does not fit: there are no settings for it",
@@ -42,14 +45,10 @@ def plan_yaml(plan: PlanCell, own: Own | None = None) -> str:
             lines.append(f"not in these settings, see to it yourself: {own.unsaid}")
         return head + "".join(f"# {line}\n" for line in lines) + own.text
     trinity = "# Trinity-RFT" + "".join(f"\n# {line}" for line in _exports(plan)) + "\n"
-    return (
-        head
-        + trinity
-        + note
-        + yaml_text(trinity_settings(plan))
-        + "---\n# torchrun and FSDP2\n"
-        + yaml_text(torchrun_settings(plan))
-    )
+    first = trinity + note + yaml_text(trinity_settings(plan)) + "---\n" if text else ""
+    found = torchrun_settings(plan)
+    with_fsdp = " and FSDP2" * ("fully_shard" in found)
+    return f"{head}{first}# torchrun{with_fsdp}\n{yaml_text(found)}"
 
 
 def _exports(plan: PlanCell) -> Iterator[str]:

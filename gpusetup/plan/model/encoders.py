@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusetup.plan.model.anatomy import Config, classes_of, named
 from gpusetup.plan.model.families import Family
-from gpusetup.plan.model.shape import Shape
+from gpusetup.plan.model.shape import BERTS, Shape
 
 DISTIL_KEYS = {
     "hidden_size": "dim",
@@ -16,9 +16,9 @@ DISTIL_KEYS = {
     "intermediate_size": "hidden_dim",
 }
 ENCODER_KINDS: dict[str, Mapping[str, str]] = {
-    "bert": {}, "roberta": {}, "xlm-roberta": {}, "camembert": {}, "electra": {}, "deberta": {},
-    "deberta-v2": {}, "ernie": {}, "mpnet": {}, "distilbert": DISTIL_KEYS,
-}  # fmt: skip
+    **{kind: {} for kind in BERTS},
+    "distilbert": DISTIL_KEYS,
+}
 """Encoder's family -> its own names of the common keys."""
 
 T5_KEYS = {

@@ -256,7 +256,8 @@ def _known() -> dict[str, str]:
 def _shape(name: str) -> Shape:
     row, short = table().models[name], name.rpartition("/")[2]
     if row.config is not None:
-        return replace(shape_of({**row.config, "name": short}, name), name=short, note="")
+        shape = shape_of({**row.config, "name": short}, name)
+        return replace(shape, name=short, note=shape.note if shape.tower else "")
     sizes = dict(row.shape or {})
     sample = {"sample": Sample(**sizes["sample"])} if "sample" in sizes else {}
     return Shape(name=short, **sizes | sample)

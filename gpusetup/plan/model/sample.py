@@ -51,13 +51,32 @@ def of_size(shape: Shape, frames: int | None, size: str | None) -> Shape:
     return replace(shape, tokens=shape.sample.tokens(frames or usual[0], height, width))
 
 
+def a_sample(shape: Shape) -> str:
+    """What one sample of a model is called.
+
+    >>> from gpusetup.plan.model.named import model_named
+    >>> a_sample(model_named("sdxl")), a_sample(model_named("bert"))
+    ('image', 'sequence')
+    """
+    if shape.sample is not None:
+        return "image" if shape.sample.usual[0] == 1 else "video"
+    if shape.tokens is not None:
+        return f"sample of {shape.tokens:,} tokens"
+    return "sequence" if shape.vocabulary or shape.rows or shape.encoder else "sample"
+
+
 def said_of_sample(w: Workload, frames: int | None, size: str | None) -> list[str]:
     """What was taken for a sample, and what stands beside the denoiser, as sentences."""
     sample = w.shape.sample
-    if sample is None or not sample.vae:
+    if sample is None:
         return []
     of = "" if not sample.text else f", {sample.text} of them text's"
     height, width = pixels(size) if size else sample.usual[1:]
+    if not sample.vae:
+        what = f"{height} x {width} pixels are {w.context:,} tokens{of}; `--size` says others"
+        beside = "latents and embeddings are made before: what encodes them is not on the GPU; "
+        beside += "`--beside GIB` counts what is"
+        return ([what] if w.context == w.shape.tokens else []) + [beside]
     what = f"{frames or sample.usual[0]} frames of {height} x {width}"
     notes = []
     if w.context == w.shape.tokens:

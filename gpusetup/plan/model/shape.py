@@ -9,6 +9,15 @@ from gpusetup.model.frozen import Frozen
 DENOISERS = ("flux", "unet")
 """Families whose samples have as many tokens as the image has patches."""
 
+BERTS = (
+    "bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2", "ernie",
+    "mpnet", "distilbert",
+)  # fmt: skip
+ENCODERS = (*BERTS, "modernbert")
+"""Families that read a text whole, and are fine-tuned with a classifier."""
+TRANSLATORS = ("t5", "bart")
+"""Families of two stacks, which write a text for another."""
+
 
 class Sample(Frozen):
     """How the tokens of a denoiser follow from frames and pixels, and what stands beside it."""
@@ -96,6 +105,21 @@ class Shape(Frozen):
     native_context: int | None = None
     note: str = ""
     """What of its description is a guess, as a sentence."""
+
+    @property
+    def encoder(self) -> bool:
+        """Whether it reads a text whole, up to its native context."""
+        return self.kind in ENCODERS
+
+    @property
+    def writes_text(self) -> bool:
+        """Whether it is a decoder of text, whose batches trainers fill to a budget of tokens."""
+        return self.vocabulary > 0 and not self.no_decoder
+
+    @property
+    def no_decoder(self) -> bool:
+        """Whether it is known to be of images or sound, or of texts that are read whole."""
+        return self.tokens is not None or self.encoder or self.kind in TRANSLATORS
 
     @property
     def layer(self) -> int:
