@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from math import ceil, log2, sqrt
+from math import ceil, log2, pi, sqrt
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..judging.refusals import has_bfloat16, refuses
@@ -214,6 +214,20 @@ def _kinds(torch: Any, device: str) -> Iterator[Tuple[str, Callable[[], Any], fl
     yield "multinomial", lambda: torch.multinomial(weights, DRAWS, True), 2.0, 1.0
     yield "rand_like", lambda: torch.rand_like(empty()), 0.5, sqrt(1 / 12)
     yield "poisson", lambda: torch.poisson(torch.full((DRAWS,), 4.0, device=device)), 4.0, 2.0
+    yield from _of_laws(torch, empty)
+
+
+def _of_laws(torch: Any, empty: Callable[[], Any]) -> Iterator[Tuple[str, Any, float, float]]:
+    """As torch.distributions draws them. A Cauchy law has no mean: its angle has one."""
+    yield "gamma", lambda: torch._standard_gamma(empty().fill_(4)), 4.0, 2.0
+    yield "log_normal_", lambda: empty().log_normal_(1, 0.5).log(), 1.0, 0.5
+    yield "cauchy_", lambda: empty().cauchy_(1, 2).sub(1).div(2).atan(), 0.0, pi / sqrt(12)
+    half = empty().fill_(0.5)
+    yield "binomial", lambda: torch.binomial(16 * half + 8, half), 8.0, 2.0
+    three = half.unsqueeze(1).expand(DRAWS, 2) * 6
+    yield "dirichlet", lambda: torch._sample_dirichlet(three)[:, 0], 0.5, sqrt(1 / 28)
+    yield "native_dropout", lambda: torch.native_dropout(half, 0.5, True)[0], 0.5, 0.5
+    yield "rrelu", lambda: torch.rrelu(-half, 0, 1, True), -0.25, sqrt(1 / 48)
 
 
 def _drawn(

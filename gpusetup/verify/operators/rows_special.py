@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Callable, Tuple
 
 from .drawing import given
 from .rows_arithmetic import _wholes
@@ -49,25 +49,59 @@ ONE: Tuple[Operator, ...] = (
 )
 
 
-def _polynomial(name: str) -> Operator:
+Step = Callable[[int, Any, Any, Any], Any]
+"""The polynomial n + 1 from n, the argument, the polynomial n and the one before."""
+
+
+def _doubling(n: int, x: Any, now: Any, before: Any) -> Any:
+    return 2 * x * now - before
+
+
+def _polynomial(name: str, first: Callable[[Any], Any], step: Step = _doubling) -> Operator:
+    """The exact answer is made step by step, each from the two before."""
+
+    def exact(t: Any, x: Any) -> Any:
+        x = 2 * x - 1 if name.startswith("shifted") else x
+        found = [1 + 0 * x, first(x)]
+        for n in range(1, max(DEGREES)):
+            found.append(step(n, x, found[n], found[n - 1]))
+        return t.stack([found[n] for n in DEGREES])
+
     return Operator(
         f"{name} polynomials",
         one(0.55, 0.95),
-        lambda t, x: t.stack([getattr(t.special, name)(x, n) for n in (0, 1, 3, 5)]),
+        lambda t, x: t.stack([getattr(t.special, name)(x, n) for n in DEGREES]),
+        exact,
         dtypes=FULL,
         learns=False,
         slack=256,
     )
 
 
-POLYNOMIALS = tuple(
-    _polynomial(name)
-    for name in (
-        *(f"chebyshev_polynomial_{kind}" for kind in "tu"),
-        *(f"shifted_chebyshev_polynomial_{kind}" for kind in "tu"),
-        *("hermite_polynomial_h", "hermite_polynomial_he"),
-        *("laguerre_polynomial_l", "legendre_polynomial_p"),
-    )
+DEGREES = (0, 1, 3, 5)
+SECOND = {
+    "t": lambda x: x,
+    "u": lambda x: 2 * x,
+    "v": lambda x: 2 * x - 1,
+    "w": lambda x: 2 * x + 1,
+}
+POLYNOMIALS = (
+    *(_polynomial(f"chebyshev_polynomial_{kind}", first) for kind, first in SECOND.items()),
+    *(_polynomial(f"shifted_chebyshev_polynomial_{kind}", first) for kind, first in SECOND.items()),
+    _polynomial(
+        "hermite_polynomial_h", lambda x: 2 * x, lambda n, x, now, old: 2 * x * now - 2 * n * old
+    ),
+    _polynomial("hermite_polynomial_he", lambda x: x, lambda n, x, now, old: x * now - n * old),
+    _polynomial(
+        "laguerre_polynomial_l",
+        lambda x: 1 - x,
+        lambda n, x, now, old: ((2 * n + 1 - x) * now - n * old) / (n + 1),
+    ),
+    _polynomial(
+        "legendre_polynomial_p",
+        lambda x: x,
+        lambda n, x, now, old: ((2 * n + 1) * x * now - n * old) / (n + 1),
+    ),
 )
 
 

@@ -15,8 +15,20 @@ from .rows_convolutions import CONVOLUTIONS
 from .rows_factors import FACTORS
 from .rows_forms import NORMED, SLOPES, SPARSE
 from .rows_functions import FUNCTIONS
+from .rows_further import (
+    ADDED,
+    FORMS,
+    HALVED,
+    LANCZOS,
+    LEARNED,
+    NORM,
+    OF_MARGINS,
+    OLDER,
+    UNLIBRARIED,
+)
 from .rows_images import IMAGES
 from .rows_indexing import INDEXING
+from .rows_inference import FAST_PATH, FEW_BITS
 from .rows_lists import LISTS
 from .rows_losses import LOSSES
 from .rows_margins import FURTHER_LOSSES
@@ -32,6 +44,7 @@ from .rows_ragged import RAGGED
 from .rows_ranges import RANGES, SHAPES
 from .rows_reductions import REDUCTIONS
 from .rows_resampled import RESAMPLED
+from .rows_seldom import DOTS, EACH, GAMMA, PLACES, STEPPED
 from .rows_sequences import SEQUENCES
 from .rows_several import OVER_SEVERAL
 from .rows_sorting import SORTING
@@ -48,24 +61,28 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "pointwise": (
         *(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
         *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES, *QUANTIZED, *VALUES),
-        *RANGES,
+        *(*RANGES, *EACH, *STEPPED, GAMMA),
     ),
     "lists": LISTS,
     "reductions": (
         *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
+        *LEARNED,
     ),
-    "products": (*LINEAR, *with_parameters.PRODUCTS),
-    "algebra": (*ALGEBRA, *FACTORS, SHAPES),
+    "products": (*LINEAR, *with_parameters.PRODUCTS, *FEW_BITS, DOTS),
+    "algebra": (*ALGEBRA, *FACTORS, SHAPES, *OLDER),
     "spectral": SPECTRAL,
-    "sparse": SPARSE,
+    "sparse": (*SPARSE, FORMS, ADDED),
     "moving": (*MOVING, *VIEWS),
-    "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS),
+    "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS, *PLACES),
     "sorting": (*SORTING, *ORDERS),
-    "convolutions": (*CONVOLUTIONS, *AXES),
-    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
-    "norms": (*NORMS, *with_parameters.NORMS, *NORMED, NORM_IN_USE, *FAR),
-    "sequences": (*SEQUENCES, *CELLS, *RAGGED, MASKED_HEADS, CORNERS, *RECURRENT),
-    "losses": (*LOSSES, *FURTHER_LOSSES, *CHOSEN, *LENGTHS_AND_LABELS),
+    "convolutions": (*CONVOLUTIONS, *AXES, *UNLIBRARIED),
+    "pools": (
+        *(*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
+        *(*HALVED, LANCZOS),
+    ),
+    "norms": (*NORMS, *with_parameters.NORMS, *NORMED, NORM_IN_USE, *FAR, NORM),
+    "sequences": (*SEQUENCES, *CELLS, *RAGGED, MASKED_HEADS, CORNERS, *RECURRENT, *FAST_PATH),
+    "losses": (*LOSSES, *FURTHER_LOSSES, *CHOSEN, *LENGTHS_AND_LABELS, *OF_MARGINS),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
 """How often a format is drawn: by what training and inference use. Others count 1."""
