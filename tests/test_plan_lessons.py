@@ -22,6 +22,8 @@ from gpusetup.plan.memory.activations import (
     kept_bytes,
     layer_bytes_a_token,
     mlp_bytes,
+    norm_bytes,
+    passing_bytes_a_token,
     quantized_input_bytes,
     score_bytes,
     scores_in_backward,
@@ -33,6 +35,7 @@ from gpusetup.plan.memory.states import cast_bytes, live_bytes, local, standing_
 from gpusetup.plan.model.named import model_in, model_named, with_masked_head
 from gpusetup.plan.model.shape import targets
 from gpusetup.plan.model.trainers import trainer_settings
+from gpusetup.plan.model.workload import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -273,3 +276,43 @@ def test_the_conditions_can_be_said(
         cli.main(["plan", *words.split(), *last.split(), "--json"])
         sizes.append(json.loads(capsys.readouterr().out)["memory_gib"]["allocated"])
     assert sizes[0] < sizes[1]
+
+
+def test_gradients_of_a_gated_mlp_are_written_over_it_by_liger_and_not_by_megatron() -> None:
+    """A layer keeps gate, up and product; to them come the product's gradient and its own."""
+    liger = a_job(dtype="bf16", checkpointing=True, fused_kernels=True)
+    megatron = replace(liger, gradient_dtype="fp32")
+    kept = layer_bytes_a_token(liger)
+    here, there = (passing_bytes_a_token(w, VANILLA) for w in (liger, megatron))
+    assert here == 2 * (LLAMA.intermediate + LLAMA.hidden) < there == pytest.approx(kept / 2)
+    norms_alone = a_job(dtype="bf16", fused_norms=True)
+    assert mlp_bytes(norms_alone) == 4 * 2 * LLAMA.intermediate
+    assert norm_bytes(norms_alone) == norm_bytes(liger) < norm_bytes(a_job(dtype="bf16"))
+
+
+def test_sequence_parallelism_gives_attention_no_mask() -> None:
+    job = a_job(context=10**6, gpus=8, batch=1, strategy="zero3", attention="sdpa", amp="bf16",
+                checkpointing=True, loss="fused")  # fmt: skip
+    whole, divided = (parts(job, Recipe(sp=sp), C).total for sp in (1, 8))
+    flash = parts(replace(job, attention="flash"), Recipe(sp=8), C).total
+    assert divided == flash < whole / 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "gelu_python", "quick_gelu", "gelu_fast",
+                                  "relu"])  # fmt: skip
+def test_an_activation_keeps_what_autograd_saves_of_it(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    activation = pytest.importorskip("transformers.activations").ACT2FN[name]
+    up, down = torch.nn.Linear(8, 64), torch.nn.Linear(64, 8)
+    saved: dict[int, int] = {}
+
+    def pack(tensor: Any) -> Any:
+        if tensor.shape == (16, 64):
+            saved[tensor.data_ptr()] = tensor.nbytes
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        assert down(activation(up(torch.randn(16, 8)))).requires_grad
+    shape = replace(LLAMA, gated=False, activation=name, intermediate=64)
+    assert mlp_bytes(a_job(shape=shape)) * 16 == sum(saved.values())

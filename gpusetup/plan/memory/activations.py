@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.plan.memory.states import QUANTIZED, WHOLE, casts, upcast
-from gpusetup.plan.model.shape import targets
+from gpusetup.plan.model.shape import TRANSLATORS, targets
 from gpusetup.plan.model.trainers import CAPPED
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload, tokens_per_gpu
 
@@ -95,12 +95,12 @@ def selected_bytes(w: Workload, r: Recipe) -> float:
 WRITES_SCORES = ("eager", "written")
 """Attention that has a number for every pair of tokens in memory."""
 
-MLP_KEPT = {"gelu_new": (5, 3)}
+MLP_KEPT = {"gelu_new": (5, 3), "gelu_python": (4, 0), "quick_gelu": (3, 0), "gelu_fast": (8, 0)}
 """Activation -> tensors of the MLP's width that stay, and how many of them autocast makes 32-bit.
 
-Without a gate: what goes in and what comes out. `gelu_new` is written out in transformers, so that
-each of its steps keeps its own; `pow` and what follows it run in 32 bits under autocast. Megatron's
-`bias_gelu` is one kernel."""
+Without a gate: what goes in and what comes out, of `relu` the latter alone. These are written out
+in transformers, so that each step keeps its own; `pow` and what follows it run in 32 bits under
+autocast. Megatron's `bias_gelu` is one kernel."""
 
 WIDE_NORMS = ("gemma", "gemma2", "gemma3_text")
 """Families whose RMSNorm multiplies by its weight in 32 bits, and keeps what it multiplies so."""
@@ -172,7 +172,7 @@ def norm_bytes(w: Workload) -> int:
     residual, compute = residual_bytes(w), w.compute_bytes
     if w.prefix is not None:  # no linear layer learns: none of their inputs is kept
         return 4 if w.shape.rms_norm else residual
-    if w.compile or w.fused_kernels or not w.shape.rms_norm:
+    if w.compile or w.fused_kernels or w.fused_norms or not w.shape.rms_norm:
         return residual + compute
     normalised = 4 if w.shape.kind in WIDE_NORMS else residual
     return 4 + normalised * (not frozen(w)) + compute
@@ -261,7 +261,8 @@ def mlp_bytes(w: Workload) -> float:
     s, compute = w.shape, w.compute_bytes
     if w.tiled_mlp:  # the gradient of its input is written in parts
         return s.hidden * compute
-    usual = (4 if s.gated else 2, 0)
+    bare_relu = s.activation == "relu" and s.kind not in TRANSLATORS  # T5 drops of it
+    usual = (4 if s.gated else 2 - bare_relu, 0)
     one_kernel = s.gated or w.compile or w.fused_kernels or w.fused_activation
     tensors, wide = usual if one_kernel else MLP_KEPT.get(s.activation, usual)
     wide = wide if casts(w) else 0
@@ -333,9 +334,28 @@ def layer_bytes(w: Workload, r: Recipe) -> float:
     kept = kept_pair_bytes(w) / w.tensor_parallel * tokens
     rest = layer_bytes_a_token(w) * tokens - kept
     peak = max(scores_in_backward(w, r), 1.5 * pair_bytes(w) / w.tensor_parallel * tokens)
+    passing = passing_bytes_a_token(w, r) * tokens
     if not w.checkpointing:
-        return rest * 0.5 + peak - kept
-    return rest * 1.5 + peak + (layers_together(w) - 1) * (rest + kept)
+        return passing + peak - kept
+    return rest + passing + peak + (layers_together(w) - 1) * (rest + kept)
+
+
+def passing_bytes_a_token(w: Workload, r: Recipe) -> float:
+    """Bytes a token that pass beside what a layer keeps while its backward pass runs: half as much.
+
+    Liger's and Unsloth's SwiGLU writes the gradients of gate and up projection over these two
+    (`swiglu_backward` of liger-kernel 0.8.5), so that only the gradient of their product and the
+    layer's own come to them; Megatron's writes new ones. A tiled MLP passes next to nothing, and
+    under sequence parallelism attention's gradients are those that are exchanged.
+    """
+    s = w.shape
+    half = 0.5 * (layer_bytes_a_token(w) - kept_pair_bytes(w) / w.tensor_parallel)
+    if w.tiled_mlp and r.sp > 1:
+        return s.hidden * w.compute_bytes
+    in_place = w.fused_kernels and s.gated and not w.gradient_dtype and not s.experts
+    if not in_place or w.tiled_mlp:
+        return half
+    return min(half, (s.intermediate / w.tensor_parallel + s.hidden) * w.compute_bytes)
 
 
 def scores_in_backward(w: Workload, r: Recipe) -> float:

@@ -8,7 +8,7 @@ things: the logits with their loss, or the layer whose backward pass begins.
 
 from __future__ import annotations
 
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.memory.activations import (
     checkpoint_amount,
@@ -191,10 +191,19 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
 
     A moment of the step, or the loading before it, or the evaluation between steps.
     """
+    w = without_mask(w, r)
     t = terms(w, r, c)
     step = in_step(w, r, c, t)
     loading, evaluation = at_loading(w, c, step.host), at_evaluation(w, r, c, t)
     return max((step, loading, evaluation), key=lambda one: one.total)
+
+
+def without_mask(w: Workload, r: Recipe) -> Workload:
+    """Sequence parallelism gives torch's attention no mask, which would be of all pairs of tokens.
+
+    `UlyssesSPAttentionHF.forward` leaves it out (DeepSpeed 0.18.2); positions tell sequences apart.
+    """
+    return replace(w, attention="flash") if r.sp > 1 and w.attention == "sdpa" else w
 
 
 def in_step(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:

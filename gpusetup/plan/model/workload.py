@@ -97,6 +97,8 @@ class Workload(Frozen):
     """Whether keys and values that heads share are copied for each (litgpt)."""
     fused_kernels: bool = False
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
+    fused_norms: bool = False
+    """Whether that is so of norms and rotation alone (fms-acceleration without LoRA in the MLP)."""
     fused_activation: bool = False
     """Whether an activation that transformers writes out (`gelu_new`) is one kernel."""
     compile: bool = False
