@@ -18,6 +18,7 @@ from ..judging.tolerance import (
     summed,
 )
 from ..values import Outcome
+from . import patterns
 
 ELEMENTS = 2**20
 
@@ -58,10 +59,12 @@ FUNCTIONS = (
 
 
 def elementwise(device: str) -> Outcome:
-    """A million numbers through each function that networks are made of."""
+    """A million numbers through each function that networks are made of; then numbers of every
+    exponent and sign, and every two bytes."""
     import torch
 
-    return judged([_applied(torch, device, row) for row in FUNCTIONS], "float64")
+    applied = [_applied(torch, device, row) for row in FUNCTIONS]
+    return judged([*applied, *patterns.parts(torch, device)], "float64")
 
 
 def _applied(torch: Any, device: str, row: Function) -> Part:
