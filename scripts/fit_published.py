@@ -5,7 +5,7 @@ python scripts/fit_published.py          the table of errors, by half, kind and 
 python scripts/fit_published.py --rows   each figure with its prediction
 python scripts/fit_published.py --blind first   the figures whose conditions were written down
                                          before any was predicted; the other half: last;
-                                         later sets of that kind: second to tenth
+                                         later sets of that kind: second to eleventh
 python scripts/fit_published.py --tables the tables of docs/explanation/memory-model.md
 """
 
@@ -72,11 +72,12 @@ SEVENTH = ROOT / "tests" / "plan_published_blind7.csv"
 EIGHTH = ROOT / "tests" / "plan_published_blind8.csv"
 NINTH = ROOT / "tests" / "plan_published_blind9.csv"
 TENTH = ROOT / "tests" / "plan_published_blind10.csv"
+ELEVENTH = ROOT / "tests" / "plan_published_blind11.csv"
 FITTED_SETS = ("all", "second", "third", "fourth", "fifth", "sixth")
 SETS = {
     "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH, "sixth": SIXTH,
     "seventh": SEVENTH, "eighth": EIGHTH, "ninth": NINTH,
-    "tenth": TENTH,
+    "tenth": TENTH, "eleventh": ELEVENTH,
 }  # fmt: skip
 PAIRS = ROOT / "tests" / "plan_pairs.csv"
 PAGE = ROOT / "docs" / "explanation" / "memory-model.md"
@@ -116,7 +117,7 @@ def later() -> list[Figure]:
 
 
 def blind_rows(half: str) -> list[dict[str, str]]:
-    """The rows of one half, `first`, `last` or `all`; `second` to `tenth`: a later set."""
+    """The rows of one half, `first`, `last` or `all`; `second` to `eleventh`: a later set."""
     path = SETS.get(half, BLIND)
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if half in ("all", row["half"], *SETS)]

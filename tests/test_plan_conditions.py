@@ -48,6 +48,20 @@ def test_an_interleaved_pipeline_keeps_more_on_its_first_stage() -> None:
     )
 
 
+def test_a_pipeline_holds_no_more_micro_batches_than_a_step_has() -> None:
+    plain = workload(gpus=4, pipeline_parallel=4, strategy="zero1", batch=4)
+    for many, share in ((1, 0.25), (2, 0.5), (4, 1.0), (32, 1.0)):
+        assert stage_layers(replace(plain, micro_batches=many)) == share * stage_layers(plain)
+    pieces = replace(plain, virtual_pipeline=2)
+    assert stage_layers(replace(pieces, micro_batches=1)) == stage_layers(plain) / 4
+    assert stage_layers(replace(pieces, micro_batches=32)) == stage_layers(pieces)
+    question = Question(
+        model="llama-2-7b", trainer="megatron", context=2048, batch=4, pipeline_parallel=4
+    )
+    assert workload_of(question, LLAMA, 4).micro_batches is None
+    assert workload_of(replace(question, accumulate=1), LLAMA, 4).micro_batches == 1
+
+
 def test_a_device_map_divides_layers_and_what_they_keep() -> None:
     alone, spread = workload(), workload(gpus=4, strategy="device-map")
     assert kept_bytes(spread, VANILLA) == kept_bytes(alone, VANILLA) / 4
@@ -104,6 +118,7 @@ def test_deepspeeds_optimizer_on_the_host_takes_some_of_the_gpu() -> None:
     assert step_bytes(w, VANILLA) == 0
     copied = replace(w, **as_of("hf", "2025-01-01"))
     assert step_bytes(copied, VANILLA) == 4 * LLAMA.parameters / 2
+    assert replace(w, **as_of("diffusers", "2025-03")) == replace(w, parts_on_gpu=True)
     assert not replace(w, **as_of("hf", "2025-06-02")).parts_on_gpu
     assert not replace(w, **as_of("hf", "2024-04-14")).parts_on_gpu
 
@@ -272,6 +287,9 @@ def test_a_trainer_of_a_day_has_that_days_defaults() -> None:
     said = workload_of(replace(question, as_of="2023-04", attention="flash"), LLAMA, 8)
     assert said.attention == "flash"
     assert workload_of(replace(question, as_of="2026-11"), LLAMA, 8) == now
+    titan = replace(question, trainer="torchtitan", strategy=None)
+    losses = [workload_of(replace(titan, as_of=day), LLAMA, 8).loss for day in ("2025-10", None)]
+    assert losses == ["hf", "chunked-head"]
 
 
 @pytest.mark.parametrize("day", ["soon", "2024-13", "24", ""])

@@ -59,6 +59,8 @@ PROMISES = (
             asked=1.0),
     Promise(name="tenth", rows=133, projects=18, error=0.1, bias=0.05, right=0.85, missed=10,
             most=0.25, asked=0.67),
+    Promise(name="eleventh", rows=90, projects=15, error=0.12, bias=0.02, right=0.94, missed=3,
+            asked=0.68),
 )  # fmt: skip
 EACH = pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
 
@@ -92,7 +94,7 @@ def test_a_set_is_met_as_the_page_says(promise: Promise) -> None:
 def test_the_sets_together_are_met_as_the_page_says() -> None:
     names = [promise.name for promise in PROMISES]
     rows = [figure for name in names for figure in SCRIPT.blind(name)]
-    assert len(rows) >= 680
+    assert len(rows) >= 730
     for measure, most, bias in (
         (None, 0.065, 0.02),
         ("allocated", 0.045, 0.02),

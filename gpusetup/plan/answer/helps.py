@@ -61,7 +61,7 @@ def _more_or_shorter(w: Workload, case: Case) -> Iterator[tuple[str, Workload]]:
     if w.batch is not None and w.batch > w.data_parallel:
         fewer = max_batch(w, case)
         if fewer.recipe is not None and (fewer.fit.workload.batch or 0) < w.batch:
-            small = replace(fewer.fit.workload, accumulation=True)
+            small = replace(fewer.fit.workload, accumulation=True, micro_batches=None)
             yield f"a batch of {small.batch:,}, accumulated", small
 
 

@@ -55,7 +55,7 @@ def _half_batch(w: Workload, r: Recipe) -> Iterator[Variant]:
         half = w.batch // 2
         yield (
             f"batch {half} with 2 steps of accumulation",
-            replace(w, batch=half, accumulation=True),
+            replace(w, batch=half, accumulation=True, micro_batches=None),
             r,
         )
 

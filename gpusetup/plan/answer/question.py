@@ -193,6 +193,7 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
         accumulation=(question.accumulate or 1) > 1,
         tensor_parallel=question.tensor_parallel,
         pipeline_parallel=question.pipeline_parallel,
+        micro_batches=question.accumulate if question.pipeline_parallel > 1 else None,
         shard=question.shard,
         lora=question.lora,
         frozen=question.frozen,

@@ -25,10 +25,12 @@ def stage_layers(w: Workload) -> float:
 def interleaved(w: Workload) -> float:
     """How much more the first stage of an interleaved pipeline holds: 1 + (p - 1) / (p v) of L.
 
-    With v pieces a stage (Korthikanti et al., arXiv 2205.05198, section 4.2.3).
+    With v pieces a stage (Korthikanti et al., arXiv 2205.05198, section 4.2.3). A step of fewer
+    micro-batches than stages has no more in flight than those.
     """
     p, pieces = w.pipeline_parallel, w.virtual_pipeline
-    return 1 + (p - 1) / (p * pieces) if pieces > 1 else 1.0
+    full = 1 + (p - 1) / (p * pieces) if pieces > 1 else 1.0
+    return min(full, w.micro_batches / p) if w.micro_batches else full
 
 
 def layers_together(w: Workload) -> float:

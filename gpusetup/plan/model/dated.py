@@ -10,6 +10,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 
 TRAINERS_OF_HF = ("hf", "trl", "llama-factory", "axolotl", "ms-swift")
+BY_ACCELERATE = ("accelerate", "diffusers", "finetrainers")
 
 
 class Before(Frozen):
@@ -25,6 +26,12 @@ class Before(Frozen):
 
 
 CHANGES = (
+    Before(
+        day="2026-09-03",
+        release="torchtitan 0.3.0",
+        trainers=("torchtitan",),
+        sets={"loss": "hf"},
+    ),
     Before(day="2026-06-25", release="TRL 1.7.0", trainers=("trl",), sets={"loss": "hf"}),
     Before(
         day="2026-01-26",
@@ -45,7 +52,7 @@ CHANGES = (
         since="2024-04-15",
         day="2025-06-02",
         release="DeepSpeed 0.17.0",
-        trainers=(*TRAINERS_OF_HF, "accelerate", "deepspeed", "openrlhf"),
+        trainers=(*TRAINERS_OF_HF, *BY_ACCELERATE, "deepspeed", "openrlhf"),
         sets={"parts_on_gpu": True},
     ),
     Before(

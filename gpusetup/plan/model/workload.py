@@ -59,6 +59,8 @@ class Workload(Frozen):
     pipeline_parallel: int = 1
     virtual_pipeline: int = 1
     """Pieces of the model a stage has: interleaved pipelines."""
+    micro_batches: int | None = None
+    """Micro-batches of a step, where a pipeline has fewer than it could hold."""
     shard: int | None = None
     """GPUs that share one copy under `hsdp`."""
     lora: int | None = None
