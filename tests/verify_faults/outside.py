@@ -312,7 +312,8 @@ def ask(file: Path, results: Path | None, options: Any) -> int:
             found = judged_by_share(file, name, options.seed, options.share)
         else:
             found = judge(file, name, options.level, options.seed, options.every)
-        done[name] = {**found._asdict(), "seed": options.seed, "level": options.level}
+        level = "census" if options.share else options.level
+        done[name] = {**found._asdict(), "seed": options.seed, "level": level}
         if results:
             results.write_text(json.dumps(done, indent=1), encoding="utf-8")
         print(name, found.word, *found.checks, f"{found.seconds} s", found.said, flush=True)
