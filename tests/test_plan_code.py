@@ -38,6 +38,7 @@ from gpusetup.plan.code.trace import (
     error_of,
     largest_batch,
     lines,
+    notes,
 )
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.render.plan_code import code_text
@@ -108,6 +109,14 @@ def test_gradients_of_earlier_micro_batches_stand_during_the_forward_pass(
     assert more["forward"] == pytest.approx(once.trained_bytes, rel=0.01)
     assert 0 <= more["backward"] <= 1.01 * once.trained_bytes
     assert more["optimizer"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("code", "said"), [("convnet", True), ("mlp", False)])
+def test_convolutions_are_said_to_take_more(code: str, said: bool) -> None:
+    found = trace(CodeRequest(code=f"compare_workloads:{code}", batch=2, line=False),
+                  folder=str(SCRIPTS))  # fmt: skip
+    assert any("cuDNN" in note for note in notes(found)) == said
 
 
 # --- the child ---------------------------------------------------------------------------------
@@ -358,7 +367,7 @@ def test_blocks_are_the_repeated_parts_that_hold_parts(steps: ModuleType) -> Non
     def block() -> nn.Module:
         return nn.Sequential(nn.Linear(2, 2), nn.ReLU())
 
-    class Model(nn.Module):
+    class Model(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.first = nn.Linear(2, 2)

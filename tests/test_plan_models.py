@@ -383,6 +383,15 @@ def test_an_unknown_model_hears_the_nearest_names() -> None:
     assert "Qwen3-8B" in (problem.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    "name", ["resnet50", "microsoft/resnet-50", "UNet", "yolov8n", "rwkv-6-7b"]
+)
+def test_what_has_no_attention_is_traced(name: str) -> None:
+    with pytest.raises(UsageError, match="has no layers of attention") as problem:
+        model_named(name)
+    assert "--code" in (problem.value.hint or "")
+
+
 @pytest.mark.parametrize("text", ["", "7x", "-1B", "B", "1e9", "0", "900000T"])
 def test_absurd_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):

@@ -212,6 +212,7 @@ class Tracer:
         busy = max(PHASES[:2], key=lambda phase: peaks[phase][0])
         grows = ledger.standing_at(peaks[busy][1])
         trained = [one for one in self.now.values() if one.requires_grad]
+        layers = [type(one).__name__ for one in self.job.model.modules()]  # a ViT has a Conv2d
         return {
             "batch": batch,
             "phases": {phase: peaks[phase][0] for phase in PHASES},
@@ -221,6 +222,7 @@ class Tracer:
             "values_read": self.guard.values_read,
             "compiled": bool(self.patches.compiled[0]),
             "paged_bytes": self.paged,
+            "convolves": sum("Conv2d" in one for one in layers) > layers.count("Linear"),
             "peak_phase": top,
             "standing": [
                 {"kind": KINDS.get(kind, kind), "module": module, "bytes": size}

@@ -139,7 +139,7 @@ def _usual_shape(values: Mapping[str, Any], kind: Any, what: str) -> Shape:
         raise UsageError(
             f"{what}: the family {kind!r} is not known",
             hint=f"known: {', '.join(FAMILIES)}, and what has `num_attention_heads`; "
-            "`--params` plans any model by its size",
+            "`--params` plans a transformer by its size, `--code` any model of your own",
         )
     family = family_of(found, kind)
     found["shared_width"] = _shared_width(found)

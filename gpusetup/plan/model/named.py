@@ -46,6 +46,9 @@ def model_named(text: str) -> Shape:
     found = known.get(text.strip().lower()) or known.get(_key(text))
     if found:
         return _shape(found)
+    if WITHOUT_ATTENTION.search(text.lower()) and not named_file.is_there(Path(text)):
+        what = "has no layers of attention, which is what is read by name and `config.json`"
+        raise UsageError(f"{text!r} {what}", hint=TRACED)
     if text and _is_path(text):
         if re.fullmatch(r"[\w.-]+/[\w.-]+", text) and not named_file.is_there(text):
             raise UsageError(f"No model is called {text!r}", hint=_at_its_hub(text))
@@ -292,6 +295,16 @@ NICKNAMES = {
     "stablelm-2-1.6b": "stabilityai/stablelm-2-1_6b",
 }
 """What people call a model whose id says it otherwise."""
+
+WITHOUT_ATTENTION = re.compile(
+    r"(?<![a-z])(?:resnet|resnext|wide-?resnet|convnext|efficientnet|mobilenet|densenet|regnet|vgg"
+    r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
+)
+"""Names of networks that are convolutions, recurrent, or of state space."""
+TRACED = (
+    "`gpusetup plan --code train:build --batch 32` traces a step of it, whatever its layers are: "
+    "`build` in `train.py` returns the model and a batch"
+)
 
 VARIANT = re.compile(
     r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|v\d+(?:\.\d+)?|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
