@@ -48,6 +48,7 @@ from gpusetup.plan.model.shape import Shape  # noqa: E402
 from gpusetup.plan.model.trainers import (  # noqa: E402
     adapters_of,
     attention_of,
+    loaded_by,
     prepared,
     trainer_named,
     trainer_settings,
@@ -201,7 +202,9 @@ def _workload(row: dict[str, str]) -> Workload:
     values = every_unit(in_our_words(map_values(said)))
     settings |= as_of(trainer, said.get("as_of"))
     settings |= attention_of(shape.kind, trainer) | prepared(settings | values)
-    settings |= adapters_of(settings | values, trainer) | values
+    settings |= (
+        adapters_of(settings | values, trainer) | loaded_by(settings | values, trainer) | values
+    )
     settings["amp"] = settings.get("amp") or None
     if "amp" not in said and "lora" not in said:
         settings = with_masters(settings, trainer, said="dtype" in said)

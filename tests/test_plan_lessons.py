@@ -31,7 +31,13 @@ from gpusetup.plan.memory.activations import (
 from gpusetup.plan.memory.gaps import gaps
 from gpusetup.plan.memory.loss import logit_amount, loss_bytes
 from gpusetup.plan.memory.parts import parts
-from gpusetup.plan.memory.states import cast_bytes, live_bytes, local, standing_bytes
+from gpusetup.plan.memory.states import (
+    base_bytes,
+    cast_bytes,
+    live_bytes,
+    local,
+    standing_bytes,
+)
 from gpusetup.plan.model.named import model_in, model_named, with_masked_head
 from gpusetup.plan.model.shape import targets
 from gpusetup.plan.model.trainers import trainer_settings
@@ -170,6 +176,32 @@ def test_a_model_that_is_loaded_whole_must_fit_whole() -> None:
     assert whole.allocated == 2 * LLAMA.parameters > parts(w, VANILLA, C).allocated
     long = replace(w, context=65536, load_whole=True)
     assert parts(long, VANILLA, C) == parts(replace(long, load_whole=False), VANILLA, C)
+
+
+def test_a_quantised_base_is_loaded_whole_as_it_is_kept() -> None:
+    """axolotl's QLoRA under FSDP2, as its trainer's row says."""
+    question = Question(
+        model="llama-2-7b", trainer="axolotl", quantize="nf4", lora=8, strategy="fsdp",
+        context=16, batch=8,
+    )  # fmt: skip
+    w = workload_of(question, LLAMA, 8)
+    found = parts(w, VANILLA, C)
+    assert w.load_whole and found.moment == "loading"
+    assert found.allocated == base_bytes(replace(w, gpus=1))
+    assert parts(replace(w, load_whole=False), VANILLA, C).allocated < found.allocated / 2
+    assert not workload_of(replace(question, strategy="ddp"), LLAMA, 8).load_whole
+
+
+def test_what_a_step_reserves_is_said_where_loading_has_more_allocated() -> None:
+    """CogVideoX 2B beside its encoders: 12.4 GiB of weights, then a step."""
+    question = Question(
+        model="THUDM/CogVideoX-2b", trainer="diffusers", strategy="zero2", batch=1,
+        offload=("optimizer",), checkpointing=True, encoders="loaded", as_of="2025-03",
+    )  # fmt: skip
+    w = workload_of(question, model_named("THUDM/CogVideoX-2b"), 1)
+    loaded, step = (parts(one, VANILLA, C) for one in (w, replace(w, encoders="none")))
+    assert (loaded.moment, step.moment) == ("loading", "step")
+    assert loaded.allocated > step.allocated and loaded.reserved == pytest.approx(step.reserved)
 
 
 def test_an_encoder_with_its_masked_head_has_logits_of_every_token() -> None:

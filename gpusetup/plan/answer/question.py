@@ -24,6 +24,7 @@ from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.model.trainers import (
     adapters_of,
     attention_of,
+    loaded_by,
     prepared,
     trainer_settings,
     with_masters,
@@ -168,7 +169,8 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
     how |= as_of(question.trainer, question.as_of)
     how |= attention_of(shape.kind, question.trainer)
     said = {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
-    how |= prepared(how | said) | adapters_of(how | said, question.trainer) | said
+    how |= prepared(how | said) | adapters_of(how | said, question.trainer)
+    how |= loaded_by(how | said, question.trainer) | said
     how |= {f"offload_{what}": True for what in question.offload}
     if question.amp is not None:
         how["autocast"] = question.amp != "none"

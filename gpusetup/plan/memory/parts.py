@@ -29,6 +29,7 @@ from gpusetup.plan.memory.gaps import (
 from gpusetup.plan.memory.loss import SHIFTED, loss_bytes
 from gpusetup.plan.memory.states import (
     FROZEN_UNIT,
+    QUANTIZED,
     alone_amount,
     base_bytes,
     cast_bytes,
@@ -189,13 +190,15 @@ def highest(w: Workload, t: Terms) -> Highest:
 def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     """The memory of the fullest GPU at the highest moment of a run, part by part.
 
-    A moment of the step, or the loading before it, or the evaluation between steps.
+    A moment of the step, or the loading before it, or the evaluation between steps. Where the step
+    reserves more than a moment that has more allocated, it is what `reserved` says.
     """
     w = without_mask(w, r)
     t = terms(w, r, c)
     step = in_step(w, r, c, t)
     loading, evaluation = at_loading(w, c, step.host), at_evaluation(w, r, c, t)
-    return max((step, loading, evaluation), key=lambda one: one.total)
+    top = max((step, loading, evaluation), key=lambda one: one.total)
+    return replace(top, cached=max(top.cached, step.total + step.cached - top.total))
 
 
 def without_mask(w: Workload, r: Recipe) -> Workload:
@@ -309,10 +312,17 @@ def loaded_bytes(w: Workload) -> float:
     of 16 GB with its optimizer on the host (41.5 GiB in 32 bits), and fitted into 24 GB in bf16.
     A denoiser is loaded beside its encoders, where those are not left out.
     """
-    whole = w.shape.parameters * weight_bytes(w) if w.load_whole else 0.0
+    whole = undivided_bytes(w) if w.load_whole else 0.0
     if w.encoders == "none":
         return whole
     return max(whole, base_bytes(w)) + encoder_bytes(w)
+
+
+def undivided_bytes(w: Workload) -> float:
+    """The weights of the whole model as they are loaded; a quantised base is so from the start."""
+    if w.quantize in QUANTIZED:
+        return base_bytes(replace(w, strategy="single"))
+    return w.shape.parameters * weight_bytes(w)
 
 
 def beside_flat(w: Workload, r: Recipe, t: Terms) -> float:

@@ -136,6 +136,22 @@ def adapters_of(how: Mapping[str, Any], trainer: str | None) -> dict[str, str]:
     return {"adapter_dtype": "bf16"} if trainer == "trl" and quantized(how) else {}
 
 
+def loaded_by(how: Mapping[str, Any], trainer: str | None) -> dict[str, bool]:
+    """Whether every GPU gets the whole base before FSDP divides it, where a trainer does so.
+
+    axolotl loads a 4-bit base to each rank's own GPU (`_set_device_map_config`, 0.19.0), because
+    4-bit parameters cannot go through the `meta` device (its `fsdp2_prepare_model`).
+
+    >>> loaded_by({"quantize": "nf4", "strategy": "fsdp", "lora": 8}, "axolotl")
+    {'load_whole': True}
+    >>> loaded_by({"quantize": "nf4", "strategy": "ddp", "lora": 8}, "axolotl")
+    {}
+    """
+    divided = how.get("strategy") in ("fsdp", "fsdp1", "hsdp")
+    whole = trainer == "axolotl" and divided and how.get("quantize") in ("nf4", "nf4-dq")
+    return {"load_whole": True} if whole else {}
+
+
 def quantized(how: Mapping[str, Any]) -> bool:
     """Whether the base is stored in fewer than 16 bits."""
     return how.get("quantize") in ("nf4", "nf4-dq", "int8")
