@@ -202,6 +202,9 @@ def test_a_text_is_still_a_budget_of_tokens_and_its_length_asked_for() -> None:
     for silent in (Question(model="t5-large", batch=1), Question(model="llama-3.1-8b", classes=1)):
         with pytest.raises(UsageError, match="`--context` is missing"):
             workload_of(silent, shape_of_question(silent), 1)
+    seeing = Question(model="qwen2.5-vl-7b")
+    with pytest.raises(UsageError, match="those of its images among them"):
+        workload_of(seeing, shape_of_question(seeing), 1)
 
 
 @pytest.mark.parametrize("model", ["qwen2.5-vl-7b", "qwen3-8b", "wan2.1-14b"])

@@ -295,8 +295,9 @@ def _context(question: Question, shape: Shape) -> int:
         return 1
     if shape.encoder and shape.native_context is not None:
         return shape.native_context
+    images = ", those of its images among them" * bool(shape.tower)
     raise UsageError(
-        "`--context` is missing: how many tokens the longest sequence has",
+        f"`--context` is missing: how many tokens the longest sequence has{images}",
         hint="`--context 4096`; `--max-context` finds the longest that fits",
     )
 
