@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 from ..judging.refusals import has_bfloat16, refuses
 from ..judging.tolerance import ROUNDOFF, Part, agree, holds, judged, numbers, same, source
 from ..values import Outcome, asked
+from .chance_forms import forms
 from .computing import capability_of
 
 
@@ -190,6 +191,7 @@ def chance(device: str) -> Outcome:
                 raise
     parts += _dropped_whole(torch, device)
     parts += _orders(torch, device)
+    parts += forms(torch, device)
     return judged(parts, "what chance gives")
 
 

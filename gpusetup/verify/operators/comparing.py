@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 import warnings
 from math import inf
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 
 from ..checks.computing import capability_of
 from ..checks.products import reduced
 from ..judging.precision import UNIT_ROUNDOFF, read_conv_precision, read_precision
 from ..judging.tolerance import ROUNDOFF, Part, holds
+from .anew import written_anew
 from .drawing import LAYOUTS, Draw, laid_out
 from .forms import InPlace, IntoOut
 from .limits import Kind, limit
@@ -32,8 +33,6 @@ STEPS = (0.6, 0.9, 1.1, 1.4)
 feel all of them moved alike."""
 WAYS = ("on a thread", "for inference", "learning", "into out", "in place")
 """How a layout is computed, in turn; each way may choose another kernel."""
-
-
 WEIGHT = 1
 """The place of a convolution's weight among its inputs."""
 
@@ -72,15 +71,21 @@ def compared(
     sample: Sample,
     seed: int,
     layouts: Tuple[str, ...] = LAYOUTS[:-1],
+    anew: bool = False,
 ) -> List[Part]:
-    """All comparisons of a sample; an error on the device is one that does not hold."""
-    draw = Draw(torch, f"{seed}:{sample.name}", sample.size)
+    """All comparisons of a sample; an error on the device is one that does not hold. `anew`: a
+    small one too, after other numbers were written into the same tensors."""
+    words = f"{seed}:{sample.name}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return list(_Trial(torch, device, row, sample, draw).parts(layouts))
+        trial = Trial(torch, device, row, sample, Draw(torch, words, sample.size))
+        found = list(trial.parts(layouts))
+        if anew:
+            found += written_anew(trial, seed)
+        return found
 
 
-class _Trial:
+class Trial:
     """What belongs to one sample while it is computed."""
 
     def __init__(self, torch: Any, device: str, row: Operator, sample: Sample, draw: Draw) -> None:
@@ -160,6 +165,9 @@ class _Trial:
         if way == "learning":
             up = [None if g is None else self.put(g, layout) for g in upstream]
             return self.with_gradients(self.row.run, here, up)
+        if way == "without gradients":
+            with torch.no_grad():
+                return self.computed(here, False)
         if way == "on a thread":
             return self.on_a_thread(here)
         if way == "for inference":
@@ -389,6 +397,3 @@ def _alike(label: str, found: List[Any], first: List[Any]) -> Part:
         if one.shape != other.shape or not bool(same.all()):
             return holds(label, False, f"{int((~same).sum())} of {same.numel()} elements differ")
     return Part(label, 0.0, 0.0)
-
-
-Rows = Dict[str, Tuple[Operator, ...]]

@@ -31,11 +31,12 @@ LAYOUTS = ("contiguous", "transposed", "strided", "offset", "pitched", "channels
 class Draw:
     """The numbers of one sample. The same words give the same numbers on every machine."""
 
-    def __init__(self, torch: Any, words: str, size: str) -> None:
+    def __init__(self, torch: Any, words: str, size: str, anew: int = 0) -> None:
+        """`anew`: other numbers of the same shapes, as only what `chance` draws is drawn again."""
         self.torch = torch
         self.chance = random.Random(words)
         self.size = size
-        self.made = torch.Generator().manual_seed(self.chance.getrandbits(62))
+        self.made = torch.Generator().manual_seed(self.chance.getrandbits(62) + anew)
 
     def choice(self, given: Sequence[Any]) -> Any:
         return self.chance.choice(given)

@@ -6,6 +6,7 @@ tried. What is known is not asked of these releases; all else is, and all is ask
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, Dict, NamedTuple, Sequence, Tuple
 
@@ -156,6 +157,8 @@ def known_wrong(torch: Any, device: str, operator: str, dtype: str, layout: str)
     """
     if device != "cpu":
         return False
+    if operator in EIGHT_BITS and not adds_bytes_whole(torch):
+        return True
     now = release(torch)
     return any(
         operator in fault.operators
@@ -164,6 +167,21 @@ def known_wrong(torch: Any, device: str, operator: str, dtype: str, layout: str)
         and (not fault.layouts or layout in fault.layouts)
         for fault in FAULTS
     )
+
+
+EIGHT_BITS = ("_int_mm at both ends",)
+"""Products of bytes of all eight bits. A CPU without VNNI adds pairs of them up in 16 bits, which
+overflow (oneDNN's guide, "Nuances of int8 computations")."""
+VNNI = ("_is_avx512_vnni_supported", "_is_vnni_supported", "_is_cpu_support_avx512_vnni")
+"""What releases of torch call the question."""
+
+
+def adds_bytes_whole(torch: Any) -> bool:
+    """Whether this CPU is known to add products of bytes up in 32 bits."""
+    if any(name in os.environ for name in ("DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA")):
+        return False
+    asked = [getattr(getattr(torch, "cpu", None), name, None) for name in VNNI]
+    return any(each() for each in asked if each is not None)
 
 
 def reads_lines_apart(torch: Any, device: str, dtype: str) -> bool:

@@ -125,7 +125,15 @@ def _padded(t: Any, x: Any, padding: Each, dims: int, value: float = 0.0) -> Any
 
 
 def by_windows(
-    t: Any, x: Any, w: Any, b: Any, stride: Each, padding: Each, groups: int, dilation: Each
+    t: Any,
+    x: Any,
+    w: Any,
+    b: Any,
+    stride: Each,
+    padding: Each,
+    groups: int,
+    dilation: Each,
+    product: Callable[..., Any] = by.product,
 ) -> Any:
     """A convolution from its definition: windows times weights, added up."""
     dims = w.dim() - 2
@@ -137,7 +145,7 @@ def by_windows(
         some = seen[:, g * wide : (g + 1) * wide]
         lines = some.movedim(1, 1 + dims).reshape(n * by_all(list(out)), -1)
         weights = w[g * narrow : (g + 1) * narrow].reshape(narrow, -1)
-        parts.append(by.product(t, lines, weights.t()).reshape(n, *out, narrow))
+        parts.append(product(t, lines, weights.t()).reshape(n, *out, narrow))
     return t.cat(parts, -1).movedim(-1, 1) + b.reshape(1, -1, *([1] * dims))
 
 
@@ -151,6 +159,7 @@ def by_spreading(
     groups: int,
     dilation: Each,
     output_padding: Each = 0,
+    product: Callable[..., Any] = by.product,
 ) -> Any:
     """A transposed convolution: a convolution of the spread input with the weights turned.
 
@@ -169,7 +178,7 @@ def by_spreading(
     turned = w.flip(tuple(range(2, w.dim())))
     size = w.shape[0] // groups
     turned = t.cat([turned[g * size : (g + 1) * size].transpose(0, 1) for g in range(groups)])
-    return by_windows(t, wide, turned, b, 1, 0, groups, dilation)
+    return by_windows(t, wide, turned, b, 1, 0, groups, dilation, product)
 
 
 def _convolution(dims: int, weight: float) -> Operator:

@@ -3,7 +3,7 @@ ways that other libraries' kernels take over, batch norm by its parts."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
@@ -154,8 +154,9 @@ def _unlibraried(name: str, dims: int, turned: bool = False, dilation: int = 1) 
     rest: Tuple[Any, ...] = (dilation,) if dilation > 1 else ()
 
     def definition(t: Any, x: Any, w: Any, b: Any, stride: Any, padding: Any) -> Any:
-        how = {"stride": stride, "padding": padding, "groups": 1, "dilation": dilation}
-        return exact(t, x, w, b, **how, **({"output_padding": 0} if turned else {}))
+        how: Dict[str, Any] = {"stride": stride, "padding": padding}
+        how.update(groups=1, dilation=dilation, **({"output_padding": 0} if turned else {}))
+        return exact(t, x, w, b, **how)
 
     return seldom(
         name.replace("_", " "),

@@ -10,12 +10,22 @@ from .table import Operator
 COUNTS = (1, 3, 5, 9)
 
 
+SMALLEST: Tuple[Tuple[int, ...], ...] = ((0,), (0, 3), ())
+"""Parameters without a number, and of a single one."""
+
+
 def _list(low: float, high: float, lists: int = 1) -> Callable[[Draw], Given]:
-    """Lists of tensors of unlike sizes, one behind the other."""
+    """Lists of tensors of unlike sizes, one behind the other; three of four lists have one without
+    a number or of a single one: as the first, in the middle, at the end."""
 
     def make(d: Draw) -> Given:
         count = d.choice(COUNTS)
-        shapes = [d.shape(d.choice((1, 2)), share=count) for _ in range(count)]
+        shapes: List[Tuple[int, ...]] = [
+            d.shape(d.choice((1, 2)), share=count) for _ in range(count)
+        ]
+        place = d.choice((None, 0, count // 2, count, count))
+        if place is not None:
+            shapes.insert(place, d.choice(SMALLEST))
         return given(*(d.uniform(low, high, *shape) for _ in range(lists) for shape in shapes))
 
     return make
@@ -246,7 +256,13 @@ THREE: Tuple[Operator, ...] = (
         lambda t, x, i: x / 4,
         dtypes=("float32", "float16"),
         weight=2.0,
-    )._replace(exact=lambda t, *xs: [*(x / 4 for x in xs[:-1]), xs[-1] / 0, t.ones(1)]),
+    )._replace(
+        exact=lambda t, *xs: [
+            *(x / 4 for x in xs[:-1]),
+            xs[-1] / 0,
+            t.full((1,), float(xs[-1].numel() > 0)),
+        ]
+    ),
 )
 
 

@@ -34,9 +34,20 @@ from .rows_losses import LOSSES
 from .rows_margins import FURTHER_LOSSES
 from .rows_moving import MOVING
 from .rows_norms import NORMS
+from .rows_optioned import ATTENDED, BAGGED, LOST, NORMED_BY_PAIRS, WRITTEN
 from .rows_options import BY_FACTOR, CHOSEN, LOOKUPS, MASKED_HEADS, NORM_IN_USE
 from .rows_orders import ORDERS
+from .rows_paired import CONVOLVED, PAIRED_POOLS, PAIRED_RESIZING
 from .rows_places import INDEXED
+from .rows_plain import (
+    FAR_CLASSES,
+    FAR_MEANS,
+    FAR_PLACES,
+    FAR_SPREADS,
+    GREAT_SCORES,
+    LOGITS,
+    WHOLE_PRODUCTS,
+)
 from .rows_pools import POOLS, RESIZING
 from .rows_products import ALGEBRA, LINEAR
 from .rows_quantized import QUANTIZED
@@ -66,23 +77,53 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "lists": LISTS,
     "reductions": (
         *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
-        *LEARNED,
+        *(*LEARNED, FAR_SPREADS, LOGITS),
     ),
-    "products": (*LINEAR, *with_parameters.PRODUCTS, *FEW_BITS, DOTS),
+    "products": (*LINEAR, *with_parameters.PRODUCTS, *FEW_BITS, DOTS, *WHOLE_PRODUCTS),
     "algebra": (*ALGEBRA, *FACTORS, SHAPES, *OLDER),
     "spectral": SPECTRAL,
     "sparse": (*SPARSE, FORMS, ADDED),
     "moving": (*MOVING, *VIEWS),
-    "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS, *PLACES),
+    "indexing": (
+        *(*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS, *PLACES),
+        *(FAR_PLACES, BAGGED, WRITTEN),
+    ),
     "sorting": (*SORTING, *ORDERS),
-    "convolutions": (*CONVOLUTIONS, *AXES, *UNLIBRARIED),
+    "convolutions": (*CONVOLUTIONS, *AXES, *UNLIBRARIED, *CONVOLVED),
     "pools": (
         *(*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
-        *(*HALVED, LANCZOS),
+        *(*HALVED, LANCZOS, *PAIRED_POOLS, PAIRED_RESIZING),
     ),
-    "norms": (*NORMS, *with_parameters.NORMS, *NORMED, NORM_IN_USE, *FAR, NORM),
-    "sequences": (*SEQUENCES, *CELLS, *RAGGED, MASKED_HEADS, CORNERS, *RECURRENT, *FAST_PATH),
-    "losses": (*LOSSES, *FURTHER_LOSSES, *CHOSEN, *LENGTHS_AND_LABELS, *OF_MARGINS),
+    "norms": (
+        *NORMS,
+        *with_parameters.NORMS,
+        *NORMED,
+        NORM_IN_USE,
+        *FAR,
+        NORM,
+        FAR_MEANS,
+        NORMED_BY_PAIRS,
+    ),
+    "sequences": (
+        *SEQUENCES,
+        *CELLS,
+        *RAGGED,
+        MASKED_HEADS,
+        CORNERS,
+        *RECURRENT,
+        *FAST_PATH,
+        GREAT_SCORES,
+        ATTENDED,
+    ),
+    "losses": (
+        *LOSSES,
+        *FURTHER_LOSSES,
+        *CHOSEN,
+        *LENGTHS_AND_LABELS,
+        *OF_MARGINS,
+        FAR_CLASSES,
+        LOST,
+    ),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
 """How often a format is drawn: by what training and inference use. Others count 1."""
