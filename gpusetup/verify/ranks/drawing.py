@@ -6,6 +6,8 @@ import random
 import zlib
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
+from .patterns import EXTREMES
+
 SIZES: Dict[str, Tuple[int, ...]] = {
     "one": (1,),
     "few": (2, 3, 5, 7, 8),
@@ -20,6 +22,8 @@ BIG: Tuple[int, ...] = (2**18 + 1, 2**20 - 1, 2**20 + 2**10)
 MODES = (*["sync"] * 5, *["async"] * 4, *["flight"] * 2, "late", "late-async", "again")
 """How a call is made: at once; with a handle; several in flight; while one rank comes late; twice
 with the same tensors."""
+SEVERAL = 4
+"""Calls of one element, in which one rank each decides."""
 LAYOUTS = ("plain", "plain", "offset", "transposed")
 GROUPS = ("world", "world", "again", "halves", "stripes", "ends")
 
@@ -73,12 +77,19 @@ def drawn(
     for _ in range(rounds):
         pairs = [(kind, size) for kind in kinds for size in SIZES]
         chance.shuffle(pairs)
-        for (dtype, how), size in pairs:
+        for (dtype, how), size in _in_turn(pairs):
             form, group, root, mode, layout = (next(turn) for turn in turns)
             length = chance.choice(SIZES[size])
             values = (form, dtype, how, length, group, root, mode, layout, len(found))
             found.append(Call(op, *values))  # type: ignore[arg-type]
     return found
+
+
+def _in_turn(pairs: Sequence[Tuple[Tuple[str, str], str]]) -> Iterator[Tuple[Tuple[str, str], str]]:
+    """The same; of one element alone, several ranks in turn decide a `min` or a `max`."""
+    for kind, size in pairs:
+        alone = size == "one" and kind[1] in EXTREMES
+        yield from [(kind, size)] * (SEVERAL if alone else 1)
 
 
 def _turns(chance: random.Random, axis: Sequence[object]) -> Iterator[object]:

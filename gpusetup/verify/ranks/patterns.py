@@ -36,6 +36,8 @@ REDUCTIONS: Tuple[Tuple[str, str], ...] = (
     *((dtype, "sum") for dtype in ("complex64", "complex128")),
 )
 """Which formats are reduced how."""
+EXTREMES = ("min", "max")
+"""Of these one rank alone decides the answer."""
 MOVED = (*FLOATS, *WHOLE, "bool", "complex64", "complex128")
 """The formats that are only moved, by their bits."""
 
@@ -48,21 +50,58 @@ def raw(torch: Any, values: Any) -> Any:
     return flat.view(getattr(torch, WIDTHS[flat.element_size()]))
 
 
-def tables(torch: Any, seed: int, world: int, length: int, dtype: str, how: str) -> Any:
-    """A row of up to `PERIOD` numbers for each rank; `how` is `bits` or a reduction."""
+def tables(
+    torch: Any, seed: int, world: int, length: int, dtype: str, how: str, turn: int = 0
+) -> Any:
+    """A row of up to `PERIOD` numbers for each rank; `how` is `bits` or a reduction.
+
+    Which rank alone decides a `min` or a `max` goes round with the place and with `turn`."""
     made = torch.Generator().manual_seed(seed % 2**63)
     shape = (world, max(1, min(length, PERIOD)))
     kind = getattr(torch, dtype)
     if how == "bits":
         return _bits(torch, shape, kind, made)
     if dtype == "bool":
-        return torch.randint(0, 2, shape, generator=made).bool()
+        found = torch.randint(0, 2, shape, generator=made)
+        return (_alone(torch, found, how, turn) if how in EXTREMES else found).bool()
     if how in ("band", "bor", "bxor"):
         top = 2**31 - 1 if dtype in ("int32", "int64") else EXACT_TO[dtype]
         return torch.randint(0, top + 1, shape, generator=made).to(kind)
     if how == "product":
         return _factors(torch, shape, dtype, made).to(kind)
-    return _addends(torch, shape, dtype, how, made)
+    found = _addends(torch, shape, dtype, how, made)
+    return _decided(torch, found, how, turn) if how in EXTREMES else found
+
+
+def _decided(torch: Any, found: Any, how: str, turn: int) -> Any:
+    """The same numbers; the least (or greatest) of each place belongs to the next rank in turn.
+
+    >>> import torch
+    >>> _decided(torch, torch.tensor([[5, 6, 7], [1, 2, 9]]), "min", 0).tolist()
+    [[1, 6, 7], [5, 2, 9]]
+    """
+    places = torch.arange(found.shape[1])
+    whose = (places + turn) % found.shape[0]
+    now = found.argmin(0) if how == "min" else found.argmax(0)
+    first, second = found[now, places], found[whose, places]
+    found[now, places] = second
+    found[whose, places] = first
+    return found
+
+
+def _alone(torch: Any, found: Any, how: str, turn: int) -> Any:
+    """One rank alone holds what decides, at half of the places.
+
+    >>> import torch
+    >>> _alone(torch, torch.zeros(2, 4, dtype=torch.int64), "max", 0).tolist()
+    [[1, 0, 0, 0], [0, 1, 0, 0]]
+    """
+    places = torch.arange(found.shape[1])
+    world = found.shape[0]
+    half = places // world % 2 == 0
+    found[:, half] = 0 if how == "max" else 1
+    found[(places + turn)[half] % world, places[half]] = 1 if how == "max" else 0
+    return found
 
 
 def _bits(torch: Any, shape: Tuple[int, int], kind: Any, made: Any) -> Any:
@@ -76,7 +115,7 @@ def _bits(torch: Any, shape: Tuple[int, int], kind: Any, made: Any) -> Any:
 
 def _addends(torch: Any, shape: Tuple[int, int], dtype: str, how: str, made: Any) -> Any:
     """Numbers whose sum over all ranks is exact; never 0, so that none can be missed."""
-    top = EXACT_TO[dtype] if how in ("min", "max") else max(1, EXACT_TO[dtype] // shape[0])
+    top = EXACT_TO[dtype] if how in EXTREMES else max(1, EXACT_TO[dtype] // shape[0])
     if how == "avg":
         top = max(1, top // shape[0])
     found = torch.randint(1, top + 1, shape, generator=made)
@@ -113,7 +152,7 @@ def reduced(torch: Any, rows: Any, how: str) -> Any:
         return (_wide(torch, rows).sum(0) / rows.shape[0]).to(dtype)
     if how == "product":
         return _wide(torch, rows).prod(0).to(dtype)
-    if how in ("min", "max"):
+    if how in EXTREMES:
         wide = _wide(torch, rows)
         return (wide.amin(0) if how == "min" else wide.amax(0)).to(dtype)
     answer = rows[0].clone()

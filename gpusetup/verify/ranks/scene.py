@@ -65,7 +65,7 @@ class Scene:
         """The tables of all members, for tensors of up to so many elements."""
         seed = self.call.seed(self.seed) + self.chance.getrandbits(40)
         dtype, how = self.call.dtype, self.call.how
-        self.rows = tables(self.torch, seed, self.world, length, dtype, how)
+        self.rows = tables(self.torch, seed, self.world, length, dtype, how, self.call.number)
 
     @property
     def op(self) -> Any:
