@@ -35,7 +35,7 @@ def _attended(d: Draw, **of: Any) -> Made:
     shape = shapes.get(of["mask"])
     if shape and of["mask"].startswith("flags"):
         flags = d.flags(*shape)
-        flags[..., 0] = True
+        flags[..., :2] = True  # of one key alone the slope is roundoff
         tensors.append(flags)
     elif shape:
         tensors.append(d.normal(*shape))

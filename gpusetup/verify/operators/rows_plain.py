@@ -139,7 +139,9 @@ def _soft_exact(t: Any, x: Any, labels: Any, scale: float) -> Any:
     found: List[Any] = []
     for dim in range(3):
         logs = by.log_softmax(t, x, dim)
-        top = (x - logs).narrow(dim, 0, 1).squeeze(dim)
+        most = by.greatest(t, x, dim)
+        away = (x - most.unsqueeze(dim)).exp()
+        top = most + by.added(t, away, dim).log()
         found += [by.softmax(t, x, dim), logs, top, by.softmax(t, -x, dim)]
     logs = by.log_softmax(t, x, 1)
     known = labels.unsqueeze(1) == t.arange(x.shape[1]).reshape(1, -1, 1)
