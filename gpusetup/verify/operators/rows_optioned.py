@@ -87,7 +87,7 @@ ATTENDED = in_pairs(
     _heads_exact,
     arithmetic="product",
     slack=4,
-    dtypes=("float32", "bfloat16", "float32", "float64"),
+    dtypes=("float32", "bfloat16", "float64"),
 )
 
 # --- losses by classes ---------------------------------------------------------------------------
