@@ -72,7 +72,7 @@ def block(inner: int, width: int, stride: int, dilation: int, deep: bool) -> nn.
 
     outer = 4 * width if deep else width
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class Block(nn.Module):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
             super().__init__()
             first = (
@@ -121,7 +121,7 @@ def network(row: Row) -> nn.Module:
 
     head = 128 if row.depths == R18 else 512
 
-    class Network(nn.Module):  # type: ignore[misc]
+    class Network(nn.Module):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
             super().__init__()
             deep_stem = (unit(3, 32, 3, 2), unit(32, 32, 3), unit(32, 64, 3))

@@ -367,7 +367,7 @@ def test_blocks_are_the_repeated_parts_that_hold_parts(steps: ModuleType) -> Non
     def block() -> nn.Module:
         return nn.Sequential(nn.Linear(2, 2), nn.ReLU())
 
-    class Model(nn.Module):  # type: ignore[misc]
+    class Model(nn.Module):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
             super().__init__()
             self.first = nn.Linear(2, 2)
