@@ -27,7 +27,7 @@ NOT_CALLED: dict[str, str] = {
     ),
     **dict.fromkeys(
         (
-            *("_assert_async", "_functional_assert_async", "_make_dep_token"),
+            *("_functional_assert_async", "_make_dep_token"),
             *("_efficientzerotensor", "_fused_sdp_choice", "_validate_compressed_sparse_indices"),
         ),
         NO_NUMBERS,
