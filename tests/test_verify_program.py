@@ -220,3 +220,12 @@ def test_a_hint_is_printed_once_and_nothing_drives_the_terminal(
     assert screen.count("hint: ") == 1
     assert all(line.isprintable() for line in screen.splitlines())
     assert plain("\u202e") == "\\u202e"
+
+
+@pytest.mark.parametrize("only", ["elementwise", "census-products/mm/float32/strided/tile/7"])
+def test_a_check_that_the_level_lacks_is_refused_and_its_level_named(only: str) -> None:
+    words = [sys.executable, "-m", "gpusetup.verify", "--device", "cpu", "--only", only]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"`{only.split('/')[0]}` is no check of level quick" in done.stderr
+    assert "`--level standard`" in done.stderr

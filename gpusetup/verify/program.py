@@ -16,7 +16,7 @@ from .answer.live import Live
 from .answer.render import as_github, as_json, as_text
 from .answer.screen import as_screen
 from .answer.writing import complain, writable, write
-from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host
+from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
 from .child import Child, Environment
 from .companions.rows import companions_named
 from .device.devices import chosen
@@ -103,6 +103,7 @@ def ended(words: Sequence[str]) -> int:
     try:
         options = read_options(words)
         named_rows((*options.asked.only, *options.skip))
+        within_level(options.asked.only, options.asked.level)
         companions_named(options.beside)
         listen_for_the_end()
         earlier = read_baseline(options.baseline) if options.baseline else None

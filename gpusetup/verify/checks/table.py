@@ -73,6 +73,19 @@ def named_rows(names: Tuple[str, ...]) -> None:
             raise WrongQuestion(f"There is no check {name!r}", "one of " + ", ".join(sorted(known)))
 
 
+def within_level(only: Tuple[str, ...], level: str) -> None:
+    """Complains of a check that only another level has: nothing would be computed, and passed.
+
+    >>> within_level(("census-products/mm/float32/strided/tile/7",), "standard")
+    """
+    for name in (each.partition("/")[0] for each in only):
+        having = [one for one, rows in LEVELS.items() if name in {check.name for check in rows}]
+        if having and level not in having:
+            raise WrongQuestion(
+                f"`{name}` is no check of level {level}", f"add `--level {having[0]}`, which has it"
+            )
+
+
 def named(name: str) -> Check:
     """The row of a name."""
     return next(check for check in every() if check.name == name)
