@@ -28,7 +28,9 @@ precision may be coarser ones."""
 BEFORE = 3.0
 """By how many times the root mean square a part of an answer is larger than the answer: nine
 deviations of such a part may be rounded."""
-SMALLEST = {"float16": 2.0**-23, "bfloat16": 2.0**-125, "float32": 2.0**-125, "float64": 0.0}
+SMALLEST = {"float16": 2.0**-23, "bfloat16": 2.0**-120, "float32": 2.0**-120, "float64": 0.0}
+"""What may be lost near zero: x / (1 + exp(-x)), as kernels compute `silu`, is 0 from -88.7 on,
+where the answer is 2^-121. `elementwise` asks for smaller numbers."""
 
 
 class Kind(NamedTuple):
