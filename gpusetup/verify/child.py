@@ -27,9 +27,10 @@ LAST_WORDS = {
 """How a process ended -> what that usually means."""
 
 
-CALM = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-"""Variables of the child, read when torch's compiler is imported: without it that starts a process
-for each core."""
+CALM = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+"""Variables of the child. Without the first torch's compiler starts a process for each core as it
+is imported. Without the second, read as torch is loaded, a CPU thread that waits for others turns
+in circles: two cores then compute as long again in vain, beside other work much longer."""
 
 
 class Child:

@@ -328,7 +328,7 @@ class Trial:
         alike = (found == rounded) | (found.isnan() & rounded.isnan())
         good = alike | (errors <= allowed)
         if bool(good.all()):
-            parts = torch.where(alike, torch.zeros_like(errors), errors / allowed.clamp(min=1e-300))
+            parts = errors.div_(allowed.clamp(min=1e-300)).masked_fill_(alike, 0.0)
             worst = float(parts.max()) if parts.numel() else 0.0
             return Part(label, worst, float(allowed.max()) if parts.numel() else 0.0)
         place = [int(each) for each in torch.nonzero(~good)[0]] if good.dim() else []
