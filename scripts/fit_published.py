@@ -30,7 +30,9 @@ from gpusetup.configs.values import (  # noqa: E402
 )
 from gpusetup.model.frozen import Frozen, fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
-from gpusetup.plan.answer.odds import kind_of  # noqa: E402
+from gpusetup.plan.answer.choose import CLEAR_ELSEWHERE  # noqa: E402
+from gpusetup.plan.answer.odds import doubt, kind_of  # noqa: E402
+from gpusetup.plan.memory.capacity import is_linked  # noqa: E402
 from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa: E402
 from gpusetup.plan.memory.gaps import frees_late  # noqa: E402
 from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
@@ -48,6 +50,7 @@ from gpusetup.plan.model.shape import Shape  # noqa: E402
 from gpusetup.plan.model.trainers import (  # noqa: E402
     adapters_of,
     attention_of,
+    base_of,
     loaded_by,
     prepared,
     trainer_named,
@@ -202,9 +205,8 @@ def _workload(row: dict[str, str]) -> Workload:
     values = every_unit(in_our_words(map_values(said)))
     settings |= as_of(trainer, said.get("as_of"))
     settings |= attention_of(shape.kind, trainer) | prepared(settings | values)
-    settings |= (
-        adapters_of(settings | values, trainer) | loaded_by(settings | values, trainer) | values
-    )
+    settings |= adapters_of(settings | values, trainer) | base_of(settings | values, trainer)
+    settings |= loaded_by(settings | values, trainer) | values
     settings["amp"] = settings.get("amp") or None
     if "amp" not in said and "lora" not in said:
         settings = with_masters(settings, trainer, said="dtype" in said)
@@ -218,6 +220,7 @@ def _workload(row: dict[str, str]) -> Workload:
         gpus=int(row["gpus"]),
         context=int(row["context"]),
         batch=int(row["batch"]),
+        linked=bool(row.get("card")) and is_linked(None, float(row["card"]) * GIB),
         **{name: value for name, value in settings.items() if name in known},
     )
 
@@ -469,7 +472,7 @@ REPORTS = "tables, recipes, reports"
 
 def honest_table(c: Constants) -> str:
     """How runs went whose answer is clear or close, by kind of source and of run."""
-    runs = [run for half in ("all", *SETS) for run in outcomes(half, c)]
+    runs = every_outcome(c)
     groups = {"all": runs}
     for run in runs:
         kind = kind_of(run.workload, run.recipe)
@@ -490,6 +493,61 @@ def honest_table(c: Constants) -> str:
     return "\n".join(lines) + "\n"
 
 
+def every_outcome(c: Constants) -> list[Outcome]:
+    """The runs on a card of all sets."""
+    return [run for half in ("all", *SETS) for run in outcomes(half, c)]
+
+
+def is_clear(run: Outcome) -> bool:
+    """Whether `plan` calls its answer clear."""
+    sure = not run.said or doubt(run.workload, run.recipe) is None
+    return sure and abs(run.needs - 1) >= CLEAR_ELSEWHERE
+
+
+def clear_table(c: Constants) -> str:
+    """Of the runs that ran out of memory those that were missed, by how sure the answer was."""
+    runs = every_outcome(c)
+    groups = {"all": runs}
+    for run in runs:
+        groups.setdefault(kind_of_source(run.source), []).append(run)
+    lines = ["| | clear answers | wrong | ran out, clear | missed | ran out, close | missed |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for name, mine in groups.items():
+        clear = [run for run in mine if is_clear(run)]
+        cells = [len(clear), sum(run.fits != run.said for run in clear)]
+        for some in (clear, [run for run in mine if not is_clear(run)]):
+            out = [run for run in some if not run.fits]
+            cells += [len(out), sum(run.said for run in out)]
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+MARGINS = (-10, -5, -3, -1, 0, 1, 3, 5, 10, 15, 20, 27, 40)
+"""Percent that are added to what is needed."""
+
+
+def margin_table(c: Constants) -> str:
+    """What another limit would do, of all sets and without posts for help."""
+    runs = every_outcome(c)
+    groups = (runs, [run for run in runs if kind_of_source(run.source) != SOURCES["issue"]])
+    heads = []
+    for mine, where in zip(groups, ("", ", without posts"), strict=True):
+        out = sum(not run.fits for run in mine)
+        heads += [f"right of {len(mine)}{where}", f"missed of {out}", f"false of {len(mine) - out}"]
+    lines = [f"| margin | {' | '.join(heads)} |", "| ---: |" + " ---: |" * len(heads)]
+    for percent in MARGINS:
+        cells = []
+        for mine in groups:
+            said = [run.needs * (1 + percent / 100) <= 1 for run in mine]
+            both = list(zip(mine, said, strict=True))
+            right = sum(run.fits == fits for run, fits in both) / len(mine)
+            missed = sum(fits and not run.fits for run, fits in both)
+            false = sum(run.fits and not fits for run, fits in both)
+            cells += [f"{right:.1%}".replace("%", " %"), str(missed), str(false)]
+        lines.append(f"| {percent:+d} % | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def tables(c: Constants) -> dict[str, str]:
     """The page's tables by the name of their place."""
     rows, unseen = figures(), blind("all")
@@ -500,6 +558,8 @@ def tables(c: Constants) -> dict[str, str]:
         "published figures": table(known | grouped(rows), c),
         "blind figures": whole_table(unseen, c),
         "honest answers": honest_table(c),
+        "clear answers": clear_table(c),
+        "margins": margin_table(c),
     } | {f"{name} figures": whole_table(blind(name), c) for name in SETS}
 
 

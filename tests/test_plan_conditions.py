@@ -14,9 +14,10 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.question import Question, shape_of_question, workload_of
 from gpusetup.plan.config.question import for_gpus, question_of
-from gpusetup.plan.memory.activations import kept_bytes, layer_bytes, stage_layers
+from gpusetup.plan.memory.activations import kept_bytes, layer_bytes
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.parts import beside_flat, parts, terms
+from gpusetup.plan.memory.stages import stage_layers
 from gpusetup.plan.memory.states import (
     base_bytes,
     gradient_state_bytes,

@@ -42,7 +42,7 @@ class Promise(Frozen):
 
 PROMISES = (
     Promise(name="all", rows=80, projects=9, error=0.07, bias=0.04, right=0.96, missed=2),
-    Promise(name="second", rows=60, projects=12, error=0.09, bias=0.04, right=0.96, missed=0),
+    Promise(name="second", rows=60, projects=12, error=0.09, bias=0.04, right=0.93, missed=0),
     Promise(name="third", rows=70, projects=12, error=0.09, bias=0.07, right=0.95, missed=2,
             asked=0.87),
     Promise(name="fourth", rows=90, projects=12, error=0.06, bias=0.04, right=0.96, missed=0,
@@ -53,13 +53,13 @@ PROMISES = (
             asked=0.85),
     Promise(name="seventh", rows=110, projects=15, error=0.07, bias=0.03, right=0.9, missed=5,
             asked=0.87),
-    Promise(name="eighth", rows=144, projects=15, error=0.1, bias=0.06, right=0.94, missed=7,
+    Promise(name="eighth", rows=144, projects=15, error=0.08, bias=0.05, right=0.92, missed=8,
             asked=0.85),
     Promise(name="ninth", rows=130, projects=25, error=0.045, bias=0.02, right=0.89, missed=5,
             asked=1.0),
     Promise(name="tenth", rows=133, projects=18, error=0.1, bias=0.05, right=0.85, missed=10,
             most=0.25, asked=0.67),
-    Promise(name="eleventh", rows=95, projects=15, error=0.08, bias=0.02, right=0.95, missed=3,
+    Promise(name="eleventh", rows=95, projects=15, error=0.085, bias=0.02, right=0.95, missed=3,
             asked=0.72),
 )  # fmt: skip
 EACH = pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
@@ -99,6 +99,7 @@ def test_the_sets_together_are_met_as_the_page_says() -> None:
         (None, 0.065, 0.02),
         ("allocated", 0.045, 0.02),
         ("reserved", 0.075, 0.025),
+        ("total", 0.075, 0.04),
     ):
         found = SCRIPT.errors([f for f in rows if measure in (None, f.measure)], C)
         assert statistics.median(map(abs, found)) <= most

@@ -154,6 +154,7 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
     from gpusetup.plan.answer.decide import Case
     from gpusetup.plan.answer.question import shape_of_question, workload_of
     from gpusetup.plan.answer.tables import table_notes
+    from gpusetup.plan.answer.unasked import unasked
 
     question, found = _question(options), None
     if options.from_config:
@@ -168,7 +169,8 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
         from gpusetup.plan.config.question import for_gpus
 
         question = for_gpus(found, gpus)
-    w = workload_of(question, shape, gpus, linux=place.system != "windows")
+    linux = place.system != "windows"
+    w = workload_of(question, shape, gpus, linux=linux, linked=place.linked)
     case = Case(
         limits=place.limits(safe=options.safe, sp=question.sp),
         constants=_constants(options),
@@ -178,7 +180,8 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
     notes = (*own, *assumed(question, w, case), *table_notes(question, w, case))
     config = found.read if found else None
     asked = Asked(place=place, case=case, solved=options.solve, notes=notes, config=config,
-                  trainer=question.trainer, accumulate=question.accumulate or 1)  # fmt: skip
+                  trainer=question.trainer, accumulate=question.accumulate or 1,
+                  unasked=unasked(question, w))  # fmt: skip
     return asked, w
 
 

@@ -31,6 +31,9 @@ def _length(question: Question, w: Workload) -> list[str]:
         return []
     if w.context == 1 and question.params is not None:
         return ["no `--context`: activations are those of one token (one row) a sample"]
+    if w.shape.writers:
+        most = w.shape.native_context or w.context
+        return [f"a text of {most:,} tokens a sample, the most it writes; `--context` says fewer"]
     if w.shape.encoder and w.context == w.shape.native_context:
         return [f"no `--context`: {w.context:,} tokens, the most that {w.shape.name} reads"]
     return []

@@ -24,6 +24,7 @@ from gpusetup.plan.answer.measured import NONE, is_standard
 from gpusetup.plan.answer.odds import doubt, first_sight, odds
 from gpusetup.plan.answer.place import Place
 from gpusetup.plan.answer.speed import speed
+from gpusetup.plan.answer.unasked import Unasked, left_open
 from gpusetup.plan.memory.states import host_bytes
 from gpusetup.plan.model.named import model_of_size
 from gpusetup.plan.model.workload import Recipe, Workload, samples_per_group, tokens_per_gpu
@@ -54,6 +55,8 @@ class Asked(Frozen):
     trainer: str | None = None
     accumulate: int = 1
     """Micro-batches a step."""
+    unasked: tuple[Unasked, ...] = ()
+    """What the answer hangs on that nobody said."""
     brief: bool = False
     """Leave the ladder away (a grid of many)."""
 
@@ -68,7 +71,7 @@ def answer(decision: Decision, asked: Asked) -> PlanCell:
         fits=fits,
         recipe=str(decision.recipe) if fits else NONE,
         basis="measured" if decision.measured else "predicted",
-        confidence=_confidence(decision),
+        confidence=_confidence(decision, asked),
         near_percent=round(100 * near_limit(w)),
         memory_gib=_memory(shown, asked.place.capacity),
         margin_percent=round(100 * (1 - shown.parts.total / asked.place.capacity), 2),
@@ -126,10 +129,11 @@ def _c(asked: Asked) -> Any:
     return asked.case.constants
 
 
-def _confidence(decision: Decision) -> Literal["measured", "clear", "close"]:
+def _confidence(decision: Decision, asked: Asked) -> Literal["measured", "clear", "close"]:
     if decision.measured:
         return "measured"
-    return "clear" if decision.fit.clear else "close"
+    known = not left_open(decision, asked.case, asked.unasked)
+    return "clear" if decision.fit.clear and known else "close"
 
 
 def _memory(option: Option, capacity: float) -> PlanMemory:
@@ -370,6 +374,10 @@ def _near_the_limit(told: Told) -> Iterator[str]:
     yield from (said for said in (near, kind) if said is not None)
 
 
+def _unasked(told: Told) -> Iterator[str]:
+    yield from left_open(told.decision, told.asked.case, told.asked.unasked)
+
+
 LINES: tuple[Callable[[Told], Iterator[str]], ...] = (
     _use_fewer,
     _several_pay,
@@ -383,4 +391,5 @@ LINES: tuple[Callable[[Told], Iterator[str]], ...] = (
     _estimate_differs,
     _moment,
     _near_the_limit,
+    _unasked,
 )

@@ -53,7 +53,7 @@ def is_standard(w: Workload) -> bool:
     """Whether a workload is of the kind that was measured: a text, the trainer's defaults."""
     if not w.shape.writes_text or w.shape.tower:
         return False
-    plain = Workload(shape=w.shape, gpus=w.gpus, context=w.context)
+    plain = Workload(shape=w.shape, gpus=w.gpus, context=w.context, linked=w.linked)
     return w == plain
 
 

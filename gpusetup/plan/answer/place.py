@@ -14,7 +14,7 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import Limits
 from gpusetup.plan.answer.measured import gpu_of
 from gpusetup.plan.answer.speed import Rates
-from gpusetup.plan.memory.capacity import capacity
+from gpusetup.plan.memory.capacity import capacity, is_linked
 
 System = Literal["linux", "windows", "wsl", "jetson"]
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
@@ -39,6 +39,9 @@ class Place(Frozen):
     """What a GPU does in a second; None where that is not known."""
     used_bytes: int = 0
     """What other programs take of the fullest GPU."""
+
+    linked: bool = False
+    """Whether several such GPUs talk by NVLink."""
 
     @property
     def measured(self) -> str | None:
@@ -76,7 +79,12 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
 def sized_gpu(total_bytes: int) -> Place:
     """A GPU of which only the memory is known."""
     name = f"GPU with {total_bytes / GIB:g} GiB"
-    return Place(gpu=name, total_bytes=total_bytes, capacity=capacity(None, total_bytes))
+    return Place(
+        gpu=name,
+        total_bytes=total_bytes,
+        capacity=capacity(None, total_bytes),
+        linked=is_linked(None, total_bytes),
+    )
 
 
 def machine_place(snapshot: Snapshot) -> Place:
@@ -104,7 +112,12 @@ def machine_place(snapshot: Snapshot) -> Place:
 
 def _of_gpu(gpu: Gpu) -> Place:
     total = gpu.memory_total_bytes or 0
-    return Place(gpu=gpu.name, total_bytes=total, capacity=capacity(gpu.name, total))
+    return Place(
+        gpu=gpu.name,
+        total_bytes=total,
+        capacity=capacity(gpu.name, total),
+        linked=is_linked(gpu.name, total),
+    )
 
 
 UNIFIED = frozenset({"gb10", "orin", "thor", "xavier", "nano"})

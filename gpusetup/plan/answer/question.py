@@ -24,6 +24,7 @@ from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.model.trainers import (
     adapters_of,
     attention_of,
+    base_of,
     loaded_by,
     prepared,
     trainer_settings,
@@ -158,7 +159,9 @@ SAME_NAME = (
 """What a question says about a workload under the workload's own name."""
 
 
-def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = True) -> Workload:
+def workload_of(
+    question: Question, shape: Shape, gpus: int, *, linux: bool = True, linked: bool = False
+) -> Workload:
     """The workload of a question on a number of GPUs; UsageError where it contradicts itself.
 
     What was said comes before what the trainer does by default, and that before our own defaults.
@@ -170,6 +173,8 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
     how |= attention_of(shape.kind, question.trainer)
     said = {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
     how |= prepared(how | said) | adapters_of(how | said, question.trainer)
+    computed = {"lora": question.lora, "amp": question.amp or how.get("amp")}
+    how |= base_of(computed, question.trainer)
     how |= loaded_by(how | said, question.trainer) | said
     how |= {f"offload_{what}": True for what in question.offload}
     if question.amp is not None:
@@ -189,6 +194,7 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
         **how | {"amp": _amp(question, how, by_batch=by_batch)},
         shape=shape,
         gpus=gpus,
+        linked=linked,
         context=_context(question, shape),
         batch=_batch(question, shape, gpus) if by_batch else None,
         tokens=question.tokens,

@@ -21,6 +21,7 @@ from gpusetup.plan.code.trace import (
     notes,
 )
 from gpusetup.plan.memory.constants import Constants
+from gpusetup.plan.memory.runtime import LINKED_NCCL
 from gpusetup.plan.model.workload import Recipe
 
 SOURCE = "predicted by tracing one step of the code on tensors without values"
@@ -49,7 +50,8 @@ def room(asked: CodeAsked) -> int:
 
 def overhead(asked: CodeAsked) -> float:
     c = asked.constants
-    return c.context_bytes + (c.nccl_bytes if asked.request.gpus > 1 else 0.0)
+    nccl = LINKED_NCCL if asked.place.linked else c.nccl_bytes
+    return c.context_bytes + (nccl if asked.request.gpus > 1 else 0.0)
 
 
 def fragmentation(one: Traced, recipe: Recipe) -> float:

@@ -12,7 +12,7 @@ from gpusetup.plan.answer.choose import CLEAR_ELSEWHERE
 from gpusetup.plan.answer.odds import doubt
 from gpusetup.plan.answer.question import shape_of_question, workload_of
 from gpusetup.plan.config.question import for_gpus, question_of
-from gpusetup.plan.memory.capacity import capacity
+from gpusetup.plan.memory.capacity import capacity, is_linked
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.parts import parts
 from gpusetup.plan.model.workload import Recipe, Workload
@@ -100,5 +100,7 @@ def _run(
         question = replace(question, accumulate=accumulate)
     if short and question.context is None:
         question = replace(question, context=1)
-    w = workload_of(question, shape_of_question(question), gpus, linux=card.linux)
+    linked = is_linked(card.name, card.memory_bytes)
+    shape = shape_of_question(question)
+    w = workload_of(question, shape, gpus, linux=card.linux, linked=linked)
     return w, Recipe(sp=question.sp or 1)

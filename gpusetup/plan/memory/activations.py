@@ -2,40 +2,11 @@
 
 from __future__ import annotations
 
+from gpusetup.plan.memory.stages import layers_together, stage_layers
 from gpusetup.plan.memory.states import QUANTIZED, WHOLE, casts, upcast
 from gpusetup.plan.model.shape import TRANSLATORS, targets
 from gpusetup.plan.model.trainers import CAPPED
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload, tokens_per_gpu
-
-
-def stage_layers(w: Workload) -> float:
-    """Layers of which a GPU keeps something: those of its stage, for every micro-batch in flight.
-
-    One forward, one backward (Narayanan et al., arXiv 2104.04473): the first of p stages holds p
-    micro-batches of L / p layers, which is L again. Frozen layers below the first that is trained
-    are in no graph, unless layers are recomputed in a backward pass of its own, which needs an
-    input that asks for a gradient (`enable_input_require_grads` in transformers).
-    """
-    in_flight = 1 / w.stages if w.strategy == "device-map" else interleaved(w)
-    if w.trained_layers is None or (w.checkpointing and w.reentrant):
-        return w.shape.layers * in_flight
-    return float(min(w.trained_layers, w.shape.layers))
-
-
-def interleaved(w: Workload) -> float:
-    """How much more the first stage of an interleaved pipeline holds: 1 + (p - 1) / (p v) of L.
-
-    With v pieces a stage (Korthikanti et al., arXiv 2205.05198, section 4.2.3). A step of fewer
-    micro-batches than stages has no more in flight than those.
-    """
-    p, pieces = w.pipeline_parallel, w.virtual_pipeline
-    full = 1 + (p - 1) / (p * pieces) if pieces > 1 else 1.0
-    return min(full, w.micro_batches / p) if w.micro_batches else full
-
-
-def layers_together(w: Workload) -> float:
-    """Layers that one checkpoint is for: not more than a GPU has."""
-    return min(w.checkpoint_layers, w.shape.layers / w.stages)
 
 
 def residual_bytes(w: Workload) -> int:
@@ -227,13 +198,19 @@ def plain_softmax(w: Workload) -> bool:
     return (w.amp is None and w.shape.kind in PLAIN_SOFTMAX) or (w.megatron and w.fused_kernels)
 
 
+CLAMPED = ("llama", "baichuan")
+"""`torch.max` in `LlamaAttention.forward` of transformers 4.28.1 to 4.30.2, not of 4.31.0, and in
+the models with code of their own that were made of it."""
+
+
 def score_bytes(w: Workload) -> float:
     """Bytes for every pair of tokens, of all heads.
 
     A dropout keeps its mask, and gives what is multiplied then: in 16 bits the copy that is kept
-    anyway, in 32 bits one more. A softmax that is written out, exp(x - max) / sum, keeps its powers
-    for two gradients, and what is multiplied; autocast takes powers in 32 bits. A cap keeps its
-    tanh.
+    anyway, in 32 bits one more. A maximum keeps what it was taken of, as wide as the mask that was
+    added, which is as wide as the hidden state. A softmax that is written out, exp(x - max) / sum,
+    keeps its powers for two gradients, and what is multiplied; autocast takes powers in 32 bits. A
+    cap keeps its tanh.
     """
     plain = plain_softmax(w)
     narrow = w.compute_bytes < 4 and not plain
@@ -241,6 +218,7 @@ def score_bytes(w: Workload) -> float:
     eager = (w.compute_bytes if plain else 4) + w.compute_bytes * narrow + dropped
     powers = 4 if w.amp else w.compute_bytes
     eager += w.compute_bytes * (w.shape.kind in CAPPED)
+    eager += residual_bytes(w) * (w.clamped_scores and w.shape.kind in CLAMPED)
     each = {
         "flash": 0.0,
         "sdpa": w.compute_bytes / w.shape.heads,

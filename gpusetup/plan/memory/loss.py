@@ -71,7 +71,7 @@ def logit_amount(w: Workload, r: Recipe) -> float:
     """
     gathered = w.gpus if w.strategy == "dp" else 1
     samples = samples_per_group(w, r) if w.batch is not None else 0
-    outputs = w.shape.vocabulary * tokens_per_gpu(w, r) + w.shape.classes * samples
+    outputs = w.shape.vocabulary * w.written * tokens_per_gpu(w, r) + w.shape.classes * samples
     return outputs * gathered / w.tensor_parallel
 
 

@@ -9,7 +9,6 @@ things: the logits with their loss, or the layer whose backward pass begins.
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.units import GIB
 from gpusetup.plan.memory.activations import (
     checkpoint_amount,
     exchange_amount,
@@ -27,6 +26,8 @@ from gpusetup.plan.memory.gaps import (
     staying_share,
 )
 from gpusetup.plan.memory.loss import SHIFTED, loss_bytes
+from gpusetup.plan.memory.runtime import runtime_bytes
+from gpusetup.plan.memory.second_stack import looking_bytes
 from gpusetup.plan.memory.states import (
     FROZEN_UNIT,
     QUANTIZED,
@@ -139,7 +140,10 @@ def terms(w: Workload, r: Recipe, c: Constants) -> Terms:
         layer=max(layer_bytes(w, r), norm_bytes(w, r))
         + held_bytes(w, r)
         + head_gradient_bytes(w, r),
-        kept=checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r) + cast_bytes(w),
+        kept=checkpoint_amount(w, r) * checkpoint
+        + kept_bytes(w, r)
+        + looking_bytes(w, r)
+        + cast_bytes(w),
         gradients=gradient_state_bytes(w, r),
         gathered=gathered,
         less=gathered - gathered_at_loss(w, gathered),
@@ -268,7 +272,7 @@ def at_evaluation(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
     transformers' `per_device_eval_batch_size` is 8 unless it is said. Its Trainer keeps the logits
     of all batches on the GPU where metrics are computed; that is not counted.
     """
-    runtime, rows = runtime_bytes(w, c), (w.eval_batch or 0) * w.length
+    runtime, rows = runtime_bytes(w, c), (w.eval_batch or 0) * w.length * w.written
     amount = rows * w.shape.vocabulary / w.tensor_parallel / (r.sp * w.context_parallel)
     states = standing_bytes(w, r) + t.gathered if rows else 0.0
     return Parts(states=states, checkpoints=0.0, fragmentation=0.0, other=runtime, runtime=runtime,
@@ -338,21 +342,3 @@ def beside_flat(w: Workload, r: Recipe, t: Terms) -> float:
         return 0.0
     before = t.kept + t.passing + t.buffer + t.gathered + t.gradients * (w.strategy != "zero3")
     return min(max(t.step + t.gathered, 0.0), before)
-
-
-def runtime_bytes(w: Workload, c: Constants) -> float:
-    """CUDA's context, and NCCL's buffers for each group of GPUs that talks.
-
-    A communicator has buffers of its own on every GPU (NCCL's documentation of `NCCL_BUFFSIZE`: 4
-    MiB a channel and direction); tensor, pipeline, context and expert parallelism have one each
-    beside that of all. What other programs hold counts here, too.
-    """
-    return c.context_bytes + c.nccl_bytes * communicators(w) + w.beside * GIB
-
-
-def communicators(w: Workload) -> int:
-    """Groups of GPUs that exchange tensors by NCCL."""
-    if w.gpus == 1 or w.strategy in ("dp", "device-map"):
-        return 0
-    degrees = (w.tensor_parallel, w.pipeline_parallel, w.context_parallel, w.expert_parallel)
-    return 1 + sum(degree > 1 for degree in degrees) * (w.batch is not None)

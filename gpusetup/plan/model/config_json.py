@@ -198,7 +198,7 @@ def family_of(found: Mapping[str, Any], kind: str) -> Family:
         norms=unsaid.norms,
         query_key_norm=unsaid.query_key_norm or bool(found.get("use_qk_norm")),
         gated=not plain,
-        activation=act or ("gelu" if plain else "silu"),
+        activation=act or (unsaid.activation or "gelu" if plain else "silu"),
         positions=unsaid.positions,
         tied=unsaid.tied,
         shared_expert=bool(_shared_width(found)),

@@ -10,6 +10,8 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 
 TRAINERS_OF_HF = ("hf", "trl", "llama-factory", "axolotl", "ms-swift")
+EACH = ("*",)
+"""Whoever trains."""
 BY_ACCELERATE = ("accelerate", "diffusers", "finetrainers")
 
 
@@ -85,6 +87,19 @@ CHANGES = (
         trainers=TRAINERS_OF_HF,
         sets={"step": "loop"},
     ),
+    Before(
+        day="2023-07-18",
+        release="transformers 4.31.0",
+        trainers=(*TRAINERS_OF_HF, "llama-recipes", "accelerate", "lightning"),
+        sets={"clamped_scores": True},
+    ),
+    Before(
+        since="2020-10-27",
+        day="2022-10-28",
+        release="torch 1.13.0",
+        trainers=EACH,
+        sets={"all_kernels": True},
+    ),
 )
 """Read in the wheels of both sides of each change, whose files bear the day (2026-11-22)."""
 
@@ -94,15 +109,16 @@ def as_of(trainer: str | None, day: str | None) -> dict[str, Any]:
 
     >>> as_of("hf", "2025-06-30")
     {'reentrant': True, 'step': 'foreach'}
-    >>> as_of("torchtune", "2023-01"), as_of("hf", None)
-    ({}, {})
+    >>> as_of("torchtune", "2023-01"), as_of("hf", None), as_of(None, "2022")
+    ({}, {}, {'all_kernels': True})
     """
     if day is None:
         return {}
     date = _date(day)
     found: dict[str, Any] = {}
     for change in CHANGES:
-        if change.since <= date < change.day and trainer in change.trainers:
+        known = change.trainers is EACH or trainer in change.trainers
+        if known and change.since <= date < change.day:
             found |= change.sets
     return found
 

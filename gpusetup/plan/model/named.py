@@ -262,8 +262,14 @@ def _shape(name: str) -> Shape:
         shape = shape_of({**row.config, "name": short}, name)
         return replace(shape, name=short, note=shape.note if shape.tower else "")
     sizes = dict(row.shape or {})
-    sample = {"sample": Sample(**sizes["sample"])} if "sample" in sizes else {}
+    sample = {"sample": _sample(sizes["sample"])} if "sample" in sizes else {}
     return Shape(name=short, **sizes | sample)
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    """A row of the table as a record: its lists are tuples there."""
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+    return Sample(**fields)
 
 
 NICKNAMES = {

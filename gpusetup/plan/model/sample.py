@@ -77,10 +77,11 @@ def said_of_sample(w: Workload, frames: int | None, size: str | None) -> list[st
         beside = "latents and embeddings are made before: what encodes them is not on the GPU; "
         beside += "`--beside GIB` counts what is"
         return ([what] if w.context == w.shape.tokens else []) + [beside]
-    what = f"{frames or sample.usual[0]} frames of {height} x {width}"
-    notes = []
-    if w.context == w.shape.tokens:
-        notes.append(f"{what} are {w.context:,} tokens{of}; `--frames` and `--size` say others")
+    image = sample.usual[0] == 1
+    what = f"{height} x {width}" + " pixels" * image
+    what = what if image else f"{frames or sample.usual[0]} frames of {what}"
+    flags = "`--size` says others" if image else "`--frames` and `--size` say others"
+    notes = [f"{what} are {w.context:,} tokens{of}; {flags}"] * (w.context == w.shape.tokens)
     beside = f"{2 * (sample.encoder + sample.vae) / 2**30:.1f} GiB"
     where = {
         "none": f"latents and embeddings are made before: encoders of text and the VAE ({beside}) "

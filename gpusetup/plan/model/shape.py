@@ -95,6 +95,9 @@ class Shape(Frozen):
     """Rows of the table of tokens where there is no head of that width."""
     tower: int = 0
     """Parameters of a tower of images beside the text."""
+    writers: int = 0
+    """Layers of a second stack that writes a text while it looks at the sample (Whisper): of as
+    many tokens as `--context` says, the native context at most."""
     classes: int = 0
     """The width of the one output of a sample, where that is all there is (ViT)."""
     tokens: int | None = None

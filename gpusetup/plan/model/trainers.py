@@ -136,6 +136,21 @@ def adapters_of(how: Mapping[str, Any], trainer: str | None) -> dict[str, str]:
     return {"adapter_dtype": "bf16"} if trainer == "trl" and quantized(how) else {}
 
 
+def base_of(how: Mapping[str, Any], trainer: str | None) -> dict[str, Any]:
+    """What the frozen base of a LoRA is kept in, where that differs from the trainer's row.
+
+    diffusers' scripts keep what is not trained in what is computed in (`weight_dtype`), under
+    autocast (`train_dreambooth_lora_*`, `train_cogvideox_lora`).
+
+    >>> base_of({"lora": 4, "amp": "bf16"}, "diffusers")
+    {'dtype': 'bf16', 'autocast': True}
+    >>> base_of({"lora": None, "amp": "bf16"}, "diffusers")
+    {}
+    """
+    half = how.get("amp") in ("bf16", "fp16") and how.get("lora") is not None
+    return {"dtype": how["amp"], "autocast": True} if trainer == "diffusers" and half else {}
+
+
 def loaded_by(how: Mapping[str, Any], trainer: str | None) -> dict[str, bool]:
     """Whether every GPU gets the whole base before FSDP divides it, where a trainer does so.
 

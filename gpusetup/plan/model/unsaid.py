@@ -17,6 +17,8 @@ class Unsaid(Frozen):
     query_key_norm: bool = False
     positions: bool = False
     """Whether positions are learned parameters."""
+    activation: str | None = None
+    """What an MLP without a gate has, where that is written out in the model's own code."""
     tied: bool = False
     """Whether the head is the embedding where the config does not say."""
 
@@ -26,6 +28,7 @@ UNSAID: dict[str, Unsaid] = {
     "arcee": Unsaid(gated=False),
     "biogpt": Unsaid(gated=False, positions=True, tied=True),
     "bloom": Unsaid(gated=False, tied=True),
+    "chatglm": Unsaid(activation="gelu_fast"),
     "codegen": Unsaid(gated=False, norms=1),
     "cohere": Unsaid(gated=True, norms=1, tied=True),
     "cohere2": Unsaid(gated=True, norms=1, tied=True),

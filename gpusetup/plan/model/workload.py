@@ -129,6 +129,13 @@ class Workload(Frozen):
     """Whether FSDP gathers the whole model at once: no wrapping of layers was asked for."""
     beside: float = 0.0
     """GiB of the card that other programs hold: an engine that generates, another job."""
+    clamped_scores: bool = False
+    """Whether Llama's eager attention takes the maximum of its scores and the least number, which
+    keeps them once more (transformers before 4.31)."""
+    linked: bool = False
+    """Whether its GPUs talk by NVLink, for which NCCL has many channels."""
+    all_kernels: bool = False
+    """Whether CUDA's context holds all of torch's kernels: CUDA 11 with torch before 1.13."""
     varied: bool = False
     """Whether each batch has its own length: neither padded to one nor packed."""
     reduce_bucket: int | None = None
@@ -173,6 +180,17 @@ class Workload(Frozen):
     def length(self) -> int:
         """Tokens of one sample."""
         return self.shape.fixed_tokens or self.context
+
+    @property
+    def written(self) -> float:
+        """Tokens of the text that a second stack writes, for each of the sample's; else 1."""
+        most = self.shape.native_context or self.context
+        return min(self.context, most) / self.length if self.shape.writers else 1.0
+
+    @property
+    def even_layers(self) -> float:
+        """Layers, each of as many tokens as the sample has."""
+        return self.shape.layers - self.shape.writers * (1 - self.written)
 
     @property
     def gradients_stay(self) -> bool:
