@@ -6,7 +6,7 @@ What a kernel forgets of an option, it often forgets beside one other option alo
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from .drawing import Draw, Given
 from .table import FEW, Operator
@@ -58,11 +58,24 @@ def in_pairs(
 ) -> Operator:
     """A row whose sample is a call for each member of a covering. `make(d, **values)` gives the
     tensors and the options of one call, `run(t, tensors..., options...)` one answer or several."""
+    name = f"{name} by pairs of options"
+    return by_calls(name, lambda d: covering(axes, d.chance), make, run, exact, **more)
+
+
+def by_calls(
+    name: str,
+    calls_of: Callable[[Draw], List[Dict[str, Any]]],
+    make: Callable[..., Tuple[List[Any], Dict[str, Any]]],
+    run: Callable[..., Any],
+    exact: Optional[Callable[..., Any]],
+    **more: Any,
+) -> Operator:
+    """A row whose sample is several calls, each of other values of its options."""
 
     def all_made(d: Draw) -> Given:
         tensors: List[Any] = []
         calls = []
-        for values in covering(axes, d.chance):
+        for values in calls_of(d):
             some, options = make(d, **values)
             calls.append((len(some), options))
             tensors += some
@@ -81,4 +94,4 @@ def in_pairs(
         return run_all
 
     more = {"sizes": FEW, "weight": 0.3, **more}
-    return Operator(f"{name} by pairs of options", all_made, each(run), each(exact), **more)
+    return Operator(name, all_made, each(run), exact and each(exact), **more)

@@ -58,6 +58,14 @@ from .rows_resampled import RESAMPLED
 from .rows_seldom import DOTS, EACH, GAMMA, PLACES, STEPPED
 from .rows_sequences import SEQUENCES
 from .rows_several import OVER_SEVERAL
+from .rows_single_algebra import SINGLE_ALGEBRA
+from .rows_single_factors import SINGLE_FACTORS
+from .rows_single_lines import SINGLE_LINES, SINGLE_RAGGED
+from .rows_single_orders import SINGLE_ORDERS
+from .rows_single_products import SINGLE_PRODUCTS
+from .rows_single_sparse import SINGLE_SPARSE
+from .rows_single_spectral import SINGLE_SPECTRAL
+from .rows_single_statistics import SINGLE_STATISTICS
 from .rows_sorting import SORTING
 from .rows_special import FURTHER
 from .rows_spectral import SPECTRAL
@@ -78,17 +86,25 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "reductions": (
         *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
         *(*LEARNED, FAR_SPREADS, LOGITS),
+        *(*SINGLE_STATISTICS, *SINGLE_LINES),
     ),
-    "products": (*LINEAR, *with_parameters.PRODUCTS, *FEW_BITS, DOTS, *WHOLE_PRODUCTS),
-    "algebra": (*ALGEBRA, *FACTORS, SHAPES, *OLDER),
-    "spectral": SPECTRAL,
-    "sparse": (*SPARSE, FORMS, ADDED),
+    "products": (
+        *LINEAR,
+        *with_parameters.PRODUCTS,
+        *FEW_BITS,
+        DOTS,
+        *WHOLE_PRODUCTS,
+        *SINGLE_PRODUCTS,
+    ),
+    "algebra": (*ALGEBRA, *FACTORS, SHAPES, *OLDER, *SINGLE_ALGEBRA, *SINGLE_FACTORS),
+    "spectral": (*SPECTRAL, *SINGLE_SPECTRAL),
+    "sparse": (*SPARSE, FORMS, ADDED, *SINGLE_SPARSE),
     "moving": (*MOVING, *VIEWS),
     "indexing": (
         *(*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS, *PLACES),
         *(FAR_PLACES, BAGGED, WRITTEN),
     ),
-    "sorting": (*SORTING, *ORDERS),
+    "sorting": (*SORTING, *ORDERS, *SINGLE_ORDERS),
     "convolutions": (*CONVOLUTIONS, *AXES, *UNLIBRARIED, *CONVOLVED),
     "pools": (
         *(*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
@@ -114,6 +130,7 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         *FAST_PATH,
         GREAT_SCORES,
         ATTENDED,
+        *SINGLE_RAGGED,
     ),
     "losses": (
         *LOSSES,
