@@ -61,6 +61,15 @@ FAULTS: Tuple[Fault, ...] = (
     ),
     # 2.5.1 squares numbers of float16 in float16: of more than 256 the square is infinite.
     Fault(("rms_norm of far halves", "batch_norm of far halves"), ("float16",), (2, 9)),
+    # 1.13.1 adds products of bfloat16 up in bfloat16: 4,096 ones and more are 4,096.
+    Fault(("long sums by single options",), HALVES, (2, 5)),
+    # 1.13.1 gives the places of `unique(sorted=False)` in the order of the memory.
+    Fault(
+        ("what is alike by single options",),
+        ("float32", "float64", "int64", "int32", "int16"),
+        (2, 5),
+        ("transposed",),
+    ),
     # 1.13.1 rounds places to bfloat16, and reads behind the end of a line.
     Fault(("linear corners 1d to a size",), ("bfloat16",), (2, 5)),
 )
@@ -72,10 +81,15 @@ SOUND_FORMS: Dict[str, Tuple[int, int]] = {
     "mse_loss": (2, 9),
     "huber_loss": (2, 9),
     "masked_scatter": (2, 5),
+    "baddbmm": (2, 5),
 }
 """Operators whose form into `out` or in place is wrong before a release: 2.5.1 leaves the `out` of
 a mean of half precision as it was, and losses end in a mean; 1.13.1 writes `masked_scatter_` over a
-transposed tensor in another order."""
+transposed tensor in another order, and its `baddbmm` reads what was in `out`, though beta is 0."""
+AXES_FROM_THE_END = (2, 5)
+"""The first whose sparse softmax takes a negative dimension."""
+ORDER_AS_IT_COMES = (2, 5)
+"""The first whose sort takes `stable=None`, which its signature promises."""
 TALL_TRACE = (2, 13)
 """The first that was seen to give a tall matrix's trace its gradient; 2.9.1 gives one beside the
 diagonal."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from .drawing import Draw
+from .releases import ORDER_AS_IT_COMES, release
 from .singles import singly
 from .table import Operator
 
@@ -50,6 +51,7 @@ def _sorted(
     t: Any, x: Any, dim: int, held: str, stable: Any, descending: bool, keepdim: bool, whole: bool
 ) -> List[Any]:
     x, dim = _lines(x, dim, held)
+    stable = stable if release(t) >= ORDER_AS_IT_COMES else bool(stable)
     n = x.shape[dim]
     k = max(1, n // 3)
     found = [*t.sort(x, stable=stable, dim=dim, descending=descending)]

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Tuple
 
 from . import definitions as by
 from .drawing import Draw
+from .releases import AXES_FROM_THE_END, release
 from .singles import singly
 from .table import FULL, Operator
 
@@ -128,6 +129,7 @@ def _over(
     found += [total.to_dense() if total.is_sparse else total]
     if dense:
         return [*found, (a * 2).to_dense(), a.neg().to_dense()]
+    line = line if release(t) >= AXES_FROM_THE_END else line % len(shape)
     for call in (t.sparse.softmax, t.sparse.log_softmax):
         found += [call(a.coalesce(), line).to_dense()]
     return found
