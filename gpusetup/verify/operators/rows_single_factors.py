@@ -109,8 +109,10 @@ SINGULAR = singly(
 
 
 def _fitted(t: Any, x: Any, y: Any, full: bool, driver: Any, rcond: Any) -> List[Any]:
+    """By `gelsy` of full rank alone: torch does not set which columns it may move, and it was seen
+    to take a matrix of rank 2 for one of rank 1. `gels` has no other."""
     options = {"rcond": rcond, "driver": driver}
-    if x.is_cuda or (driver == "gels" and not full):
+    if x.is_cuda or not (full or driver in ("gelsd", "gelss")):
         return [t.linalg.lstsq(x, y)[0] if full else t.linalg.pinv(x, rtol=1e-3) @ y]
     return [t.linalg.lstsq(x, y, **options)[0]]
 
@@ -125,7 +127,7 @@ FITTED = singly(
         "batch": BATCHES[:-1],
         "shape": tuple(SHAPES)[:6],
         "rank": ("full", "less"),
-        "driver": ("gelsy", None, "gels", "gelsd", "gelss"),
+        "driver": ("gelsd", "gelsy", None, "gels", "gelss"),
         "rcond": (1e-3, 1e-2),
     },
     _of_rank,
