@@ -63,13 +63,6 @@ FAULTS: Tuple[Fault, ...] = (
     Fault(("rms_norm of far halves", "batch_norm of far halves"), ("float16",), (2, 9)),
     # 1.13.1 adds products of bfloat16 up in bfloat16: 4,096 ones and more are 4,096.
     Fault(("long sums by single options",), HALVES, (2, 5)),
-    # 1.13.1 gives the places of `unique(sorted=False)` in the order of the memory.
-    Fault(
-        ("what is alike by single options",),
-        ("float32", "float64", "int64", "int32", "int16"),
-        (2, 5),
-        ("transposed",),
-    ),
     # 1.13.1 rounds places to bfloat16, and reads behind the end of a line.
     Fault(("linear corners 1d to a size",), ("bfloat16",), (2, 5)),
 )
@@ -88,6 +81,9 @@ a mean of half precision as it was, and losses end in a mean; 1.13.1 writes `mas
 transposed tensor in another order, and its `baddbmm` reads what was in `out`, though beta is 0."""
 AXES_FROM_THE_END = (2, 5)
 """The first whose sparse softmax takes a negative dimension."""
+UNSORTED_BY_STRIDES = (2, 5)
+"""The first whose `unique(sorted=False)` gives places of a tensor that has strides; 1.13.1 gives
+those in its memory's order."""
 ORDER_AS_IT_COMES = (2, 5)
 """The first whose sort takes `stable=None`, which its signature promises."""
 TALL_TRACE = (2, 13)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from .drawing import Draw
-from .releases import ORDER_AS_IT_COMES, release
+from .releases import ORDER_AS_IT_COMES, UNSORTED_BY_STRIDES, release
 from .singles import singly
 from .table import Operator
 
@@ -159,7 +159,8 @@ def _alike(
     if ordered:
         found += _list(t.unique(x, **two))
     else:
-        loose = _list(t.unique(x, sorted=False, **two))
+        whole = x if release(t) >= UNSORTED_BY_STRIDES else x.contiguous()
+        loose = _list(t.unique(whole, sorted=False, **two))
         found += [loose[0].sort()[0], *([loose[0][loose[1]]] if inverse else [])]
     tests = t.unique(y) if once else y
     found += [t.isin(t.unique(x) if once else x, tests, assume_unique=once, invert=invert)]
