@@ -78,12 +78,15 @@ SOUND_FORMS: Dict[str, Tuple[int, int]] = {
 }
 """Operators whose form into `out` or in place is wrong before a release: 2.5.1 leaves the `out` of
 a mean of half precision as it was, and losses end in a mean; 1.13.1 writes `masked_scatter_` over a
-transposed tensor in another order, and its `baddbmm` reads what was in `out`, though beta is 0."""
+transposed tensor in another order, and its `baddbmm` reads what was in `out`."""
 AXES_FROM_THE_END = (2, 5)
 """The first whose sparse softmax takes a negative dimension."""
-UNSORTED_BY_STRIDES = (2, 5)
-"""The first whose `unique(sorted=False)` gives places of a tensor that has strides; 1.13.1 gives
-those in its memory's order."""
+LINES_IN_ORDER = (2, 5)
+"""The first whose `unique` of a dimension compares the other dimensions in their own order; 1.13.1
+puts the first one in the place of that dimension."""
+BETA_OF_NONE = (2, 5)
+"""The first whose `baddbmm` reads neither what is added nor the new answer's memory where beta is 0;
+1.13.1 multiplies both by 0, and what is no number stays so."""
 ORDER_AS_IT_COMES = (2, 5)
 """The first whose sort takes `stable=None`, which its signature promises."""
 TALL_TRACE = (2, 13)

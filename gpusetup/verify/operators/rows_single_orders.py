@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from .drawing import Draw
-from .releases import ORDER_AS_IT_COMES, UNSORTED_BY_STRIDES, release
+from .releases import LINES_IN_ORDER, ORDER_AS_IT_COMES, release
 from .singles import singly
 from .table import Operator
 
@@ -159,8 +159,7 @@ def _alike(
     if ordered:
         found += _list(t.unique(x, **two))
     else:
-        whole = x if release(t) >= UNSORTED_BY_STRIDES else x.contiguous()
-        loose = _list(t.unique(whole, sorted=False, **two))
+        loose = _list(t.unique(x, sorted=False, **two))
         found += [loose[0].sort()[0], *([loose[0][loose[1]]] if inverse else [])]
     tests = t.unique(y) if once else y
     found += [t.isin(t.unique(x) if once else x, tests, assume_unique=once, invert=invert)]
@@ -192,12 +191,13 @@ def _alike_exact(
         back = t.tensor(back, dtype=t.int64).reshape(shape)
         return [kept, *([back] if inverse else []), *([t.tensor(times)] if counts else [])]
 
-    flat, whole = x.reshape(-1), x.movedim(dim, 0)
+    turn = t.movedim if release(t) >= LINES_IN_ORDER else t.transpose
+    flat, whole = x.reshape(-1), turn(x, dim, 0)
     rows = [tuple(row.reshape(-1).tolist()) for row in whole]
 
     def of_rows(found: Any) -> Any:
         first, back, times = found
-        return whole[t.tensor(first)].movedim(0, dim), back, times
+        return turn(whole[t.tensor(first)], 0, dim), back, times
 
     line = [(value,) for value in flat.tolist()]
     first, back, times = _runs(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from .drawing import Draw
+from .releases import BETA_OF_NONE, release
 from .singles import singly
 from .table import FLOATS, FULL, Operator
 
@@ -63,9 +64,10 @@ def _sums(
     v, a, b = rest[4:]
     c = c.expand(x.shape[0], y.shape[1]) if wide else c
     by = {"beta": beta, "alpha": alpha}
+    sound = beta or release(t) >= BETA_OF_NONE
     return [
         t.addmm(c, x, y, **by),
-        t.baddbmm(c, rows, columns, **by),
+        t.baddbmm(c, rows, columns, **by) if sound else alpha * t.bmm(rows, columns),
         t.addbmm(c, rows, columns, **by),
         t.addmv(e, x, v, **by),
         t.addr(c, a, b, **by),
