@@ -85,7 +85,7 @@ LINES_IN_ORDER = (2, 5)
 """The first whose `unique` of a dimension compares the other dimensions in their own order; 1.13.1
 puts the first one in the place of that dimension."""
 BETA_OF_NONE = (2, 5)
-"""The first whose `baddbmm` reads neither what is added nor the new answer's memory where beta is 0;
+"""The first whose `baddbmm` reads nothing of what is added or of its answer where beta is 0;
 1.13.1 multiplies both by 0, and what is no number stays so."""
 ORDER_AS_IT_COMES = (2, 5)
 """The first whose sort takes `stable=None`, which its signature promises."""
