@@ -17,15 +17,15 @@ from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky, working_on
 
 SHARE = {
-    "pointwise": 341,
-    "lists": 180,
-    "reductions": 302,
+    "pointwise": 377,
+    "lists": 189,
+    "reductions": 322,
     "products": 176,
     "algebra": 60,
     "spectral": 40,
     "sparse": 30,
-    "moving": 180,
-    "indexing": 147,
+    "moving": 190,
+    "indexing": 173,
     "sorting": 83,
     "convolutions": 88,
     "pools": 136,

@@ -89,6 +89,8 @@ BETA_OF_NONE = (2, 5)
 1.13.1 multiplies both by 0, and what is no number stays so."""
 ORDER_AS_IT_COMES = (2, 5)
 """The first whose sort takes `stable=None`, which its signature promises."""
+NARROWED_COPY = (2, 5)
+"""The first whose `narrow_copy` reads strides; 1.13.1 copies what lies side by side."""
 TALL_TRACE = (2, 13)
 """The first that was seen to give a tall matrix's trace its gradient; 2.9.1 gives one beside the
 diagonal."""

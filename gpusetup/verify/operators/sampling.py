@@ -9,6 +9,7 @@ from . import rows_parameters as with_parameters
 from .comparing import Sample
 from .drawing import LAYOUTS
 from .rows_arithmetic import ARITHMETIC, CASTS, INTEGERS, ODD
+from .rows_axes import REDUCED
 from .rows_cells import CELLS
 from .rows_complex import COMPLEX_AND_MIXED
 from .rows_convolutions import CONVOLUTIONS
@@ -29,9 +30,14 @@ from .rows_further import (
 from .rows_images import IMAGES
 from .rows_indexing import INDEXING
 from .rows_inference import FAST_PATH, FEW_BITS
+from .rows_joined import JOINED
+from .rows_keys import KEYED
+from .rows_listed import LISTED
 from .rows_lists import LISTS
+from .rows_lookups import PLACED
 from .rows_losses import LOSSES
 from .rows_margins import FURTHER_LOSSES
+from .rows_meeting import TOGETHER
 from .rows_moving import MOVING
 from .rows_norms import NORMS
 from .rows_optioned import ATTENDED, BAGGED, LOST, NORMED_BY_PAIRS, WRITTEN
@@ -53,10 +59,13 @@ from .rows_products import ALGEBRA, LINEAR
 from .rows_quantized import QUANTIZED
 from .rows_ragged import RAGGED
 from .rows_ranges import RANGES, SHAPES
+from .rows_rearranged import REARRANGED
 from .rows_reductions import REDUCTIONS
 from .rows_resampled import RESAMPLED
+from .rows_running import RAN
 from .rows_seldom import DOTS, EACH, GAMMA, PLACES, STEPPED
 from .rows_sequences import SEQUENCES
+from .rows_settings import MET, PARAMETERS
 from .rows_several import OVER_SEVERAL
 from .rows_single_algebra import SINGLE_ALGEBRA
 from .rows_single_factors import SINGLE_FACTORS
@@ -80,13 +89,14 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "pointwise": (
         *(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
         *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES, *QUANTIZED, *VALUES),
-        *(*RANGES, *EACH, *STEPPED, GAMMA),
+        *(*RANGES, *EACH, *STEPPED, GAMMA, *PARAMETERS, *MET),
+        *TOGETHER,
     ),
-    "lists": LISTS,
+    "lists": (*LISTS, *LISTED),
     "reductions": (
         *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
         *(*LEARNED, FAR_SPREADS, LOGITS),
-        *(*SINGLE_STATISTICS, *SINGLE_LINES),
+        *(*SINGLE_STATISTICS, *SINGLE_LINES, *REDUCED, *RAN),
     ),
     "products": (
         *LINEAR,
@@ -99,10 +109,10 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "algebra": (*ALGEBRA, *FACTORS, SHAPES, *OLDER, *SINGLE_ALGEBRA, *SINGLE_FACTORS),
     "spectral": (*SPECTRAL, *SINGLE_SPECTRAL),
     "sparse": (*SPARSE, FORMS, ADDED, *SINGLE_SPARSE),
-    "moving": (*MOVING, *VIEWS),
+    "moving": (*MOVING, *VIEWS, *REARRANGED, *JOINED),
     "indexing": (
         *(*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS, *PLACES),
-        *(FAR_PLACES, BAGGED, WRITTEN),
+        *(FAR_PLACES, BAGGED, WRITTEN, *PLACED, *KEYED),
     ),
     "sorting": (*SORTING, *ORDERS, *SINGLE_ORDERS),
     "convolutions": (*CONVOLUTIONS, *AXES, *UNLIBRARIED, *CONVOLVED),
