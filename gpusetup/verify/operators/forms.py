@@ -24,11 +24,13 @@ ANOTHER_CALL = (
     "_batch_norm_with_update",
     "_compute_linear_combination",
     "_native_batch_norm_legit",
+    "_fused_moving_avg_obs_fq_helper",
     "binary_cross_entropy",
 )
-"""Those that a second call is not free to: the first four update running values without saying so;
-the fifth adds to what is in `out`; the next leaves `out` as it was where the input has strides
-(torch 2.13); the last wants room for all losses in `out`, also where it gives their mean."""
+"""Those that a second call is not free to: the first four and the seventh update running values
+without saying so; the fifth adds to what is in `out`; the sixth leaves `out` as it was where the
+input has strides (torch 2.13); the last wants room for all losses in `out`, also where it gives
+their mean."""
 
 
 class IntoOut(TorchDispatchMode):  # type: ignore[misc, unused-ignore]

@@ -68,8 +68,12 @@ from .rows_sequences import SEQUENCES
 from .rows_settings import MET, PARAMETERS
 from .rows_several import OVER_SEVERAL
 from .rows_single_algebra import SINGLE_ALGEBRA
+from .rows_single_cells import SINGLE_HEADS, SINGLE_NETS, SINGLE_OBSERVERS, SINGLE_STEPS
 from .rows_single_factors import SINGLE_FACTORS
+from .rows_single_images import SINGLE_NORMS, SINGLE_RESIZING
+from .rows_single_layers import SINGLE_COLUMNS, SINGLE_CONVOLUTIONS, SINGLE_PLAIN, SINGLE_POOLS
 from .rows_single_lines import SINGLE_LINES, SINGLE_RAGGED
+from .rows_single_losses import SINGLE_LOOKUPS, SINGLE_LOSSES
 from .rows_single_orders import SINGLE_ORDERS
 from .rows_single_products import SINGLE_PRODUCTS
 from .rows_single_sparse import SINGLE_SPARSE
@@ -91,8 +95,9 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES, *QUANTIZED, *VALUES),
         *(*RANGES, *EACH, *STEPPED, GAMMA, *PARAMETERS, *MET),
         *TOGETHER,
+        SINGLE_OBSERVERS,
     ),
-    "lists": (*LISTS, *LISTED),
+    "lists": (*LISTS, *LISTED, *SINGLE_STEPS),
     "reductions": (
         *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
         *(*LEARNED, FAR_SPREADS, LOGITS),
@@ -112,13 +117,17 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "moving": (*MOVING, *VIEWS, *REARRANGED, *JOINED),
     "indexing": (
         *(*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS, *PLACES),
-        *(FAR_PLACES, BAGGED, WRITTEN, *PLACED, *KEYED),
+        *(FAR_PLACES, BAGGED, WRITTEN, *PLACED, *KEYED, SINGLE_LOOKUPS),
     ),
     "sorting": (*SORTING, *ORDERS, *SINGLE_ORDERS),
-    "convolutions": (*CONVOLUTIONS, *AXES, *UNLIBRARIED, *CONVOLVED),
+    "convolutions": (
+        *(*CONVOLUTIONS, *AXES, *UNLIBRARIED, *CONVOLVED),
+        *(*SINGLE_CONVOLUTIONS, SINGLE_PLAIN),
+    ),
     "pools": (
         *(*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
-        *(*HALVED, LANCZOS, *PAIRED_POOLS, PAIRED_RESIZING),
+        *(*HALVED, LANCZOS, *PAIRED_POOLS, PAIRED_RESIZING, *SINGLE_POOLS),
+        *(SINGLE_COLUMNS, SINGLE_RESIZING),
     ),
     "norms": (
         *NORMS,
@@ -129,6 +138,7 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         NORM,
         FAR_MEANS,
         NORMED_BY_PAIRS,
+        SINGLE_NORMS,
     ),
     "sequences": (
         *SEQUENCES,
@@ -141,6 +151,8 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         GREAT_SCORES,
         ATTENDED,
         *SINGLE_RAGGED,
+        SINGLE_NETS,
+        *SINGLE_HEADS,
     ),
     "losses": (
         *LOSSES,
@@ -150,6 +162,7 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         *OF_MARGINS,
         FAR_CLASSES,
         LOST,
+        *SINGLE_LOSSES,
     ),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
