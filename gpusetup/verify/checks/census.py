@@ -62,7 +62,7 @@ def family(name: str, device: str) -> Outcome:
                 continue
             parts.append(holds(sample.name, False, first_line(problem)))
         tried += 1
-        parts, worst = _kept(parts)
+        parts, worst = kept(parts)
         bad = worst
         if bad >= ENOUGH:
             break
@@ -115,7 +115,7 @@ def _compared(torch: Any, device: str, name: str, sample: Sample) -> List[Part]:
     return compared(torch, device, row, sample, asked().seed, layouts_of(name), anew)
 
 
-def _kept(parts: List[Part]) -> Tuple[List[Part], int]:
+def kept(parts: List[Part]) -> Tuple[List[Part], int]:
     """What is wrong, and the nearest to its limit of what is right."""
     wrong = [part for part in parts if not part.worst <= 1]
     right = [part for part in parts if part.worst <= 1]

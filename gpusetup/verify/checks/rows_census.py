@@ -44,3 +44,20 @@ CENSUS: Tuple[Check, ...] = (
     of("sequences", "attention and recurrent nets", "language models would be wrong"),
     of("losses", "losses and their gradients", "training would follow wrong gradients"),
 )
+
+DATABASE: Tuple[Check, ...] = (
+    Check(
+        "census-database",
+        "checks.database:database",
+        on=BOTH,
+        needs=("properties", "arch"),
+        environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
+        proves="torch's own database of operators: its samples, with every option that they have,"
+        " agree with float64, forward and backward",
+        means="a rarely used option, or an empty or strided input, would give wrong numbers",
+        then=AGAIN,
+        samples_seconds=7200.0,
+    ),
+)
+"""Loading it changes torch's process (`database/loading.py` undoes what is known of that). So it
+runs in the process of `determinism`, which no other check uses after it."""

@@ -7,7 +7,7 @@ from typing import Callable, Dict, Iterator, Tuple
 
 from ..companions.rows import COMPANIONS
 from ..values import HOST, Check, Outcome, WrongQuestion, kind
-from .rows_census import CENSUS
+from .rows_census import CENSUS, DATABASE
 from .rows_cluster import DISTRIBUTED, RANKS, STRESS
 from .rows_programs import PROGRAMS
 from .rows_quick import QUICK
@@ -16,7 +16,7 @@ from .rows_standard import STANDARD
 LEVELS: Dict[str, Tuple[Check, ...]] = {
     "quick": QUICK,
     "standard": QUICK + STANDARD + PROGRAMS + CENSUS + DISTRIBUTED,
-    "census": QUICK + STANDARD + PROGRAMS + CENSUS + DISTRIBUTED,
+    "census": QUICK + STANDARD + DATABASE + PROGRAMS + CENSUS + DISTRIBUTED,
     "stress": QUICK + STRESS,
 }
 

@@ -1,0 +1,188 @@
+"""One call of the database: its arguments in the working format and in float64, and its answers."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+
+from ..operators.drawing import laid_out
+
+WIDE = {
+    "float32": "float64",
+    "float16": "float64",
+    "bfloat16": "float64",
+    "complex64": "complex128",
+}
+WHOLE = ("int8", "int16", "int32", "uint8")
+
+
+class Call(NamedTuple):
+    """What an operator is called with: tensors stand anywhere in `given` and `options`."""
+
+    given: Tuple[Any, ...]
+    options: Dict[str, Any]
+    learning: Callable[[Any], Any]
+    """Of what it answers, what gradients are taken of."""
+
+
+class Answer(NamedTuple):
+    outputs: List[Any]
+    """Tensors, and numbers as tensors."""
+    written: List[Any]
+    """The arguments after the call."""
+    gradients: List[Any]
+    """One for each argument that learns; None where it has no part in the answer."""
+
+
+def tensors_of(torch: Any, given: Any) -> List[Any]:
+    """All tensors, in the order in which `mapped` meets them."""
+    found: List[Any] = []
+
+    def kept(x: Any) -> Any:
+        found.append(x)
+        return x
+
+    mapped(torch, given, kept)
+    return found
+
+
+def mapped(torch: Any, given: Any, change: Callable[[Any], Any]) -> Any:
+    """The same lists, tuples and mappings with every tensor changed."""
+    if isinstance(given, torch.Tensor):
+        return change(given)
+    if isinstance(given, (list, tuple)) and type(given) in (list, tuple):
+        return type(given)([mapped(torch, each, change) for each in given])
+    if isinstance(given, tuple) and hasattr(given, "_fields"):
+        return type(given)(*[mapped(torch, each, change) for each in given])
+    if isinstance(given, dict):
+        return {name: mapped(torch, each, change) for name, each in given.items()}
+    return given
+
+
+def exactly(torch: Any, call: Call, dtype: str) -> Call:
+    """The call in float64, or, of whole numbers of few bits, in int64."""
+    wide = {getattr(torch, low): getattr(torch, high) for low, high in WIDE.items()}
+    if dtype in WHOLE:
+        wide[getattr(torch, dtype)] = torch.int64
+
+    def widened(x: Any) -> Any:
+        to = wide.get(x.dtype)
+        return _again(x if to is None else x.detach().to(to), x.requires_grad)
+
+    def named(option: Any) -> Any:
+        return wide.get(option, option) if isinstance(option, torch.dtype) else option
+
+    given = tuple(named(mapped(torch, each, widened)) for each in call.given)
+    options = {name: named(mapped(torch, each, widened)) for name, each in call.options.items()}
+    return Call(given, options, call.learning)
+
+
+def _again(x: Any, learns: bool) -> Any:
+    """Of its own, with the strides that it has; only what has no gaps is copied."""
+    plain = x.layout.__repr__() == "torch.strided" and x.is_contiguous()
+    made = x.detach().clone() if plain else x.detach()
+    return made.requires_grad_() if learns else made
+
+
+def fresh(torch: Any, call: Call, layout: str = "", device: str = "") -> Call:
+    """The same call with tensors of their own, so that what it writes is seen there alone."""
+
+    def made(x: Any) -> Any:
+        y = x.detach()
+        if device and device != "cpu":
+            y = y.to(device)
+        if layout and y.layout == torch.strided and not overlaps(y):
+            y = laid_out(torch, y, layout)
+        return _again(y, x.requires_grad)
+
+    return replaced(torch, call, made)
+
+
+def replaced(torch: Any, call: Call, change: Callable[[Any], Any]) -> Call:
+    """The call with each tensor changed."""
+    return call._replace(
+        given=mapped(torch, call.given, change), options=mapped(torch, call.options, change)
+    )
+
+
+def overlaps(x: Any) -> bool:
+    """Whether elements share their place in memory, as those of an expanded tensor do."""
+    return any(step == 0 and length > 1 for step, length in zip(x.stride(), x.shape))
+
+
+def answered(
+    torch: Any,
+    run: Any,
+    call: Call,
+    upstream: Callable[[List[Any]], List[Any]],
+    unique: bool = True,
+) -> Answer:
+    """What the call answers, what its arguments are then, and its gradients along `upstream`, which
+    is asked with the answers that learn."""
+    args = tensors_of(torch, (call.given, call.options))
+    leaves = [x for x in args if x.requires_grad]
+    gradients: List[Any] = []
+    with torch.set_grad_enabled(bool(leaves)):
+        raw = run(*call.given, **call.options)
+        outputs = plain(torch, raw if unique else call.learning(raw))
+        learned = along(torch, call, raw) if leaves else []
+        if learned:
+            chosen = [g.to(y.dtype) for g, y in zip(upstream(learned), learned)]
+            got = torch.autograd.grad(learned, leaves, chosen, allow_unused=True)
+            gradients = [g if g is None else dense(torch, g) for g in got]
+    return Answer([x.detach() for x in outputs], [x.detach() for x in args], gradients)
+
+
+def along(torch: Any, call: Call, raw: Any) -> List[Any]:
+    """The answers that a gradient is taken of."""
+    return [x for x in tensors_of(torch, call.learning(raw)) if x.requires_grad]
+
+
+def dense(torch: Any, x: Any) -> Any:
+    return x if x.layout == torch.strided else x.to_dense()
+
+
+def plain(torch: Any, raw: Any) -> List[Any]:
+    """All tensors of an answer without gaps, and its numbers as tensors."""
+    if isinstance(raw, torch.Tensor):
+        return [dense(torch, raw)]
+    if isinstance(raw, (bool, int)):
+        return [torch.tensor(raw)]
+    if isinstance(raw, float):
+        return [torch.tensor(raw, dtype=torch.float64)]
+    if isinstance(raw, (list, tuple)):
+        return [x for each in raw for x in plain(torch, each)]
+    return []
+
+
+@contextlib.contextmanager
+def in_float64(torch: Any) -> Iterator[None]:
+    """What makes its format itself makes float64."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextlib.contextmanager
+def exact_products(torch: Any) -> Iterator[None]:
+    """No product of float32 is rounded to fewer bits, no sum of halves is kept in half."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    switches = [(cudnn, "allow_tf32"), (matmul, "allow_tf32")]
+    for name in (
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+    ):
+        with contextlib.suppress(AttributeError, AssertionError):  # older releases have not both
+            getattr(matmul, name)
+            switches.append((matmul, name))
+    before = [getattr(home, name) for home, name in switches]
+    for home, name in switches:
+        setattr(home, name, False)
+    try:
+        yield
+    finally:
+        for (home, name), was in zip(switches, before):
+            setattr(home, name, was)

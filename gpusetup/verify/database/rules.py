@@ -1,0 +1,163 @@
+"""What of torch's database is not asked, or judged with more room, each with its reason.
+
+Seen on the CPU with torch 2.5.1, 2.9.1, 2.13.0 and 2.15.0 on 22 November 2026.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple, Tuple
+
+SINCE = (2, 5)
+"""The first release whose database is asked. 1.13.1 gives a dozen of its own samples
+wrong (distances and remainders of halves, `masked_select`'s gradient, norms of one number)."""
+HALVES = ("bfloat16", "float16")
+WHOLE = ("int8", "int16", "int32", "uint8")
+BYTES = ("int8", "uint8")
+
+
+class Rule(NamedTuple):
+    """Entries by name (`*` at the end: all that begin so) that are not asked."""
+
+    reason: str
+    names: Tuple[str, ...]
+    formats: Tuple[str, ...] = ()
+    """Empty: all."""
+    before: Tuple[int, ...] = (99,)
+    """The first release that was seen to be right, where it is torch's own fault."""
+
+    def holds(self, name: str, dtype: str, now: Tuple[int, ...]) -> bool:
+        fits = matches(name, self.names) and (not self.formats or dtype in self.formats)
+        return fits and now < self.before
+
+
+LEFT_OUT: Tuple[Rule, ...] = (
+    Rule(
+        "draws random numbers; `chance` judges those",
+        (
+            *("bernoulli", "cauchy", "exponential", "geometric", "log_normal", "normal*"),
+            *("uniform", "multinomial", "rand_like", "randint*", "randn*", "*dropout*"),
+            *("nn.functional.dropout*", "nn.functional.alpha_dropout", "nn.functional.rrelu"),
+            *("nn.functional.feature_alpha_dropout*", "nn.functional.fractional_max_pool*"),
+            *("svd_lowrank", "pca_lowrank"),
+        ),
+    ),
+    Rule(
+        "its memory holds what it held before",
+        ("empty*", "new_empty*", "resize_", "resize_as_", "nn.functional.max_unpool*_undefined"),
+    ),
+    Rule("eigenvalues come in any order", ("linalg.eig", "linalg.eigvals")),
+    Rule("needs a compiler on a GPU", ("jiterator*", "bmm.triton_optimized")),
+    Rule(
+        "reads bytes as another format, which float64 cannot follow",
+        ("view_as_dtype", "hash_tensor"),
+    ),
+    Rule("computes in formats of eight bits", ("torch._scaled_mm*",)),
+    Rule("the next number of a format is another one in float64", ("nextafter",)),
+    Rule("chosen by the call, not by the arguments", ("double", "cdouble", "chalf", "byte")),
+    Rule("rounds bounds that are no whole numbers to whole ones first", ("arange",), WHOLE),
+    Rule(
+        "terms of the series are no numbers in half precision (2.13.0: NaN for norms from 6 on)",
+        ("matrix_exp",),
+        HALVES,
+    ),
+    Rule(
+        "takes the exponential in float16, which ends at 65504",
+        ("nn.functional.soft_margin_loss",),
+        ("float16",),
+    ),
+    Rule(
+        "rounds the place in the image to the format: another pixel",
+        ("nn.functional.grid_sample", "grid_sampler_*"),
+        HALVES,
+    ),
+    Rule(
+        "differences of bytes wrap around before they are widened",
+        (
+            *("nn.functional.margin_ranking_loss", "nn.functional.triplet_margin*"),
+            *("nn.functional.pairwise_distance", "trapz", "trapezoid", "cumulative_trapezoid"),
+            *("nn.functional.softmin*", "masked.softmin", "nn.functional.cosine_embedding_loss"),
+        ),
+        BYTES,
+    ),
+    Rule("its gradient is no number where a line is nought (2.13.0)", ("renorm",), ("complex64",)),
+    Rule("divides by the norm's cube in float16", ("nn.functional.normalize",), ("float16",)),
+    Rule("fills masked places with the least byte", ("masked.argmax", "masked.argmin"), BYTES),
+    Rule("bins of like numbers end elsewhere in each format", ("histogram", "histogramdd")),
+    Rule("takes the strides that its caller gives alone", ("torch.ops.aten._scaled_dot_product*",)),
+    Rule("its places do not fit into the format", ("nn.functional.max_pool3d",), BYTES),
+)
+NO_GRADIENT: Tuple[Rule, ...] = (
+    Rule(
+        "by exponentials of differences of logarithms, which lose far more than a roundoff",
+        ("logcumsumexp",),
+    ),
+    Rule("by exponentials of differences of logarithms", ("logsumexp",), ("complex64",)),
+    Rule("by a power of the norm, in float16", ("_foreach_norm",), ("float16",)),
+    Rule("no number for some bases and powers", ("__rpow__", "pow", "float_power", "_foreach_pow")),
+    Rule("by reflections, one after the other", ("linalg.householder_product",)),
+    Rule(
+        "the difference of like numbers where one score is far above the others",
+        ("nn.functional.multi_head_attention_forward",),
+    ),
+)
+"""Whose gradient is not asked: computing it loses more than its arguments' roundoff tells."""
+BY_SIGN = ("symeig", "linalg.eigh", "linalg.svd", "svd", "linalg.qr", "qr")
+"""Vectors that may have either sign. The database itself says what of them is unique: that is
+compared."""
+SCALE_OF_ARGUMENTS = (
+    *("native_layer_norm", "native_batch_norm", "_native_batch_norm_legit"),
+    *("_batch_norm_with_update", "special.ndtr", "nn.functional.batch_norm*"),
+    *("nn.functional.layer_norm", "nn.functional.group_norm", "nn.functional.instance_norm"),
+    *("native_group_norm", "signal.windows.*", "nn.functional.normalize"),
+    *("nn.functional.cosine_similarity", "nn.functional.rms_norm", "cov", "corrcoef"),
+)
+"""Their answers are small beside what is subtracted to get them: a line of one number less its
+mean, a probability as one less another. Their roundoff is that of their arguments' size, that of a
+window is of 1."""
+STEEP = 16.0
+"""The slope of a norm where a line has no spread: 1 over the root of the usual `eps`. A gradient
+there is the difference of numbers so many times 20 times greater than what it is taken along."""
+ROOM: Dict[str, float] = {
+    "nn.functional.ctc_loss": 100.0,
+    "special.log_ndtr": 4.0,
+    "nn.functional.scaled_dot_product_attention": 10.0,
+    "special.i1e": 4.0,
+    "logsumexp": 30.0,
+    **dict.fromkeys(("asin", "acos", "_foreach_asin", "_foreach_acos", "asinh", "acosh"), 20.0),
+    **dict.fromkeys(("arcsin", "arccos", "grid_sampler_3d", "_upsample_bilinear2d_aa"), 4.0),
+}
+"""Entries that are computed by steps which lose more than their arguments' roundoff."""
+
+
+def matches(name: str, patterns: Tuple[str, ...]) -> bool:
+    """
+    >>> matches("grid_sampler_2d", ("grid_sampler_*",)), matches("mm", ("m",))
+    (True, False)
+    """
+    return any(
+        name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns
+    )
+
+
+def left_out(name: str, dtype: str = "", now: Tuple[int, ...] = (2, 13)) -> str:
+    """Why an entry is not asked in a format (or in none); empty where it is.
+
+    >>> left_out("rand_like")
+    'draws random numbers; `chance` judges those'
+    >>> left_out("matrix_exp"), left_out("mm", "float32")
+    ('', '')
+    """
+    return _reason(LEFT_OUT, name, dtype, now)
+
+
+def without_gradient(name: str, dtype: str, now: Tuple[int, ...] = (2, 13)) -> str:
+    """Why the gradient of an entry is not asked in a format; empty where it is.
+
+    >>> without_gradient("mm", "float32")
+    ''
+    """
+    return _reason(NO_GRADIENT, name, dtype, now)
+
+
+def _reason(rules: Tuple[Rule, ...], name: str, dtype: str, now: Tuple[int, ...]) -> str:
+    return next((rule.reason for rule in rules if rule.holds(name, dtype, now)), "")
