@@ -1,4 +1,4 @@
-"""torch's own database of operators as a check: `standard` draws of each, `census` takes all."""
+"""torch's own database of operators as a check: `census` takes all; a draw of each stands ready."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Question:
         self.at_least = 0.0
         """The size of the answer below which its roundoff does not fall."""
         self.height = 0.0
-        """The greatest size of an answer. Derivatives are computed by way of its square, which may
+        """The greatest size of an answer. Derivatives are computed by way of its cube, which may
         be past the end of float16."""
         self.upstream: List[Any] = []
         self.along = 0.0
@@ -175,7 +175,7 @@ def limits(torch: Any, question: Question, target: Target) -> Tuple[Any, Any]:
     allowed = question.room * own * (u * most + least) + MOVED * (change + SHARE * spread)
     top = torch.finfo(target.found.dtype).max
     unsure |= size + allowed >= top
-    if "gradient" in target.label and question.height**2 * 4 >= top:
+    if "gradient" in target.label and question.height**3 * 4 >= top:
         unsure |= ~target.found.isfinite()
     return allowed, unsure
 

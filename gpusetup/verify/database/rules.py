@@ -83,6 +83,7 @@ LEFT_OUT: Tuple[Rule, ...] = (
     Rule("divides by the norm's cube in float16", ("nn.functional.normalize",), ("float16",)),
     Rule("fills masked places with the least byte", ("masked.argmax", "masked.argmin"), BYTES),
     Rule("bins of like numbers end elsewhere in each format", ("histogram", "histogramdd")),
+    Rule("its bins end at rounded places", ("histc",), HALVES),
     Rule("takes the strides that its caller gives alone", ("torch.ops.aten._scaled_dot_product*",)),
     Rule("its places do not fit into the format", ("nn.functional.max_pool3d",), BYTES),
 )
