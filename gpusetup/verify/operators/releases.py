@@ -81,6 +81,8 @@ a mean of half precision as it was, and losses end in a mean; 1.13.1 writes `mas
 transposed tensor in another order, and its `baddbmm` reads what was in `out`."""
 AXES_FROM_THE_END = (2, 5)
 """The first whose sparse softmax takes a negative dimension."""
+STRIDES_OF_NOTHING = (2, 9)
+"""The first seen whose MKL transforms every line of one repeated number: 2.5.1 has an error."""
 LINES_IN_ORDER = (2, 5)
 """The first whose `unique` of a dimension compares the other dimensions in their own order; 1.13.1
 puts the first one in the place of that dimension."""

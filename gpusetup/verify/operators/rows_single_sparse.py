@@ -122,7 +122,8 @@ def _product(shape: Any) -> int:
 def _over(
     t: Any, i: Any, x: Any, shape: Any, dense: int, dim: Any, line: int, masked: Any
 ) -> List[Any]:
-    a = t.sparse_coo_tensor(i, x.contiguous(), shape)
+    # A line by itself counts as contiguous whatever its stride, and torch would read that far.
+    a = t.sparse_coo_tensor(i, x.clone(memory_format=t.contiguous_format), shape)
     found = [a.to_dense() if masked is None else a.to_dense(masked_grad=masked)]
     found += [a.coalesce().to_dense(), t.sparse.sum(a)]
     total = t.sparse.sum(a, dim)

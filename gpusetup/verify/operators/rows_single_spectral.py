@@ -6,6 +6,7 @@ from math import pi, prod
 from typing import Any, Dict, List, Sequence, Tuple
 
 from .drawing import Draw
+from .releases import STRIDES_OF_NOTHING, release
 from .rows_spectral import SCALES
 from .singles import singly
 from .table import FULL, Operator
@@ -74,15 +75,19 @@ def _line(d: Draw, length: str, n: str, dim: str, **of: Any) -> Made:
     if dim == "first from the end":
         shape = (count, lines)
     used = {"as it is": None, "shorter": max(1, count - 3), "longer": count + 4, "one": 1}[n]
-    if of["held"] == "expanded" and 1 in (used, count):  # MKL of torch 2.5.1 refuses it
-        of["held"] = "own"
     a = d.normal(*shape)
     return [a, d.normal(*shape)], {"n": used, "dim": place, "count": count, **of}
 
 
+def _repeated(t: Any, x: Any) -> Any:
+    """The first number of each line in all its places, in memory once."""
+    same = x.narrow(-1, 0, 1).expand_as(x)
+    return same if release(t) >= STRIDES_OF_NOTHING else same.contiguous()
+
+
 def _one_axis(t: Any, a: Any, b: Any, n: Any, dim: int, count: int, norm: Any, held: str) -> Any:
     if held == "expanded":
-        a, b = a.narrow(-1, 0, 1).expand_as(a), b.narrow(-1, 0, 1).expand_as(b)
+        a, b = _repeated(t, a), _repeated(t, b)
     x = t.complex(a, b) if held != "negative" else -t.complex(a, b).conj()
     each = {"n": n, "dim": dim, "norm": norm}
     found = [t.fft.fft(x, **each), t.fft.ifft(x, **each), t.fft.rfft(a, **each)]
@@ -96,7 +101,7 @@ def _one_axis_exact(
     t: Any, a: Any, b: Any, n: Any, dim: int, count: int, norm: Any, held: str
 ) -> List[Any]:
     if held == "expanded":
-        a, b = a.narrow(-1, 0, 1).expand_as(a), b.narrow(-1, 0, 1).expand_as(b)
+        a, b = _repeated(t, a), _repeated(t, b)
     x = t.complex(a, b) if held != "negative" else t.complex(-a, b)
     m = n or count
     real = t.complex(a, 0 * a)
