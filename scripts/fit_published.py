@@ -51,6 +51,7 @@ from gpusetup.plan.model.trainers import (  # noqa: E402
     adapters_of,
     attention_of,
     base_of,
+    buckets_of,
     loaded_by,
     prepared,
     trainer_named,
@@ -206,6 +207,7 @@ def _workload(row: dict[str, str]) -> Workload:
     settings |= as_of(trainer, said.get("as_of"))
     settings |= attention_of(shape.kind, trainer) | prepared(settings | values)
     settings |= adapters_of(settings | values, trainer) | base_of(settings | values, trainer)
+    settings |= buckets_of(settings | values, trainer)
     settings |= loaded_by(settings | values, trainer) | values
     settings["amp"] = settings.get("amp") or None
     if "amp" not in said and "lora" not in said:

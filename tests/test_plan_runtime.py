@@ -23,6 +23,7 @@ from gpusetup.plan.memory.parts import parts
 from gpusetup.plan.memory.runtime import ALL_KERNELS, LINKED_NCCL, nccl_bytes, runtime_bytes
 from gpusetup.plan.memory.second_stack import looking_bytes
 from gpusetup.plan.memory.states import base_bytes
+from gpusetup.plan.memory.step import BUCKET, bucket_buffer_bytes
 from gpusetup.plan.model.dated import as_of
 from gpusetup.plan.model.named import model_in, model_named
 from gpusetup.plan.model.workload import Workload
@@ -97,6 +98,16 @@ def test_llamas_scores_were_kept_once_more_for_a_maximum() -> None:
     assert score_bytes(other) == score_bytes(replace(other, clamped_scores=False))
     assert as_of("hf", "2023-07-17")["clamped_scores"]
     assert "clamped_scores" not in as_of("hf", "2023-07-18")
+
+
+def test_overlapping_reductions_have_a_second_bucket() -> None:
+    w = a_job(gpus=2, batch=2, strategy="zero2", dtype="fp32", amp="bf16")
+    assert bucket_buffer_bytes(replace(w, overlap_comm=True), VANILLA) == 2 * 2 * BUCKET
+    assert bucket_buffer_bytes(w, VANILLA) == 2 * BUCKET
+    for day, said in (("2024-06", False), ("2024-07", True), ("2025-12-31", False)):
+        assert as_of("llama-factory", day).get("overlap_comm", False) == said
+    asked = Question(model="qwen3-8b", trainer="ms-swift", strategy="zero2", batch=2, context=64)
+    assert workload_of(asked, shape_of_question(asked), 2).reduce_bucket == 200_000_000
 
 
 # --- a stack that writes beside one that hears --------------------------------------------------

@@ -101,11 +101,12 @@ def bucket_buffer_bytes(w: Workload, r: Recipe) -> float:
 
     `backward` makes it whole, whatever the model's size, as `contiguous_gradients` is on by
     default, on one GPU as on several, and however little is trained (`stage_1_and_2.py` of 0.9.5
-    and 0.17.2); with `overlap_comm` (off by default) it would be two.
+    and 0.17.2); with `overlap_comm` (off by default) there are two.
     """
     stages = deepspeed(w) or engine_of_adapters(w)
     stages &= w.strategy in ("zero1", "zero2") and not r.offload
-    return (w.reduce_bucket or BUCKET) * w.compute_bytes if stages else 0.0
+    buckets = (1 + w.overlap_comm) * stages
+    return buckets * (w.reduce_bucket or BUCKET) * w.compute_bytes
 
 
 def norm_bytes(w: Workload, r: Recipe) -> float:

@@ -42,6 +42,13 @@ CHANGES = (
         sets={"reentrant": True},
     ),
     Before(
+        since="2024-06-07",
+        day="2025-12-31",
+        release="LLaMA-Factory 0.9.4",
+        trainers=("llama-factory",),
+        sets={"overlap_comm": True},
+    ),
+    Before(
         day="2025-09-10", release="TRL 0.23.0", trainers=("trl",), sets={"checkpointing": False}
     ),
     Before(
@@ -56,6 +63,13 @@ CHANGES = (
         release="DeepSpeed 0.17.0",
         trainers=(*TRAINERS_OF_HF, *BY_ACCELERATE, "deepspeed", "openrlhf"),
         sets={"parts_on_gpu": True},
+    ),
+    Before(
+        since="2024-09-18",
+        day="2025-04-11",
+        release="ms-swift 3.3.0",
+        trainers=("ms-swift",),
+        sets={"overlap_comm": True},
     ),
     Before(
         day="2025-02-17",

@@ -141,6 +141,8 @@ class Workload(Frozen):
     reduce_bucket: int | None = None
     """Gradients that DeepSpeed reduces at once (`reduce_bucket_size`); None: 500 million at stages
     1 and 2, at stage 3 the hidden size squared, which transformers makes of `auto`."""
+    overlap_comm: bool = False
+    """Whether DeepSpeed's stages 1 and 2 fill a second bucket while the first is reduced."""
     eval_batch: int | None = None
     """Sequences of a GPU when the trainer evaluates between its steps."""
     expandable: bool = False
