@@ -100,6 +100,12 @@ def test_llamas_scores_were_kept_once_more_for_a_maximum() -> None:
     assert "clamped_scores" not in as_of("hf", "2023-07-18")
 
 
+def test_a_prepared_base_computes_its_gate_in_32_bits() -> None:
+    w = a_job(dtype="bf16", amp="bf16", lora=8, quantize="nf4", upcast_rest=True)
+    more = layer_bytes_a_token(w) - layer_bytes_a_token(replace(w, upcast_rest=False))
+    assert more == 3 * LLAMA.intermediate * 2
+
+
 def test_overlapping_reductions_have_a_second_bucket() -> None:
     w = a_job(gpus=2, batch=2, strategy="zero2", dtype="fp32", amp="bf16")
     assert bucket_buffer_bytes(replace(w, overlap_comm=True), VANILLA) == 2 * 2 * BUCKET

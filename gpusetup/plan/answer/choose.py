@@ -19,7 +19,7 @@ CLEAR = 0.03
 """A margin from which on an answer is clear, for the trainer that was measured."""
 CLEAR_ELSEWHERE = 0.2
 """The same for other jobs, of which only published figures are known: of those said to fit from
-here on 1 in 47 ran out of memory, of those said not to 1 in 59 fitted (`odds.py` by kind)."""
+here on 1 in 51 ran out of memory, of those said not to 1 in 59 fitted (`odds.py` by kind)."""
 
 
 class Limits(Frozen):

@@ -235,6 +235,9 @@ def mlp_bytes(w: Workload) -> float:
     partitioner of AOTAutograd): of a gated MLP's four tensors the activation, and the steps of one
     that is written out. Who writes the softmax out writes the gate out, too: x * sigmoid(x) keeps
     the sigmoid (CS336's model, in which four runs of 92.5 GiB are met within 0.1 % with it).
+    Beside an embedding that was made 32-bit bitsandbytes' layers give the dtype that they got
+    (`out.to(inp_dtype)` in `Linear4bit`, `output.to(A.dtype)` in `MatMul8bitLt`, 0.41.1): gate,
+    activation and up projection are 32-bit; their product, which autocast narrows for LoRA, is not.
     A tiled one keeps its input alone and has a part as long as the hidden size at once
     (`TiledMLP`, Arctic Long Sequence Training, arXiv 2506.13996), next to nothing of a long one.
     """
@@ -246,6 +249,7 @@ def mlp_bytes(w: Workload) -> float:
     one_kernel = s.gated or w.compile or w.fused_kernels or w.fused_activation
     tensors, wide = usual if one_kernel else MLP_KEPT.get(s.activation, usual)
     wide = wide if casts(w) else 0
+    wide = 3 if s.gated and upcast(w) else wide
     tensors -= 1 if s.gated and (w.fused_kernels or w.compile) else 0
     tensors += 1 if s.gated and w.attention == "written" and not w.compile else 0
     tensors -= 1 if frozen(w) and (w.lora_targets != "all" or w.prefix is not None) else 0
