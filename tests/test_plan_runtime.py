@@ -26,6 +26,7 @@ from gpusetup.plan.memory.states import base_bytes
 from gpusetup.plan.memory.step import BUCKET, bucket_buffer_bytes
 from gpusetup.plan.model.dated import as_of
 from gpusetup.plan.model.named import model_in, model_named
+from gpusetup.plan.model.trainers import WITHOUT_SDPA
 from gpusetup.plan.model.workload import Workload
 
 HERE = Path(__file__).resolve().parent
@@ -98,6 +99,27 @@ def test_llamas_scores_were_kept_once_more_for_a_maximum() -> None:
     assert score_bytes(other) == score_bytes(replace(other, clamped_scores=False))
     assert as_of("hf", "2023-07-17")["clamped_scores"]
     assert "clamped_scores" not in as_of("hf", "2023-07-18")
+
+
+def test_families_without_sdpa_write_their_scores() -> None:
+    for model, trainer, said in (("gpt-j-6b", "hf", "eager"), ("gpt-j-6b", "litgpt", "flash"),
+                                 ("bloom-7b1", "trl", "eager"), ("qwen3-8b", "hf", "flash"),
+                                 ("gpt-oss-20b", "trl", "flash")):  # fmt: skip
+        asked = Question(model=model, trainer=trainer, batch=1, context=512)
+        assert workload_of(asked, shape_of_question(asked), 1).attention == said
+        chosen = replace(asked, attention="sdpa")
+        assert workload_of(chosen, shape_of_question(chosen), 1).attention == "sdpa"
+
+
+@pytest.mark.slow
+def test_those_families_are_transformers_own() -> None:
+    models = pytest.importorskip("transformers.models").__path__[0]
+    for kind in WITHOUT_SDPA:
+        name = kind.replace("-", "_").replace("openai_gpt", "openai")
+        text = Path(models, name, f"modeling_{name}.py").read_text(encoding="utf-8")
+        assert "_supports_sdpa = True" not in text, kind
+    text = Path(models, "gpt2", "modeling_gpt2.py").read_text(encoding="utf-8")
+    assert "_supports_sdpa = True" in text
 
 
 def test_a_prepared_base_computes_its_gate_in_32_bits() -> None:

@@ -105,13 +105,29 @@ WITH_FLASH = ("axolotl", "llama-factory", "unsloth", "megatron", "nemo", "llm-fo
 """Trainers that have a kernel for capped scores."""
 
 
+WITHOUT_SDPA = (
+    "bloom", "codegen", "deberta", "deberta-v2", "gpt_neo", "gptj", "mpnet", "mpt",
+    "openai-gpt", "xglm",
+)  # fmt: skip
+"""Families whose class in transformers (5.23.0) does not say `_supports_sdpa`: they write scores to
+memory unless somebody asks for a flash kernel. gpt-oss is none of them: whoever trains it does
+(its long contexts would not fit otherwise)."""
+
+OWN_CLASSES = (
+    *WITH_FLASH, "litgpt", "torchtune", "torchtitan", "nanogpt", "nanotron", "gpt-neox", "timm",
+    "diffusers", "finetrainers",
+)  # fmt: skip
+"""Trainers that do not run transformers' classes, or ask for flash attention."""
+
+
 def attention_of(kind: str, trainer: str | None) -> dict[str, str]:
     """The attention of a family where nobody says which.
 
-    >>> attention_of("gemma2", "hf"), attention_of("llama", "hf")
-    ({'attention': 'eager'}, {})
+    >>> attention_of("gemma2", "hf"), attention_of("llama", "hf"), attention_of("gptj", "trl")
+    ({'attention': 'eager'}, {}, {'attention': 'eager'})
     """
     written = kind in CAPPED and trainer not in WITH_FLASH
+    written |= kind in WITHOUT_SDPA and trainer not in OWN_CLASSES
     return {"attention": "eager"} if written else {}
 
 
