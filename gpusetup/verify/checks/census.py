@@ -17,21 +17,21 @@ from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky, working_on
 
 SHARE = {
-    "pointwise": 378,
-    "lists": 193,
-    "reductions": 322,
-    "products": 176,
+    "pointwise": 320,
+    "lists": 180,
+    "reductions": 285,
+    "products": 140,
     "algebra": 60,
     "spectral": 40,
     "sparse": 30,
-    "moving": 190,
-    "indexing": 174,
+    "moving": 180,
+    "indexing": 160,
     "sorting": 83,
-    "convolutions": 91,
-    "pools": 140,
-    "norms": 104,
-    "sequences": 151,
-    "losses": 97,
+    "convolutions": 74,
+    "pools": 125,
+    "norms": 92,
+    "sequences": 112,
+    "losses": 92,
 }
 """How many samples of a family `standard` draws, those of `edges` aside: the whole census takes it
 about a minute of one core."""

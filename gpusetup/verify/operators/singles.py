@@ -11,6 +11,8 @@ from typing import Any, Callable, Dict, List, Optional
 from .pairs import Axes, by_calls
 from .table import Operator
 
+SELDOM = 0.01
+"""One sample has every value: `standard` has no need of a second one."""
 MIXED = 2
 """Calls of a sample in which every option has any of its values."""
 
@@ -41,5 +43,5 @@ def singly(
 ) -> Operator:
     """A row whose sample is a call for each value of each option. `make(d, **values)` gives the
     tensors and the options of one call, `run(t, tensors..., options...)` one answer or several."""
-    name = f"{name} by single options"
+    name, more = f"{name} by single options", {"weight": SELDOM, **more}
     return by_calls(name, lambda d: one_at_a_time(axes, d.chance), make, run, exact, **more)

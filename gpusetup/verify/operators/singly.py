@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Optional
 
 from .pairs import Axes, by_calls
+from .singles import SELDOM
 from .table import Operator
 
 Menu = Dict[str, Axes]
 """For each kind of call its options; the first value of each is the usual one."""
 SINGLE = ("float32",)
 """The format of rows whose answer the same operator in float64 gives."""
-SELDOM = 0.01
-"""One sample has every value: `standard` has no need of a second one."""
 
 
 def of_each_kind(menu: Menu) -> List[Dict[str, Any]]:
