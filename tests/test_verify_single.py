@@ -10,7 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.sampling import FAMILIES, row_of
-from gpusetup.verify.operators.singly import SELDOM, again, of_each_kind, spread
+from gpusetup.verify.operators.singles import SELDOM
+from gpusetup.verify.operators.singly import again, of_each_kind, spread
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
