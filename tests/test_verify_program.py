@@ -229,3 +229,20 @@ def test_a_check_that_the_level_lacks_is_refused_and_its_level_named(only: str) 
     assert done.returncode == 2
     assert f"`{only.split('/')[0]}` is no check of level quick" in done.stderr
     assert "`--level standard`" in done.stderr
+
+
+def test_a_sample_that_is_none_is_a_wrong_question_and_no_faulty_device() -> None:
+    only = ("--only", "census-sorting/nonsense/float32/contiguous/tiny/0")
+    words = [
+        sys.executable,
+        "-m",
+        "gpusetup.verify",
+        "--level",
+        "standard",
+        "--device",
+        "cpu",
+        *only,
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "names no sample of census-sorting" in done.stderr

@@ -75,6 +75,7 @@ def named_rows(names: Tuple[str, ...]) -> None:
 
 def within_level(only: Tuple[str, ...], level: str) -> None:
     """Complains of a check that only another level has: nothing would be computed, and passed.
+    So it does of a sample of the census that is none, for which a device would be blamed.
 
     >>> within_level(("census-products/mm/float32/strided/tile/7",), "standard")
     """
@@ -84,6 +85,12 @@ def within_level(only: Tuple[str, ...], level: str) -> None:
             raise WrongQuestion(
                 f"`{name}` is no check of level {level}", f"add `--level {having[0]}`, which has it"
             )
+
+    for check, _, text in (each.partition("/") for each in only):
+        if text and check in {row.name for row in CENSUS}:
+            from .census import named as sample_named  # all rows: only who asks waits for them
+
+            sample_named(check.partition("-")[2], text)
 
 
 def named(name: str) -> Check:
