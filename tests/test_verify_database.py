@@ -13,7 +13,7 @@ import torch
 from verify_faults.layers import Operator as Faulty
 from verify_faults.layers import element
 
-from gpusetup.verify.checks.database import database
+from gpusetup.verify.checks.database import database, known_to
 from gpusetup.verify.database import loading
 from gpusetup.verify.database.comparing import NotAsked, compared
 from gpusetup.verify.database.entries import Entry, entries
@@ -69,6 +69,7 @@ def test_loading_and_asking_leave_the_process_as_it_was(known: dict[str, Entry])
 
 def test_a_database_that_cannot_be_loaded_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, loading.HOME + "common_methods_invocations", None)
+    known_to.cache_clear()
     found = database("cpu")
     assert found.status == SKIPPED and "cannot be loaded" in found.detail
 

@@ -11,8 +11,6 @@ import torch
 from gpusetup.verify.checks import census
 from gpusetup.verify.checks import database as database_check
 from gpusetup.verify.database import sampling as of_database
-from gpusetup.verify.database.entries import entries
-from gpusetup.verify.database.loading import load
 from gpusetup.verify.operators.comparing import Sample
 from gpusetup.verify.operators.sampling import FAMILIES, every
 from gpusetup.verify.values import FAILED, Asked, Outcome, ask_for, sticky
@@ -27,7 +25,8 @@ def shuffled(seed: int) -> list[Unit]:
     """Every sample of every family, and draws of every entry of torch's database, whichever
     operator is faulty."""
     found: list[Unit] = [(family, sample) for family in FAMILIES for sample in every(family)]
-    found += [("database", (name, n)) for name in entries(load(torch)) for n in range(TURNS)]
+    known = database_check.known_to(torch)
+    found += [("database", (name, n)) for name in known for n in range(TURNS)]
     random.Random(f"share:{seed}").shuffle(found)
     return found
 
@@ -48,7 +47,7 @@ def _names(family: str, unit: object, seed: int) -> list[str]:
     if isinstance(unit, Sample):
         return [unit.name]
     assert isinstance(unit, tuple)
-    entry = entries(load(torch))[unit[0]]
+    entry = database_check.known_to(torch)[unit[0]]
     drawn = of_database.drawn(torch, "cpu", entry, seed, unit[1])
     return list({sample.name for sample, _ in drawn})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, Iterator, List
 
 from ..database.calls import exact_products
@@ -27,7 +28,7 @@ def database(device: str) -> Outcome:
     if release(torch) < SINCE:
         return Outcome(SKIPPED, "the database of this torch has samples that it gives wrong itself")
     try:
-        known = entries(load(torch))
+        known = known_to(torch)
     except NoDatabase as problem:
         return Outcome(SKIPPED, f"torch's own database of operators cannot be loaded: {problem}")
     found = Found()
@@ -44,6 +45,12 @@ def database(device: str) -> Outcome:
             if found.bad >= ENOUGH:
                 break
     return found.told(device)
+
+
+@functools.lru_cache(maxsize=None)
+def known_to(torch: Any) -> Dict[str, Entry]:
+    """The entries of this torch, read once a process. Raises NoDatabase."""
+    return entries(load(torch))
 
 
 class Found:

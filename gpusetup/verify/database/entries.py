@@ -116,10 +116,11 @@ def in_place(question: Any, run: Any, found: Answer) -> Iterator[Tuple[str, Answ
 def entries(database: Database) -> Dict[str, Entry]:
     """By name; without those that are left out."""
     found = {}
-    for info in (*database.operators, *database.lists):
+    listed = [(info, True) for info in database.lists]
+    for info, takes_lists in [*((info, False) for info in database.operators), *listed]:
         name = ".".join(filter(None, (info.name, info.variant_test_name)))
         run = info.op or info.method_variant
         skips = tuple({str(d.test_name) for d in info.decorators if getattr(d, "test_name", None)})
         if run is not None and not left_out(name):
-            found[name] = Entry(name, run, info, skips, name not in BY_SIGN, info in database.lists)
+            found[name] = Entry(name, run, info, skips, name not in BY_SIGN, takes_lists)
     return found
