@@ -111,10 +111,11 @@ SCALE_OF_ARGUMENTS = (
     *("nn.functional.layer_norm", "nn.functional.group_norm", "nn.functional.instance_norm"),
     *("native_group_norm", "signal.windows.*", "nn.functional.normalize"),
     *("nn.functional.cosine_similarity", "nn.functional.rms_norm", "cov", "corrcoef"),
+    "nn.functional.binary_cross_entropy_with_logits",
 )
 """Their answers are small beside what is subtracted to get them: a line of one number less its
-mean, a probability as one less another. Their roundoff is that of their arguments' size, that of a
-window is of 1."""
+mean, a probability as one less another, a logit less the logarithm of its sigmoid. Their roundoff
+is that of their arguments' size, that of a window is of 1."""
 STEEP = 16.0
 """The slope of a norm where a line has no spread: 1 over the root of the usual `eps`. A gradient
 there is the difference of numbers so many times 20 times greater than what it is taken along."""
