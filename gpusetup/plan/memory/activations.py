@@ -52,14 +52,17 @@ def selected_bytes(w: Workload, r: Recipe) -> float:
     """What selective checkpointing keeps beside the layers' inputs.
 
     Per op: every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
-    (torchtitan's policy). Every n-th layer: the others keep all.
+    (torchtitan's policy). A compiled layer does not keep w2's, which its backward pass has no use
+    for (what torch 2.13's partitioner saves of a Llama layer under this policy is its input, q, v,
+    what attention gives and w1). Every n-th layer: the others keep all.
     """
     if not w.checkpointing or w.selective in (None, "core"):
         return 0.0
     s, tokens = w.shape, tokens_per_gpu(w, r)
     if w.selective == "op":
         inner = 2 * s.query + s.key_value + s.intermediate
-        each = (inner / w.tensor_parallel + s.hidden / divided(w)) * w.compute_bytes
+        last = 0.0 if w.compile else s.hidden / divided(w)
+        each = (inner / w.tensor_parallel + last) * w.compute_bytes
     else:
         each = (1 - checkpointed(w)) * layer_bytes_a_token(w)
     return stage_layers(w) * each * tokens

@@ -46,7 +46,7 @@ class Constants(Frozen):
     gaps_varied: float = 1.47
     """The same where sequences are neither padded nor packed to one length: the median of the first
     half of ms-swift's runs (`tests/plan_published_blind.csv`)."""
-    gaps_expandable: float = 0.1
+    gaps_expandable: float = 0.15
     """The same with expandable segments."""
     context_bytes: float
     """The CUDA context and the libraries' workspaces."""
