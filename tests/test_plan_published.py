@@ -92,7 +92,7 @@ def test_reserved_is_allocated_and_the_gaps_of_which_those_that_stay_decide() ->
     assert found.fragmentation > 0 and found.cached > 0
     env = parts(a_job(gpus=8, strategy="fsdp", batch=8), Recipe(env=True), C)
     assert 0 < env.fragmentation < found.fragmentation
-    # Expandable segments leave no more gaps; of logits, which have pieces of one size, only they do.
+    # Expandable segments leave no more gaps; of logits, which have pieces of one size, only they.
     plain = a_job(gpus=8, strategy="fsdp", batch=8, loss="fused")
     assert parts(plain, Recipe(env=True), C).reserved <= parts(plain, VANILLA, C).reserved + 1
     alone = a_job(batch=8, checkpointing=True)

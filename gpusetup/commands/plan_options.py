@@ -178,7 +178,7 @@ def _parallel_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--gather-ahead", action="store_const", const=True, help=ahead)
     way = "layers are recomputed as transformers does, or by torch's checkpoint_wrapper"
     group.add_argument("--reentrant", action=argparse.BooleanOptionalAction, help=way)
-    free = "FSDP frees what it gathered after the forward pass: not under SHARD_GRAD_OP"
+    free = "what was gathered is freed after the forward pass: not under SHARD_GRAD_OP"
     group.add_argument("--reshard", action=argparse.BooleanOptionalAction, help=free)
     one = "FSDP gathers the whole model at once: no layers were wrapped"
     group.add_argument("--one-unit", action="store_const", const=True, help=one)

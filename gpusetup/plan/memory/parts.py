@@ -40,6 +40,7 @@ from gpusetup.plan.memory.states import (
     encoder_bytes,
     gradient_bytes,
     gradient_state_bytes,
+    holds_gathered,
     host_bytes,
     live_bytes,
     standing_bytes,
@@ -283,7 +284,7 @@ def at_evaluation(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
 def gathered_and_live(w: Workload, unit: float) -> float:
     """The unit that is gathered, or what stays gathered, beside which only gradients come."""
     live = live_bytes(w)
-    if not live or (w.reshard and not w.pipelined_units):
+    if not live or w.strategy == "zero3" or not holds_gathered(w):
         return max(unit, live)
     return live + max(0.0, unit - unit_amount(w) * FROZEN_UNIT)
 
@@ -303,7 +304,7 @@ def gathered_at_loss(w: Workload, gathered: float) -> float:
     bytes a logit, less than two of its layers.
     """
     head = w.shape.vocabulary * w.shape.hidden
-    if w.batch is None or not w.reshard or w.pipelined_units or head == 0:
+    if w.batch is None or holds_gathered(w) or head == 0:
         return gathered
     return max(gathered * min(1.0, head / w.shape.largest_unit), min(gathered, live_bytes(w)))
 

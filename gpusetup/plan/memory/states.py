@@ -356,16 +356,31 @@ def live_bytes(w: Workload) -> float:
     """What stays gathered beside the shards: under ZeRO 3 all up to `LIVE` parameters.
 
     FSDP1 whose gathers have no limit runs ahead of the GPU: all units are gathered before the first
-    is freed. FSDP that does not shard again after the forward pass has all of them at its end, and
-    so has FSDP2 in a pipeline.
+    is freed.
     """
-    ahead = w.strategy == "fsdp1" and w.gather_ahead
-    ahead |= w.strategy in ("fsdp", "fsdp1", "hsdp") and not w.reshard
-    ahead |= w.pipelined_units
+    ahead = (w.strategy == "fsdp1" and w.gather_ahead) or holds_gathered(w)
     if w.gpus < 2 or not (ahead or w.strategy == "zero3"):
         return 0.0
     whole = local(w, w.shape.parameters)
-    return (whole if ahead else min(LIVE, whole)) * w.compute_bytes
+    if w.strategy == "zero3":  # looking up an embedding keeps nothing of it
+        looked_up = 0 if w.shape.tied else w.shape.vocabulary * w.shape.hidden
+        whole = max(min(LIVE, whole), (whole - local(w, looked_up)) * ahead)
+    return whole * w.compute_bytes
+
+
+def holds_gathered(w: Workload) -> bool:
+    """Whether all that was gathered stands at the end of the forward pass.
+
+    FSDP that does not shard again after it, and FSDP2 in a pipeline. Under ZeRO 3, where layers are
+    not recomputed, torch's own linear layer: autograd keeps a view of the weight, whose storage
+    outlives the empty tensor that `free_param` puts in its place. `zero.Init` brings a layer that
+    keeps the parameter instead (`zero3_linear_wrap`), unless `mem_efficient_linear` is off
+    (`partition_parameters.py` of 0.17.2).
+    """
+    keeps = w.load_whole or not w.reshard
+    if w.strategy == "zero3":
+        return keeps and not w.checkpointing
+    return w.pipelined_units or (w.strategy in ("fsdp", "fsdp1", "hsdp") and not w.reshard)
 
 
 FROZEN_UNIT = 4.0

@@ -113,7 +113,8 @@ class Workload(Frozen):
     offload_optimizer: bool = False
     offload_checkpoints: bool = False
     load_whole: bool = False
-    """Whether every GPU gets the whole model before it is divided."""
+    """Whether every GPU gets the whole model before it is divided: DeepSpeed without `zero.Init`,
+    whose linear layers then keep what ZeRO 3 gathered, too, unless they are recomputed."""
     reentrant: bool = True
     """Whether layers are recomputed in a backward pass within the backward pass (transformers), or
     by hooks (torch's `checkpoint_wrapper`)."""
@@ -124,7 +125,7 @@ class Workload(Frozen):
     """What a frozen copy of the model beside it is kept in (DPO, RLHF with a KL term)."""
     reshard: bool = True
     """Whether FSDP frees the weights it gathered after the forward pass (`SHARD_GRAD_OP` and
-    `reshard_after_forward=False` do not)."""
+    `reshard_after_forward=False` do not), and ZeRO 3 (`mem_efficient_linear=False` does not)."""
     one_unit: bool = False
     """Whether FSDP gathers the whole model at once: no wrapping of layers was asked for."""
     beside: float = 0.0
