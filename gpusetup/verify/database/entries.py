@@ -81,6 +81,7 @@ NO_WAY = (
     "must be tuple of Tensors",
     "view size is not compatible",
     "Unsupported memory format",
+    "must be contiguous",
 )
 """What torch says where an operator has no such form, or not for such strides."""
 
