@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from gpusetup.verify.checks import census
+from gpusetup.verify.checks import built, census
 from gpusetup.verify.checks import database as database_check
 from gpusetup.verify.database import sampling as of_database
 from gpusetup.verify.operators.comparing import Sample
@@ -27,6 +27,8 @@ def shuffled(seed: int) -> list[Unit]:
     found: list[Unit] = [(family, sample) for family in FAMILIES for sample in every(family)]
     known = database_check.known_to(torch)
     found += [("database", (name, n)) for name in known for n in range(TURNS)]
+    for kind in built.KINDS:
+        found += [(kind, (name, n)) for name in built.known_to(torch, kind) for n in range(TURNS)]
     random.Random(f"share:{seed}").shuffle(found)
     return found
 
@@ -47,6 +49,10 @@ def _names(family: str, unit: object, seed: int) -> list[str]:
     if isinstance(unit, Sample):
         return [unit.name]
     assert isinstance(unit, tuple)
+    if family in built.KINDS:
+        known = built.known_to(torch, family)
+        asked_of = built.KINDS[family].drawn(torch, known[unit[0]], seed, unit[1])
+        return [each[0].name for each in asked_of]
     entry = database_check.known_to(torch)[unit[0]]
     drawn = of_database.drawn(torch, "cpu", entry, seed, unit[1])
     return list({sample.name for sample, _ in drawn})
@@ -57,6 +63,8 @@ def _one(family: str, name: str, seed: int) -> Outcome:
     try:
         if family == "database":
             return database_check.database("cpu")
+        if family in built.KINDS:
+            return built.built(family, "cpu")
         return census.family(family, "cpu")
     except Exception as problem:  # as the worker does
         if sticky(problem):

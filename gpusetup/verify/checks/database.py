@@ -56,7 +56,8 @@ def known_to(torch: Any) -> Dict[str, Entry]:
 class Found:
     """What the samples gave so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: str = NAME) -> None:
+        self.check = check
         self.parts: List[Part] = []
         self.names: Dict[str, int] = {}
         self.bad = self.tried = self.not_asked = 0
@@ -86,7 +87,7 @@ class Found:
         if bad:
             hint = (
                 f"again: `--level {asked().level} --device {device} --seed {seed}"
-                f" --only {NAME}/{bad[0].label.split(' ')[0]}`; where it fails again, another"
+                f" --only {self.check}/{bad[0].label.split(' ')[0]}`; where it fails again, another"
                 " build or card"
             )
         said = f"{self.tried} samples of {len(self.names)} entries with seed {seed}{self._less()}"

@@ -45,19 +45,43 @@ CENSUS: Tuple[Check, ...] = (
     of("losses", "losses and their gradients", "training would follow wrong gradients"),
 )
 
-DATABASE: Tuple[Check, ...] = (
-    Check(
-        "census-database",
-        "checks.database:database",
+
+def of_torch(name: str, run: str, proves: str, means: str) -> Check:
+    return Check(
+        f"census-{name}",
+        run,
         on=BOTH,
         needs=("properties", "arch"),
         environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
-        proves="torch's own database of operators: its samples, with every option that they have,"
-        " agree with float64, forward and backward",
-        means="a rarely used option, or an empty or strided input, would give wrong numbers",
+        proves=proves,
+        means=means,
         then=AGAIN,
         samples_seconds=7200.0,
+    )
+
+
+DATABASE: Tuple[Check, ...] = (
+    of_torch(
+        "database",
+        "checks.database:database",
+        "torch's own database of operators: its samples, with every option that they have,"
+        " agree with float64, forward and backward",
+        "a rarely used option, or an empty or strided input, would give wrong numbers",
+    ),
+    of_torch(
+        "modules",
+        "checks.built:modules",
+        "torch's own database of modules, in training and evaluation, agrees with float64:"
+        " answers, gradients of inputs and weights, running values",
+        "a layer, or the fast path that evaluation takes, would give wrong numbers",
+    ),
+    of_torch(
+        "optimizers",
+        "checks.built:optimizers",
+        "torch's own database of optimizers: each form of each leaves the parameters and the"
+        " state that the plain one leaves in float64",
+        "training would take wrong steps",
     ),
 )
-"""Loading it changes torch's process (`database/loading.py` undoes what is known of that). So it
+"""Loading one changes torch's process (`database/loading.py` undoes what is known of that). So it
 runs in the process of `determinism`, which no other check uses after it."""

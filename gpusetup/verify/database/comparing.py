@@ -315,7 +315,7 @@ def compared(torch: Any, device: str, entry: Any, call: Call, dtype: str, words:
         except Exception as problem:  # what has no answer in float64 either is not asked
             raise NotAsked(first_line(problem)) from problem
         moved = question.all_moved(exact)
-        question.room = ROOM.get(entry.name, 1.0)
+        question.room = ROOM.get(entry.name, 1.0) * entry.room
         if matches(entry.name, SCALE_OF_ARGUMENTS):
             given = tensors_of(torch, (call.given, call.options)) + question.upstream
             question.at_least = 20 * max(map(greatest, given), default=1.0)

@@ -151,14 +151,34 @@ def seeded(torch: Any, number: int) -> None:
 
 
 def load(torch: Any) -> Database:
-    """This torch's database. Raises NoDatabase."""
+    """This torch's database of operators. Raises NoDatabase."""
+    home = _home(torch, "common_methods_invocations")
+    names = [n for n in dir(home) if n.startswith("foreach_") and n.endswith("_op_db")]
+    return Database(
+        _rows(home, "op_db"), [row for name in sorted(names) for row in getattr(home, name)]
+    )
+
+
+def modules(torch: Any) -> List[Any]:
+    """torch's `ModuleInfo`, one each. Raises NoDatabase."""
+    return _rows(_home(torch, "common_modules"), "module_db")
+
+
+def optimizers(torch: Any) -> List[Any]:
+    """torch's `OptimizerInfo`, one each. Raises NoDatabase."""
+    return _rows(_home(torch, "common_optimizers"), "optim_db")
+
+
+def _home(torch: Any, name: str) -> Any:
     try:
         with as_before(torch), standing_in():
-            home = importlib.import_module(HOME + "common_methods_invocations")
+            return importlib.import_module(HOME + name)
     except (Exception, SystemExit) as problem:
         raise NoDatabase(f"{type(problem).__name__}: {problem}") from problem
-    operators = getattr(home, "op_db", None)
-    if not isinstance(operators, list) or not operators:
-        raise NoDatabase("it has no `op_db`")
-    names = [n for n in dir(home) if n.startswith("foreach_") and n.endswith("_op_db")]
-    return Database(operators, [row for name in sorted(names) for row in getattr(home, name)])
+
+
+def _rows(home: Any, name: str) -> List[Any]:
+    rows = getattr(home, name, None)
+    if not isinstance(rows, list) or not rows:
+        raise NoDatabase(f"it has no `{name}`")
+    return rows

@@ -87,6 +87,50 @@ LEFT_OUT: Tuple[Rule, ...] = (
     Rule("takes the strides that its caller gives alone", ("torch.ops.aten._scaled_dot_product*",)),
     Rule("its places do not fit into the format", ("nn.functional.max_pool3d",), BYTES),
 )
+MODULES_LEFT_OUT: Tuple[Rule, ...] = (
+    Rule("after the first call it is the module of the same name without Lazy", ("nn.Lazy*",)),
+    Rule("draws its windows; `chance` judges what is drawn", ("nn.FractionalMaxPool*",)),
+)
+NOT_LONGER: Tuple[Rule, ...] = (
+    Rule(
+        "its first axis is time, or fits a mask: `own_modules.py` has longer ones",
+        ("nn.RNN*", "nn.LSTM*", "nn.GRU*", "nn.Transformer*", "nn.MultiheadAttention"),
+    ),
+    Rule("its first axis may be classes, each compared with each", ("nn.MultiLabelMarginLoss",)),
+    Rule("a few rows at a time: minutes", ("nn.LinearCrossEntropyLoss",)),
+    Rule("adds up the gradients of a row in half precision", ("nn.Embedding",), HALVES),
+    Rule(
+        "adds up in float16, which ends at 65504, before it divides",
+        ("nn.NLLLoss", "nn.CrossEntropyLoss"),
+        ("float16",),
+    ),
+)
+"""Modules that are not asked with many rows."""
+CHAINS = ("nn.Transformer*", "nn.MultiheadAttention")
+CHAIN_ROOM = 4.0
+"""Of some twenty operators one after the other: each rounds. The gradient of a key's bias is
+nought, as a difference of like numbers."""
+OPTIMIZERS_LEFT_OUT: Tuple[Rule, ...] = (
+    Rule("divides by the change of gradients that are like each other", ("LBFGS",), HALVES),
+)
+WRONG_FORMS: Tuple[Tuple[str, str, Rule], ...] = (
+    (
+        "fused",
+        "cpu",
+        Rule(
+            "of half precision, it writes no whole vector: of 33 parameters only the last one has"
+            " a step (2.5.1 to 2.13.0; 2.15.0 is right)",
+            ("SGD",),
+            HALVES,
+            (2, 15),
+        ),
+    ),
+)
+"""Form of an optimizer, kind of device, and where torch itself gives it wrong."""
+COUNTING = 4.0
+"""Forms that count their steps in a tensor take 1 less a power of nearly 1 in float32."""
+OPTIMIZER_ROOM: Dict[str, float] = {"Muon": 300.0}
+"""Muon takes its products in bfloat16, whatever the parameters' format is."""
 NO_GRADIENT: Tuple[Rule, ...] = (
     Rule(
         "by exponentials of differences of logarithms, which lose far more than a roundoff",
@@ -110,17 +154,20 @@ SCALE_OF_ARGUMENTS = (
     *("_batch_norm_with_update", "special.ndtr", "nn.functional.batch_norm*"),
     *("nn.functional.layer_norm", "nn.functional.group_norm", "nn.functional.instance_norm"),
     *("native_group_norm", "signal.windows.*", "nn.functional.normalize"),
+    "nn.GELU",
     *("nn.functional.cosine_similarity", "nn.functional.rms_norm", "cov", "corrcoef"),
     "nn.functional.binary_cross_entropy_with_logits",
 )
 """Their answers are small beside what is subtracted to get them: a line of one number less its
 mean, a probability as one less another, a logit less the logarithm of its sigmoid. Their roundoff
-is that of their arguments' size, that of a window is of 1."""
+is that of their arguments' size, that of a window is of 1; so is that of a number times its
+probability."""
 STEEP = 16.0
 """The slope of a norm where a line has no spread: 1 over the root of the usual `eps`. A gradient
 there is the difference of numbers so many times 20 times greater than what it is taken along."""
 ROOM: Dict[str, float] = {
     "nn.functional.ctc_loss": 100.0,
+    "nn.CTCLoss": 100.0,
     "special.log_ndtr": 4.0,
     "nn.functional.scaled_dot_product_attention": 10.0,
     "special.i1e": 4.0,
@@ -150,6 +197,45 @@ def left_out(name: str, dtype: str = "", now: Tuple[int, ...] = (2, 13)) -> str:
     ('', '')
     """
     return _reason(LEFT_OUT, name, dtype, now)
+
+
+def module_left_out(name: str, dtype: str = "", now: Tuple[int, ...] = (2, 13)) -> str:
+    """Why a module is not asked in a format (or in none); empty where it is.
+
+    >>> module_left_out("nn.Linear"), module_left_out("nn.LazyLinear")[:14]
+    ('', 'after the firs')
+    """
+    return _reason(MODULES_LEFT_OUT, name, dtype, now)
+
+
+def not_longer(name: str, dtype: str, now: Tuple[int, ...] = (2, 13)) -> str:
+    """Why a module is not asked with many rows; empty where it is.
+
+    >>> not_longer("nn.Linear", "float16")
+    ''
+    """
+    return _reason(NOT_LONGER, name, dtype, now)
+
+
+def optimizer_left_out(name: str, dtype: str = "", now: Tuple[int, ...] = (2, 13)) -> str:
+    """Why an optimizer is not asked in a format (or in none); empty where it is.
+
+    >>> optimizer_left_out("Adam", "bfloat16")
+    ''
+    """
+    return _reason(OPTIMIZERS_LEFT_OUT, name, dtype, now)
+
+
+def known_wrong_form(
+    form: str, name: str, dtype: str, kind: str, now: Tuple[int, ...] = (2, 13)
+) -> str:
+    """Why a form of an optimizer is not asked on a kind of device; empty where it is.
+
+    >>> known_wrong_form("fused", "SGD", "bfloat16", "cuda")
+    ''
+    """
+    rules = tuple(rule for of, on, rule in WRONG_FORMS if (of, on) == (form, kind))
+    return _reason(rules, name, dtype, now)
 
 
 def without_gradient(name: str, dtype: str, now: Tuple[int, ...] = (2, 13)) -> str:

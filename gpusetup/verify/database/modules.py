@@ -1,0 +1,279 @@
+"""torch's own database of modules (`module_db`) as calls: weights and buffers are arguments, too.
+
+So one comparison judges what a module answers, the gradients of its inputs and weights, and what
+it writes into its buffers (the running mean of a batch norm).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import zlib
+from itertools import islice
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+from ..values import WrongQuestion
+from .calls import Answer, Call, mapped, tensors_of
+from .loading import kept_chance, seeded
+from .own_modules import Case, Packed, own
+from .rules import CHAIN_ROOM, CHAINS, HALVES, matches, module_left_out, not_longer
+
+FORMATS = ("float32", *HALVES)
+MODES = ("train", "eval")
+SIZES = ("given", "longer")
+LONG = 33_000
+"""Elements that a longer sample has at least: more than 32,768, from where on the CPU shares
+pointwise work out, and more than a block of a GPU holds."""
+MOST_ROWS = 20_000
+LONG_ROOM = 8.0
+"""Sums of so many numbers, one after the other, lose some roundoffs more; half precision is added
+up in float32."""
+
+
+class ModuleEntry(NamedTuple):
+    name: str
+    info: Any
+    """torch's `ModuleInfo`."""
+
+    def modes(self) -> Tuple[str, ...]:
+        differ = self.info.train_and_eval_differ or self.name.startswith("nn.Transformer")
+        return MODES if differ else MODES[:1]
+
+    def sizes(self, dtype: str) -> Tuple[str, ...]:
+        return SIZES[:1] if not_longer(self.name, dtype) else SIZES
+
+    def cases(self, torch: Any, mode: str, seed: int) -> List[Case]:
+        """What torch's database has of it, and what is here alone."""
+        with kept_chance(torch):
+            seeded(torch, zlib.crc32(f"{seed}:{self.name}:{mode}".encode()))
+            found = self.info.module_inputs_func(
+                self.info,
+                device="cpu",
+                dtype=torch.float32,
+                requires_grad=True,
+                training=mode == "train",
+            )
+            rows = [self._case(each) for each in found if each.forward_input is not None]
+            return rows + own(torch, self.name)
+
+    def _case(self, given: Any) -> Case:
+        built, called = given.constructor_input, given.forward_input
+
+        def made() -> Any:
+            return self.info.module_cls(*built.args, **built.kwargs)
+
+        return Case(made, tuple(called.args), dict(called.kwargs))
+
+
+class Module(NamedTuple):
+    """One module that is computed with; the shape of what `compared` takes for an entry."""
+
+    name: str
+    module: Any
+    same: bool = False
+    room: float = 1.0
+    unique: bool = True
+
+    def run(self, state: Dict[str, Any], *given: Any, **options: Any) -> Any:
+        put(self.module, state)
+        args = [unpacked(each) for each in given] * (3 if self.same else 1)
+        if self.name == "nn.BCELoss":  # a target that is moved stays a probability
+            args[1] = args[1].clamp(0, 1)
+        found = self.module(*args, **options)
+        padded = options.get("src_key_padding_mask")
+        if self.name == "nn.TransformerEncoder" and padded is not None and padded.dim() == 2:
+            # What stands at padded places differs by the path that is taken.
+            found = found.masked_fill(padded.unsqueeze(-1), 0.0)
+        return found
+
+    def other_ways(self, question: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
+        """Without gradients, where faster kernels are taken, and with channels last."""
+        call = question.call
+        padded = call.options.get("src_key_padding_mask") is not None
+        # The encoder's fast path puts noughts at padded places, which the decoder then reads.
+        if not (padded and self.name == "nn.Transformer"):
+            yield "for inference", question.here(learns=False)._replace(gradients=[])
+        if any(x.dim() in (4, 5) for x in tensors_of(question.torch, call.given)):
+            with contextlib.suppress(NoLayout):
+                yield "channels-last", self._last(question)
+
+    def _last(self, question: Any) -> Answer:
+        try:
+            found: Answer = question.here(layout="channels-last")
+        except RuntimeError as problem:
+            if "must be contiguous" in str(problem):
+                raise NoLayout from problem
+            raise
+        return found
+
+
+class NoLayout(Exception):
+    """Torch refuses these strides."""
+
+
+def put(module: Any, state: Dict[str, Any]) -> None:
+    """These tensors become the module's weights and buffers."""
+    for name, tensor in state.items():
+        home, _, last = name.rpartition(".")
+        owner = module.get_submodule(home)
+        kind = owner._parameters if last in owner._parameters else owner._buffers
+        kind[last] = tensor
+    for each in module.modules():
+        if hasattr(each, "_flat_weights_names"):  # a recurrent net keeps a list of its weights
+            each._flat_weights = [getattr(each, name) for name in each._flat_weights_names]
+            each.flatten_parameters()
+
+
+def unpacked(given: Any) -> Any:
+    if not isinstance(given, Packed):
+        return given
+    import torch
+
+    return torch.nn.utils.rnn.PackedSequence(given.data, torch.tensor(given.sizes))
+
+
+def entries(infos: List[Any]) -> Dict[str, ModuleEntry]:
+    """By name; without those that are left out."""
+    found: Dict[str, ModuleEntry] = {}
+    for info in infos:
+        if not module_left_out(info.name):
+            found.setdefault(info.name, ModuleEntry(info.name, info))
+    return found
+
+
+class Sample(NamedTuple):
+    entry: str
+    dtype: str
+    number: int
+    mode: str
+    size: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.entry}/{self.dtype}/{self.number}/{self.mode}/{self.size}"
+
+
+Asked = Tuple[Sample, Module, Call]
+
+
+def every(torch: Any, entry: ModuleEntry, seed: int) -> Iterator[Asked]:
+    """All samples of an entry."""
+    for mode in entry.modes():
+        cases = entry.cases(torch, mode, seed)
+        for dtype in (name for name in FORMATS if not module_left_out(entry.name, name)):
+            for number, case in enumerate(cases):
+                for size in entry.sizes(dtype):
+                    sample = Sample(entry.name, dtype, number, mode, size)
+                    yield from _asked(torch, case, sample, seed)
+
+
+def drawn(torch: Any, entry: ModuleEntry, seed: int, turn: int, count: int = 2) -> List[Asked]:
+    """Some samples of an entry; others each turn."""
+    chance = random.Random(f"{seed}:{turn}:{entry.name}")
+    mode = chance.choice(entry.modes())
+    formats = [name for name in FORMATS if not module_left_out(entry.name, name)]
+    cases = list(enumerate(entry.cases(torch, mode, seed)))
+    found: List[Asked] = []
+    for number, case in chance.sample(cases, min(count, len(cases))):
+        dtype = chance.choice(formats)
+        size = chance.choice(entry.sizes(dtype))
+        sample = Sample(entry.name, dtype, number, mode, size)
+        found += _asked(torch, case, sample, seed)
+    return found
+
+
+def named(torch: Any, known: Dict[str, ModuleEntry], text: str, seed: int) -> Asked:
+    """The sample of a name. Raises WrongQuestion where there is none."""
+    entry, dtype, number, mode, size = [*text.rsplit("/", 4), "", "", "", ""][:5]
+    row = known.get(entry)
+    fits = row and dtype in FORMATS and mode in row.modes() and size in row.sizes(dtype)
+    if row and fits and number.isdigit() and not module_left_out(entry, dtype):
+        sample = Sample(entry, dtype, int(number), mode, size)
+        for case in islice(row.cases(torch, mode, seed), sample.number, sample.number + 1):
+            for each in _asked(torch, case, sample, seed):
+                return each
+    raise WrongQuestion(f"{text!r} names no sample of census-modules")
+
+
+def _asked(torch: Any, case: Case, sample: Sample, seed: int) -> Iterator[Asked]:
+    """The sample's module with its call; none where it has no longer one."""
+    given: Any = (case.given, case.options)
+    made = torch.Generator().manual_seed(zlib.crc32(f"{seed}:{sample.name}".encode()))
+    if sample.size == "longer":
+        given = longer(torch, given, made)
+        if given is None:
+            return
+    with kept_chance(torch):
+        seeded(torch, zlib.crc32(f"{seed}:{sample.entry}:{sample.number}".encode()))
+        module = case.made().train(sample.mode == "train")
+    steady(torch, module)
+    state = {name: _weight(torch, x, made) for name, x in module.named_parameters()}
+    state.update({name: _buffer(torch, name, x, made) for name, x in module.named_buffers()})
+    low = getattr(torch, sample.dtype)
+
+    def lowered(x: Any) -> Any:
+        y = x.detach().to(low) if x.dtype == torch.float32 else x.detach()
+        return y.requires_grad_(x.requires_grad)
+
+    args, options = given
+    arguments = (state, *(_packed(torch, each) for each in args))
+    call = Call(mapped(torch, arguments, lowered), mapped(torch, options, lowered), lambda x: x)
+    yield sample, Module(sample.entry, module, case.same, _room(sample)), call
+
+
+def _room(sample: Sample) -> float:
+    if sample.size == "longer" and sample.dtype == "float32":
+        return LONG_ROOM
+    return CHAIN_ROOM if matches(sample.entry, CHAINS) else 1.0
+
+
+def _packed(torch: Any, given: Any) -> Any:
+    if isinstance(given, torch.nn.utils.rnn.PackedSequence):
+        return Packed(given.data, tuple(given.batch_sizes.tolist()))
+    return given
+
+
+def steady(torch: Any, module: Any) -> None:
+    """No dropout draws in it."""
+    for each in module.modules():
+        if isinstance(each, torch.nn.modules.dropout._DropoutNd):
+            each.p = 0.0
+        elif isinstance(getattr(each, "dropout", None), float):
+            each.dropout = 0.0
+
+
+def _weight(torch: Any, x: Any, made: Any) -> Any:
+    """Near the value that it starts from; no bias is nought, no scale is one."""
+    y = x.detach()
+    if y.is_floating_point():
+        y = y + 0.1 * torch.randn(tuple(y.shape), generator=made)
+    return y.requires_grad_(y.is_floating_point())
+
+
+def _buffer(torch: Any, name: str, x: Any, made: Any) -> Any:
+    if name.rpartition(".")[2] not in ("running_mean", "running_var"):
+        return x.detach().clone()
+    drawn = torch.rand(tuple(x.shape), generator=made)
+    return drawn + 0.5 if name.endswith("var") else drawn
+
+
+def longer(torch: Any, given: Any, made: Any) -> Any:
+    """The same call with many more rows, drawn from those that there are; the first tensor's are
+    scaled, each by another number. None where it has no rows."""
+    first = next(iter(tensors_of(torch, given)), None)
+    if first is None or not first.dim() or not first.numel():
+        return None
+    rows = first.shape[0]
+    count = min(max(2 * rows, -(-LONG * rows // first.numel())), MOST_ROWS)
+    places = torch.randint(0, rows, (count,), generator=made)
+    scales = 1 - torch.randint(0, 128, (count,), generator=made) / 256
+
+    def chosen(x: Any) -> Any:
+        if not x.dim() or x.shape[0] != rows:
+            return x
+        y = x.detach().index_select(0, places)
+        if x is first and y.is_floating_point():
+            y = y * scales.reshape(-1, *[1] * (y.dim() - 1)).to(y.dtype)
+        return y.requires_grad_(x.requires_grad)
+
+    return mapped(torch, given, chosen)

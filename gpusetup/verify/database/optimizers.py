@@ -1,0 +1,288 @@
+"""torch's own database of optimizers (`optim_db`) as calls: parameters and gradients in, what each
+step leaves of parameters and state out.
+
+What is right is the plain form, a loop over the parameters, in float64 on the CPU.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import random
+import zlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+from ..judging.refusals import lacks_form, refuses
+from ..operators.releases import release
+from ..values import WrongQuestion
+from .calls import Answer, Call, dense
+from .rules import COUNTING, OPTIMIZER_ROOM, known_wrong_form, optimizer_left_out
+
+FORMATS = ("float32", "bfloat16")
+STEPS, SAVED, MISSING = 5, 2, 3
+"""Steps; after so many the state may be saved and read; the step at which a parameter has no
+gradient."""
+CASES = ("sizes", "many", "sparse")
+SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
+"""Around the widths of vectors; the fourth is transposed, the last but one misses a gradient once,
+the last has none."""
+MANY = 75
+"""More tensors than one call of a kernel on lists takes; in two groups with unlike rates."""
+SIZE = 0.05
+"""Of the parameters, so that a step is seen beside them."""
+FORMS: Dict[str, Dict[str, bool]] = {
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+    "differentiable": {"differentiable": True},
+    "capturable": {"capturable": True},
+}
+
+
+def more(torch: Any, name: str) -> List[Dict[str, Any]]:
+    """Options together, as torch's database has them not."""
+    adam: List[Dict[str, Any]] = [
+        {"lr": torch.tensor(0.01)},
+        {"betas": (0.5, 0.7), "eps": 1e-3, "amsgrad": True, "maximize": True},
+        {"lr": 0.01, "weight_decay": 0.1, "amsgrad": True, "maximize": True},
+    ]
+    rows: Dict[str, List[Dict[str, Any]]] = {
+        "Adam": adam,
+        "AdamW": adam,
+        "SGD": [
+            {"lr": 0.1, "momentum": 0.9, "nesterov": True},
+            {"lr": 0.1, "momentum": 0.9, "nesterov": True, "maximize": True, "weight_decay": 0.1},
+        ],
+        "ASGD": [{"t0": 1, "lr": 0.05}],
+        "RMSprop": [{"lr": 0.02, "momentum": 0.9, "alpha": 0.5}],
+    }
+    return rows.get(name, [])
+
+
+class OptimizerEntry(NamedTuple):
+    name: str
+    info: Any
+    """torch's `OptimizerInfo`."""
+
+    def settings(self, torch: Any, case: str) -> List[Dict[str, Any]]:
+        if case == "sparse" and not self.info.only_supports_sparse_grads:
+            return [dict(self.info.metadata_for_sparse[0])]
+        found = [dict(each.kwargs) for each in self.info.optim_inputs_func(device="cpu")]
+        if self.name == "LBFGS":  # a search compares losses: it goes another way by a roundoff
+            found = [each for each in found if "line_search_fn" not in each]
+            return [{**each, "max_iter": 2} for each in found]
+        return found + more(torch, self.name)
+
+    def cases(self) -> Tuple[str, ...]:
+        if self.info.only_supports_sparse_grads:
+            return ("sparse",)
+        return CASES if self.info.supports_sparse else CASES[:2]
+
+    def formats(self, case: str) -> List[str]:
+        return [name for name in FORMATS if not optimizer_left_out(self.name, name)]
+
+
+class Trial(NamedTuple):
+    """One optimizer with its options; the shape of what `compared` takes for an entry."""
+
+    name: str
+    info: Any
+    case: str
+    dtype: str
+    shapes: Tuple[Tuple[int, ...], ...]
+    room: float
+    unique: bool = True
+
+    def run(self, *given: Any, **options: Any) -> List[Any]:
+        return self.trained({"foreach": False} if self._takes("foreach") else {}, given, options)
+
+    def other_ways(self, question: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
+        """Every form that this optimizer has here, and one that is saved and read again."""
+        forms = self.forms(question.torch, question.device.partition(":")[0])
+        ways = [(each, FORMS[each], False) for each in forms]
+        again = question.chance.choice(["", *forms])
+        plain = {"foreach": False} if self._takes("foreach") else {}
+        ways.append((f"{again} saved and read".strip(), FORMS.get(again, plain), True))
+        for label, form, saved in ways:
+
+            def run(*given: Any, _form: Any = form, _saved: bool = saved, **options: Any) -> Any:
+                return self.trained(_form, given, options, _saved)
+
+            try:
+                yield label, question.here(run)
+            except Exception as problem:
+                if not (lacks_form(problem) or refuses(problem)):
+                    raise
+
+    def _takes(self, form: str) -> bool:
+        return form in self.info.supported_impls
+
+    def forms(self, torch: Any, kind: str) -> List[str]:
+        fused = self._takes("fused") and kind in self.info.supports_fused_on
+        sparse = self.case == "sparse"
+        has = {
+            "foreach": self._takes("foreach"),
+            "fused": fused and not sparse,
+            "differentiable": self._takes("differentiable") and not sparse,
+            "capturable": self.info.has_capturable_arg and kind == "cuda",
+        }
+        asked = (self.name, self.dtype, kind, release(torch))
+        return [name for name, here in has.items() if here and not known_wrong_form(name, *asked)]
+
+    def trained(
+        self, form: Dict[str, bool], given: Any, options: Dict[str, Any], saved: bool = False
+    ) -> List[Any]:
+        """What each step leaves: all parameters in a row, and each of the state's values."""
+        import torch
+
+        start, steps = given
+        learns = not form.get("differentiable")
+        own = [_placed(x, shape).requires_grad_(learns) for x, shape in zip(start, self.shapes)]
+        optimizer = self._made(own, {**options, **form})
+        found: List[Any] = []
+        for number, gradients in enumerate(steps):
+            if saved and number == SAVED:
+                optimizer = self._reread(torch, optimizer, own, {**options, **form})
+            self._step(torch, optimizer, own, gradients, number)
+            found.append(torch.cat([p.detach().reshape(-1) for p in own]))
+            found += _state(torch, optimizer, own)
+        return found
+
+    def _made(self, own: List[Any], options: Dict[str, Any]) -> Any:
+        if self.case != "many" or not self.info.supports_param_groups:
+            return self.info.optim_cls(own, **options)
+        half = len(own) // 2
+        made = self.info.optim_cls([{"params": own[:half]}, {"params": own[half:]}], **options)
+        made.param_groups[1]["lr"] = made.param_groups[1]["lr"] * 0.5
+        return made
+
+    def _reread(self, torch: Any, before: Any, own: List[Any], options: Dict[str, Any]) -> Any:
+        file = io.BytesIO()
+        torch.save(before.state_dict(), file)
+        file.seek(0)
+        made = self._made(own, options)
+        made.load_state_dict(torch.load(file, weights_only=True))
+        return made
+
+    def _step(self, torch: Any, optimizer: Any, own: List[Any], given: Any, number: int) -> None:
+        learning = own if self.case != "sizes" else own[:-1]
+        slopes = [_placed(g, shape) for g, shape in zip(given, self.shapes)]
+        if self.case == "sparse":
+            slopes = [_sparse(torch, g, number) for g in slopes]
+        for p in own:
+            p.grad = None
+        for place, p in enumerate(learning):
+            if self.case == "sizes" and number == MISSING and place == len(own) - 2:
+                continue
+            p.grad = slopes[place]
+        if not self.info.step_requires_closure:
+            optimizer.step()
+            return
+
+        def loss() -> Any:
+            for p, g in zip(learning, slopes):
+                p.grad = g + 2 * p.detach()
+            return sum((p.detach() * (g + p.detach())).sum() for p, g in zip(learning, slopes))
+
+        optimizer.step(loss)
+
+
+def _placed(x: Any, shape: Tuple[int, ...]) -> Any:
+    """Numbers of their own in this shape; one of two axes is transposed in memory."""
+    y = x.detach().clone()
+    return y if len(shape) < 2 else y.reshape(shape[::-1]).t()
+
+
+def _sparse(torch: Any, x: Any, number: int) -> Any:
+    """Every third line, from another one each step; at each other step in two halves."""
+    places = torch.arange(number % min(3, x.shape[0]), x.shape[0], 3, device=x.device)
+    values = x[places]
+    if number % 2:
+        places, values = torch.cat([places, places]), torch.cat([values / 2, values / 2])
+    return torch.sparse_coo_tensor(places[None], values, x.shape)
+
+
+def _state(torch: Any, optimizer: Any, own: List[Any]) -> List[Any]:
+    """Each value of the state by its name, that of all parameters in a row."""
+    rows: Dict[str, List[Any]] = {}
+    for p in own:
+        for name, value in optimizer.state.get(p, {}).items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                value = torch.tensor(float(value), device=p.device)
+            if isinstance(value, torch.Tensor) and name not in LBFGS_KEEPS:
+                rows.setdefault(name, []).append(dense(torch, value).detach().reshape(-1).clone())
+    return [torch.cat([x.to(rows[name][0].device) for x in rows[name]]) for name in sorted(rows)]
+
+
+LBFGS_KEEPS = ("d", "t", "func_evals", "n_iter", "H_diag", "prev_flat_grad", "prev_loss")
+"""By way of a search: how far it goes may differ."""
+
+
+def entries(infos: List[Any]) -> Dict[str, OptimizerEntry]:
+    """By name; without those that are left out."""
+    named_rows = ((info.optim_cls.__name__, info) for info in infos)
+    return {
+        name: OptimizerEntry(name, info)
+        for name, info in named_rows
+        if not optimizer_left_out(name)
+    }
+
+
+class Sample(NamedTuple):
+    entry: str
+    dtype: str
+    number: int
+    case: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.entry}/{self.dtype}/{self.number}/{self.case}"
+
+
+Asked = Tuple[Sample, Trial, Call]
+
+
+def every(torch: Any, entry: OptimizerEntry, seed: int) -> Iterator[Asked]:
+    """All samples of an entry."""
+    for case in entry.cases():
+        for dtype in entry.formats(case):
+            for number in range(len(entry.settings(torch, case))):
+                yield _asked(torch, entry, Sample(entry.name, dtype, number, case), seed)
+
+
+def drawn(torch: Any, entry: OptimizerEntry, seed: int, turn: int) -> List[Asked]:
+    """One sample of an entry; another each turn."""
+    chance = random.Random(f"{seed}:{turn}:{entry.name}")
+    case = chance.choice(entry.cases())
+    number = chance.randrange(len(entry.settings(torch, case)))
+    dtype = chance.choice(entry.formats(case))
+    return [_asked(torch, entry, Sample(entry.name, dtype, number, case), seed)]
+
+
+def named(torch: Any, known: Dict[str, OptimizerEntry], text: str, seed: int) -> Asked:
+    """The sample of a name. Raises WrongQuestion where there is none."""
+    name, dtype, number, case = [*text.rsplit("/", 3), "", "", ""][:4]
+    entry = known.get(name)
+    fits = entry and case in entry.cases() and dtype in entry.formats(case) and number.isdigit()
+    if entry and fits and int(number) < len(entry.settings(torch, case)):
+        return _asked(torch, entry, Sample(name, dtype, int(number), case), seed)
+    raise WrongQuestion(f"{text!r} names no sample of census-optimizers")
+
+
+def _asked(torch: Any, entry: OptimizerEntry, sample: Sample, seed: int) -> Asked:
+    made = torch.Generator().manual_seed(zlib.crc32(f"{seed}:{sample.name}".encode()))
+    shapes: Tuple[Tuple[int, ...], ...] = SHAPES
+    if sample.case == "many":
+        shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
+    if entry.name == "Muon":  # takes matrices alone
+        shapes = tuple((shape[0], 3) if len(shape) < 2 else shape for shape in shapes)
+    if entry.name == "LBFGS":  # takes no gradient that is transposed
+        shapes = tuple((math.prod(shape),) for shape in shapes)
+    low = getattr(torch, sample.dtype)
+
+    def values(size: float) -> List[Any]:
+        return [(size * torch.randn(math.prod(shape), generator=made)).to(low) for shape in shapes]
+
+    options = entry.settings(torch, sample.case)[sample.number]
+    call = Call((values(SIZE), [values(1.0) for _ in range(STEPS)]), options, lambda x: x)
+    room = OPTIMIZER_ROOM.get(entry.name, COUNTING) if sample.dtype == "float32" else 1.0
+    return sample, Trial(entry.name, entry.info, sample.case, sample.dtype, shapes, room), call
