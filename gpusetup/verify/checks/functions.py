@@ -18,7 +18,7 @@ from ..judging.tolerance import (
     summed,
 )
 from ..values import Outcome
-from . import patterns
+from . import patterns, slopes
 
 ELEMENTS = 2**20
 
@@ -59,12 +59,13 @@ FUNCTIONS = (
 
 
 def elementwise(device: str) -> Outcome:
-    """A million numbers through each function that networks are made of; then numbers of every
-    exponent and sign, and every two bytes."""
+    """A million numbers through each function that networks are made of; their slopes; then numbers
+    of every exponent and sign, and every two bytes."""
     import torch
 
     applied = [_applied(torch, device, row) for row in FUNCTIONS]
-    return judged([*applied, *patterns.parts(torch, device)], "float64")
+    sloped = slopes.parts(torch, device)
+    return judged([*applied, *sloped, *patterns.parts(torch, device)], "float64")
 
 
 def _applied(torch: Any, device: str, row: Function) -> Part:

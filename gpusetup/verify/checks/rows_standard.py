@@ -80,7 +80,7 @@ STANDARD: Tuple[Check, ...] = (
         "checks.functions:elementwise",
         on=BOTH,
         needs=READY,
-        proves="functions of a million numbers, of every exponent, and of every two bytes",
+        proves="functions of a million numbers, their slopes, every exponent, and every two bytes",
         means="activations and losses would be wrong",
         then=AGAIN,
     ),

@@ -13,6 +13,9 @@ from .table import FEW, FULL, Operator
 # --- attention and encoder layers as one call ----------------------------------------------------
 
 EPS = 1e-3
+WAYS = tuple((smooth, before) for smooth in (False, True) for before in (False, True))
+"""`gelu` or `relu`; normed before or after what is added."""
+UNLIKE = (WAYS[1], WAYS[2])
 PADDED = 1
 """The kind of mask that says which places of a sample hold nothing."""
 
@@ -45,17 +48,14 @@ def _at_once(t: Any, x: Any, *rest: Any, heads: int) -> List[Any]:
         t._native_multi_head_attention(x, x, x, width, heads, *first, hidden, True, True, PADDED),
         t._native_multi_head_attention(x, x, x, width, heads, *first, None, True, False),
     ]
-    layers = [
-        t._transformer_encoder_layer_fwd(
-            *(x, width, heads, *first, False, before, EPS, *norms, *own, hidden, PADDED)
-        )
-        for before in (False, True)
-    ]
-    whole = t._transformer_encoder_layer_fwd(
-        x, width, heads, *first, False, True, EPS, *norms, *own
-    )
+
+    def layer(smooth: bool, before: bool, *masks: Any) -> Any:
+        options = (smooth, before, EPS, *norms, *own, *masks)
+        return t._transformer_encoder_layer_fwd(x, width, heads, *first, *options)
+
     (padded, shares), (full, each) = found
-    return [padded * shown, shares * shown, full, each, *(y * shown for y in layers), whole]
+    layers = [layer(*way, hidden, PADDED) * shown for way in UNLIKE]
+    return [padded * shown, shares * shown, full, each, *layers, *(layer(*way) for way in WAYS)]
 
 
 def _by_parts(t: Any, x: Any, *rest: Any, heads: int) -> List[Any]:
@@ -65,10 +65,9 @@ def _by_parts(t: Any, x: Any, *rest: Any, heads: int) -> List[Any]:
     see = (~hidden).reshape(len(x), 1, 1, -1)
     padded, shares = _attended(t, x, weights, heads, see)
     full, each = _attended(t, x, weights, heads, None)
-    layers = [_encoded(t, x, weights, heads, see, before) for before in (False, True)]
-    whole = _encoded(t, x, weights, heads, None, True)
-    mean = by.mean(t, shares, 1)
-    return [padded * shown, mean * shown, full, each, *(y * shown for y in layers), whole]
+    layers = [_encoded(t, x, weights, heads, see, *way) * shown for way in UNLIKE]
+    layers += [_encoded(t, x, weights, heads, None, *way) for way in WAYS]
+    return [padded * shown, by.mean(t, shares, 1) * shown, full, each, *layers]
 
 
 def _attended(t: Any, x: Any, weights: Any, heads: int, see: Any) -> Tuple[Any, Any]:
@@ -84,13 +83,16 @@ def _attended(t: Any, x: Any, weights: Any, heads: int, see: Any) -> Tuple[Any, 
     return by.product(t, joined, weights[2].t()) + weights[3], shares
 
 
-def _encoded(t: Any, x: Any, weights: Any, heads: int, see: Any, before: bool) -> Any:
+def _encoded(t: Any, x: Any, weights: Any, heads: int, see: Any, smooth: bool, before: bool) -> Any:
     def normed(y: Any, place: int) -> Any:
         return by.standard(t, y, 2) * weights[place] + weights[place + 1]
 
     def wide(y: Any) -> Any:
         inner = by.product(t, y, weights[4].t()) + weights[5]
-        return by.product(t, t.where(inner > 0, inner, 0 * inner), weights[6].t()) + weights[7]
+        bent = t.where(inner > 0, inner, 0 * inner)
+        if smooth:
+            bent = inner / 2 * (1 + t.erf(inner / 2**0.5))
+        return by.product(t, bent, weights[6].t()) + weights[7]
 
     if before:
         x = x + _attended(t, normed(x, 8), weights, heads, see)[0]

@@ -32,8 +32,10 @@ from .rows_indexing import INDEXING
 from .rows_inference import FAST_PATH, FEW_BITS
 from .rows_joined import JOINED
 from .rows_keys import KEYED
+from .rows_lengths import ALIGNED, PACKED
 from .rows_listed import LISTED
 from .rows_lists import LISTS
+from .rows_long import LONG_FILTERS, LONG_NORMS, LONG_POOLS, LONG_SUMS
 from .rows_lookups import PLACED
 from .rows_losses import LOSSES
 from .rows_margins import FURTHER_LOSSES
@@ -63,10 +65,12 @@ from .rows_rearranged import REARRANGED
 from .rows_reductions import REDUCTIONS
 from .rows_resampled import RESAMPLED
 from .rows_running import RAN
+from .rows_runs import REPEATED
 from .rows_seldom import DOTS, EACH, GAMMA, PLACES, STEPPED
 from .rows_sequences import SEQUENCES
 from .rows_settings import MET, PARAMETERS
 from .rows_several import OVER_SEVERAL
+from .rows_signs import LISTED_POWERS, SIGNS
 from .rows_single_algebra import SINGLE_ALGEBRA
 from .rows_single_cells import SINGLE_HEADS, SINGLE_NETS, SINGLE_OBSERVERS, SINGLE_STEPS
 from .rows_single_factors import SINGLE_FACTORS
@@ -94,14 +98,14 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         *(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
         *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES, *QUANTIZED, *VALUES),
         *(*RANGES, *EACH, *STEPPED, GAMMA, *PARAMETERS, *MET),
-        *TOGETHER,
+        *(*TOGETHER, *SIGNS),
         SINGLE_OBSERVERS,
     ),
-    "lists": (*LISTS, *LISTED, *SINGLE_STEPS),
+    "lists": (*LISTS, *LISTED, *SINGLE_STEPS, LISTED_POWERS),
     "reductions": (
         *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
         *(*LEARNED, FAR_SPREADS, LOGITS),
-        *(*SINGLE_STATISTICS, *SINGLE_LINES, *REDUCED, *RAN),
+        *(*SINGLE_STATISTICS, *SINGLE_LINES, *REDUCED, *RAN, LONG_SUMS),
     ),
     "products": (
         *LINEAR,
@@ -117,17 +121,17 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "moving": (*MOVING, *VIEWS, *REARRANGED, *JOINED),
     "indexing": (
         *(*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS, *PLACES),
-        *(FAR_PLACES, BAGGED, WRITTEN, *PLACED, *KEYED, SINGLE_LOOKUPS),
+        *(FAR_PLACES, BAGGED, WRITTEN, *PLACED, *KEYED, SINGLE_LOOKUPS, *REPEATED),
     ),
     "sorting": (*SORTING, *ORDERS, *SINGLE_ORDERS),
     "convolutions": (
         *(*CONVOLUTIONS, *AXES, *UNLIBRARIED, *CONVOLVED),
-        *(*SINGLE_CONVOLUTIONS, SINGLE_PLAIN),
+        *(*SINGLE_CONVOLUTIONS, SINGLE_PLAIN, LONG_FILTERS),
     ),
     "pools": (
         *(*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
         *(*HALVED, LANCZOS, *PAIRED_POOLS, PAIRED_RESIZING, *SINGLE_POOLS),
-        *(SINGLE_COLUMNS, SINGLE_RESIZING),
+        *(SINGLE_COLUMNS, SINGLE_RESIZING, LONG_POOLS),
     ),
     "norms": (
         *NORMS,
@@ -139,6 +143,7 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         FAR_MEANS,
         NORMED_BY_PAIRS,
         SINGLE_NORMS,
+        LONG_NORMS,
     ),
     "sequences": (
         *SEQUENCES,
@@ -153,6 +158,7 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         *SINGLE_RAGGED,
         SINGLE_NETS,
         *SINGLE_HEADS,
+        PACKED,
     ),
     "losses": (
         *LOSSES,
@@ -163,6 +169,7 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         FAR_CLASSES,
         LOST,
         *SINGLE_LOSSES,
+        ALIGNED,
     ),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
