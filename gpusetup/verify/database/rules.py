@@ -154,7 +154,8 @@ SCALE_OF_ARGUMENTS = (
     *("_batch_norm_with_update", "special.ndtr", "nn.functional.batch_norm*"),
     *("nn.functional.layer_norm", "nn.functional.group_norm", "nn.functional.instance_norm"),
     *("native_group_norm", "signal.windows.*", "nn.functional.normalize"),
-    "nn.GELU",
+    *("nn.GELU", "nn.Tanhshrink", "nn.LogSoftmax", "nn.LogSigmoid", "nn.CrossEntropyLoss"),
+    *("nn.LinearCrossEntropyLoss", "nn.BCEWithLogitsLoss", "nn.MultiLabelSoftMarginLoss"),
     *("nn.functional.cosine_similarity", "nn.functional.rms_norm", "cov", "corrcoef"),
     "nn.functional.binary_cross_entropy_with_logits",
 )
