@@ -9,6 +9,8 @@ from gpusetup.plan.model.workload import Workload
 ALL_KERNELS = 0.8 * GIB
 """What all of torch's kernels take more than those that are called. torch sets
 `CUDA_MODULE_LOADING=LAZY` since 1.13 (`_lazy_init` in `torch/cuda/__init__.py`; not in 1.12.1).
+CUDA can load lazily since 11.7; what was built with an older one loads all (NVIDIA's programming
+guide, "Lazy Loading"), as torch 1.13.1+cu116 does.
 transformers' documentation measured 1,343 MiB for a context with them on a V100."""
 
 LINKED_NCCL = 1.2 * GIB
