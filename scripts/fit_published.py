@@ -37,7 +37,7 @@ from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa:
 from gpusetup.plan.memory.gaps import frees_late  # noqa: E402
 from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
 from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
-from gpusetup.plan.model.dated import as_of  # noqa: E402
+from gpusetup.plan.model.dated import as_of, compiled_loss  # noqa: E402
 from gpusetup.plan.model.named import (  # noqa: E402
     count,
     model_in,
@@ -208,6 +208,7 @@ def _workload(row: dict[str, str]) -> Workload:
     settings |= attention_of(shape.kind, trainer) | prepared(settings | values)
     settings |= adapters_of(settings | values, trainer) | base_of(settings | values, trainer)
     settings |= buckets_of(settings | values, trainer)
+    settings |= compiled_loss(settings | values, trainer, said.get("as_of"))
     settings |= loaded_by(settings | values, trainer) | values
     settings["amp"] = settings.get("amp") or None
     if "amp" not in said and "lora" not in said:

@@ -9,6 +9,7 @@ import pytest
 from plan_job import LLAMA, VANILLA, a_job
 
 from gpusetup.model.frozen import replace
+from gpusetup.plan.answer.question import Question, workload_of
 from gpusetup.plan.memory.activations import selected_bytes
 
 WIDTH, HEADS, KEY_VALUE, INNER, TOKENS = 64, 4, 32, 224, 128
@@ -84,3 +85,36 @@ def _kept_a_token(torch: Any) -> float:
         torch.compile(step, backend="aot_eager_decomp_partition", fullgraph=True)(x)
     own = {weight.untyped_storage().data_ptr() for weight in weights}
     return sum(size for place, size in kept.items() if place not in own) / TOKENS
+
+
+def test_a_loss_that_was_compiled_alone_keeps_the_logits_as_they_are() -> None:
+    asked = Question(
+        model="llama-3.1-8b", trainer="torchtitan", compile=True, context=8192, batch=8
+    )
+    said = {day: workload_of(replace(asked, as_of=day), LLAMA, 8).loss
+            for day in ("2024-12", "2025-07", None)}  # fmt: skip
+    assert said == {"2024-12": "hf", "2025-07": "in-place", None: "chunked-head"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torch_keeps_logits_of_16_bits_of_a_compiled_loss() -> None:
+    torch = pytest.importorskip("torch", minversion="2.4")
+
+    def loss(logits: Any, labels: Any) -> Any:
+        return torch.nn.functional.cross_entropy(logits.float(), labels)
+
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    logits = torch.randn(TOKENS, 512, dtype=torch.bfloat16, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        compiled = torch.compile(loss, backend="aot_eager_decomp_partition")
+        compiled(logits, torch.randint(0, 512, (TOKENS,))).backward()
+    assert max(kept.values()) == logits.untyped_storage().nbytes()
+    assert sum(kept.values()) < 1.1 * logits.untyped_storage().nbytes()
+    assert logits.grad.dtype == torch.bfloat16

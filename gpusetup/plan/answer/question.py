@@ -10,7 +10,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.plan.answer.excluded import check
 from gpusetup.plan.memory.loss import SAME_AS
 from gpusetup.plan.memory.states import QUANTIZED
-from gpusetup.plan.model.dated import as_of
+from gpusetup.plan.model.dated import as_of, compiled_loss
 from gpusetup.plan.model.named import (
     count,
     model_named,
@@ -176,6 +176,7 @@ def workload_of(
     how |= prepared(how | said) | adapters_of(how | said, question.trainer)
     computed = {"lora": question.lora, "amp": question.amp or how.get("amp")}
     how |= base_of(computed, question.trainer) | buckets_of(how | said, question.trainer)
+    how |= compiled_loss(how | said, question.trainer, question.as_of)
     how |= loaded_by(how | said, question.trainer) | said
     how |= {f"offload_{what}": True for what in question.offload}
     if question.amp is not None:

@@ -39,7 +39,7 @@ own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast (DeepSp
 bits): logits, their copy, log-softmax and gradient; `half` the same where the logits are let go:
 log-softmax and two gradients. `dpo`: the logits of the policy, their log-softmax and a loss on the
 chosen half stand while the reference computes its own (`concatenated_forward` of TRL 0.9.6).
-`compiled` fuses the copies (torchtitan, torchtune with compile);
+`compiled` fuses the copies (torchtune with compile, torchtitan where its loss was not);
 `in-graph` is compiled with the model, whose graph keeps the 16-bit logits and writes one 32-bit
 gradient (GPT-2 on rented cards takes 640 kB a token, of which its layers are 332). `vocab-parallel`
 makes the logits 32-bit, and softmax and gradient of them where they are (Megatron Core's

@@ -137,6 +137,24 @@ def as_of(trainer: str | None, day: str | None) -> dict[str, Any]:
     return found
 
 
+def compiled_loss(how: Mapping[str, Any], trainer: str | None, day: str | None) -> dict[str, str]:
+    """The loss that torchtitan compiled on a day where its layers were compiled.
+
+    From 0.1.0 on (2025-06-18; before, its train.py left it out because of errors), until it came in
+    chunks. What its graph keeps of the logits is their 16 bits, and their gradient is written in as
+    many (torch 2.13's partitioner, on the CPU): as much as a loss in place.
+
+    >>> compiled_loss({"compile": True}, "torchtitan", "2025-07")
+    {'loss': 'in-place'}
+    >>> compiled_loss({"compile": True}, "torchtitan", "2024-12"), compiled_loss({}, None, None)
+    ({}, {})
+    """
+    alone = trainer == "torchtitan" and how.get("compile") and day is not None
+    if alone and "2025-06-18" <= _date(day or "") < "2026-09-03":
+        return {"loss": "in-place"}
+    return {}
+
+
 def _date(text: str) -> str:
     """A day, or the first of a month or a year.
 
