@@ -98,7 +98,11 @@ NOT_LONGER: Tuple[Rule, ...] = (
     ),
     Rule("its first axis may be classes, each compared with each", ("nn.MultiLabelMarginLoss",)),
     Rule("a few rows at a time: minutes", ("nn.LinearCrossEntropyLoss",)),
-    Rule("adds up the gradients of a row in half precision", ("nn.Embedding",), HALVES),
+    Rule(
+        "adds up the gradients of a row, or of its weights over the rows, in half precision",
+        ("nn.Embedding", "nn.LayerNorm"),
+        HALVES,
+    ),
     Rule(
         "adds up in float16, which ends at 65504, before it divides",
         ("nn.NLLLoss", "nn.CrossEntropyLoss"),
