@@ -213,7 +213,7 @@ def _asked(torch: Any, case: Case, sample: Sample, seed: int) -> Iterator[Asked]
 
     def lowered(x: Any) -> Any:
         y = x.detach().to(low) if x.dtype == torch.float32 else x.detach()
-        return y.requires_grad_(x.requires_grad)
+        return y.requires_grad_(x.requires_grad and case.learns)
 
     args, options = given
     arguments = (state, *(_packed(torch, each) for each in args))
@@ -224,7 +224,9 @@ def _asked(torch: Any, case: Case, sample: Sample, seed: int) -> Iterator[Asked]
 def _room(sample: Sample) -> float:
     if sample.size == "longer" and sample.dtype == "float32":
         return LONG_ROOM
-    return CHAIN_ROOM if matches(sample.entry, CHAINS) else 1.0
+    if not matches(sample.entry, CHAINS):
+        return 1.0
+    return CHAIN_ROOM * (2.0 if sample.dtype in HALVES else 1.0)
 
 
 def _packed(torch: Any, given: Any) -> Any:

