@@ -154,6 +154,14 @@ def test_a_share_has_every_sample_once_and_a_seed_orders_it() -> None:
     assert len(first) == len(set(first)) > len(rows)  # and torch's own database
 
 
+def test_a_round_of_a_share_has_each_row_and_each_entry_once() -> None:
+    units = share.shuffled(1)
+    named = [(family, getattr(unit, "operator", unit[0])) for family, unit in units]
+    whole = len(set(named))
+    assert len(set(named[:whole])) == whole
+    assert len(set(units[: 2 * whole])) == 2 * whole
+
+
 def test_only_what_a_run_before_missed_is_asked(tmp_path: Path) -> None:
     before = tmp_path / "before.json"
     words = {"nothing": "missed", "a": "caught", "b": "missed", "c": "error"}

@@ -231,18 +231,19 @@ def test_a_check_that_the_level_lacks_is_refused_and_its_level_named(only: str) 
     assert "`--level standard`" in done.stderr
 
 
-def test_a_sample_that_is_none_is_a_wrong_question_and_no_faulty_device() -> None:
-    only = ("--only", "census-sorting/nonsense/float32/contiguous/tiny/0")
-    words = [
-        sys.executable,
-        "-m",
-        "gpusetup.verify",
-        "--level",
-        "standard",
-        "--device",
-        "cpu",
-        *only,
-    ]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("level", "only"),
+    [
+        ("standard", "census-sorting/nonsense/float32/contiguous/tiny/0"),
+        pytest.param("census", "census-database/nonsense", marks=pytest.mark.slow),
+        pytest.param("census", "census-database/add/float32/3/bad", marks=pytest.mark.slow),
+    ],
+)
+def test_a_sample_that_is_none_is_a_wrong_question_and_no_faulty_device(
+    level: str, only: str
+) -> None:
+    words = [sys.executable, "-m", "gpusetup.verify", "--level", level, "--device", "cpu"]
+    done = subprocess.run([*words, "--only", only], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "names no sample of census-sorting" in done.stderr
+    assert f"names no sample of {only.split('/')[0]}" in done.stderr
+    assert not done.stdout

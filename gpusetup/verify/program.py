@@ -322,6 +322,8 @@ class Run:
         own = self.together.rank.environment if self.together is not None else ()
         variables = (*check.environment, *own)
         answer = self.child.ask(check.name, job.subject, limit, variables, whole)
+        if "wrong" in answer:
+            raise WrongQuestion(answer["wrong"], answer["hint"])
         outcome = Outcome(**answer["outcome"])
         silent = outcome.status == CRASHED and outcome.detail.startswith("no answer")
         self.silent[job.device] = self.silent.get(job.device, 0) + 1 if silent else 0

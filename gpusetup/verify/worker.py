@@ -18,7 +18,17 @@ from typing import Any, Dict, TextIO
 
 from .checks.table import function_of, named
 from .device.importing import first_line
-from .values import FAILED, SKIPPED, Asked, Outcome, Telling, ask_for, sticky, tell_progress_to
+from .values import (
+    FAILED,
+    SKIPPED,
+    Asked,
+    Outcome,
+    Telling,
+    WrongQuestion,
+    ask_for,
+    sticky,
+    tell_progress_to,
+)
 
 BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 """Warnings of torch that say nothing about the device: it works without NumPy, and the compiler
@@ -105,7 +115,7 @@ def take_stdout() -> TextIO:
 
 
 def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
-    """Run one check; an exception in it is a failed check."""
+    """Run one check; an exception in it is a failed check, a wrong question the user's."""
     began = time.perf_counter()
     try:
         check = named(job["name"])
@@ -116,6 +126,8 @@ def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
         if "cuda" in check.on and job["device"].startswith("cuda"):
             _make_current(job["device"])
         outcome = run(job["device"])
+    except WrongQuestion as wrong:  # only here is torch, which knows what there is to ask
+        return {"wrong": wrong.message, "hint": wrong.hint}
     except Exception as problem:  # whatever torch raises is the check's answer
         outcome = raised(problem)
         if verbose:

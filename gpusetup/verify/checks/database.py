@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List
 from ..database.calls import exact_products
 from ..database.comparing import NotAsked, compared
 from ..database.entries import Entry, entries
+from ..database.forms import WIDER, Form, changed
 from ..database.loading import NoDatabase, load
 from ..database.rules import SINCE
 from ..database.sampling import Asked, drawn, every, named
@@ -19,6 +20,8 @@ from ..values import SKIPPED, Outcome, asked, sticky, working_on
 from .census import ENOUGH, kept, not_in_this_torch
 
 NAME = "census-database"
+OF_THE_DEVICE = ("CUDA", "HIP", "CUBLAS", "cuBLAS", "cuDNN", "CUDNN", "MIOpen")
+"""What stands in an error that a device or its library gives."""
 
 
 def database(device: str) -> Outcome:
@@ -35,16 +38,37 @@ def database(device: str) -> Outcome:
     with exact_products(torch):
         for sample, call in chosen(torch, device, known, found):
             working_on(sample.name)
-            entry = known[sample.entry]
-            words = f"{asked().seed}:{sample.name}"
-            try:
-                parts = compared(torch, device, entry, call, sample.dtype, words)
-            except Exception as problem:  # whatever an operator raises is its answer
-                parts = found.raised(problem)
-            found.take(sample.entry, sample.name, parts)
+            found.ask(torch, device, known[sample.entry], (sample, call))
             if found.bad >= ENOUGH:
                 break
     return found.told(device)
+
+
+def outcome_of(torch: Any, device: str, entry: Entry, given: Asked) -> Outcome:
+    """What the check would say of this one sample."""
+    found = Found()
+    found.ask(torch, device, entry, given)
+    return found.told(device)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """
+    >>> counted(1, "sample"), counted(0, "sample"), counted(2, "entry", "entries")
+    ('1 sample', '0 samples', '2 entries')
+    """
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def parts_of(torch: Any, device: str, entry: Entry, given: Asked) -> List[Part]:
+    """What is compared of one sample. Raises NotAsked, and what the operator raises."""
+    sample, call = given
+    dtype, words, wider = sample.dtype, f"{asked().seed}:{sample.name}", 1.0
+    if sample.form:
+        plain_words = f"{asked().seed}:{sample.plain_name}"
+        form = Form(entry.run, call)
+        form = changed(torch, entry.name, dtype, form, sample.form, plain_words)
+        entry, call, wider = entry._replace(run=form.run), form.call, WIDER.get(dtype, 4.0)
+    return compared(torch, device, entry, call, dtype, words, wider)
 
 
 @functools.lru_cache(maxsize=None)
@@ -64,11 +88,22 @@ class Found:
         self.unread: List[str] = []
         """Entries whose samples this torch cannot make here."""
 
-    def raised(self, problem: Exception) -> List[Part]:
-        """What an error says of the device; nothing where torch only lacks this."""
+    def ask(self, torch: Any, device: str, entry: Entry, given: Asked) -> None:
+        """Compares one sample."""
+        try:
+            parts = parts_of(torch, device, entry, given)
+        except Exception as problem:  # whatever an operator raises is its answer
+            parts = self.raised(problem, given[0].form)
+        self.take(entry.name, given[0].name, parts)
+
+    def raised(self, problem: Exception, form: str = "") -> List[Part]:
+        """What an error says of the device; nothing where torch only lacks this. Of a form it may:
+        nobody promised that the working format takes what float64 does."""
         if sticky(problem):
             raise problem
-        if isinstance(problem, NotAsked) or refuses(problem) or not_in_this_torch(problem):
+        own = form and not any(words in str(problem) for words in OF_THE_DEVICE)
+        lacks = isinstance(problem, NotAsked) or refuses(problem) or not_in_this_torch(problem)
+        if lacks or own:
             self.not_asked += 1
             return []
         return [holds("", False, first_line(problem))]
@@ -90,7 +125,8 @@ class Found:
                 f" --only {self.check}/{bad[0].label.split(' ')[0]}`; where it fails again, another"
                 " build or card"
             )
-        said = f"{self.tried} samples of {len(self.names)} entries with seed {seed}{self._less()}"
+        said = f"{counted(self.tried, 'sample')} of {counted(len(self.names), 'entry', 'entries')}"
+        said += f" with seed {seed}{self._less()}"
         outcome = judged(self.parts, "float64", hint)
         if bad:
             return outcome._replace(detail=f"{outcome.detail} ({said})")
@@ -99,8 +135,10 @@ class Found:
         return outcome._replace(detail=f"{said}, against float64 on the CPU{worst}")
 
     def _less(self) -> str:
-        said = f"; {self.not_asked} have no answer here" if self.not_asked else ""
-        return said + (f"; {len(self.unread)} entries cannot be made" if self.unread else "")
+        has = "has" if self.not_asked == 1 else "have"
+        said = f"; {self.not_asked} {has} no answer here" if self.not_asked else ""
+        unread = counted(len(self.unread), "entry", "entries")
+        return said + (f"; {unread} cannot be made" if self.unread else "")
 
 
 def chosen(torch: Any, device: str, known: Dict[str, Entry], found: Found) -> Iterator[Asked]:

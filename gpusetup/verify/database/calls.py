@@ -84,16 +84,28 @@ def _again(x: Any, learns: bool) -> Any:
     return made.requires_grad_() if learns else made
 
 
-def fresh(torch: Any, call: Call, layout: str = "", device: str = "") -> Call:
+def placed(torch: Any, x: Any, device: str) -> Any:
+    """A copy on a device with the strides and the offset that `x` has, also where its elements
+    share their places or leave gaps."""
+    if x.layout != torch.strided or x.is_nested or x.is_conj() or x.is_neg():
+        return x.to(device)
+    here = x.device.type == device.partition(":")[0]
+    if x.is_contiguous() and not x.storage_offset():
+        return x.clone() if here else x.to(device)
+    held = x.untyped_storage().nbytes() // x.element_size()
+    memory = x.as_strided((held,), (1,), 0)
+    copied = memory.clone() if here else memory.to(device)
+    return copied.as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call:
     """The same call with tensors of their own, so that what it writes is seen there alone."""
 
     def made(x: Any) -> Any:
-        y = x.detach()
-        if device and device != "cpu":
-            y = y.to(device)
+        y = placed(torch, x.detach(), device)
         if layout and y.layout == torch.strided and not overlaps(y):
             y = laid_out(torch, y, layout)
-        return _again(y, x.requires_grad)
+        return y.requires_grad_() if x.requires_grad else y
 
     return replaced(torch, call, made)
 

@@ -11,11 +11,15 @@ from ..operators.sampling import USED
 from ..values import WrongQuestion
 from .calls import Call
 from .entries import Entry
+from .forms import drawn as form_drawn
+from .forms import known as known_part
 
 READ = (8, 24, 24, 72, 216)
 """So many samples of an entry are read before those of a draw are chosen; some have a thousand."""
 EACH = 2
 """How many samples of each entry `standard` draws."""
+PLAIN = 0.25
+"""How often a share of the census asks a sample as it is."""
 
 
 class Sample(NamedTuple):
@@ -24,10 +28,16 @@ class Sample(NamedTuple):
     entry: str
     dtype: str
     number: int
+    form: str = ""
+    """Empty: as torch made it; else what of it is other, in the words of `forms.py`."""
+
+    @property
+    def plain_name(self) -> str:
+        return f"{self.entry}/{self.dtype}/{self.number}"
 
     @property
     def name(self) -> str:
-        return f"{self.entry}/{self.dtype}/{self.number}"
+        return f"{self.plain_name}/{self.form}" if self.form else self.plain_name
 
 
 Asked = Tuple[Sample, Call]
@@ -41,9 +51,31 @@ def calls(torch: Any, device: str, entry: Entry, dtype: str, seed: int) -> Itera
 
 
 def every(torch: Any, device: str, entry: Entry, seed: int) -> Iterator[Asked]:
-    """All samples of an entry."""
+    """All samples of an entry, as torch made them."""
     for dtype in entry.formats(torch, device):
         yield from calls(torch, device, entry, dtype, seed)
+
+
+def in_a_form(torch: Any, asked: Asked, words: str) -> Sample:
+    """The sample in a form that `words` draw."""
+    sample, call = asked
+    return sample._replace(form=form_drawn(torch, sample.entry, sample.dtype, call, words))
+
+
+def one(torch: Any, device: str, entry: Entry, seed: int, turn: int) -> List[Asked]:
+    """One sample of an entry, as it is or in a form; none where it has none."""
+    chance = random.Random(f"{seed}:{turn}:{entry.name}:one")
+    formats = entry.formats(torch, device)
+    if not formats:
+        return []
+    dtype = chance.choices(formats, [USED.get(name, 1) for name in formats])[0]
+    found = list(islice(calls(torch, device, entry, dtype, seed), chance.choice(READ)))
+    if not found:
+        return []
+    sample, call = chance.choice(found)
+    if chance.random() >= PLAIN:
+        sample = in_a_form(torch, (sample, call), f"{seed}:{turn}:{sample.name}")
+    return [(sample, call)]
 
 
 def drawn(torch: Any, device: str, entry: Entry, seed: int, turn: int = 0) -> List[Asked]:
@@ -59,9 +91,14 @@ def drawn(torch: Any, device: str, entry: Entry, seed: int, turn: int = 0) -> Li
 
 def named(torch: Any, device: str, known: Dict[str, Entry], text: str, seed: int) -> Asked:
     """The sample of a name. Raises WrongQuestion where there is none."""
-    entry, dtype, number = [*text.rsplit("/", 2), "", ""][:3]
-    if entry in known and number.isdigit() and dtype in known[entry].formats(torch, device):
+    entry, dtype, number, form = [*text.split("/", 3), "", "", ""][:4]
+    right = not form or all(known_part(part) for part in form.split("+"))
+    right = right and not text.endswith("/") and number.isdigit() and entry in known
+    if right and dtype in known[entry].formats(torch, device):
         found = islice(calls(torch, device, known[entry], dtype, seed), int(number), None)
-        for each in found:
-            return each
-    raise WrongQuestion(f"{text!r} names no sample of census-database")
+        for sample, call in found:
+            return sample._replace(form=form), call
+    raise WrongQuestion(
+        f"{text!r} names no sample of census-database with this torch",
+        "as ENTRY/FORMAT/NUMBER or ENTRY/FORMAT/NUMBER/FORM, in the words of a failure's hint",
+    )
