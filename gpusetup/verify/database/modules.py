@@ -12,6 +12,7 @@ import zlib
 from itertools import islice
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
+from ..operators.releases import release
 from ..values import WrongQuestion
 from .calls import Answer, Call, mapped, tensors_of
 from .loading import kept_chance, seeded
@@ -39,8 +40,8 @@ class ModuleEntry(NamedTuple):
         differ = self.info.train_and_eval_differ or self.name.startswith("nn.Transformer")
         return MODES if differ else MODES[:1]
 
-    def sizes(self, dtype: str) -> Tuple[str, ...]:
-        return SIZES[:1] if not_longer(self.name, dtype) else SIZES
+    def sizes(self, torch: Any, dtype: str) -> Tuple[str, ...]:
+        return SIZES[:1] if not_longer(self.name, dtype, release(torch)) else SIZES
 
     def cases(self, torch: Any, mode: str, seed: int) -> List[Case]:
         """What torch's database has of it, and what is here alone."""
@@ -162,7 +163,7 @@ def every(torch: Any, entry: ModuleEntry, seed: int) -> Iterator[Asked]:
         cases = entry.cases(torch, mode, seed)
         for dtype in (name for name in FORMATS if not module_left_out(entry.name, name)):
             for number, case in enumerate(cases):
-                for size in entry.sizes(dtype):
+                for size in entry.sizes(torch, dtype):
                     sample = Sample(entry.name, dtype, number, mode, size)
                     yield from _asked(torch, case, sample, seed)
 
@@ -176,7 +177,7 @@ def drawn(torch: Any, entry: ModuleEntry, seed: int, turn: int, count: int = 2) 
     found: List[Asked] = []
     for number, case in chance.sample(cases, min(count, len(cases))):
         dtype = chance.choice(formats)
-        size = chance.choice(entry.sizes(dtype))
+        size = chance.choice(entry.sizes(torch, dtype))
         sample = Sample(entry.name, dtype, number, mode, size)
         found += _asked(torch, case, sample, seed)
     return found
@@ -186,7 +187,7 @@ def named(torch: Any, known: Dict[str, ModuleEntry], text: str, seed: int) -> As
     """The sample of a name. Raises WrongQuestion where there is none."""
     entry, dtype, number, mode, size = [*text.rsplit("/", 4), "", "", "", ""][:5]
     row = known.get(entry)
-    fits = row and dtype in FORMATS and mode in row.modes() and size in row.sizes(dtype)
+    fits = row and dtype in FORMATS and mode in row.modes() and size in row.sizes(torch, dtype)
     if row and fits and number.isdigit() and not module_left_out(entry, dtype):
         sample = Sample(entry, dtype, int(number), mode, size)
         for case in islice(row.cases(torch, mode, seed), sample.number, sample.number + 1):

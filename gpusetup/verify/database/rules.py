@@ -104,6 +104,12 @@ NOT_LONGER: Tuple[Rule, ...] = (
         HALVES,
     ),
     Rule(
+        "in use it writes its running values back as the mean of so many like ones, a roundoff"
+        " beside them (2.5.1 and 2.9.1; 2.13.0 is right)",
+        ("nn.InstanceNorm*",),
+        before=(2, 13),
+    ),
+    Rule(
         "adds up in float16, which ends at 65504, before it divides",
         ("nn.NLLLoss", "nn.CrossEntropyLoss"),
         ("float16",),
