@@ -109,8 +109,8 @@ class Trial:
         found = self.with_gradients(self.row.run, here, here_up)
         exact, allowed = self.exactly(upstream)
         yield from self.told(name, found, exact, allowed, upstream)
-        again = self.computed(here, self.learns)
         if self.row.steady:
+            again = self.computed(here, self.learns)
             yield _alike(f"{name} called again", again.outputs, found.outputs)
         if self.brief:
             return
@@ -324,6 +324,8 @@ class Trial:
             return holds(label, False, f"shape {list(found.shape)}, not {list(exact.shape)}")
         rounded = exact.to(found.dtype).double() if found.is_floating_point() else exact.double()
         found = found.detach().cpu().double()
+        if torch.equal(found, rounded):
+            return Part(label, 0.0, float(allowed.max()) if found.numel() else 0.0)
         errors = (found - exact.double()).abs()
         alike = (found == rounded) | (found.isnan() & rounded.isnan())
         good = alike | (errors <= allowed)
@@ -334,8 +336,7 @@ class Trial:
         place = [int(each) for each in torch.nonzero(~good)[0]] if good.dim() else []
         at = tuple(place)
         told = f"first at {place}: {found[at].item():.6g}, not {exact[at].item():.6g}"
-        share = errors / allowed.clamp(min=1e-300)
-        worst = float(share[~good].max())
+        worst = float((errors / allowed.clamp(min=1e-300))[~good].max())
         limit = float(allowed[at])
         return Part(
             label, worst if worst == worst else inf, limit, int((~good).sum()), good.numel(), told

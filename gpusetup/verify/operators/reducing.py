@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
-from .dealing import LENGTHS, RANKS, SEVERAL, SINGLE, SPREAD, Made, axes_of, by_options, shape_of
 from .drawing import Draw
+from .single_options import (
+    LENGTHS,
+    RANKS,
+    SEVERAL,
+    SINGLE,
+    SPREAD,
+    Made,
+    axes_of,
+    by_each_option,
+    shape_of,
+)
 from .table import Operator
 
 OVER: Dict[str, Any] = {
@@ -66,7 +76,6 @@ def made_over(
             shape[d.choice(kept)] = int(lengths == "of one")
         for i in names if least > 1 else ():
             shape[i] = max(least, shape[i])
-        of.pop("spread", None)
         if given is None:
             of["keep"] = False
         return Made([numbers(d, shape)], {"dims": given, **of}, {"dims": names})
@@ -96,4 +105,4 @@ def over(
         listed = list(found) if isinstance(found, (list, tuple)) else [found]
         return [_in_shape(each, x.shape, dims, keep) for each in listed]
 
-    return by_options(name, axes, made_over(numbers, fills, least, ranks), call, right, **more)
+    return by_each_option(name, axes, made_over(numbers, fills, least, ranks), call, right, **more)

@@ -6,9 +6,9 @@ from math import inf, nan
 from typing import Any, Callable, Dict, Tuple
 
 from . import definitions as by
-from .dealing import SEVERAL, SPREAD
 from .drawing import Draw
 from .reducing import ALONG, NUMBERED, ONE, OVER, over
+from .single_options import SEVERAL, SPREAD
 from .table import ANY, FULL, Operator
 
 

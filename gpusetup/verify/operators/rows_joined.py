@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
-from .dealing import LENGTHS, RANKS, SINGLE, Made, axes_of, by_options, shape_of
 from .drawing import Draw
 from .rows_rearranged import KEPT, numbers, picked
+from .single_options import LENGTHS, RANKS, SINGLE, Made, axes_of, by_each_option, shape_of
 from .table import FULL, Operator
 
 
@@ -93,7 +93,7 @@ def _fold(t: Any, x: Any, sides: Any, **of: Any) -> List[Any]:
 
 
 JOINED: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "cat",
         {
             "dims": SINGLE,
@@ -107,7 +107,7 @@ JOINED: Tuple[Operator, ...] = (
         _cat_exact,
         **KEPT,
     ),
-    by_options(
+    by_each_option(
         "stack",
         {"dims": SINGLE, "rank": RANKS, "lengths": LENGTHS, "count": (2, 1, 3, 9)},
         _stacked,
@@ -115,7 +115,7 @@ JOINED: Tuple[Operator, ...] = (
         lambda t, *xs, dim: t.cat([x.unsqueeze(dim) for x in xs], dim),
         **KEPT,
     ),
-    by_options(
+    by_each_option(
         "borders",
         {
             "mode": MODES,
@@ -127,11 +127,10 @@ JOINED: Tuple[Operator, ...] = (
         _bordered,
         _border,
         _border_exact,
-        least=6,
         kept=True,
         dtypes=FULL,
     ),
-    by_options(
+    by_each_option(
         "patches",
         {
             "dilation": (1, (2, 1), (1, 2)),

@@ -6,9 +6,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Dict, List, Tuple
 
-from .dealing import LENGTHS, RANKS, SPREAD, Made, by_options, shape_of
 from .drawing import Draw
 from .rows_lookups import COUNTS, MIXED, SUMS, places_of, values
+from .single_options import LENGTHS, RANKS, SPREAD, Made, by_each_option, shape_of
 from .table import Operator
 
 # --- places of several axes, and flags -----------------------------------------------------------
@@ -49,7 +49,6 @@ def _looked(d: Draw, form: str, count: str, below: bool, **of: Any) -> Made:
     if flags:
         at = [d.whole(0, 3, *flags) == 0 if count != "none" else d.whole(0, 1, *flags) > 0]
     places = {} if flags else {n + 1: shape[axis] for n, axis in enumerate(lines)}
-    of.pop("spread", None)
     return Made([x, *at], {"lines": lines, **of}, {}, places)
 
 
@@ -88,7 +87,7 @@ LOOKED: Dict[str, Any] = {
     "spread": SPREAD,
 }
 SEVERAL: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "lookup",
         LOOKED,
         _looked,
@@ -97,7 +96,7 @@ SEVERAL: Tuple[Operator, ...] = (
         steady=False,
         kept=True,
     ),
-    by_options(
+    by_each_option(
         "adding at places",
         {**LOOKED, "value": ("all", "a line", "one")},
         _looked,
@@ -107,7 +106,7 @@ SEVERAL: Tuple[Operator, ...] = (
         learns=False,
         kept=True,
     ),
-    by_options(
+    by_each_option(
         "writing at places",
         {**LOOKED, "how": ("called", "assigned")},
         _looked,
@@ -144,7 +143,6 @@ def _flagged(d: Draw, rank: int, flags: str, lengths: str, **of: Any) -> Made:
     hit = d.flags(*inner[flags])
     hit = hit & (flags != "none") | (flags == "all")
     source = values(d, (max(1, len(shape)) * 250,))
-    of.pop("spread", None)
     return Made([values(d, shape), hit, source], of)
 
 
@@ -155,7 +153,7 @@ FLAGS: Dict[str, Any] = {
     "spread": SPREAD,
 }
 FLAT: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "take",
         {"rank": RANKS, "count": COUNTS, "below": (False, True), "spread": SPREAD},
         _take,
@@ -164,7 +162,7 @@ FLAT: Tuple[Operator, ...] = (
         kept=True,
         steady=False,
     ),
-    by_options(
+    by_each_option(
         "put",
         {
             "rank": RANKS,
@@ -180,7 +178,7 @@ FLAT: Tuple[Operator, ...] = (
         steady=False,
         learns=False,
     ),
-    by_options(
+    by_each_option(
         "masked_fill",
         {**FLAGS, "value": (5, 0, -2, "tensor")},
         _flagged,
@@ -191,7 +189,7 @@ FLAT: Tuple[Operator, ...] = (
         learns=False,
         kept=True,
     ),
-    by_options(
+    by_each_option(
         "masked_select",
         FLAGS,
         _flagged,
@@ -200,7 +198,7 @@ FLAT: Tuple[Operator, ...] = (
         learns=False,
         kept=True,
     ),
-    by_options(
+    by_each_option(
         "masked_scatter",
         FLAGS,
         _flagged,

@@ -7,14 +7,14 @@ from math import inf
 from typing import Any, Callable, Dict, List, Tuple
 
 from . import definitions as by
-from .dealing import SPREAD_ALL, Made, by_options, shape_of
 from .drawing import Draw
 from .rows_running import norm
+from .single_options import SPREAD_ALL, Made, by_each_option, shape_of
 from .table import Operator
 
 MEMBERS: Dict[str, Any] = {
     "count": (3, 1, 2, 7),
-    "member": ("usual", "of nothing", "without axes", "of one", "usual"),
+    "member": ("usual", "of nothing", "without axes", "of one"),
     "over": (False, True),
 }
 WHOLE = ("float32", "int64", "bfloat16", "float16", "int32", "float64")
@@ -31,7 +31,6 @@ def _shapes(d: Draw, count: int, member: str) -> List[Tuple[int, ...]]:
 
 def _listed(lists: int, numbers: Callable[..., Any]) -> Callable[..., Made]:
     def make(d: Draw, count: int, member: str, **of: Any) -> Made:
-        of.pop("spread", None)
         shapes = _shapes(d, count, member)
         tensors = [numbers(d, shape) for _ in range(lists) for shape in shapes]
         return Made(tensors, {"count": count, **of})
@@ -63,7 +62,7 @@ def on_lists(
 
     more = {"learns": False, "slack": 4, **more}
     made = _listed(lists, numbers or _whole)
-    return by_options(f"list {name}", {**MEMBERS, **axes}, made, call, right, **more)
+    return by_each_option(f"list {name}", {**MEMBERS, **axes}, made, call, right, **more)
 
 
 def _whole(d: Draw, shape: Any) -> Any:
@@ -171,7 +170,7 @@ LISTED: Tuple[Operator, ...] = (
     on_lists("of two", {"what": tuple(REAL), **KINDS, **SPREAD}, *_by(False), numbers=_above),
     on_lists(
         "multiples",
-        {"what": ("add", "sub"), "alpha": (1, 2, -3, 0), "kind": ("list", "list", "tensor")},
+        {"what": ("add", "sub"), "alpha": (1, 2, -3, 0), "kind": ("list", "tensor")},
         _multiple,
         _multiple_exact,
         dtypes=WHOLE,

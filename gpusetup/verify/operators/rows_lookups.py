@@ -6,8 +6,17 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Callable, Dict, Tuple
 
-from .dealing import RANKS, SINGLE, SPREAD, SPREAD_ALL, Made, axes_of, by_options, shape_of
 from .drawing import Draw
+from .single_options import (
+    RANKS,
+    SINGLE,
+    SPREAD,
+    SPREAD_ALL,
+    Made,
+    axes_of,
+    by_each_option,
+    shape_of,
+)
 from .table import FULL, Operator
 
 COUNTS = ("fewer", "none", "one", "more")
@@ -45,16 +54,15 @@ def _axis(made: Made, rank: int) -> Made:
 
 def _by_lines(unlike: bool, source: bool, **fixed: Any) -> Callable[..., Made]:
     def make(d: Draw, dims: str, rank: int, count: str, **of: Any) -> Made:
-        of.pop("spread", None)
         x, at, shape, given = _lined(d, dims, rank, count, unlike)
         tensors = [x, at, *([values(d, shape)] if source else [])]
-        return _axis(Made(tensors, {"dim": given, **of}, {}, {1: None}), x.dim())
+        return _axis(Made(tensors, {"dim": given, **of}), x.dim())
 
     return make
 
 
 LINES: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "index_select",
         AT,
         _by_lines(False, False),
@@ -65,7 +73,7 @@ LINES: Tuple[Operator, ...] = (
         dtypes=MIXED,
         kept=True,
     ),
-    by_options(
+    by_each_option(
         "index_add",
         {**AT, "alpha": (1, 2, -1)},
         _by_lines(False, True),
@@ -74,7 +82,7 @@ LINES: Tuple[Operator, ...] = (
         kept=True,
         steady=False,
     ),
-    by_options(
+    by_each_option(
         "index_copy",
         AT,
         _by_lines(True, True),
@@ -82,7 +90,7 @@ LINES: Tuple[Operator, ...] = (
         dtypes=MIXED,
         kept=True,
     ),
-    by_options(
+    by_each_option(
         "index_fill",
         {**AT, "value": (5, 0, -3, "tensor"), "below": (False, True)},
         lambda d, below, **of: _below(_by_lines(False, False)(d, **of), below),
@@ -93,7 +101,7 @@ LINES: Tuple[Operator, ...] = (
         kept=True,
     ),
     *(
-        by_options(
+        by_each_option(
             f"index_reduce {kind}",
             {**AT, "include_self": (True, False)},
             _by_lines(False, True),
@@ -143,8 +151,7 @@ def _meshed(d: Draw, dims: str, rank: int, count: str, kind: str = "", **of: Any
         at = places_of(d, shape[axis], *inner)
     wider = 0 if kind == "fitting" else 1
     source = values(d, [n + d.choice((0, wider)) for n in inner])
-    of.pop("spread", None)
-    return _axis(Made([values(d, shape), at, source], {"dim": given, **of}, {}, {1: None}), rank)
+    return _axis(Made([values(d, shape), at, source], {"dim": given, **of}), rank)
 
 
 def _once(d: Draw, **of: Any) -> Made:
@@ -163,11 +170,11 @@ def _taken(d: Draw, dims: str, rank: int, count: str, **_: Any) -> Made:
     inner = [d.choice((1, n)) for n in shape]
     inner[axis] = _counted(d, count, shape[axis], False)
     at = places_of(d, shape[axis], *inner)
-    return _axis(Made([values(d, shape), at], {"dim": given}, {}, {1: None}), rank)
+    return _axis(Made([values(d, shape), at], {"dim": given}), rank)
 
 
 MESHES: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "gather",
         {**AT, "spread": SPREAD_ALL},
         _meshed,
@@ -175,7 +182,7 @@ MESHES: Tuple[Operator, ...] = (
         dtypes=SUMS,
         kept=True,
     ),
-    by_options(
+    by_each_option(
         "take_along_dim",
         {**AT, "spread": SPREAD_ALL},
         _taken,
@@ -183,16 +190,16 @@ MESHES: Tuple[Operator, ...] = (
         dtypes=SUMS,
         kept=True,
     ),
-    by_options(
+    by_each_option(
         "scatter",
-        {**AT, "value": (None, None, 5, 0, -1)},
+        {**AT, "value": (None, 5, 0, -1)},
         _once,
         lambda t, x, i, s, dim, value: t.scatter(x, dim, i, s if value is None else value),
         dtypes=SUMS,
         kept=True,
         learns=False,
     ),
-    by_options(
+    by_each_option(
         "scatter_add",
         {**AT, "spread": SPREAD_ALL},
         _fitting,
@@ -201,7 +208,7 @@ MESHES: Tuple[Operator, ...] = (
         kept=True,
         steady=False,
     ),
-    by_options(
+    by_each_option(
         "scatter with a number joined",
         {**AT, "kind_of": ("add", "multiply")},
         _once,
@@ -211,7 +218,7 @@ MESHES: Tuple[Operator, ...] = (
         kept=True,
     ),
     *(
-        by_options(
+        by_each_option(
             f"scatter_reduce {kind}",
             {**AT, "include_self": (True, False)},
             _meshed,

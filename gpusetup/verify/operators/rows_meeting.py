@@ -6,9 +6,9 @@ from __future__ import annotations
 from math import inf, nan
 from typing import Any, Callable, Dict, Tuple
 
-from .dealing import LENGTHS, RANKS, SPREAD, SPREAD_ALL, Made, by_options, shape_of
 from .drawing import Draw
 from .rows_settings import MEETING, SHAPES, binary, met
+from .single_options import LENGTHS, RANKS, SPREAD, SPREAD_ALL, Made, by_each_option, shape_of
 from .table import ANY, FULL, Operator
 
 # --- one tensor ----------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def _functions(name: str, names: Tuple[str, ...], low: float, high: float, **mor
 
     axes: Dict[str, Any] = {**SHAPES, "what": names}
     more = {"slack": 8, "dtypes": FULL, **more}
-    return by_options(f"functions {name}", axes, _any_shape(low, high), run, **more)
+    return by_each_option(f"functions {name}", axes, _any_shape(low, high), run, **more)
 
 
 ONE: Tuple[Operator, ...] = (
@@ -107,7 +107,6 @@ def _close(d: Draw, meet: str, rank: int, **of: Any) -> Made:
     y = x * (1 + d.torch.tensor([0.0, 3e-2, 0.3, 0.0, 0.0], dtype=x.dtype)[parts])
     y = d.torch.where(parts == 3, nan + 0 * y, d.torch.where(parts == 4, inf + 0 * y, y))
     x = d.torch.where(d.whole(0, 4, *x.shape) == 0, d.choice((nan, inf)) + 0 * x, x)
-    of.pop("spread", None)
     return Made([x, y], of)
 
 
@@ -122,7 +121,6 @@ FORMATS = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8
 
 def _mixed(d: Draw, meet: str, rank: int, other: str, **of: Any) -> Made:
     shapes = met(d, meet if "number" not in meet else "alike", rank)
-    of.pop("spread", None)
     x, y = (d.whole(0, 8, *shape).double() for shape in shapes)
     return Made([x, y], {"other": other, **of})
 
@@ -211,7 +209,7 @@ TWO: Tuple[Operator, ...] = (
         dtypes=("int64", "int32", "int16"),
         learns=False,
     ),
-    by_options(
+    by_each_option(
         "isclose",
         {
             "meet": MEETING,
@@ -227,7 +225,7 @@ TWO: Tuple[Operator, ...] = (
         learns=False,
         dtypes=FULL,
     ),
-    by_options(
+    by_each_option(
         "formats that meet",
         {**FORMATTED, "what": ("add", "mul", "maximum", "eq", "lt")},
         _mixed,
@@ -236,7 +234,7 @@ TWO: Tuple[Operator, ...] = (
         learns=False,
         dtypes=ANY[:-2],
     ),
-    by_options(
+    by_each_option(
         "formats of out",
         {**FORMATTED, "other": SIGNED, "what": ("out", "over"), "alpha": (1, 2, -1)},
         _mixed,
@@ -253,7 +251,6 @@ TWO: Tuple[Operator, ...] = (
 def _three(d: Draw, meet: str, rank: int, **of: Any) -> Made:
     """The third has the shape of either, or no axes."""
     shapes = met(d, meet if "number" not in meet else "alike", rank)
-    of.pop("spread", None)
     third = d.choice((shapes[0], shapes[1], []))
     return Made([_away(d, shape) for shape in (*shapes, third)], of)
 
@@ -302,7 +299,7 @@ def _where_exact(t: Any, x: Any, y: Any, flags: Any, kind: str) -> Any:
 THIRD: Dict[str, Any] = {"meet": MEETING, "rank": RANKS[:-1], "spread": SPREAD_ALL}
 VALUES = (1, 0.5, -2, 0)
 THREE: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "addcmul",
         {**THIRD, "value": VALUES},
         _three,
@@ -310,7 +307,7 @@ THREE: Tuple[Operator, ...] = (
         lambda t, x, y, z, value: x + value * y * z,
         slack=4,
     ),
-    by_options(
+    by_each_option(
         "addcdiv",
         {**THIRD, "value": VALUES},
         _three,
@@ -318,15 +315,15 @@ THREE: Tuple[Operator, ...] = (
         lambda t, x, y, z, value: x + value * y / z,
         slack=4,
     ),
-    by_options(
+    by_each_option(
         "lerp",
-        {**THIRD, "weight": (None, None, 0.3, 0.75, -1, 1)},
+        {**THIRD, "weight": (None, 0.3, 0.75, -1, 1)},
         _three,
         lambda t, x, y, z, weight: t.lerp(x, y, z if weight is None else weight),
         lambda t, x, y, z, weight: x + (z if weight is None else weight) * (y - x),
         slack=8,
     ),
-    by_options(
+    by_each_option(
         "clamp of tensors",
         {**THIRD, "spread": SPREAD[:1], "kind": ("both", "low", "high")},
         _bounded,
@@ -336,7 +333,7 @@ THREE: Tuple[Operator, ...] = (
         slack=4,
         dtypes=FULL,
     ),
-    by_options(
+    by_each_option(
         "where",
         {**THIRD, "spread": SPREAD, "kind": ("tensors", "number left", "number right")},
         _chosen,
@@ -362,7 +359,7 @@ def _glu(t: Any, x: Any, dim: int) -> Any:
     return x.narrow(dim, 0, half) / (1 + (-x.narrow(dim, half, half)).exp())
 
 
-GATED = by_options(
+GATED = by_each_option(
     "glu",
     {"rank": RANKS, "dim": (-1, 0, 1, 2, -2, -3), "lengths": LENGTHS, "spread": SPREAD},
     _halves,

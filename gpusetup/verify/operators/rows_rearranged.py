@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Tuple
 
-from .dealing import LENGTHS, RANKS, SINGLE, SPREAD, Made, axes_of, by_options, shape_of
 from .drawing import Draw
 from .releases import NARROWED_COPY, release
+from .single_options import LENGTHS, RANKS, SINGLE, SPREAD, Made, axes_of, by_each_option, shape_of
 from .table import Operator
 
 KEPT: Dict[str, Any] = {
@@ -28,13 +28,12 @@ def numbers(d: Draw, shape: Any) -> Any:
 
 def _one_axis(d: Draw, dims: str, rank: int, lengths: str, **of: Any) -> Made:
     given, names = axes_of(d, dims, rank)
-    of.pop("spread", None)
     x = numbers(d, shape_of(d, rank, lengths))
     return Made([x], {"dim": given, **of}, {"dim": names[0]})
 
 
 def axis_row(name: str, axes: Dict[str, Any], run: Any, exact: Any = None, **more: Any) -> Operator:
-    return by_options(name, {**TURNED, **axes}, _one_axis, run, exact, **{**KEPT, **more})
+    return by_each_option(name, {**TURNED, **axes}, _one_axis, run, exact, **{**KEPT, **more})
 
 
 def _bounded(x: Any, dim: int, first: int, length: int) -> Tuple[int, int]:
@@ -114,7 +113,6 @@ def _two_axes(least: int = 0) -> Callable[..., Made]:
     def make(d: Draw, rank: int, below: bool, lengths: str, **of: Any) -> Made:
         rank = max(2, rank)
         one, other = d.chance.sample(range(rank), 2)
-        of.pop("spread", None)
         x = numbers(d, shape_of(d, rank, lengths))
         given = {"a": one - rank, "b": d.choice((other, other - rank))}
         plain = {"a": one, "b": other}
@@ -233,7 +231,7 @@ PARTS: Tuple[Operator, ...] = (
         {"length": (2, 1, 3), "step": (1, 2, 4)},
         lambda t, x, dim, length, step: x.unfold(dim, min(length, x.shape[dim]), step),
     ),
-    by_options(
+    by_each_option(
         "repeat_interleave",
         {
             **{k: TURNED[k] for k in ("dims", "rank", "spread")},
@@ -248,7 +246,7 @@ PARTS: Tuple[Operator, ...] = (
 )
 KINDS = (*SINGLE, "several", "several from the end", "in another order", "of both kinds", "every")
 MOVED: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "roll",
         {"rank": RANKS[:-1], "kind": (*KINDS, "all"), "lengths": LENGTHS, "spread": SPREAD},
         _rolled,
@@ -258,7 +256,7 @@ MOVED: Tuple[Operator, ...] = (
         _rolled_exact,
         **KEPT,
     ),
-    by_options(
+    by_each_option(
         "flip",
         {"rank": RANKS, "kind": KINDS, "lengths": LENGTHS, "spread": SPREAD},
         _flipped,
@@ -266,21 +264,21 @@ MOVED: Tuple[Operator, ...] = (
         _flip_exact,
         **KEPT,
     ),
-    by_options(
+    by_each_option(
         "rot90",
         {**TWO, "k": (1, 0, 2, 3, -1, 5)},
         _two_axes(),
         lambda t, x, a, b, k: t.rot90(x, k, [a, b]),
         **KEPT,
     ),
-    by_options(
+    by_each_option(
         "transpose and movedim",
         TWO,
         _two_axes(),
         lambda t, x, a, b: (x.transpose(a, b) + 0 * x.sum(), x.movedim(a, b).contiguous()),
         **KEPT,
     ),
-    by_options(
+    by_each_option(
         "diagonal",
         {**TWO, "offset": OFFSETS},
         _two_axes(),
@@ -288,7 +286,7 @@ MOVED: Tuple[Operator, ...] = (
         _diagonal_exact,
         **KEPT,
     ),
-    by_options(
+    by_each_option(
         "diag_embed",
         {**TWO, "offset": OFFSETS[:-1]},
         _embedded,
@@ -297,7 +295,7 @@ MOVED: Tuple[Operator, ...] = (
         **KEPT,
     ),
     *(
-        by_options(
+        by_each_option(
             name,
             {"rank": RANKS[:-1], "offset": OFFSETS, "lengths": LENGTHS, "spread": SPREAD},
             _matrix,

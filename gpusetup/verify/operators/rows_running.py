@@ -6,9 +6,9 @@ from math import inf
 from typing import Any, Callable, Dict, List, Tuple
 
 from . import definitions as by
-from .dealing import LENGTHS, RANKS, SINGLE, SPREAD, Made, axes_of, by_options, shape_of
 from .drawing import Draw
 from .reducing import NUMBERED, OVER, over, wider
+from .single_options import LENGTHS, RANKS, SINGLE, SPREAD, Made, axes_of, by_each_option, shape_of
 from .table import FLOATS, FULL, Operator
 
 
@@ -143,7 +143,6 @@ def _two_alike(d: Draw, dims: str, rank: int, thin: bool, **of: Any) -> Made:
     given, names = axes_of(d, dims, rank)
     shape = shape_of(d, rank)
     other = [1 if i not in names and thin else n for i, n in enumerate(shape)]
-    of.pop("spread", None)
     return Made([_away(d, shape), _away(d, other)], {"dim": given, **of}, {"dim": names[0]})
 
 
@@ -154,7 +153,7 @@ def _similar(t: Any, x: Any, y: Any, dim: int, eps: float) -> Any:
 
 
 DISTANCES: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "dist",
         {"p": (2, 1, 0, 3, inf, -inf), "rank": RANKS, "alike": (True, False), "spread": SPREAD},
         _distant,
@@ -164,7 +163,7 @@ DISTANCES: Tuple[Operator, ...] = (
         serial=True,
         learns=False,
     ),
-    by_options(
+    by_each_option(
         "renorm",
         {"dims": SINGLE, "rank": RANKS, "p": (2, 1, 3), "most": (1.5, 0.1, 40.0)},
         _renormed,
@@ -175,7 +174,7 @@ DISTANCES: Tuple[Operator, ...] = (
         learns=False,
         dtypes=FULL,
     ),
-    by_options(
+    by_each_option(
         "cosine_similarity",
         {
             "dims": SINGLE,
@@ -190,7 +189,7 @@ DISTANCES: Tuple[Operator, ...] = (
         slack=8,
         learns=False,
     ),
-    by_options(
+    by_each_option(
         "vecdot",
         {"dims": SINGLE, "rank": RANKS, "thin": (False, True), "spread": SPREAD},
         _two_alike,
@@ -215,7 +214,6 @@ def _along(numbers: Callable[..., Any], ranks: int = 0, least: int = 1) -> Calla
     def make(d: Draw, dims: str, rank: int, lengths: str = "usual", **of: Any) -> Made:
         rank = max(ranks, rank)
         given, names = axes_of(d, dims, rank)
-        of.pop("spread", None)
         shape = shape_of(d, rank, lengths, least)
         return Made([numbers(d, shape)], {"dim": given, **of}, {"dim": names[0] if names else 0})
 
@@ -258,7 +256,7 @@ def _near_one(d: Draw, shape: Any) -> Any:
 
 
 RUNNING: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "cumsum",
         {**RUN, "wide": (False, True)},
         _along(_whole),
@@ -267,7 +265,7 @@ RUNNING: Tuple[Operator, ...] = (
         dtypes=(*FLOATS, "int64", "int32"),
         slack=4,
     ),
-    by_options(
+    by_each_option(
         "cumprod",
         {**RUN, "wide": (False, True)},
         _along(_near_one),
@@ -275,7 +273,7 @@ RUNNING: Tuple[Operator, ...] = (
         lambda t, x, dim, wide: _ran(t, x, dim, lambda a, b: a * b),
         slack=16,
     ),
-    by_options(
+    by_each_option(
         "logcumsumexp",
         RUN,
         _along(_whole),
@@ -284,7 +282,7 @@ RUNNING: Tuple[Operator, ...] = (
         slack=8,
         dtypes=FULL,
     ),
-    by_options(
+    by_each_option(
         "cummax and cummin",
         RUN,
         _along(_whole),
@@ -294,7 +292,7 @@ RUNNING: Tuple[Operator, ...] = (
         dtypes=NUMBERED,
     ),
     *(
-        by_options(
+        by_each_option(
             kind,
             {"dims": SINGLE, "rank": RANKS[:-1], "wide": (False, True)},
             _along(_whole, 1, 2),
@@ -371,7 +369,7 @@ def _area_exact(t: Any, y: Any, *at: Any, dim: int, space: Any) -> List[Any]:
 
 
 STEPS: Tuple[Operator, ...] = (
-    by_options(
+    by_each_option(
         "diff",
         {
             "dims": SINGLE,
@@ -386,7 +384,7 @@ STEPS: Tuple[Operator, ...] = (
         slack=4,
         dtypes=NUMBERED,
     ),
-    by_options(
+    by_each_option(
         "trapezoid",
         {"dims": SINGLE, "rank": RANKS[:-1], "space": (None, 0.5, 3, "line"), "spread": SPREAD},
         _spaced,

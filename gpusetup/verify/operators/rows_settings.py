@@ -6,8 +6,8 @@ from math import inf, nan
 from typing import Any, Callable, Dict, Tuple
 
 from . import definitions as by
-from .dealing import LENGTHS, RANKS, SPREAD, SPREAD_ALL, Made, by_options, shape_of
 from .drawing import Draw
+from .single_options import LENGTHS, RANKS, SPREAD, SPREAD_ALL, Made, by_each_option, shape_of
 from .table import FULL, Operator
 
 SHAPES: Dict[str, Any] = {"rank": RANKS, "lengths": LENGTHS, "spread": SPREAD}
@@ -17,7 +17,6 @@ def _one(low: float, high: float, *nots: float) -> Callable[..., Made]:
     """Numbers that stay away from where a function has its knee."""
 
     def make(d: Draw, rank: int, lengths: str, **of: Any) -> Made:
-        of.pop("spread", None)
         x = d.uniform(low, high, *shape_of(d, rank, lengths))
         for knee in nots:
             x = d.torch.where((x - knee).abs() < 0.06, x + 0.2, x)
@@ -30,7 +29,7 @@ def _parameter(
     name: str, axes: Dict[str, Any], run: Any, exact: Any, make: Any = None, **more: Any
 ) -> Operator:
     more.setdefault("slack", 4)
-    return by_options(name, {**SHAPES, **axes}, make or _one(-4, 4, 0), run, exact, **more)
+    return by_each_option(name, {**SHAPES, **axes}, make or _one(-4, 4, 0), run, exact, **more)
 
 
 def _bent(t: Any, x: Any, alpha: float, scale: float, inner: float) -> Any:
@@ -60,7 +59,6 @@ def _logit(t: Any, x: Any, eps: Any) -> Any:
 
 
 def _marked(d: Draw, rank: int, lengths: str, **of: Any) -> Made:
-    of.pop("spread", None)
     x = d.normal(*shape_of(d, rank, lengths))
     for mark, at in ((nan, 0), (inf, 1), (-inf, 2)):
         x = d.torch.where(d.whole(0, 7, *x.shape) == at, mark + 0 * x, x)
@@ -140,7 +138,6 @@ PARAMETERS: Tuple[Operator, ...] = (
         lambda t, x, approximate: t.nn.functional.gelu(x, approximate=approximate),
         _gelu,
         slack=8,
-        least=5,
     ),
     _parameter(
         "logit",
@@ -198,7 +195,7 @@ PARAMETERS: Tuple[Operator, ...] = (
 # --- two and three tensors that meet -------------------------------------------------------------
 
 MEETING = (
-    *("alike", "alike", "number left", "number right", "line", "column", "shorter left"),
+    *("alike", "number left", "number right", "line", "column", "shorter left"),
     *("shorter right", "one left", "both ways", "nothing", "zero axes left", "zero axes right"),
 )
 """How the shapes of two fit; a number is Python's."""
@@ -230,7 +227,6 @@ def met(d: Draw, meet: str, rank: int) -> Tuple[Any, Any]:
 def _two(numbers: Callable[..., Any], number: Any = 1.5) -> Callable[..., Made]:
     def make(d: Draw, meet: str, rank: int, **of: Any) -> Made:
         shapes = met(d, meet, rank)
-        of.pop("spread", None)
         left, right = (None if each is not None else number for each in shapes)
         tensors = [numbers(d, each) for each in shapes if each is not None]
         return Made(tensors, {"left": left, "right": right, **of})
@@ -258,7 +254,7 @@ def binary(
     number: Any = 1.5,
     **more: Any,
 ) -> Operator:
-    return by_options(
+    return by_each_option(
         name,
         {**LESS_SINGLE, **(axes or {})},
         _two(numbers or _away, number),

@@ -4,13 +4,12 @@ and empty matrices."""
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
 from .drawing import Draw
-from .singles import singly
+from .single_options import Made, by_single_options
 from .table import FULL, Operator
 
-Made = Tuple[List[Any], Dict[str, Any]]
 BATCHES = ((2,), (), (1,), (3, 2), (2, 1, 2), (0,))
 COUNTS = (4, 1, 2, 0, 9, 33)
 
@@ -44,7 +43,7 @@ def _square(d: Draw, batch: Tuple[int, ...], count: int, kind: str, right: str, 
     some = batch[1:] if right == "for all" else batch
     y = d.normal(*some, count, columns)
     options = {"vector": right == "vector", "wide": right == "expanded", **of}
-    return [flat.reshape(x.shape), y], options
+    return Made([flat.reshape(x.shape), y], options)
 
 
 def _solved(
@@ -92,7 +91,7 @@ def _beside(x: Any, y: Any, left: bool) -> Any:
     return x @ y if left else _turned(y) @ x
 
 
-SOLVED = singly(
+SOLVED = by_single_options(
     "square matrices",
     {
         "batch": BATCHES,
@@ -120,7 +119,7 @@ def _halves(d: Draw, batch: Tuple[int, ...], count: int, **of: Any) -> Made:
     """Of a matrix whose triangles are not alike; what is on its diagonal is real and not alike."""
     parts = [d.normal(*batch, count, count) / (3 * max(count, 1) ** 0.5) for _ in "ri"]
     parts[0] += 1.5 * _eye(d, count)
-    return [*parts, d.normal(*batch, count, 2)], of
+    return Made([*parts, d.normal(*batch, count, 2)], of)
 
 
 def _numbers(t: Any, x: Any, z: Any, of_complex: bool) -> Any:
@@ -177,7 +176,7 @@ def _by_triangle_exact(
     return _apart(t, [*found, last, rank])
 
 
-SYMMETRIC = singly(
+SYMMETRIC = by_single_options(
     "symmetric matrices",
     {
         "batch": BATCHES,
@@ -199,9 +198,9 @@ SYMMETRIC = singly(
 
 def _indefinite(d: Draw, batch: Tuple[int, ...], count: int, **of: Any) -> Made:
     """Symmetric, of numbers of either sign on the diagonal, which outweigh the rest."""
-    tensors, options = _halves(d, batch, count, **of)
-    tensors[0] += _eye(d, count) * (2 * d.flags(count).double() - 2) * 1.5
-    return tensors, options
+    made = _halves(d, batch, count, **of)
+    made.tensors[0] += _eye(d, count) * (2 * d.flags(count).double() - 2) * 1.5
+    return made
 
 
 def _ldl(
@@ -227,7 +226,7 @@ def _ldl_exact(
     return _apart(t, [found] * (1 if of_complex else 2))
 
 
-LDL = singly(
+LDL = by_single_options(
     "matrices of either sign",
     {
         "batch": BATCHES,
@@ -253,7 +252,7 @@ ORDERS = ("fro", "nuc", 1, -1, 2, -2, float("inf"), -float("inf"))
 
 def _measured(d: Draw, shape: Tuple[int, ...], **of: Any) -> Made:
     n = of["count"]
-    return [d.normal(*shape), _near_one(d, (2,), n)], of
+    return Made([d.normal(*shape), _near_one(d, (2,), n)], of)
 
 
 def _norms(t: Any, x: Any, y: Any, count: int, order: Any, dim: Any, keepdim: bool) -> List[Any]:
@@ -282,7 +281,7 @@ def _norm_of(t: Any, x: Any, order: Any) -> Any:
     return sums.amax(-1) if order > 0 else sums.amin(-1)
 
 
-MEASURED = singly(
+MEASURED = by_single_options(
     "norms of matrices",
     {
         "order": ORDERS,
@@ -315,7 +314,7 @@ CROSSED = {
 
 def _crossing(d: Draw, shapes: str, **of: Any) -> Made:
     one, other, dim = CROSSED[shapes]
-    return [d.normal(*one), d.normal(*other)], {"dim": dim, **of}
+    return Made([d.normal(*one), d.normal(*other)], {"dim": dim, **of})
 
 
 def _cross(t: Any, x: Any, y: Any, dim: int, held: str) -> List[Any]:
@@ -329,7 +328,7 @@ def _cross_exact(t: Any, x: Any, y: Any, dim: int, held: str) -> List[Any]:
     return [t.stack([b * g - c * f, c * e - a * g, a * f - b * e], dim), a * e + b * f + c * g]
 
 
-CROSS = singly(
+CROSS = by_single_options(
     "cross and vecdot",
     {"shapes": tuple(CROSSED), "held": ("own", "expanded")},
     _crossing,

@@ -11,9 +11,7 @@ from .drawing import Draw
 from .pairs import Axes
 from .rows_cells import weights
 from .rows_convolutions import by_all
-from .singly import Menu, again, one_by_one
-
-Made = Tuple[List[Any], Dict[str, Any]]
+from .single_options import AS_IT_IS, BY_ITSELF, Made, Menu, by_single_options
 
 # --- recurrent nets ------------------------------------------------------------------------------
 
@@ -48,7 +46,9 @@ def _net(d: Draw, kind: str, **of: Any) -> Made:
     if kind.endswith("cell"):
         states = [d.normal(n, HIDDEN) for _ in "hc"]
         layer = weights(d, gates, INPUTS, HIDDEN, of["biases"])
-        return [d.normal(n, INPUTS), *states, *_joined(d, layer)], {**_shapes(layer), "kind": kind}
+        return Made(
+            [d.normal(n, INPUTS), *states, *_joined(d, layer)], {**_shapes(layer), "kind": kind}
+        )
     if of["packed"] or of["batch_first"]:
         of["packed"] = of["packed"] and not of["batch_first"]
     of["train"] = of["train"] or of["packed"]
@@ -68,7 +68,7 @@ def _net(d: Draw, kind: str, **of: Any) -> Made:
     states = [factor * d.normal(of["layers"] * ways, n, width) for width in (out, HIDDEN)]
     names = ("biases", "layers", "train", "both_ways", "batch_first")
     options = {"kind": kind, "sizes": sizes, **{name: of[name] for name in names}}
-    return [x, *states, *_joined(d, parts)], {**options, **_shapes(parts)}
+    return Made([x, *states, *_joined(d, parts)], {**options, **_shapes(parts)})
 
 
 def _joined(d: Draw, parts: List[Any]) -> List[Any]:
@@ -106,7 +106,7 @@ HEADS: Menu = {
         "batch": (2, 0, 1),
         "keys": (33, 7, 65),
         "width": (16, 8, 40),
-        "laid": ("own", "expanded"),
+        "spread": (AS_IT_IS, "the others along the first"),
         "axes": (4, 3),
     },
     "heads": {
@@ -126,10 +126,9 @@ def _attended(d: Draw, kind: str, **of: Any) -> Made:
     if kind == "heads":
         return _many(d, **of)
     n, heads, queries, keys, width = of["batch"], 2, 33, of["keys"], of["width"]
-    first = 1 if of["laid"] == "expanded" and n else n
     grouped = of["grouped"] and of["axes"] == 4
     q = d.normal(n, heads * (1 + grouped), queries, width)
-    tensors = [q, *(d.normal(first, heads, keys, width) for _ in "kv")]
+    tensors = [q, *(d.normal(n, heads, keys, width) for _ in "kv")]
     if "flags" in of["mask"]:
         flags = d.flags(*((1, keys) if of["mask"] == "flags of keys" else (queries, keys)))
         flags[..., :2] = True
@@ -138,13 +137,12 @@ def _attended(d: Draw, kind: str, **of: Any) -> Made:
         tensors.append(d.normal(queries, keys))
     flat = of["axes"] == 3
     options = {"kind": kind, "causal": of["mask"] == "causal", "scale": of["scale"], "flat": flat}
-    return tensors, {**options, "grouped": grouped}
+    return Made(tensors, {**options, "grouped": grouped})
 
 
 def _attend(t: Any, q: Any, k: Any, v: Any, *mask: Any, kind: str, **of: Any) -> Any:
     if kind == "heads":
         return _call_many(t, q, k, v, *mask, **of)
-    k, v = (again(x, "expanded" if len(x) != len(q) else "own", len(q)) for x in (k, v))
     if of["grouped"]:
         k, v = (x.repeat_interleave(2, 1) for x in (k, v))
     if of["flat"]:
@@ -174,7 +172,7 @@ def _many(d: Draw, **of: Any) -> Made:
     hidden[:, :2], mask[..., :2] = False, False
     hidden[:, 2:] = hidden[:, 2:] & of["hidden"]
     more = d.normal(*mask.shape) if of["mask"] in ("numbers", "of heads") else mask
-    return [*tensors, hidden, more], {"kind": "heads", **of}
+    return Made([*tensors, hidden, more], {"kind": "heads", **of})
 
 
 def _call_many(
@@ -203,9 +201,13 @@ def _call_many(
     return [each for each in found if each is not None]
 
 
-SINGLE_NETS = one_by_one("recurrent nets", NETS, _net, _recur, slack=2, arithmetic="product")
+SINGLE_NETS = by_single_options(
+    "recurrent nets", NETS, _net, _recur, slack=2, arithmetic="product", **BY_ITSELF
+)
 SINGLE_HEADS = tuple(
-    one_by_one(kind, {kind: axes}, _attended, _attend, slack=4, arithmetic="product")
+    by_single_options(
+        kind, {kind: axes}, _attended, _attend, slack=4, arithmetic="product", **BY_ITSELF
+    )
     for kind, axes in HEADS.items()
 )
 
@@ -243,7 +245,7 @@ def _stepping(d: Draw, kind: str, **of: Any) -> Made:
     count = sum(sizes)
     p, g, m = (d.normal(count) for _ in "pgm")
     v, x = (d.uniform(0.5, 2.0, count) for _ in "vx")
-    return [p, g + g.sign() / 2, m, v, x], {"kind": kind, "lengths": list(sizes), **of}
+    return Made([p, g + g.sign() / 2, m, v, x], {"kind": kind, "lengths": list(sizes), **of})
 
 
 def _step(t: Any, *lines: Any, kind: str, lengths: List[int], **of: Any) -> Any:
@@ -277,7 +279,9 @@ def _step(t: Any, *lines: Any, kind: str, lengths: List[int], **of: Any) -> Any:
 
 
 SINGLE_STEPS = tuple(
-    one_by_one(f"fused {kind}", {kind: axes}, _stepping, _step, slack=4, learns=False)
+    by_single_options(
+        f"fused {kind}", {kind: axes}, _stepping, _step, slack=4, learns=False, **BY_ITSELF
+    )
     for kind, axes in FUSED.items()
 )
 
@@ -308,7 +312,7 @@ def _watching(d: Draw, kind: str, **of: Any) -> Made:
     x[:, 0], x[:, 8] = -40 - lines, 121 + lines
     if "begun" in of:
         of["begun"] = of["begun"] or not of["observer_on"]
-    return [x], {"kind": kind, **of}
+    return Made([x], {"kind": kind, **of})
 
 
 def _watch(t: Any, x: Any, kind: str, **of: Any) -> Any:
@@ -370,6 +374,6 @@ def _steps(t: Any, least: Any, most: Any, low: int, high: int, symmetric: bool) 
     return step, (low - least / step).round()
 
 
-SINGLE_OBSERVERS = one_by_one(
-    "observers", WATCHED, _watching, _watch, _watch_exact, slack=2, learns=False
+SINGLE_OBSERVERS = by_single_options(
+    "observers", WATCHED, _watching, _watch, _watch_exact, slack=2, learns=False, **BY_ITSELF
 )

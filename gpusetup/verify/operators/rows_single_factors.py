@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from .drawing import Draw
-from .rows_single_algebra import BATCHES, Made, _beside, _turned
-from .singles import singly
+from .rows_single_algebra import BATCHES, _beside, _turned
+from .single_options import Made, by_single_options
 from .table import FULL, Operator
 
 SHAPES = {
@@ -34,7 +34,7 @@ def _of_rank(d: Draw, batch: Tuple[int, ...], shape: str, rank: str, **of: Any) 
     if rank == "less":
         values[1:] *= (d.torch.arange(1, least) < least / 2).double() if least else 1.0
     x = (left * values.double()) @ _turned(right)
-    return [x, d.normal(*batch, n, 2)], {"full": rank == "full", **of}
+    return Made([x, d.normal(*batch, n, 2)], {"full": rank == "full", **of})
 
 
 def _singular(
@@ -86,7 +86,7 @@ def _singular_exact(
     return [*found, inverse, kept.sum(-1).long()]
 
 
-SINGULAR = singly(
+SINGULAR = by_single_options(
     "tall, wide and singular",
     {
         "batch": BATCHES,
@@ -123,7 +123,7 @@ def _fitted_exact(t: Any, x: Any, y: Any, full: bool, driver: Any, rcond: Any) -
     return [t.linalg.pinv(x, rtol=rcond or 1e-5) @ y]
 
 
-FITTED = singly(
+FITTED = by_single_options(
     "least squares",
     {
         "batch": BATCHES[:-1],
@@ -146,7 +146,7 @@ FITTED = singly(
 def _turning(d: Draw, shape: str, batch: Tuple[int, ...], **of: Any) -> Made:
     n, m = SHAPES[shape]
     n, m = max(n, m), min(n, m)
-    return [d.normal(*batch, n, m), d.normal(*batch, n, 3)], of
+    return Made([d.normal(*batch, n, m), d.normal(*batch, n, 3)], of)
 
 
 def _reflected(t: Any, x: Any, y: Any, left: bool, transpose: bool, unpacked: str) -> List[Any]:
@@ -185,7 +185,7 @@ def _below(t: Any, line: Any, k: int) -> Any:
     return line * (at > k) + (at == k)
 
 
-REFLECTED = singly(
+REFLECTED = by_single_options(
     "reflections and parts of lu",
     {
         "shape": ("tall", "square", "a column", "one", "tiles"),

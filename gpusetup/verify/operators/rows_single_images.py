@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from math import floor
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict
 
 from .drawing import Draw
 from .pairs import Axes
-from .singly import Menu, again, one_by_one, spread
-
-Made = Tuple[List[Any], Dict[str, Any]]
+from .single_options import BY_ITSELF, HELD, Made, Menu, by_single_options
 
 # --- resizing ------------------------------------------------------------------------------------
 
@@ -26,7 +24,7 @@ ANY_MODE: Axes = {
     "by": ("size", "factor", "factor anew"),
     "batch": (2, 0, 9),
     "channels": (3, 16),
-    "laid": ("own", "expanded"),
+    **HELD,
 }
 LINES: Axes = {**ANY_MODE, "corners": (False, True)}
 SMOOTH: Axes = {**LINES, "smooth": (False, True)}
@@ -55,16 +53,15 @@ def _sized(d: Draw, kind: str, **of: Any) -> Made:
         given["align_corners"] = of["corners"]
     if mode.startswith("smooth") or of.get("smooth"):
         given["antialias"] = True
-    laid = of["laid"] if of["batch"] else "own"
     x = d.normal(of["batch"], of["channels"], *SIDES[dims])
-    return [spread(x, laid)], {"given": given, "laid": laid, "count": of["batch"]}
+    return Made([x], {"given": given})
 
 
-def _resize(t: Any, x: Any, given: Dict[str, Any], laid: str, count: int) -> Any:
-    return t.nn.functional.interpolate(again(x, laid, count), **given)
+def _resize(t: Any, x: Any, given: Dict[str, Any]) -> Any:
+    return t.nn.functional.interpolate(x, **given)
 
 
-SINGLE_RESIZING = one_by_one("sizes", MODES, _sized, _resize, slack=64)
+SINGLE_RESIZING = by_single_options("sizes", MODES, _sized, _resize, slack=64, **BY_ITSELF)
 
 # --- norms ---------------------------------------------------------------------------------------
 
@@ -79,7 +76,6 @@ OF_BATCHES: Axes = {
     "eps": (1e-3, 0.25),
     "batch": (5, 33),
     "library": (True, False),
-    "laid": ("own", "expanded"),
 }
 OF_INSTANCES: Axes = {
     **{name: OF_BATCHES[name] for name in ("training", "weight", "bias", "kept", "eps", "library")},
@@ -93,18 +89,18 @@ OF_GROUPS: Axes = {
     "eps": (1e-3, 0.25),
     "batch": (3, 0, 1, 33),
     "library": (True, False),
-    "laid": ("own", "expanded"),
 }
 OF_LAYERS: Axes = {name: OF_GROUPS[name] for name in OF_GROUPS if name != "groups"}
 FEWER: Axes = {name: OF_BATCHES[name] for name in ("training", "bias", "kept", "momentum")}
 NORMED: Menu = {
-    **{f"batch {n}": OF_BATCHES for n in (0, 2)},
+    "batch 0": OF_BATCHES,
+    "batch 2": {**OF_BATCHES, **HELD},
     **{f"batch {n}": FEWER for n in (1, 3)},
     "instance 2": OF_INSTANCES,
     **{f"instance {n}": {name: FEWER[name] for name in ("training", "kept")} for n in (1, 3)},
-    "group 2": OF_GROUPS,
+    "group 2": {**OF_GROUPS, **HELD},
     "group 1": {"groups": OF_GROUPS["groups"]},
-    "layer 2": {**OF_LAYERS, "over": (1, 2, 3)},
+    "layer 2": {**OF_LAYERS, **HELD, "over": (1, 2, 3)},
     "response 2": {"size": (5, 2), "alpha": (0.5, 0.01), "beta": (0.75, 1.5), "k": (1.0, 2.0)},
     "weight 2": {"dim": (0, 1, -1, -3)},
 }
@@ -117,26 +113,25 @@ USUAL: Dict[str, Any] = {
 
 
 def _normed(d: Draw, kind: str, **of: Any) -> Made:
-    """A mean away from 0 and a spread away from 1; a batch is expanded along its last side but one
-    or, where it is made of lines, not at all: what is all alike has no spread."""
+    """A mean away from 0 and a spread away from 1. A batch of lines alone is not spread: what is
+    all alike has no deviation."""
     dims, of = int(kind[-1]), {**USUAL, **of}
     count = of.get("batch", 3)
     name = kind.split(" ")[0]
-    laid = of["laid"] if dims > 1 and count and name in ("batch", "group", "layer") else "own"
-    x = d.normal(1 if laid == "expanded" else count, CHANNELS, *PLACES[dims]) * 2 + 1
+    x = d.normal(count, CHANNELS, *PLACES[dims]) * 2 + 1
     shape = [CHANNELS]
     if name == "layer":
         shape = list(x.shape[-of["over"] :])
     if name == "weight":
         shape = [1]
     lines = [d.uniform(0.5, 1.5, 2, *sides) for sides in (shape, [CHANNELS])]
-    options = {**of, "kind": name, "laid": laid, "count": count}
-    return [x, *(lines if name in KEPT else lines[:1])], options
+    options = {**of, "kind": name}
+    return Made([x, *(lines if name in KEPT else lines[:1])], options)
 
 
 def _norm(t: Any, x: Any, lines: Any, *kept: Any, **of: Any) -> Any:
     w, b = lines
-    x, kind = again(x, of["laid"], of["count"]), of["kind"]
+    kind = of["kind"]
     if kind in ("response", "weight"):
         return _other_norm(t, x, **of)
     w, b = (w if of["weight"] else None), (b if of["bias"] else None)
@@ -173,4 +168,6 @@ def _other_norm(t: Any, x: Any, kind: str, **of: Any) -> Any:
     return t.nn.functional.local_response_norm(x, **{name: of[name] for name in names})
 
 
-SINGLE_NORMS = one_by_one("norms", NORMED, _normed, _norm, slack=16, serial=True)
+SINGLE_NORMS = by_single_options(
+    "norms", NORMED, _normed, _norm, slack=16, serial=True, **BY_ITSELF
+)

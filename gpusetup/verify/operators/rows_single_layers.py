@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from .drawing import Draw
 from .pairs import Axes
 from .releases import LAID_OUT_CHANCE, release
 from .rows_convolutions import by_all
-from .singly import Menu, again, one_by_one, spread
-
-Made = Tuple[List[Any], Dict[str, Any]]
+from .single_options import BY_ITSELF, HELD, Made, Menu, by_single_options
 
 LONG = {1: (9,), 2: (6, 7), 3: (5, 5, 6)}
 MANY = 33
@@ -41,7 +39,7 @@ CONVOLUTION: Axes = {
     "bias": (True, False),
     "groups": (1, 2, 4),
     "batch": BATCHES,
-    "laid": ("own", "expanded"),
+    **HELD,
 }
 IN_SPACE: Axes = {
     **{name: CONVOLUTION[name] for name in ("kernel", "stride", "dilation", "bias", "groups")},
@@ -79,31 +77,29 @@ def _convolved(d: Draw, kind: str, **of: Any) -> Made:
     sides = LONG[dims]
     shape = (channels, *sides) if count == "none" else (count, channels, *sides)
     first = (channels, outputs // groups) if turned else (outputs, channels // groups)
-    laid = of.get("laid", "own") if isinstance(count, int) and count else "own"
     w = d.normal(*first, *kernel) / sqrt(channels * by_all(kernel))
-    options.update(groups=groups, kind=kind, bias=of["bias"], laid=laid, count=count)
-    return [spread(d.normal(*shape), laid), w, d.normal(outputs)], options
+    options.update(groups=groups, kind=kind, bias=of["bias"])
+    return Made([d.normal(*shape), w, d.normal(outputs)], options)
 
 
-def _convolve(
-    t: Any, x: Any, w: Any, b: Any, kind: str, bias: bool, laid: str, count: Any, **options: Any
-) -> Any:
+def _convolve(t: Any, x: Any, w: Any, b: Any, kind: str, bias: bool, **options: Any) -> Any:
     call = getattr(t.nn.functional, kind)
-    if count == 0:
+    if not len(x):
         w = w.contiguous()  # of no picture, torch 1.13 takes no other layout
-    return call(again(x, laid, count), w, b if bias else None, **options)
+    return call(x, w, b if bias else None, **options)
 
 
 SINGLE_CONVOLUTIONS = (
-    one_by_one(
+    by_single_options(
         "convolutions",
         {**{f"conv{n}d": CONVOLUTION for n in (1, 2)}, "conv3d": IN_SPACE},
         _convolved,
         _convolve,
         arithmetic="convolution",
         slack=2,
+        **BY_ITSELF,
     ),
-    one_by_one(
+    by_single_options(
         "transposed convolutions",
         {
             **{f"conv_transpose{n}d": TRANSPOSED for n in (1, 2)},
@@ -113,6 +109,7 @@ SINGLE_CONVOLUTIONS = (
         _convolve,
         arithmetic="convolution",
         slack=2,
+        **BY_ITSELF,
     ),
 )
 
@@ -131,7 +128,7 @@ COLUMNS: Axes = {
     "padding": (0, 1, "unlike"),
     "dilation": (1, "unlike"),
     "batch": (2, 1, "none"),
-    "laid": ("own", "expanded"),
+    **HELD,
 }
 PLAINLY: Menu = {
     "thnn_conv2d": PLAIN,
@@ -163,7 +160,7 @@ def _plainly(d: Draw, kind: str, **of: Any) -> Made:
     first = (channels, outputs) if "transpose" in kind else (outputs, channels)
     w = d.normal(*first, *kernel) / sqrt(channels * by_all(kernel))
     x = d.normal(d.choice((1, 3)), channels, *LONG[dims])
-    return [x, w, d.normal(outputs)], {**options, "kind": kind, "bias": of["bias"]}
+    return Made([x, w, d.normal(outputs)], {**options, "kind": kind, "bias": of["bias"]})
 
 
 def _plain(t: Any, x: Any, w: Any, b: Any, kind: str, bias: bool, **of: Any) -> Any:
@@ -179,26 +176,28 @@ def _plain(t: Any, x: Any, w: Any, b: Any, kind: str, bias: bool, **of: Any) -> 
     )
 
 
-SINGLE_PLAIN = one_by_one(
-    "plain convolutions", PLAINLY, _plainly, _plain, arithmetic="convolution", slack=2
+SINGLE_PLAIN = by_single_options(
+    "plain convolutions", PLAINLY, _plainly, _plain, arithmetic="convolution", slack=2, **BY_ITSELF
 )
 
 
 def _columned(d: Draw, kind: str, **of: Any) -> Made:
     options = {name: _each(of, name, 2) for name in ("stride", "padding", "dilation")}
-    count, laid = of["batch"], of["laid"] if of["batch"] != "none" else "own"
+    count = of["batch"]
     x = d.normal(3, *LONG[2]) if count == "none" else d.normal(count, 3, *LONG[2])
     kernel = _sides(of, "kernel", 2)
-    return [spread(x, laid)], {**options, "kernel": kernel, "laid": laid, "count": count}
+    return Made([x], {**options, "kernel": kernel})
 
 
-def _columns(t: Any, x: Any, kernel: List[int], laid: str, count: Any, **of: Any) -> Any:
+def _columns(t: Any, x: Any, kernel: List[int], **of: Any) -> Any:
     call = t.nn.functional
-    columns = call.unfold(again(x, laid, count), kernel, **of)
+    columns = call.unfold(x, kernel, **of)
     return [columns, call.fold(columns, x.shape[-2:], kernel, **of)]
 
 
-SINGLE_COLUMNS = one_by_one("columns of pictures", {"unfold": COLUMNS}, _columned, _columns)
+SINGLE_COLUMNS = by_single_options(
+    "columns of pictures", {"unfold": COLUMNS}, _columned, _columns, **BY_ITSELF
+)
 
 # --- pools ---------------------------------------------------------------------------------------
 
@@ -209,7 +208,7 @@ WINDOWS: Axes = {
     "ceil_mode": (False, True),
     "numbers": ("negative", "both", "positive"),
     "batch": (2, 0, 9, "none"),
-    "laid": ("own", "expanded"),
+    **HELD,
 }
 GREATEST: Axes = {**WINDOWS, "dilation": (1, 2, "unlike"), "return_indices": (False, True)}
 MEAN: Axes = {**WINDOWS, "count_include_pad": (True, False)}
@@ -217,7 +216,7 @@ ADAPTIVE: Axes = {
     "output_size": ("unlike", 3, 1, "as it was", 7),
     "numbers": ("both", "negative"),
     "batch": (2, 0, 9, "none"),
-    "laid": ("own", "expanded"),
+    **HELD,
 }
 BY_NORM: Axes = {"norm_type": (2, 1, 3), "ceil_mode": (False, True), "kernel": (2, 3, "unlike")}
 CHANCE: Axes = {"kernel": (2, "unlike"), "return_indices": (False, True), "ratio": (False, True)}
@@ -240,14 +239,12 @@ ADAPTED: Menu = {
 SIGNS = {"negative": 251.0, "both": 125.5, "positive": -1.0}
 
 
-def _picture(d: Draw, dims: int, of: Dict[str, Any]) -> Tuple[Any, Dict[str, Any]]:
-    """Of no two like numbers in a window, and how it is handed over."""
+def _picture(d: Draw, dims: int, of: Dict[str, Any]) -> Any:
+    """Of no two like numbers in a window."""
     count = of.get("batch", 2)
     sides = LONG[dims]
     x = d.unlike(1, 2, *sides)[0] if count == "none" else d.unlike(count or 1, 2, *sides)
-    x = (x if count else x[:0]) - SIGNS[of.get("numbers", "both")]
-    laid = of.get("laid", "own") if isinstance(count, int) and count else "own"
-    return spread(x, laid), {"laid": laid, "count": count}
+    return (x if count else x[:0]) - SIGNS[of.get("numbers", "both")]
 
 
 def _window(of: Dict[str, Any], dims: int) -> Dict[str, Any]:
@@ -268,8 +265,7 @@ def _window(of: Dict[str, Any], dims: int) -> Dict[str, Any]:
 
 def _pooled(d: Draw, kind: str, **of: Any) -> Made:
     dims = int(kind[-2])
-    x, options = _picture(d, dims, of)
-    options.update(_window(of, dims), kind=kind)
+    x, options = _picture(d, dims, of), {**_window(of, dims), "kind": kind}
     if kind.startswith("lp"):
         options.pop("padding")
         if dims == 1 and of["kernel"] == "unlike":
@@ -277,17 +273,17 @@ def _pooled(d: Draw, kind: str, **of: Any) -> Made:
         x = x.abs() + 1
     names = ("ceil_mode", "return_indices", "count_include_pad", "divisor_override", "norm_type")
     options.update({name: of[name] for name in names if name in of})
-    return [x], options
+    return Made([x], options)
 
 
-def _pool(t: Any, x: Any, kind: str, laid: str, count: Any, **options: Any) -> Any:
-    return getattr(t.nn.functional, kind)(again(x, laid, count), **options)
+def _pool(t: Any, x: Any, kind: str, **options: Any) -> Any:
+    return getattr(t.nn.functional, kind)(x, **options)
 
 
 def _adapted(d: Draw, kind: str, **of: Any) -> Made:
     dims = int(kind[-2])
-    x, options = _picture(d, dims, of)
-    options["kind"] = kind
+    x = _picture(d, dims, of)
+    options: Dict[str, Any] = {"kind": kind}
     if kind.startswith("adaptive"):
         sizes: Dict[Any, Any] = {"unlike": [3, 2, 4][:dims], "as it was": [None, 2, None][:dims]}
         size = sizes.get(of["output_size"], of["output_size"])
@@ -298,32 +294,30 @@ def _adapted(d: Draw, kind: str, **of: Any) -> Made:
         options.update(sizes[of["ratio"]], kernel_size=kernel)
         if "output_size" in options:
             options["output_size"] = options["output_size"][:dims]
-        return [x, d.uniform(0.05, 0.95, 2, 2, dims)], {**options, **_flag(of)}
+        return Made([x, d.uniform(0.05, 0.95, 2, 2, dims)], {**options, **_flag(of)})
     else:
         options.update(_window(of, dims))
-        options["laid"] = "own"
-        return [x], options
-    return [x], {**options, **_flag(of)}
+    return Made([x], {**options, **_flag(of)})
 
 
 def _flag(of: Dict[str, Any]) -> Dict[str, Any]:
     return {"return_indices": of["return_indices"]} if "return_indices" in of else {}
 
 
-def _adapt(t: Any, x: Any, *chance: Any, kind: str, laid: str, count: Any, **options: Any) -> Any:
+def _adapt(t: Any, x: Any, *chance: Any, kind: str, **options: Any) -> Any:
     call = getattr(t.nn.functional, kind)
     if chance:
         drawn = chance[0].detach()
         drawn = drawn if release(t) >= LAID_OUT_CHANCE else drawn.contiguous()
         return call(x, _random_samples=drawn, **options)
     if not kind.startswith("max_unpool"):
-        return call(again(x, laid, count), **options)
+        return call(x, **options)
     pool = getattr(t.nn.functional, kind.replace("unpool", "pool"))
     found, places = pool(x, return_indices=True, **options)
     return call(found, places, output_size=list(x.shape[2:]), **options)
 
 
 SINGLE_POOLS = (
-    one_by_one("windows", POOLED, _pooled, _pool, slack=4),
-    one_by_one("parts of pictures", ADAPTED, _adapted, _adapt, slack=4),
+    by_single_options("windows", POOLED, _pooled, _pool, slack=4, **BY_ITSELF),
+    by_single_options("parts of pictures", ADAPTED, _adapted, _adapt, slack=4, **BY_ITSELF),
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
 from .drawing import Draw
-from .singles import singly
+from .single_options import HELD, Made, by_single_options
 from .table import FULL, Operator
-
-Made = Tuple[List[Any], Dict[str, Any]]
 
 # --- steps and areas -----------------------------------------------------------------------------
 
@@ -21,13 +19,12 @@ def _along(d: Draw, shape: Any, dim: int, **of: Any) -> Made:
     line = d.uniform(0.5, 1.5, n).cumsum(0)
     many = [*shape]
     many[dim] = of.pop("more")
-    return [d.normal(*shape), line, d.normal(*many)], {"dim": dim, **of}
+    return Made([d.normal(*shape), line, d.normal(*many)], {"dim": dim, **of})
 
 
 def _steps(
-    t: Any, x: Any, line: Any, more: Any, dim: int, n: int, beside: str, dx: float, held: str
+    t: Any, x: Any, line: Any, more: Any, dim: int, n: int, beside: str, dx: float
 ) -> List[Any]:
-    x = x.narrow(0, 0, 1).expand_as(x) if held == "expanded" else x
     ends = {"prepend": more if beside in ("before", "both") else None}
     ends["append"] = more if beside in ("after", "both") else None
     found = [t.diff(x, n, dim, **ends)]
@@ -46,9 +43,8 @@ def _turned(t: Any, line: Any, x: Any, dim: int) -> Any:
 
 
 def _steps_exact(
-    t: Any, x: Any, line: Any, more: Any, dim: int, n: int, beside: str, dx: float, held: str
+    t: Any, x: Any, line: Any, more: Any, dim: int, n: int, beside: str, dx: float
 ) -> List[Any]:
-    x = x.narrow(0, 0, 1).expand_as(x) if held == "expanded" else x
     parts = [*([more] if beside in ("before", "both") else []), x]
     y = t.cat([*parts, *([more] if beside in ("after", "both") else [])], dim).movedim(dim, 0)
     y = y if n else x.movedim(dim, 0)  # nothing is put beside it where it stays
@@ -64,7 +60,7 @@ def _steps_exact(
     return found
 
 
-STEPS = singly(
+STEPS = by_single_options(
     "steps and areas",
     {
         "shape": SHAPES,
@@ -73,7 +69,7 @@ STEPS = singly(
         "more": (1, 2, 0),
         "beside": ("none", "before", "after", "both"),
         "dx": (1.0, 0.5, -2.0),
-        "held": ("own", "expanded"),
+        **HELD,
     },
     _along,
     _steps,
@@ -97,7 +93,7 @@ def _segments(d: Draw, kind: str, cut: str, by: str, axis: int, initial: Any, wi
         lengths = d.torch.stack([lengths, lengths.flip(0)])
     shape = (2, 8, wide) if axis else (8, wide)
     x = d.uniform(0.5, 1.5, *shape) * (1 - 2 * d.flags(*shape).double())
-    return [x, lengths], {"kind": kind, "by": by, "axis": axis, "initial": initial}
+    return Made([x, lengths], {"kind": kind, "by": by, "axis": axis, "initial": initial})
 
 
 def _reduced(
@@ -136,7 +132,7 @@ def _reduced_exact(
     return [t.stack(found)]
 
 
-SEGMENTS = singly(
+SEGMENTS = by_single_options(
     "segments",
     {
         "kind": KINDS,
@@ -160,7 +156,7 @@ RAGGED = {"plain": (3, 5, 2), "one": (4,), "with an empty one": (2, 0, 3), "alik
 
 def _ragged(d: Draw, lengths: str, wide: int, **of: Any) -> Made:
     counts = RAGGED[lengths]
-    return [d.normal(sum(counts), wide), d.normal(1)], {"counts": counts, **of}
+    return Made([d.normal(sum(counts), wide), d.normal(1)], {"counts": counts, **of})
 
 
 def _padded(t: Any, x: Any, like: Any, counts: Any, first: bool, value: float, side: str) -> Any:
@@ -179,7 +175,7 @@ def _padded_exact(
     return [t.stack(rows, 0 if first else 1)]
 
 
-PADDED = singly(
+PADDED = by_single_options(
     "lines filled up",
     {
         "lengths": ("plain", "one", "with an empty one", "alike"),
@@ -211,7 +207,7 @@ def _nested_exact(t: Any, x: Any, like: Any, counts: Any, value: float, room: An
     return [found]
 
 
-NESTED = singly(
+NESTED = by_single_options(
     "nested filled up",
     {
         "lengths": ("plain", "one", "with an empty one", "alike"),
@@ -242,7 +238,7 @@ def _jagged_exact(
     return [_nested_exact(t, x, like, counts, value, room)[0], 1 * x]
 
 
-JAGGED = singly(
+JAGGED = by_single_options(
     "jagged filled up",
     {
         "lengths": ("plain", "one", "with an empty one", "alike"),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 from .drawing import Draw
 from .pairs import Axes
-from .singly import Menu, again, one_by_one
-
-Made = Tuple[List[Any], Dict[str, Any]]
+from .single_options import BY_ITSELF, HELD, Made, Menu, by_single_options
 
 # --- losses of numbers ---------------------------------------------------------------------------
 
@@ -19,8 +17,8 @@ FULL: Axes = {**ANY, "batch": (5, 33)}
 """Of no sample, torch 2.13 on the CPU gives some losses by what the memory had."""
 WEIGHTS: Axes = {**ANY, "weight": (False, True)}
 OF_NUMBERS: Menu = {
-    "l1_loss": {**ANY, "laid": ("own", "expanded")},
-    "mse_loss": {**ANY, "laid": ("own", "expanded")},
+    "l1_loss": {**ANY, **HELD},
+    "mse_loss": {**ANY, **HELD},
     "smooth_l1_loss": {**ANY, "beta": (1.0, 0.25, 2.0)},
     "huber_loss": {**ANY, "delta": (1.0, 0.25, 2.0)},
     "binary_cross_entropy": WEIGHTS,
@@ -54,16 +52,15 @@ SIGNS = ("soft_margin_loss", "hinge_embedding_loss")
 def _compared(d: Draw, kind: str, **of: Any) -> Made:
     """What is compared, with what, and weights; never as near to a margin as a roundoff."""
     n = of["batch"]
-    rows = 1 if of.get("laid") == "expanded" and n else n
-    x, y, z = (d.normal(rows, WIDTH) for _ in "xyz")
+    x, y, z = (d.normal(n, WIDTH) for _ in "xyz")
     if kind == "kl_div":
         x = x - 1
         y = d.uniform(-3, -0.1, n, WIDTH) if of["log_target"] else d.uniform(0.1, 0.9, n, WIDTH)
     elif kind.startswith("binary"):
-        x = x if "logits" in kind else d.uniform(0.1, 0.9, rows, WIDTH)
+        x = x if "logits" in kind else d.uniform(0.1, 0.9, n, WIDTH)
         y = d.uniform(0.1, 0.9, n, WIDTH)
     elif kind.startswith("poisson"):
-        x, y = d.uniform(0.2, 2, rows, WIDTH), d.uniform(0.5, 4, n, WIDTH)
+        x, y = d.uniform(0.2, 2, n, WIDTH), d.uniform(0.5, 4, n, WIDTH)
     elif kind in (*SIGNS, "multilabel_soft_margin_loss"):
         y = d.flags(n, WIDTH).double()
         y = 2 * y - 1 if kind in SIGNS else y
@@ -77,25 +74,21 @@ def _compared(d: Draw, kind: str, **of: Any) -> Made:
     signs = 2 * d.flags(n).double() - 1
     if kind == "margin_ranking_loss":
         signs = signs.unsqueeze(1)
-    laid = "expanded" if rows != n else "own"
-    names = [name for name in of if name not in ("batch", "laid", "weight", "pos_weight")]
+    names = [name for name in of if name not in ("batch", "weight", "pos_weight")]
     options = {name: of[name] for name in names}
     heavy = [name for name in ("weight", "pos_weight") if of.get(name)]
-    options.update(kind=kind, laid=laid, count=n, heavy=heavy)
+    options.update(kind=kind, heavy=heavy)
     tensors = [x, y]
     if kind in THREE:
         tensors.append(z if kind in ("gaussian_nll_loss", "triplet_margin_loss") else signs)
-    return [*tensors, *([d.uniform(0.5, 1.5, WIDTH)] if heavy else [])], options
+    return Made([*tensors, *([d.uniform(0.5, 1.5, WIDTH)] if heavy else [])], options)
 
 
-def _lose(
-    t: Any, x: Any, y: Any, *more: Any, kind: str, laid: str, count: int, heavy: Any, **of: Any
-) -> Any:
+def _lose(t: Any, x: Any, y: Any, *more: Any, kind: str, heavy: Any, **of: Any) -> Any:
     """What is compared alone learns, and what two losses compare it with."""
-    call, x = getattr(t.nn.functional, kind), again(x, laid, count)
+    call = getattr(t.nn.functional, kind)
     # torch 1.13 reads the weights of multi_margin_loss as if they lay side by side.
     options = {**of, **{name: more[-1].detach().contiguous() for name in heavy}}
-    y = y if y.shape[:1] == x.shape[:1] else y.expand(count, *y.shape[1:])
     if kind in ("margin_ranking_loss", "cosine_embedding_loss"):
         return call(x, y, more[0].detach(), **options)
     if kind in THREE:
@@ -127,7 +120,7 @@ def _classed(d: Draw, kind: str, **of: Any) -> Made:
     if kind == "ctc_loss":
         words = d.whole(1, CLASSES, 3, 4)
         words[words == of["blank"]] = 5
-        return [d.normal(9, 3, CLASSES), words], options
+        return Made([d.normal(9, 3, CLASSES), words], options)
     shape = PLACES[of["places"]]
     labels = d.whole(0, CLASSES, of["batch"], *shape)
     labels.reshape(-1)[:1] = 4
@@ -138,8 +131,8 @@ def _classed(d: Draw, kind: str, **of: Any) -> Made:
     options["heavy"] = of["weight"]
     if of.get("shares"):
         options["ignore_index"] = -100
-        return [x, d.normal(of["batch"], CLASSES, *shape).softmax(1), w], options
-    return [x, labels, w], options
+        return Made([x, d.normal(of["batch"], CLASSES, *shape).softmax(1), w], options)
+    return Made([x, labels, w], options)
 
 
 def _classify(t: Any, x: Any, y: Any, *w: Any, kind: str, **of: Any) -> Any:
@@ -169,9 +162,9 @@ def _near(d: Draw, kind: str, **of: Any) -> Made:
     if kind == "bilinear":
         n = of["batch"]
         tensors = [d.normal(n, 3), d.normal(n, 4), d.normal(5, 3, 4) / 3, d.normal(5)]
-        return tensors, {"kind": kind, "bias": of["bias"]}
+        return Made(tensors, {"kind": kind, "bias": of["bias"]})
     shape = (4, 3) if kind == "pdist" else (3, 4, 5)
-    return [d.normal(*shape), d.normal(*shape)], {"kind": kind, **of}
+    return Made([d.normal(*shape), d.normal(*shape)], {"kind": kind, **of})
 
 
 def _apart(t: Any, x: Any, y: Any, *w: Any, kind: str, **of: Any) -> Any:
@@ -182,9 +175,9 @@ def _apart(t: Any, x: Any, y: Any, *w: Any, kind: str, **of: Any) -> Any:
 
 
 SINGLE_LOSSES = (
-    one_by_one("losses", OF_NUMBERS, _compared, _lose, slack=2),
-    one_by_one("losses of classes", OF_CLASSES, _classed, _classify, slack=4),
-    one_by_one("distances of rows", DISTANCES, _near, _apart, slack=2),
+    by_single_options("losses", OF_NUMBERS, _compared, _lose, slack=2, **BY_ITSELF),
+    by_single_options("losses of classes", OF_CLASSES, _classed, _classify, slack=4, **BY_ITSELF),
+    by_single_options("distances of rows", DISTANCES, _near, _apart, slack=2, **BY_ITSELF),
 )
 
 # --- lookups and bags ----------------------------------------------------------------------------
@@ -226,7 +219,7 @@ def _words(d: Draw, kind: str, **of: Any) -> Made:
         words.reshape(-1)[1:5] = d.torch.tensor([none if none else 0, 0, 4, 4]) % ROWS
     options = {name: of[name] for name in of if name not in ("shape", "width", "bags")}
     options.update(kind=kind, bags=of.get("bags", ""))
-    return [d.normal(ROWS, of["width"]), words, d.uniform(0.5, 1.5, *shape)], options
+    return Made([d.normal(ROWS, of["width"]), words, d.uniform(0.5, 1.5, *shape)], options)
 
 
 @functools.lru_cache(maxsize=None)
@@ -266,4 +259,4 @@ def _look_up(t: Any, x: Any, i: Any, w: Any, kind: str, words: str, bags: str, *
     return t.nn.functional.embedding_bag(i, x, mode=mode, **of)
 
 
-SINGLE_LOOKUPS = one_by_one("lookups", LOOKUPS, _words, _look_up, slack=2)
+SINGLE_LOOKUPS = by_single_options("lookups", LOOKUPS, _words, _look_up, slack=2, **BY_ITSELF)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
 from .drawing import Draw
 from .releases import LINES_IN_ORDER, ORDER_AS_IT_COMES, release
-from .singles import singly
+from .single_options import Made, by_single_options
 from .table import Operator
 
-Made = Tuple[List[Any], Dict[str, Any]]
 SHAPES = {
     "plain": (3, 11, 2),
     "a line": (17,),
@@ -28,7 +27,7 @@ def _unlike(d: Draw, shape: str, **of: Any) -> Made:
     x = d.apart(*SHAPES[shape])
     dim = {"first": 0, "last": -1, "inner": 1, "from the end": -2}[of.pop("dim")]
     dim = max(min(dim, x.dim() - 1), -x.dim())
-    return [x], {"dim": dim, **of}
+    return Made([x], {"dim": dim, **of})
 
 
 def _seen(x: Any, held: str) -> Any:
@@ -110,7 +109,7 @@ def _ranked(t: Any, x: Any, dim: int) -> Tuple[Any, Any]:
     return values.movedim(-1, dim), places.movedim(-1, dim)
 
 
-SORTED = singly(
+SORTED = by_single_options(
     "orders",
     {
         "shape": tuple(SHAPES),
@@ -134,7 +133,7 @@ SORTED = singly(
 
 def _again(d: Draw, shape: str, few: bool, **of: Any) -> Made:
     x = d.whole(-2 if few else -40, 3 if few else 40, *SHAPES[shape])
-    return [x.double(), d.whole(-3, 4, 5).double(), d.normal(1)], of
+    return Made([x.double(), d.whole(-3, 4, 5).double(), d.normal(1)], of)
 
 
 def _alike(
@@ -253,7 +252,7 @@ def _uniques(rows: List[Any]) -> Tuple[List[int], List[int], List[int]]:
     return [rows.index(w) for w in words], [*map(words.index, rows)], [*map(rows.count, words)]
 
 
-ALIKE = singly(
+ALIKE = by_single_options(
     "what is alike",
     {
         "shape": ("plain", "a line", "one", "of ones", "tiles"),
@@ -281,7 +280,7 @@ def _bounded(d: Draw, bounds: int, values: str, **of: Any) -> Made:
     lines = d.whole(-9, 10, 3, bounds).double().sort(-1)[0]
     order = d.torch.stack([d.order(bounds) for _ in range(3)])
     count = {"none": 0, "one": 1, "long": 70}.get(values, 5)
-    return [lines, d.whole(-12, 13, 3, count).double(), order], of
+    return Made([lines, d.whole(-12, 13, 3, count).double(), order], of)
 
 
 def _searched(
@@ -315,7 +314,7 @@ def _searched_exact(
     return [*found, t.ones(4, dtype=t.bool)]
 
 
-SEARCHED = singly(
+SEARCHED = by_single_options(
     "searching",
     {
         "bounds": (7, 1, 33, 0),

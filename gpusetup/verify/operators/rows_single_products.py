@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 
 from .drawing import Draw
 from .releases import BETA_OF_NONE, release
-from .singles import singly
+from .single_options import AS_IT_IS, HELD, Made, by_single_options
 from .table import FLOATS, FULL, Operator
-
-Made = Tuple[List[Any], Dict[str, Any]]
 
 # --- something is added --------------------------------------------------------------------------
 
@@ -38,7 +36,7 @@ def _added(d: Draw, sides: str, bias: str, **of: Any) -> Made:
         added, line = added * NONE, line * NONE
     factors = [d.normal(n, k), d.normal(k, m), d.normal(b, n, k), d.normal(b, k, m)]
     lines = [d.normal(k), d.normal(n), d.normal(m)]
-    return [added, line, *factors, *lines], {"wide": bias == "one row for all", **of}
+    return Made([added, line, *factors, *lines], {"wide": bias == "one row for all", **of})
 
 
 def _held(held: str, *factors: Any) -> Any:
@@ -85,7 +83,7 @@ def _sums_exact(
     return [alpha * each + (e if i == 3 else c) for i, each in enumerate(found)]
 
 
-ADDED = singly(
+ADDED = by_single_options(
     "products and a sum",
     {
         "beta": (1, 0, -0.5, 2),
@@ -122,14 +120,14 @@ def _great(d: Draw, step: int, half: int, turned: bool, **of: Any) -> Made:
     order = _turns(d.torch, 2 * half, min(step, half))
     left = d.torch.cat([x, x], 2)[..., order]
     right = d.torch.cat([y, less], 1)[:, order] * (-1 if turned else 1)
-    return [left.double(), right.double(), d.whole(-9, 9, m).double()], {}
+    return Made([left.double(), right.double(), d.whole(-9, 9, m).double()])
 
 
 def _long(d: Draw, inner: int, high: int, **of: Any) -> Made:
     """Whole numbers of one sign whose sum each format nearly holds."""
     n, m = d.choice((1, 3)), d.choice((1, 4))
     x, y = d.whole(1, high, 2, n, inner), d.whole(1, 4, 2, inner, m)
-    return [x.double(), y.double(), d.whole(-9, 9, m).double()], {}
+    return Made([x.double(), y.double(), d.whole(-9, 9, m).double()])
 
 
 def _unlessened(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,7 +172,7 @@ def _whole_sums_exact(t: Any, x: Any, y: Any, c: Any) -> List[Any]:
 
 
 def _whole(name: str, axes: Any, make: Any, dtypes: Tuple[str, ...]) -> Operator:
-    return singly(
+    return by_single_options(
         name,
         axes,
         make,
@@ -222,21 +220,19 @@ def _axes(d: Draw, equation: str, **of: Any) -> Made:
         known = [longs[name] for name in words if name.isalpha()]
         at = words.find("...")
         tensors.append(d.normal(*([*known[:at], 3, *known[at:]] if at >= 0 else known)))
-    return tensors, {"equation": equation, **of}
+    return Made(tensors, {"equation": equation, **of})
 
 
-def _einsum(t: Any, *tensors: Any, equation: str, length: str, wide: bool) -> Any:
-    if wide:
-        tensors = (tensors[0][:1].expand_as(tensors[0]), *tensors[1:])
+def _einsum(t: Any, *tensors: Any, equation: str, length: str) -> Any:
     return t.einsum(equation, *tensors)
 
 
-SUMMED = singly(
+SUMMED = by_single_options(
     "sums over named axes",
     {
         "equation": EQUATIONS,
         "length": ("plain", "one", "none", "long"),
-        "wide": (False, True),
+        **HELD,
     },
     _axes,
     _einsum,
@@ -253,23 +249,22 @@ RANKS = (
 )
 
 
+FIRST_AXES = (AS_IT_IS, "along the first", "the others along the first")
+
+
 def _ranked(d: Draw, ranks: Any, **of: Any) -> Made:
-    return [d.normal(*shape) for shape in ranks], of
+    return Made([d.normal(*shape) for shape in ranks], of)
 
 
-def _spread_product(t: Any, x: Any, y: Any, wide: str) -> List[Any]:
-    if wide == "left" and x.dim() > 1:
-        x = x[:1].expand_as(x)
-    if wide == "right" and y.dim() > 1:
-        y = y[:1].expand_as(y)
-    if wide == "turned" and y.dim() > 1 and x.dim() > 1:
+def _spread_product(t: Any, x: Any, y: Any, turned: bool) -> List[Any]:
+    if turned and y.dim() > 1 and x.dim() > 1:
         return [x @ y, y.mT @ x.mT]
     return [x @ y, t.matmul(x, y)]
 
 
-SPREAD = singly(
+SPREAD = by_single_options(
     "products of every rank",
-    {"ranks": RANKS, "wide": ("none", "left", "right", "turned")},
+    {"ranks": RANKS, "turned": (False, True), "spread": FIRST_AXES},
     _ranked,
     _spread_product,
     arithmetic="product",
@@ -279,7 +274,7 @@ SPREAD = singly(
 
 def _tensors(d: Draw, dims: Any, **of: Any) -> Made:
     long = {"plain": 4, "one": 1, "none": 0}[of["length"]]
-    return [d.normal(2, 3, long, 5), d.normal(long, 5, 2, 3)], {"dims": dims}
+    return Made([d.normal(2, 3, long, 5), d.normal(long, 5, 2, 3)], {"dims": dims})
 
 
 def _tensordot(t: Any, x: Any, y: Any, dims: Any) -> List[Any]:
@@ -289,7 +284,7 @@ def _tensordot(t: Any, x: Any, y: Any, dims: Any) -> List[Any]:
     return [t.tensordot(x, y, dims), t.inner(x[0, 0], y[..., 0, 0])]
 
 
-CONTRACTED = singly(
+CONTRACTED = by_single_options(
     "contractions",
     {
         "dims": (2, 1, 0, ([2, 3], [0, 1]), ([-1], [1]), ([0, 1], [2, 3]), ([3, 0, 2], [1, 2, 0])),
@@ -305,7 +300,7 @@ CONTRACTED = singly(
 
 def _two_sided(d: Draw, bias: bool, long: int, **of: Any) -> Made:
     n, a, b = long, d.choice((1, 3, 17)), d.choice((2, 5))
-    return [d.normal(n, a), d.normal(n, b), d.normal(4, a, b), d.normal(4)], {"bias": bias}
+    return Made([d.normal(n, a), d.normal(n, b), d.normal(4, a, b), d.normal(4)], {"bias": bias})
 
 
 def _bilinear(t: Any, x: Any, y: Any, w: Any, c: Any, bias: bool) -> List[Any]:
@@ -315,7 +310,7 @@ def _bilinear(t: Any, x: Any, y: Any, w: Any, c: Any, bias: bool) -> List[Any]:
     ]
 
 
-BILINEAR = singly(
+BILINEAR = by_single_options(
     "bilinear and bias",
     {"bias": (True, False), "long": (3, 1, 0, 33)},
     _two_sided,

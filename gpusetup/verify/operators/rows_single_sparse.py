@@ -3,15 +3,14 @@ axes, sums over any axes, factors of what is added."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
 from . import definitions as by
 from .drawing import Draw
 from .releases import AXES_FROM_THE_END, release
-from .singles import singly
+from .single_options import Made, by_single_options
 from .table import FULL, Operator
 
-Made = Tuple[List[Any], Dict[str, Any]]
 SIDES = {
     "plain": (6, 8, 3),
     "one row": (1, 9, 2),
@@ -43,7 +42,7 @@ def _emptied(d: Draw, sides: str, filled: str, **of: Any) -> Made:
     if of["beta"] == 0 and held.any():  # where nothing is held, torch keeps what is no number
         added = added * float("nan")
     of["wide"] = of.pop("bias") != "all"
-    return [x * held, d.normal(m, k), added, d.normal(m)], of
+    return Made([x * held, d.normal(m, k), added, d.normal(m)], of)
 
 
 def _laid(t: Any, x: Any, form: str) -> Any:
@@ -73,7 +72,7 @@ def _by_full_exact(
     return [both, both, total, (x * v).sum(1), *([both, total] if form != "rows" else [])]
 
 
-FULLS = singly(
+FULLS = by_single_options(
     "sparse by full",
     {
         "sides": tuple(SIDES),
@@ -109,7 +108,7 @@ def _places(d: Draw, dense: int, twice: bool, shape: Any, **of: Any) -> Made:
             places.insert(0, flat % n)
             flat = flat // n
     numbers = d.normal(count, *shape[len(shape) - dense :]) * 2
-    return [d.torch.stack(places), numbers], {"shape": shape, "dense": dense, **of}
+    return Made([d.torch.stack(places), numbers], {"shape": shape, "dense": dense, **of})
 
 
 def _product(shape: Any) -> int:
@@ -157,7 +156,7 @@ def _over_exact(
     return [*found, raised / total, t.where(held, full - top - total.log(), 0 * full)]
 
 
-OVER = singly(
+OVER = by_single_options(
     "sparse sums and softmax",
     {
         "shape": ((5, 6, 4), (1, 7, 3), (4, 1, 1), (17, 9, 2)),
@@ -191,7 +190,7 @@ def _box(d: Draw, shape: Any, filled: str, **of: Any) -> Made:
         held[..., 1:3, :] = False
     if filled == "columns empty":
         held[..., :, 1:3] = False
-    return [x * held.unsqueeze(-1)], of
+    return Made([x * held.unsqueeze(-1)], of)
 
 
 def _forms(t: Any, x: Any, dense: int, block: Any, sparse: int) -> List[Any]:
@@ -220,7 +219,7 @@ def _forms_exact(t: Any, x: Any, dense: int, block: Any, sparse: int) -> List[An
     return found
 
 
-KINDS = singly(
+KINDS = by_single_options(
     "sparse forms and back",
     {
         "shape": ((12, 12), (24, 12), (12, 36), (2, 12, 12)),
@@ -254,10 +253,10 @@ def _held_blocks(d: Draw, filled: str, **of: Any) -> Made:
     n, m, k = 12, 24, d.choice((1, 4, 5))
     x = d.normal(n, m)
     x[{"rows": slice(0, 4), "none": slice(0, n), "last": slice(8, 12)}.get(filled, slice(0, 0))] = 0
-    return [x * d.flags(n, m), d.normal(m, k), d.normal(n, k), d.normal(m)], of
+    return Made([x * d.flags(n, m), d.normal(m, k), d.normal(n, k), d.normal(m)], of)
 
 
-BY_BLOCKS = singly(
+BY_BLOCKS = by_single_options(
     "products of sparse forms",
     {
         "form": ("rows", "columns", "blocks"),

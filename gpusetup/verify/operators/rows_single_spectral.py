@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from math import pi, prod
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 from .drawing import Draw
 from .releases import STRIDES_OF_NOTHING, release
 from .rows_spectral import SCALES
-from .singles import singly
+from .single_options import Made, by_single_options
 from .table import FULL, Operator
-
-Made = Tuple[List[Any], Dict[str, Any]]
 
 
 def _apart(t: Any, found: Sequence[Any]) -> List[Any]:
@@ -76,7 +74,7 @@ def _line(d: Draw, length: str, n: str, dim: str, **of: Any) -> Made:
         shape = (count, lines)
     used = {"as it is": None, "shorter": max(1, count - 3), "longer": count + 4, "one": 1}[n]
     a = d.normal(*shape)
-    return [a, d.normal(*shape)], {"n": used, "dim": place, "count": count, **of}
+    return Made([a, d.normal(*shape)], {"n": used, "dim": place, "count": count, **of})
 
 
 def _repeated(t: Any, x: Any) -> Any:
@@ -119,7 +117,7 @@ def _one_axis_exact(
     return _apart(t, [*found, there])
 
 
-LINES = singly(
+LINES = by_single_options(
     "fourier transforms of lines",
     {
         "length": tuple(LENGTHS),
@@ -149,7 +147,7 @@ def _box(d: Draw, shape: Any, s: str, dim: Any, **of: Any) -> Made:
         "longer": [n + 2 + i for i, n in enumerate(lengths)],
         "one of each": [max(1, lengths[0] - 1), lengths[1] + 3],
     }[s]
-    return [d.normal(*shape), d.normal(*shape)], {"s": used, "dim": dim, **of}
+    return Made([d.normal(*shape), d.normal(*shape)], {"s": used, "dim": dim, **of})
 
 
 def _several(t: Any, a: Any, b: Any, s: Any, dim: Any, norm: Any) -> List[Any]:
@@ -178,7 +176,7 @@ def _several_exact(t: Any, a: Any, b: Any, s: Any, dim: Any, norm: Any) -> List[
     return _apart(t, found)
 
 
-SEVERAL = singly(
+SEVERAL = by_single_options(
     "fourier transforms of several axes",
     {
         "shape": SHAPES,
@@ -196,7 +194,7 @@ SEVERAL = singly(
 
 
 def _moved(d: Draw, shape: Any, dim: Any) -> Made:
-    return [d.normal(*shape)], {"dim": dim}
+    return Made([d.normal(*shape)], {"dim": dim})
 
 
 def _shifted(t: Any, x: Any, dim: Any) -> List[Any]:
@@ -217,7 +215,7 @@ def _shifted_exact(t: Any, x: Any, dim: Any) -> List[Any]:
     return found
 
 
-SHIFTED = singly(
+SHIFTED = by_single_options(
     "middles moved",
     {
         "shape": ((4, 5, 3), (1, 2, 7), (3, 0, 2), (33, 6, 1)),
@@ -240,7 +238,7 @@ def _signal(d: Draw, frames: str, lines: str, **of: Any) -> Made:
     n_fft, hop, wide = FRAMES[frames]
     shape = (45,) if lines == "one" else (3, 45)
     window = d.uniform(0.5, 1.5, wide)
-    return [d.normal(*shape), window], {"n_fft": n_fft, "hop": hop, "wide": wide, **of}
+    return Made([d.normal(*shape), window], {"n_fft": n_fft, "hop": hop, "wide": wide, **of})
 
 
 def _short(
@@ -278,7 +276,7 @@ def _short_exact(
     return [spectrum, *found[1:]]
 
 
-SHORT = singly(
+SHORT = by_single_options(
     "short-time transforms",
     {
         "frames": tuple(FRAMES),

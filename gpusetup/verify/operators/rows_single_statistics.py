@@ -6,17 +6,15 @@ from math import floor, inf
 from typing import Any, Dict, List, Tuple
 
 from .drawing import Draw
-from .singles import singly
+from .single_options import HELD, Made, by_single_options
 from .table import FULL, Operator
-
-Made = Tuple[List[Any], Dict[str, Any]]
 
 # --- spreads -------------------------------------------------------------------------------------
 
 
 def _observed(d: Draw, rows: int, count: int, **of: Any) -> Made:
     x = d.normal(rows, count) if rows else d.normal(count)
-    return [x + 0.5, d.whole(1, 5, count), d.uniform(0.8, 1.2, count)], of
+    return Made([x + 0.5, d.whole(1, 5, count), d.uniform(0.8, 1.2, count)], of)
 
 
 def _covaried(
@@ -45,7 +43,7 @@ def _covaried_exact(
     return [found.squeeze(), like.squeeze()]
 
 
-COVARIED = singly(
+COVARIED = by_single_options(
     "spreads together",
     {
         "rows": (3, 1, 0, 17),
@@ -70,13 +68,10 @@ SHARES = {"some": 0.3, "several": (0.1, 0.5, 0.95), "least": 0.0, "greatest": 1.
 
 
 def _ranked(d: Draw, shape: Any, **of: Any) -> Made:
-    return [d.apart(*shape)], of
+    return Made([d.apart(*shape)], of)
 
 
-def _quantiles(
-    t: Any, x: Any, share: str, dim: Any, keepdim: bool, between: str, held: str
-) -> List[Any]:
-    x = x[:1].expand_as(x) if held == "expanded" else x
+def _quantiles(t: Any, x: Any, share: str, dim: Any, keepdim: bool, between: str) -> List[Any]:
     q: Any = SHARES[share]
     q = t.tensor(q, dtype=x.dtype, device=x.device) if isinstance(q, tuple) else q
     other = t.where(x > 2, x * float("nan"), x)
@@ -85,9 +80,8 @@ def _quantiles(
 
 
 def _quantiles_exact(
-    t: Any, x: Any, share: str, dim: Any, keepdim: bool, between: str, held: str
+    t: Any, x: Any, share: str, dim: Any, keepdim: bool, between: str
 ) -> List[Any]:
-    x = x[:1].expand_as(x) if held == "expanded" else x
     q: Any = SHARES[share]
     found = []
     for some in (False, True):
@@ -127,7 +121,7 @@ def _between(line: List[float], share: float, between: str) -> float:
     return line[low] + shares[between] * (line[high] - line[low])
 
 
-QUANTILES = singly(
+QUANTILES = by_single_options(
     "ranks between",
     {
         "share": tuple(SHARES),
@@ -135,7 +129,7 @@ QUANTILES = singly(
         "keepdim": (False, True),
         "between": BETWEEN,
         "shape": ((8, 5), (7, 2, 4), (1, 3), (34, 6)),
-        "held": ("own", "expanded"),
+        **HELD,
     },
     _ranked,
     _quantiles,
@@ -153,7 +147,7 @@ def _counted(d: Draw, count: int, **of: Any) -> Made:
     x = d.whole(-9, 9, count).double() + 0.25
     if count > 2:
         x[0], x[-1] = -8.75, 8.25
-    return [x, d.whole(1, 5, count).double()], of
+    return Made([x, d.whole(1, 5, count).double()], of)
 
 
 def _histograms(t: Any, x: Any, w: Any, bins: int, reach: Any, heavy: bool, density: bool) -> Any:
@@ -208,7 +202,7 @@ def _table(x: List[float], times: List[float], ends: List[float], density: bool)
     return [each / total / (b - a) for each, a, b in zip(found, ends, ends[1:])]
 
 
-COUNTED = singly(
+COUNTED = by_single_options(
     "histograms",
     {
         "count": (40, 3, 0, 257),
@@ -229,7 +223,7 @@ COUNTED = singly(
 def _cells(d: Draw, count: int, **of: Any) -> Made:
     x = d.whole(-9, 9, count, 2).double() + 0.25
     x[0], x[-1] = -8.75, 8.25
-    return [x, d.whole(1, 5, count).double()], of
+    return Made([x, d.whole(1, 5, count).double()], of)
 
 
 def _planes(t: Any, x: Any, w: Any, bins: Any, reach: Any, heavy: bool, density: bool) -> List[Any]:
@@ -265,7 +259,7 @@ def _plane(t: Any, x: Any, times: List[float], ends: List[List[float]], density:
     return table
 
 
-PLANES = singly(
+PLANES = by_single_options(
     "histograms of planes",
     {
         "count": (30, 5),
@@ -289,7 +283,7 @@ POWERS = (2.0, 1.0, 0.0, inf, 3.0, 0.5, 1.5)
 
 def _pointed(d: Draw, shape: Any, **of: Any) -> Made:
     batch, n, m, width = shape
-    return [d.normal(*batch, n, width), d.normal(*batch, m, width) + 0.25], of
+    return Made([d.normal(*batch, n, width), d.normal(*batch, m, width) + 0.25], of)
 
 
 def _away(t: Any, x: Any, y: Any, p: float, mode: str, held: str) -> List[Any]:
@@ -322,7 +316,7 @@ def _power(t: Any, away: Any, p: float) -> Any:
     return (size**p).sum(-1) ** (1 / p)
 
 
-AWAY = singly(
+AWAY = by_single_options(
     "distances",
     {
         "shape": (
@@ -347,10 +341,10 @@ AWAY = singly(
 
 
 def _paired(d: Draw, shape: Any, **of: Any) -> Made:
-    x, y = d.normal(*shape), d.normal(*(shape if not of["spread"] else (1, *shape[1:])))
+    x, y = d.normal(*shape), d.normal(*(shape if not of["one_row"] else (1, *shape[1:])))
     if of["tiny"]:
         x, y = x * 1e-3, y * 1e-3
-    return [x, y], {key: of[key] for key in ("dim", "eps", "p", "keepdim")}
+    return Made([x, y], {key: of[key] for key in ("dim", "eps", "p", "keepdim")})
 
 
 def _likeness(t: Any, x: Any, y: Any, dim: int, eps: float, p: float, keepdim: bool) -> List[Any]:
@@ -370,7 +364,7 @@ def _likeness_exact(
     return [*found, _power(t, (x - y).reshape(-1), p)]
 
 
-LIKENESS = singly(
+LIKENESS = by_single_options(
     "likeness",
     {
         "shape": ((4, 5), (3, 2, 7), (5, 1), (2, 65)),
@@ -378,7 +372,7 @@ LIKENESS = singly(
         "eps": (1e-8, 0.5, 1e-3),
         "p": (2.0, 1.0, inf, 3.0),
         "keepdim": (False, True),
-        "spread": (False, True),
+        "one_row": (False, True),
         "tiny": (False, True),
     },
     _paired,
