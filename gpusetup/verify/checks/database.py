@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List
 from ..database.calls import exact_products
 from ..database.comparing import NotAsked, compared
 from ..database.entries import Entry, entries
-from ..database.forms import WIDER, Form, changed
+from ..database.forms import Form, changed, room
 from ..database.loading import NoDatabase, load
 from ..database.rules import SINCE
 from ..database.sampling import Asked, drawn, every, named
@@ -67,7 +67,7 @@ def parts_of(torch: Any, device: str, entry: Entry, given: Asked) -> List[Part]:
         plain_words = f"{asked().seed}:{sample.plain_name}"
         form = Form(entry.run, call)
         form = changed(torch, entry.name, dtype, form, sample.form, plain_words)
-        entry, call, wider = entry._replace(run=form.run), form.call, WIDER.get(dtype, 4.0)
+        entry, call, wider = entry._replace(run=form.run), form.call, room(dtype, sample.form)
     return compared(torch, device, entry, call, dtype, words, wider)
 
 

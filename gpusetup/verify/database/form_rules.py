@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Tuple
 
-from .numbers import POSITIONS
+from .numbers import KINDS, POSITIONS
 from .rules import HALVES, WHOLE, matches
 
 PLACES = (
@@ -19,7 +19,7 @@ equal ones any may be the one that is found."""
 
 DECOMPOSITIONS = (
     *("linalg.*", "qr", "svd", "lu*", "cholesky*", "geqrf", "ormqr", "pinverse", "logdet", "det"),
-    *("slogdet", "inverse", "triangular_solve", "matrix_exp", "symeig", "lobpcg"),
+    *("slogdet", "inverse", "triangular_solve", "matrix_exp", "symeig", "lobpcg", "norm.nuc"),
 )
 
 
@@ -30,7 +30,7 @@ UNCHECKED = (
 )
 BATCH_NORMS = (
     *("native_batch_norm", "_native_batch_norm*", "_batch_norm_with_update*"),
-    "nn.functional.batch_norm*",
+    *("nn.functional.batch_norm*", "native_group_norm", "native_layer_norm"),
 )
 EMPTY = ("long-0", "runs-0")
 LONG = ("long-4097", "long-5003", "long-8193", "long-9000")
@@ -57,7 +57,7 @@ LEFT_OUT: Tuple[Rule, ...] = (
         "adds one by one in half precision, which stops growing",
         (
             *("index_add", "scatter_add", "index_put", "put", "scatter_reduce*", "index_reduce*"),
-            *("addbmm", "nn.functional.embedding_bag"),
+            *("addbmm", "nn.functional.embedding_bag", "dist"),
         ),
         (*LENGTHS, "same-index", "expanded"),
         HALVES,
@@ -81,20 +81,22 @@ LEFT_OUT: Tuple[Rule, ...] = (
     ),
     Rule(
         "takes an exponential or a power that ends",
-        ("nn.functional.soft_margin_loss", "logaddexp*", "mvlgamma*"),
+        ("nn.functional.soft_margin_loss", "logaddexp*"),
         ("large",),
     ),
+    Rule("its parts end before the answer does", ("*",), ("large",), ("complex64",)),
+    Rule("infinite at some numbers, which a roundoff decides", ("mvlgamma*",), tuple(KINDS)),
     Rule(
         "the place between two numbers is rounded: the further, the coarser",
         ("nn.functional.interpolate*", "nn.functional.upsample*", "nn.functional.grid_sample"),
         LENGTHS,
     ),
-    Rule("another transform needs other windows", ("stft", "istft"), ("option",)),
+    Rule("another transform needs other windows", ("stft", "istft"), ("option", "expanded")),
     Rule(
-        "takes seconds in half precision on a CPU",
+        "takes seconds in half precision and of complex numbers on a CPU",
         ("nn.functional.conv*",),
         (*LONG, "runs*", "wide"),
-        HALVES,
+        (*HALVES, "complex64"),
     ),
     Rule(
         "a norm of lines that are alike", ("nn.functional.triplet_margin*",), ("expanded", "equal")
@@ -102,7 +104,7 @@ LEFT_OUT: Tuple[Rule, ...] = (
     Rule(
         "writes its running statistics",
         ("nn.functional.instance_norm",),
-        ("option", "expanded", "broadcast", *LENGTHS),
+        ("option", "expanded", "broadcast", "equal", *LENGTHS),
     ),
     Rule("divides by a count less a number", ("masked.std", "masked.var"), ("option",)),
     Rule(
@@ -111,9 +113,9 @@ LEFT_OUT: Tuple[Rule, ...] = (
         (*LENGTHS, *POSITIONS, "option", "broadcast", "expanded", "fractions", "large"),
     ),
     Rule(
-        "believes that its statistics are as many as its channels",
+        "believes that its statistics and counts fit its channels",
         BATCH_NORMS,
-        (*LENGTHS, "broadcast", "option"),
+        (*LENGTHS, "broadcast", "option", "special", "equal", "expanded"),
     ),
     Rule(
         "dies of an axis without elements, or answers what its memory held (2.13.0)",
@@ -137,7 +139,40 @@ LEFT_OUT: Tuple[Rule, ...] = (
         ("special",),
     ),
     Rule("takes strides as its argument", ("as_strided*",), ("*",)),
-    Rule("grows by a power of the length", ("combinations", "cartesian_prod"), LENGTHS),
+    Rule(
+        "grows by a power of the length",
+        ("combinations", "cartesian_prod", "masked_select"),
+        LENGTHS,
+    ),
+    Rule(
+        "its bags begin one after the other; dies where they do not",
+        ("nn.functional.embedding_bag",),
+        (*POSITIONS, "broadcast", "option", "expanded"),
+    ),
+    Rule("compares each class with each", ("nn.functional.multilabel_margin_loss",), LENGTHS),
+    Rule("takes seconds on a CPU", ("nn.functional.conv_transpose*",), (*LONG, "runs*", "wide")),
+    Rule("a number less what it is nearly", ("nn.functional.tanhshrink",), ("fractions",)),
+    Rule(
+        "goes around more than once: the rest is left as it was (2.13.0)",
+        ("nn.functional.pad.circular",),
+        LENGTHS,
+    ),
+    Rule(
+        "a sum of gradients in half precision, or of like numbers",
+        (
+            *("nn.functional.triplet_margin*", "nn.functional.cosine_embedding_loss"),
+            *("fmod", "remainder", "nn.functional.tanhshrink"),
+        ),
+        (*LENGTHS, "fractions"),
+        HALVES,
+    ),
+    Rule("steps of complex numbers, slowly", ("dist", "cdist"), LENGTHS, ("complex64",)),
+    Rule(
+        "of whole numbers it is a sum in float32",
+        ("nn.functional.pairwise_distance",),
+        LENGTHS,
+        WHOLE,
+    ),
     Rule(
         "grows by a power of the length",
         ("cov", "corrcoef"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import ceil
+import contextlib
+from math import ceil, prod
 from typing import Any, Dict, Iterator, List, Tuple
 
 from .calls import Call, exactly, plain, replaced, tensors_of
@@ -99,9 +100,14 @@ def _lines(making: Any, chosen: Dict[int, Any], count: int, long: int, runs: boo
 
 
 def _answered(making: Any, call: Call) -> int:
-    """How many elements a call answers; 0 where that is not known."""
+    """How many elements a call answers, or its arguments have when they meet element by element; 0
+    where that is not known."""
     torch = making.torch
     wide = exactly(torch, call, making.dtype)
+    with contextlib.suppress(RuntimeError):  # they do not meet
+        met = torch.broadcast_shapes(*(x.shape for x in tensors_of(torch, wide.given)))
+        if prod(met) > MOST_ANSWERED:
+            return prod(met)
     nowhere = replaced(torch, wide, lambda x: x.detach().to("meta"))
     try:
         with torch.no_grad():

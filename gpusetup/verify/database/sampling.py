@@ -18,6 +18,8 @@ READ = (8, 24, 24, 72, 216)
 """So many samples of an entry are read before those of a draw are chosen; some have a thousand."""
 EACH = 2
 """How many samples of each entry `standard` draws."""
+FORMS, FORMED = 8, 72
+"""At `census`: how many forms of an entry in each format, and of how many of its samples."""
 PLAIN = 0.25
 """How often a share of the census asks a sample as it is."""
 
@@ -51,9 +53,17 @@ def calls(torch: Any, device: str, entry: Entry, dtype: str, seed: int) -> Itera
 
 
 def every(torch: Any, device: str, entry: Entry, seed: int) -> Iterator[Asked]:
-    """All samples of an entry, as torch made them."""
+    """All samples of an entry as torch made them, and some of each format in a form."""
     for dtype in entry.formats(torch, device):
-        yield from calls(torch, device, entry, dtype, seed)
+        chance = random.Random(f"{seed}:{entry.name}:{dtype}:forms")
+        first: List[Asked] = []
+        for asked in calls(torch, device, entry, dtype, seed):
+            yield asked
+            first += [asked] * (len(first) < FORMED)
+        for turn in range(min(FORMS, 2 * len(first))):
+            sample, call = chance.choice(first)
+            words = f"{seed}:{turn}:{sample.name}"
+            yield in_a_form(torch, (sample, call), words), call
 
 
 def in_a_form(torch: Any, asked: Asked, words: str) -> Sample:
