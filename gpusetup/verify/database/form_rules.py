@@ -166,6 +166,15 @@ LEFT_OUT: Tuple[Rule, ...] = (
         (*LENGTHS, "fractions"),
         HALVES,
     ),
+    Rule(
+        "a gradient by a power of the norm, which halves cannot hold for every order",
+        (
+            *("norm*", "linalg.norm*", "linalg.vector_norm", "linalg.matrix_norm", "_foreach_norm"),
+            *("renorm", "dist", "cdist", "nn.functional.pdist"),
+        ),
+        ("option",),
+        HALVES,
+    ),
     Rule("steps of complex numbers, slowly", ("dist", "cdist"), LENGTHS, ("complex64",)),
     Rule(
         "of whole numbers it is a sum in float32",
