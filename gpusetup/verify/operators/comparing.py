@@ -7,20 +7,19 @@ moves when every input is moved by `u`, which is what any way to compute it may 
 
 from __future__ import annotations
 
+import random
 import threading
 import warnings
 from math import inf
 from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 
-from ..checks.computing import capability_of
-from ..checks.products import reduced
-from ..judging.precision import UNIT_ROUNDOFF, read_conv_precision, read_precision
-from ..judging.tolerance import ROUNDOFF, Part, holds
+from ..judging.tolerance import Part, holds
 from .anew import written_anew
 from .drawing import LAYOUTS, Draw, laid_out
 from .forms import InPlace, IntoOut
 from .limits import Kind, limit
-from .releases import HALVES, known_wrong, loses_weight, reads_lines_apart
+from .releases import known_wrong, loses_weight, reads_lines_apart
+from .rounding import lessened, roundoff
 from .table import Operator, itself
 
 PIECE = 2039
@@ -33,6 +32,9 @@ STEPS = (0.6, 0.9, 1.1, 1.4)
 feel all of them moved alike."""
 WAYS = ("on a thread", "for inference", "learning", "into out", "in place")
 """How a layout is computed, in turn; each way may choose another kernel."""
+HELD, HELD_MOST = 0.25, 64
+"""How often what is handed back is one number for all of the last axis, without memory for the
+others, as that of a sum is; and of how long an axis: sums of more like numbers lose more."""
 WEIGHT = 1
 """The place of a convolution's weight among its inputs."""
 
@@ -79,6 +81,7 @@ def compared(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trial = Trial(torch, device, row, sample, Draw(torch, words, sample.size))
+        trial.held = random.Random(f"{words}:held").random() < HELD
         found = list(trial.parts(layouts))
         if anew:
             found += written_anew(trial, seed)
@@ -97,6 +100,7 @@ class Trial:
         self.options = made.options
         self.low = [_cast(torch, each, dtype) for each in made.tensors]
         self.brief = sample.size == "edges"
+        self.held = False
         self.learns = row.learns and dtype.is_floating_point and not self.brief
         self.u = roundoff(torch, device, row.arithmetic, sample.dtype)
 
@@ -105,7 +109,7 @@ class Trial:
         here = [self.put(x, self.sample.layout) for x in self.low]
         first = self.computed(here, self.learns)
         upstream = [self.upstream(each) for each in first.outputs]
-        here_up = [None if g is None else g.to(self.device) for g in upstream]
+        here_up = [None if g is None else self.handed(g.to(self.device)) for g in upstream]
         found = self.with_gradients(self.row.run, here, here_up)
         exact, allowed = self.exactly(upstream)
         yield from self.told(name, found, exact, allowed, upstream)
@@ -143,18 +147,20 @@ class Trial:
         return laid_out(self.torch, x.to(self.device), layout)
 
     def laid_out(self, layouts: Tuple[str, ...]) -> Iterator[Tuple[str, List[Any]]]:
-        """At least one for each way; those that have the strides of one before are left out."""
+        """At least one for each way; those that have the strides of one before are left out. Where
+        there are several tensors, each has a layout of its own at least once."""
         seen = set()
         first = self.draw.choice(range(len(layouts)))
-        most = len(layouts) if self.sample.size != "long" else 3
-        for layout in filter(self.right, (layouts[first:] + layouts[:first])[:most]):
+        known = [*filter(self.right, layouts[first:] + layouts[:first])]
+        most = 3 if self.sample.size == "long" else len(layouts) - (len(self.low) > 1)
+        for layout in known[:most]:
             here = [self.put(x, layout) for x in self.low]
             strides = tuple((x.stride(), x.storage_offset() % 8) for x in here)
             if strides not in seen:
                 seen.add(strides)
                 yield layout, here
-        for layout in (LAYOUTS[0],) * max(0, len(WAYS) - len(seen)):
-            yield layout, [x.to(self.device) for x in self.low]
+        for _ in range(max(0, len(WAYS) - len(seen))):
+            yield "each its own", [self.put(x, self.draw.choice(known)) for x in self.low]
 
     def right(self, layout: str) -> bool:
         sample = self.sample
@@ -194,7 +200,13 @@ class Trial:
         """What is handed back through an output; None where it has no gradient."""
         if not (self.learns and output.requires_grad):
             return None
-        return self.draw.normal(*output.shape).to(output.dtype)
+        drawn = self.draw.normal(*output.shape).to(output.dtype)
+        return self.handed(drawn).contiguous()
+
+    def handed(self, g: Any) -> Any:
+        """Where it is held, with a stride of 0."""
+        held = self.held and g.dim() and 0 < g.shape[-1] <= HELD_MOST
+        return g[..., :1].expand(g.shape) if held else g
 
     def with_gradients(
         self, run: Callable[..., Any], tensors: List[Any], upstream: List[Any]
@@ -354,20 +366,6 @@ def in_pieces(run: Callable[..., Any]) -> Callable[..., Any]:
         return [torch.cat(column).reshape(shape) for column in zip(*pieces)]
 
     return whole
-
-
-def roundoff(torch: Any, device: str, arithmetic: str, dtype: str) -> float:
-    """Of the format, or of the coarser arithmetic that this operator may use for float32 here."""
-    if dtype != "float32" or not arithmetic:
-        return ROUNDOFF.get(dtype, 0.0)
-    read = read_conv_precision if arithmetic == "convolution" else read_precision
-    return UNIT_ROUNDOFF[read(torch, device, capability_of(torch, device)).name]
-
-
-def lessened(torch: Any, device: str, row: Operator, dtype: str) -> bool:
-    """Whether parts of a product's sums may be rounded to half precision here."""
-    product = row.arithmetic == "product" and dtype in HALVES
-    return product and bool(reduced(torch, device, dtype))
 
 
 def _cast(torch: Any, x: Any, dtype: Any) -> Any:
