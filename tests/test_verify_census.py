@@ -12,7 +12,7 @@ from verify_faults.layers import Operator as Faulty
 from verify_faults.layers import always, element, part, scaled
 
 from gpusetup.verify.checks import census, whole
-from gpusetup.verify.operators import comparing
+from gpusetup.verify.operators import rounding
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.drawing import LAYOUTS, laid_out
 from gpusetup.verify.operators.releases import FAULTS as FAULTS_OF_RELEASES
@@ -400,6 +400,6 @@ def test_a_half_product_is_not_held_to_one_rounding_where_the_settings_ask_for_n
     row = row_of("products", "mm")._replace(run=_in_two_parts, roundings=0, roundings_back=0)
     sample = Sample("mm", "bfloat16", "contiguous", "warp")
     assert all(part.worst <= 1 for part in compared(torch, "cpu", row, sample, 7))
-    assert not comparing.lessened(torch, "cpu", row, "bfloat16")
-    assert comparing.lessened(torch, "cuda:0", row, "bfloat16")
-    assert not comparing.lessened(torch, "cuda:0", row, "float32")
+    assert not rounding.lessened(torch, "cpu", row, "bfloat16")
+    assert rounding.lessened(torch, "cuda:0", row, "bfloat16")
+    assert not rounding.lessened(torch, "cuda:0", row, "float32")
