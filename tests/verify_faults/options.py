@@ -20,7 +20,7 @@ from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.sampling import FAMILIES, layouts_of
 from gpusetup.verify.values import Asked, ask_for
 
-AS_OF = "2026-11-22, torch 2.13.0"
+AS_OF = "2026-11-23, torch 2.13.0"
 LIST = Path(__file__).with_name("options_not_called.txt")
 """A line for each option of an operator that is called: `operator argument value`."""
 ASIDE = frozenset(
