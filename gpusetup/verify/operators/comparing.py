@@ -200,8 +200,10 @@ class Trial:
         """What is handed back through an output; None where it has no gradient."""
         if not (self.learns and output.requires_grad):
             return None
-        drawn = self.draw.normal(*output.shape).to(output.dtype)
-        return self.handed(drawn).contiguous()
+        drawn = self.draw.normal(*output.shape)
+        # Sums of many like numbers lose roundoffs of one sign; those of halves of whole ones none.
+        drawn = (2 * drawn).round() / 2 if self.held else drawn
+        return self.handed(drawn.to(output.dtype)).contiguous()
 
     def handed(self, g: Any) -> Any:
         """Where it is held, with a stride of 0."""
