@@ -120,7 +120,7 @@ clock.FIRST_SECONDS = clock.EACH_SECONDS = 0.01
 asks = ("sh", "-c", sys.argv[1])
 with clock.CLOCK.during("gpusetup install"):
     alone, told = run(asks, timeout=5), Lines(asks)
-    print("alone", alone.exit, "told", told.exit())
+    print(f"alone {alone.exit} told {told.exit()} ")
     with clock.CLOCK.still():
         foreground(asks).wait()
 """
