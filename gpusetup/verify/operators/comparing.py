@@ -33,8 +33,8 @@ feel all of them moved alike."""
 WAYS = ("on a thread", "for inference", "learning", "into out", "in place")
 """How a layout is computed, in turn; each way may choose another kernel."""
 HELD, HELD_MOST = 0.25, 64
-"""How often what is handed back is one number for all of the last axis, without memory for the
-others, as that of a sum is; and of how long an axis: sums of more like numbers lose more."""
+"""How often what is handed back is one number for all of the last axis, with stride 0, as that of a
+sum is; and of how long an axis: sums of more like numbers lose more."""
 WEIGHT = 1
 """The place of a convolution's weight among its inputs."""
 
@@ -82,6 +82,7 @@ def compared(
         warnings.simplefilter("ignore")
         trial = Trial(torch, device, row, sample, Draw(torch, words, sample.size))
         trial.held = random.Random(f"{words}:held").random() < HELD
+        trial.part = bool(random.Random(f"{words}:part").getrandbits(1))
         found = list(trial.parts(layouts))
         if anew:
             found += written_anew(trial, seed)
@@ -99,8 +100,7 @@ class Trial:
         made = row.make(draw)
         self.options = made.options
         self.low = [_cast(torch, each, dtype) for each in made.tensors]
-        self.brief = sample.size == "edges"
-        self.held = False
+        self.brief, self.held, self.part = sample.size == "edges", False, False
         self.learns = row.learns and dtype.is_floating_point and not self.brief
         self.u = roundoff(torch, device, row.arithmetic, sample.dtype)
 
@@ -179,7 +179,7 @@ class Trial:
         if way == "for inference":
             with torch.inference_mode():
                 return self.computed(here, False)
-        with torch.no_grad(), IntoOut() if way == "into out" else InPlace():
+        with torch.no_grad(), (IntoOut if way == "into out" else InPlace)(self.part):
             return self.computed(here, False)
 
     def on_a_thread(self, here: List[Any]) -> Answer:

@@ -33,8 +33,33 @@ input has strides (torch 2.13); the last wants room for all losses in `out`, als
 their mean."""
 
 
+WIDER = 3
+"""How much longer the last axis of the memory is that a part of is written to."""
+INTO_PARTS = frozenset(
+    (
+        *("mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "addr", "dot", "mv"),
+        *("add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "where", "clamp", "pow"),
+        *("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "neg", "abs", "reciprocal", "silu"),
+        *("maximum", "minimum", "fmod", "remainder", "atan2", "sin", "cos", "erf", "round"),
+        *("eq", "lt", "le", "ne", "bitwise_and", "logical_and", "bitwise_xor"),
+        *("sum", "mean", "amax", "amin", "prod", "cumsum", "cumprod", "cat", "stack"),
+        *("index_select", "gather", "index_add", "scatter", "scatter_add", "tril", "triu"),
+    )
+)
+"""What people write into a part of wider memory. Many kernels of torch 2.13 take `out` for memory
+without gaps and give it wrong: softmax, gelu, ctc_loss, unfold, narrow_copy, pools in three
+dimensions, slow convolutions, cross_entropy."""
+
+
 class IntoOut(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-    """Each operator that has `out` writes its answer there."""
+    """Each operator that has `out` writes its answer there.
+
+    `part`: that memory is a part of wider one, as that of a column of blocks is.
+    """
+
+    def __init__(self, part: bool = False) -> None:
+        super().__init__()
+        self.part = part
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Any = None
@@ -45,16 +70,25 @@ class IntoOut(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         made = [found] if len(names) == 1 else list(found) if isinstance(found, tuple) else []
         if run is None or len(made) != len(names) or not all(map(_plain, made)):
             return found
-        outs = [_empty(each) for each in made]
+        part = self.part and func.overloadpacket.__name__ in INTO_PARTS
+        outs = [_empty(each, part) for each in made]
         try:
             run(*args, **options, **dict(zip(names, outs)))
         except NO_SUCH_FORM:
             return found
+        outs = [each.contiguous() for each in outs] if part else outs
         return outs[0] if len(names) == 1 else tuple(outs)
 
 
 class InPlace(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-    """Each operator that has a form with `_` writes over a copy of its first tensor."""
+    """Each operator that has a form with `_` writes over a copy of its first tensor.
+
+    `part`: that copy is a part of wider memory.
+    """
+
+    def __init__(self, part: bool = False) -> None:
+        super().__init__()
+        self.part = part
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Any = None
@@ -65,11 +99,11 @@ class InPlace(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         if run is None or not (_plain(found) and _plain(first) and _alike(found, first)):
             return found
         try:
-            over = _copied(first)
+            over = _copied(first, self.part)
             run(over, *args[1:], **options)
         except NO_SUCH_FORM:
             return found
-        return over
+        return _in_one_piece(over) if self.part else over
 
 
 @functools.lru_cache(maxsize=None)
@@ -128,12 +162,23 @@ def _plain(found: Any) -> bool:
     return type(found) is torch.Tensor and found.layout == torch.strided
 
 
-def _empty(found: Any) -> Any:
-    return [*map(_empty, found)] if isinstance(found, list) else torch.empty_like(found)
+def _empty(found: Any, part: bool) -> Any:
+    if isinstance(found, list):
+        return [_empty(each, part) for each in found]
+    if not (part and found.dim() and found.is_contiguous()):
+        return torch.empty_like(found)
+    *others, last = found.shape
+    return found.new_empty((*others, last + WIDER)).narrow(-1, 0, last)
 
 
-def _copied(first: Any) -> Any:
-    return [each.clone() for each in first] if isinstance(first, list) else first.clone()
+def _copied(first: Any, part: bool) -> Any:
+    if isinstance(first, list):
+        return [_copied(each, part) for each in first]
+    return _empty(first, part).copy_(first) if part else first.clone()
+
+
+def _in_one_piece(over: Any) -> Any:
+    return [each.contiguous() for each in over] if isinstance(over, list) else over.contiguous()
 
 
 def _alike(found: Any, first: Any) -> bool:

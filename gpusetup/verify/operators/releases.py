@@ -55,7 +55,10 @@ FAULTS: Tuple[Fault, ...] = (
     ),
     # 1.13.1 takes the weight's channels the wrong way round: an error, or wrong numbers.
     Fault(
-        tuple(f"conv_transpose{n}d{more}" for n in (1, 2, 3) for more in ("", " of unlike axes")),
+        (
+            *(f"conv_transpose{n}d{more}" for n in (1, 2, 3) for more in ("", " of unlike axes")),
+            "convolutions of any number of channels",
+        ),
         ("bfloat16",),
         (2, 5),
     ),
@@ -63,6 +66,8 @@ FAULTS: Tuple[Fault, ...] = (
     Fault(("rms_norm of far halves", "batch_norm of far halves"), ("float16",), (2, 9)),
     # 1.13.1 adds products of bfloat16 up in bfloat16: 4,096 ones and more are 4,096.
     Fault(("long sums by single options",), HALVES, (2, 5)),
+    # 1.13.1 multiplies what is added, and what the memory had, by a beta of 0.
+    Fault(("products by factors",), ("bfloat16",), (2, 5)),
     # 1.13.1 rounds places to bfloat16, and reads behind the end of a line.
     Fault(("linear corners 1d to a size",), ("bfloat16",), (2, 5)),
 )

@@ -133,7 +133,7 @@ WHOLE = ("uint8", "int8", "int16", "int32", "int64")
 def _mixed(d: Draw) -> Given:
     """In any order: each special number, zeros of either sign, and what may be cut off."""
     zeros = [0.0, -0.0] * d.choice((5, 9))
-    lines = [[*zeros, *NOT_ZERO, *WIDE_ONLY], list(CUT), list(SIGNED)]
+    lines = [[*zeros, *NOT_ZERO, *WIDE_ONLY], [*CUT, *CUT, *CUT], [*SIGNED] * 7]
     for line in lines:
         d.chance.shuffle(line)
     number = [d.torch.tensor(line, dtype=d.torch.float64) for line in lines]

@@ -91,6 +91,15 @@ from .rows_tails import ENDS, FAR, OFTEN
 from .rows_unlike import AXES, CORNERS, LENGTHS_AND_LABELS, MASKS, RECURRENT
 from .rows_values import OF_LINES, VALUES
 from .rows_views import VIEWS
+from .rows_wider import (
+    BATCHED,
+    DEEP_FILTERS,
+    DEEP_POOLS,
+    FAR_WIDE,
+    GREAT_MEANS,
+    LIKE_SHARES,
+    SCALED,
+)
 from .table import Operator
 
 FAMILIES: Dict[str, Tuple[Operator, ...]] = {
@@ -106,6 +115,7 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
         *(*LEARNED, FAR_SPREADS, LOGITS),
         *(*SINGLE_STATISTICS, *SINGLE_LINES, *REDUCED, *RAN, LONG_SUMS),
+        *(GREAT_MEANS, LIKE_SHARES),
     ),
     "products": (
         *LINEAR,
@@ -114,6 +124,7 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         DOTS,
         *WHOLE_PRODUCTS,
         *SINGLE_PRODUCTS,
+        SCALED,
     ),
     "algebra": (*ALGEBRA, *FACTORS, SHAPES, *OLDER, *SINGLE_ALGEBRA, *SINGLE_FACTORS),
     "spectral": (*SPECTRAL, *SINGLE_SPECTRAL),
@@ -121,17 +132,17 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "moving": (*MOVING, *VIEWS, *REARRANGED, *JOINED),
     "indexing": (
         *(*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS, *PLACES),
-        *(FAR_PLACES, BAGGED, WRITTEN, *PLACED, *KEYED, SINGLE_LOOKUPS, *REPEATED),
+        *(FAR_PLACES, BAGGED, WRITTEN, *PLACED, *KEYED, SINGLE_LOOKUPS, *REPEATED, BATCHED),
     ),
     "sorting": (*SORTING, *ORDERS, *SINGLE_ORDERS),
     "convolutions": (
         *(*CONVOLUTIONS, *AXES, *UNLIBRARIED, *CONVOLVED),
-        *(*SINGLE_CONVOLUTIONS, SINGLE_PLAIN, LONG_FILTERS),
+        *(*SINGLE_CONVOLUTIONS, SINGLE_PLAIN, LONG_FILTERS, DEEP_FILTERS),
     ),
     "pools": (
         *(*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
         *(*HALVED, LANCZOS, *PAIRED_POOLS, PAIRED_RESIZING, *SINGLE_POOLS),
-        *(SINGLE_COLUMNS, SINGLE_RESIZING, LONG_POOLS),
+        *(SINGLE_COLUMNS, SINGLE_RESIZING, LONG_POOLS, DEEP_POOLS),
     ),
     "norms": (
         *NORMS,
@@ -144,6 +155,7 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
         NORMED_BY_PAIRS,
         SINGLE_NORMS,
         LONG_NORMS,
+        FAR_WIDE,
     ),
     "sequences": (
         *SEQUENCES,
