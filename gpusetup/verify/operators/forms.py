@@ -48,7 +48,7 @@ INTO_PARTS = frozenset(
 )
 """What people write into a part of wider memory. Many kernels of torch 2.13 take `out` for memory
 without gaps and give it wrong: softmax, gelu, ctc_loss, unfold, narrow_copy, pools in three
-dimensions, slow convolutions, cross_entropy."""
+dimensions, slow convolutions, cross_entropy; 1.13.1 that of a sparse matrix too."""
 
 
 class IntoOut(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
@@ -70,7 +70,8 @@ class IntoOut(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         made = [found] if len(names) == 1 else list(found) if isinstance(found, tuple) else []
         if run is None or len(made) != len(names) or not all(map(_plain, made)):
             return found
-        part = self.part and func.overloadpacket.__name__ in INTO_PARTS
+        dense = all(_plain(each) for each in args if isinstance(each, torch.Tensor))
+        part = self.part and dense and func.overloadpacket.__name__ in INTO_PARTS
         outs = [_empty(each, part) for each in made]
         try:
             run(*args, **options, **dict(zip(names, outs)))
