@@ -70,8 +70,7 @@ class IntoOut(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         made = [found] if len(names) == 1 else list(found) if isinstance(found, tuple) else []
         if run is None or len(made) != len(names) or not all(map(_plain, made)):
             return found
-        dense = all(_plain(each) for each in args if isinstance(each, torch.Tensor))
-        part = self.part and dense and func.overloadpacket.__name__ in INTO_PARTS
+        part = self.part and _dense(args) and func.overloadpacket.__name__ in INTO_PARTS
         outs = [_empty(each, part) for each in made]
         try:
             run(*args, **options, **dict(zip(names, outs)))
@@ -100,7 +99,7 @@ class InPlace(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         if run is None or not (_plain(found) and _plain(first) and _alike(found, first)):
             return found
         try:
-            over = _copied(first, self.part)
+            over = _copied(first, self.part and _dense(args))
             run(over, *args[1:], **options)
         except NO_SUCH_FORM:
             return found
@@ -161,6 +160,10 @@ def _plain(found: Any) -> bool:
     if isinstance(found, list):
         return bool(found) and all(map(_plain, found))
     return type(found) is torch.Tensor and found.layout == torch.strided
+
+
+def _dense(args: Tuple[Any, ...]) -> bool:
+    return all(_plain(each) for each in args if isinstance(each, torch.Tensor))
 
 
 def _empty(found: Any, part: bool) -> Any:
