@@ -18,7 +18,7 @@ from .anew import written_anew
 from .drawing import LAYOUTS, Draw, laid_out
 from .forms import InPlace, IntoOut
 from .limits import Kind, limit
-from .releases import known_wrong, loses_weight, reads_lines_apart
+from .releases import hands_back_held, known_wrong, loses_weight, reads_lines_apart
 from .rounding import lessened, roundoff
 from .table import Operator, itself
 
@@ -81,7 +81,7 @@ def compared(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trial = Trial(torch, device, row, sample, Draw(torch, words, sample.size))
-        trial.held = random.Random(f"{words}:held").random() < HELD
+        trial.held = hands_back_held(torch) and random.Random(f"{words}:held").random() < HELD
         trial.part = bool(random.Random(f"{words}:part").getrandbits(1))
         found = list(trial.parts(layouts))
         if anew:
