@@ -12,7 +12,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .releases import SOUND_FORMS, release
+from .releases import SOUND_FORMS, reads_lines_apart, release
 
 NO_SUCH_FORM = (TypeError, RuntimeError, NotImplementedError)
 """What an operator raises whose other form takes less than this one."""
@@ -163,7 +163,11 @@ def _plain(found: Any) -> bool:
 
 
 def _dense(args: Tuple[Any, ...]) -> bool:
-    return all(_plain(each) for each in args if isinstance(each, torch.Tensor))
+    """Whether all are strided, and of a format whose lines this release writes apart."""
+    tensors = [each for each in args if isinstance(each, torch.Tensor)]
+    halves = any(each.dtype == torch.bfloat16 for each in tensors)
+    sound = not halves or reads_lines_apart(torch, "cpu", "bfloat16")
+    return sound and all(map(_plain, tensors))
 
 
 def _empty(found: Any, part: bool) -> Any:
