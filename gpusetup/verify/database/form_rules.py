@@ -125,6 +125,11 @@ LEFT_OUT: Tuple[Rule, ...] = (
         ),
         EMPTY,
     ),
+    Rule(
+        "private: takes its argument for one in the order of its axes",
+        ("native_group_norm",),
+        ("layout", "expanded"),
+    ),
     Rule("of equal numbers any may be the one that is found", PLACES, ("expanded",)),
     Rule(
         "infinity times 0 in some way of computing a sum of products, none in another",
@@ -186,6 +191,15 @@ LEFT_OUT: Tuple[Rule, ...] = (
         "grows by a power of the length",
         ("cov", "corrcoef"),
         (*LONG, "runs*", "wide"),
+    ),
+    Rule(
+        "thousands of factors end in float32, also of complex numbers", ("prod",), (*LONG, "runs*")
+    ),
+    Rule(
+        "is a whole number that is cut off, which a roundoff decides",
+        ("masked.logsumexp",),
+        (*LENGTHS, "equal"),
+        WHOLE,
     ),
     Rule(
         "searches what is in order",

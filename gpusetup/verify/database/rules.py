@@ -85,6 +85,7 @@ LEFT_OUT: Tuple[Rule, ...] = (
     Rule("bins of like numbers end elsewhere in each format", ("histogram", "histogramdd")),
     Rule("its bins end at rounded places", ("histc",), HALVES),
     Rule("takes the strides that its caller gives alone", ("torch.ops.aten._scaled_dot_product*",)),
+    Rule("reads what its argument's memory holds beside it", ("as_strided.partial_views",)),
     Rule("its places do not fit into the format", ("nn.functional.max_pool3d",), BYTES),
 )
 MODULES_LEFT_OUT: Tuple[Rule, ...] = (
@@ -147,7 +148,11 @@ NO_GRADIENT: Tuple[Rule, ...] = (
         ("logcumsumexp",),
     ),
     Rule("by exponentials of differences of logarithms", ("logsumexp",), ("complex64",)),
-    Rule("by a power of the norm, in float16", ("_foreach_norm",), ("float16",)),
+    Rule(
+        "by a power of the norm, in float16",
+        ("_foreach_norm", "linalg.vector_norm", "dist"),
+        ("float16",),
+    ),
     Rule("no number for some bases and powers", ("__rpow__", "pow", "float_power", "_foreach_pow")),
     Rule("by reflections, one after the other", ("linalg.householder_product",)),
     Rule(
@@ -167,7 +172,8 @@ SCALE_OF_ARGUMENTS = (
     *("nn.GELU", "nn.Tanhshrink", "nn.LogSoftmax", "nn.LogSigmoid", "nn.CrossEntropyLoss"),
     *("nn.LinearCrossEntropyLoss", "nn.BCEWithLogitsLoss", "nn.MultiLabelSoftMarginLoss"),
     *("nn.functional.cosine_similarity", "nn.functional.rms_norm", "cov", "corrcoef"),
-    "nn.functional.binary_cross_entropy_with_logits",
+    *("nn.functional.binary_cross_entropy_with_logits", "nn.functional.linear_cross_entropy*"),
+    *("nn.functional.cross_entropy", "log_softmax*", "nn.functional.tanhshrink"),
 )
 """Their answers are small beside what is subtracted to get them: a line of one number less its
 mean, a probability as one less another, a logit less the logarithm of its sigmoid. Their roundoff
@@ -183,10 +189,15 @@ ROOM: Dict[str, float] = {
     "nn.functional.scaled_dot_product_attention": 10.0,
     "special.i1e": 4.0,
     "logsumexp": 30.0,
+    "torch.ops.aten._safe_softmax.default": 4.0,
     **dict.fromkeys(("asin", "acos", "_foreach_asin", "_foreach_acos", "asinh", "acosh"), 20.0),
     **dict.fromkeys(("arcsin", "arccos", "grid_sampler_3d", "_upsample_bilinear2d_aa"), 4.0),
 }
 """Entries that are computed by steps which lose more than their arguments' roundoff."""
+
+
+WRITES_BACK = ("nn.functional.instance_norm",)
+"""It writes its running values back as the mean of so many like ones, a roundoff beside them."""
 
 
 def matches(name: str, patterns: Tuple[str, ...]) -> bool:
