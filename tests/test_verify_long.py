@@ -11,7 +11,7 @@ import torch
 from verify_faults.layers import Operator as Faulty
 from verify_faults.layers import patched
 
-from gpusetup.verify.checks import chance_forms, slopes
+from gpusetup.verify.checks import chance_forms, chance_laws, slopes
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.sampling import row_of
 from gpusetup.verify.values import Asked, ask_for
@@ -196,3 +196,29 @@ def test_chance_at_fault_is_seen(name: str, fault: Any, seen: str) -> None:
     with patched(torch.Tensor, name, fault):
         wrong = [part.label for part in chance_forms.forms(torch, "cpu") if not part.worst <= 1]
     assert any(label.startswith(name) and label.endswith(seen) for label in wrong)
+
+
+def _not_boosted(right: Any) -> Any:
+    return lambda shape: right(torch.where(shape < 1, shape + 1, shape))
+
+
+def _never_few(right: Any) -> Any:
+    """The way for many trials is taken for few ones too: a rounded normal law."""
+
+    def call(count: Any, share: Any) -> Any:
+        mean = count * share
+        return (mean + (mean * (1 - share)).sqrt() * torch.randn_like(mean)).round().clamp(min=0)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "seen"),
+    [("_standard_gamma", _not_boosted, "gamma 0"), ("binomial", _never_few, "binomial 3")],
+)
+def test_a_law_at_fault_in_one_range_is_seen(name: str, fault: Any, seen: str) -> None:
+    ask_for(Asked(3, level="standard"))
+    assert all(part.worst <= 0.9 for part in chance_laws.laws(torch, "cpu"))
+    with patched(torch, name, fault):
+        wrong = [part.label for part in chance_laws.laws(torch, "cpu") if not part.worst <= 1]
+    assert wrong and all(label.startswith(seen) for label in wrong)
