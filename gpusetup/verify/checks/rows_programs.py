@@ -43,7 +43,7 @@ PROGRAMS: Tuple[Check, ...] = (
         "checks.whole:chance",
         on=BOTH,
         needs=READY,
-        proves="random numbers of fourteen kinds and dropout follow law and seed, repeat no part",
+        proves="random numbers of every kind and dropout follow law and seed, repeat no part",
         means="initial weights, dropout and sampling would be skewed, or repeat themselves",
         then=AGAIN,
     ),
