@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,6 +180,31 @@ def test_a_check_that_names_its_samples_may_last_longer_than_the_limit_of_one(
     child = a_child_that(monkeypatch, SAMPLES.format(count=600, then="pass"))
     late = child.ask("census-products", "cpu", 1.5, whole_seconds=2)["outcome"]["detail"]
     assert late.startswith("no answer in 2 s at mm/")
+
+
+KERNELS = """import json, os, sys
+path = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+open(os.path.join(path, "kernel"), "w").close()
+for line in sys.stdin:
+    print(json.dumps({"outcome": {"status": "passed", "detail": path}, "seconds": 0}), flush=True)
+"""
+
+
+def test_what_the_child_compiles_is_its_own_and_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else torch takes kernels of an earlier run, and the compiler is not asked at all."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    child = a_child_that(monkeypatch, KERNELS)
+    folder = Path(child.ask("compile", "cpu", 60)["outcome"]["detail"])
+    assert (folder / "kernel").exists()
+    child.end()
+    assert not folder.exists()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    child = a_child_that(monkeypatch, KERNELS)
+    assert child.ask("compile", "cpu", 60)["outcome"]["detail"] == str(tmp_path)
+    child.end()
+    assert (tmp_path / "kernel").exists()
 
 
 @pytest.mark.parametrize(

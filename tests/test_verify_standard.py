@@ -161,6 +161,29 @@ def test_a_compiler_that_does_nothing_is_seen_also_after_one_that_did(
     assert found.detail == "compiled: nothing was compiled: it ran as it is"
 
 
+@pytest.mark.parametrize("looked_at", ["shape", "number"])
+def test_a_compiler_that_forgets_to_look_at_one_thing_is_seen(
+    looked_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps a kernel for each shape or for each number, and follows only that one."""
+
+    def compiler(step: Any) -> Any:
+        kept: dict[Any, Any] = {}
+
+        def run(x: torch.Tensor, other: torch.Tensor) -> Any:
+            seen = x.shape if looked_at == "shape" else step.factor
+            shape, factor = kept.setdefault(seen, (x.shape, step.factor))
+            now, step.factor = step.factor, factor
+            found = step(x, other)
+            step.factor = now
+            return found if x.shape == shape else torch.zeros_like(found)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compiler)
+    assert any(part.worst > 1 for part in programs._recompiled(torch, "cpu"))
+
+
 def test_a_small_dev_shm_is_named() -> None:
     said = "DataLoader worker (pid 12) is killed by signal: Bus error. insufficient shared memory"
     found = programs._unloaded(RuntimeError(said))

@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import Any, Dict, List, Optional, Tuple
@@ -40,6 +42,30 @@ on two quiet cores with the second alone, 72 s with both (86 CPU seconds), 73 s 
 """
 
 
+def folder_for_kernels() -> Optional[str]:
+    """A new folder for what torch compiles; None where the user names one, or none can be made.
+
+    Without one torch takes kernels that an earlier program left in its folder for the user, and
+    the compiler does not run at all.
+    """
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        return None
+    try:
+        return tempfile.mkdtemp(prefix="verify-")
+    except OSError:
+        return None
+
+
+def caches(folder: Optional[str]) -> Dict[str, str]:
+    """The variables by which torch's compiler and Triton keep their kernels in this folder."""
+    if folder is None:
+        return {}
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": folder,
+        "TRITON_CACHE_DIR": os.path.join(folder, "triton"),
+    }
+
+
 class Child:
     """The computing process; started at the first job, and anew after it died."""
 
@@ -48,6 +74,7 @@ class Child:
         self.asked = asked or Asked()
         self.environment: Environment = ()
         self.process: Optional["subprocess.Popen[str]"] = None
+        self.kernels: Optional[str] = None
         self.lines: "queue.Queue[str]" = queue.Queue()
         self.relay: Optional[threading.Thread] = None
 
@@ -95,6 +122,7 @@ class Child:
 
     def start(self, environment: Environment = ()) -> None:
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        self.kernels = folder_for_kernels()
         self.process = subprocess.Popen(
             [sys.executable, *flags, HERE, "--worker"],
             stdin=subprocess.PIPE,
@@ -103,7 +131,7 @@ class Child:
             universal_newlines=True,
             encoding="utf-8",
             errors="replace",
-            env={**CALM, **os.environ, **dict(environment)},
+            env={**CALM, **caches(self.kernels), **os.environ, **dict(environment)},
             start_new_session=True,
         )
         self.environment = environment
@@ -143,6 +171,8 @@ class Child:
         if self.relay is not None:
             self.relay.join(timeout=1)
         self.process = None
+        if self.kernels is not None:
+            shutil.rmtree(self.kernels, ignore_errors=True)
 
 
 def _listen(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:

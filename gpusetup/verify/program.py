@@ -75,6 +75,18 @@ class Together(NamedTuple):
     link: Union[Hub, Spoke]
 
 
+def variables_of(check: Check, subject: str) -> Environment:
+    """The variables that a check wants before torch starts; cuBLAS reads its own only on a GPU,
+    and on the CPU a process of its own for them would load torch for nothing.
+
+    >>> variables_of(Check("a", "", (), environment=(("CUBLAS_A", "1"), ("B", "2"))), "cpu")
+    (('B', '2'),)
+    """
+    if kind(subject) == "cuda":
+        return check.environment
+    return tuple(each for each in check.environment if not each[0].startswith("CUBLAS_"))
+
+
 class Job(NamedTuple):
     check: Check
     device: str
@@ -320,7 +332,7 @@ class Run:
             self.together.link.doing(check.name)
         # The rank's own from the start: the process that meets the others has loaded torch by then.
         own = self.together.rank.environment if self.together is not None else ()
-        variables = (*check.environment, *own)
+        variables = (*variables_of(check, job.subject), *own)
         answer = self.child.ask(check.name, job.subject, limit, variables, whole)
         if "wrong" in answer:
             raise WrongQuestion(answer["wrong"], answer["hint"])

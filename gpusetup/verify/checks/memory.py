@@ -18,7 +18,7 @@ from ..values import FAILED, PASSED, SKIPPED, Outcome, asked
 from .products import precision_here
 
 MIB = 2**20
-CPU_BYTES = 256 * MIB
+CPU_BYTES = 128 * MIB
 CHUNK_BYTES = 64 * MIB
 GPU_CHUNK_BYTES = 256 * MIB
 SHARES = {"alone": 0.9, "display": 0.7, "unified": 0.25}
