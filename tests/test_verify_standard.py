@@ -142,6 +142,7 @@ def test_without_a_compiler_compile_is_skipped_with_the_fix(tmp_path: Path) -> N
         ("Found Tesla P100 which is too old to be supported by the triton GPU", "skipped", "old"),
         ("fatal error: Python.h: No such file or directory", "skipped", "headers are missing"),
         ("Dynamo is not supported on Python 3.13+", "skipped", "under this Python"),
+        ("raised: ModuleNotFoundError: No module named 'setuptools'", "skipped", "setuptools"),
         ("CppCompileError: C++ compile error", "failed", "C++ compile error"),
     ],
 )

@@ -17,6 +17,7 @@ from ..values import FAILED, SKIPPED, Outcome, sticky
 
 NO_COMPILER = "`apt install g++` (Debian, Ubuntu), `dnf install gcc-c++` (Fedora), or set CXX"
 NO_MSVC = "install the Visual C++ build tools, and start from their command prompt"
+SETUPTOOLS = "`python -m pip install setuptools`"
 CANNOT: Tuple[Tuple[str, str, str], ...] = (
     ("InvalidCxxCompiler", "no C compiler", NO_COMPILER),
     ("No working C++ compiler", "no C compiler", NO_COMPILER),
@@ -25,6 +26,7 @@ CANNOT: Tuple[Tuple[str, str, str], ...] = (
     ("TritonMissing", "Triton is not installed", "install the Triton of this torch"),
     ("Cannot find a working triton", "Triton is not installed", "install the Triton of this torch"),
     ("No module named 'triton'", "Triton is not installed", "install the Triton of this torch"),
+    ("No module named 'setuptools'", "setuptools is missing, which this torch needs", SETUPTOOLS),
     ("GPUTooOldForTriton", "this GPU is too old for Triton", "compile nothing on it"),
     ("too old to be supported by the triton", "this GPU is too old for Triton", "compile nothing"),
     ("Python.h", "Python's headers are missing", "`apt install python3-dev`"),
