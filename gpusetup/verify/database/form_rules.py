@@ -152,8 +152,9 @@ LEFT_OUT: Tuple[Rule, ...] = (
     Rule(
         "its bags begin one after the other; dies where they do not",
         ("nn.functional.embedding_bag",),
-        (*POSITIONS, "broadcast", "option", "expanded"),
+        (*POSITIONS, *LENGTHS, "broadcast", "option", "expanded"),
     ),
+    Rule("no number below 0 in this format", ("nn.functional.threshold",), ("option",), ("uint8",)),
     Rule("compares each class with each", ("nn.functional.multilabel_margin_loss",), LENGTHS),
     Rule("takes seconds on a CPU", ("nn.functional.conv_transpose*",), (*LONG, "runs*", "wide")),
     Rule("a number less what it is nearly", ("nn.functional.tanhshrink",), ("fractions",)),

@@ -71,7 +71,11 @@ FAULTS: Tuple[Fault, ...] = (
     # 1.13.1 and 2.5.1 give logits of 10,000 the logarithm -inf where their share is 1.
     Fault(("softmax of great logits",), ("bfloat16",), (2, 9)),
     # 1.13.1 rounds places to bfloat16, and reads behind the end of a line.
-    Fault(("linear 1d to a size", "linear corners 1d to a size"), ("bfloat16",), (2, 5)),
+    Fault(
+        ("linear 1d to a size", "linear corners 1d to a size", "nearest 1d by whole times"),
+        ("bfloat16",),
+        (2, 5),
+    ),
 )
 ROUNDS_ONCE = (2, 9)
 """The first that was seen to add half precision up in float32 in every way to call."""
