@@ -36,7 +36,10 @@ FAULTS: Tuple[Fault, ...] = (
     ),
     # 1.13.1 adds all of a matrix whose rows lie apart up in half precision.
     Fault(
-        ("sum of one sign", "mean of one sign", "sum over several", "mean over several"),
+        (
+            *("sum of one sign", "mean of one sign", "sum over several", "mean over several"),
+            *("sum of all", "mean of all"),
+        ),
         HALVES,
         (2, 5),
         ("pitched",),
