@@ -71,6 +71,7 @@ FAULTS: Tuple[Fault, ...] = (
     Fault(("long sums by single options",), HALVES, (2, 5)),
     # 1.13.1 multiplies what is added, and what the memory had, by a beta of 0.
     Fault(("products by factors",), ("float32", "bfloat16"), (2, 5)),
+    Fault(("baddbmm of nothing",), ("float64", "float32", *HALVES), (2, 5)),
     # 1.13.1 and 2.5.1 give logits of 10,000 the logarithm -inf where their share is 1.
     Fault(("softmax of great logits",), ("bfloat16",), (2, 9)),
     # 1.13.1 rounds places to bfloat16, and reads behind the end of a line.
