@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 from verifying import FOLDER, started, states
 
+from gpusetup.verify import worker
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run, main
 from gpusetup.verify.values import Blocked, Outcome, WrongQuestion
@@ -171,3 +173,25 @@ def _state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return "Z"
+
+
+def _warns(device: str) -> Outcome:
+    warnings.warn(f"a layer on {device} is called in a way that is seldom meant", stacklevel=1)
+    return Outcome("passed", "fine")
+
+
+@pytest.mark.parametrize(
+    ("name", "verbose", "heard"),
+    [("matmul", False, 0), ("matmul", True, 1), ("import", False, 1)],
+)
+def test_what_torch_says_of_odd_calls_is_for_those_who_ask(
+    name: str, verbose: bool, heard: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The census calls every layer in every way; a census printed 600 warnings."""
+    monkeypatch.setattr(worker, "function_of", lambda check: _warns)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert (
+            worker.served({"name": name, "device": "cpu"}, verbose)["outcome"]["detail"] == "fine"
+        )
+    assert len(said) == heard

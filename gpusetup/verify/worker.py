@@ -125,7 +125,12 @@ def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
         run = function_of(check)
         if "cuda" in check.on and job["device"].startswith("cuda"):
             _make_current(job["device"])
-        outcome = run(job["device"])
+        with warnings.catch_warnings():
+            if not verbose and not any(each.startswith("host") for each in check.on):
+                # Of layers and losses that are called in every way there is; of the host's checks
+                # torch's warnings are the reason.
+                warnings.simplefilter("ignore")
+            outcome = run(job["device"])
     except WrongQuestion as wrong:  # only here is torch, which knows what there is to ask
         return {"wrong": wrong.message, "hint": wrong.hint}
     except Exception as problem:  # whatever torch raises is the check's answer
