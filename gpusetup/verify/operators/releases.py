@@ -74,7 +74,7 @@ FAULTS: Tuple[Fault, ...] = (
     Fault(("baddbmm of nothing",), ("float64", "float32", *HALVES), (2, 5)),
     # 1.13.1 and 2.5.1 give logits of 10,000 the logarithm -inf where their share is 1.
     Fault(("softmax of great logits",), ("bfloat16",), (2, 9)),
-    # 1.13.1 takes the binary cross entropy of logits from a difference: of 100 it is 0, not e**-100.
+    # 1.13.1 has the binary cross entropy of logits from a difference: of 100 it is 0, not e**-100.
     Fault(("softmax of great logits",), ("float32", "float64"), (2, 5)),
     # 1.13.1 rounds places to bfloat16, and reads behind the end of a line.
     Fault(
