@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +108,11 @@ class World:
             shutil.copytree(kept, self.folder / "uv-cache" / kept.name, dirs_exist_ok=True)
 
     def venv_with_pip(self) -> Path:
-        """An environment with our own pip in it."""
-        import pip
-
+        """An environment with our own pip in it, which is not imported: setuptools then warns where
+        something has loaded distutils before."""
         venv = self.venv("with-pip")
         site = next(venv.glob("lib/python*/site-packages"))
-        (site / "pip").symlink_to(Path(pip.__file__).parent)
+        (site / "pip").symlink_to(str(distribution("pip").locate_file("pip")))
         return venv
 
     def fill(self, venv: Path, *wheels: Path) -> None:

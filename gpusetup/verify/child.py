@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .answer.render import harmless
 from .streams import say
-from .values import CRASHED, Asked, Outcome
+from .values import CRASHED, Asked, Check, Outcome, kind
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Environment = Tuple[Tuple[str, str], ...]
@@ -40,6 +40,18 @@ in circles: two cores then compute as long again in vain, beside other work much
 the third it sleeps at once, and waking it takes longer than most computations: `standard` took 95 s
 on two quiet cores with the second alone, 72 s with both (86 CPU seconds), 73 s with neither (125).
 """
+
+
+def variables_of(check: Check, subject: str) -> Environment:
+    """The variables that a check wants before torch starts; cuBLAS reads its own only on a GPU,
+    and on the CPU a process of its own for them would load torch for nothing.
+
+    >>> variables_of(Check("a", "", (), environment=(("CUBLAS_A", "1"), ("B", "2"))), "cpu")
+    (('B', '2'),)
+    """
+    if kind(subject) == "cuda":
+        return check.environment
+    return tuple(each for each in check.environment if not each[0].startswith("CUBLAS_"))
 
 
 def folder_for_kernels() -> Optional[str]:

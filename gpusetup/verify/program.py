@@ -17,7 +17,7 @@ from .answer.render import as_github, as_json, as_text
 from .answer.screen import as_screen
 from .answer.writing import complain, writable, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
-from .child import Child, Environment
+from .child import Child, Environment, variables_of
 from .companions.rows import companions_named
 from .device.devices import chosen
 from .ending import Ended, listen_for_the_end
@@ -73,18 +73,6 @@ class Together(NamedTuple):
 
     rank: Rank
     link: Union[Hub, Spoke]
-
-
-def variables_of(check: Check, subject: str) -> Environment:
-    """The variables that a check wants before torch starts; cuBLAS reads its own only on a GPU,
-    and on the CPU a process of its own for them would load torch for nothing.
-
-    >>> variables_of(Check("a", "", (), environment=(("CUBLAS_A", "1"), ("B", "2"))), "cpu")
-    (('B', '2'),)
-    """
-    if kind(subject) == "cuda":
-        return check.environment
-    return tuple(each for each in check.environment if not each[0].startswith("CUBLAS_"))
 
 
 class Job(NamedTuple):
