@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,8 +28,10 @@ from installing import (
     versions_in,
 )
 
+from gpusetup.install import log as logs
 from gpusetup.install.fetching import fetch, web
 from gpusetup.install.fetching.causes import cause_of
+from gpusetup.install.log import Log
 from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
@@ -181,6 +184,32 @@ def test_a_wheel_that_drips_is_waited_for_once(
     said = install("--venv", "env", *WANTED)
     assert said.exit == 3 and "comes too slowly" in said.err
     assert world.index.asked_for(f"GET {WHEEL}") == 1
+
+
+def test_what_is_fetched_beside_a_plan_that_fails_ends_with_it(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wheel breaks off, and would be asked for again after a long pause."""
+    monkeypatch.setattr(web, "PAUSES", (60.0, 60.0))
+    world.add_torch("cpu", files=NOISE)
+    world.index.faults[WHEEL] = Fault(cut_at=100_000)
+    world.index.faults["/simple/filelock/"] = Fault(status=404)
+    before = set(threading.enumerate())
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 1, said.err
+    assert world.index.asked_for(f"GET {WHEEL}") <= 1
+    ours = [one for one in set(threading.enumerate()) - before if "_early" in one.name]
+    assert not ours
+
+
+def test_a_log_that_cannot_be_written_ends_no_installation(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "open_log", lambda: Log(world.folder / "gone" / "install.log"))
+    world.add_torch("cpu")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
 
 
 def test_a_part_that_was_not_asked_for_is_not_taken_up(world: World, install: Install) -> None:

@@ -73,6 +73,15 @@ def request_of(options: argparse.Namespace) -> InstallRequest:
 
 
 def _install(options: argparse.Namespace, request: InstallRequest, out: Console, log: Log) -> int:
+    target, machine = _read_target(options, request, out)
+    job = _job(request, out, log, target)
+    with job.fetcher:
+        return _installed(request, out, job, target, machine)
+
+
+def _installed(
+    request: InstallRequest, out: Console, job: Job, target: Target, machine: Snapshot
+) -> int:
     """From the request to the switched environment, each step in the order in which it happens.
 
     `execute` fetches, locks, unpacks, replaces, proves, and keeps the new state or puts the former
@@ -102,8 +111,6 @@ def _install(options: argparse.Namespace, request: InstallRequest, out: Console,
     from gpusetup.resolver.companions import environment_of
     from gpusetup.system.system import LiveSystem
 
-    target, machine = _read_target(options, request, out)
-    job = _job(request, out, log, target)
     asked = requested_packages(request.packages, target.installed, environment_of(machine))
     if asked.left_out:
         job.talk(asked.left_out_words)

@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gpusetup.errors import GpuSetupError
@@ -16,7 +17,10 @@ KEPT_LOGS = 20
 
 
 class Log:
-    """A file that grows while an installation goes on; several threads may write."""
+    """A file that grows while an installation goes on; several threads may write.
+
+    A line that cannot be written (a full disk, a folder that is gone) ends no installation.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -25,7 +29,7 @@ class Log:
 
     def line(self, text: str) -> None:
         seconds = time.monotonic() - self._began
-        with self._lock, self.path.open("a", encoding="utf-8") as file:
+        with self._lock, suppress(OSError), self.path.open("a", encoding="utf-8") as file:
             file.write(f"{seconds:8.3f} {redacted(text)}\n")
 
     def command(self, argv: Sequence[str]) -> None:

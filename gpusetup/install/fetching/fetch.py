@@ -60,13 +60,15 @@ if TYPE_CHECKING:
 __all__ = ["Fetcher", "NeedsLogin", "Progress"]
 PARTIAL = 206
 SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+END_SECONDS = 2.0
+"""How long the end waits for what is fetched beside; a connection that hangs is left alone."""
 
 Progress = Callable[[Wheel, int], None]
 """Called with the bytes that have come since the last call."""
 
 
 class Fetcher:
-    """Pages and wheels by one session."""
+    """Pages and wheels of an index; at the end of its block nothing is fetched any more."""
 
     def __init__(
         self,
@@ -81,6 +83,16 @@ class Fetcher:
         self._locks: dict[str, Lock] = {}
         self._failed: dict[str, Blocked] = {}
         """Wheels that `early` could not fetch, each with the cause: `wheel` does not try again."""
+        self._beside: list[Thread] = []
+
+    def __enter__(self) -> Fetcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        until = time.monotonic() + END_SECONDS
+        for thread in self._beside:
+            thread.join(max(0.0, until - time.monotonic()))
 
     def text(self, url: str, accept: str = "*/*") -> tuple[str, str, str] | None:
         """A page's own URL, where it was redirected to, its media type and its text; None where
@@ -150,7 +162,9 @@ class Fetcher:
     def early(self, wheels: Iterable[Wheel], cache: Path) -> None:
         """Begin to fetch beside what else is going on; what goes wrong is raised by `wheel`."""
         for wheel in wheels:
-            Thread(target=self._early, args=(wheel, cache), daemon=True).start()
+            thread = Thread(target=self._early, args=(wheel, cache), daemon=True)
+            thread.start()
+            self._beside.append(thread)
 
     def _early(self, wheel: Wheel, cache: Path) -> None:
         with self._lock_of(wheel.filename):
@@ -225,7 +239,8 @@ class Fetcher:
                 if failures > len(web.PAUSES) or (failures > 1 and is_timeout(problem)):
                     raise blocked(wheel.url, cause_of(problem)) from problem
                 self._log(f"{wheel.filename}: {problem}; going on at byte {size_of(part)}")
-                time.sleep(web.PAUSES[failures - 1])
+                if self.stopped.wait(web.PAUSES[failures - 1]):
+                    raise blocked(wheel.url, "was stopped") from problem
             else:
                 return
 
