@@ -111,8 +111,10 @@ class Child:
         answer = self._answer(limit_seconds, max(limit_seconds, whole_seconds))
         if answer is not None:
             return answer
-        assert self.process is not None
-        code = self.process.wait()
+        process = self.process
+        if process is None:  # another thread has ended it
+            return died("ended before it answered")
+        code = process.wait()
         self.end()
         return died(how(code))
 
@@ -161,30 +163,30 @@ class Child:
             self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
 
-    def _kill(self) -> None:
-        """The process with those that it started: a loader's workers hold the GPU open too."""
-        assert self.process is not None
-        with contextlib.suppress(OSError):
-            if hasattr(os, "killpg"):
-                os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.kill()
-
     def end(self) -> None:
         """End the process, if there is one, without waiting for its torch to tidy up."""
-        if self.process is None:
+        process, self.process = self.process, None
+        if process is None:
             return
-        assert self.process.stdin is not None
-        self._kill()
+        assert process.stdin is not None
+        kill(process)
         with contextlib.suppress(OSError):
-            self.process.stdin.close()
+            process.stdin.close()
         # One that sleeps in the driver cannot be killed: it is given up, not waited for.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=5)
+            process.wait(timeout=5)
         if self.relay is not None:
             self.relay.join(timeout=1)
-        self.process = None
         if self.kernels is not None:
             shutil.rmtree(self.kernels, ignore_errors=True)
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    """The process with those that it started: a loader's workers hold the GPU open too."""
+    with contextlib.suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 def _listen(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:

@@ -19,10 +19,12 @@ from .answer.writing import complain, writable, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
 from .child import Child, Environment, variables_of
 from .companions.rows import companions_named
-from .device.devices import chosen
+from .device.devices import chosen, no_such_device
+from .early import Early
 from .ending import Ended, listen_for_the_end
 from .judging.baseline import compared, read_baseline
 from .judging.expect import NAMES, judge
+from .judging.needs import blocking, skip
 from .judging.speed import beside
 from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke
@@ -134,10 +136,12 @@ def ended(words: Sequence[str]) -> int:
 
 def alone(options: Options, child: Asks, earlier: Optional[Dict[str, Any]]) -> int:
     """One process by itself. Ended by a signal, it publishes what it knows."""
-    run = Run(options, child)
+    early = Early(options.verbose, options.asked)
+    run = Run(options, child, early=early)
     try:
         run.all()
     except Ended as ended:
+        early.end()
         child.end()
         name = signal.Signals(ended.number).name
         outcome = Outcome(CRASHED, f"ended by {name}; what came after was not tried")
@@ -145,6 +149,7 @@ def alone(options: Options, child: Asks, earlier: Optional[Dict[str, Any]]) -> i
         finish(run.report(), options, None)
         return 128 + ended.number
     finally:
+        early.end()
         child.end()
     return finish(run.report(), options, earlier)
 
@@ -190,10 +195,17 @@ def verify(options: Options, child: Asks) -> Report:
 class Run:
     """One pass over the table: what is known so far, and the results in order."""
 
-    def __init__(self, options: Options, child: Asks, together: Optional[Together] = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        child: Asks,
+        together: Optional[Together] = None,
+        early: Optional[Early] = None,
+    ) -> None:
         self.options = options
         self.child = child
         self.together = together
+        self.early = early
         self.facts: Dict[str, Any] = {
             "python": platform.python_version(),
             "devices": [],
@@ -223,7 +235,10 @@ class Run:
             len(self.chosen(on_device(level, device))) for device in devices
         )
         for device in devices:
-            for check in self.chosen(on_device(level, device)):
+            checks = self.chosen(on_device(level, device))
+            for check in checks:
+                if self.early is not None and device == "cpu":
+                    self.early.begin(checks, self.passed(), self.seconds_left())
                 self.settle(Job(check, device, device))
         self.with_companions(devices)
         if self.together is not None:
@@ -321,7 +336,9 @@ class Run:
         # The rank's own from the start: the process that meets the others has loaded torch by then.
         own = self.together.rank.environment if self.together is not None else ()
         variables = (*variables_of(check, job.subject), *own)
-        answer = self.child.ask(check.name, job.subject, limit, variables, whole)
+        answer = self.early.answer(check.name, job.subject) if self.early else None
+        if answer is None:
+            answer = self.child.ask(check.name, job.subject, limit, variables, whole)
         if "wrong" in answer:
             raise WrongQuestion(answer["wrong"], answer["hint"])
         outcome = Outcome(**answer["outcome"])
@@ -336,6 +353,9 @@ class Run:
             self.journal.keep(check.name, job.device, outcome, answer["seconds"])
         if outcome.spent:
             self.child.end()
+
+    def passed(self) -> Tuple[str, ...]:
+        return tuple(each.name for each in self.results if each.outcome.status == PASSED)
 
     def learn(self, facts: Dict[str, Any]) -> None:
         row = facts.pop("device", None)
@@ -353,31 +373,6 @@ def question(options: Options) -> Dict[str, Any]:
         "seed": options.asked.seed,
         "python": sys.executable,
     }
-
-
-def blocking(
-    needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
-) -> Optional[Result]:
-    """The earlier result without which a check says nothing (device None: on any device)."""
-    for result in results:
-        near = device is None or result.device in (device, HOST)
-        if near and result.name in needs and result.outcome.status != PASSED:
-            return result
-    return None
-
-
-def skip(because: Result) -> Outcome:
-    """The outcome of a check that was not run."""
-    if because.outcome.status == SKIPPED:
-        return Outcome(SKIPPED, because.outcome.detail)
-    return Outcome(SKIPPED, f"needs {because.name}, which {because.outcome.status}")
-
-
-def no_such_device(wanted: str, seen: Tuple[str, ...]) -> WrongQuestion:
-    return WrongQuestion(
-        f"There is no {wanted}: torch sees {len(seen)} GPU{'s' if len(seen) > 1 else ''}",
-        f"there {'are' if len(seen) > 1 else 'is'} {', '.join(seen)}",
-    )
 
 
 def publish(report: Report, options: Options) -> None:

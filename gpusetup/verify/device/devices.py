@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..judging.expect import read_capability
-from ..values import FAILED, PASSED, Outcome
+from ..values import FAILED, PASSED, Outcome, WrongQuestion
 from .identity import gpu_uuid
 from .importing import cuda_build, first_line
 from .known_gpus import stands_apart
@@ -219,3 +219,15 @@ def _runs_on(arch: str, capability: Tuple[int, int], cuda: Optional[str]) -> boo
 def _compiles_for(arch: str, capability: Tuple[int, int]) -> bool:
     built = read_capability(arch)
     return built == capability if arch.endswith("a") else built <= capability
+
+
+def no_such_device(wanted: str, seen: Tuple[str, ...]) -> WrongQuestion:
+    """What is said where the named device is none of those that torch sees.
+
+    >>> no_such_device("cuda:3", ("cuda:0",)).message
+    'There is no cuda:3: torch sees 1 GPU'
+    """
+    return WrongQuestion(
+        f"There is no {wanted}: torch sees {len(seen)} GPU{'s' if len(seen) > 1 else ''}",
+        f"there {'are' if len(seen) > 1 else 'is'} {', '.join(seen)}",
+    )

@@ -1,0 +1,145 @@
+"""A check whose time goes into a compiler begins beside the others, and changes no answer."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusetup.verify import early as early_module
+from gpusetup.verify.checks.table import named, on_device
+from gpusetup.verify.early import Early
+from gpusetup.verify.options import read_options
+from gpusetup.verify.program import Run
+from gpusetup.verify.values import Asked, Outcome
+
+FOLDER = Path(early_module.__file__).parent
+
+
+class Answers:
+    """A child that answers at once, and says who asked it what."""
+
+    log: list[tuple[str, str]] = []
+
+    def __init__(self, who: str = "beside", status: str = "passed") -> None:
+        self.who = who
+        self.status = status
+        self.ended = threading.Event()
+
+    def start(self, environment: Any = ()) -> None:
+        self.log.append((self.who, "start"))
+
+    def ask(self, name: str, device: str, *_: Any) -> dict[str, Any]:
+        self.log.append((self.who, name))
+        status = self.status if name == "properties" else "passed"
+        return {"outcome": Outcome(status, self.who)._asdict(), "seconds": 1.0}
+
+    def end(self) -> None:
+        self.ended.set()
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    monkeypatch.setattr(Answers, "log", [])
+    monkeypatch.setattr(early_module, "Child", lambda verbose, asked: Answers())
+    monkeypatch.setattr(early_module, "has_a_core_to_spare", lambda: True)
+    return Answers.log
+
+
+def ran(*words: str, status: str = "passed") -> dict[str, Outcome]:
+    options = read_options(["--device", "cpu", "--level", "standard", *words])
+    run = Run(options, Answers("first", status), early=Early(False, options.asked))
+    run.all()
+    return {each.name: each.outcome for each in run.results}
+
+
+def test_what_compiles_is_asked_of_a_process_of_its_own(log: list[tuple[str, str]]) -> None:
+    found = ran()
+    assert found["compile"].detail == "beside"
+    assert {each.detail for name, each in found.items() if name != "compile"} == {"first"}
+    assert log.index(("first", "properties")) < log.index(("beside", "start"))
+    assert log.index(("beside", "start")) < log.index(("first", "matmul"))
+
+
+def test_the_answers_stand_in_their_order_all_the_same(log: list[tuple[str, str]]) -> None:
+    assert list(ran())[1:] == [check.name for check in on_device("standard", "cpu")]
+
+
+def test_nothing_begins_before_what_it_needs_has_passed(log: list[tuple[str, str]]) -> None:
+    found = ran(status="failed")
+    assert found["compile"].status == "skipped"
+    assert not [what for who, what in log if who == "beside"]
+
+
+@pytest.mark.parametrize("words", [("--only", "compile"), ("--skip", "compile")])
+def test_alone_or_left_out_it_has_no_process_of_its_own(
+    log: list[tuple[str, str]], words: tuple[str, ...]
+) -> None:
+    ran(*words)
+    assert not [what for who, what in log if who == "beside"]
+
+
+def test_one_core_does_one_thing_at_a_time(
+    log: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(early_module, "has_a_core_to_spare", lambda: False)
+    assert ran()["compile"].detail == "first"
+
+
+def test_its_process_computes_and_goes_as_soon_as_it_has_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(early_module, "has_a_core_to_spare", lambda: True)
+    row = named("matmul")._replace(early=True)
+    early = Early(False, Asked(level="standard"))
+    early.begin((row,), ("properties",), 300.0)
+    answer = early.answer("matmul", "cpu")
+    assert answer is not None
+    assert answer["outcome"]["status"] == "passed"
+    assert early.children["matmul"].process is None
+    early.end()
+
+
+def test_one_that_is_ended_before_its_answer_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_module, "has_a_core_to_spare", lambda: True)
+    row = named("load")._replace(early=True, needs=())
+    early = Early(False, Asked(level="stress"))
+    early.begin((row,), (), 300.0)
+    time.sleep(0.3)
+    early.end()
+    answer = early.answer("load", "cpu")
+    assert answer is not None and answer["outcome"]["status"] == "crashed"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")
+@pytest.mark.skipif(not early_module.has_a_core_to_spare(), reason="one core")
+def test_a_signal_ends_both_processes() -> None:
+    command = [sys.executable, str(FOLDER), "--device", "cpu", "--level", "standard"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    both: set[int] = set()
+    until = time.monotonic() + 60
+    while len(both) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+        both |= children(process.pid)
+    assert len(both) == 2
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    assert not [pid for pid in both if _runs(pid)]
+
+
+def children(pid: int) -> set[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return {int(word) for word in path.read_text().split()} if path.exists() else set()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
