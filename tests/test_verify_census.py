@@ -222,6 +222,16 @@ def test_where_a_slope_jumps_either_side_is_right() -> None:
         assert [p for p in compared(torch, "cpu", row, sample, seed) if not p.worst <= 1] == []
 
 
+def test_few_numbers_that_are_moved_alike_by_chance_are_asked_again() -> None:
+    """What is handed back is one number for both of a line: the gradient is nothing but rounding,
+    and so is every moved one, where both were moved by the same factor."""
+    row = row_of("sequences", "softmax with masks")
+    sample = Sample(row.name, "float32", "contiguous", "warp", 37)
+    assert [p for p in compared(torch, "cpu", row, sample, 9518) if not p.worst <= 1] == []
+    half = row._replace(run=lambda *given: [each / 2 for each in row.run(*given)])
+    assert [p for p in compared(torch, "cpu", half, sample, 9518) if not p.worst <= 1]
+
+
 def test_a_failure_names_the_sample_that_repeats_it() -> None:
     ask_for(Asked(seed=9, level="standard"))
     with Faulty("sort", part(1, element(1, 0))):

@@ -24,9 +24,9 @@ from .table import Operator, itself
 
 PIECE = 2039
 """Elements of the pieces in which an exact answer is made, where each stands for itself."""
-AGAIN, FAR = 8, 250.0
-"""How many further limits judge what misses the first by less than so many times: three moved
-answers may be close to each other by chance."""
+AGAIN, FAR, FEW = 8, 250.0, 64
+"""How many further limits judge what misses the first by less than so many times, or is made of so
+few numbers: three moved answers may be close to each other by chance."""
 STEPS = (0.6, 0.9, 1.1, 1.4)
 """Roundoffs by which an input is moved; unlike each other, as what scales its input down would not
 feel all of them moved alike."""
@@ -303,10 +303,10 @@ class Trial:
     def told(
         self, name: str, found: Answer, exact: Answer, allowed: Answer, upstream: List[Any]
     ) -> List[Part]:
-        """A limit from few moved answers may be small by chance, where they cancel: what misses it
-        by little is judged by the greatest of several limits."""
+        """What misses its limit by little is judged by the greatest of several (`AGAIN`)."""
         parts = list(self.judged(name, found, exact, allowed))
-        if not self.moves() or not any(1 < part.worst < FAR for part in parts):
+        far = FAR if any(x.numel() > FEW for x in self.low) else float("inf")
+        if not self.moves() or not any(1 < part.worst < far for part in parts):
             return parts
         several = [allowed, *(self.exactly(upstream)[1] for _ in range(AGAIN))]
         greatest = Answer(
