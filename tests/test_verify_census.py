@@ -232,6 +232,16 @@ def test_few_numbers_that_are_moved_alike_by_chance_are_asked_again() -> None:
     assert [p for p in compared(torch, "cpu", half, sample, 9518) if not p.worst <= 1]
 
 
+def test_a_determinant_may_be_negative() -> None:
+    row = row_of("algebra", "det")
+    sample = Sample(row.name, "float32", "offset", "warp", 4)
+    told = compared(torch, "cpu", row, sample, 9612, anew=True)
+    assert [p for p in told if not p.worst <= 1] == []
+    wrong = row._replace(run=lambda t, x, y: t.ones(2))
+    bad = [p for p in compared(torch, "cpu", wrong, sample, 9612, anew=True) if not p.worst <= 1]
+    assert bad and {p.label.partition(" ")[0] for p in bad} == {sample.name}
+
+
 def test_a_failure_names_the_sample_that_repeats_it() -> None:
     ask_for(Asked(seed=9, level="standard"))
     with Faulty("sort", part(1, element(1, 0))):

@@ -40,7 +40,7 @@ def written_anew(of: Any, seed: int) -> Iterator[Part]:
     found = other.called(way, here, upstream, layout)
     upstream = upstream if way == "learning" else [None for _ in found.outputs]
     exact, allowed = other.exactly(upstream)
-    name = f"{trial.sample.name} {layout}, {way}, other numbers at the same place"
+    name = f"{of.sample.name} {layout}, {way}, {sample.size}, other numbers at the same place"
     yield from other.told(name, found, exact, allowed, upstream)
 
 
