@@ -10,7 +10,8 @@ import time
 import traceback
 from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
-from .answer.journal import Journal
+from .alongside import Alongside
+from .answer.journal import Journal, question
 from .answer.junit import as_junit
 from .answer.live import Live
 from .answer.render import as_github, as_json, as_text
@@ -20,7 +21,6 @@ from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_ho
 from .child import Child, Environment, variables_of
 from .companions.rows import companions_named
 from .device.devices import chosen, no_such_device
-from .early import Early
 from .ending import Ended, listen_for_the_end
 from .judging.baseline import compared, read_baseline
 from .judging.expect import NAMES, judge
@@ -136,12 +136,12 @@ def ended(words: Sequence[str]) -> int:
 
 def alone(options: Options, child: Asks, earlier: Optional[Dict[str, Any]]) -> int:
     """One process by itself. Ended by a signal, it publishes what it knows."""
-    early = Early(options.verbose, options.asked)
-    run = Run(options, child, early=early)
+    second = Alongside(options.verbose, options.asked)
+    run = Run(options, child, alongside=second)
     try:
         run.all()
     except Ended as ended:
-        early.end()
+        second.end()
         child.end()
         name = signal.Signals(ended.number).name
         outcome = Outcome(CRASHED, f"ended by {name}; what came after was not tried")
@@ -149,7 +149,7 @@ def alone(options: Options, child: Asks, earlier: Optional[Dict[str, Any]]) -> i
         finish(run.report(), options, None)
         return 128 + ended.number
     finally:
-        early.end()
+        second.end()
         child.end()
     return finish(run.report(), options, earlier)
 
@@ -200,12 +200,12 @@ class Run:
         options: Options,
         child: Asks,
         together: Optional[Together] = None,
-        early: Optional[Early] = None,
+        alongside: Optional[Alongside] = None,
     ) -> None:
         self.options = options
         self.child = child
         self.together = together
-        self.early = early
+        self.alongside = alongside
         self.facts: Dict[str, Any] = {
             "python": platform.python_version(),
             "devices": [],
@@ -235,11 +235,7 @@ class Run:
             len(self.chosen(on_device(level, device))) for device in devices
         )
         for device in devices:
-            checks = self.chosen(on_device(level, device))
-            for check in checks:
-                if self.early is not None and device == "cpu":
-                    self.early.begin(checks, self.passed(), self.seconds_left())
-                self.settle(Job(check, device, device))
+            self.on_one(device, self.chosen(on_device(level, device)))
         self.with_companions(devices)
         if self.together is not None:
             self.with_the_others(self.together, devices[0] if devices else "cpu")
@@ -253,6 +249,26 @@ class Run:
         if self.left_out:
             told = f"--timeout {self.options.timeout:g}: {self.left_out} checks were not begun"
             self.results.append(Result("timeout", HOST, Outcome(FAILED, told)))
+
+    def on_one(self, device: str, checks: Tuple[Check, ...]) -> None:
+        """Every check of a device. What runs beside others is waited for last; the results stand in
+        the order of the table."""
+        before = len(self.results)
+        apart = self.alongside.chosen(checks, device) if self.alongside else ()
+        needs = {name for check in apart for name in check.needs}
+        for check in checks:
+            if check in apart:
+                continue
+            if self.alongside and check.name not in needs and not self.alongside.done:
+                self.alongside.begin(self.ready(apart, device), self.seconds_left())
+            self.settle(Job(check, device, device))
+        for check in apart:
+            self.settle(Job(check, device, device))
+        place = {check.name: at for at, check in enumerate(checks)}
+        self.results[before:] = sorted(self.results[before:], key=lambda each: place[each.name])
+
+    def ready(self, checks: Tuple[Check, ...], device: str) -> Tuple[Check, ...]:
+        return tuple(one for one in checks if not blocking(one.needs, device, self.results))
 
     def with_companions(self, devices: Tuple[str, ...]) -> None:
         """What stands on torch, on each device; without one only whether it imports."""
@@ -336,7 +352,7 @@ class Run:
         # The rank's own from the start: the process that meets the others has loaded torch by then.
         own = self.together.rank.environment if self.together is not None else ()
         variables = (*variables_of(check, job.subject), *own)
-        answer = self.early.answer(check.name, job.subject) if self.early else None
+        answer = self.alongside.answer(check.name, job.subject) if self.alongside else None
         if answer is None:
             answer = self.child.ask(check.name, job.subject, limit, variables, whole)
         if "wrong" in answer:
@@ -354,25 +370,11 @@ class Run:
         if outcome.spent:
             self.child.end()
 
-    def passed(self) -> Tuple[str, ...]:
-        return tuple(each.name for each in self.results if each.outcome.status == PASSED)
-
     def learn(self, facts: Dict[str, Any]) -> None:
         row = facts.pop("device", None)
         self.facts.update(facts)
         if row is not None:
             self.facts["devices"].append(row)
-
-
-def question(options: Options) -> Dict[str, Any]:
-    """What a kept run was asked: results of another question are not taken over."""
-    return {
-        "verify": 1,
-        "level": options.level,
-        "device": options.device,
-        "seed": options.asked.seed,
-        "python": sys.executable,
-    }
 
 
 def publish(report: Report, options: Options) -> None:

@@ -131,9 +131,8 @@ class Check(NamedTuple):
     """Variables that must be set before torch starts: the check gets a child of its own."""
     scratch: bool = False
     """Whether torch needs a writable temporary folder for it."""
-    early: bool = False
-    """Whether on a CPU it begins beside the checks before it, in a process of its own: most of its
-    time goes into a compiler."""
+    alongside: bool = False
+    """Whether on a CPU it runs beside the census, in a second process: it waits for a compiler."""
     samples_seconds: float = 0.0
     """Of a check that takes samples and names each: all of them together may last this long, and
     `limit_seconds` is for one of them. 0: it takes none."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any, Dict, Optional, Tuple
 
+from ..options import Options
 from ..values import PASSED, Blocked, Outcome, WrongQuestion
 
 Key = Tuple[str, str]
@@ -68,3 +70,14 @@ def _read(line: str) -> Optional[Dict[str, Any]]:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def question(options: Options) -> Dict[str, Any]:
+    """What a kept run was asked: results of another question are not taken over."""
+    return {
+        "verify": 1,
+        "level": options.level,
+        "device": options.device,
+        "seed": options.asked.seed,
+        "python": sys.executable,
+    }

@@ -316,7 +316,7 @@ STANDARD: Tuple[Check, ...] = (
         on=BOTH,
         needs=READY,
         scratch=True,
-        early=True,
+        alongside=True,
         proves="`torch.compile` builds a kernel that computes the same, with its gradients",
         means="compiled models would be wrong, or not start",
         then="`TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",

@@ -27,11 +27,13 @@ LARGE = (
     Large(4096, 4096, 4096, dtypes=("float32",)),
     Large(4097, 4095, 65, (True, False)),
     Large(63, 4097, 4095, (False, True)),
-    Large(1025, 1023, 1025, (True, True)),
+    Large(1025, 1023, 1025, (True, True), ("float32", "bfloat16")),
     Large(33, 131072, 31),
     Large(16, 65537, 17, (True, True)),
     Large(70001, 33, 9),
     Large(1, 4097, 8191, (False, True)),
+    # A CPU takes thirty times as long for these as for others.
+    Large(513, 511, 513, (True, True), ("float16",)),
 )
 ONES = 24
 """Numbers other than 0 in a column of the right factor: every sum is a whole number that half

@@ -1,4 +1,4 @@
-"""A check whose time goes into a compiler begins beside the others, and changes no answer."""
+"""A check that waits for a compiler runs beside the others, and changes no answer."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gpusetup.verify import early as early_module
+from gpusetup.verify import alongside
+from gpusetup.verify.alongside import Alongside
 from gpusetup.verify.checks.table import named, on_device
-from gpusetup.verify.early import Early
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
 from gpusetup.verify.values import Asked, Outcome
 
-FOLDER = Path(early_module.__file__).parent
+FOLDER = Path(alongside.__file__).parent
+AGES = 100.0
 
 
 class Answers:
     """A child that answers at once, and says who asked it what."""
 
     log: list[tuple[str, str]] = []
+    process = SimpleNamespace(pid=2**30)  # none that there is
 
-    def __init__(self, who: str = "beside", status: str = "passed") -> None:
+    def __init__(self, who: str = "second", status: str = "passed") -> None:
         self.who = who
         self.status = status
-        self.ended = threading.Event()
 
     def start(self, environment: Any = ()) -> None:
         self.log.append((self.who, "start"))
@@ -41,30 +43,30 @@ class Answers:
         return {"outcome": Outcome(status, self.who)._asdict(), "seconds": 1.0}
 
     def end(self) -> None:
-        self.ended.set()
+        pass
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     monkeypatch.setattr(Answers, "log", [])
-    monkeypatch.setattr(early_module, "Child", lambda verbose, asked: Answers())
-    monkeypatch.setattr(early_module, "has_a_core_to_spare", lambda: True)
+    monkeypatch.setattr(alongside, "Child", lambda verbose, asked: Answers())
+    monkeypatch.setattr(alongside, "has_a_core_to_spare", lambda: True)
     return Answers.log
 
 
 def ran(*words: str, status: str = "passed") -> dict[str, Outcome]:
     options = read_options(["--device", "cpu", "--level", "standard", *words])
-    run = Run(options, Answers("first", status), early=Early(False, options.asked))
+    run = Run(options, Answers("first", status), alongside=Alongside(False, options.asked))
     run.all()
     return {each.name: each.outcome for each in run.results}
 
 
 def test_what_compiles_is_asked_of_a_process_of_its_own(log: list[tuple[str, str]]) -> None:
     found = ran()
-    assert found["compile"].detail == "beside"
+    assert found["compile"].detail == "second"
     assert {each.detail for name, each in found.items() if name != "compile"} == {"first"}
-    assert log.index(("first", "properties")) < log.index(("beside", "start"))
-    assert log.index(("beside", "start")) < log.index(("first", "matmul"))
+    assert log.index(("first", "properties")) < log.index(("second", "start"))
+    assert log.index(("second", "start")) < log.index(("first", "matmul"))
 
 
 def test_the_answers_stand_in_their_order_all_the_same(log: list[tuple[str, str]]) -> None:
@@ -74,7 +76,7 @@ def test_the_answers_stand_in_their_order_all_the_same(log: list[tuple[str, str]
 def test_nothing_begins_before_what_it_needs_has_passed(log: list[tuple[str, str]]) -> None:
     found = ran(status="failed")
     assert found["compile"].status == "skipped"
-    assert not [what for who, what in log if who == "beside"]
+    assert not [what for who, what in log if who == "second"]
 
 
 @pytest.mark.parametrize("words", [("--only", "compile"), ("--skip", "compile")])
@@ -82,43 +84,50 @@ def test_alone_or_left_out_it_has_no_process_of_its_own(
     log: list[tuple[str, str]], words: tuple[str, ...]
 ) -> None:
     ran(*words)
-    assert not [what for who, what in log if who == "beside"]
+    assert not [what for who, what in log if who == "second"]
 
 
 def test_one_core_does_one_thing_at_a_time(
     log: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(early_module, "has_a_core_to_spare", lambda: False)
+    monkeypatch.setattr(alongside, "has_a_core_to_spare", lambda: False)
     assert ran()["compile"].detail == "first"
 
 
-def test_its_process_computes_and_goes_as_soon_as_it_has_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(early_module, "has_a_core_to_spare", lambda: True)
-    row = named("matmul")._replace(early=True)
-    early = Early(False, Asked(level="standard"))
-    early.begin((row,), ("properties",), 300.0)
-    answer = early.answer("matmul", "cpu")
+def begun(name: str, level: str) -> Alongside:
+    second = Alongside(False, Asked(level=level))
+    second.begin((named(name),), AGES)
+    return second
+
+
+def test_its_process_computes_and_goes_as_soon_as_it_has_answered() -> None:
+    second = begun("matmul", "standard")
+    answer = second.answer("matmul", "cpu")
     assert answer is not None
     assert answer["outcome"]["status"] == "passed"
-    assert early.children["matmul"].process is None
-    early.end()
+    for each in threading.enumerate():
+        if each is not threading.current_thread() and each.daemon:
+            each.join(timeout=10)
+    assert second.child.process is None
 
 
-def test_one_that_is_ended_before_its_answer_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early_module, "has_a_core_to_spare", lambda: True)
-    row = named("load")._replace(early=True, needs=())
-    early = Early(False, Asked(level="stress"))
-    early.begin((row,), (), 300.0)
+def test_one_that_is_ended_before_its_answer_is_no_good_answer() -> None:
+    second = begun("load", "stress")
     time.sleep(0.3)
-    early.end()
-    answer = early.answer("load", "cpu")
+    second.end()
+    answer = second.answer("load", "cpu")
     assert answer is not None and answer["outcome"]["status"] == "crashed"
 
 
+def test_its_own_limit_is_what_is_left_of_the_time() -> None:
+    second = Alongside(False, Asked(level="stress"))
+    second.begin((named("load"),), 0.0)
+    answer = second.answer("load", "cpu")
+    assert answer is not None and answer["outcome"]["detail"].startswith("no answer in 1 s")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")
-@pytest.mark.skipif(not early_module.has_a_core_to_spare(), reason="one core")
+@pytest.mark.skipif(not alongside.has_a_core_to_spare(), reason="one core")
 def test_a_signal_ends_both_processes() -> None:
     command = [sys.executable, str(FOLDER), "--device", "cpu", "--level", "standard"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
