@@ -232,6 +232,21 @@ def test_few_numbers_that_are_moved_alike_by_chance_are_asked_again() -> None:
     assert [p for p in compared(torch, "cpu", half, sample, 9518) if not p.worst <= 1]
 
 
+def test_a_gradient_of_few_numbers_may_be_nothing_but_a_difference() -> None:
+    """Of two numbers' softmax one is nearly 1, and its gradient 1 - 0.9999."""
+    row = row_of("reductions", "softmax")
+    sample = Sample(row.name, "float32", "contiguous", "tile", 2)
+    told = compared(torch, "cpu", row, sample, 9627, anew=True)
+    assert [p for p in told if not p.worst <= 1] == []
+
+
+def test_a_weight_whose_numbers_lie_apart_fails_no_cpu() -> None:
+    """torch's kernel reads it as if they lay side by side, in every release that was seen."""
+    row = row_of("norms", "batch_norm of lines")
+    sample = Sample(row.name, "float64", "contiguous", "long", 79)
+    assert [p for p in compared(torch, "cpu", row, sample, 9117) if not p.worst <= 1] == []
+
+
 def test_a_determinant_may_be_negative() -> None:
     row = row_of("algebra", "det")
     sample = Sample(row.name, "float32", "offset", "warp", 4)

@@ -16,17 +16,18 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 from ..judging.tolerance import Part, holds
 from .anew import written_anew
 from .drawing import LAYOUTS, Draw, laid_out
+from .elements import alike, near
 from .forms import InPlace, IntoOut
-from .limits import Kind, limit
+from .limits import Kind, few, least_back, limit
 from .releases import hands_back_held, known_wrong, loses_weight, reads_lines_apart
 from .rounding import lessened, roundoff
 from .table import Operator, itself
 
 PIECE = 2039
 """Elements of the pieces in which an exact answer is made, where each stands for itself."""
-AGAIN, FAR, FEW = 8, 250.0, 64
-"""How many further limits judge what misses the first by less than so many times, or is made of so
-few numbers: three moved answers may be close to each other by chance."""
+AGAIN, FAR = 8, 250.0
+"""How many further limits judge what misses the first by less than so many times, or is made of few
+numbers: three moved answers may be close to each other by chance."""
 STEPS = (0.6, 0.9, 1.1, 1.4)
 """Roundoffs by which an input is moved; unlike each other, as what scales its input down would not
 feel all of them moved alike."""
@@ -115,7 +116,7 @@ class Trial:
         yield from self.told(name, found, exact, allowed, upstream)
         if self.row.steady:
             again = self.computed(here, self.learns)
-            yield _alike(f"{name} called again", again.outputs, found.outputs)
+            yield alike(f"{name} called again", again.outputs, found.outputs)
         if self.brief:
             return
         for way, answer in self.other_ways(layouts, here_up):
@@ -305,13 +306,17 @@ class Trial:
     ) -> List[Part]:
         """What misses its limit by little is judged by the greatest of several (`AGAIN`)."""
         parts = list(self.judged(name, found, exact, allowed))
-        far = FAR if any(x.numel() > FEW for x in self.low) else float("inf")
+        far = inf if few(self.low) else FAR
         if not self.moves() or not any(1 < part.worst < far for part in parts):
             return parts
         several = [allowed, *(self.exactly(upstream)[1] for _ in range(AGAIN))]
+        least = least_back(self.row, self.sample.dtype, self.u, self.low, upstream)
         greatest = Answer(
             [self.torch.stack(each).amax(0) for each in zip(*(one.outputs for one in several))],
-            [self.torch.stack(each).amax(0) for each in zip(*(one.gradients for one in several))],
+            [
+                self.torch.stack(each).amax(0).clamp(min=least)
+                for each in zip(*(one.gradients for one in several))
+            ],
         )
         return list(self.judged(name, found, exact, greatest))
 
@@ -323,38 +328,13 @@ class Trial:
             zip(found.outputs, exact.outputs, allowed.outputs)
         ):
             kept = self.row.kept or not here.is_floating_point()
-            yield self.near(
-                f"{name} output {i}" if i else name, here, wanted, 0.0 * within if kept else within
-            )
+            label = f"{name} output {i}" if i else name
+            yield near(self.torch, label, here, wanted, 0.0 * within if kept else within)
         for i, (here, wanted, within) in enumerate(
             zip(found.gradients, exact.gradients, allowed.gradients)
         ):
             if here is not None:
-                yield self.near(f"{name} gradient {i}", here, wanted, within)
-
-    def near(self, label: str, found: Any, exact: Any, allowed: Any) -> Part:
-        torch = self.torch
-        if found.shape != exact.shape:
-            return holds(label, False, f"shape {list(found.shape)}, not {list(exact.shape)}")
-        rounded = exact.to(found.dtype).double() if found.is_floating_point() else exact.double()
-        found = found.detach().cpu().double()
-        if torch.equal(found, rounded):
-            return Part(label, 0.0, float(allowed.max()) if found.numel() else 0.0)
-        errors = (found - exact.double()).abs()
-        alike = (found == rounded) | (found.isnan() & rounded.isnan())
-        good = alike | (errors <= allowed)
-        if bool(good.all()):
-            parts = errors.div_(allowed.clamp(min=1e-300)).masked_fill_(alike, 0.0)
-            worst = float(parts.max()) if parts.numel() else 0.0
-            return Part(label, worst, float(allowed.max()) if parts.numel() else 0.0)
-        place = [int(each) for each in torch.nonzero(~good)[0]] if good.dim() else []
-        at = tuple(place)
-        told = f"first at {place}: {found[at].item():.6g}, not {exact[at].item():.6g}"
-        worst = float((errors / allowed.clamp(min=1e-300))[~good].max())
-        limit = float(allowed[at])
-        return Part(
-            label, worst if worst == worst else inf, limit, int((~good).sum()), good.numel(), told
-        )
+                yield near(self.torch, f"{name} gradient {i}", here, wanted, within)
 
 
 def in_pieces(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -389,12 +369,3 @@ def _listed(found: Any) -> List[Any]:
 
 def _has_nan(tensors: List[Any]) -> bool:
     return any(bool(x.isnan().any()) for x in tensors if x.is_floating_point())
-
-
-def _alike(label: str, found: List[Any], first: List[Any]) -> Part:
-    for one, other in zip(found, first):
-        one, other = one.detach().cpu(), other.detach().cpu()
-        same = (one == other) | ((one != one) & (other != other))
-        if one.shape != other.shape or not bool(same.all()):
-            return holds(label, False, f"{int((~same).sum())} of {same.numel()} elements differ")
-    return Part(label, 0.0, 0.0)

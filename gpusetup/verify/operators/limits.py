@@ -31,6 +31,8 @@ deviations of such a part may be rounded."""
 SMALLEST = {"float16": 2.0**-23, "bfloat16": 2.0**-120, "float32": 2.0**-120, "float64": 0.0}
 """What may be lost near zero: x / (1 + exp(-x)), as kernels compute `silu`, is 0 from -88.7 on,
 where the answer is 2^-121. `elementwise` asks for smaller numbers."""
+FEW = 64
+"""Of so few numbers all may be moved alike by chance, and none be of a usual size."""
 
 
 class Kind(NamedTuple):
@@ -54,6 +56,23 @@ def limit(torch: Any, of: Kind, y: Any, moved: List[Any], back: bool) -> Any:
     if not (often and of.dtype in HALVES and release(torch) >= ROUNDS_ONCE):
         return found
     return torch.minimum(found, _rounded(of, y, size, change, often))
+
+
+def few(tensors: List[Any]) -> bool:
+    return all(x.numel() <= FEW for x in tensors)
+
+
+def least_back(
+    row: Operator, dtype: str, u: float, inputs: List[Any], upstream: List[Any]
+) -> float:
+    """What a gradient of few numbers may be off by at least, as it is a difference of numbers as
+    large as those that are handed back: through a softmax whose one share is nearly 1 it is
+    p * (g - p * g), of which hardly a digit is left."""
+    if dtype in HALVES or not few(inputs):
+        return 0.0
+    return (
+        row.slack * u * max((most(g.double().abs()) for g in upstream if g is not None), default=0)
+    )
 
 
 def _several_times(of: Kind, y: Any, size: Any, change: Any, floor: float) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Callable, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
+from .releases import by_channel
 from .rows_norms import _by_channel, _group_exact, _kept, _layer_norm_exact, grouped, normed
 from .rows_products import plain
 from .table import FULL, Operator
@@ -19,7 +20,8 @@ def _three_axes(d: Draw) -> Given:
 
 def _batch(t: Any, x: Any, w: Any, b: Any) -> Any:
     kept = _kept(t, x)
-    return t.nn.functional.batch_norm(x, None, None, w.to(kept), b.to(kept), True, 0.1, 1e-3)
+    w, b = by_channel(w.to(kept)), b.to(kept)
+    return t.nn.functional.batch_norm(x, None, None, w, b, True, 0.1, 1e-3)
 
 
 def _batch_exact(t: Any, x: Any, w: Any, b: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Callable, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
+from .releases import by_channel
 from .rows_convolutions import image
 from .table import Operator
 
@@ -69,7 +70,7 @@ def _group_exact(groups: int) -> Callable[..., Any]:
 
 def _batch_norm(t: Any, x: Any, w: Any, b: Any) -> Any:
     mean, spread = t.zeros_like(w, dtype=_kept(t, x)), t.ones_like(w, dtype=_kept(t, x))
-    w, b = w.to(_kept(t, x)), b.to(_kept(t, x))
+    w, b = by_channel(w.to(_kept(t, x))), b.to(_kept(t, x))
     found = t.nn.functional.batch_norm(x, mean, spread, w, b, True, 0.3, 1e-3)
     return found, mean, spread
 
@@ -92,9 +93,9 @@ def _batch_norm_kept(t: Any, x: Any, w: Any, b: Any) -> Any:
     kept = _kept(t, x)
     return t.nn.functional.batch_norm(
         x,
-        b.detach().to(kept),
-        w.detach().to(kept).abs() + 0.5,
-        w.to(kept),
+        by_channel(b.detach().to(kept)),
+        by_channel(w.detach().to(kept).abs() + 0.5),
+        by_channel(w.to(kept)),
         b.to(kept),
         False,
         0.1,

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Tuple
 from . import definitions as by
 from .drawing import Draw
 from .pairs import in_pairs
+from .releases import by_channel
 from .table import FULL
 
 Made = Tuple[List[Any], Dict[str, Any]]
@@ -180,6 +181,7 @@ def _norm(t: Any, x: Any, w: Any, b: Any, mean: Any, var: Any, **of: Any) -> Any
         return call.layer_norm(x.movedim(1, -1), (6,), w, b, 1e-3)
     kept = of["kept"] or not of["training"]
     running = (mean, var) if kept else (None, None)
+    w = by_channel(w) if of["scaled"] else None
     name = "batch_norm" if of["kind"] == "batch" else "instance_norm"
     found = getattr(call, name)(x, *running, w, b, of["training"], 0.3, 1e-3)
     return (found, mean, var)

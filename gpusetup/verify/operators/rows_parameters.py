@@ -7,6 +7,7 @@ from typing import Any, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
+from .releases import by_channel
 from .rows_convolutions import _padded, _windows, image
 from .rows_functions import one, several, two
 from .rows_norms import _by_channel, places
@@ -331,8 +332,8 @@ def _channels(d: Draw) -> Given:
 
 def _batch_norm_known(t: Any, x: Any, mean: Any, spread: Any) -> Any:
     kept = t.float32 if x.element_size() == 2 else x.dtype
-    norm = t.nn.functional.batch_norm
-    return norm(x, mean.detach().to(kept), spread.detach().to(kept), None, None, False, 0.1, 1e-3)
+    mean, spread = (by_channel(each.detach().to(kept)) for each in (mean, spread))
+    return t.nn.functional.batch_norm(x, mean, spread, None, None, False, 0.1, 1e-3)
 
 
 def _batch_norm_known_exact(t: Any, x: Any, mean: Any, spread: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Dict
 
 from .drawing import Draw
 from .pairs import Axes
+from .releases import by_channel
 from .single_options import BY_ITSELF, HELD, Made, Menu, by_single_options
 
 # --- resizing ------------------------------------------------------------------------------------
@@ -145,6 +146,7 @@ def _norm(t: Any, x: Any, lines: Any, *kept: Any, **of: Any) -> Any:
         return _since_the_start(t, x, **of)
     running = (mean, var) if of["kept"] or not of["training"] else (None, None)
     options = (of["training"], of["momentum"], of["eps"], of["library"])
+    w = by_channel(w) if of["weight"] else None
     call = t.batch_norm if kind == "batch" else t.instance_norm
     return [call(x, w, b, *running, *options), t.cat([mean, var])]
 
