@@ -257,6 +257,13 @@ def test_a_determinant_may_be_negative() -> None:
     assert bad and {p.label.partition(" ")[0] for p in bad} == {sample.name}
 
 
+def test_what_comes_near_its_limit_is_judged_by_the_greatest_of_several() -> None:
+    """Two numbers, 1,000 deviations from zero, moved alike by chance: 0.94 of one limit."""
+    row = row_of("reductions", "var far from zero")
+    sample = Sample(row.name, "float64", "offset", "edges", 0)
+    assert max(p.worst for p in compared(torch, "cpu", row, sample, 9018)) < 0.8
+
+
 def test_a_failure_names_the_sample_that_repeats_it() -> None:
     ask_for(Asked(seed=9, level="standard"))
     with Faulty("sort", part(1, element(1, 0))):

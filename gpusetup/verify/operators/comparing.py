@@ -25,9 +25,9 @@ from .table import Operator, itself
 
 PIECE = 2039
 """Elements of the pieces in which an exact answer is made, where each stands for itself."""
-AGAIN, FAR = 8, 250.0
-"""How many further limits judge what misses the first by less than so many times, or is made of few
-numbers: three moved answers may be close to each other by chance."""
+AGAIN, NEAR, FAR = 8, 0.8, 250.0
+"""How many further limits judge what comes so near to the first, or misses it by less than so many
+times, or is made of few numbers: three moved answers may be close to each other by chance."""
 STEPS = (0.6, 0.9, 1.1, 1.4)
 """Roundoffs by which an input is moved; unlike each other, as what scales its input down would not
 feel all of them moved alike."""
@@ -304,10 +304,10 @@ class Trial:
     def told(
         self, name: str, found: Answer, exact: Answer, allowed: Answer, upstream: List[Any]
     ) -> List[Part]:
-        """What misses its limit by little is judged by the greatest of several (`AGAIN`)."""
+        """What nears its limit, or misses it by little, is judged by the greatest of several."""
         parts = list(self.judged(name, found, exact, allowed))
         far = inf if few(self.low) else FAR
-        if not self.moves() or not any(1 < part.worst < far for part in parts):
+        if not self.moves() or not any(NEAR < part.worst < far for part in parts):
             return parts
         several = [allowed, *(self.exactly(upstream)[1] for _ in range(AGAIN))]
         least = least_back(self.row, self.sample.dtype, self.u, self.low, upstream)
