@@ -14,7 +14,7 @@ from verify_faults.layers import always, element, part, scaled
 from gpusetup.verify.checks import census, whole
 from gpusetup.verify.operators import rounding
 from gpusetup.verify.operators.comparing import Sample, compared
-from gpusetup.verify.operators.drawing import LAYOUTS, laid_out
+from gpusetup.verify.operators.drawing import LAYOUTS, given, laid_out
 from gpusetup.verify.operators.releases import FAULTS as FAULTS_OF_RELEASES
 from gpusetup.verify.operators.releases import known_wrong, loses_weight
 from gpusetup.verify.operators.sampling import FAMILIES, drawn, every, row_of
@@ -262,6 +262,25 @@ def test_what_comes_near_its_limit_is_judged_by_the_greatest_of_several() -> Non
     row = row_of("reductions", "var far from zero")
     sample = Sample(row.name, "float64", "offset", "edges", 0)
     assert max(p.worst for p in compared(torch, "cpu", row, sample, 9018)) < 0.8
+
+
+@pytest.mark.parametrize("number", (-3.8, -4.5, -5.5))
+def test_one_number_of_which_a_function_leaves_hardly_a_digit(number: float) -> None:
+    """1 + erf(x / sqrt(2)) below -3: the other numbers would have told what a roundoff is of."""
+    gelu, size = torch.nn.functional.gelu, abs(number) * 2.0**-24
+    row = row_of("pointwise", "gelu")._replace(
+        make=lambda d: given(torch.full((64,), number, dtype=torch.float64)),
+        exact=lambda t, x: gelu(x),
+        learns=False,
+        slack=1,
+    )
+    sample = Sample(row.name, "float32", "contiguous", "warp")
+
+    def wrong(by: float) -> bool:
+        off = row._replace(run=lambda t, x: gelu(x) + by * size)
+        return any(not p.worst <= 1 for p in compared(torch, "cpu", off, sample, 1))
+
+    assert (wrong(0), wrong(2), wrong(100)) == (False, False, True)
 
 
 def test_a_failure_names_the_sample_that_repeats_it() -> None:

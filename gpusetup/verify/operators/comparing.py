@@ -18,7 +18,7 @@ from .anew import written_anew
 from .drawing import LAYOUTS, Draw, laid_out
 from .elements import alike, near
 from .forms import InPlace, IntoOut
-from .limits import Kind, few, least_back, limit
+from .limits import Kind, few, least, least_back, limit
 from .releases import hands_back_held, known_wrong, loses_weight, reads_lines_apart
 from .rounding import lessened, roundoff
 from .table import Operator, itself
@@ -310,11 +310,15 @@ class Trial:
         if not self.moves() or not any(NEAR < part.worst < far for part in parts):
             return parts
         several = [allowed, *(self.exactly(upstream)[1] for _ in range(AGAIN))]
-        least = least_back(self.row, self.sample.dtype, self.u, self.low, upstream)
+        of = (self.row, self.sample.dtype, self.u, self.low)
+        back = least_back(*of, upstream)
         greatest = Answer(
-            [self.torch.stack(each).amax(0) for each in zip(*(one.outputs for one in several))],
             [
-                self.torch.stack(each).amax(0).clamp(min=least)
+                self.torch.stack(each).amax(0).clamp(min=least(*of, y))
+                for y, each in zip(exact.outputs, zip(*(one.outputs for one in several)))
+            ],
+            [
+                self.torch.stack(each).amax(0).clamp(min=back)
                 for each in zip(*(one.gradients for one in several))
             ],
         )

@@ -33,6 +33,8 @@ SMALLEST = {"float16": 2.0**-23, "bfloat16": 2.0**-120, "float32": 2.0**-120, "f
 where the answer is 2^-121. `elementwise` asks for smaller numbers."""
 FEW = 64
 """Of so few numbers all may be moved alike by chance, and none be of a usual size."""
+LOST = 16.0
+"""Functions lose their digits between numbers of such a size; larger ones are asked on purpose."""
 
 
 class Kind(NamedTuple):
@@ -60,6 +62,17 @@ def limit(torch: Any, of: Kind, y: Any, moved: List[Any], back: bool) -> Any:
 
 def few(tensors: List[Any]) -> bool:
     return all(x.numel() <= FEW for x in tensors)
+
+
+def least(row: Operator, dtype: str, u: float, inputs: List[Any], y: Any) -> float:
+    """What an answer of few numbers, or of one number everywhere, may be off by at least: the way
+    to it may be a difference of numbers as large as what goes in. Where x is below -3, hardly a
+    digit is left of gelu's 1 + erf(x / sqrt(2)); other numbers would have told its size."""
+    alike = y.numel() <= FEW or bool((y == y.reshape(-1)[0]).all())
+    if dtype in HALVES or not alike:
+        return 0.0
+    sizes = [most(finite(x.double()).abs()) for x in inputs if x.is_floating_point()]
+    return OWN * row.slack * u * min(LOST, max(sizes, default=0.0))
 
 
 def least_back(
