@@ -306,7 +306,8 @@ class Trial:
     ) -> List[Part]:
         """What nears its limit, or misses it by little, is judged by the greatest of several."""
         parts = list(self.judged(name, found, exact, allowed))
-        far = inf if few(self.low) else FAR
+        handed = [g for g in upstream if g is not None]
+        far = inf if few(self.low) or (handed and few(handed)) else FAR
         if not self.moves() or not any(NEAR < part.worst < far for part in parts):
             return parts
         several = [allowed, *(self.exactly(upstream)[1] for _ in range(AGAIN))]
