@@ -265,6 +265,13 @@ def test_few_numbers_that_are_handed_back_may_be_moved_alike_too() -> None:
     assert [p for p in compared(torch, "cpu", row, sample, 20031) if not p.worst <= 1] == []
 
 
+def test_few_numbers_among_many_may_be_moved_alike_too() -> None:
+    """Two numbers, one of the sixteen tensors of a sample, as above: a softmin's gradient is 0."""
+    row = row_of("reductions", "softmin by each option")
+    sample = Sample(row.name, "bfloat16", "pitched", "tiny", 244)
+    assert [p for p in compared(torch, "cpu", row, sample, 10051) if not p.worst <= 1] == []
+
+
 def test_what_comes_near_its_limit_is_judged_by_the_greatest_of_several() -> None:
     """Two numbers, 1,000 deviations from zero, moved alike by chance: 0.94 of one limit."""
     row = row_of("reductions", "var far from zero")

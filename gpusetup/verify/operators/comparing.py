@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import threading
 import warnings
-from math import inf
 from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 
 from ..judging.tolerance import Part, holds
@@ -18,7 +17,7 @@ from .anew import written_anew
 from .drawing import LAYOUTS, Draw, laid_out
 from .elements import alike, near
 from .forms import InPlace, IntoOut
-from .limits import Kind, few, least, least_back, limit
+from .limits import FEW, Kind, few, least, least_back, limit
 from .releases import hands_back_held, known_wrong, loses_weight, reads_lines_apart
 from .rounding import lessened, roundoff
 from .table import Operator, itself
@@ -307,8 +306,12 @@ class Trial:
         """What nears its limit, or misses it by little, is judged by the greatest of several."""
         parts = list(self.judged(name, found, exact, allowed))
         handed = [g for g in upstream if g is not None]
-        far = inf if few(self.low) or (handed and few(handed)) else FAR
-        if not self.moves() or not any(NEAR < part.worst < far for part in parts):
+        all_few = few(self.low) or bool(handed and few(handed))
+
+        def by_chance(part: Part) -> bool:
+            return part.worst > NEAR and (all_few or 0 < part.of <= FEW or part.worst < FAR)
+
+        if not self.moves() or not any(map(by_chance, parts)):
             return parts
         several = [allowed, *(self.exactly(upstream)[1] for _ in range(AGAIN))]
         of = (self.row, self.sample.dtype, self.u, self.low)
