@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from gpusetup.verify import alongside
 from gpusetup.verify.alongside import Alongside
 from gpusetup.verify.checks.table import named, on_device
+from gpusetup.verify.child import Child
+from gpusetup.verify.ending import Ended, listen_for_the_end
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
 from gpusetup.verify.values import Asked, Outcome
@@ -139,7 +142,42 @@ def test_a_signal_ends_both_processes() -> None:
     assert len(both) == 2
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    until = time.monotonic() + 2
+    while any(map(_runs, both)) and time.monotonic() < until:
+        time.sleep(0.05)
     assert not [pid for pid in both if _runs(pid)]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+def test_a_signal_while_a_process_starts_loses_neither_it_nor_its_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    popen = subprocess.Popen
+
+    def slow(*given: Any, **more: Any) -> Any:
+        process = popen(*given, **more)
+        signal.raise_signal(signal.SIGTERM)
+        return process
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    listen_for_the_end()
+    child = Child(False)
+    try:
+        with monkeypatch.context() as patch, pytest.raises(Ended) as ended:
+            patch.setattr(subprocess, "Popen", slow)
+            child.start()
+        assert ended.value.number == signal.SIGTERM
+        process = child.process
+        assert process is not None and list(tmp_path.iterdir())
+        child.end()
+        assert process.poll() == -signal.SIGKILL and not list(tmp_path.iterdir())
+        with pytest.raises(Ended):  # once it is known, nothing waits any more
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def children(pid: int) -> set[int]:

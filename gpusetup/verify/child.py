@@ -16,6 +16,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .answer.render import harmless
+from .ending import held
 from .streams import say
 from .values import CRASHED, Asked, Check, Outcome, kind
 
@@ -135,6 +136,10 @@ class Child:
             at = answer["at"]
 
     def start(self, environment: Environment = ()) -> None:
+        with held():
+            self._start(environment)
+
+    def _start(self, environment: Environment) -> None:
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         self.kernels = folder_for_kernels()
         self.process = subprocess.Popen(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import Any
+import threading
+from typing import Any, Iterator, List, Optional
+
+_came: Optional[List[int]] = None
+"""The signals that came while something had to be done first; None while nothing has."""
 
 
 class Ended(BaseException):
@@ -20,9 +24,28 @@ def listen_for_the_end() -> None:
     which the kernel ends by no signal that it has not asked for."""
 
     def end(number: int, _: Any) -> None:
-        raise Ended(number)
+        if _came is None:
+            raise Ended(number)
+        _came.append(number)
 
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             with contextlib.suppress(ValueError, OSError):  # not the main thread
                 signal.signal(getattr(signal, name), end)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """A signal that asks for the end is heard when this is done: a process that is being started is
+    nobody's yet, and nobody would end it."""
+    global _came
+    if threading.current_thread() is not threading.main_thread() or _came is not None:
+        yield  # the main thread alone hears signals
+        return
+    came = _came = []
+    try:
+        yield
+    finally:
+        _came = None
+        if came:
+            raise Ended(came[0])
