@@ -25,7 +25,7 @@ SHARE = {
     "spectral": 40,
     "sparse": 30,
     "moving": 180,
-    "indexing": 160,
+    "indexing": 166,
     "sorting": 83,
     "convolutions": 74,
     "pools": 125,

@@ -8,6 +8,7 @@ from . import definitions as by
 from .drawing import Draw, Given, given
 from .rows_indexing import SAME_SUMS, _flagged, _meeting, _met, _met_greatest, _one_hot
 from .rows_moving import moving
+from .rows_parts import PARTS, spread
 from .rows_sorting import _mixed, _ordered
 from .table import FULL, Operator
 
@@ -50,10 +51,6 @@ def _met_least(t: Any, x: Any, i: Any, s: Any) -> Any:
 def _alone(t: Any, x: Any, i: Any, s: Any) -> Any:
     """The greatest of those that meet; where none does, what was there."""
     return t.where(_hit(t, x, i) > 0, _met_greatest(t, 0 * x - 1e6, i, s), x)
-
-
-def _spread(i: Any, s: Any) -> Any:
-    return i.unsqueeze(1).expand_as(s)
 
 
 def _masked(t: Any, x: Any, m: Any) -> Any:
@@ -127,8 +124,8 @@ PLACES: Tuple[Operator, ...] = (
         "scatter with sums",
         _meeting,
         lambda t, x, i, s: (
-            x.scatter(0, _spread(i, s), s, reduce="add"),
-            x.scatter_reduce(0, _spread(i, s), s, "sum", include_self=False),
+            x.scatter(0, spread(i, s), s, reduce="add"),
+            x.scatter_reduce(0, spread(i, s), s, "sum", include_self=False),
         ),
         lambda t, x, i, s: (
             _met(t, x, i, s),
@@ -142,8 +139,8 @@ PLACES: Tuple[Operator, ...] = (
         "scatter_reduce alone",
         _meeting,
         lambda t, x, i, s: (
-            x.scatter_reduce(0, _spread(i, s), s * 7, "amax", include_self=False),
-            x.scatter_reduce(0, _spread(i, s), s - 5, "amin"),
+            x.scatter_reduce(0, spread(i, s), s * 7, "amax", include_self=False),
+            x.scatter_reduce(0, spread(i, s), s - 5, "amin"),
             x.index_reduce(0, i, s * 7, "amax"),
             x.index_reduce(0, i, s - 5, "amin"),
         ),
@@ -162,9 +159,9 @@ PLACES: Tuple[Operator, ...] = (
         "scatter_reduce to means",
         _meeting,
         lambda t, x, i, s: (
-            x.scatter_reduce(0, _spread(i, s), s, "mean"),
+            x.scatter_reduce(0, spread(i, s), s, "mean"),
             x.index_reduce(0, i, s, "mean", include_self=True),
-            x.scatter_reduce(0, _spread(i, s), 1 + s * 0, "prod"),
+            x.scatter_reduce(0, spread(i, s), 1 + s * 0, "prod"),
         ),
         lambda t, x, i, s: (*[_met(t, x, i, s) / (1 + _hit(t, x, i))] * 2, 1 * x),
         dtypes=FULL,
@@ -322,4 +319,4 @@ def _shortened(t: Any, x: Any, i: Any) -> Any:
     return picked * t.where(norms > 1, 1 / (norms + 1e-7), 1 + 0 * norms)
 
 
-INDEXED = (*PLACES, *TABLES)
+INDEXED = (*PLACES, *PARTS, *TABLES)
