@@ -315,15 +315,14 @@ class Trial:
             return parts
         several = [allowed, *(self.exactly(upstream)[1] for _ in range(AGAIN))]
         of = (self.row, self.sample.dtype, self.u, self.low)
-        back = least_back(*of, upstream)
         greatest = Answer(
             [
                 self.torch.stack(each).amax(0).clamp(min=least(*of, y))
                 for y, each in zip(exact.outputs, zip(*(one.outputs for one in several)))
             ],
             [
-                self.torch.stack(each).amax(0).clamp(min=back)
-                for each in zip(*(one.gradients for one in several))
+                self.torch.stack(each).amax(0).clamp(min=least_back(*of, upstream, y))
+                for y, each in zip(exact.gradients, zip(*(one.gradients for one in several)))
             ],
         )
         return list(self.judged(name, found, exact, greatest))

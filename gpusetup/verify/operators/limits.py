@@ -33,6 +33,8 @@ SMALLEST = {"float16": 2.0**-23, "bfloat16": 2.0**-120, "float32": 2.0**-120, "f
 where the answer is 2^-121. `elementwise` asks for smaller numbers."""
 FEW = 64
 """Of so few numbers all may be moved alike by chance, and none be of a usual size."""
+GONE = 16.0
+"""So many roundoffs of what was handed back are nothing."""
 LOST = 16.0
 """Functions lose their digits between numbers of such a size; larger ones are asked on purpose."""
 
@@ -76,16 +78,17 @@ def least(row: Operator, dtype: str, u: float, inputs: List[Any], y: Any) -> flo
 
 
 def least_back(
-    row: Operator, dtype: str, u: float, inputs: List[Any], upstream: List[Any]
+    row: Operator, dtype: str, u: float, inputs: List[Any], upstream: List[Any], y: Any
 ) -> float:
     """What a gradient of few numbers may be off by at least, as it is a difference of numbers as
     large as those that are handed back: through a softmax whose one share is nearly 1 it is
-    p * (g - p * g), of which hardly a digit is left."""
-    if dtype in HALVES or not few(inputs):
+    p * (g - p * g), of which hardly a digit is left. Of many numbers too where nothing is left of
+    any: of a softmax, where one number is handed back through all of its axis."""
+    if dtype in HALVES:
         return 0.0
-    return (
-        row.slack * u * max((most(g.double().abs()) for g in upstream if g is not None), default=0)
-    )
+    handed = max((most(g.double().abs()) for g in upstream if g is not None), default=0.0)
+    gone = most(y.double().abs()) <= GONE * u * handed
+    return row.slack * u * handed * (SURE if gone else 1.0 if few(inputs) else 0.0)
 
 
 def _several_times(of: Kind, y: Any, size: Any, change: Any, floor: float) -> Any:

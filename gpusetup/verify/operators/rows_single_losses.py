@@ -241,8 +241,9 @@ def _dense(t: Any) -> Any:
 def _look_up(t: Any, x: Any, i: Any, w: Any, kind: str, words: str, bags: str, **of: Any) -> Any:
     mode = kind.partition(" ")[2]
     x, i = _dense(t).apply(x), i.to(getattr(t, words))
-    if of.get("sparse") and of["scale_grad_by_freq"]:
-        of["sparse"] = False  # both at once are refused
+    if of.get("sparse") and (of["scale_grad_by_freq"] or not i.dim()):
+        # Both at once are refused; so are a row that does not count and one word without an axis.
+        of["sparse"] = False
     if of["max_norm"]:
         x, w = x.detach(), w.detach()  # rows are made shorter in place, which has no gradient
     if not mode:
