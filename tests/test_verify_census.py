@@ -384,6 +384,8 @@ def test_the_weights_gradient_is_left_out_where_it_is_known_to_be_unset_alone(ot
 
     assert lost()
     assert not lost(**other)
+    assert lost(width=2, stride=3, layout=torch.contiguous_format)
+    assert not lost(width=3, stride=3, layout=torch.contiguous_format)
 
 
 CARELESS: dict[tuple[str, str], tuple[str, Any]] = {
