@@ -58,10 +58,14 @@ def _ended(words: list[str], out: Console) -> int:
 
 
 def _no_room(problem: Exception) -> Blocked:
-    where = getattr(problem, "filename", None) or "what was asked for"
+    import tempfile
+
+    where = getattr(problem, "filename", None)
     return Blocked(
-        f"Cannot write {where}: {getattr(problem, 'strerror', None)}",
-        hint="make room there, or name another place",
+        f"Cannot write {where or f'below {tempfile.gettempdir()}'}: "
+        f"{getattr(problem, 'strerror', None)}",
+        hint="make room there, or name another place"
+        + ("" if where else ": set TMPDIR to a folder on a larger disk"),
     )
 
 

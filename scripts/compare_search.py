@@ -35,7 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from gpusetup.model.frozen import Frozen, replace  # noqa: E402
-from gpusetup.tune.search import Goal, Trial, answer, search  # noqa: E402
+from gpusetup.tune.search import answer, search  # noqa: E402
+from gpusetup.tune.trial import Goal, Trial  # noqa: E402
 
 MIB = 1 << 20
 JITTER = 0.015

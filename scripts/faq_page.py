@@ -296,6 +296,6 @@ def way(fixes: Mapping[str, Fix]) -> Iterator[str]:
 
 
 def block(commands: Sequence[str], system: str) -> str:
-    windows = system == "Windows" or any(".exe" in line for line in commands)
+    windows = system == "Windows" or all(".exe" in line for line in commands)
     shell = "powershell" if windows else "sh"
     return f"```{shell}\n{chr(10).join(commands)}\n```\n\n" if commands else ""

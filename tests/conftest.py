@@ -62,14 +62,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """A runner in the background ignores SIGINT, and what the tests start would inherit that.
 
-    Compiled modules are kept whatever the environment says: the tests start hundreds of Pythons.
+    Compiled modules are kept whatever the environment says: the tests start hundreds of Pythons,
+    which buffer what they print as a person's do.
     Where a few tests take long, workers that are done take over what others have before them.
     """
     if config.getoption("dist", "no") == "load":
         config.option.dist = "worksteal"
     config.pluginmanager.register(OnlyWhereThereAreExamples())
     each_row.only = config.getoption("--row")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+        os.environ.pop(name, None)
     sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
     hypothesis.settings.register_profile(

@@ -75,6 +75,7 @@ OWN_NAME: Mapping[str, str] = {
     "new-smi-banner": "the layout of nvidia-smi",
     "no-nvswitch": "nothing needs the Fabric Manager",
     "requires-python": "which Pythons a distribution takes",
+    "training-run": "out-of-memory, with the steps of a training",
     "smi-sees-it": "an NVIDIA GPU is there, whatever finds none",
 }  # fmt: skip
 """A kind that is named otherwise than a finding, and which findings it leads to."""

@@ -192,8 +192,36 @@ VARIABLES = (
     ("VIRTUAL_ENV", "/work/groups/zebra/wilhelmina/venv", "wilhelmina"),
     ("NCCL_SOCKET_IFNAME", "=10.1.2.3", "10.1.2.3"),
     ("TORCH_HOME", "/fsx/wilhelmina/cache", "wilhelmina"),
+    ("LD_LIBRARY_PATH", "/usr/lib:/opt/zebra-corp/lib", "zebra"),
+    ("LD_LIBRARY_PATH", "/usr/lib:~/zebra/lib", "zebra"),
+    ("NCCL_SOCKET_IFNAME", "zebra0", "zebra"),
+    ("NCCL_IB_HCA", "^=mlx5_0:1,zebra_0", "zebra"),
+    ("TORCH_CUDA_ARCH_LIST", "9.0 for zebra", "zebra"),
+    ("PYTORCH_ALLOC_CONF", "max_split_size_mb:128,zebra:True", "zebra"),
+    ("CONDA_DEFAULT_ENV", "zebra-prod", "zebra"),
+    ("NCCL_DEBUG_FILE", "/var/log/zebra.log", "zebra"),
+    ("LD_PRELOAD", "/usr/lib/libzebra.so.1:/usr/lib/libcudart.so.12", "zebra"),
 )
 """(name, value, what must not be shared)."""
+
+SETTINGS = (
+    ("NCCL_SOCKET_IFNAME", "=eth0,ib0,bond0.12,^docker,lo,enp193s0f0np0,ens5,eno1,mlx5_0"),
+    ("NCCL_IB_HCA", "^=mlx5_0:1,mlx5_bond_0,rdmap0s6,bnxt_re0,efa_0"),
+    ("TORCH_CUDA_ARCH_LIST", "7.0;8.0 8.6+PTX;9.0a;Hopper"),
+    ("PYTORCH_CUDA_ALLOC_CONF",
+     "backend:cudaMallocAsync,roundup_power2_divisions:[256:1,512:2,>:8],expandable_segments:False"),
+    ("LD_LIBRARY_PATH", "/usr/local/cuda-12.4/lib64:/opt/conda/lib::/usr/lib/wsl/lib:$HOME/lib"),
+    ("LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4:/usr/lib/libcudart.so.12.4"),
+    ("PATH", "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:."),
+    ("CUDA_VISIBLE_DEVICES", "0,1,-1"), ("CUDA_VISIBLE_DEVICES", "GPU-0001,MIG-0002"),
+    ("NVIDIA_REQUIRE_CUDA", "cuda>=12.4 brand=tesla,driver>=470,driver<471"),
+    ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility,compat32"), ("NVIDIA_VISIBLE_DEVICES", "void"),
+    ("PIP_INDEX_URL", "https://download.pytorch.org/whl/cu126"), ("CC", "gcc-12"),
+    ("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_SUBSYS", "INIT,NET"), ("NCCL_ALGO", "Ring,Tree"),
+    ("PYTORCH_VERSION", "2.9.0a0+872d972e41.nv25.08"), ("UV_TORCH_BACKEND", "auto"),
+    ("UV_EXCLUDE_NEWER", "2026-11-20T00:00:00Z"), ("CUDA_MODULE_LOADING", "LAZY"),
+)  # fmt: skip
+"""Settings of everybody's: they stay as they are."""
 
 STAYS = (
     "token=None, api_key=None, use_auth_token=True, pad_token=None, password: (none)",

@@ -14,10 +14,7 @@ BESIDE: dict[str, Class] = {
             f"vllm serve ends after some hours\n{MMU_FAULT}",
             f"llama-server stops\n{MMU_FAULT}",
         ),
-        (
-            MMU_FAULT,
-            "vllm serve ends\nNVRM: Xid (PCI:0000:06:00): 79, pid=1, GPU has fallen off the bus.",
-        ),
+        ("vllm serve ends\nNVRM: Xid (PCI:0000:06:00): 79, pid=1, GPU has fallen off the bus.",),
     ),
     "a docker that does not know NVIDIA's runtime, in words": Class(
         "container-toolkit-missing",

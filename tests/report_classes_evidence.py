@@ -150,4 +150,16 @@ EVIDENCE: dict[str, Class] = {
         ),
         ("Could not find the operator mylib::nms",),
     ),
+    "a driver that is called too old, and serves the torch that is there": Class(
+        "cuda-init-failed",
+        (
+            "Driver Version: 575.64.03   CUDA Version: 12.9\nPyTorch version: 2.6.0+cu124\nRuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version",
+            "driver 550.163.01\ntorch 2.5.1+cu121\nUserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).",
+            "torch 2.9.1+cu130, nvidia driver 580.95.05\ncudaErrorInsufficientDriver",
+        ),
+        (
+            "Driver Version: 470.256.02   CUDA Version: 11.4\nPyTorch version: 2.6.0+cu124\nRuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version",
+            "driver 575.64.03\ntorch 2.9.1+cu130\nRuntimeError: The NVIDIA driver on your system is too old (found version 12090).",
+        ),
+    ),
 }

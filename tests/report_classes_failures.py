@@ -100,7 +100,7 @@ FAILURES: dict[str, Class] = {
         ),
     ),
     "a failure outside of the GPU's stack that a row tells": Class(
-        "ok",
+        "program-failed",
         (
             "Faulting application name: Sing.exe, version: 1.0.0.0, time stamp: 0x652f4a81\nFaulting module name: c10_cuda.dll, version: 0.0.0.0, time stamp: 0x6356f675\nException code: 0xc0000005",
             "RuntimeError: use_libuv was requested but PyTorch was built without libuv support",

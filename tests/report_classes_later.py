@@ -143,7 +143,7 @@ LATER: dict[str, Class] = {
         ),
     ),
     "a scheduler that gave no GPU": Class(
-        "torch-sees-no-gpu cuda-visible-devices-hidden ok no-nvidia-gpu driver-missing unknown",
+        "torch-sees-no-gpu cuda-visible-devices-hidden program-failed no-nvidia-gpu driver-missing unknown",
         (
             "$ srun -p cpu --pty bash\n$ python -c 'import torch; print(torch.cuda.is_available())'\nFalse\nSLURM_JOB_GPUS is unset\nCUDA_VISIBLE_DEVICES=NoDevFiles",
             "#SBATCH --gres=gpu:1\nsbatch: error: Batch job submission failed: Requested node configuration is not available",
@@ -304,7 +304,7 @@ LATER: dict[str, Class] = {
         ),
     ),
     "a program that fails by itself": Class(
-        "ok",
+        "program-failed cuda-program-error",
         (
             'Traceback (most recent call last):\n  File "/usr/local/lib/python3.11/site-packages/transformers/models/auto/configuration_auto.py", line 1131, in from_pretrained\n    raise ValueError(\nValueError: The checkpoint you are trying to load has model type `qwen3_moe` but Transformers does not recognize this architecture.',
             'Traceback (most recent call last):\n  File "train.py", line 20, in <module>\n    out = model(x)\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 768x10)',

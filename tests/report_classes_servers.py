@@ -12,7 +12,7 @@ HEALTHY = (
 
 SERVERS: dict[str, Class] = {
     "a small server that finds no GPU or no slot": Class(
-        "ok program-sees-no-gpu",
+        "program-failed program-sees-no-gpu",
         (
             "whisper_init_with_params_no_state: use gpu    = 1\nwhisper_backend_init_gpu: no GPU found",
             "gpustack.worker.worker_manager - ERROR - Failed to initialize worker: No GPU detectors available for cuda",
@@ -38,7 +38,7 @@ SERVERS: dict[str, Class] = {
         ),
     ),
     "an assertion about the device's number, without a word of MIG": Class(
-        "unknown",
+        "torch-internal-error",
         (
             "RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at Context.cpp:50, device=1, num_gpus=1",
             "vllm: CUDA call failed lazily at initialization with error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED",
@@ -207,7 +207,7 @@ SERVERS: dict[str, Class] = {
         ),
     ),
     "an exception that only passes on another": Class(
-        "ok program-failed",
+        "program-failed",
         (
             "AttributeError: Qwen2Tokenizer has no attribute all_special_tokens\nray.exceptions.ActorDiedError: The actor died because of an error raised in its creation task",
             "# KeyError: 'rope_scaling'\n\nray.exceptions.RayTaskError: ray::train()",

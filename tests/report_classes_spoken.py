@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report_classes import SMI_ONE, Class
+from report_classes import NO_DRIVER, SMI_ONE, Class
 
 SPOKEN: dict[str, Class] = {
     "memory of a GPU that does not suffice, as people say it": Class(
@@ -188,7 +188,7 @@ SPOKEN: dict[str, Class] = {
         ),
     ),
     "a job that Slurm refuses": Class(
-        "ok",
+        "program-failed",
         (
             "sbatch: error: submitted a job to a gpu32 partition, without specifying a GPU32 Account.\nsbatch: error: Batch job submission failed: Unspecified error",
             "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
@@ -299,5 +299,18 @@ SPOKEN: dict[str, Class] = {
             "CUDA support is not enabled in this ONNXRuntime build",
         ),
         ("If the GPU is not supported by your ONNXRuntime build, the CPU is taken",),
+    ),
+    "a machine without an NVIDIA GPU, as its owner says it": Class(
+        "no-nvidia-gpu",
+        (
+            f"I don't have an NVIDIA GPU.\n{NO_DRIVER}",
+            f"My laptop has no dedicated GPU, only Intel graphics\n{NO_DRIVER}",
+            "I do not have a GPU.\nRuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.",
+            "laptop with Intel Iris only\nAssertionError: Torch not compiled with CUDA enabled",
+        ),
+        (
+            f"It tells me I don't have an NVIDIA GPU, but there is an RTX 3060\n{NO_DRIVER}",
+            f"The container says there is no NVIDIA GPU\n{NO_DRIVER}",
+        ),
     ),
 }

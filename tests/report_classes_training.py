@@ -17,7 +17,7 @@ TRAINING: dict[str, Class] = {
         ),
     ),
     "an assertion after a card with more memory was taken": Class(
-        "ok",
+        "cuda-program-error",
         (
             "RuntimeError: CUDA error: device-side assert triggered\n4张3090 显存不够换到了 4张A40, 出现上述错误",
             "显存不够，换了A100之后 CUDA error: device-side assert triggered",
@@ -85,7 +85,7 @@ TRAINING: dict[str, Class] = {
         ("Your session crashed for an unknown reason.",),
     ),
     "a trainer that takes a GPU by its number": Class(
-        "ok",
+        "program-failed",
         (
             "ValueError: Invalid CUDA 'device=cuda' requested. Use 'device=cpu' or pass valid CUDA device(s) if available",
             "AssertionError: Invalid CUDA '--device gpu' requested, use '--device cpu' or pass valid CUDA device(s)",
@@ -133,7 +133,7 @@ TRAINING: dict[str, Class] = {
         ("AttributeError: module 'mytriton.utils' has no attribute 'cast'",),
     ),
     "an exception below a list of versions": Class(
-        "ok",
+        "program-failed",
         (
             "- PyTorch version: 2.6.0+cu126 (GPU)\n- GPU type: NVIDIA GeForce RTX 3060\n- GPU number: 1\n- Bitsandbytes version: 0.45.3\n\nAttributeError: Can't get local object 'A.post_init.<locals>.set_device_hook'",
             "PyTorch version: 2.6.0+cu126 (GPU)\nGPU type: NVIDIA H20\nDeepSpeed version: 0.15.4\nKeyError: 'qwen3_next'",
@@ -164,7 +164,7 @@ TRAINING: dict[str, Class] = {
         ),
     ),
     "a number of a type that an operation does not take": Class(
-        "ok",
+        "program-failed",
         (
             "RuntimeError: \"triu_tril_cuda_template\" not implemented for 'BFloat16'",
             "NotImplementedError: \"bitwise_and_cuda\" not implemented for 'Float'",

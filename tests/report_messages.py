@@ -38,8 +38,8 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("windows-path-too-long", "ninja: error: Stat(C:/Users/me/AppData/Local/Temp/build/flash_api.obj): Filename longer than 260 characters"),
     ("windows-path-too-long", "FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\me\\AppData\\Local\\Temp\\torchinductor_me\\triton\\0\\" + 180 * "K" + "\\kernel.json'"),
     ("windows-path-too-long", "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\x'\nHINT: This error might have occurred since this system does not have Windows Long Path support enabled."),
-    ("ok", "../aten/src/ATen/native/cuda/Indexing.cu:1233: operator(): block: [5,0,0], thread: [64,0,0] Assertion `srcIndex < srcSelectDimSize` failed."),
-    ("ok", "RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported at some other API call"),
+    ("cuda-program-error", "../aten/src/ATen/native/cuda/Indexing.cu:1233: operator(): block: [5,0,0], thread: [64,0,0] Assertion `srcIndex < srcSelectDimSize` failed."),
+    ("cuda-program-error", "RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported at some other API call"),
     # --- other makers
     ("apple-silicon", "ValueError: fp16 mixed precision requires a GPU (not 'mps')."),
     ("apple-silicon", "my MacBook Air with M2 chip says AssertionError: Torch not compiled with CUDA enabled"),

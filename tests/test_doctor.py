@@ -29,7 +29,7 @@ from gpusetup.model.machine import Driver, Event, Snapshot
 from gpusetup.model.shell import Line
 from gpusetup.probe.saved import dump_snapshot, load_snapshot, machine_named
 from gpusetup.render.console import Console
-from gpusetup.render.markdown import LINES, doctor_markdown, escaped
+from gpusetup.render.markdown import doctor_markdown, escaped
 from gpusetup.render.text import doctor_screen
 
 HERE = Path(__file__).resolve().parent
@@ -192,10 +192,9 @@ def test_the_laptops_reply_for_a_thread(same_as_file) -> None:  # type: ignore[n
 
 
 @each("folder", FOLDERS)
-def test_a_reply_has_at_most_25_lines_and_closed_fences(folder: Path) -> None:
+def test_a_reply_has_closed_fences_and_ends_with_what_to_report(folder: Path) -> None:
     text = doctor_markdown(answer_for(load_snapshot(folder / "snapshot.json")))
     lines = text.splitlines()
-    assert len(lines) <= LINES == 25
     assert len([line for line in lines if line.startswith("```")]) % 2 == 0
     assert lines[-1].startswith(("If that does not help", "If it still fails"))
 

@@ -46,7 +46,10 @@ def test_a_finding_belongs_to_the_group_that_names_it_before_that_of_its_layer()
 def test_an_entry_says_what_else_it_may_be_and_the_same_by_pip() -> None:
     stub = SECTIONS["could-not-find-cuda-drivers-on-your-machine-gpu-will-not-be"]
     assert "Or it is [`driver-missing`]" in stub and "What decides: `nvidia-smi`" in stub
-    assert "Or the same by pip:" in SECTIONS["assertionerror-torch-not-compiled-with-cuda-enabled"]
+    assert (
+        "Or the same by pip (torch from its own index first"
+        in SECTIONS["assertionerror-torch-not-compiled-with-cuda-enabled"]
+    )
 
 
 def test_no_entry_has_windows_look_for_libraries_as_linux_does() -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import standin
@@ -21,6 +21,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Container
 from gpusetup.probe.gpu import read_gpu_side
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is for Linux")
@@ -46,6 +47,10 @@ class Fault(NamedTuple):
     """No PCI device and no node is there: a container, or the libraries alone."""
     severity: Severity = Severity.ERROR
     root: bool = True
+    each: tuple[Mapping[str, object], ...] = ()
+    """What is wrong with each GPU, on a machine of another number of them."""
+    no_node: tuple[int, ...] = ()
+    """The GPUs without a device node."""
 
 
 SILENT, ILL, LOST = "driver-does-not-answer", "gpu-does-not-answer", "gpu-fell-off-bus"
@@ -224,11 +229,16 @@ def folder(kind: str, place: Path) -> Path:
     return place
 
 
+def gpus_of(fault: Fault) -> tuple[dict[str, object], ...]:
+    both = fault.first, fault.second
+    return tuple({**GPU, **each} for each in fault.each or both)
+
+
 def environment(fault: Fault, place: Path) -> dict[str, str]:
     """What the children of a machine with this fault find."""
     state = dict(fault.state)
     libraries = folder(str(state.pop("libraries", "")), place / "lib")
-    gpus = ({**GPU, **fault.first}, {**GPU, **fault.second})
+    gpus = gpus_of(fault)
     file = place / "state"
     file.write_text(standin.state(gpus, **state))
     hidden = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
@@ -249,11 +259,16 @@ def quick_seconds() -> float:
     return max(1.0, 5 * (time.monotonic() - began))
 
 
-def judged(fault: Fault, place: Path, limit: float | None = None) -> tuple[Diagnosis, float]:
+def judged(
+    fault: Fault, place: Path, limit: float | None = None, **more: Any
+) -> tuple[Diagnosis, float]:
     make = Bare if fault.bare else WithDriver
     limit = limit or (quick_seconds() if fault.hangs else ENOUGH_SECONDS)
+    system = make(len(gpus_of(fault)), environment(fault, place))
+    lacks = {f"nvidia{number}" for number in fault.no_node}
+    system.folders["/dev"] = tuple(name for name in system.folders["/dev"] if name not in lacks)
     began = time.monotonic()
-    side = read_gpu_side(make(2, environment(fault, place)), limit=limit)
+    side = read_gpu_side(system, limit=limit)
     taken = time.monotonic() - began
     machine = replace(
         HEALTHY,
@@ -265,6 +280,7 @@ def judged(fault: Fault, place: Path, limit: float | None = None) -> tuple[Diagn
         devices=side.devices,
         events=side.events,
         readings=side.readings,
+        **more,
     )
     return diagnose(machine, load_catalog()), taken
 
@@ -293,6 +309,82 @@ def test_a_fault_is_named_with_its_gpu_and_in_time(fault: Fault, tmp_path: Path)
     if fault.hangs:
         assert taken < quick_seconds() + 2.0
         assert "driver-slow" not in found
+
+
+CUT: Mapping[str, object] = {"mig_mode": 1, "mig_max": 7}
+ONE_MIG: Mapping[str, object] = {
+    **CUT,
+    "mig.0": "MIG-00000000-0000-0000-0000-0000000000aa",
+    "cuda_name": "NVIDIA A100-SXM4-40GB MIG 7g.40gb",
+}
+H100: Mapping[str, object] = {"name": "NVIDIA H100 80GB HBM3", "sm": 90}
+SEVEN = "1,2,3,4,5,6,7"
+W = Severity.WARNING
+NO_MIG, MISSED, NODE, LINKS = (
+    *("mig-misconfigured", "cuda-misses-gpu", "device-node-missing", "nvlink-degraded"),
+)
+
+
+def eight(name: str, finding: str, *each: Mapping[str, object], **more: Any) -> Fault:
+    """Eight GPUs of one machine: the last that is given stands for the others too."""
+    return Fault(name, finding, each=(*each, *each[-1:] * (8 - len(each))), **more)
+
+
+def cuda_sees(order: str) -> dict[str, object]:
+    return {"cuda.devices": len(order.split(",")), "cuda.order": order}
+
+
+OF_EIGHT = (
+    eight("one is cut and has no instance", NO_MIG, CUT, {}, state=cuda_sees(SEVEN)),
+    eight("one is cut, and CUDA does not see another", MISSED, CUT, {}, gpu=6, root=False,
+          state=cuda_sees("1,2,3,4,5,7")),
+    eight("seven are cut and have no instance", NO_MIG, {}, CUT, state=cuda_sees("0")),
+    eight("one is cut, and CUDA sees its instance but no whole GPU", NO_MIG, ONE_MIG, {},
+          state=cuda_sees("0"), severity=W, root=False),
+    eight("one is cut, and CUDA sees no instance of it", MISSED, ONE_MIG, {}, gpu=0,
+          state=cuda_sees(SEVEN)),
+    eight("a node is missing", NODE, {}, gpu=5, no_node=(5,)),
+    eight("a node is missing, and the GPU is not listed", NODE, {}, gpu=7, no_node=(7,),
+          state={"devices": 7}),
+    eight("no link of a board with switches is active", LINKS, {**H100, "nvlinks": "0" * 18}),
+    eight("a link of every GPU is silent", LINKS, {**H100, "nvlinks": "1" * 17 + "0"},
+          severity=W, root=False),
+    eight("a link of one GPU is silent", LINKS, {**H100, "nvlinks": "1" * 17 + "0"},
+          {**H100, "nvlinks": "1" * 18}, gpu=0, severity=W, root=False),
+)  # fmt: skip
+SOUND_EIGHT: tuple[tuple[Fault, dict[str, Any]], ...] = (
+    (eight("an A100 lacks links 12 to 17", "", {"nvlinks": "1" * 12 + "0" * 6}), {}),
+    (eight("no bridge", "", {"name": "NVIDIA H200 NVL", "sm": 90, "nvlinks": "0" * 18}), {}),
+    (eight("a variable hides the one that is cut", "", CUT, {}, state=cuda_sees(SEVEN)),
+     {"environment": {"CUDA_VISIBLE_DEVICES": SEVEN}}),
+    (eight("a container has some nodes", "", {}, state={"devices": 7}, no_node=(7,)),
+     {"container": Container(kind="docker", nvidia_requested=True)}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", OF_EIGHT, ids=lambda fault: fault.name)
+def test_of_eight_gpus_one_that_cannot_be_used_is_named(fault: Fault, tmp_path: Path) -> None:
+    diagnosis, _ = judged(fault, tmp_path)
+    found = {finding.id: finding for finding in diagnosis.findings}
+    told = [f"{f.id}: {f.title}" for f in diagnosis.findings]
+    assert fault.finding in found, told
+    finding = found[fault.finding]
+    assert finding.severity is fault.severity and finding.fix, told
+    assert diagnosis.cause == fault.finding or not fault.root, told
+    errors = {finding.id for finding in found.values() if finding.severity is Severity.ERROR}
+    assert errors <= {fault.finding, NO_MIG} and bool(errors) is (fault.severity is not W), told
+    if fault.gpu is not None:
+        said = " ".join((finding.title, *(line.text for line in finding.evidence)))
+        assert f"GPU {fault.gpu}" in said and standin.machine.bus(fault.gpu)[-7:] in said.lower()
+
+
+@pytest.mark.parametrize(("fault", "more"), SOUND_EIGHT, ids=lambda x: getattr(x, "name", ""))
+def test_eight_gpus_without_a_fault_are_not_called_faulty(
+    fault: Fault, more: dict[str, Any], tmp_path: Path
+) -> None:
+    diagnosis, _ = judged(fault, tmp_path, **more)
+    told = {finding.id for finding in diagnosis.findings}
+    assert diagnosis.cause == "ok" and not told & {NO_MIG, MISSED, NODE, LINKS}, told
 
 
 def test_a_machine_without_a_fault_has_none(tmp_path: Path) -> None:

@@ -93,7 +93,48 @@ def test_a_partition_with_other_gpus_is_compared_with_itself(
     _, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
     assert all(one["status"] == "ok" for one in answer["nodes"])
     _, answer = shown(capsys, str(write(tmp_path / "g", {**SOUND, "odd": other})))
+    assert (row(answer, "odd")["status"], answer["exclude"]["slurm"]) == ("ok", "")
+    mixed = node(gpus=[*node()["gpus"][:7], other["gpus"][7]])
+    _, answer = shown(capsys, str(write(tmp_path / "h", {**SOUND, "odd": mixed})))
     assert {d["field"] for d in row(answer, "odd")["drift"]} == {"gpus.name", "gpus.pcie_width"}
+    assert answer["exclude"]["slurm"] == ""
+
+
+def of(name: str, capability: str, count: int = 1, **changes: Any) -> Record:
+    """A record with GPUs of another model."""
+    same = {"name": name, "compute_capability": capability, "fabric_state": None, **changes}
+    return node(gpus=[{**gpu, **same} for gpu in node()["gpus"][:count]])
+
+
+def test_throttled_nodes_are_not_sound_and_a_lone_gpu_of_another_kind_is_not_drained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    throttled = of("NVIDIA A100-SXM4-80GB", "8.0", 4, nvlinks_active=12,
+                   throttle_reasons=["hw_slowdown", "hw_power_brake_slowdown"],
+                   power_limit_watts=250.0, utilization_percent=99)  # fmt: skip
+    cpu = {**of("NVIDIA L4", "8.9"), "torch": {"installed": True, "version": "2.11.0+cpu",
+           "backend": "cpu", "installer": "uv"}}  # fmt: skip
+    nodes = {
+        **{f"a{i}": throttled for i in range(1, 7)},
+        **{f"l{i}": cpu for i in range(1, 4)},
+        "r1": of("NVIDIA GeForce RTX 3090", "8.6", nvlinks_active=None),
+    }
+    folder = str(write(tmp_path / "f", nodes))
+    code, answer = shown(capsys, folder)
+    states = {one["name"]: one["status"] for one in answer["nodes"]}
+    assert states == {
+        **{f"a{i}": "degraded" for i in range(1, 7)},
+        **{f"l{i}": "failed" for i in range(1, 4)},
+        "r1": "ok",
+    }
+    assert (code, answer["exclude"]["slurm"]) == (1, "--exclude=l[1-3]")
+    assert main(["fleet", "show", folder]) == 1
+    said = capsys.readouterr().out
+    assert "3 failed, 6 slowed, 1 sound" in said
+    assert "a[1-6]" in said and "power-thermal-throttle" in said
+    only = write(tmp_path / "g", {name: nodes[name] for name in ("a1", "a2", "a3")})
+    assert main(["fleet", "show", str(only)]) == 0
+    assert main(["fleet", "show", str(only), "--strict"]) == 1
 
 
 def test_half_and_half_is_no_drift_and_is_said(

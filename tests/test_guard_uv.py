@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,11 +13,10 @@ from pathlib import Path
 
 import pytest
 import uv
-from installing import TORCH, Said, World, needs_linux, run_uv, state_of, versions_in
+from installing import TORCH, Said, World, needs_linux
 
 from gpusetup import cli
 from gpusetup.install.guard import CONSTRAINTS, RECORD
-from gpusetup.install.settings.activation import SCRIPTS, with_uv_constraint, without_ours
 from gpusetup.install.settings.conda_state import with_variable
 from gpusetup.install.settings.environment import asking_environment
 
@@ -24,32 +24,12 @@ pytestmark = needs_linux
 HELD = f"torch=={TORCH}+cpu"
 Guard = Callable[..., Said]
 UV = str(uv.find_uv_bin())
-SHELLS = {
-    "bash": "set -eu; . {}/activate",
-    "dash": "set -eu; . {}/activate",
-    "zsh": ". {}/activate",
-    "fish": "source {}/activate.fish",
-    "tcsh": "set prompt = x; source {}/activate.csh",
-}
-MAKERS = ("venv", "uv", "virtualenv")
-QUICK = {("bash", "uv"), ("zsh", "venv"), ("fish", "venv"), ("tcsh", "uv")}
-PAIRS = [
-    pytest.param(shell, maker, marks=() if (shell, maker) in QUICK else pytest.mark.slow)
-    for shell in SHELLS
-    for maker in MAKERS
-]
 
 
-def made(world: World, maker: str, venv: Path) -> None:
-    """An environment with torch in it, as one of three programs makes it."""
-    rows = {
-        "venv": (sys.executable, "-m", "venv", "--without-pip", str(venv)),
-        "uv": (UV, "venv", "--quiet", "--python", sys.executable, str(venv)),
-        "virtualenv": (sys.executable, "-m", "virtualenv", "-q", "--no-seed", str(venv)),
-    }
-    if maker == "virtualenv":
-        pytest.importorskip("virtualenv")
-    subprocess.run(rows[maker], check=True, capture_output=True)
+def made(world: World, venv: Path) -> None:
+    """An environment with torch in it."""
+    argv = (UV, "venv", "--quiet", "--python", sys.executable, str(venv))
+    subprocess.run(argv, check=True, capture_output=True)
     world.fill(venv, world.add_torch("cpu", requires=()))
     world.add_default("torch", "2.99.0")
     world.add_default("wants-another", "1.0", requires=("torch==2.99.0",))
@@ -67,88 +47,6 @@ def guard(capsys: pytest.CaptureFixture[str]) -> Guard:
     return guarded
 
 
-def typed(world: World, shell: str, text: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """What a shell says that was started without its own files."""
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed here")
-    argv = {"zsh": ("zsh", "-f"), "fish": ("fish", "--no-config"), "tcsh": ("tcsh", "-f")}
-    environ = {**os.environ, **world.environment, **more}
-    environ["PATH"] = f"{Path(UV).parent}{os.pathsep}{environ['PATH']}"
-    folder = world.folder / "elsewhere"
-    folder.mkdir(exist_ok=True)
-    return subprocess.run(
-        argv.get(shell, (shell,)),
-        env=environ,
-        cwd=folder,
-        input=text.replace("; ", "\n") + "\n",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
-def quoted(path: Path) -> str:
-    return str(path).replace(" ", "\\ ")
-
-
-@pytest.mark.parametrize(("shell", "maker"), PAIRS)
-@pytest.mark.one_in(4)
-def test_in_an_activated_environment_uv_is_held_back_and_elsewhere_it_is_not(
-    world: World, guard: Guard, shell: str, maker: str
-) -> None:
-    venv = world.folder / ("my env" if shell in ("bash", "fish") else "env")
-    made(world, maker, venv)
-    before = state_of(venv)
-    assert guard(venv, "--write").exit == 0
-    active = SHELLS[shell].format(quoted(venv / "bin"))
-    held = typed(world, shell, f"{active}; uv pip install wants-another")
-    assert held.returncode != 0 and HELD in held.stderr, held.stdout + held.stderr
-    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
-    fine = typed(world, shell, f"{active}; uv pip install wants-any")
-    assert fine.returncode == 0, fine.stderr
-    said = typed(world, shell, f"{active}; deactivate; printenv UV_CONSTRAINT; true")
-    assert said.stdout.strip() == "", said.stdout
-    again = f"{active}; {active}; printenv UV_CONSTRAINT; deactivate; printenv UV_CONSTRAINT; true"
-    said = typed(world, shell, again, UV_CONSTRAINT="/dev/null")
-    first, last = said.stdout.splitlines()
-    assert first.split()[0].endswith(CONSTRAINTS) and first.split()[1:] == ["/dev/null"]
-    assert last == "/dev/null"
-    run_uv(world, "pip", "uninstall", "-q", "--python", str(venv / "bin/python"), "wants-any")
-    assert guard(venv, "--undo").exit == 0
-    assert state_of(venv) == before
-    free = typed(world, shell, f"{active}; uv pip install wants-another")
-    assert free.returncode == 0 and versions_in(venv)["torch"] == "2.99.0", free.stderr
-
-
-def test_from_one_guarded_environment_to_another_the_second_counts(
-    world: World, guard: Guard
-) -> None:
-    made(world, "uv", world.folder / "one")
-    shutil.copytree(world.folder / "one", world.folder / "two", symlinks=True)
-    moved = world.folder / "two/bin/activate"
-    moved.write_text(moved.read_text().replace(f"{world.folder}/one", f"{world.folder}/two"))
-    for name in ("one", "two"):
-        assert guard(world.folder / name, "--write").exit == 0
-    first, second = (world.folder / name / "bin/activate" for name in ("one", "two"))
-    said = typed(world, "bash", f". {first}; . {second}; echo $UV_CONSTRAINT; deactivate; env")
-    assert said.stdout.splitlines()[0] == str(world.folder / "two" / CONSTRAINTS)
-    assert "UV_CONSTRAINT" not in said.stdout.partition("\n")[2]
-
-
-def test_a_constraints_file_that_is_gone_hinders_nobody(world: World, guard: Guard) -> None:
-    venv = world.folder / "env"
-    made(world, "uv", venv)
-    guard(venv, "--write")
-    (venv / CONSTRAINTS).unlink()
-    for shell in ("bash", "fish"):
-        active = SHELLS[shell].format(venv / "bin")
-        assert typed(world, shell, f"{active}; uv pip install wants-any").returncode == 0
-
-
-# --- without activating ---------------------------------------------------------------------------
-
-
 def unasked(world: World, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, **world.environment}
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -163,7 +61,7 @@ def unasked(world: World, folder: Path, *words: str) -> subprocess.CompletedProc
 def folder(world: World) -> Path:
     folder = world.folder / "work"
     folder.mkdir()
-    made(world, "uv", folder / ".venv")
+    made(world, folder / ".venv")
     return folder
 
 
@@ -235,28 +133,15 @@ def test_no_uv_toml_is_put_above_somebodys_home_or_below_others_settings(
     assert str(folder / "uv.toml") not in said and str(world.folder / "uv.toml") in said
 
 
-def test_undo_takes_only_our_lines_out_of_a_script_that_changed_since(
-    world: World, guard: Guard, folder: Path
-) -> None:
-    venv, script = folder / ".venv", folder / ".venv/bin/activate"
-    before = script.read_text()
-    guard(venv, "--write")
-    script.write_text(script.read_text() + "export MINE=1\n")
-    (venv / "bin/activate.fish").unlink()
-    assert guard(venv, "--undo").exit == 0
-    assert script.read_text() == before + "export MINE=1\n"
-    assert not (venv / "bin/activate.fish").exists()
-
-
-def test_a_link_in_place_of_a_script_is_left_alone(
-    world: World, guard: Guard, folder: Path
-) -> None:
-    script, elsewhere = folder / ".venv/bin/activate", folder / "elsewhere"
-    script.rename(elsewhere)
-    script.symlink_to(elsewhere)
-    before = elsewhere.read_bytes()
-    assert guard(folder / ".venv", "--write").exit == 0
-    assert elsewhere.read_bytes() == before and script.is_symlink()
+def test_a_script_that_a_previous_edition_changed_is_put_back(guard: Guard, folder: Path) -> None:
+    script = folder / ".venv/bin/activate"
+    before = base64.b64encode(script.read_bytes()).decode()
+    script.write_text("changed")
+    rows = {"bin/activate": {"before": before, "after": hashlib.sha256(b"changed").hexdigest()}}
+    record = {"schema": "gpusetup.guard-undo/1", "files": rows}
+    (folder / ".venv" / RECORD).write_text(json.dumps(record))
+    assert guard(folder / ".venv", "--undo").exit == 0
+    assert base64.b64encode(script.read_bytes()).decode() == before
 
 
 def test_a_record_of_somebody_else_writes_nothing_beside_the_environment(
@@ -270,36 +155,6 @@ def test_a_record_of_somebody_else_writes_nothing_beside_the_environment(
 
 
 # --- the pure parts -------------------------------------------------------------------------------
-
-WINDOWS = {
-    "Activate.ps1": "function global:deactivate ([switch]$NonDestructive) {\r\n}\r\n$Env:A = 1\r\n",
-    "activate.bat": "@echo off\r\nset VIRTUAL_ENV=C:\\env\r\n:END\r\n",
-    "deactivate.bat": "@echo off\r\nset VIRTUAL_ENV=\r\n:END\r\n",
-}
-
-
-@pytest.mark.parametrize("name", sorted(WINDOWS))
-def test_a_script_of_windows_keeps_its_lines_and_their_ends(name: str) -> None:
-    raw = WINDOWS[name].encode()
-    file = Path("/100% 'mine'/c.txt")
-    once = with_uv_constraint(name, raw, file, str(file))
-    assert once is not None and once.count(b"\n") == once.count(b"\r\n")
-    assert with_uv_constraint(name, once, file, str(file)) == once
-    assert without_ours(name, once.decode()) == WINDOWS[name]
-    text = once.decode()
-    if name == "Activate.ps1":
-        assert "'/100% ''mine''/c.txt'" in text and "$global:_OLD_UV_CONSTRAINT" in text
-    elif name == "activate.bat":
-        assert "@if exist \"/100%% 'mine'/c.txt\"" in text
-    signed = raw + b"# SIG # Begin signature block\r\n"
-    assert with_uv_constraint(name, signed, file, str(file)) is None
-
-
-def test_a_script_that_is_not_known_and_a_path_with_a_line_end_are_left_alone() -> None:
-    for name in set(SCRIPTS) - {"activate.bat", "deactivate.bat"}:
-        assert with_uv_constraint(name, b"echo hello\n", Path("/c.txt"), "/c.txt") is None
-    known = b"deactivate () {\n}\n"
-    assert with_uv_constraint("activate", known, Path("/a\n/c.txt"), "/c.txt") is None
 
 
 def test_our_own_commands_are_not_held_back_by_the_guard(tmp_path: Path) -> None:

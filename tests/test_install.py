@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from index_server import Fault
+from index_server import Fault, wheel_metadata
 from installing import (
     FIRST,
     SECOND,
@@ -43,6 +44,13 @@ def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
 WANTED = ("--torch", TORCH, "--backend", "cpu")
 YES = ("--yes", "--no-verify")
+
+
+def test_a_wheel_whose_name_has_a_label_is_passed_over(world: World, install: Install) -> None:
+    wheel = world.add_torch("cpu", requires=())
+    wheel.with_name(wheel.name.replace(".whl", "-null.whl")).symlink_to(wheel)
+    assert install("--venv", "env", *WANTED, *YES).exit == 0
+    assert not world.index.asked_for("*-null.whl*")
 
 
 def test_a_new_environment_gets_torch_from_its_index_and_the_rest_from_the_default_one(
@@ -379,6 +387,31 @@ def test_a_faulty_index_leaves_the_environment_as_it_was(
     assert last[-1].startswith("log: ") and Path(last[-1][5:]).is_file()
     assert any(line.startswith("hint: nothing was changed") for line in last)
     assert "Traceback" not in said.err
+
+
+def test_a_wrong_hash_is_printed_whole_beside_the_expected_one(
+    world: World, install: Install
+) -> None:
+    wheel = world.add_torch("cpu")
+    world.index.faults[WHEEL] = Fault(flip=True)
+    raw = wheel.read_bytes()
+    came = raw[:-1] + bytes([raw[-1] ^ 1])
+    said = " ".join(install("--venv", "env", *WANTED, *YES).err.split())
+    expected, found = (hashlib.sha256(one).hexdigest() for one in (raw, came))
+    assert f"expected sha256 {expected}, found sha256 {found}" in said
+
+
+def test_the_metadata_of_a_page_is_compared_with_the_wheels_own(
+    world: World, install: Install
+) -> None:
+    wheel = world.add_torch("cpu")
+    told = wheel_metadata(wheel).replace(b"Requires-Dist: filelock\n", b"")
+    assert told != wheel_metadata(wheel)
+    world.index.faults["/whl/cpu/torch/*.metadata"] = Fault(body=told, kind="text/plain")
+    said = install("--venv", "env", *WANTED, *YES)
+    assert said.exit == 3, said.out
+    assert "requires-dist none there, filelock in the wheel" in " ".join(said.err.split())
+    assert not Path("env").exists()
 
 
 def test_a_passing_fault_is_waited_out(world: World, install: Install) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import re
@@ -391,6 +392,48 @@ def test_a_disk_that_is_full(
         shutil.rmtree(world.folder / "uv-cache")
     said = limited(world, venv, 500_000, *root)
     check(said, venv, before, 3, "File too large|os error 27|Errno 27|too large")
+
+
+def test_a_full_tmpdir_is_named_with_the_remedy(
+    world: World, venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The certificates that uv and pip are to trust do not fit there; nothing is left of them."""
+    (temporary := world.folder / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    world.add_torch("cpu")
+    before = state_of(venv)
+    said = limited(world, venv, 50_000, "--index-root", world.index.index_root)
+    check(said, venv, before, 3, f"{temporary} cannot hold .*File too large")
+    assert "or set TMPDIR to a folder on another disk" in " ".join(said.err.split())
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_killed_runs_left_is_swept_and_nothing_of_a_live_one(
+    world: World, venv: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    (temporary := world.folder / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    (cache := world.folder / "cache/gpusetup/wheels").mkdir(parents=True)
+    cache.parent.chmod(0o700)
+    left = [venv / "gpusetup-constraints.txt.new", venv / "gpusetup-constraints.undo.json.new"]
+    left += [temporary / "gpusetup-ca-dead.pem", cache / ".gpusetup-dead/links/x.whl"]
+    live = [temporary / "gpusetup-ca-live.pem", cache / ".gpusetup-live"]
+    for file in (*left, live[0], live[1] / "links/y.whl"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    handles = [os.open(path, os.O_RDONLY) for path in live]
+    for handle in handles:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    world.add_torch("cpu")
+    world.index.faults["/whl/cpu/torch/*.whl"] = Fault(flip=fails)
+    said = limited(world, venv, 1 << 30, "--index-root", world.index.index_root)
+    assert said.exit == (3 if fails else 0), said.err
+    assert [one.name for one in temporary.iterdir()] == [live[0].name]
+    assert [one.name for one in cache.glob(".gpusetup-*")] == [live[1].name]
+    assert [one for one in left if one.exists() and not fails] == []
+    for handle in handles:
+        os.close(handle)
 
 
 BROKEN: dict[str, tuple[Callable[[World, Path], object], str]] = {

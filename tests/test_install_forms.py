@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 import pytest
 from installing import (
@@ -18,6 +18,7 @@ from installing import (
     versions_in,
 )
 
+from gpusetup.install.fetching.file_url import path_of
 from gpusetup.install.switching import transaction
 from gpusetup.install.switching.transaction import Journal
 
@@ -335,3 +336,16 @@ def test_what_could_not_be_put_back_is_refused(
     assert state_with_bytecode(venv) == before
     assert state_of(outside(world)) == around
     assert not (venv / ".gpusetup").exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        PureWindowsPath(r"Z:\my wheels\torch-2.5.1+cu124-é#.whl"),
+        PureWindowsPath(r"\\server\share\x%20.whl"),
+        PurePosixPath("/a:/b c/\udce9#?%41.whl"),
+    ],
+)
+def test_the_address_of_a_file_leads_back_to_it_on_each_system(path: PurePath) -> None:
+    windows = isinstance(path, PureWindowsPath)
+    assert path_of(path.as_uri(), windows=windows) == str(path)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -214,7 +214,15 @@ def test_wrong_questions(install: Install, words: tuple[str, ...]) -> None:
 # --- recovery ------------------------------------------------------------------------------------
 
 
-def killed_in(phase: str, venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed_in(
+    phase: str,
+    venv: Path,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...] = WANTED,
+    *,
+    target: str = "--python",
+) -> None:
     """An installation that ends without a word as soon as a phase has begun."""
     honest = transaction.write_journal
 
@@ -226,9 +234,59 @@ def killed_in(phase: str, venv: Path, install: Install, monkeypatch: pytest.Monk
     child = os.fork()
     if child == 0:
         monkeypatch.setattr(transaction, "write_journal", write)
-        install("--python", str(venv), *WANTED)
+        install(target, str(venv), *words)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+UNDO = ("--undo", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        *((phase, WANTED) for phase in ("staging", "moving", "installing", "verifying", "keeping")),
+        *((phase, UNDO) for phase in ("undoing", "returning")),
+    ],
+)
+def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_says_so(
+    venv: Path,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    phase: str,
+    words: tuple[str, ...],
+) -> None:
+    from gpusetup import cli
+
+    if words == UNDO:
+        assert install("--python", str(venv), *WANTED).exit == 0
+    killed_in(phase, venv, install, monkeypatch, words)
+    monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    there, journal = state_of(venv), (venv / ".gpusetup/journal.json").read_bytes()
+    head = f"An installation into {venv} was interrupted while "
+    ending = f"`gpusetup install --recover --python {venv}` ends it"
+    for only in (("resolve",), ("plan", "--params", "1B"), ("install", "--dry-run", *WANTED)):
+        capsys.readouterr()
+        cli.main([*only])
+        said = capsys.readouterr()
+        first = said.err
+        assert first.startswith(head) and ending in " ".join(said.err.split()), only
+        assert "Nothing to do" not in said.out, only
+    planned = install("--python", str(venv), *WANTED, "--dry-run", "--json").answer["why"]
+    cli.main(["resolve", "--json"])
+    for told in (planned, json.loads(capsys.readouterr().out)["notes"][0]):
+        assert told.startswith(head) and ending in told
+    assert cli.main(["doctor", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["findings"][0]["id"] == "install-unfinished"
+    assert state_of(venv) == there
+    assert (venv / ".gpusetup/journal.json").read_bytes() == journal
+    again = install("--python", str(venv), *words)
+    assert again.err.startswith(head), again.err
+    wanted = "2.0.0" if words == UNDO else f"{TORCH}+cpu"
+    assert versions_in(venv)["torch"] == wanted
+    assert journal_in(venv) is None
+    assert again.exit == 0, again.err
 
 
 @pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying", "keeping"])
@@ -251,6 +309,94 @@ def test_recovery_after_each_phase(
         assert said.answer["state"] == "restored"
     assert state_of(venv) == before
     assert install("--python", str(venv), "--recover", "--json").answer["state"] == "unchanged"
+
+
+def test_a_retry_after_a_kill_makes_the_environment_that_was_being_made(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv = Path("env").absolute()
+    killed_in("making", venv, install, monkeypatch, target="--venv")
+    head = f"An installation into {venv} was interrupted while the environment was being made"
+    said = install("--venv", str(venv), *WANTED, "--dry-run")
+    assert said.err.startswith(head) and journal_in(venv) is not None
+    said = install("--venv", str(venv), *WANTED)
+    assert said.exit == 0 and said.err.startswith(head), said.err
+    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+
+
+def altered(file: Path, _outside: Path) -> None:
+    """As long as it was."""
+    file.write_text(file.read_text().replace("old", "bad"))
+
+
+def exchanged(file: Path, outside: Path) -> None:
+    """Its folder, for a link to one that looks alike."""
+    shutil.copytree(file.parent, outside)
+    shutil.rmtree(file.parent)
+    file.parent.symlink_to(outside)
+
+
+def added(file: Path, _outside: Path) -> None:
+    file.with_name("sitecustomize.py").write_text("")
+
+
+def removed(file: Path, _outside: Path) -> None:
+    file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("phase", "how"),
+    [
+        *((None, how) for how in (altered, exchanged, added, removed)),
+        *(("verifying", how) for how in (altered, exchanged)),
+        ("installing", added),
+    ],
+)
+def test_what_is_kept_comes_back_only_as_it_went(
+    world: World,
+    venv: Path,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    phase: str | None,
+    how: Callable[[Path, Path], None],
+) -> None:
+    """By an undo (no phase), and by the recovery of what was killed in a phase."""
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "torch/old.py").write_text("old\n")
+    before = state_of(venv)
+    if phase is None:
+        assert install("--python", str(venv), *WANTED).exit == 0
+        undo = ("--python", str(venv), "--undo")
+        ways: list[tuple[str, ...]] = [(*undo, "--yes"), (*undo, "--dry-run")]
+    else:
+        killed_in(phase, venv, install, monkeypatch)
+        ways = [("--python", str(venv), "--recover"), ("--python", str(venv), *WANTED)]
+    (kept,) = (venv / ".gpusetup").glob("former-*")
+    (file,) = kept.glob("*/old.py")
+    saved = shutil.copytree(kept, world.folder / "saved", symlinks=True)
+    how(file, world.folder / "outside")
+    there = state_of(venv), state_of(kept)
+    for way in ways:
+        said = install(*way)
+        assert said.exit == 3, said.out
+        seen = file.parent if how is exchanged else file.with_name(NAMED.get(how, file.name))
+        assert str(seen) in "".join(said.err.split())
+        assert WORDS[how] in " ".join(said.err.split())
+        assert (state_of(venv), state_of(kept)) == there
+    shutil.rmtree(kept)
+    shutil.copytree(saved, kept, symlinks=True)
+    said = install(*ways[0])
+    assert said.exit == 0, said.err
+    assert state_of(venv) == before
+
+
+NAMED: dict[object, str] = {added: "sitecustomize.py"}
+WORDS = {
+    altered: "was altered",
+    exchanged: "is a link to",
+    added: "was put there since",
+    removed: "is gone",
+}
 
 
 @pytest.mark.slow

@@ -567,3 +567,19 @@ def test_the_base_of_a_new_environment_is_our_own_interpreter() -> None:
     from gpusetup.install.target import find
 
     assert find.base_interpreter() == sys.executable
+
+
+@pytest.mark.parametrize("how", ["folder", "interpreter", "VIRTUAL_ENV"])
+def test_an_environment_that_lost_its_pyvenv_cfg_is_refused(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Its interpreter would install into its base."""
+    world.add_torch("cpu")
+    venv = world.venv()
+    (venv / "pyvenv.cfg").unlink()
+    named = {"folder": ("--python", str(venv)), "interpreter": ("--python", f"{venv}/bin/python")}
+    if how == "VIRTUAL_ENV":
+        monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    said = install(*named.get(how, ()), "--torch", TORCH, "--backend", "cpu", "--dry-run")
+    assert said.exit in (2, 3), said.out
+    assert f"{venv} is no environment any more: it has no pyvenv.cfg" in " ".join(said.err.split())

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import io
 import json
 import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from index_server import build_wheel
@@ -27,7 +25,6 @@ from installing import (
 
 from gpusetup.catalog import companion_table as table
 from gpusetup.model.codec import from_json
-from gpusetup.model.machine import Cpu, Memory, Toolkit
 from gpusetup.named_file import shipped
 
 pytestmark = needs_linux
@@ -70,6 +67,9 @@ def _fill(world: World) -> None:
     add("server", "3.0", "torch==2.13.0", "torchvision")
     add("server", "0.1", "torch>=2", on="2023-10-01")
     add("plain", "1.0", "torch>=2")
+    add("onnxruntime-gpu", "1.31.1")
+    add("onnxruntime-gpu", "1.26.0")
+    add("decoder", "1.0", "onnxruntime-gpu")
     add("stuck", "2.0", "torch==2.13.0", "absent>=1")
     add("stuck", "1.0", "torch==2.13.0", on="2024-01-01")
 
@@ -158,6 +158,23 @@ def test_what_goes_with_the_torch_that_is_there_leaves_it(install: Install, venv
     assert versions_in(venv)["torch"] == "2.9.1+cu130"
 
 
+@pytest.mark.parametrize("tool", ["uv", "pip"])
+def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
+    world: World, install: Install, tool: str
+) -> None:
+    venv = world.venv_with_pip()
+    on_it = ("--python", str(venv), "--installer", tool, "--no-verify")
+    assert install("--torch", "2.8.0", "--backend", "cu126", *on_it, "--yes").exit == 0
+    for word in ("onnxruntime-gpu", "decoder"):
+        said = install(word, *on_it, "--dry-run", "--json")
+        assert said.exit == 0, said.err
+        assert said.answer["after"]["onnxruntime-gpu"] == "1.26.0"
+        assert "torch" not in said.answer["after"]
+    named = install("onnxruntime-gpu==1.31.1", *on_it, "--dry-run", "--json")
+    assert named.answer["after"]["torch"] == "2.15.0+cu130", named.err
+    shutil.rmtree(venv)
+
+
 def test_a_file_of_requirements_is_asked_as_its_words(
     install: Install, venv: Path, tmp_path: Path
 ) -> None:
@@ -222,17 +239,7 @@ def test_beside_a_torch_that_has_one_the_file_comes_alone(
     assert "torch" not in said.answer["after"]
 
 
-# --- from source, where that is asked for ---------------------------------------------------------
-
-
-SETUP = """
-import os, pathlib
-import torch  # seen only by a build without isolation
-from setuptools import setup
-said = (torch.__version__, os.environ["MAX_JOBS"], os.environ.get("TORCH_CUDA_ARCH_LIST"))
-pathlib.Path("madehere.py").write_text(f"BUILT = {said!r}")
-setup(name="madehere", version="1.0", py_modules=["madehere"])
-"""
+SETUP = "from setuptools import setup\nsetup(name='madehere', version='1.0')\n"
 
 
 @pytest.fixture
@@ -250,56 +257,8 @@ def source(world: World) -> str:
     return "madehere"
 
 
-def machine_that_builds(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-    toolkit = Toolkit(nvcc="13.0", nvcc_path="/usr/local/cuda/bin/nvcc", compiler="/usr/bin/cc")
-    memory = Memory(available_bytes=9 << 30)
-    with_a_gpu(
-        monkeypatch, **{"toolkit": toolkit, "memory": memory, "cpu": Cpu(usable_cores=8), **changes}
-    )
-    monkeypatch.setattr("gpusetup.install.building.needs.DISK_BYTES", 1)
-
-
-def test_nothing_is_built_unasked(install: Install, venv: Path, source: str) -> None:
+def test_nothing_is_built_from_source(install: Install, venv: Path, source: str) -> None:
     assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
     said = install(source, "--python", str(venv), *YES)
     assert said.exit == 1
-    assert "only its source" in said.err or "no wheel" in said.err
-
-
-def test_a_build_sees_the_targets_torch_and_one_undo_takes_it_back(
-    install: Install, venv: Path, source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine_that_builds(monkeypatch)
-    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
-    site = next(venv.glob("lib/python*/site-packages"))
-    ours = Path(str(importlib.metadata.distribution("setuptools").locate_file("")))
-    for place in (ours / "setuptools", ours / "_distutils_hack", *ours.glob("setuptools-*-info")):
-        (site / place.name).symlink_to(place)
-    words = (source, "--build-from-source", "--python", str(venv))
-    shown = install(*words, "--dry-run")
-    assert shown.exit == 0, shown.err
-    assert "MAX_JOBS=2 TORCH_CUDA_ARCH_LIST=8.6" in shown.out
-    assert "--no-build-isolation" in shown.out
-    said = install(*words, *YES, "--json")
-    assert said.exit == 0, said.err + said.out
-    assert versions_in(venv)["madehere"] == "1.0"
-    assert (site / "madehere.py").read_text() == "BUILT = ('2.9.1+cu130', '2', '8.6')"
-    assert install("--undo", "--python", str(venv), "--yes").exit == 0
-    assert "madehere" not in versions_in(venv)
-
-
-def test_what_a_build_lacks_is_said_before_it_begins(
-    install: Install, venv: Path, source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine_that_builds(monkeypatch, toolkit=Toolkit(), memory=Memory(available_bytes=1 << 30))
-    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
-    said = install(source, "--build-from-source", "--python", str(venv), *YES)
-    assert said.exit == 3
-    for words in ("no nvcc", "CUDA toolkit 13.0", "no C++ compiler", "1.0 GiB of memory"):
-        assert words in said.err, words
-
-
-def test_a_build_wants_a_torch_that_is_there(install: Install, venv: Path, source: str) -> None:
-    said = install(source, "--build-from-source", "--python", str(venv), *YES)
-    assert said.exit == 3
-    assert "against the torch that will load it" in said.err
+    assert "`uv pip install --no-build-isolation madehere` builds it" in said.err

@@ -16,7 +16,6 @@ from gpusetup.model.versions import parsed
 from gpusetup.probe.saved import machine_named
 from gpusetup.resolver.companions import left_behind, moved_with, pinned, without_release
 from gpusetup.resolver.least import crosses, least_change
-from gpusetup.resolver.offer import kept, offered
 from gpusetup.resolver.refusal import reasons, told
 
 CATALOG = load_catalog()
@@ -242,14 +241,3 @@ def test_a_companion_without_a_release_is_told() -> None:
     there = holding("2.5.1+cpu", LAPTOP, VISION)
     (found,) = without_release(there, replace(build, torchvision=None))
     assert (found.name, found.needs) == ("torchvision", None)
-
-
-# --- in the documents ----------------------------------------------------------------------------
-
-
-def test_the_documents_say_both() -> None:
-    found = least_change(LAPTOP, Request(), CATALOG)
-    newest, stays = offered(found.newest), kept(found, "2.5.1+cpu")
-    assert newest is not None and (newest.torch, newest.backend) == ("2.15.0", "cu130")
-    assert stays is not None and (stays.installed, stays.how) == ("2.5.1+cpu", "same-version")
-    assert (stays.torch, stays.backend) == ("2.5.1", "cu124")

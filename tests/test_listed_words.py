@@ -19,10 +19,6 @@ name = "x"
 dependencies = ["vllm", "torch>=2.9"]
 [project.optional-dependencies]
 fast = ["flash-attn"]
-[dependency-groups]
-dev = ["pytest", {include-group = "lint"}]
-lint = ["ruff"]
-loop = [{include-group = "loop"}]
 """
 SCRIPT = """\
 # /// script
@@ -41,20 +37,16 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_project_has_its_requirements_extras_and_groups(project: Path) -> None:
-    found = words_of_files((), (f"{project}[fast]",), ("dev",))
-    assert found.words == ("vllm", "torch>=2.9", "flash-attn", "pytest", "ruff")
+def test_a_project_has_its_requirements_and_extras(project: Path) -> None:
+    found = words_of_files((), (f"{project}[fast]",))
+    assert found.words == ("vllm", "torch>=2.9", "flash-attn")
     assert f"uv pip install --no-deps -e '{project}[fast]'" in found.notes[0]
     assert words_of_file(project / "pyproject.toml").words == ("vllm", "torch>=2.9")
 
 
 def test_what_a_project_has_not_is_a_wrong_question(project: Path) -> None:
     with pytest.raises(UsageError, match="no extra 'slow'"):
-        words_of_files((), (f"{project}[slow]",), ())
-    with pytest.raises(UsageError, match="no dependency group 'x'"):
-        words_of_files((), (str(project),), ("x",))
-    with pytest.raises(BadInput, match="include one another"):
-        words_of_files((), (str(project),), ("loop",))
+        words_of_files((), (f"{project}[slow]",))
 
 
 def test_a_script_says_what_it_needs(tmp_path: Path) -> None:
@@ -87,14 +79,10 @@ def test_files_that_name_one_another_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["resolve", "install"])
-def test_what_cannot_be_read_is_told(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_read_is_told(command: str, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes(b"\xff\xfe")
     assert main([command, "-r", str(tmp_path / "x.txt")]) == BadInput.exit_code
     assert main([command, "-r", str(tmp_path / "absent.txt")]) == BadInput.exit_code
-    assert main([command, "--group", "dev"]) == 2
-    assert "names no project" in capsys.readouterr().err
 
 
 @given(st.text(max_size=200))

@@ -6,13 +6,16 @@ from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import HEALTHY, changed, event, judged, spoken_of
+from report_asked import answered
 from test_rules_said import ROOTS, text
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Os, Snapshot, Torch
-from gpusetup.render.markdown import LINES, doctor_markdown
+from gpusetup.model.marks import APART
+from gpusetup.render.markdown import doctor_markdown
+from gpusetup.render.text import doctor_screen
 
 
 def reply(machine: Snapshot) -> list[str]:
@@ -25,11 +28,48 @@ def test_a_reply_names_the_cause_quotes_its_evidence_and_asks_for_what_is_missin
 ) -> None:
     lines, answer = reply(machine), judged(machine)
     assert spoken_of(answer) == cause
-    assert len(lines) <= LINES and lines[0].startswith(f"**{answer.cause}**: ")
+    assert lines[0].startswith(f"**{answer.cause}**: ")
     assert sum(line.startswith("```") for line in lines) % 2 == 0
     assert "gpusetup snapshot" in lines[-1]
     if cause not in ("ok", "unknown"):
-        assert lines[2].startswith("```") and lines[3].strip("`")
+        assert "```" in lines and any(": " in line for line in lines[lines.index("```") :])
+
+
+@each("machine", [row[1] for row in ROOTS])
+def test_a_reply_says_all_that_the_screen_says_above_the_machine(machine: Snapshot) -> None:
+    answer = document(judged(machine), load_catalog())
+    screen = doctor_screen(answer).lines
+    said = screen[1 : [*map(str, screen)].index("This machine")]
+    told = bare(doctor_markdown(answer).replace(APART, ""))
+    words = (row.strip().removesuffix(f"  ({row.source})").lstrip("✗!· ") for row in said)
+    assert [row for row in words if bare(row)[:250] not in told] == []
+
+
+def bare(text: str) -> str:
+    """A text without what keeps it from acting as Markdown, however it was spaced."""
+    return " ".join(text.replace("\\", "").split())
+
+
+@each(
+    "said, told",
+    [
+        ("RuntimeError: Found no NVIDIA driver on your system.\nUbuntu 22.04",
+         "It could also be no-nvidia-gpu, container-no-gpu. To find out, run:\n```sh\nlspci -nn"),
+        ("NCCL WARN Cuda failure 'invalid device function'",
+         "It could be arch-too-old-for-wheel, arch-too-new-for-wheel, extension-arch-mismatch."),
+        ("RuntimeError: Found no NVIDIA driver on your system.\nUbuntu 22.04",
+         "(needs administrator rights)"),
+        ("torch 2.5.1+cpu\nAssertionError: Torch not compiled with CUDA enabled\nRTX 3090",
+         "by pip (torch from its own index first, then what it needs from yours):"),
+    ],
+)  # fmt: skip
+def test_a_reply_carries_doubts_rights_and_reasons(said: str, told: str) -> None:
+    assert told in doctor_markdown(answered(said))
+
+
+@each("machine", [HEALTHY, text(event("out-of-memory")), text()])
+def test_a_reply_says_what_gpusetup_is_and_that_no_index_has_it(machine: Snapshot) -> None:
+    assert any("`pip install .` in a clone of its repository" in line for line in reply(machine))
 
 
 def test_a_machine_is_asked_for_its_own_record_and_a_text_for_what_it_lacks() -> None:
@@ -59,15 +99,15 @@ def test_no_cuda_build_is_named_for_another_makers_gpu() -> None:
 
 def test_what_is_done_by_hand_stands_apart_from_gpusetup() -> None:
     lines = reply(changed(torch=Torch(installed=False)))
-    hand = lines.index("or the same by pip:")
-    assert lines[hand - 2].startswith("gpusetup install") and lines[hand + 1] == "```sh"
+    hand = next(i for i, line in enumerate(lines) if line.startswith("Or the same by pip ("))
+    assert lines[hand - 3].startswith("gpusetup install") and lines[hand + 1] == "```sh"
     assert lines[hand + 2].startswith(("python -m pip install", "uv pip install", "/"))
 
 
 def test_a_consequence_says_what_it_follows_from() -> None:
     machine = text(event("cuda-unavailable"), event("torch-not-compiled-with-cuda"))
     follows = [line for line in reply(machine) if line.startswith("- error torch-sees-no-gpu")]
-    assert follows and follows[0].endswith(" (follows from torch-cpu-build)")
+    assert follows and follows[0].endswith(" (because of torch-cpu-build)")
 
 
 def test_a_healthy_machine_is_not_told_that_something_did_not_help() -> None:

@@ -19,11 +19,12 @@ import jsonschema
 import pytest
 import standin
 from conftest import Same
-from monitoring import Gpu, loop, samples, tree
+from monitoring import Gpu, between, loop, samples, tree
 from standin import A100, RTX_3050
 
 from gpusetup import cli
 from gpusetup.model.codec import to_json
+from gpusetup.model.frozen import replace
 from gpusetup.monitor import session as session_module
 from gpusetup.monitor.summary import summarise, tallied
 from gpusetup.monitor.values import GpuSample, Sample
@@ -573,6 +574,44 @@ def recording(tmp_path: Path) -> Path:
     file = tmp_path / "run.jsonl"
     file.write_text("".join(to_json(one) + "\n" for one in (*taken, end)), encoding="utf-8")
     return file
+
+
+def told_of(taken: Sequence[Sample], tmp_path: Path, capsys: Any, code: int = 0) -> dict[str, Any]:
+    """What a replay of these samples answers, of a training that ended with this exit code."""
+    end = summarise(tallied(taken), command=("python", "t.py"), exit_code=code)
+    file = tmp_path / "told.jsonl"
+    file.write_text("".join(to_json(one) + "\n" for one in (*taken, end)), encoding="utf-8")
+    assert cli.main(["monitor", "--replay", str(file), "--json"]) == 0
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return answer
+
+
+def test_a_run_that_ended_with_an_error_says_so_first_and_is_never_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = tree(busiest=60, workers=4, each=30)
+    for code in (1, 137, -9):
+        calm = told_of(samples([Gpu(98)], busy), tmp_path, capsys, code)
+        assert (calm["verdict"], calm["cause"]) == (None, "failed")
+        assert calm["evidence"].startswith(f"the command ended with exit {code}; ")
+        assert str(code) in calm["next"]["text"]
+    late = Gpu(98, memory=between(59, 99, 97, 60))
+    full = told_of(samples([late], busy), tmp_path, capsys, 1)
+    assert full["verdict"] == "memory-tight" and "exit 1" in full["evidence"]
+    assert told_of(samples([Gpu(98)], busy), tmp_path, capsys)["verdict"] == "good"
+
+
+def test_no_more_workers_are_advised_than_a_quota_gives_cores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starved = tree(busiest=30, workers=2, each=85, cores=32)
+    for held, most in ((None, 16), (10.0, 2)):
+        beside = replace(starved, held_back_percent=held)
+        told = told_of(samples([Gpu(loop(0.2, 0.3))], beside), tmp_path, capsys)
+        said = " ".join((told["next"]["text"], *told["advice"]))
+        assert told["verdict"] == "input-starved"
+        found = [int(n) for n in re.findall(r"(?:[Uu]p to |num_workers=)(\d+)", said)]
+        assert all(number <= most for number in found) and (bool(found) or held), said
 
 
 def test_a_replay_gives_the_same_summary(

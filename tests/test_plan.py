@@ -115,6 +115,42 @@ def test_the_answer_names_both_variables_of_the_allocator(
     assert document["settings"]["max_token_len_per_gpu"] == 61440
 
 
+ON_ONE = ("--model", "qwen3-8b", "--context", "4096", "--gpu", "RTX 3090")
+
+
+def test_what_fits_only_with_the_hosts_memory_says_so_first_and_what_is_usual_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", *ON_ONE]) == 0
+    first, *others = capsys.readouterr().out.splitlines()[2:]
+    document = answered(capsys, *ON_ONE)
+    host = round(document["memory_gib"]["host"])
+    assert document["fits"] and host > 100
+    assert first == f"! fits only with {host} GiB of RAM: {document['recipe']}"
+    usual = others[others.index("Usual on one GPU, without Offload") + 1 :]
+    ways = {one["step"]: one for one in document["helps"]}
+    assert all(any(step in line for line in usual) for step in ways)
+    whole = document["memory_gib"]["capacity"] + document["runner_up"]["short_gib"]
+    lora = answered(capsys, *ON_ONE, "--lora", "16")
+    plain = lora["memory_gib"]["capacity"] + lora["runner_up"]["short_gib"]
+    way = ways["LoRA of rank 16 (`--lora 16`)"]
+    assert way["saves_gib"] == pytest.approx(whole - plain, abs=0.1)
+    four = answered(capsys, *ON_ONE, "--lora", "16", "--quantize", "nf4")
+    quantised = four["memory_gib"]["total"] - four["memory_gib"]["fragmentation"]
+    way = ways["LoRA on 4-bit weights (`--lora 16 --quantize nf4`)"]
+    assert way["saves_gib"] == pytest.approx(whole - quantised, abs=0.1)
+    assert way["recipe"] == four["recipe"] and four["fits"]
+
+
+def test_what_fits_without_the_hosts_memory_has_no_condition(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("--model", "qwen3-8b", "--context", "4096", "--gpu", "A100 80GB", "--lora", "16")
+    assert main(["plan", *words]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith("✓ fits: ")
+    assert answered(capsys, *words)["helps"] == []
+
+
 @pytest.mark.parametrize("machine", ["rtx3050-laptop", "wsl2", "jetson-orin"])
 def test_env_is_never_offered_where_it_does_not_work(
     machine: str, capsys: pytest.CaptureFixture[str]

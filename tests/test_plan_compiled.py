@@ -9,7 +9,8 @@ import pytest
 from plan_job import LLAMA, VANILLA, a_job
 
 from gpusetup.model.frozen import replace
-from gpusetup.plan.answer.question import Question, workload_of
+from gpusetup.plan.answer.question import Question
+from gpusetup.plan.answer.workload import workload_of
 from gpusetup.plan.memory.activations import selected_bytes
 
 WIDTH, HEADS, KEY_VALUE, INNER, TOKENS = 64, 4, 32, 224, 128

@@ -12,7 +12,8 @@ from gpusetup.configs.config import read_config
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.question import Question, shape_of_question, workload_of
+from gpusetup.plan.answer.question import Question
+from gpusetup.plan.answer.workload import shape_of_question, workload_of
 from gpusetup.plan.config.question import for_gpus, question_of
 from gpusetup.plan.memory.activations import kept_bytes, layer_bytes
 from gpusetup.plan.memory.constants import shipped_constants

@@ -13,7 +13,7 @@ from gpusetup.configs.config import read_config
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.question import shape_of_question, workload_of
+from gpusetup.plan.answer.workload import shape_of_question, workload_of
 from gpusetup.plan.config.clear import Card, batch_verdict
 from gpusetup.plan.config.question import FromConfig, for_gpus, question_of
 from gpusetup.plan.model.named import model_named

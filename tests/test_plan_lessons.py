@@ -15,7 +15,8 @@ from gpusetup import cli
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.question import Question, workload_of
+from gpusetup.plan.answer.question import Question
+from gpusetup.plan.answer.workload import workload_of
 from gpusetup.plan.memory.activations import (
     adapter_bytes,
     held_bytes,

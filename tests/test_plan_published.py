@@ -12,7 +12,8 @@ from scripts_loaded import script
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.question import Question, shape_of_question, workload_of
+from gpusetup.plan.answer.question import Question
+from gpusetup.plan.answer.workload import shape_of_question, workload_of
 from gpusetup.plan.memory.activations import (
     attention_bytes,
     checkpoint_amount,

@@ -15,7 +15,8 @@ from gpusetup.cli import main
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.odds import doubt
-from gpusetup.plan.answer.question import Question, shape_of_question, workload_of
+from gpusetup.plan.answer.question import Question
+from gpusetup.plan.answer.workload import shape_of_question, workload_of
 from gpusetup.plan.memory.activations import layer_bytes_a_token, score_bytes
 from gpusetup.plan.memory.capacity import is_linked
 from gpusetup.plan.memory.loss import logit_amount

@@ -14,7 +14,8 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.answer.assumed import assumed
 from gpusetup.plan.answer.choose import Limits, candidates
 from gpusetup.plan.answer.decide import Case
-from gpusetup.plan.answer.question import Question, workload_of
+from gpusetup.plan.answer.question import Question
+from gpusetup.plan.answer.workload import workload_of
 from gpusetup.plan.memory.activations import checkpoint_amount, kept_bytes
 from gpusetup.plan.memory.loss import loss_bytes
 from gpusetup.plan.memory.parts import parts

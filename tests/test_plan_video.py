@@ -14,7 +14,8 @@ from gpusetup.plan.answer.assumed import assumed
 from gpusetup.plan.answer.cell import settings
 from gpusetup.plan.answer.choose import Limits
 from gpusetup.plan.answer.decide import Case, decide
-from gpusetup.plan.answer.question import Question, shape_of_question, workload_of
+from gpusetup.plan.answer.question import Question
+from gpusetup.plan.answer.workload import shape_of_question, workload_of
 from gpusetup.plan.memory.activations import layer_bytes_a_token, rate_of, residual_bytes
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.parts import parts

@@ -155,6 +155,14 @@ def test_secure_boot(files: dict[str, str], on: bool | None) -> None:
             },
             4,
         ),
+        (
+            {
+                "/proc/self/cgroup": "0::/system.slice/job.scope\n",
+                "/sys/fs/cgroup/system.slice/job.scope/cpu.max": "max 100000\n",
+                "/sys/fs/cgroup/system.slice/cpu.max": "200000 100000\n",
+            },
+            2,
+        ),
     ],
 )
 def test_usable_cores_are_what_affinity_and_quota_leave(files: dict[str, str], usable: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -254,6 +255,73 @@ def test_a_model_of_transformers_is_exact_without_a_weight() -> None:
     step = halved(lambda part: model(**part).loss, FITS, lambda part: len(part["labels"]))
     done = recover_from_oom(step, batch, model=model, say=[].append)
     assert off(model, whole) < EXACT and done.differs == ()
+
+
+class Routed(torch.nn.Module):
+    """Experts whose router begins at nothing: the balance of a part is one, its slope is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net, self.router = Net(), torch.nn.Linear(8, 4, bias=False)
+        torch.nn.init.zeros_(self.router.weight)
+
+    def balance(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden = self.net.embed(ids).flatten(0, 1)
+        chosen = F.one_hot(ids.flatten() % 4, 4).float().mean(0)
+        return 4 * (chosen * self.router(hidden).softmax(-1).mean(0)).sum()
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.net(ids)
+
+
+def clamped() -> Model:
+    model = Net()
+    model.head.weight.register_hook(lambda grad: grad.clamp(-1e-3, 1e-3))
+    return model
+
+
+def normed_inside() -> Model:
+    model = Net()
+    model.head.register_full_backward_hook(lambda *given: (given[1][0] / given[1][0].norm(),))
+    return model
+
+
+def balanced(model: Model, part: Any) -> torch.Tensor:
+    return F.cross_entropy(flat(model(part["ids"])), part["labels"].flatten()) + model.balance(
+        part["ids"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "loss", "said_of_it"),
+    [
+        (clamped, lambda model, part: ce(model, part), "hook works on the gradient .*head.weight"),
+        (normed_inside, lambda model, part: ce(model, part), "gradient of . samples is .* % off"),
+        (Routed, balanced, "gradient of . samples is .* % off"),
+    ],
+)
+def test_what_changes_the_gradient_of_a_part_is_said(
+    make: Callable[[], Model], loss: Any, said_of_it: str
+) -> None:
+    far, done, said = tried(make, loss, tokens(ragged=False))
+    assert far > EXACT and "with the same gradient" not in said[0]
+    assert re.search(said_of_it, "; ".join(done.differs))
+
+
+@pytest.mark.parametrize("fits", [FITS, COUNT])
+def test_a_backward_that_also_steps_is_refused(fits: int) -> None:
+    model, batch = Net(), tokens()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def backward(loss: torch.Tensor) -> None:
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step = halved(lambda part: ce(model, part), fits, lambda part: len(part["ids"]))
+    with pytest.raises(UsageError, match="`backward` changes the parameters"):
+        recover_from_oom(step, batch, model=model, backward=backward, say=[].append)
 
 
 def test_what_is_told_at_the_first_split_is_told_at_every_later_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from each_row import each
 from planted_by_a_stranger import PLANTED as BY_A_STRANGER
-from planted_secrets import PLANTED, STAYS, VARIABLES
+from planted_secrets import PLANTED, SETTINGS, STAYS, VARIABLES
 
 from gpusetup.model.machine import Disk, Event, Package, Python, Reading, Snapshot, Torch, Wanted
 from gpusetup.probe.saved import dump_snapshot
@@ -54,6 +54,11 @@ def test_inside_a_sentence_it_is_not_shared_either(text: str, secret: str) -> No
 @each("name, value, secret", VARIABLES)
 def test_a_variable_shares_no_secret(name: str, value: str, secret: str) -> None:
     assert secret not in shared(Snapshot(environment={name: value}))
+
+
+@each("name, value", SETTINGS)
+def test_a_setting_that_everybody_may_have_stays(name: str, value: str) -> None:
+    assert redact(Snapshot(environment={name: value}), Private()).environment == {name: value}
 
 
 @each("text", STAYS)

@@ -222,3 +222,30 @@ def test_tensorflow_says_both_versions_of_a_driver() -> None:
 def test_dkms_says_which_kernel_it_builds_for() -> None:
     said = "Error! Bad return status for module build on kernel: 6.14.0-37-generic (x86_64)\n"
     assert read_report(said).os.kernel == "6.14.0-37-generic"
+
+
+@each(
+    "text",
+    [
+        "I use torch 2.6.0 + cu124 on Ubuntu",
+        "[pip3] numpy==1.26.4\n[pip3] torch==2.6.0+cu124",
+        "Framework & Version: 2.6.0+cu124",
+        "Downloading torch-2.6.0%2Bcu124-cp310-cp310-linux_x86_64.whl (768.4 MB)",
+        "- __PyTorch version__: 2.6.0+cu124",
+    ],
+)
+def test_a_version_is_read_as_people_and_logs_write_it(text: str) -> None:
+    assert read_report(text).torch.version == "2.6.0+cu124"
+
+
+@each(
+    "text, name",
+    [
+        ("**GPU:** NVIDIA RTX 4090", "RTX 4090"),
+        ("We run it on an L20 server", "L20"),
+        ("NVIDIA driver 470.256.02, Tesla V100", "Tesla V100"),
+        ("|   0  NVIDIA GB10                    On  |", "NVIDIA GB10"),
+    ],
+)
+def test_a_gpu_is_read_from_a_label_a_sentence_and_a_cut_row(text: str, name: str) -> None:
+    assert names(read_report(text)) == [name]

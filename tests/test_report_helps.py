@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from test_report_ok import cause_of
+
 from gpusetup.report.cleaning.helps import without_help
 from gpusetup.report.read import read_report
 
@@ -56,3 +58,11 @@ def test_a_count_of_zero_is_no_error() -> None:
 def test_lines_keep_their_numbers() -> None:
     lines = FIELDS.splitlines()
     assert len(without_help([*lines, "$ ls", "boom"])) == len(lines) + 2
+
+
+def test_a_collector_that_lacked_a_module_and_reported_then_is_no_failed_program() -> None:
+    lacks = "$ python {}\nTraceback (most recent call last):\nModuleNotFoundError: No module named 'x'\n"
+    report = "Collecting environment information...\nIs CUDA available: True\n"
+    for script in ("collect_env.py", "-m torch.utils.collect_env", "tools/collect_env.py"):
+        assert cause_of(lacks.format(script) + report) == "ok"
+    assert cause_of(lacks.format("train.py") + report) != "ok"

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from each_row import each
+from message_samples import samples
 from report_classes import SMI_ONE
+from report_classes_all import EVERY
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.cli import main
+from gpusetup.commands.doctor_answer import exit_code
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.report.read import read_report
 
 WORKS = "Python 3.11\ntorch 2.5.1+cu124\n>>> torch.cuda.is_available()\nTrue\n"
@@ -44,10 +52,8 @@ CONTENT = (
     "Is debug build: False\nVulnerability Retbleed: Not affected; no microcode bug",
 )
 NAMED = (
-    Said(
-        "RuntimeError: CUDA error: device-side assert triggered\nit fails", "ok cuda-program-error"
-    ),
-    Said("KeyError: 'qwen3'", "ok"),
+    Said("RuntimeError: CUDA error: device-side assert triggered\nit fails", "cuda-program-error"),
+    Said("KeyError: 'qwen3'", "program-failed"),
     Said("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "out-of-memory"),
 )
 UNSHOWN = (
@@ -59,8 +65,36 @@ UNSHOWN = (
 )
 
 
+FALSE = (
+    "print(torch.cuda.is_available())  # True\n$ srun python check.py\n# False",
+    "torch.cuda.is_available()  # True on my laptop\ntorch.cuda.is_available()  # => False in the job",
+    f"{SMI_ONE}\n>>> torch.cuda.is_available()\nTrue\n$ docker run x python gpu.py\nCUDA available: False",
+)
+UNPROVEN = (
+    f"torch==2.5.1+cu124\n{SMI_ONE}",
+    f"vllm serve some/model\n{SMI_ONE}",
+    f"{WORKS}\ntorch.cuda.device_count() -> 0",
+    f"{WORKS}\nProcess finished with exit code 1",
+)
+FAILED = (
+    Said(f"{WORKS}\nLoss.cu:250: block: [0,0,0] Assertion `t >= 0 && t < n_classes` failed.\n"
+         "RuntimeError: CUDA error: device-side assert triggered", "cuda-program-error"),
+    Said(f"{SMI_ONE}\nNVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python3", "cuda-program-error"),
+    Said(f"{WORKS}\nTraceback (most recent call last):\nIndexError: list index out of range", "program-failed"),
+)  # fmt: skip
+SHOWS_A_FAILURE = re.compile(
+    r"(?i)Traceback|(?<!Bus )(?:Error|Exception): (?!0|N/A)|exited with code [1-9]"
+    r"|is_available\(\)\W*False|(?:CUDA|GPU) available\W+False"
+)
+
+
+@cache
+def read(text: str) -> Diagnosis:
+    return diagnose(read_report(text), load_catalog())
+
+
 def cause_of(text: str) -> str:
-    return diagnose(read_report(text), load_catalog()).cause
+    return read(text).cause
 
 
 @each("words", COMPLAINTS)
@@ -83,3 +117,47 @@ def test_a_failure_that_is_named_is_answered(said: Said) -> None:
 @each("words", UNSHOWN)
 def test_a_failure_whose_reason_is_not_shown_is_not_ok(words: str) -> None:
     assert cause_of(words) == "unknown"
+
+
+def shown(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and first line of `doctor --report`."""
+    file = tmp_path / "report.txt"
+    file.write_text(text, encoding="utf-8")
+    return main(("doctor", "--report", str(file))), capsys.readouterr().out.partition("\n")[0]
+
+
+@each("text", FALSE)
+def test_a_false_of_torch_is_never_ok_whatever_it_says_elsewhere(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, first = shown(text, tmp_path, capsys)
+    assert code == 1 and first.startswith("? unknown: torch.cuda.is_available() is False")
+
+
+@each("text", UNPROVEN)
+def test_without_a_computation_the_cause_is_unknown_and_a_reading_is_named(text: str) -> None:
+    assert read(text).cause == "unknown" and read(text).next_reading
+
+
+@each("said", FAILED)
+def test_a_program_that_failed_on_a_sound_stack_is_the_cause(
+    said: Said, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, first = shown(said.words, tmp_path, capsys)
+    assert code == 1 and first.startswith(f"✗ {said.causes}: ") and "sound" not in first
+
+
+def test_a_warning_at_the_import_is_no_computation() -> None:
+    warning = "Found GPU0 NVIDIA GB10 which is of cuda capability 12.1.\nMinimum and Maximum cuda"
+    warning += " capability supported by this version of PyTorch is (8.0) - (12.0)\n"
+    assert "no computation was shown" in (read(warning).proof or "")
+    assert (
+        read(f"{warning}\nvLLM hangs").cause == read(f"{warning}\nexit code 1").cause == "unknown"
+    )
+
+
+def test_no_ok_and_no_exit_0_stands_over_a_failure() -> None:
+    classes = (text for one in EVERY.values() for text in (*one.variants, *one.neighbours))
+    for text in dict.fromkeys((*classes, *(sample.text for sample in samples()))):
+        if SHOWS_A_FAILURE.search(text) and "vgpu-unlicensed" not in cause_of(text):
+            assert cause_of(text) != "ok" and exit_code(read(text), strict=False) == 1, text

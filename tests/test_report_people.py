@@ -13,7 +13,7 @@ from report_asked import judged
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
 from gpusetup.model.machine import Snapshot
-from gpusetup.render.markdown import LINES, doctor_markdown
+from gpusetup.render.markdown import doctor_markdown
 from gpusetup.report.read import read_report
 
 LIMIT_SECONDS = 60
@@ -137,7 +137,7 @@ def test_a_path_tells_the_system(path: str, family: str) -> None:
 def test_triton_tells_which_gpu_it_compiles_for() -> None:
     text = "ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'"
     assert [str(gpu.compute_capability) for gpu in read(text).gpus or ()] == ["12.0"]
-    assert judged(text).resolution.build.backend == "cu130"
+    assert judged(text).resolution.build.backend == "cu129"
 
 
 def test_a_lent_notebook_is_given_no_driver_to_install() -> None:
@@ -197,8 +197,7 @@ def test_a_reply_without_a_cause_says_what_to_do_all_the_same() -> None:
     diagnosis = judged("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED")
     lines = doctor_markdown(document(diagnosis, load_catalog())).splitlines()
     assert lines[0].startswith("**unknown**")
-    assert "nvidia-smi" in lines
-    assert len(lines) <= LINES
+    assert "export CUDA_LAUNCH_BLOCKING=1" in lines
 
 
 @pytest.mark.parametrize(
@@ -293,7 +292,7 @@ def test_a_gpu_that_is_only_spoken_of_answers_for_no_driver(text: str) -> None:
 APART = """
 import json, sys
 sys.path[:0] = {paths!r}
-from gpusetup.render.markdown import LINES, doctor_markdown
+from gpusetup.render.markdown import doctor_markdown
 from gpusetup.report.read import read_report
 for text in json.load(sys.stdin):
     read_report(text)

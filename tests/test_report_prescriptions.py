@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+
 from each_row import each
 from report_asked import judged
 
+from gpusetup.cli import main
 from gpusetup.model.finding import Finding, Fix, typed
 
 NOT_LOADED = (
@@ -37,12 +40,12 @@ def fix_of(text: str) -> Fix:
     ],
 )
 def test_the_module_is_built_by_what_the_distribution_has(system: str, line: str) -> None:
-    assert line in fix_of(system + NOT_LOADED).commands[0]
+    assert line in fix_of(system + NOT_LOADED).alternatives[0].commands[0]
 
 
 def test_a_release_whose_repositories_have_no_driver_of_today_is_told_where_to_download() -> None:
     text = "Found no NVIDIA driver on your system. 01:00.0 VGA NVIDIA GTX 1080\nOS: Ubuntu {} LTS\n"
-    assert "ubuntu-drivers" in " ".join(fix_of(text.format("24.04.1")).commands)
+    assert "ubuntu-drivers" in " ".join(typed(fix_of(text.format("24.04.1"))))
     assert "nvidia.com/drivers" in fix_of(text.format("16.04.4")).text
 
 
@@ -127,6 +130,10 @@ def test_an_empty_libcuda_need_not_be_a_containers() -> None:
     assert "On a host" in fix_of(f"OS: Ubuntu 22.04.4 LTS (x86_64)\n{empty}").text
 
 
+IN_CONDA = 'File "/home/u/miniconda3/envs/x/lib/python3.10/site-packages/torch/cuda/__init__.py"'
+NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
+
+
 def test_only_the_installer_that_is_shown_is_told_to_clear_its_cache() -> None:
     full = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
     assert not any("uv" in line for line in fix_of(f"pip install torch\n{full}").commands)
@@ -149,6 +156,21 @@ def test_only_the_installer_that_is_shown_is_told_to_clear_its_cache() -> None:
             "NVIDIA: no NVIDIA devices found\nTHCudaCheck FAIL file=x.cpp line=352 error=30 : unknown error",
             "",
             "gpusetup install",
+        ),
+        # pip's torch in an environment of conda, and the torch of which nothing is shown
+        (f"{IN_CONDA}\n{NOT_COMPILED}\ntorch 2.0.1+cpu", "pip install", "conda install"),
+        (f"$ pip install torch torchvision\n{IN_CONDA}\n{NOT_COMPILED}", "pip install", "conda"),
+        (f"{IN_CONDA}\n{NOT_COMPILED}\n$ pip list\ntorch 2.1.0", "pip install", "conda install"),
+        (f"{IN_CONDA}\n{NOT_COMPILED}", "pip install", "conda"),
+        # conda's
+        (f"{IN_CONDA}\n{NOT_COMPILED}\npytorch 2.1.0 py3.10_cpu_0 pytorch", "conda install", "pip"),
+        (f"$ conda install pytorch cpuonly -c pytorch\n{IN_CONDA}\n{NOT_COMPILED}", "conda", "pip"),
+        # both: pip's companions go with it
+        (
+            f"{IN_CONDA}\nundefined symbol: ncclCommRegister\npytorch 2.1.0 py3.10_cuda11.8_0 pytorch\n"
+            "torch 2.5.1 pypi_0 pypi\ntorchvision 0.20.1 pypi_0 pypi",
+            "pip uninstall -y torch torchvision torchaudio",
+            "uninstall -y pytorch",
         ),
     ],
 )
@@ -185,3 +207,107 @@ def test_commands_are_of_the_installer_that_is_shown(text: str, word: str, never
 def test_the_way_out_is_of_the_program_and_the_place(text: str, word: str, never: str) -> None:
     fix = fix_of(text)
     assert word in fix.text and never not in fix.text
+
+
+REFUSED = "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version"
+
+
+def test_a_need_that_nothing_names_is_not_invented() -> None:
+    found = root(f"Driver Version: 575.64.03\n{REFUSED}")
+    assert found.id == "driver-too-old" and found.fix is not None
+    assert found.fix.min_driver is None and "13" not in found.title
+    named = root("torch 2.9.1\nThe NVIDIA driver on your system is too old (found version 12090).")
+    assert named.fix is not None and named.fix.min_driver == "580.65.06"
+
+
+def test_a_compiler_that_names_its_cuda_needs_the_driver_of_that_minor() -> None:
+    older = "driver 535.183.01\ntorch 2.6.0+cu124\nthe driver's CUDA version is 12.2 which is older than the PTX compiler version 12.4"
+    found = fix_of(older)
+    assert found.min_driver is not None and found.min_driver.startswith("550.")
+
+
+NMS = "RuntimeError: operator torchvision::nms does not exist"
+
+
+@each(
+    "text, build",
+    [
+        (f"torchvision 0.21.0+cu126\n{NMS}", ("2.6.0", "cu126")),
+        (f"$ pip install torchvision==0.21.0+cu126\n{NMS}", ("2.6.0", "cu126")),
+        ("torchaudio==2.7.1+cu128\ntorchvision==0.22.1+cu128\nTorch not compiled with CUDA enabled", ("2.7.1", "cu128")),
+        ("ERROR: No matching distribution found for torchvision==0.20.1+cu124", ("2.5.1", "cu124")),
+        # A driver that does not serve it, and a torch that says its own.
+        (f"torchvision 0.21.0+cu126\nDriver Version: 470.256.02\n{NMS}", ("2.6.0", "cu118")),
+        (f"torch 2.7.1+cu118\ntorchvision 0.21.0+cu126\n{NMS}", ("2.7.1", "cu118")),
+        (NMS, ("2.14.1", "cu126")),
+    ],
+)  # fmt: skip
+def test_the_version_and_the_index_of_a_companion_are_the_request(
+    text: str, build: tuple[str, str]
+) -> None:
+    chosen = judged(text).resolution.build
+    assert chosen is not None and (chosen.torch, chosen.backend) == build
+
+
+OUT_OF_MEMORY = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total "
+    "capacity of 23.69 GiB of which 1.06 GiB is free."
+)
+
+
+@each(
+    "text, steps, line",
+    [
+        (f"python train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 4 "
+         f"--max_seq_length 2048\nNVIDIA GeForce RTX 3090\n{OUT_OF_MEMORY}",
+         ("lower the batch on each GPU, 4 now", "gradient checkpointing"),
+         "gpusetup plan --model meta-llama/Llama-3.1-8B --gpu 'NVIDIA GeForce RTX 3090' --batch 4 "
+         "--context 2048"),
+        (f"I am fine-tuning Qwen2.5-7B-Instruct, batch size 1, gradient_checkpointing=True\n{OUT_OF_MEMORY}",
+         ("an adapter (LoRA", "shorten the sequences"),
+         "gpusetup plan --model Qwen2.5-7B-Instruct --gpu-mem 24GiB --batch 1 --max-context"),
+        (f"  File \"sft.py\", line 9\n    loss.backward()\n{OUT_OF_MEMORY}\nbase_model: mine/own-13b\n"
+         "lora_r: 16\ncutoff_len: 4096",
+         ("lower the batch", "gradient checkpointing"),
+         "gpusetup plan --params 13B --gpu-mem 24GiB --context 4096 --lora 16"),
+        (f"training a ResNet with batch_size=64\n{OUT_OF_MEMORY}",
+         ("lower the batch on each GPU, 64 now", "bfloat16"), None),
+    ],
+)  # fmt: skip
+def test_memory_that_ran_out_in_a_training_names_two_steps_and_asks_plan(
+    text: str, steps: tuple[str, str], line: str | None
+) -> None:
+    fix = fix_of(text)
+    assert [step in fix.text for step in steps] == [True, True]
+    assert fix.commands == ((line,) if line else ()) and "`gpusetup plan`" in fix.text
+    if line:
+        assert main(shlex.split(line)[1:]) in (0, 1)
+
+
+@each(
+    "text",
+    [
+        f'  File "infer.py", line 3, in answer\n    model.generate(ids)\n{OUT_OF_MEMORY}',
+        "vllm serve x\nValueError: No available memory for the cache blocks. Try increasing "
+        "gpu_memory_utilization. A pretrained model",
+    ],
+)
+def test_memory_that_ran_out_elsewhere_is_told_nothing_of_a_training(text: str) -> None:
+    fix = fix_of(text)
+    assert "accumulation by" not in fix.text and not any("plan" in line for line in typed(fix))
+
+
+@each(
+    "library, number",
+    [
+        ("libcudnn.so.9", "the library's own, not CUDA's: torch brings cuDNN 9 from 2.4 on"),
+        ("libnccl.so.2", "the library's own, not CUDA's."),
+        ("libcufft.so.11", "the library's own, not CUDA's."),
+        ("libcudart.so.12", "the CUDA that torch, or the extension, was built for"),
+        ("libcublas.so.12", "the CUDA that torch, or the extension, was built for"),
+    ],
+)
+def test_the_number_of_a_library_is_cudas_only_where_it_is(library: str, number: str) -> None:
+    said = f"ImportError: {library}: cannot open shared object file: No such file or directory"
+    (found,) = (one for one in judged(said).findings if one.root)
+    assert number in found.detail

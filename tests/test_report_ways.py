@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from collections.abc import Iterator
+from os import environ
+from pathlib import Path
 
+import pytest
 from each_row import each
+from judging import changed
 from message_samples import samples
 from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
+from test_rules_said import ROOTS
 
 from gpusetup.catalog.facts import extension_modules
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.findings.lenders import LENDERS
 from gpusetup.findings.libraries.distributions import CALLED_ALIKE
-from gpusetup.model.finding import typed
+from gpusetup.model.finding import Fix, typed
+from gpusetup.model.machine import Container, Os, Snapshot
+from gpusetup.probe.saved import load_snapshot
+from gpusetup.render.markdown import doctor_markdown
 from gpusetup.render.text import answering, doctor_screen
+from gpusetup.report.read import read_report
 
 
 @each(
@@ -226,7 +239,7 @@ def test_what_the_first_line_says_is_not_found_once_more() -> None:
     text = "python app.py\nTraceback (most recent call last):\nValueError: bad size 7"
     answer = answered(text)
     shown = doctor_screen(answer).shown(width=None, colour=False)
-    assert answer.cause == "ok" and shown.count("ValueError: bad size 7") == 1
+    assert answer.cause == "program-failed" and "Also found" not in shown
 
 
 def test_a_variable_that_the_code_sets_is_taken_out_of_the_code() -> None:
@@ -236,3 +249,304 @@ def test_a_variable_that_the_code_sets_is_taken_out_of_the_code() -> None:
     assert seen is not None and seen.fix is not None and "own code" in seen.fix.text
     seen = answering(answered(f"export LD_LIBRARY_PATH=/opt/x/lib\nImportError: {failed}.so.12"))
     assert seen is not None and seen.fix is not None and "own code" not in seen.fix.text
+
+
+# --- the system that a text is of ----------------------------------------------------------------
+
+OF_LINUX = re.compile(
+    r"\b(?:sudo|ldconfig|modprobe|systemctl|dmesg|ulimit)\b|\b(?:apt|apt-get|dnf) |/(?:dev|etc)/"
+    r"|\bLD_LIBRARY_PATH"
+)
+OF_A_MODULE = re.compile(
+    r"modprobe|rmmod|\bdkms (?:install|autoinstall)|akmods|mokutil|\breboot\b|/dev/nvidia|nouveau|NVreg"
+    r"|nvidia-(?:gridd|fabricmanager|bug-report)|linux-headers|install .*nvidia-(?:driver|utils)",
+    re.IGNORECASE,
+)
+SYSTEMS = {
+    "Windows 11": (Os(family="windows", name="Windows 11", machine="x86_64"), OF_LINUX, "export "),
+    "macOS 15.1": (Os(family="macos", name="macOS 15.1", machine="arm64"), OF_LINUX, "apt "),
+    "Ubuntu 22.04 on WSL2": (
+        Os(family="linux", name="Ubuntu 22.04", id="ubuntu", machine="x86_64", wsl=True),
+        OF_A_MODULE,
+        "$env:",
+    ),
+    "Ubuntu 22.04": (
+        Os(family="linux", name="Ubuntu 22.04", id="ubuntu", machine="x86_64"),
+        re.compile(r"\$env:|Remove-Item|winget|Get-(?:Cim|Win)|PowerShell"),
+        "Remove-Item",
+    ),
+}
+"""What a text calls its system -> the machine, what no answer names there, and how no line begins."""
+
+
+def machines() -> Iterator[Snapshot]:
+    """What each kind of sample is read as, the texts that have a cause, and the recorded machines."""
+    kinds = {sample.kinds: sample.text for sample in samples()}
+    yield from map(read_report, kinds.values())
+    yield from (machine for _, machine, beside in ROOTS for machine in (machine, beside))
+    yield from map(load_snapshot, (Path(__file__).parent / "machines").glob("*/snapshot.json"))
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_no_answer_names_what_its_system_lacks(system: str) -> None:
+    os, lacks, never = SYSTEMS[system]
+    asked, wrong = 0, []
+    for machine in machines():
+        another = os.family == "linux" and machine.os.family not in (None, "linux")
+        if another or machine.os.jetson:
+            continue
+        here = changed(machine, os=os)
+        if os.family != "linux":
+            here = changed(here, container=Container(kind="none"))
+        judgement = diagnose(here, load_catalog())
+        asked += 1
+        for found in judgement.findings:
+            shown = typed(found.fix)
+            prose = (found.fix.text,) if found.fix else ()
+            wrong += [
+                (found.id, line)
+                for line in (*shown, *prose, *filter(None, [judgement.next_reading]))
+                if (lacks.search(line) or line.startswith(never))
+                and not line.startswith("In the Linux that prints this")
+            ]
+    assert asked > 300 and wrong == []
+
+
+def way_of(text: str) -> Fix:
+    seen = answering(answered(text))
+    assert seen is not None and seen.fix is not None
+    return seen.fix
+
+
+IN_WSL = "Ubuntu 22.04 on WSL2, Windows 11\n"
+UNKNOWN_ERROR = (
+    "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment"
+)
+
+
+@each(
+    "said",
+    [
+        UNKNOWN_ERROR,
+        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
+        "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.",
+        "Failed to initialize NVML: Driver/library version mismatch",
+    ],
+)
+def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -> None:
+    fix, beside = way_of(IN_WSL + said), way_of(f"Ubuntu 22.04\n{said}")
+    assert "wsl.exe --shutdown" in fix.commands and not fix.needs_reboot
+    assert any(line.startswith("sudo apt purge") for line in typed(fix))
+    assert not any("wsl" in line for line in typed(beside))
+
+
+FOREIGN_CUDNN = "ImportError: libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"
+
+
+@each(
+    "text, line",
+    [
+        (f"{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/usr/local/cuda-11.8/lib64:/opt/mine/lib",
+         "export LD_LIBRARY_PATH=/opt/mine/lib"),
+        ("CUDA error: CUDA driver is a stub library\nLD_LIBRARY_PATH=/opt/a/lib:/usr/local/cuda/lib64/stubs",
+         "export LD_LIBRARY_PATH=/opt/a/lib"),
+        (f"{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64", "export LD_LIBRARY_PATH="),
+        (f"{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
+         "export LD_LIBRARY_PATH=\"$(printenv LD_LIBRARY_PATH | tr : '\\n' | "
+         "grep -vE '^(/usr/local/cuda/lib64)/*$' | paste -sd : -)\""),
+    ],
+)  # fmt: skip
+def test_a_wrong_folder_leaves_ld_library_path_and_the_others_stay(text: str, line: str) -> None:
+    assert way_of(f"Ubuntu 22.04\n{text}").commands == (line,)
+    on_windows = way_of(f"Windows 11\n{text}")
+    assert not on_windows.commands and " PATH" in on_windows.text
+    assert "LD_LIBRARY_PATH" not in on_windows.text
+
+
+def test_the_line_that_filters_a_list_of_folders_keeps_the_others() -> None:
+    text = f"Ubuntu 22.04\n{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/opt/cuda/lib64:$LD_LIBRARY_PATH"
+    (line,) = way_of(text).commands
+    before = {
+        "PATH": environ["PATH"],
+        "LD_LIBRARY_PATH": "/a b/x:/opt/cuda/lib64/:/opt/cuda/lib64/y",
+    }
+    done = subprocess.run(
+        ["bash", "-c", f'{line}; printf %s "$LD_LIBRARY_PATH"'],
+        env=before, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "/a b/x:/opt/cuda/lib64/y"
+
+
+IN_AN_ENVIRONMENT = (
+    (r"C:\ComfyUI\venv\Lib\site-packages\torch\x.py", r"C:\ComfyUI\venv\Scripts\python.exe"),
+    (r"D:\My Tools\.venv\Lib\site-packages\torch\x.py", r"D:\My Tools\.venv\Scripts\python.exe"),
+    ("/home/u/proj/.venv/lib/python3.10/site-packages/torch/x.py", "/home/u/proj/.venv/bin/python"),
+    (r"E:\pack\python_embeded\Lib\site-packages\torch\x.py", r"E:\pack\python_embeded\python.exe"),
+)
+NOT_A_TARGET = (
+    "/usr/lib/python3.10/site-packages/torch/x.py",
+    "/home/u/.local/lib/python3.10/site-packages/torch/x.py",
+    "/tmp/pip-build-env-ab12/overlay/lib/python3.10/site-packages/torch/x.py",
+)
+
+
+@each("file, python", IN_AN_ENVIRONMENT)
+def test_commands_are_for_the_environment_of_the_texts_paths(file: str, python: str) -> None:
+    text = f'File "{file}", line 310\nAssertionError: Torch not compiled with CUDA enabled'
+    seen = answering(answered(text))
+    assert seen is not None and seen.fix is not None
+    quoted = f'"{python}"' if " " in python else python
+    assert f"--python {quoted}" in seen.fix.commands[0]
+    assert all(python in line for line in seen.fix.alternatives[0].commands)
+
+
+@each("file", NOT_A_TARGET)
+def test_what_is_no_environment_is_no_target_of_commands(file: str) -> None:
+    text = f'File "{file}", line 310\nAssertionError: Torch not compiled with CUDA enabled'
+    seen = answering(answered(text))
+    assert seen is not None and seen.fix is not None
+    assert "--python" not in "".join(seen.fix.commands)
+
+
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+ENGINES = (
+    (f"vllm serve x\nvLLM 0.8.5, torch 2.6.0+cu124, RTX 5090\nRuntimeError: {NO_KERNEL}", "vllm"),
+    (f"python -m sglang.launch_server\ntorch 2.5.1+cu124, RTX 5090\n{NO_KERNEL}", "sglang"),
+    (f"pip list\nPackage    Version\n---------- -------\ntorch      2.6.0+cu124\nvllm       0.8.5\n\nRTX 5090\n{NO_KERNEL}", "vllm"),
+)  # fmt: skip
+
+
+@each("text, name", ENGINES)
+def test_under_an_engine_no_torch_is_put_that_it_does_not_pin(text: str, name: str) -> None:
+    seen = answering(answered(text))
+    assert seen is not None and seen.fix is not None
+    assert seen.fix.commands == (f"gpusetup install {name}",)
+    ways = [line for other in seen.fix.alternatives for line in other.commands]
+    assert any(line.endswith(f" {name} --torch-backend=auto") for line in ways)
+    assert not any("torch==" in line for line in ways)
+
+
+def test_an_engine_that_is_an_image_is_exchanged_with_its_torch() -> None:
+    text = f"text_generation_launcher: torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}"
+    seen = answering(answered(text))
+    assert seen is not None and seen.fix is not None
+    assert "image of another release" in seen.fix.text and not seen.fix.commands
+    alone = answering(answered(f"torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}"))
+    assert (
+        alone is not None and alone.fix is not None and "gpusetup install" in alone.fix.commands[0]
+    )
+
+
+def test_an_extension_is_built_from_where_its_releases_are() -> None:
+    frame = f'  File "/v/lib/python3.12/site-packages/sageattention/core.py"\nRTX 5090\n{NO_KERNEL}'
+    seen = answering(answered(frame))
+    assert seen is not None and seen.fix is not None
+    assert seen.fix.commands[-1].endswith(" git+https://github.com/thu-ml/SageAttention")
+
+
+def test_no_architecture_is_made_from_a_word() -> None:
+    fatal = "nvcc fatal   : Unsupported gpu architecture 'compute_{}'"
+    for word in ("No", "None", "native_x"):
+        assert "compute_" not in doctor_markdown(answered(fatal.format(word)))
+    assert "compute_89" in doctor_markdown(answered(fatal.format("89")))
+
+
+# --- what the root makes moot, and what is asked first -------------------------------------------
+
+
+def test_what_another_finding_explains_prints_no_commands() -> None:
+    text = "NVIDIA: no NVIDIA devices found\nTHCudaCheck FAIL error=30 : unknown error"
+    found = {one.id: one for one in answered(text).findings}
+    moot = found["cuda-unknown-error"]
+    assert moot.explained_by == "no-nvidia-gpu" and moot.fix and not typed(moot.fix)
+    alone = way_of("THCudaCheck FAIL error=30 : unknown error")
+    assert any("modprobe" in line for line in typed(alone))
+
+
+def test_a_driver_is_installed_only_after_a_gpu_was_seen() -> None:
+    ubuntu = "OS: Ubuntu 24.04.1 LTS\n"
+    fix = way_of(f"{ubuntu}{NO_DRIVER}")
+    assert len(fix.commands) == 1 and fix.commands[0].startswith("lspci ")
+    assert "shows an NVIDIA GPU" in fix.alternatives[0].title
+    assert "ubuntu-drivers" in "".join(fix.alternatives[0].commands)
+    assert way_of(f"{ubuntu}RTX 4090\n{NO_DRIVER}").commands[0].startswith("sudo ")
+
+
+@each("folder", ["/private/var/folders/ab/T/pip-req-build-x1", "/Users/me/x"])
+def test_a_path_of_macos_is_a_mac_and_gets_no_cuda(folder: str) -> None:
+    text = (
+        f"Running command git clone -q https://x.example/y {folder}\n"
+        "ERROR: No matching distribution found for torch==1.13.1+cu117"
+    )
+    answer = answered(text)
+    ways = [line for one in answer.findings for line in typed(one.fix)]
+    assert answer.snapshot.os.family == "macos" and not any("cu1" in line for line in ways)
+    linux = [
+        line for one in answered(text.replace(folder, "/tmp/x")).findings for line in typed(one.fix)
+    ]
+    assert any("cu1" in line for line in linux)
+
+
+SYSTEMS_TORCH = (
+    '  File "{}/torch/_ops.py", line 573, in load_library\nOSError: /home/me/.local/lib/python3.8/'
+    "site-packages/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZN5torch8autograd4NodeE"
+)
+
+
+def test_the_torch_of_a_board_or_an_image_stays_under_a_companion_from_elsewhere() -> None:
+    fix = way_of(SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"))
+    assert fix.commands[0].endswith("pip uninstall -y torchaudio")
+    assert not any("whl/" in line or "torch==" in line for line in typed(fix))
+    beside = way_of(SYSTEMS_TORCH.format("/home/me/.local/lib/python3.8/site-packages"))
+    assert any("torch==" in line for line in typed(beside))
+
+
+def way(text: str) -> Fix:
+    """The way out of the root cause."""
+    return next(one.fix for one in answered(text).findings if one.root and one.fix)
+
+
+NO_MODULE = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
+    "the latest NVIDIA driver is installed and running."
+)
+
+
+@each(
+    "said",
+    [
+        f"#SBATCH --partition=a100\n$ nvidia-smi\n{NO_MODULE}",
+        f"I start it through slurm, and in the job:\n$ nvidia-smi\n{NO_MODULE}",
+        f"$ srun -p gpu nvidia-smi\n{NO_MODULE}",
+    ],
+)
+def test_who_writes_from_a_job_is_not_told_to_change_the_node(said: str) -> None:
+    fix = way(said)
+    assert "administrators" in fix.text
+    assert not [line for line in typed(fix) if "sudo" in line]
+
+
+@each("system", ["Ubuntu 22.04", "Fedora 42", "a desktop"])
+def test_a_module_is_loaded_before_it_is_built_again(system: str) -> None:
+    fix = way(f"{system}\n$ nvidia-smi\n{NO_MODULE}")
+    assert fix.commands[0] == "sudo modprobe nvidia"
+    assert not re.search("reboot|akmods|dkms", " ".join(fix.commands))
+
+
+@each(
+    "library, works, kept",
+    [
+        ("libnvrtc.so.12", "True", True),
+        ("libcudart.so.12", "True", True),
+        ("libcublas.so.12", "True", True),
+        ("libcudart.so.11", "True", False),
+        ("libnvrtc.so.12", "False", False),
+    ],
+)
+def test_a_torch_that_works_stays_if_a_program_lacks_its_library(
+    library: str, works: str, kept: bool
+) -> None:
+    said = f"ImportError: {library}: cannot open shared object file: No such file or directory"
+    about = f"PyTorch version: 2.8.0+cu128\nOS: Ubuntu 22.04\nIs CUDA available: {works}"
+    shown = " ".join(way(f"{said}\n{about}").commands)
+    assert ("/nvidia/*/lib" in shown and "install" not in shown) == kept

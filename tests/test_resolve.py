@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from index_server import build_wheel, index_server
@@ -11,6 +12,7 @@ from index_server import build_wheel, index_server
 from gpusetup.cli import main
 from gpusetup.commands.resolve import FORMATS
 from gpusetup.install.fetching import web
+from gpusetup.probe.saved import MACHINES
 from gpusetup.render import formats
 
 RENDERED = Path(__file__).parent / "rendered" / "resolve"
@@ -61,7 +63,7 @@ def test_of_this_machine_only_the_system_is_read_where_the_rest_is_described(
 @pytest.mark.parametrize(
     ("words", "torch", "backend", "fallbacks"),
     [
-        (LAPTOP, "2.15.0", "cu130", ["cu132"]),
+        ((*LAPTOP, "--torch", "latest"), "2.15.0", "cu130", ["cu132"]),
         ((*LAPTOP, "--torch", "2.5.1"), "2.5.1", "cu124", ["cu121", "cu118"]),
         (there("--driver", "580.95.05", "--gpu", "GTX 1080 Ti"), "2.14.1", "cu126", []),
         (
@@ -80,6 +82,31 @@ def test_the_answer_as_json(words, torch, backend, fallbacks, capsys) -> None:  
     assert [choice["backend"] for choice in answer["fallbacks"]] == fallbacks
     assert answer["index_url"].endswith(backend)
     assert all(row["reason"] for row in answer["rejections"])
+
+
+def test_the_first_answer_is_that_of_doctor_and_install_and_the_newest_stands_next_to_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of every example machine with a torch; described by hand it has none, and gets the newest."""
+
+    def asked(*words: str) -> tuple[int, dict[str, Any]]:
+        code = main([*words, "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    installs = 0
+    for name in sorted(path.stem for path in MACHINES.glob("*.json")):
+        doctor, resolved = asked("doctor", "--from", name)[1], asked("resolve", "--from", name)[1]
+        assert resolved["newest"] == doctor["newest"], name
+        for key in ("torch", "backend", "index_url", "driver_floor"):
+            assert resolved[key] == (doctor["resolution"] or {}).get(key), (name, key)
+        code, install = asked("install", "--dry-run", "--from", name)
+        there = f"{resolved['torch']}+{resolved['backend']}"
+        if code == 0 and (coming := install["after"].get("torch")):
+            assert coming in (there, resolved["torch"]), name  # a Mac's has no label
+            installs += 1
+    assert installs > 5
+    described = asked("resolve", *LAPTOP, "--driver", "581.29")[1]
+    assert (described["torch"], described["newest"]["torch"]) == ("2.15.0", "2.15.0")
 
 
 def test_no_answer_as_json_is_a_null_torch_and_exit_1(capsys) -> None:  # type: ignore[no-untyped-def]
@@ -150,7 +177,7 @@ def test_the_screen_prints_in_any_encoding(encoding: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
     assert main(["resolve", *LAPTOP, "--explain"]) == 0
     sys.stdout.flush()
-    assert b"torch 2.15.0 from cu130" in raw.getvalue()
+    assert b"torch 2.5.1 from cu124" in raw.getvalue()
 
 
 def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
@@ -165,8 +192,8 @@ def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
             index.add("whl/cu130", wheel)
         root = index.index_root
         assert main(["resolve", *LAPTOP, "--refresh", "--index-root", root, "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert (answer["torch"], answer["backend"]) == ("2.16.0", "cu130")
+    newest = json.loads(capsys.readouterr().out)["newest"]
+    assert (newest["torch"], newest["index_url"]) == ("2.16.0", f"{root}/cu130")
     assert main(["resolve", *LAPTOP, "--refresh", "--index-root", root]) == 3
     assert "the connection is refused" in capsys.readouterr().err
 
@@ -183,7 +210,7 @@ def test_a_mirror_stands_in_everything_that_is_printed(
     monkeypatch.setenv("GPUSETUP_INDEX_ROOT", MIRROR)
     assert main(["resolve", *LAPTOP, "--format", form]) == 0
     assert named == capsys.readouterr().out
-    assert f"{MIRROR}/cu130" in named and "download.pytorch.org" not in named
+    assert f"{MIRROR}/cu124" in named and "download.pytorch.org" not in named
 
 
 def test_a_mirrors_password_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,8 +218,10 @@ def test_a_mirrors_password_is_not_printed(capsys: pytest.CaptureFixture[str]) -
     assert main(["resolve", *LAPTOP, "--index-root", root, "--json"]) == 0
     said = capsys.readouterr().out
     answer = json.loads(said)
-    assert "secret" not in said and answer["index_url"] == f"{MIRROR}/cu130"
-    assert {choice["index_url"] for choice in answer["fallbacks"]} == {f"{MIRROR}/cu132"}
+    assert "secret" not in said and answer["index_url"] == f"{MIRROR}/cu124"
+    assert answer["newest"]["index_url"] == f"{MIRROR}/cu130"
+    others = [choice["index_url"] for choice in answer["fallbacks"]]
+    assert others == [f"{MIRROR}/cu121", f"{MIRROR}/cu118"]
     assert any("left out" in note for note in answer["notes"])
 
 
@@ -201,7 +230,7 @@ def test_what_a_refresh_saw_is_used_afterwards_for_this_machine(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     tag = "cp311-cp311-manylinux_2_28_x86_64"
-    asked = ["resolve", *there("--gpu", "T4"), "--json"]
+    asked = ["resolve", *there("--gpu", "T4", "--driver", "580.95.05"), "--json"]
     with index_server(tmp_path / "index") as index:
         index.add("whl/cu130", build_wheel(tmp_path / "w", "torch", "2.16.0+cu130", tag=tag))
         asked += ["--index-root", index.index_root]

@@ -96,14 +96,29 @@ def test_an_unknown_driver_gets_the_lowest_cuda_that_serves_the_gpus() -> None:
     assert found.build is not None and found.build.backend == "cu126"
     blackwell = resolve(machine("RTX 5090", driver=None), Request(torch="2.9.0"), CATALOG)
     assert blackwell.build is not None and blackwell.build.backend == "cu128"
-    assert blackwell.notes[0].startswith("the driver is unknown, so the lowest CUDA was chosen")
+    assert blackwell.notes[0].startswith("the driver is unknown, so a CUDA that most")
+
+
+def test_an_unknown_driver_and_no_asked_torch_get_a_cuda_that_most_drivers_serve() -> None:
+    names = ("RTX 3060", "V100", "GTX 1080 Ti", "RTX 5090", "H100", "T4", "GB10")
+    snapshots = [machine(name, driver=None) for name in names]
+    found = [resolve(snapshot, ANY, CATALOG) for snapshot in snapshots]
+    assert [one.build and one.build.driver_floor for one in found] == [
+        *["525.60.13"] * 6,
+        "580.65.06",  # which no older driver starts
+    ]
+    later = next(r for r in found[0].rejections if r.backend == "cu130" and "unknown" in r.reason)
+    assert later.reason == "needs NVIDIA driver 580.65.06, and the driver here is unknown"
+    assert found[0].advice is not None and found[0].advice.to == "580.65.06"
+    named = resolve(snapshots[0], Request(backend="cu130"), CATALOG)
+    assert named.build is not None and named.build.backend == "cu130"
 
 
 def test_a_missing_driver_is_told_with_the_one_that_is_needed() -> None:
     snapshot = replace(machine("T4"), driver=Driver(module_loaded=False, library_found=False))
     found = resolve(snapshot, ANY, CATALOG)
     assert found.build is not None and found.build.cuda
-    assert "no NVIDIA driver was found" in found.notes[0] and "580.65.06" in found.notes[0]
+    assert "no NVIDIA driver was found" in found.notes[0] and "525.60.13" in found.notes[0]
 
 
 def test_a_gpu_known_only_from_the_pci_bus_is_served() -> None:

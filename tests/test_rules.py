@@ -312,6 +312,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ("device-permission", E, changed(driver={"nvml_code": 4}), HEALTHY),
     ("hardware-fault", E, changed(driver={"nvml_code": 16}), HEALTHY),
     ("cuda-misses-gpu", E, changed(events=event("cuda-misses-gpu", gpu="0")), HEALTHY),
+    ("device-node-missing", E, changed(events=event("device-node-missing", gpu="0")), HEALTHY),
     ("libcuda-missing", E, changed(events=event("libcuda-missing")), HEALTHY),
     (
         "libcuda-missing",
@@ -414,7 +415,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         gpu(fabric_state="completed", fabric_status="success"),
     ),
     ("nvlink-degraded", W, linked((12, 12, 11)), linked((12, 12, 12))),
-    ("nvlink-degraded", W, linked((12, 12), silent=(3,)), linked((12, 12))),
+    ("nvlink-degraded", W, linked((11, 11), silent=(3,)), linked((12, 12), silent=(12, 13))),
     ("nvlink-degraded", N, gpu(nvlink_recoveries=2), gpu(nvlink_recoveries=0, nvlink_errors=9)),
     ("xid-of-a-program", N, xid(31), xid(79)),
     (

@@ -153,10 +153,10 @@ def test_whoever_holds_the_memory_is_named() -> None:
     assert any("python3 (process 7)" in line.text for line in said.evidence)
 
 
-def test_a_partly_cut_node_is_a_loss_and_the_whole_one_an_error() -> None:
-    some = finding(node(1, mig_enabled=True, mig_count=0), "mig-misconfigured")
+def test_a_gpu_that_is_cut_and_has_no_instance_is_an_error_beside_whole_ones_too() -> None:
+    some = finding(node(1, mig_enabled=True, mig_count=0, visible=False), "mig-misconfigured")
     every = finding(node(0, 1, 2, 3, mig_enabled=True, mig_count=0), "mig-misconfigured")
-    assert (some.severity.value, every.severity.value) == ("warning", "error")
+    assert (some.severity.value, every.severity.value) == ("error", "error")
 
 
 CARDS: tuple[Callable[[int], Gpu], ...] = (

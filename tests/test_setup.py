@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ def test_both_commands_are_one_line_with_a_powershell_form_beside_it() -> None:
         assert "&&" not in power, "Windows PowerShell 5.1 has no `&&`"
         assert re.sub(r"[^{};]", "", power) == ";{;{}}", "a step stands inside the one before"
         assert shell.count("pip install") == power.count("pip install") == 1
+
+
+def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"  ```python\n(.*?)  ```", README, re.DOTALL)
+    exec(textwrap.dedent(block).replace("diagnose()", "diagnose('rtx3050-laptop')"), {})
+    assert capsys.readouterr().out == "torch-cpu-build torch-cpu-build\n"
 
 
 BARE = {

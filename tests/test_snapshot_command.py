@@ -47,6 +47,49 @@ def test_what_is_printed_has_no_name_of_the_user_unless_private_is_kept(
     assert "/data/wilhelmina/cuda" in capsys.readouterr().out
 
 
+CUSTOMERS = {
+    "LD_LIBRARY_PATH": "/usr/local/cuda-12.4/lib64:/opt/clientname-acme/lib:~/clientname/lib",
+    "NCCL_SOCKET_IFNAME": "^clientname0,eth0,enp1s0f0np0",
+    "GLOO_SOCKET_IFNAME": "clientname-net",
+    "TORCH_CUDA_ARCH_LIST": "8.0;8.6+PTX of Clientname",
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:128,clientname:1",
+    "CONDA_DEFAULT_ENV": "clientname-prod",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+}
+
+
+def test_a_customers_name_is_not_shared_and_the_answer_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ROOT / "tests" / "machines" / "linux-rtx3090-580.95.05" / "snapshot.json"
+    record = json.loads(place.read_text(encoding="utf-8"))
+    record["environment"] = CUSTOMERS
+    record["conda"] = {"name": "clientname-prod"}
+    record["torch"]["installer"] = "clientname deploy"
+    for package in record["packages"]:
+        package["installer"] = "Clientname's own"
+    folder = {"folder": "/opt/clientname-acme/lib", "libraries": "libcudart.so"}
+    said = {"kind": "foreign-library", "source": "LD_LIBRARY_PATH", "text": folder["folder"]}
+    record["events"] = [{**said, "values": {**folder, "variable": "LD_LIBRARY_PATH"}}]
+    private, shared = tmp_path / "private.json", tmp_path / "shared.json"
+    private.write_text(json.dumps(record), encoding="utf-8")
+    assert main(["snapshot", "--from", str(private), "--output", str(shared)]) == 0
+    assert "clientname" not in shared.read_text(encoding="utf-8").lower()
+    kept = load_snapshot(shared).environment
+    assert kept["LD_LIBRARY_PATH"].startswith("/usr/local/cuda-12.4/lib64:/opt/dir-")
+    assert kept["NCCL_SOCKET_IFNAME"].endswith(",eth0,enp1s0f0np0")
+    assert kept["TORCH_CUDA_ARCH_LIST"].startswith("8.0;8.6+PTX ")
+    assert kept["PYTORCH_CUDA_ALLOC_CONF"].startswith("expandable_segments:True,max_split_size_mb:")
+    answers = []
+    for file in (private, shared):
+        code = main(["doctor", "--json", "--from", str(file)])
+        answer = json.loads(capsys.readouterr().out)
+        found = [(one["id"], one["severity"]) for one in answer["findings"]]
+        answers.append((code, answer["cause"], found))
+    assert answers[0] == answers[1]
+    assert {"ld-library-path-conflict", "memory-caching-off"} <= {id for id, _ in answers[0][2]}
+
+
 def test_a_named_machine_is_printed_instead_of_this_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshot", "--json", "--from", "rtx3050-laptop"]) == 0
     assert json.loads(capsys.readouterr().out)["driver"]["version"] == "581.29"

@@ -382,5 +382,5 @@ def test_versions_that_do_not_go_together_are_refused(
 def test_a_package_without_a_wheel_is_told_how_it_is_built() -> None:
     said = "Because all versions of flash-attn have no usable wheels and you require flash-attn"
     problem = complaint("x", Output(argv=("uv",), exit=1, stderr=said), ["flash-attn==2"])
-    assert "`gpusetup install flash-attn --build-from-source`" in (problem.hint or "")
+    assert "`uv pip install --no-build-isolation flash-attn`" in (problem.hint or "")
     assert "no-build" not in (complaint("x", Output(argv=(), exit=1, stderr=said)).hint or "")

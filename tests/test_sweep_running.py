@@ -37,11 +37,15 @@ def told(named: tuple[Named, ...]) -> Told:
 # --- the edge: processes that are no torch --------------------------------------------------------
 
 WORKER = """
-import json, os, sys
+import atexit, json, os, sys
 fault, rate = sys.argv[1], float(sys.argv[2])
 say = lambda **m: print(json.dumps(m), flush=True)
+warn = lambda text: print(text, file=sys.stderr)
 print("[W] a library says something; {no json")
-if fault == "dies": sys.exit("no such library: libcudart.so.12")
+if fault == "dies":
+    atexit.register(warn, "[rank1]:[W1123 10:00:00.1 Store.cpp:9] it was not closed")
+    warn("/x.py:3: UserWarning: an old call\\n  warnings.warn(")
+    sys.exit("no such library: libcudart.so.12")
 if fault == "never": sys.stdin.readline(); sys.exit()
 if sys.argv[1] == "store": say(said="store", port=1); sys.stdin.read(); sys.exit()
 say(said="ready", device="cpu", torch="2.9")

@@ -23,6 +23,7 @@ from index_server import Fault
 from installing import Said, World, enter, new_world
 
 from gpusetup.catalog.companion_table import companion_table
+from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import Unreached
@@ -162,17 +163,89 @@ def test_torch_takes_the_cuda_of_what_comes_along(ask: Ask) -> None:
     said = ask("trainer", "--json").answer
     assert (said["torch"], said["backend"][:4]) == ("2.14.1", "cu12")
     assert any("xformers 0.0.35 is built for its CUDA" in note for note in said["notes"])
-    named = ask("trainer", "--backend", "cu130", "--json").answer
-    assert named["backend"] == "cu130" and any("may not load" in note for note in named["notes"])
+    named = ask("trainer", "--backend", "cu130")
+    assert (named.exit, named.out) == (1, "")
+    assert "xformers 0.0.35 is built for CUDA 12, torch for CUDA 13.0" in named.err
 
 
 def test_a_wheel_of_the_default_index_is_built_as_torch_is_there(ask: Ask) -> None:
     """torchcodec's links libcudart.so.13 and libtorch_cuda.so: beside a CPU torch it fails."""
     assert ask("torchcodec", "--json").answer["notes"] == []
-    for backend, own in (("cpu", "this torch is cpu's"), ("cu126", "torch for CUDA 12.6")):
-        notes = ask("torchcodec", "--backend", backend, "--json").answer["notes"]
-        said = next(note for note in notes if note.startswith("torchcodec 0.17.0 is built for "))
-        assert own in said and f"/whl/{backend}`" in said
+    said = ask("torchcodec", "--backend", "cpu")
+    assert said.exit == 1 and "this torch is cpu's" in said.err
+    assert "`pip install --no-deps torchcodec --index-url " in said.err and "/whl/cpu`" in said.err
+    older = ask("torchcodec", "--backend", "cu126", "--json")
+    assert (older.exit, versions(older)["torch"]) == (0, "2.9.1+cu126"), older.err
+    assert versions(older)["torchcodec"] == "0.9.1"
+    why = {held["package"]: held["by"] for held in older.answer["held_back"]}
+    assert "torchcodec 0.17.0 is built for CUDA 13, torch for CUDA 12.6" in why["torchcodec"]
+
+
+OLD_DRIVER = ("--gpu", "T4", "--driver", "535.183.01")
+
+
+def test_what_its_driver_cannot_load_is_taken_in_an_older_release(ask: Ask, world: World) -> None:
+    """A T4 whose driver serves CUDA 12; the newest wheels link libcudart.so.13."""
+    for version in ("1.31.1", "1.26.0"):
+        wheel = world.add_default("onnxruntime-gpu", version)
+        world.index.uploaded[wheel.name] = "2026-10-01T00:00:00Z"
+    world.add_default("decoder", "2.0", requires=("torchcodec>=0.17",))
+    world.add_default("decoder", "1.0", requires=("torchcodec",))
+    said = ask("onnxruntime-gpu", *OLD_DRIVER, "--json")
+    assert (said.exit, versions(said)["onnxruntime-gpu"]) == (0, "1.26.0"), said.err
+    assert said.answer["torch"] == "2.14.1" and said.answer["notes"] == []
+    assert "onnxruntime-gpu 1.31.1 is built for CUDA 13" in said.answer["held_back"][0]["by"]
+    beside = ask("decoder", *OLD_DRIVER, "--json")
+    assert (beside.exit, versions(beside)["torchcodec"]) == (0, "0.9.1"), beside.err
+    named = ask("decoder==2.0", *OLD_DRIVER)
+    assert (named.exit, named.out) == (1, "")
+    assert "torchcodec 0.17.0 is built for CUDA 13" in named.err
+    assert "or a driver for CUDA 13: 580." in named.err
+
+
+CARDS = ("T4", "V100", "A100 80GB", "RTX 4090", "RTX 5090")
+DRIVERS = {
+    "450.80.02": 11,
+    "470.256.02": 11,
+    "525.147.05": 12,
+    "535.183.01": 12,
+    "570.172.08": 12,
+    "580.95.05": 13,
+    "610.10": 13,
+}
+ADVICE_FOR_OTHERS = {"linux": "WSL", "windows": "apt-get"}
+
+
+@pytest.mark.parametrize("system", ["linux", "windows"])
+@pytest.mark.parametrize("gpu", CARDS)
+def test_every_yes_of_the_table_is_served_by_the_driver(
+    gpu: str, system: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """Each companion on each driver: what is named is built for torch's CUDA, which runs here."""
+    monkeypatch.setenv("GPUSETUP_CACHE", str(tmp_path))
+    machine = ("--gpu", gpu, "--os", system, "--machine", "x86_64", "--python", "3.12")
+    asked = [(driver, one) for driver in DRIVERS for one in companion_table().projects]
+    yes = 0
+    for driver, project in asked:
+        there = (*machine, "--driver", driver, "--offline", "--json")
+        code, said, who = main(["resolve", project.name, *there]), capsys.readouterr(), project.name
+        if code:
+            assert code in (1, 3) and "message" in said.out, (who, driver)
+            assert ADVICE_FOR_OTHERS[system] not in said.out, (who, driver, said.out)
+            continue
+        yes += 1
+        answer = json.loads(said.out)
+        own = answer["backend"].removeprefix("cu")[:-1]
+        assert answer["backend"].startswith("cu") and int(own) <= DRIVERS[driver], (who, driver)
+        assert not [n for n in answer["notes"] if "load" in n or "built for" in n], (who, driver)
+        usual = default_backend(CATALOG, answer["torch"], system, "x86_64") or ""
+        (limits,) = (row["limits"] for row in answer["packages"] if row["asked"])
+        spans = (({*row.versions.split(",")}, row.cuda) for row in project.rows)
+        named = [cuda for span, cuda in spans if limits is None or span <= {*limits.split(",")}]
+        for cuda in named:
+            majors = usual[2:-1] if cuda == "default" else cuda
+            assert not majors[:1].isdigit() or own in majors.split(), (who, driver, limits)
+    assert yes > 50
 
 
 NEWEST_DRIVER = ("--driver", "610.10")
@@ -374,6 +447,7 @@ def test_offline_asks_nobody_and_answers_from_what_was_kept_or_from_the_table(
     assert table.answer["packages"][-1] == {
         "name": "torchao",
         "version": None,
+        "limits": ">=0.17",
         "index_url": None,
         "file": None,
         "declared": False,
@@ -782,22 +856,6 @@ def test_what_of_a_file_is_not_taken_is_said(ask: Ask, tmp_path: Path) -> None:
     hashed.write_text(f"plain==1.0 --hash=sha256:{'0' * 64}\n")
     assert "empty.txt lists no requirement" in ask("plain", "-r", str(empty)).err
     assert "are not taken" in ask("-r", str(hashed)).err
-
-
-def test_a_project_s_torch_is_fitted_to_what_a_group_of_it_requires(
-    ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    del ask
-    project = tmp_path / "pyproject.toml"
-    project.write_text(
-        '[project]\nname = "mine"\nversion = "1"\ndependencies = ["torch"]\n\n'
-        '[dependency-groups]\nserve = ["server"]\n'
-    )
-    words = ("--project", str(project), "--from", "healthy", "--dry-run")
-    capsys.readouterr()
-    assert main(["install", *words, "--group", "serve"]) == 0
-    assert "torch==2.13.0" in capsys.readouterr().out
-    assert main(["install", *words, "--group", "absent"]) == 2
 
 
 def test_the_hint_fits_what_is_broken(ask: Ask, world: World) -> None:

@@ -19,7 +19,7 @@ from gpusetup.tune.answer import TuneAnswer, rows_of
 from gpusetup.tune.benchmark import Row, Runner, Setup, best_setup, table
 from gpusetup.tune.causes import cause, marks
 from gpusetup.tune.measure import Device
-from gpusetup.tune.search import Trial
+from gpusetup.tune.trial import Trial
 
 Same = Callable[[str, Path], None]
 SCREENS = Path(__file__).resolve().parent / "rendered" / "tune"

@@ -12,7 +12,7 @@ import pytest
 from gpusetup.child_scripts import bench_serve
 from gpusetup.tune.bench_child import KEPT, shared
 from gpusetup.tune.measure import Device, Job, device_of, find_batch, limit_of, trial
-from gpusetup.tune.search import Goal
+from gpusetup.tune.trial import Goal
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 

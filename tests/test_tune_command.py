@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -281,12 +282,57 @@ def test_in_place_twice_still_undoes_to_the_original(
     assert config.read_bytes() == GUIDE
 
 
+NOT_THE_LOADERS = {
+    "Ray Train": "scaling_config: {num_workers: 2, use_gpu: true}\ndataset: {num_workers: 2}\n",
+    "RLlib": "env: CartPole-v1\nnum_workers: 2\nrollout_fragment_length: 200\nlr: 0.01\n",
+    "RLlib, tuned": "ppo:\n  run: PPO\n  config: {num_workers: 2, num_gpus_per_worker: 0.5}\n",
+    "RLlib, short": "run: PPO\nconfig: {framework: torch, num_workers: 2}\n",
+    "a reward": "reward_model:\n  num_workers: 2\n  micro_batch_size: 4\n",
+    "dask": "dask: {n_workers: 2, workers: 2}\ntrain: {batch_size: 8}\n",
+    "a cluster": "cluster:\n  num_workers: 2\n  pin_memory: false\n",
+    "data parallel": "training:\n  data_parallel: {workers: 2}\n",
+}
+
+
+@pytest.mark.parametrize("text", NOT_THE_LOADERS.values(), ids=NOT_THE_LOADERS)
+def test_workers_that_are_not_a_loaders_are_named_and_left(
+    text: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(text)
+    _, out, _ = ran(capsys, "train.yaml", "--from", "healthy", "--json")
+    answer = json.loads(out)
+    changed = {one["key"] for one in answer["changes"]}
+    assert changed <= {"dataset.num_workers"} and ("dataset" in text) == bool(changed)
+    assert "does not stand below a loader" in " ".join(answer["recommendations"])
+
+
+PLAIN_LOADERS = {
+    "a loop of one's own": "batch_size: 8\nnum_workers: 2\nlr: 0.1\n",
+    "a section of it": "training: {batch_size: 8, num_workers: 2}\n",
+    "a loader": "train_loader: {num_workers: 2}\n",
+    "beside Ray": "num_gpus_per_worker: 1\ndata_config:\n  num_workers: 2\n",
+}
+
+
+@pytest.mark.parametrize("text", PLAIN_LOADERS.values(), ids=PLAIN_LOADERS)
+def test_workers_of_a_loader_get_the_number_that_the_reason_gives(
+    text: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(text)
+    _, out, _ = ran(capsys, "train.yaml", "--from", "healthy", "--json")
+    change = next(one for one in json.loads(out)["changes"] if "num_workers" in one["key"])
+    assert change["to"] == 16
+    assert re.search(r"\b16 (usable cores|workers)", change["reason"]) and "16" in change["source"]
+
+
 def test_a_model_that_cannot_fit_is_said_before_anything_else(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "base_model: Qwen/Qwen3-8B\nsequence_len: 2048\nmicro_batch_size: 2\nnum_workers: 0\n"
     config.write_text(text)
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop")
-    assert code == 0
+    assert code == 1
     assert out.lstrip().startswith("✗ This model cannot be trained like this on this card")
+    assert not {"-num_workers: 0", "+num_workers: 5"} & set(out.split("\n"))
+    assert "workers" not in out and "nothing to change" not in out
     assert "GiB (states " in out.replace("\n", " ")

@@ -288,7 +288,7 @@ def test_a_value_that_is_no_plain_number_is_left_and_named(raw: bytes, said: str
 
 
 def test_what_an_anchor_shares_is_left_as_a_whole() -> None:
-    raw = b"d: &d\n  num_workers: 0\ntrain:\n  <<: *d\nval:\n  <<: *d\n"
+    raw = b"data: &d\n  num_workers: 0\ntrain:\n  <<: *d\nval:\n  <<: *d\n"
     new, proposal = tuned(raw, "c.yaml", BIG)
     assert new == raw
     assert any("used in several places through an anchor" in word for word in proposal.words)

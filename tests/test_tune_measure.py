@@ -27,7 +27,8 @@ from gpusetup.tune.measure import (
     losses_of,
     trial,
 )
-from gpusetup.tune.search import Goal, answer
+from gpusetup.tune.search import answer
+from gpusetup.tune.trial import Goal
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 

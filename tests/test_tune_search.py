@@ -14,14 +14,8 @@ from hypothesis import strategies as some
 
 from gpusetup.model.units import GIB
 from gpusetup.tune.knee import fastest, next_for_speed
-from gpusetup.tune.search import (
-    Goal,
-    Trial,
-    answer,
-    next_batch,
-    search,
-    stopped,
-)
+from gpusetup.tune.search import answer, next_batch, search, stopped
+from gpusetup.tune.trial import Goal, Trial
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 

@@ -126,7 +126,8 @@ def test_its_own_limit_is_what_is_left_of_the_time() -> None:
     second = Alongside(False, Asked(level="stress"))
     second.begin((named("load"),), 0.0)
     answer = second.answer("load", "cpu")
-    assert answer is not None and answer["outcome"]["detail"].startswith("no answer in 1 s")
+    assert answer is not None and "no answer" in answer["outcome"]["detail"]
+    assert 0.9 < answer["seconds"] < 1.1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")

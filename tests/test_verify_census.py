@@ -15,8 +15,8 @@ from gpusetup.verify.checks import census, whole
 from gpusetup.verify.operators import rounding
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.drawing import LAYOUTS, given, laid_out
+from gpusetup.verify.operators.releases import EIGHT_BITS, known_wrong, loses_weight
 from gpusetup.verify.operators.releases import FAULTS as FAULTS_OF_RELEASES
-from gpusetup.verify.operators.releases import known_wrong, loses_weight
 from gpusetup.verify.operators.sampling import FAMILIES, drawn, every, row_of
 from gpusetup.verify.values import Asked, WrongQuestion, ask_for
 
@@ -359,8 +359,8 @@ def test_what_a_release_gives_wrong_names_samples_that_there_are() -> None:
         for name in fault.operators:
             assert set(fault.dtypes) & set(rows[name].dtypes), name
         assert set(fault.layouts) <= set(LAYOUTS)
-    here = [known_wrong(torch, "cpu", name, "bfloat16", "pitched") for name in rows]
-    assert not any(here), "the torch of these tests is not known to be wrong anywhere"
+    here = {name for name in rows if known_wrong(torch, "cpu", name, "bfloat16", "pitched")}
+    assert here <= {*EIGHT_BITS}, "of the torch of these tests nothing is known; of some CPUs this"
 
 
 LOST = {"width": 40, "channels": 8, "groups": 2, "dilation": 2, "stride": 1}

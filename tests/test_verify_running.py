@@ -129,6 +129,61 @@ def test_a_signal_ends_the_run_with_what_is_known(name: str, tmp_path: Path) -> 
     assert gone(child)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")
+def test_the_command_ended_by_a_signal_reports_as_the_module_does(tmp_path: Path) -> None:
+    report, scratch = tmp_path / "report", tmp_path / "scratch"
+    scratch.mkdir()
+    words = ("--device", "cpu", "--level", "stress", "--json", "--output", str(report))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpusetup", "verify", "--python", sys.executable, *words],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 60
+    while not list(scratch.glob("verify-*")) and time.monotonic() < until:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGTERM)  # as `timeout` does: the proof hears it twice
+    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    assert states(json.loads(report.read_text()))["run@host"] == "crashed"
+    assert not list(scratch.glob("verify-*"))
+
+
+SLOW_TO_IMPORT = {"computes": "while True: pass", "sleeps": "import time; time.sleep(60)"}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux ties a process to a core")
+@pytest.mark.parametrize(
+    ("torch", "others", "status", "said"),
+    [
+        ("computes", 8, "skipped", "the machine is busy: no answer, it had a core for "),
+        ("sleeps", 8, "crashed", "no answer in "),
+    ],
+)
+def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
+    torch: str, others: int, status: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(SLOW_TO_IMPORT[torch] + "\n")
+    (tmp_path / "torch" / "version.py").write_text("")
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(mine)})
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(others)]
+    try:
+        path = {"PYTHONPATH": str(tmp_path)}
+        done = started("--device", "auto", "--json", "--timeout", "4", environment=path)
+    finally:
+        os.sched_setaffinity(0, mine)
+        for one in busy:
+            one.kill()
+            one.wait()
+    first = json.loads(done.stdout)["checks"][0]
+    assert (first["status"], first["detail"][: len(said)]) == (status, said)
+    assert "driver" not in first["hint"]
+    assert done.returncode == 1
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word of Linux")
 def test_the_child_ends_with_a_parent_that_was_killed() -> None:
     process = begun()

@@ -152,7 +152,7 @@ function machine({ snapshot, resolution, catalog_as_of: asOf }) {
     ["GPU", joined(...(snapshot.gpus ?? []).map((gpu) => gpu.name))],
     ["torch", joined(snapshot.torch.version)],
     ["Python", joined(snapshot.python.version, snapshot.python.manager)],
-    ...(resolution?.torch && founded ? [["Fits", `torch ${resolution.torch} from ${resolution.backend}`]] : []),
+    ...(resolution?.torch && founded ? [["Fits", built(resolution)]] : []),
     ["Catalog", asOf],
   ];
   return h("dl", {}, rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
@@ -160,9 +160,14 @@ function machine({ snapshot, resolution, catalog_as_of: asOf }) {
 
 // --- resolve -----------------------------------------------------------------------------------
 
+/** A build in words, with the least driver that serves it. */
+function built({ torch, backend, driver_floor: floor }) {
+  return `torch ${torch} from ${backend}${floor ? ` (driver ${floor} or newer)` : ""}`;
+}
+
 export function resolution(document, ways) {
   const fits = document.torch !== null;
-  const title = fits ? `torch ${document.torch} from ${document.backend}` : "No build fits";
+  const title = fits ? built(document) : "No build fits";
   return [
     h("h2", { tabindex: "-1", class: fits ? undefined : "problem" }, title),
     ...(fits ? inside(document) : []),

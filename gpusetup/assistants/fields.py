@@ -22,11 +22,11 @@ class Field(Frozen):
     choices: tuple[str, ...] = ()
 
 
-TYPES: Mapping[str, tuple[type, str]] = {
+TYPES: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "string": (str, "a text"),
     "integer": (int, "a whole number"),
     "boolean": (bool, "true or false"),
-    "strings": (list, "a list of texts"),
+    "strings": ((list, str), "a text, or a list of texts"),
 }
 """The kind of a value -> its type, and what it is called."""
 
@@ -34,7 +34,8 @@ TYPES: Mapping[str, tuple[type, str]] = {
 def property_of(field: Field) -> dict[str, Any]:
     if field.kind == "strings":
         text = {"type": "string", "maxLength": field.longest}
-        return {"type": "array", "items": text, "maxItems": MOST_WORDS, "description": field.what}
+        both = {"type": ["array", "string"], "items": text, "maxItems": MOST_WORDS}
+        return {**both, "maxLength": field.longest, "description": field.what}
     row: dict[str, Any] = {"type": field.kind, "description": field.what}
     if field.kind == "string":
         row["maxLength"] = field.longest
@@ -51,6 +52,11 @@ def wanted(value: object, field: Field) -> str:
         return f"too long: {longest:,} characters, where {field.longest:,} are the most"
     choices = f", one of {', '.join(field.choices)}" if field.choices else ""
     return f"{TYPES[field.kind][1]}{choices}"
+
+
+def as_asked(value: Any, field: Field) -> Any:
+    """One text where several are taken is a list of it."""
+    return [value] if field.kind == "strings" and isinstance(value, str) else value
 
 
 def is_value(value: object, field: Field) -> bool:

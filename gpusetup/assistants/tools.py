@@ -13,7 +13,7 @@ from typing import Any
 from gpusetup import api, named_file
 from gpusetup.assistants import installing
 from gpusetup.assistants.bounded import bounded
-from gpusetup.assistants.fields import Field, is_value, property_of, wanted
+from gpusetup.assistants.fields import Field, as_asked, is_value, property_of, wanted
 from gpusetup.commands.calling import answered
 from gpusetup.commands.calling_types import refuse_unwritable
 from gpusetup.errors import UsageError
@@ -326,7 +326,7 @@ def call(name: str, values: Mapping[str, Any], setting: Setting) -> dict[str, An
         raise UsageError(f"there is no tool {name!r}", hint=", ".join(one.name for one in TOOLS))
     given = {key: value for key, value in values.items() if value is not None}
     _check(tool, given)
-    answer = tool.answer(given, setting)
+    answer = tool.answer({k: as_asked(v, tool.takes[k]) for k, v in given.items()}, setting)
     return bounded(tool.shown(_hidden(answer, setting, given) if tool.quotes else answer))
 
 

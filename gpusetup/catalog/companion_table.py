@@ -3,6 +3,7 @@ names, with its source. The constraints that a package does not declare itself a
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -68,6 +69,8 @@ class Project(Frozen):
     """The module's name, where it is another than the project's."""
     gpu: bool = False
     """Whether it is of no use without an NVIDIA GPU."""
+    python_only: bool = False
+    """Whether it works, slower, where its libraries do not load."""
     capability: str | None = None
     """The oldest GPU that it serves."""
     page: str | None = None
@@ -75,6 +78,9 @@ class Project(Frozen):
     build: str = ""
     """What a build from source takes."""
     alternative: str = ""
+    """What to take where it does not fit."""
+    instead: Mapping[str, str] = {}
+    """The same on one system, without a GPU (`no GPU`), or where its CUDA is another (`CUDA`)."""
     status: Literal["verified", "sourced"] = "sourced"
     source: str = ""
     rows: tuple[Pair, ...] = ()
@@ -83,6 +89,15 @@ class Project(Frozen):
     @property
     def module(self) -> str:
         return self.imports or self.name.replace("-", "_")
+
+    def way_out(self, case: str = "", index: str = "") -> str:
+        """What to take in its place. `index`: torch's own, of the backend that is here.
+
+        >>> vllm = companion_table().project("vllm")
+        >>> vllm.way_out("windows"), vllm.way_out("linux")
+        ('run it in WSL 2', 'sglang, or transformers')
+        """
+        return self.instead.get(case, self.alternative).replace("{index}", index)
 
     def least_capability(self) -> Capability | None:
         return Capability.parse(self.capability) if self.capability else None
@@ -154,8 +169,42 @@ def constraints_for(project: Project, torch: str) -> tuple[str, ...]:
     ('torchcodec<0.12', 'torchcodec!=0.11.1', 'torchcodec!=0.11.0')
     """
     public = torch.partition("+")[0]
-    wrong = (row for row in project.rows if row.torch and not _admits(row, public))
-    return tuple(f"{project.name}{turned(row.versions)}" for row in wrong)
+    return _without(
+        project, [row for row in project.rows if row.torch and not _admits(row, public)]
+    )
+
+
+def cuda_constraints(project: Project, own: str, usual: str) -> tuple[str, ...]:
+    """What to forbid of a project beside a torch of the CUDA major `own`, where the default index's
+    wheel of that torch has the major `usual`.
+
+    >>> cuda_constraints(companion_table().project("onnxruntime-gpu"), "12", "13")
+    ('onnxruntime-gpu<1.27',)
+    >>> cuda_constraints(companion_table().project("onnxruntime-gpu"), "13", "13")
+    ('onnxruntime-gpu>=1.27',)
+    """
+    rows = [row for row in project.rows if not has_cuda(project, row, own, usual)]
+    return _without(project, rows)
+
+
+def has_cuda(project: Project, row: Pair, own: str, usual: str) -> bool:
+    """Whether a row's wheels load beside a torch of the CUDA major `own`; "": a torch of none."""
+    majors = [usual] if row.cuda == "default" else row.cuda.split()
+    if not own:
+        return row.cuda != "default" or not usual or project.python_only
+    return row.cuda == "label" or not any(majors) or own in majors
+
+
+def _without(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
+    """Rows turned round. The table goes from new to old: of a span between two releases everything
+    newer goes too, unless everything older goes."""
+    found = []
+    for row in rows:
+        lower, _, upper = row.versions.partition(",")
+        older = project.rows[project.rows.index(row) + 1 :]
+        goes_on = upper and any(one not in rows for one in older)
+        found.append(project.name + turned(lower if goes_on or not upper else upper))
+    return tuple(found)
 
 
 TURNED = {"==": "!=", ">=": "<", "<": ">=", ">": "<=", "<=": ">"}

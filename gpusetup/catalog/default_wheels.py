@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.model.machine import Package
-from gpusetup.model.versions import parsed
+from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.versions import cuda_of, parsed
 
 UNREAD = "unknown"
 """The backend of an installed torch that nothing tells."""
@@ -33,6 +34,12 @@ def default_backend(catalog: Catalog, version: str, family: str, machine: str) -
         if row.on in (family, f"{family}-{machine}") and parsed(row.from_torch) <= own
     ]
     return max(known, key=lambda row: parsed(row.from_torch)).backend if known else None
+
+
+def usual_major(catalog: Catalog, build: TorchBuild) -> str:
+    """The CUDA major of the default index's wheel of a build's torch; "" for one without CUDA."""
+    backend = default_backend(catalog, build.torch, build.os, build.machine)
+    return ((cuda_of(backend) if backend else None) or "").partition(".")[0]
 
 
 RUNTIME = r"nvidia-cuda-runtime(-cu1[12])?"

@@ -38,6 +38,8 @@ class Switched(Frozen):
     """`all`: every link of such a GPU leads somewhere; `some`: cards with a bridge exist too."""
     board: bool = False
     """Whether the part names the board's form."""
+    count: int | None = None
+    """How many NVLinks such a GPU has."""
 
 
 class Integrated(Frozen):
@@ -185,8 +187,17 @@ def switched(name: str, *, every_link: bool = False) -> bool:
     >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA A100 80GB PCIe", every_link=True)
     (True, False)
     """
-    rows = facts(Switched)
-    return any(row.part in name and not (every_link and row.links == "some") for row in rows)
+    row = next((row for row in facts(Switched) if row.part in name), None)
+    return row is not None and not (every_link and row.links == "some")
+
+
+def nvlinks_of(name: str) -> int | None:
+    """How many NVLinks a GPU has: NVML may offer more places than it has links.
+
+    >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("NVIDIA H100 80GB HBM3"), nvlinks_of("L4")
+    (12, 18, None)
+    """
+    return next((row.count for row in facts(Switched) if row.count and row.part in name), None)
 
 
 def on_switched_board(name: str) -> bool:

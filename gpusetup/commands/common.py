@@ -170,9 +170,22 @@ def gather(
     if named:
         from gpusetup.probe.saved import machine_named
 
-        return machine_named(named)
-    limit = patience_of(options)
-    return _live(out, python, deep=deep, need_target=need_target, limit=limit)
+        machine = machine_named(named)
+    else:
+        limit = patience_of(options)
+        machine = _live(out, python, deep=deep, need_target=need_target, limit=limit)
+    if getattr(options, "command", "doctor") != "doctor":  # which finds it
+        _tell_unfinished(machine, out)
+    return machine
+
+
+def _tell_unfinished(machine: Snapshot, out: Console) -> None:
+    """Before an answer about an environment that is between two states."""
+    from gpusetup.probe.unfinished import unfinished
+    from gpusetup.render.language import plain
+
+    for sentence in unfinished(machine):
+        out.talk(plain(sentence))
 
 
 def _live(
@@ -234,13 +247,6 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="what the project in a folder requires, with these extras",
     )
-    parser.add_argument(
-        "--group",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="and this dependency group of it",
-    )
 
 
 def read_listed(options: argparse.Namespace, out: Console) -> None:
@@ -251,10 +257,8 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
     from gpusetup.render.language import plain
 
     if not (options.requirements or options.editable):
-        if options.group and not getattr(options, "project", None):
-            raise UsageError("`--group` names no project", hint="add `-e DIR`, or `-r FILE`")
         return
-    listed = words_of_files(options.requirements, options.editable, options.group)
+    listed = words_of_files(options.requirements, options.editable)
     if listed.hashed and options.command == "install":
         raise UsageError(
             f"{listed.hashed} names hashes, and what is chosen here may be another file than those",

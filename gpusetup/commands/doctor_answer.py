@@ -17,10 +17,16 @@ ANSWER_IS_NO = 1
 
 def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     """0 healthy, or a loss of speed; 1 an error, not shown healthy, a failure that is named though
-    it lies outside the GPU's stack, or (strict) a warning."""
+    it lies outside the GPU's stack, torch's `False` in a text, or (strict) a warning."""
+    from gpusetup.diagnosis.failing import NAMED
+    from gpusetup.diagnosis.ok import says_false
+
     gravest = {finding.severity for finding in diagnosis.findings}
     rootless = not any(finding.root for finding in diagnosis.findings)
-    bad = Severity.ERROR in gravest or (rootless and diagnosis.cause != "ok")
+    told = diagnosis.snapshot.origin == "report"
+    failed = told and any(finding.id in NAMED for finding in diagnosis.findings)
+    unwell = failed or says_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
+    bad = Severity.ERROR in gravest or unwell
     return ANSWER_IS_NO if bad or (strict and Severity.WARNING in gravest) else 0
 
 
@@ -29,9 +35,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -
     from gpusetup.model.documents import DoctorAnswer
     from gpusetup.resolver.offer import newest_of
 
-    machine = diagnosis.snapshot
-    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
-    by_conda = theirs and machine.origin != "report"
+    decision, machine = diagnosis.decision, diagnosis.snapshot
     return DoctorAnswer(
         cause=diagnosis.cause,
         confidence=diagnosis.confidence,
@@ -44,7 +48,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -
         stage=diagnosis.stage,
         findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
         resolution=diagnosis.answer,
-        newest=newest_of(diagnosis.decision, by_conda=by_conda) if diagnosis.decision else None,
-        snapshot=diagnosis.snapshot,
+        newest=newest_of(decision, machine) if decision else None,
+        snapshot=machine,
         catalog_as_of=catalog.as_of,
     )

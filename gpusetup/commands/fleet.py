@@ -58,7 +58,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
     )
     parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
-    parser.add_argument("--strict", action="store_true", help="a node unlike the others counts too")
+    parser.add_argument(
+        "--strict", action="store_true", help="a node unlike the others, or slowed, counts too"
+    )
     parser.add_argument("--format", choices=("text", "html", "openmetrics"), default="text")
     fleet_run.add_options(parser)
     fleet_sweep.add_options(parser)
@@ -113,8 +115,10 @@ def _shown(options: argparse.Namespace, left_alone: Mapping[str, str], out: Cons
         from gpusetup.render.openmetrics import fleet_metrics
 
         out.script(fleet_metrics(found))
-    bad = ("failed", "differs") if options.strict else ("failed",)
-    return Unsatisfiable.exit_code if any(node.status in bad for node in found.nodes) else 0
+    bad = (
+        node.status != "ok" if options.strict else node.status == "failed" for node in found.nodes
+    )
+    return Unsatisfiable.exit_code if any(bad) else 0
 
 
 def show(options: argparse.Namespace) -> FleetAnswer:

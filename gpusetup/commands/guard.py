@@ -63,7 +63,10 @@ def run(options: argparse.Namespace, out: Console) -> int:
     if options.project:
         return _project(layout, Path(options.project), out, write=options.write)
     if options.write or options.undo:
+        from gpusetup.install.leftovers import OF_THE_GUARD, sweep
+
         check_target(layout)
+        sweep(Path(layout.prefix), OF_THE_GUARD)
     return _undo(layout, out) if options.undo else _guard(layout, out, write=options.write)
 
 

@@ -106,7 +106,6 @@ def _installed(
     from gpusetup.install.packages import requested_packages
     from gpusetup.install.plan_task import plan_task, settle
     from gpusetup.install.request import resolver_request
-    from gpusetup.install.variant import refuse_beside_variant, variant_task
     from gpusetup.render.install import outcome_text
     from gpusetup.resolver.companions import environment_of
     from gpusetup.system.system import LiveSystem
@@ -117,8 +116,6 @@ def _installed(
     wanted = resolver_request(request, asked)
     if is_channel(request):
         refuse_more(request, asked)
-    if request.variant:
-        refuse_beside_variant(request, asked)
     if variant := variants.variant_of(request, machine):
         refuse_plan_id(request)
         return variant(request, out, job, target, machine, asked)
@@ -126,8 +123,6 @@ def _installed(
         wanted = variants.use_wheelhouse(job, target, request.wheelhouse, wanted)
     if is_channel(request):
         request, task = channel_task(request, job, target, machine, asked)
-    elif request.variant:
-        task = variant_task(request, job, target, machine, asked)
     else:
         task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
     if task.is_done:
@@ -135,13 +130,6 @@ def _installed(
             return 0
         task = task.again()
     target.require_changeable(task.elsewhere)
-    if request.build_from_source:
-        from gpusetup.commands.install_building import built
-
-        made = built(request, out, job, target, task, asked)
-        if isinstance(made, int):
-            return made
-        task = made
     try:
         task = with_set(request, job, task, asked, wanted, target)
         together = by_table(request, job, task, asked, target)
@@ -172,22 +160,19 @@ def _installed(
 def _read_target(
     options: argparse.Namespace, request: InstallRequest, out: Console
 ) -> tuple[Target, Snapshot]:
-    """The target, recovered where an installation was interrupted, and the machine around it."""
-    from gpusetup.install.recovery import recover_unfinished
+    """The target and the machine around it, both read after an interrupted installation was ended:
+    what it leaves is not what there is."""
+    from gpusetup.install.recovery import recover_unfinished, target_folder
     from gpusetup.install.target.find import base_interpreter, read_target, venv_to_make
     from gpusetup.system.system import LiveSystem
 
-    end_unfinished = partial(recover_unfinished, talk=talk_of(out), dry_run=request.dry_run)
+    recover_unfinished(target_folder(request), talk_of(out), dry_run=request.dry_run)
     venv = str(Path(request.venv).absolute()) if request.venv is not None else None
     if venv is not None:
-        end_unfinished(Path(venv))
         is_new = venv_to_make(venv)
         options.python, venv = (base_interpreter(), venv) if is_new else (venv, None)
     machine = gather(options, out, need_target=True)
-    target = read_target(LiveSystem(), machine.python.executable, venv)
-    if venv is None:
-        end_unfinished(Path(target.layout.prefix))
-    return target, machine
+    return read_target(LiveSystem(), machine.python.executable, venv), machine
 
 
 def _job(request: InstallRequest, out: Console, log: Log, target: Target) -> Job:

@@ -97,9 +97,12 @@ def confirm(request: InstallRequest, out: Console, job: Job, plan: Plan) -> None
 
 
 def is_proven(request: InstallRequest, out: Console, job: Job, target: Target, task: Task) -> bool:
-    """Whether what is there already is right, which is shown then."""
+    """Whether what is there already is right, which is shown then. Nothing is, where a dry run left
+    an interrupted installation as it is: what that ends in comes first."""
     from gpusetup.install.proof import prove_task
 
+    if any(event.kind == "install-unfinished" for event in task.machine.events):
+        return False
     verdict = None
     if not (request.no_verify or request.dry_run):
         verdict = prove_task(job, target, task)

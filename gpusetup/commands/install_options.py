@@ -82,17 +82,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
     )
-    parser.add_argument(
-        "--build-from-source",
-        action="store_true",
-        help="build what has no wheel against the torch that is there: minutes to hours, shown "
-        "and asked first; without it nothing is ever built",
-    )
-    parser.add_argument(
-        "--variant",
-        metavar="LABEL",
-        help="take this wheel variant of torch (PEP 817), which `resolve --variants` lists",
-    )
     host = parser.add_argument_group("an image for another host")
     host.add_argument(
         "--for-gpu",
@@ -144,10 +133,7 @@ def check_usage(options: argparse.Namespace) -> None:
             f"`--upgrade` and `--torch {options.torch}` exclude each other",
             hint="the first takes the newest that fits, the second what it names",
         )
-    if options.variant and (options.project or options.machine_from):
-        raise UsageError("`--variant` installs one file: no `--project`, no `--from`")
     wanted = options.packages or options.torch or options.upgrade or options.for_gpu
-    wanted = wanted or options.variant
     if kind and (wanted or options.machine_from):
         raise UsageError(
             f"`--{kind}` installs nothing",

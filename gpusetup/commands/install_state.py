@@ -12,9 +12,9 @@ from gpusetup.install.conda.history import read_undo
 from gpusetup.install.fetching.wheels import size_text
 from gpusetup.install.log import Log
 from gpusetup.install.recovery import (
-    WHILE,
     drop_if_made,
     recover_unfinished,
+    state_after,
     target_folder,
     torch_family_in,
     undo_changes,
@@ -35,6 +35,7 @@ from gpusetup.install.target.find import check_leaving, check_target, layout_of
 from gpusetup.install.target.in_use import users_of
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.probe.target import choose_target
+from gpusetup.probe.unfinished import WHILE
 from gpusetup.render.console import Console
 from gpusetup.render.install import undo_text
 from gpusetup.render.language import plain
@@ -65,15 +66,16 @@ def _recover(_request: InstallRequest, out: Console, log: Log, folder: Path) -> 
     drop_if_made(folder, ended)
     if ended is None:
         return _show(out, log, folder, "unchanged", before, "Nothing was left unfinished.")
-    journal, state = ended
+    journal, state = ended[0], state_after(ended)
     log.line(f"recovered from {journal.phase}: the {state} state")
     text = f"Interrupted while {WHILE[journal.phase]}; it is in its {state} state now."
-    is_new = state == "new" and journal.phase == "keeping"
-    return _show(out, log, folder, "installed" if is_new else "restored", before, text)
+    return _show(out, log, folder, "installed" if state == "new" else "restored", before, text)
 
 
 def _undo(request: InstallRequest, out: Console, log: Log, folder: Path) -> int:
-    recover_unfinished(folder, talk_of(out), dry_run=request.dry_run)
+    ended = recover_unfinished(folder, talk_of(out), dry_run=request.dry_run)
+    if ended and ended[0].phase in ("undoing", "returning"):
+        return _show(out, log, folder, "restored", ended[0].before, "Undone.")
     if by_conda := read_undo(folder / STORE):
         return undo_by_conda(request, out, log, folder, by_conda)
     system = LiveSystem()

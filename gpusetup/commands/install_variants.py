@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from gpusetup.catalog.file import load_catalog
@@ -15,7 +15,7 @@ from gpusetup.install.answers import plan_answer, versions_after
 from gpusetup.install.conda.plan import conda_program
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.decide import Task
-from gpusetup.install.described import Described, describe, implied, unfinished
+from gpusetup.install.described import Described, describe, implied
 from gpusetup.install.download import (
     fetch_into_folder,
     plan_download,
@@ -23,7 +23,6 @@ from gpusetup.install.download import (
     with_what_torch_requires,
 )
 from gpusetup.install.job import Job
-from gpusetup.install.joint.words import name_of
 from gpusetup.install.packages import RequestedPackages, requested_packages
 from gpusetup.install.project import edited, other_pins, parse, versions_named
 from gpusetup.install.project_file import read_project
@@ -32,9 +31,7 @@ from gpusetup.install.request import InstallRequest, resolved, resolver_request
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import InstallAnswer
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request
 from gpusetup.render.console import Console
 from gpusetup.render.install import described_text, project_text, unchanged_text
 from gpusetup.render.language import Screen, diff_lines, plain
@@ -96,8 +93,6 @@ def download(
 
 def show_described(request: InstallRequest, machine: Snapshot, out: Console) -> int:
     """The steps as one would type them on the machine that is described; nothing is asked."""
-    for sentence in unfinished(machine):
-        out.talk(plain(sentence))
     described = describe(request, talk_of(out), machine)
     out.answer(described.answer, _described_text(described))
     return 0
@@ -142,8 +137,6 @@ def write_project(
         )
     before = versions_named(parse(text))
     machine, wanted = gather(), resolver_request(request, asked)
-    if options.group:
-        wanted = fitted(machine, wanted, text, path, options.group, out)
     resolution = resolved(machine, wanted)
     root = without_credentials(request.root)
     changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
@@ -171,31 +164,6 @@ def write_project(
     )
     out.answer(answer, project_text(answer))
     return 0
-
-
-def fitted(
-    machine: Snapshot,
-    wanted: Request,
-    text: str,
-    path: Path,
-    groups: Sequence[str],
-    out: Console,
-) -> Request:
-    """The torch that goes with what a project and these groups of it require: the user's own index
-    is asked, and named first."""
-    from gpusetup.commands.resolve_together import places_of, requirements_of, set_of
-    from gpusetup.install.listed_words import project_words
-
-    listed = [*project_words(parse(text).unwrap(), path, (), groups)]
-    words, _ = requirements_of([w for w in listed if name_of(w) not in FAMILY], machine)
-    if not words:
-        return wanted
-    places = places_of()
-    out.talk(f"asked: {', '.join(places.shown)}")
-    joint = set_of(machine, wanted, words, load_catalog(), places)
-    for held in joint.held_back:
-        out.talk(plain(f"{held.package} stays at {held.at}: {held.by}"))
-    return replace(wanted, torch=f"=={joint.build.torch}", backend=joint.build.backend)
 
 
 def _project_text(options: argparse.Namespace) -> str:

@@ -152,9 +152,9 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
     from gpusetup.plan.answer.assumed import assumed
     from gpusetup.plan.answer.cell import Asked
     from gpusetup.plan.answer.decide import Case
-    from gpusetup.plan.answer.question import shape_of_question, workload_of
     from gpusetup.plan.answer.tables import table_notes
     from gpusetup.plan.answer.unasked import unasked
+    from gpusetup.plan.answer.workload import shape_of_question, workload_of
 
     question, found = _question(options), None
     if options.from_config:

@@ -41,7 +41,8 @@ def run_serve(options: argparse.Namespace, out: Console, place: Place) -> int:
 
 def serving(options: argparse.Namespace, place: Place) -> Serving:
     """The words of the command line as a server; UsageError for words about training."""
-    from gpusetup.plan.answer.question import Question, shape_of_question
+    from gpusetup.plan.answer.question import Question
+    from gpusetup.plan.answer.workload import shape_of_question
     from gpusetup.plan.memory.serve import Serving
 
     for name in TRAINING:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from gpusetup.catalog.builds import Catalog
     from gpusetup.install.joint.places import Places
-    from gpusetup.model.documents import OfferedVariant
-    from gpusetup.model.resolution import Keeps
+    from gpusetup.model.resolution import Offer
     from gpusetup.resolver.described import Description
+    from gpusetup.resolver.least import Decision
 
 SUMMARY = (
     "Says which PyTorch build fits this machine, or a described one, and why not the others. "
@@ -126,11 +126,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="ask the live index for builds newer than the catalog",
     )
     wish.add_argument(
-        "--variants",
-        action="store_true",
-        help="ask the indexes for wheel variants of torch (PEP 817), too, and judge each",
-    )
-    wish.add_argument(
         "--index-root",
         metavar="URL",
         help="a mirror of https://download.pytorch.org/whl to ask and to print "
@@ -157,9 +152,10 @@ def _answered(
     from gpusetup.catalog.builds import with_catalog
     from gpusetup.install.credentials import without_credentials
     from gpusetup.install.settings.index_root import index_root_of
-    from gpusetup.resolver import check_request, resolve
+    from gpusetup.probe.unfinished import unfinished
+    from gpusetup.resolver import check_request
     from gpusetup.resolver.described import described
-    from gpusetup.resolver.offer import at_root
+    from gpusetup.resolver.offer import at_root, newest_of
 
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     catalog = _catalog(options, root, out)
@@ -179,10 +175,13 @@ def _answered(
         from gpusetup.commands.resolve_together import run_together
 
         return run_together(options, snapshot, request, catalog, shown, out, ahead)
-    resolution = at_root(resolve(snapshot, request, catalog), shown)
+    decision = _decision(snapshot, request, given, catalog)
+    decision = replace(decision, newest=at_root(decision.newest, shown))
+    resolution = at_root(decision.resolution, shown)
     resolution = replace(
         resolution,
         notes=(
+            *unfinished(snapshot),
             *resolution.notes,
             *_branch(options, snapshot),
             *_age(catalog),
@@ -190,8 +189,7 @@ def _answered(
         ),
     )
     if options.format == "text":
-        variants = _variants(options, root, snapshot, out)
-        _screen(resolution, snapshot, options, out, request, catalog, shown, variants)
+        _screen(resolution, snapshot, options, out, newest_of(decision, snapshot))
     else:
         _file(resolution, snapshot, options, out)
     return 0 if resolution.build else Unsatisfiable.exit_code
@@ -215,21 +213,27 @@ def _torch_of_words(options: argparse.Namespace) -> None:
     options.torch = options.torch or asked.torch
 
 
-def keeps_of(
-    snapshot: Snapshot, request: Request, catalog: Catalog, root: str = INDEX_ROOT
-) -> Keeps | None:
-    """What `install` would make of the installed torch, whatever torch was asked for here."""
-    from gpusetup.resolver.least import least_change
-    from gpusetup.resolver.offer import at_root, kept
+def _decision(
+    snapshot: Snapshot, request: Request, given: Description, catalog: Catalog
+) -> Decision:
+    """The least change to the torch that was read, as doctor and `install` say it; of a described
+    machine, which has none, the newest that fits."""
+    from gpusetup.diagnosis.request import chosen_request, decision_for
+    from gpusetup.model.machine import Torch
+    from gpusetup.resolver.described import Description
 
-    decision = least_change(snapshot, replace(request, torch=None), catalog)
-    decision = replace(decision, resolution=at_root(decision.resolution, root))
-    return kept(decision, snapshot.torch.version)
-
-
-def _is_elsewhere(options: argparse.Namespace) -> bool:
-    """Whether the described system or Python is another than the one whose torch was read."""
-    return bool(options.os or options.machine or options.python_version or options.glibc)
+    if given != Description():
+        snapshot = replace(snapshot, torch=Torch(installed=False))
+    elif request.torch is None and request.backend == "auto":
+        wanted, _ = chosen_request(snapshot, catalog)
+        request = replace(wanted, installer=request.installer)
+    decision = decision_for(snapshot, catalog, request)
+    taken = decision.resolution
+    there = {(one.torch, one.backend) for one in (taken.build, *taken.fallbacks) if one}
+    # The reasons are of what was asked, not of the version that stays.
+    asked = decision.newest.rejections if taken.build else taken.rejections
+    rows = tuple(row for row in asked if (row.torch, row.backend) not in there)
+    return replace(decision, resolution=replace(taken, rejections=rows))
 
 
 def _screen(
@@ -237,41 +241,20 @@ def _screen(
     snapshot: Snapshot,
     options: argparse.Namespace,
     out: Console,
-    request: Request,
-    catalog: Catalog,
-    root: str,
-    variants: tuple[OfferedVariant, ...] | None,
+    newest: Offer | None,
 ) -> None:
     from gpusetup.render.resolution import resolution_text
     from gpusetup.resolver import to_answer
 
-    keeps = None if _is_elsewhere(options) else keeps_of(snapshot, request, catalog, root)
     packages, said = _beside(resolution, snapshot)
     resolution = replace(resolution, notes=(*resolution.notes, *said))
-    answer = to_answer(resolution, snapshot, packages, keeps=keeps)
-    answer = replace(answer, variants=variants or ())
+    answer = replace(to_answer(resolution, snapshot, packages), newest=newest)
     installer = options.installer or "uv"
 
     def text() -> str:
-        said = resolution_text(answer, snapshot, installer=installer, explain=options.explain)
-        if variants is None:
-            return said
-        from gpusetup.commands.resolve_variants import variants_text
-
-        return said + variants_text(variants)
+        return resolution_text(answer, snapshot, installer=installer, explain=options.explain)
 
     out.answer(answer, text)
-
-
-def _variants(
-    options: argparse.Namespace, root: str, snapshot: Snapshot, out: Console
-) -> tuple[OfferedVariant, ...] | None:
-    """None where nobody asked."""
-    if not options.variants:
-        return None
-    from gpusetup.commands.resolve_variants import offered_variants
-
-    return offered_variants(root, ("torch",), snapshot, out)
 
 
 def _beside(resolution: Resolution, snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -320,11 +303,6 @@ def _description(options: argparse.Namespace) -> Description:
 
 
 def _check_format(options: argparse.Namespace) -> None:
-    if options.variants and (options.packages or options.offline or options.format != "text"):
-        raise UsageError(
-            "`--variants` asks the indexes for torch's, and is for reading",
-            hint="`gpusetup resolve --variants`, without PACKAGE, `--offline` and `--format`",
-        )
     if options.format == "text":
         return
     if options.json:

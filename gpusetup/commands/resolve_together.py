@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,19 +96,6 @@ def _asked(
     )
 
 
-def set_of(
-    snapshot: Snapshot, request: Request, words: Sequence[str], catalog: Catalog, places: Places
-) -> Joint:
-    """The set that goes together; Unsatisfiable where only an old release does."""
-    from gpusetup.install.joint.choose import choose_together
-    from gpusetup.install.joint.coming import refusal
-
-    joint = choose_together(snapshot, request, words, catalog, places, cache(_fetcher))
-    if joint.refused:
-        raise Unsatisfiable(*refusal(joint))
-    return joint
-
-
 def _fetcher() -> Fetcher:
     """What asks for pages: made where one is asked for."""
     from gpusetup.install.fetching.fetch import Fetcher
@@ -146,6 +132,7 @@ def _resolution(
     joint: Joint, snapshot: Snapshot, request: Request, catalog: Catalog, root: str
 ) -> Resolution:
     """The resolution of the torch that the set has."""
+    from gpusetup.probe.unfinished import unfinished
     from gpusetup.resolver import resolve
     from gpusetup.resolver.offer import at_root
 
@@ -155,7 +142,8 @@ def _resolution(
     if resolution.build is not None:
         own = {n: v for n in ("torchvision", "torchaudio") if (v := there.get(n))}
         resolution = replace(resolution, build=replace(resolution.build, **own))
-    return replace(resolution, rejections=(), advice=None, notes=(*resolution.notes, *joint.notes))
+    notes = (*unfinished(snapshot), *resolution.notes, *joint.notes)
+    return replace(resolution, rejections=(), advice=None, notes=notes)
 
 
 def _show(

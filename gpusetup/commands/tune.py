@@ -208,7 +208,9 @@ def _config(options: argparse.Namespace, out: Console) -> int:
     proposal = propose(config, facts, option)
     answer = _answer(config, facts, proposal, measured, options, raw)
     out.answer(answer, None if out.json else tune_screen(answer, config=options.config))
-    return INTERRUPTED if measured and measured.interrupted else 0
+    if measured and measured.interrupted:
+        return INTERRUPTED
+    return Unsatisfiable.exit_code if answer.cannot_fit else 0
 
 
 def _refuse_unknown(config: Config, proposal: Proposal) -> None:

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "SUMMARY", "caught", "configure", "run", "words"]
 
-GENTLY_SECONDS = 5.0
-"""How long the child may take to end what it started, after a Ctrl-C."""
-
 PASSED_ON = (
     "output",
     "seconds",
@@ -67,6 +64,7 @@ def caught(options: argparse.Namespace, out: Console) -> None:
 
     import gpusetup.verify
     from gpusetup.system.processes import run as start
+    from gpusetup.verify.child import GENTLY_SECONDS
 
     python = _target(options, out)
     options.output = None  # the child's document is read from its stdout

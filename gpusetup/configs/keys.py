@@ -7,14 +7,14 @@ added only for a family that is known to read it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from gpusetup.configs.settings import plain
+from gpusetup.configs.settings import plain, words_of
 from gpusetup.model.frozen import Frozen
 
 BATCH, ACCUMULATION, TOTAL = "batch", "accumulation", "total"
 WORKERS, PIN, PERSISTENT, PREFETCH = "workers", "pin", "persistent", "prefetch"
+NOT_A_LOADER = "not a loader"
 COMPILE, AMP, PRECISION, BF16, FP16 = "compile", "amp", "precision", "bf16", "fp16"
 ALLOCATOR, LEARNING_RATE, ROLLOUT = "allocator", "learning-rate", "rollout-batch"
 LENGTH, MODEL, LOSS, CLIP, TOKENS = "length", "model", "loss", "clip", "tokens"
@@ -364,7 +364,7 @@ def not_training(word: str) -> bool:
     >>> not_training("train_eval_loader"), not_training("value_network")
     (False, False)
     """
-    parts = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()))
+    parts = words_of(word)
     return bool(parts & NOT_TRAINING) and not parts & TRAINING
 
 

@@ -59,6 +59,15 @@ def name_of(path: Path) -> str:
     return plain(str(path[-1])) if path else ""
 
 
+def words_of(word: str) -> set[str]:
+    """The words of a name, in small letters.
+
+    >>> sorted(words_of("DataLoader")), sorted(words_of("val_ds"))
+    (['data', 'loader'], ['ds', 'val'])
+    """
+    return set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()))
+
+
 def spelled_like(name: str, other: str) -> str:
     """
     >>> spelled_like("num_workers", "--batch_size"), spelled_like("num_workers", "batch-size")

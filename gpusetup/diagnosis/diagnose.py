@@ -9,21 +9,17 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.diagnosis.doubt import certainty_of, doubt_about, other_causes
-from gpusetup.diagnosis.failing import (
-    at_fault,
-    failed_elsewhere,
-    named_instead,
-    of_the_program,
-    stage_of,
-)
+from gpusetup.diagnosis.failing import named_instead, of_the_program, stage_of
 from gpusetup.diagnosis.lent import on_a_lent_machine
-from gpusetup.diagnosis.next_reading import reading_here, without_a_second
+from gpusetup.diagnosis.next_reading import asked_first, reading_here, without_a_second
 from gpusetup.diagnosis.ok import may_be_ok
 from gpusetup.diagnosis.pasted import pasted
 from gpusetup.diagnosis.precedence import explanation, is_loss, place_of
-from gpusetup.diagnosis.proof import proof
+from gpusetup.diagnosis.proof import computed, proof
 from gpusetup.diagnosis.rules import rules_for
 from gpusetup.diagnosis.scene import in_its_scene
+from gpusetup.diagnosis.system import on_this_system
+from gpusetup.diagnosis.training import of_a_training
 from gpusetup.evidence.context import Rule, RuleContext
 from gpusetup.evidence.wording import once
 from gpusetup.findings.record import RECORDS, Cause
@@ -31,6 +27,7 @@ from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
+from gpusetup.model.versions import parsed
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
@@ -92,10 +89,15 @@ def diagnose(
     about = symptom or root
     doubt = doubt_about(context, about)
     others = other_causes(context, about, findings, doubt, named.cause)
-    undecided = named.basis == "inferred" or named.cause == UNKNOWN
+    unproven = named.cause == OK and context.snapshot.origin == "report" and not computed(context)
+    undecided = named.basis == "inferred" or named.cause == UNKNOWN or unproven
     reading = reading_here(context, doubt, undecided=undecided)
     marked = (
-        without_a_second(replace(f, root=f is root), reading, undecided=undecided)
+        without_a_second(
+            asked_first(context, replace(f, root=f is root), others, reading),
+            reading,
+            undecided=undecided,
+        )
         if f is root or f is about
         else f
         for f in findings
@@ -136,22 +138,20 @@ def named_by(
     root: Finding | None,
     symptom: Finding | None,
 ) -> Named:
-    """The root; else, where nothing is wrong here, what a text is about or `ok`; else unknown."""
-    elsewhere = failed_elsewhere(context, findings)
+    """The root; else, if no error is there, what a program failed at, or `ok`; else unknown."""
     broken = any(finding.severity is Severity.ERROR for finding in findings)
-    healthy = not broken and may_be_ok(context, findings, elsewhere)
-    name = root.id if root else UNKNOWN
-    if healthy and root is None:
+    name, seen = root.id if root else UNKNOWN, None
+    if root is None and not broken:
         of_a_text = context.snapshot.origin == "report"
-        name = (named_instead(context, findings) if of_a_text else None) or OK
+        failed = named_instead(context, findings) if of_a_text else None
+        if failed is not None:
+            name = failed
+        elif may_be_ok(context):
+            name, seen = OK, proof(context)
     if symptom is not None and name == symptom.id:
         return Named(cause=UNKNOWN, basis="only seen")
     return Named(
-        cause=shared_name(context, name),
-        basis="inferred" if symptom else "shown",
-        proof=(elsewhere or at_fault(context, findings, proof(context)))
-        if healthy and root is None
-        else None,
+        cause=shared_name(context, name), basis="inferred" if symptom else "shown", proof=seen
     )
 
 
@@ -159,8 +159,18 @@ def judged_by(rules: Iterable[Rule], context: RuleContext) -> tuple[Finding, ...
     """What the rules find, each once, with a way out for this program and this machine."""
     shown = (in_its_scene(context, finding) for finding in found(rules, context))
     own = (of_the_program(context, finding) for finding in shown)
-    here = (on_a_lent_machine(context, finding) for finding in own)
-    return linked(unique(pasted(context, finding) for finding in here))
+    trained = (of_a_training(context, finding) for finding in own)
+    there = (on_this_system(context, finding) for finding in trained)
+    here = (on_a_lent_machine(context, finding) for finding in there)
+    true = (finding for finding in here if not demands_what_is_there(context, finding))
+    return linked(unique(pasted(context, finding) for finding in true))
+
+
+def demands_what_is_there(context: RuleContext, finding: Finding) -> bool:
+    """Whether a driver is called too old that is as new as the finding asks for."""
+    has, needs = context.snapshot.driver.version, finding.fix and finding.fix.min_driver
+    met = bool(has and needs and parsed(has) >= parsed(needs))
+    return met and finding.id == "driver-too-old"
 
 
 def symptom_of(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
@@ -186,7 +196,7 @@ def with_its_cause(
     cause = cause_behind(context, symptom)
     if cause is None:
         return findings
-    behind = on_a_lent_machine(context, cause)
+    behind = on_a_lent_machine(context, on_this_system(context, cause))
     others = (one for one in findings if one is not symptom and one.id != behind.id)
     return (behind, replace(symptom, explained_by=behind.id), *others)
 
@@ -281,9 +291,15 @@ def unique(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def linked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Each finding with the first other one, in the order of precedence, that explains it."""
     errors = {finding.id for finding in findings if finding.severity is Severity.ERROR}
-    return tuple(
-        replace(finding, explained_by=explanation(finding.id, errors)) for finding in findings
-    )
+    return tuple(_as_consequence(one, explanation(one.id, errors)) for one in findings)
+
+
+def _as_consequence(finding: Finding, of: str | None) -> Finding:
+    """A finding with what explains it: then its own commands are not what mends it."""
+    fix = finding.fix
+    if of and fix:
+        fix = replace(fix, commands=(), alternatives=())
+    return replace(finding, explained_by=of, fix=fix)
 
 
 def root_of(findings: tuple[Finding, ...]) -> Finding | None:
@@ -308,8 +324,10 @@ def installer_of(machine: Snapshot) -> str:
     # No order: a text shows who was at work; a wheel's label is of no conda package.
     if machine.origin == "report" and machine.failing.program == "uv":
         return "uv"
-    if machine.origin == "report" and "+cu" in (machine.torch.version or ""):
-        return "uv" if machine.python.manager == "uv" else "pip"
+    # conda's torch has no label: over pip's, and over what no text shows, it would be a mixture.
+    unlabelled = machine.torch.version and "+" not in machine.torch.version
+    if machine.origin == "report" and machine.python.manager == "conda" and not unlabelled:
+        return "pip"
     if machine.python.manager in ("uv", "conda"):
         return machine.python.manager
     return "uv" if machine.python.has_pip is False else "pip"

@@ -15,6 +15,7 @@ from gpusetup.findings.lenders import lender_of
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import lines
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Certainty = Literal["certain", "likely"]
 
 LIST_GPUS = "nvidia-smi -L"
-ON_THE_BUS = "lspci -nn | grep -iE 'vga|3d|display'"
+(ON_THE_BUS,) = lines("lspci -nn | grep -iE 'vga|3d|display'")
 TORCHS_KERNELS = (
     'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
     'torch.cuda.get_device_capability())"'
@@ -36,6 +37,7 @@ BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"
+LIBCUDA_IN_IT = "ldconfig -p | grep libcuda  # in the container"
 NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then the same run again, and its output"
@@ -76,6 +78,7 @@ DOUBTS: dict[str, Doubt] = {
         others=("cuda-unknown-error", "uvm-missing", "gpu-init-failed"),
         next_reading=KERNEL_LOG,
         settled_by=(),
+        unless=left_open.calls_the_driver_old,
     ),
     "nvml-init-failed": Doubt(
         others=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"),
@@ -217,7 +220,7 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "container-driver-capability-missing": Doubt(
         others=("container-no-gpu",),
-        next_reading="ldconfig -p | grep libcuda  # in the container",
+        next_reading=LIBCUDA_IN_IT,
         settled_by=(),
         unless=left_open.cuda_failed,
     ),
@@ -304,6 +307,11 @@ RULED_OUT = (
                 "uvm-missing",
             }
         ),
+    ),
+    # WSL has no kernel modules of NVIDIA's, and no nodes but Windows' own.
+    RuledOut(
+        where=lambda context: bool(context.snapshot.os.wsl),
+        causes=frozenset({"driver-not-loaded", "driver-missing", "uvm-missing"}),
     ),
     # The container and the driver of a lent notebook are the lender's.
     RuledOut(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.evidence.context import events, in_container
+from gpusetup.diagnosis.proof import computed
+from gpusetup.evidence.context import events, in_container, is_report
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
 from gpusetup.messages.own import NOT_SHOWN
@@ -136,8 +137,12 @@ def of_the_program(context: RuleContext, finding: Finding) -> Finding:
     program, fix = program_of(context), finding.fix
     if program and fix and (other := dict(program.elsewhere).get(finding.id)):
         return replace(finding, fix=Fix(text=other))
-    if program and fix and program.name in PINNING and _installs_torch_alone(fix):
-        return replace(finding, fix=_with_its_torch(context, program))
+    engine = _engine_of(context)
+    if engine and fix and _installs_torch(fix.commands):
+        return replace(finding, fix=_with_its_torch(context, engine))
+    if engine and fix:
+        kept = tuple(one for one in fix.alternatives if not _installs_torch(one.commands))
+        return replace(finding, fix=replace(fix, alternatives=kept))
     if program is None or program.on_torch or fix is None:
         return finding
     if finding.id == "extension-arch-mismatch" and program.way:
@@ -147,12 +152,27 @@ def of_the_program(context: RuleContext, finding: Finding) -> Finding:
     return replace(finding, fix=_its_own(context, program, finding, fix))
 
 
-PINNING = ("vLLM", "SGLang", "LMDeploy")
+PINNING = ("vLLM", "SGLang", "LMDeploy", "text-generation-inference")
 """Programs each release of which requires one torch exactly: another one breaks their kernels."""
+IMAGES = ("text-generation-inference",)
+"""Those of them that come as an image only."""
 
 
-def _installs_torch_alone(fix: Fix) -> bool:
-    return any(line.startswith("gpusetup install") for line in fix.commands)
+def _engine_of(context: RuleContext) -> Program | None:
+    """The engine of a text whose torch it pins: the program that failed, or one that is installed
+    beside the torch that did."""
+    program = program_of(context)
+    if program is not None and program.name in PINNING:
+        return program
+    from gpusetup.messages.programs import BY_NAME
+
+    installed = {p.name.lower().replace("-", "_") for p in context.snapshot.packages or ()}
+    known = (BY_NAME[name] for name in PINNING if is_report(context))
+    return next((one for one in known if installed.intersection(one.packages)), None)
+
+
+def _installs_torch(lines: tuple[Line, ...]) -> bool:
+    return any("gpusetup install" in line or "torch==" in line for line in lines)
 
 
 def _with_its_torch(context: RuleContext, program: Program) -> Fix:
@@ -160,7 +180,7 @@ def _with_its_torch(context: RuleContext, program: Program) -> Fix:
     from gpusetup.fixes import paste
 
     name = program.packages[0].replace("_", "-")
-    if in_container(context):
+    if in_container(context) or program.name in IMAGES:
         return Fix(
             text=f"{program.name} requires one torch exactly, and its image has both: take an "
             "image of another release (a newer one for a newer GPU or driver), and change no torch "
@@ -170,6 +190,14 @@ def _with_its_torch(context: RuleContext, program: Program) -> Fix:
         text=f"{program.name} requires one torch exactly: gpusetup chooses the release of it and "
         "the torch that fit this GPU and driver together",
         commands=(paste.gpusetup(context, name),),
+        alternatives=paste.other(
+            "into an environment of its own, by uv",
+            paste.command(context, "uv", "venv", "--seed", f".venv-{name}"),
+            paste.command(
+                *(context, "uv", "pip", "install", "--python", f".venv-{name}", name),
+                "--torch-backend=auto",
+            ),
+        ),
     )
 
 
@@ -194,31 +222,19 @@ def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix)
     return replace(fix, text=f"{fix.text}. {way}", alternatives=kept)
 
 
-def failed_elsewhere(context: RuleContext, findings: tuple[Finding, ...]) -> str | None:
-    """Program and failure in a line, where its failure is known and is none of the GPU's stack."""
-    said = [one for one in events(context, "program-failed") if "exception" not in one.values]
-    unshown = bool(said) and all(event.values.get("why") == NOT_SHOWN for event in said)
-    known = (one for one in findings if one.id in OUTSIDE)
-    return next((one.title for one in known if not (unshown and one.id == "program-failed")), None)
-
-
 def named_instead(context: RuleContext, findings: tuple[Finding, ...]) -> str | None:
-    """The finding that is the answer where no error is: it has an id, and `ok` would hide it."""
-    known = (one.id for one in findings if one.id in NAMED)
-    return next((id for id in known if not _is_no_failure(context, id)), None)
+    """The finding that is the answer where no error is: what a program failed at."""
+    found = {one.id for one in findings}
+    return next((id for id in NAMED if id in found and _is_shown(context, id)), None)
 
 
-def _is_no_failure(context: RuleContext, id: str) -> bool:
-    """Whether a fault of kernels is of none that failed: the kernel log alone, or a check."""
+def _is_shown(context: RuleContext, id: str) -> bool:
+    """Whether a program failed, and the text says at what: not while a picture was drawn."""
     if id == "xid-of-a-program":
-        return program_of(context) is None
-    return id in OF_KERNELS and _was_checked(context)
-
-
-def _was_checked(context: RuleContext) -> bool:
-    """Whether kernels only refused what the program gave them: that leaves the stack sound."""
-    codes = {event.values.get("code") for event in events(context, "cuda-error")}
-    return codes <= CHECKED
+        return computed(context)
+    said = [one for one in events(context, id) if "exception" not in one.values]
+    unshown = bool(said) and all(event.values.get("why") == NOT_SHOWN for event in said)
+    return id != "program-failed" or not unshown
 
 
 NAMED = (
@@ -228,45 +244,7 @@ NAMED = (
     "program-sees-no-gpu",
     "cuda-program-error",
     "xid-of-a-program",
-)
-"""What a text is about though the GPU's stack may be whole: the program's failure is the cause."""
-
-OF_KERNELS = ("cuda-program-error",)
-CHECKED = {"9", "59", "701", "710"}
-"""CUDA's codes of a launch that a GPU does not take, and of a kernel's own assertion."""
-
-OUTSIDE = (
-    "program-sees-no-gpu",
-    "program-without-gpu-support",
-    "program-requirement-missing",
-    "program-release-too-old",
+    "torch-internal-error",
     "program-failed",
 )
-"""Findings about a program under which GPU, driver and torch may be whole."""
-
-
-REPORTED = (
-    "gpu-too-old-for-triton",
-    "gpu-too-old-for-flash-attention",
-    "cuda-program-error",
-    "xid-of-a-program",
-    "cuda-library-error",
-    "cuda-call-not-supported",
-    "torch-internal-error",
-)
-"""Failures that a text reports of a program on a sound GPU: its answer begins with them."""
-
-
-def at_fault(context: RuleContext, findings: tuple[Finding, ...], proof: str) -> str:
-    """What `ok` rests on; before it what the text reports, or the program that failed."""
-    program, failing = program_of(context), context.snapshot.failing
-    told = {finding.id: finding.title for finding in findings}
-    said = next((told[id] for id in REPORTED if id in told), None)
-    if said and context.snapshot.origin == "report":
-        at = f" at {failing.stage}" if failing.stage else ""
-        return f"the GPU stack looks sound; {failing.program or 'the program'} failed{at}: {said}"
-    if program is None or program.on_torch or not failing.stage:
-        return proof
-    return (
-        f"{program.name} failed ({(failing.text or '')[:120]}), and not by the GPU's stack: {proof}"
-    )
+"""What a text is about though the GPU's stack may be whole: the program's failure is the cause."""

@@ -42,6 +42,11 @@ def raised_by_an_extension(context: RuleContext) -> bool:
     return any(event.values.get("module") for event in raised)
 
 
+def calls_the_driver_old(context: RuleContext) -> bool:
+    """CUDA's runtime refused the driver: that is no code of the driver's own."""
+    return bool(events(context, "driver-too-old"))
+
+
 def memory_is_said(context: RuleContext) -> bool:
     """Whether memory is spoken of: torch opens the driver's libraries by their names when it
     reports that memory ran out, and a text may show only that this failed."""

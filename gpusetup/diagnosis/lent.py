@@ -1,18 +1,21 @@
-"""What a lent notebook changes in a fix: nobody installs a driver there, restarts its host or reads
-the host's log; what was installed is loaded by a new session; a cell takes a command after `!`.
+"""What changes in a fix if the machine is somebody else's.
+
+In a lent notebook nobody installs a driver, restarts the host or reads its log; a new session loads
+what was installed; a cell takes a command after `!`. On a cluster the administrators do that.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.evidence.context import events, is_report
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.lenders import Lender, lender_of
 from gpusetup.findings.record import RECORDS
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, in_a_cell, more
+from gpusetup.model.shell import Line, in_a_cell, lines, more
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -25,12 +28,35 @@ OLD_DRIVERS = ("driver-too-old", "ptx-unsupported-toolchain")
 INSTALLS = ("pip install ", "pip uninstall ", "gpusetup install")
 
 
+ASK_SLURM = lines("srun --gres=gpu:1 nvidia-smi -L")
+
+
 def on_a_lent_machine(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with what can be done in the notebook that a text is of."""
-    lender = lender_of(context)
-    if lender is None or finding.fix is None or finding.severity is not Severity.ERROR:
+    """The finding with what can be done in the notebook, or in the job, that a text is of."""
+    if finding.fix is None or finding.severity is not Severity.ERROR:
         return finding
-    return replace(finding, fix=_there(context, lender, finding, finding.fix))
+    if lender := lender_of(context):
+        return replace(finding, fix=_there(context, lender, finding, finding.fix))
+    if is_report(context) and events(context, "slurm-job"):
+        return replace(finding, fix=_on_a_cluster(context, finding, finding.fix))
+    return finding
+
+
+def _on_a_cluster(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
+    """Who writes from a job does not change the node: its administrators do."""
+    if finding.id in WITHOUT_A_GPU:
+        return Fix(
+            text="Ask Slurm for a GPU (`#SBATCH --gres=gpu:1`) and look inside such a job. If it "
+            "lists none either, report the node to the cluster's administrators",
+            commands=ASK_SLURM,
+        )
+    if finding.id in OLD_DRIVERS and context.snapshot.driver.version and context.resolution.build:
+        own = paste.install_torch(context, "The administrators own the driver: keep it. ")
+        return replace(own, min_driver=fix.min_driver)
+    place = RECORDS[finding.id].place
+    if fix.needs_root and place and place[0] in THE_LENDERS:
+        return replace(fix, text=f"Ask the cluster's administrators to do this: {fix.text}")
+    return fix
 
 
 def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> Fix:

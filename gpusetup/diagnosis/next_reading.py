@@ -10,6 +10,7 @@ from gpusetup.diagnosis.doubt import (
     COLLECT_ENV,
     HOST_MEMORY,
     KERNEL_LOG,
+    LIBCUDA_IN_IT,
     LIST_GPUS,
     NCCL_LOG,
     NODES,
@@ -18,7 +19,14 @@ from gpusetup.diagnosis.doubt import (
     TORCHS_KERNELS,
 )
 from gpusetup.diagnosis.failing import program_of
-from gpusetup.evidence.context import driver_answers, events, in_container, is_report, on
+from gpusetup.evidence.context import (
+    driver_answers,
+    events,
+    has_nvidia,
+    in_container,
+    is_report,
+    on,
+)
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.lenders import lender_of
 from gpusetup.findings.libraries.distributions import distribution_of
@@ -40,9 +48,10 @@ ON_WINDOWS = {
     KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; ProviderName='nvlddmkm'}",
     HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
     "gcc --version": "where.exe cl gcc clang",
+    LIBCUDA_IN_IT: "nvidia-smi  # in the container",
 }
 """What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
-ON_MACS = {ON_THE_BUS: "system_profiler SPDisplaysDataType"}
+ON_MACS: dict[str, str] = {ON_THE_BUS: "system_profiler SPDisplaysDataType"}
 IN_WSL = {
     ON_THE_BUS: LIST_GPUS,
     NODES: "ls -l /dev/dxg",
@@ -120,6 +129,22 @@ def _build_again(context: RuleContext, program: Program | None) -> str:
     name = next((one for one in known if is_an_identifier(one)), ".")
     apart = () if program and not program.on_torch else ("--no-build-isolation",)
     return paste.pip(context, "install", "-v", *apart, name)
+
+
+def asked_first(
+    context: RuleContext, finding: Finding, others: tuple[str, ...], reading: str | None
+) -> Finding:
+    """The finding whose first command shows whether there is a GPU, where that is open: only then
+    something is installed into the system for it."""
+    fix = finding.fix
+    if "no-nvidia-gpu" not in others or reading != ON_THE_BUS or has_nvidia(context):
+        return finding
+    if fix is None or not fix.needs_root:
+        return finding
+    way = paste.other("if it shows an NVIDIA GPU", *fix.commands) if fix.commands else ()
+    text = f"See first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
+    first = replace(fix, text=text, commands=(ON_THE_BUS,), alternatives=(*way, *fix.alternatives))
+    return replace(finding, fix=first)
 
 
 def without_a_second(finding: Finding, reading: str | None, *, undecided: bool) -> Finding:

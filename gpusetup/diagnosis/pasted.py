@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.catalog.jetpack import board_of
 from gpusetup.diagnosis.lent import in_cells
 from gpusetup.evidence.context import RuleContext, in_container, is_report, on
 from gpusetup.findings.lenders import lender_of
+from gpusetup.fixes import paste
 from gpusetup.fixes.disk_space import first_room
-from gpusetup.model.finding import Alternative, Finding, Fix, Severity
+from gpusetup.model.finding import Alternative, Finding, Fix, Severity, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, in_fish, is_speakable, sets_a_variable
+from gpusetup.model.versions import cuda_of
 
 
 def pasted(context: RuleContext, finding: Finding) -> Finding:
@@ -34,8 +37,43 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     lent = lender_of(context)
     inside = in_container(context) and not lent and not finding.id.startswith("container-")
     placed = in_cells(kept) if lent else _placed(kept) if inside else kept
-    shown = replace(placed, text=f"{fix.text}{_holds(context, kept)}")
+    shown = replace(placed, text=f"{fix.text}{_least_driver(context, kept)}{_holds(context, kept)}")
     return finding if shown == finding.fix else replace(finding, fix=shown)
+
+
+INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
+"""Where a sentence or a command names the index that a torch comes from."""
+
+
+def _least_driver(context: RuleContext, fix: Fix) -> str:
+    """The driver that each torch of a fix needs, unless its text says so."""
+    if board_of(context.snapshot):
+        return ""
+    lines = typed(fix)
+    titles = (other.title for other in fix.alternatives)
+    found = re.findall(INSTALLED, "\n".join((fix.text, *titles, *lines)))
+    build = paste.chosen(context)
+    if build is not None and any(paste.is_the_install(context, line) for line in lines):
+        found.append(build.backend)
+    family = "windows" if context.snapshot.os.wsl else context.snapshot.os.family or "linux"
+    floors: dict[str, list[str]] = {}
+    for backend in dict.fromkeys(found):
+        floor = context.catalog.driver_floor(cuda_of(backend) or "", family)
+        if floor and floor not in fix.text:
+            floors.setdefault(floor, []).append(backend)
+    needs = (f"{' and '.join(of)} {_needs(of)} {floor} or newer" for floor, of in floors.items())
+    said = ", ".join(needs)
+    return f". {said}{_driver_here(context)}" if said else ""
+
+
+def _needs(backends: list[str]) -> str:
+    return "needs NVIDIA driver" if len(backends) == 1 else "need NVIDIA driver"
+
+
+def _driver_here(context: RuleContext) -> str:
+    driver = context.snapshot.driver
+    known = driver.version or (f"one for CUDA {driver.cuda}" if driver.cuda else None)
+    return f" (found: {known})" if known else " (`nvidia-smi` shows yours)"
 
 
 def _may_have_systemd(context: RuleContext) -> bool:

@@ -11,6 +11,7 @@ from gpusetup.evidence.context import (
     gpus,
     is_cuda_build,
     is_report,
+    says_nothing_else,
     serving,
 )
 from gpusetup.findings.makers.gpu_maker import serves_its_maker
@@ -31,18 +32,19 @@ def shown_healthy(context: RuleContext) -> bool:
     if events(context, *NO_MATCH):
         return False
     # No order: a text may say in words that all works; a live machine is measured.
-    if (is_report(context) and _said_healthy(context)) or serves_its_maker(context):
-        return True
+    if is_report(context) or serves_its_maker(context):
+        return serves_its_maker(context) or _said_healthy(context)
     questions = (gpu_is_shown, driver_is_shown, torch_is_shown)
     return all(question(context) for question in questions)
 
 
 def _said_healthy(context: RuleContext) -> bool:
-    """Whether a text shows it: something computed, or all that it shows is in order."""
+    """Whether a text shows it: something computed, or all that it shows is in order. That a build
+    fits a driver is no proof of a torch that nobody saw computing."""
     torch = context.snapshot.torch
-    only_a_driver = _listed(context) and torch.version is None and torch.installed is None
-    in_order = only_a_driver and not events(context, *IN_VAIN)
-    return bool(torch.cuda_available) or computed(context) or in_order
+    asked = torch.version or torch.installed is not None or context.snapshot.failing.program
+    in_order = _listed(context) and not asked and not events(context, *IN_VAIN)
+    return computed(context) or warned_in_vain(context) or in_order
 
 
 IN_VAIN = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
@@ -51,10 +53,16 @@ the text, on the host say, shows nothing of where it looked."""
 
 
 def computed(context: RuleContext) -> bool:
-    """Whether a program is said to have computed on the GPU."""
-    ran = events(context, "gpu-computes", "capability-warning")
+    """Whether a program is said to have computed on the GPU, or torch to see it."""
+    ran = events(context, "gpu-computes")
     xids = {e.values.get("number") for e in events(context, "xid") if not _is_of_pictures(e)}
-    return bool(ran or cuda_errors(context, *KERNELS_RAN) or xids & KERNELS_XIDS)
+    sees = context.snapshot.torch.cuda_available
+    return bool(sees or ran or cuda_errors(context, *KERNELS_RAN) or xids & KERNELS_XIDS)
+
+
+def warned_in_vain(context: RuleContext) -> bool:
+    """Whether all that a text shows is torch's warning of a GPU whose major it has kernels for."""
+    return says_nothing_else(context) and bool(events(context, "capability-warning"))
 
 
 def _is_of_pictures(xid: Event) -> bool:
@@ -133,6 +141,9 @@ def proof(context: RuleContext) -> str:
         return f"{build} says itself that it sees {names}"
     if computed(context):
         return f"a program computed on {names}"
+    if warned_in_vain(context):
+        harmless = f"torch has kernels that run on {names}: its warning can be ignored"
+        return f"{harmless}; no computation was shown"
     if not _listed(context) and not answered(context):
         return "nothing of CUDA is to be mended"
     many = len(visible_gpus(context.snapshot)) > 1

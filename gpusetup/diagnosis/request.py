@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request
-from gpusetup.model.versions import parsed
+from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.resolver.companions import COMPANIONS, installed
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
@@ -66,8 +67,6 @@ def backends_for(machine: Snapshot, catalog: Catalog) -> tuple[str, ...]:
 
     Below it before above it: an extension needs nvcc of torch's major, at best of its minor.
     """
-    from gpusetup.model.versions import cuda_of
-
     wanted = machine.wanted.cuda
     if not wanted or machine.wanted.backend:
         return ()
@@ -100,15 +99,49 @@ def shows_nvidia(machine: Snapshot) -> bool:
 def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:
     """The request that stands in the snapshot, else in a text the installed release."""
     wanted = machine.wanted
-    backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
+    backend = (
+        wanted.backend
+        or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else None)
+        or tag_beside(machine)
+        or "auto"
+    )
     if backend == "cpu" and machine.torch.backend == "cpu" and shows_nvidia(machine):
         # Who installed a CPU build beside a GPU and asks why it is not used wants another one.
         backend = "auto"
     torch = wanted.torch
     if torch is None and (own := installed_request(machine)) is not None:
         torch = own.torch
+    if torch is None:
+        torch = torch_beside(machine, catalog)
     known = backend == "auto" or backend in catalog.backends
     return Request(torch=torch, backend=backend if known else "auto")
+
+
+def tag_beside(machine: Snapshot) -> str | None:
+    """The index that a text's torchvision or torchaudio comes from, where its torch shows none."""
+    if machine.origin != "report" or machine.torch.backend not in (None, "cpu"):
+        return None
+    there = installed(machine)
+    labels = ((there[name].version or "").partition("+")[2] for name in COMPANIONS if name in there)
+    return next((label for label in labels if cuda_of(label)), None)
+
+
+def torch_beside(machine: Snapshot, catalog: Catalog) -> str | None:
+    """The torch to which the torchvision or torchaudio of a text belongs."""
+    if machine.origin != "report":
+        return None
+    there = installed(machine)
+    held = ((name, there[name].version or "") for name in COMPANIONS if name in there)
+    name, _, version = (machine.wanted.companion or "").partition("==")
+    for beside, of in ((name, version), *held):
+        for row in reversed(catalog.releases):
+            if (
+                of
+                and {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(beside)
+                == of.partition("+")[0]
+            ):
+                return f"=={row.torch}"
+    return None
 
 
 def installed_request(machine: Snapshot) -> Request | None:

@@ -191,6 +191,7 @@ BESIDE_THE_POINT = (
     "slurm-job",
     "torch-uninstalled",
     "program-failed",
+    "training-run",
 )
 """Events that explain no failure by themselves."""
 

@@ -67,7 +67,7 @@ NCCL_SAYS = ("nccl-error", "nccl-timeout")
 COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
-    Layer.NO_GPU: NO_DEVICE,
+    Layer.NO_GPU: NO_INIT,
     Layer.BOUNDARY: NO_INIT,
     Layer.HARDWARE: NO_INIT,
     Layer.DRIVER: NO_INIT,

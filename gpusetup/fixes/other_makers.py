@@ -21,7 +21,7 @@ XPU_INDEX = "https://download.pytorch.org/whl/xpu"
 def amd(context: RuleContext) -> Fix:
     """By what failed: the nodes' groups, a kernel for this gfx, the driver; else by the GPU."""
     why = {event.values.get("why") for event in events(context, "no-hip-gpus")}
-    if "groups" in why:
+    if "groups" in why and not on(context, "windows"):
         return Fix(
             text="Let your user open AMD's device nodes (/dev/kfd, /dev/dri/render*), then log out "
             "and in again; a container is given both (`--device /dev/kfd --device /dev/dri`)",
@@ -115,6 +115,11 @@ def _blind(context: RuleContext) -> Fix:
             "Windows and ROCm's runtime for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), "
             "for one of the few Radeons that AMD names for WSL",
             looks=paste.look("see which GPUs ROCm lists", *paste.posix(context, "rocminfo")),
+        )
+    if on(context, "windows"):
+        return Fix(
+            text="The ROCm build is there and finds no GPU: update AMD's driver, and take the "
+            "build that AMD publishes for this GPU; HIP_VISIBLE_DEVICES must not hide it"
         )
     return Fix(
         text="The ROCm build is there: it needs the kernel's amdgpu driver, /dev/kfd, the groups "

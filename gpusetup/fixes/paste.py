@@ -6,6 +6,8 @@ types: quoted for the shell of that system.
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.model import shell
@@ -34,6 +36,39 @@ def setting(context: RuleContext, name: str, value: str) -> Line:
 def unset(context: RuleContext, name: str) -> tuple[Line, ...]:
     """How a shell of this system forgets a variable."""
     return (shell.unsetting(name, shell.shell_for(context.snapshot.os.family)),)
+
+
+LIBRARIES = "LD_LIBRARY_PATH"
+FILTERED = (
+    """export LD_LIBRARY_PATH="$(printenv LD_LIBRARY_PATH | tr : '\\n' """
+    '| grep -vE {unwanted} | paste -sd : -)"'
+)
+
+
+def folder_pattern(*folders: str) -> str:
+    """What matches exactly these folders, for Python and for `grep -E`.
+
+    >>> folder_pattern("/opt/cuda-12.4/lib64")
+    '^(/opt/cuda-12\\\\.4/lib64)/*$'
+    """
+    return f"^({'|'.join(literally(one.rstrip('/')) for one in folders)})/*$"
+
+
+def literally(text: str) -> str:
+    """The pattern that finds a text; `re.escape` writes what `grep -E` warns of."""
+    return re.sub(r"([.+*?^$()\[\]{}|\\])", r"\\\1", text)
+
+
+def without_folders(context: RuleContext, unwanted: str) -> tuple[Line, ...]:
+    """LD_LIBRARY_PATH without the folders that a pattern matches: the value itself where it was
+    read, else a line that filters it. Windows and macOS have no such variable."""
+    if context.snapshot.os.family in ("windows", "macos"):
+        return ()
+    named = context.snapshot.environment.get(LIBRARIES, "")
+    kept = [one for one in named.split(":") if one and not re.search(unwanted, one)]
+    if named and all(map(is_a_path, kept)):
+        return (setting(context, LIBRARIES, ":".join(kept)),)
+    return (shell.filled(FILTERED, unwanted=unwanted),)
 
 
 def first_on(context: RuleContext, name: str, folder: str) -> Line:
@@ -85,6 +120,12 @@ def install_commands(context: RuleContext, *, removed: bool = False) -> tuple[Li
     return (gpusetup_install(context, removed=removed),)
 
 
+def is_the_install(context: RuleContext, line: Line) -> bool:
+    """Whether a line is `gpusetup install` for the build that was chosen."""
+    ways = (*install_commands(context), *install_commands(context, removed=True))
+    return any(line in (way, unasked(context, way)) for way in ways)
+
+
 def into_new_environment(context: RuleContext) -> Line:
     """The same beside a target that may not be changed: its version, its companions."""
     known = context.decision and in_new_environment(
@@ -112,7 +153,8 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     typed = tuple(command(context, *argv) for argv in plain or ())
     if not typed:
         return ()
-    title = f"the same by {by}{_how_to_get_it(context)}"
+    why = " (torch from its own index first, then what it needs from yours)" if typed[1:] else ""
+    title = f"the same by {by}{why}{_how_to_get_it(context)}"
     return (Alternative(title=title, commands=(*first, *typed)),)
 
 

@@ -11,9 +11,6 @@ from gpusetup.model.frozen import Frozen
 
 LEAST_NODES = 3
 """So many must tell a fact before most of them can be right."""
-SMALL_SHARE = 0.05
-"""A kind of machine with a smaller share of the fleet is compared with the largest kind: one node
-with another GPU is a mistake, a tenth of the nodes are a partition."""
 FEW_VALUES = 5
 """A fact without a majority is worth a line where it has no more values than this."""
 
@@ -57,14 +54,19 @@ def kind_of(node: Node) -> Kind:
 
 
 def compared_with(nodes: Sequence[Node]) -> dict[Kind, Kind]:
-    """Each kind of machine -> the kind that it is compared with: its own, or the largest. Nodes
-    whose GPUs are not seen are no kind where others have some."""
+    """Each kind of machine -> the kind that it is compared with: its own, however few they are.
+    A node with one GPU of another model among the usual ones is compared with those that have only
+    the usual; nodes whose GPUs are not seen are no kind where others have some."""
     sizes = Counter(kind_of(node) for node in nodes if node.facts)
-    if not sizes:
-        return {}
-    largest = max(sizes, key=lambda kind: (bool(kind), sizes[kind], kind))
-    least = max(LEAST_NODES, SMALL_SHARE * sum(sizes.values()))
-    return {kind: kind if size >= least and kind else largest for kind, size in sizes.items()}
+
+    def like(kind: Kind) -> Kind:
+        if kind and (len(kind) == 1 or sizes[kind] >= LEAST_NODES):
+            return kind
+        of_it = [one for one in sizes if {*one} < {*kind}] if kind else [*sizes]
+        most = max(of_it, key=lambda one: (bool(one), sizes[one], one), default=kind)
+        return most if sizes[most] >= LEAST_NODES or not kind else kind
+
+    return {kind: like(kind) for kind in sizes}
 
 
 def counted(nodes: Iterable[Node]) -> dict[str, Counter[str]]:

@@ -99,7 +99,7 @@ class GpuFact(Frozen):
 
 
 GPUS = (
-    GpuFact(name="gpus.name", words="GPU", severity=E, read=lambda g: g.name),
+    GpuFact(name="gpus.name", words="GPU", severity=W, read=lambda g: g.name),
     GpuFact(name="gpus.memory_total_bytes", words="GPU memory", severity=W,
             read=lambda g: _gib(g.memory_total_bytes)),
     GpuFact(name="gpus.lost", words="fallen off the bus", severity=E,

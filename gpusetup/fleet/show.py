@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from gpusetup.fleet.drift import LEAST_NODES, Drift, Drifts, Mixed, drifts
 from gpusetup.fleet.facts import severity_of
@@ -18,6 +18,16 @@ from gpusetup.model.frozen import Frozen
 
 RATES = "rates."
 GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
+
+
+COSTS = (
+    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
+    *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off", "torch-debug-build"),
+)
+"""Warnings that cost speed now: a node that has one is not sound, however many others have it."""
+
+Status = Literal["failed", "differs", "degraded", "ok"]
+"""`degraded`: slower than it could be, as most of the others are."""
 
 
 class DriftAnswer(Frozen):
@@ -35,7 +45,7 @@ class DriftAnswer(Frozen):
 
 class NodeAnswer(Frozen):
     name: str
-    status: Literal["failed", "differs", "ok"]
+    status: Status
     problem: str | None = None
     """Why there is no whole record."""
     taken_at: str | None = None
@@ -149,15 +159,15 @@ def _row(node: Node, drift: Sequence[DriftAnswer], past: Past, usual: Container[
     )
 
 
-def _status(
-    node: Node, drift: Sequence[DriftAnswer], usual: Container[str]
-) -> Literal["failed", "differs", "ok"]:
+def _status(node: Node, drift: Sequence[DriftAnswer], usual: Container[str]) -> Status:
     """An error fails a node; a warning sets it apart where most nodes have none such."""
     graves = {one.severity for one in node.findings} | {one.severity for one in drift}
     if node.problem or Severity.ERROR in graves:
         return "failed"
-    warned = any(one.severity is Severity.WARNING and one.id not in usual for one in node.findings)
-    return "differs" if drift or warned else "ok"
+    warned = {one.id for one in node.findings if one.severity is Severity.WARNING}
+    if drift or any(id not in usual for id in warned):
+        return "differs"
+    return "degraded" if warned.intersection(COSTS) else "ok"
 
 
 def _drift(rows: Iterable[Drift]) -> Iterable[DriftAnswer]:
@@ -190,7 +200,7 @@ def _by_node(found: Iterable[Outlier]) -> Mapping[str, list[DriftAnswer]]:
 
 
 def _worst_first(row: NodeAnswer) -> tuple[int, int, int, object]:
-    status = ("failed", "differs", "ok").index(row.status)
+    status = get_args(Status).index(row.status)
     found = [*(one.severity for one in row.findings), *(one.severity for one in row.drift)]
     graves = [GRAVITY[severity] for severity in found]
     return status, -sum(one == 2 for one in graves), -sum(graves), natural(row.name)

@@ -16,6 +16,7 @@ from gpusetup.install.target.layout import distributions
 from gpusetup.model.codec import to_json
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.resolution import Resolution
+from gpusetup.probe.unfinished import unfinished
 
 State = Literal["installed", "restored", "planned"]
 
@@ -25,6 +26,7 @@ def plan_answer(
 ) -> InstallAnswer:
     """A plan that is shown, or that was executed with this outcome."""
     state: State = "planned" if outcome is None else "installed" if outcome.kept else "restored"
+    said = unfinished(task.machine) if task and outcome is None else ()
     planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
     return InstallAnswer(
         state=state,
@@ -35,7 +37,7 @@ def plan_answer(
         verdict=outcome.verdict if outcome else None,
         receipt=outcome.receipt if outcome else None,
         log=str(job.log.path),
-        why=plan.why,
+        why=" ".join(filter(None, (*said, plan.why))) or None,
         newest=task.newest if task else None,
         plan_id=plan_id(plan) if task else None,
     )

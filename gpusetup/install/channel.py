@@ -43,7 +43,6 @@ def refuse_more(request: InstallRequest, asked: RequestedPackages) -> None:
         "--installer conda": request.installer == "conda",
         "--download": request.download,
         "--wheelhouse": request.wheelhouse,
-        "--build-from-source": request.build_from_source,
     }
     for option, is_given in options.items():
         if is_given:

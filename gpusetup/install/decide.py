@@ -69,7 +69,7 @@ class Task(Frozen):
     def newest(self) -> Offer | None:
         """The newest that fits, where it is newer than what will be there."""
 
-        offer, build = newest_of(self.decision), self.resolution.build
+        offer, build = newest_of(self.decision, self.machine), self.resolution.build
         if (
             self.said
             or offer is None
@@ -171,7 +171,7 @@ def _task(
 ) -> Task:
     """The decision as a task: what comes, why, and the commands that would do something else."""
     reason = why(decision, situation_of(machine, wanted, catalog), asked=wanted.torch)
-    offer = newest_of(decision)
+    offer = newest_of(decision, machine)
     task = Task(
         machine=machine,
         asked=what_comes(machine, asked, decision, catalog, repairs=not is_left),

@@ -122,19 +122,6 @@ def broken(task: Task) -> tuple[str, ...]:
     return pinned_in_words(task.machine, build)
 
 
-def unfinished(machine: Snapshot) -> tuple[str, ...]:
-    """A sentence for each installation that was interrupted on the machine."""
-    prefixes = (
-        event.values.get("prefix", "the environment")
-        for event in machine.events
-        if event.kind == "install-unfinished"
-    )
-    return tuple(
-        f"An installation into {prefix} was interrupted; `gpusetup install --recover` ends it."
-        for prefix in prefixes
-    )
-
-
 def implied(request: InstallRequest, target: Target, task: Task) -> Described:
     """The steps that the catalog implies for a target whose index could not be asked."""
     asked = task.asked

@@ -11,6 +11,7 @@ from gpusetup.install.job import (
     Outcome,
     make_environment,
 )
+from gpusetup.install.leftovers import OF_THE_GUARD, sweep
 from gpusetup.install.make_plan import with_dependencies
 from gpusetup.install.plan import Plan
 from gpusetup.install.signals import interruptible
@@ -37,6 +38,7 @@ def execute(
         store = Path(target.layout.prefix, STORE)
         with locked(store, job.talk):
             job.store = store
+            sweep(store.parent, OF_THE_GUARD)
             _require_unchanged(target.layout, store, distributions(target.layout) == seen, plan)
             return plan, switch(job, plan, target.layout, wheels, verify=verify)
 

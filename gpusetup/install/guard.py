@@ -1,6 +1,6 @@
 """The guard of an environment: a constraints file of torch and what stands on it, and what makes
-installers read it: pip's own setting, uv's variable in the scripts that activate, and the `uv.toml`
-beside a `.venv`. What was there before is kept in the environment.
+installers read it: pip's own setting, conda's variables, and the `uv.toml` beside a `.venv`. What
+was there before is kept in the environment.
 
 A constraint only forbids: with it, an installer that would take another torch fails instead.
 """
@@ -8,6 +8,7 @@ A constraint only forbids: with it, an installer that would take another torch f
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 import stat
@@ -19,12 +20,6 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.catalog.companion_table import companion_table, takes_torch
 from gpusetup.errors import BadInput, Blocked, Unsatisfiable
-from gpusetup.install.settings.activation import (
-    FOLDERS,
-    SCRIPTS,
-    with_uv_constraint,
-    without_ours,
-)
 from gpusetup.install.settings.conda_pinned import pinned_specs, with_pins
 from gpusetup.install.settings.conda_state import with_variable
 from gpusetup.install.settings.pip_guard import with_constraint
@@ -46,16 +41,20 @@ PINNED = "conda-meta/pinned"
 STATE = "conda-meta/state"
 UV_TOML = f"../{FILE}"
 """Beside a `.venv`; the guard makes it and takes it away, and changes none that is there."""
-ACTIVATION = tuple(f"{folder}/{name}" for folder in FOLDERS for name in SCRIPTS)
-OURS = (CONSTRAINTS, PIP, PINNED, STATE, UV_TOML, *ACTIVATION)
-"""What the guard may change, from the environment's folder on."""
+ACTIVATION = (
+    "activate activate.fish activate.csh Activate.ps1 activate.ps1 activate.bat deactivate.bat"
+)
+OURS = (
+    *(CONSTRAINTS, PIP, PINNED, STATE, UV_TOML),
+    *(f"{folder}/{name}" for folder in ("bin", "Scripts") for name in ACTIVATION.split()),
+)
+"""What the guard may put back, from the environment's folder on: the scripts that activate were
+changed by a previous edition only."""
 SCHEMA = "gpusetup.guard-undo/1"
 MOST_BYTES = 1 << 18
 """Of a file that is changed."""
 MOST_OF_RECORD = 1 << 22
 """Bytes of a record, which holds several such files."""
-MOST_OF_SCRIPT = 1 << 16
-"""Bytes of a script that activates; a longer one is none that we know."""
 
 
 class Change(Frozen):
@@ -138,45 +137,16 @@ def changes(prefix: Path, pins: Mapping[str, str], former: str, when: str) -> tu
     after = with_constraint(before or b"", named_in_pip(prefix / CONSTRAINTS), former, prefix / PIP)
     if after != before:
         found += (Change(path=prefix / PIP, before=before, after=after, mode=mode),)
-    return (*found, *_conda_change(prefix), *_activation(prefix), *_beside(prefix, pins))
+    return (*found, *_conda_change(prefix), *_variable(prefix), *_beside(prefix, pins))
 
 
-def _activation(prefix: Path) -> Iterator[Change]:
-    """What also sets uv's variable: the scripts that activate, and conda's variables."""
-    file = prefix / CONSTRAINTS
-    for name, before, mode in _scripts(prefix):
-        after = with_uv_constraint(Path(name).name, before, file, named_in_pip(file))
-        if after is not None and after != before:
-            yield Change(path=prefix / name, before=before, after=after, mode=mode)
+def _variable(prefix: Path) -> Iterator[Change]:
+    """conda's own variables, which also set uv's."""
     if (prefix / "conda-meta" / "history").is_file():
         state, mode = read_bounded(prefix / STATE)
-        after = with_variable(state, named_in_pip(file))
+        after = with_variable(state, named_in_pip(prefix / CONSTRAINTS))
         if after is not None and after != state:
             yield Change(path=prefix / STATE, before=state, after=after, mode=mode)
-
-
-def _scripts(prefix: Path) -> Iterator[tuple[str, bytes, int | None]]:
-    """Name, bytes and mode of each script that activates; a file system may know two names of
-    one."""
-    seen: set[tuple[int, int]] = set()
-    for name in ACTIVATION:
-        try:
-            found = (prefix / name).lstat()
-        except OSError:
-            continue
-        here = (found.st_dev, found.st_ino)
-        is_known = stat.S_ISREG(found.st_mode) and found.st_size < MOST_OF_SCRIPT
-        if is_known and here not in seen and not (prefix / name).parent.is_symlink():
-            seen.add(here)
-            raw, mode = read_bounded(prefix / name)
-            yield name, raw or b"", mode
-
-
-def left_alone(prefix: Path) -> tuple[str, ...]:
-    """The scripts that activate, and are not changed: signed, or not as they are known."""
-    file = prefix / CONSTRAINTS
-    scripts = [(Path(name).name, raw) for name, raw, _mode in _scripts(prefix)]
-    return tuple(n for n, raw in scripts if with_uv_constraint(n, raw, file, "") is None)
 
 
 def settings_beside(prefix: Path) -> Path | None:
@@ -277,6 +247,8 @@ def put(path: Path, raw: bytes, mode: int | None) -> None:
         fresh.replace(path)
         sync_folder(path.parent)
     except OSError as problem:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
         raise Blocked(
             f"{path} cannot be written: {problem.strerror}",
             hint="run it as whom the environment belongs to; what was written before it goes with "
@@ -315,10 +287,8 @@ def _former(
     now, mode = read_bounded(place)
     if now == before or hashlib.sha256(now or b"").hexdigest() == row.get("after"):
         return name, before, mode
-    if name in ACTIVATION or (name == UV_TOML and now is None):
-        text = None if now is None else now.decode("utf-8", "surrogateescape")
-        kept = None if text is None else without_ours(Path(name).name, text)
-        return name, None if kept is None else kept.encode("utf-8", "surrogateescape"), mode
+    if name == UV_TOML and now is None:
+        return name, None, mode
     raise Blocked(
         f"{place} was changed after `gpusetup guard --write`",
         hint=f"take what the guard wrote out of it by hand, then delete {prefix / RECORD}",

@@ -7,15 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gpusetup.install.guard import (
-    ACTIVATION,
-    CONSTRAINTS,
-    STATE,
-    UV_TOML,
-    Change,
-    left_alone,
-    settings_beside,
-)
+from gpusetup.install.guard import CONSTRAINTS, STATE, Change, settings_beside
 from gpusetup.install.guard_answer import GuardState
 from gpusetup.install.settings.uv_config import is_guard
 from gpusetup.install.tool_environment import tool_note
@@ -43,11 +35,6 @@ def notes(
         return
     yield from _stronger(named)
     yield from tool_note(prefix, pins, "windows" if sys.platform == "win32" else None)
-    if alone := left_alone(prefix):
-        yield (
-            f"{', '.join(alone)} is signed or not as venv, virtualenv, uv write it, and is left "
-            "alone: in its shell set UV_CONSTRAINT as above"
-        )
     beside = settings_beside(prefix)
     if beside is not None and not is_guard(beside):
         yield (
@@ -88,5 +75,4 @@ def _set(name: str) -> list[str]:
 
 
 def _sets_the_variable(wanted: Sequence[Change]) -> bool:
-    names = {Path(name).name for name in (*ACTIVATION, STATE)} - {UV_TOML}
-    return any(change.path.name in names for change in wanted)
+    return any(change.path.name == Path(STATE).name for change in wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from gpusetup.install.complaints import complaint
 from gpusetup.install.fetching.fetch import Fetcher, Progress
 from gpusetup.install.fetching.wheel_cache import WORK_PREFIX
 from gpusetup.install.fetching.wheels import Wheel
+from gpusetup.install.leftovers import held, released, sweep
 from gpusetup.install.log import Log
 from gpusetup.install.plan import Plan
 from gpusetup.install.settings.environment import (
@@ -75,8 +77,14 @@ class Outcome(Frozen):
 def work_folder(job: Job) -> Iterator[Path]:
     """A folder for what is needed for a while, on the disk of the cache: wheels of gigabytes
     pass through it, and the disk of TMPDIR may be small."""
-    with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=_work_disk(job)) as folder:
-        yield Path(folder)
+    disk = Path(_work_disk(job) or tempfile.gettempdir())
+    sweep(disk, f"{WORK_PREFIX}*")
+    folder = held(lambda: Path(tempfile.mkdtemp(prefix=WORK_PREFIX, dir=disk)))
+    try:
+        yield folder
+    finally:
+        released(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _work_disk(job: Job) -> Path | None:

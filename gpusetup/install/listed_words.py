@@ -1,4 +1,4 @@
-"""Requirements that a file lists: `requirements.txt`, `pyproject.toml` with its extras and groups,
+"""Requirements that a file lists: `requirements.txt`, `pyproject.toml` with its extras,
 the metadata inside a script. They are read as words of the command line, which judges each."""
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Listed(Frozen):
     """The first file whose lines name hashes."""
 
 
-def words_of_files(files: Sequence[str], folders: Sequence[str], groups: Sequence[str]) -> Listed:
-    """Everything that `-r FILE`, `-e DIR[EXTRA]` and `--group NAME` name.
+def words_of_files(files: Sequence[str], folders: Sequence[str]) -> Listed:
+    """Everything that `-r FILE` and `-e DIR[EXTRA]` name.
 
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
-    found = [words_of_file(Path(name), groups) for name in files]
-    found += [_of_folder(name, groups) for name in folders]
+    found = [words_of_file(Path(name)) for name in files]
+    found += [_of_folder(name) for name in folders]
     named = zip((*files, *folders), found, strict=True)
     empty = tuple(f"{name} lists no requirement" for name, one in named if not one.words)
     return Listed(
@@ -46,11 +46,11 @@ def words_of_files(files: Sequence[str], folders: Sequence[str], groups: Sequenc
     )
 
 
-def words_of_file(path: Path, groups: Sequence[str] = (), depth: int = 0) -> Listed:
+def words_of_file(path: Path, depth: int = 0) -> Listed:
     """One file, by its name: a project, a script, or a list of requirements."""
     text = _read(path)
     if path.suffix == ".toml":
-        return Listed(words=tuple(project_words(_toml(path, text), path, (), groups)))
+        return Listed(words=tuple(project_words(_toml(path, text), path, ())))
     if path.suffix == ".py":
         return Listed(words=script_words(path, text))
     return _requirements(path, text, depth)
@@ -128,22 +128,20 @@ OWN = "windows" if sys.platform == "win32" else None
 # --- a project, and a script ---------------------------------------------------------------------
 
 
-def _of_folder(named: str, groups: Sequence[str]) -> Listed:
+def _of_folder(named: str) -> Listed:
     """`DIR[extra,other]`: what its project requires. It itself is not installed."""
     found = re.fullmatch(r"(.*?)(?:\[([\w.,\s-]*)\])?", named)
     folder = Path(found[1] if found else named)
     extras = [one.strip() for one in (found[2] or "").split(",") if one.strip()] if found else []
     path = folder / "pyproject.toml"
-    words = project_words(_toml(path, _read(path)), path, extras, groups)
+    words = project_words(_toml(path, _read(path)), path, extras)
     line = shell_line(("uv", "pip", "install", "--no-deps", "-e", named), OWN)
     then = f"{folder} itself comes last, into the same environment: `{line}`"
     return Listed(words=tuple(words), notes=(then,))
 
 
-def project_words(
-    document: dict[str, Any], path: Path, extras: Sequence[str], groups: Sequence[str]
-) -> Iterator[str]:
-    """`dependencies`, those of the extras, and the groups with the groups that they include."""
+def project_words(document: dict[str, Any], path: Path, extras: Sequence[str]) -> Iterator[str]:
+    """`dependencies`, and those of the extras."""
     project = document.get("project")
     if not isinstance(project, dict):
         raise BadInput(f"{path} has no [project] table", hint="`uv init` writes one")
@@ -151,19 +149,6 @@ def project_words(
     optional = project.get("optional-dependencies", {})
     for extra in extras:
         yield from _strings(_named(optional, extra, f"{path} has no extra {extra!r}"), path)
-    for group in groups:
-        yield from _group(document.get("dependency-groups", {}), group, path, 0)
-
-
-def _group(table: Any, name: str, path: Path, depth: int) -> Iterator[str]:
-    rows = _named(table, name, f"{path} has no dependency group {name!r}")
-    if depth > DEEPEST:
-        raise BadInput(f"{path}: dependency groups include one another")
-    for row in rows if isinstance(rows, list) else []:
-        if isinstance(row, dict) and isinstance(row.get("include-group"), str):
-            yield from _group(table, row["include-group"], path, depth + 1)
-        else:
-            yield from _strings([row], path)
 
 
 def _named(table: Any, name: str, problem: str) -> Any:

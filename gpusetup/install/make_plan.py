@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from gpusetup.catalog.companion_table import companion_table, cuda_constraints
+from gpusetup.catalog.default_wheels import usual_major
+from gpusetup.catalog.file import load_catalog
 from gpusetup.install.fetching.channel import CHANNELS
 from gpusetup.install.fetching.choose import at_root, choices_of, first_that_has, versions_of
 from gpusetup.install.fetching.dependencies import ask_dependencies
@@ -25,7 +28,7 @@ from gpusetup.install.target.layout import distributions, requirers
 from gpusetup.install.target.places import check_importable, check_places
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Resolution
+from gpusetup.model.resolution import Resolution, TorchBuild
 
 
 def make_plan(
@@ -83,9 +86,19 @@ def _with_family(
         family=_sized(job, (*family, *asked.files)),
         packages=(*asked.packages, *asked.followers),
         pinned=asked.pinned,
+        constraints=_of_its_cuda(resolution.build),
         device=device_to_prove(choice.backend, gpus),
         notes=resolution.notes,
     )
+
+
+def _of_its_cuda(build: TorchBuild | None) -> tuple[str, ...]:
+    """What loads beside this torch of the packages whose CUDA the table of companions knows."""
+    if build is None or not build.cuda:
+        return ()
+    usual, table = usual_major(load_catalog(), build), companion_table()
+    each = (cuda_constraints(one, build.cuda_major, usual) for one in table.projects)
+    return tuple(text for texts in each for text in texts)
 
 
 def with_dependencies(job: Job, target: Target, plan: Plan) -> Plan:

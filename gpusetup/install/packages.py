@@ -3,7 +3,6 @@ probably stands for."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
+from gpusetup.install.fetching.file_url import local_path
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
@@ -149,7 +149,7 @@ def what_is_missing(text: str, packages: Sequence[str]) -> str | None:
         if re.search(rf"\b{re.escape(name)}\b\S*[^.]*? no (usable )?wheels", text):
             return (
                 f"nothing was changed; {name} has no wheel for this Python and torch: "
-                f"`gpusetup install {name} --build-from-source` builds it, where that can be done"
+                f"`uv pip install --no-build-isolation {name}` builds it beside that torch"
             )
     return None
 
@@ -248,12 +248,6 @@ def requested_packages(
     )
 
 
-def _as_path(text: str) -> str:
-    from urllib.request import url2pathname
-
-    return url2pathname(text)
-
-
 def _refuse_a_login(asked: Requirement) -> None:
     """`name @ https://me:password@host/x.whl`: it would stand in steps, plans and receipts."""
     if not asked.url or without_logins(asked.url) == asked.url:
@@ -267,8 +261,8 @@ def _refuse_a_login(asked: Requirement) -> None:
 
 def _refuse_a_file_that_is_gone(asked: Requirement) -> None:
     """`name @ file:///x.whl`: uv's own words for it do not say whose fault it is."""
-    place = urlsplit(asked.url or "")
-    if place.scheme == "file" and not os.path.isfile(_as_path(place.path)):
+    url = asked.url or ""
+    if url.startswith("file:") and not local_path(url).is_file():
         raise UsageError(
             f"{asked.name} is asked for from a file that is not there: {asked.url}",
             hint="name the wheel's whole path, or the package alone",

@@ -32,6 +32,8 @@ class Plan(Frozen):
     packages: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     """What stays as it is, while the packages are chosen."""
+    constraints: tuple[str, ...] = ()
+    """The releases that are built for torch's CUDA, of packages that may come."""
     why: str | None = None
     """Why this torch comes, or stays."""
     steps: tuple[Step, ...] = ()

@@ -14,6 +14,7 @@ from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.transaction import recover
 from gpusetup.install.target.layout import distributions_in
 from gpusetup.probe.target import choose_target
+from gpusetup.probe.unfinished import ended_by, interrupted
 from gpusetup.system.system import LiveSystem
 
 
@@ -21,51 +22,42 @@ def target_folder(request: InstallRequest) -> Path:
     """The folder of the target; one whose interpreter is not there yet is a folder all the same."""
 
     named = request.venv or request.python
-    if request.venv and not Path(request.venv).exists():
-        return Path(request.venv).absolute()
-    if named and (Path(named).absolute() / STORE).is_dir():
+    if named and (request.venv or (Path(named).absolute() / STORE).is_dir()):
         return Path(named).absolute()
     return Path(choose_target(LiveSystem(), named).prefix)
 
 
-def recover_unfinished(folder: Path, talk: Callable[[str], None], *, dry_run: bool) -> None:
-    """End what a killed installation began, before another one begins."""
+Ended = tuple[Journal, Literal["former", "new"]]
+
+
+def recover_unfinished(folder: Path, talk: Callable[[str], None], *, dry_run: bool) -> Ended | None:
+    """End what a killed installation began, before another one begins; how that ended."""
     store = folder / STORE
     journal = read_journal(store)
     if journal is None:
-        return
+        return None
+    head = interrupted(str(folder), journal.phase)
     if dry_run:
-        talk(f"{_interrupted(folder, journal)}; `gpusetup install --recover` ends it.")
-        return
+        talk(f"{head}; {ended_by(str(folder), LiveSystem().family)}.")
+        return None
     with locked(store, talk):  # one that still runs has the lock
         journal = read_journal(store)
         if journal is None:
-            return
-        talk(f"{_interrupted(folder, journal)}; recovering first ...")
+            return None
+        talk(f"{head}; recovering first ...")
         ended = recover(store)
     drop_if_made(folder, ended)
     if ended:
-        talk(f"{folder} is in its {ended[1]} state again.")
+        talk(f"{folder} is in its {state_after(ended)} state again.")
+    return ended
 
 
-def _interrupted(folder: Path, journal: Journal) -> str:
-    return f"An installation into {folder} was interrupted while {WHILE[journal.phase]}"
+def state_after(ended: Ended) -> str:
+    """How the state is called in which an environment is now: an undo leads to the former one."""
+    return "new" if ended[1] == "new" and ended[0].phase == "keeping" else "former"
 
 
-WHILE = {
-    "making": "the environment was being made",
-    "staging": "the new files were being unpacked beside it",
-    "moving": "the former files were being moved aside",
-    "installing": "the new files were being installed",
-    "verifying": "the new state was being verified",
-    "keeping": "the new state was being kept",
-    "restoring": "the former state was being put back",
-    "undoing": "it was being undone",
-    "returning": "it was being undone",
-}
-
-
-def drop_if_made(folder: Path, ended: tuple[Journal, Literal["former", "new"]] | None) -> None:
+def drop_if_made(folder: Path, ended: Ended | None) -> None:
     """The folder of an environment that was never finished goes too."""
     left = folder.is_dir() and not any(folder.iterdir())
     if left and (ended is None or (ended[0].venv and not ended[0].existed)):

@@ -34,9 +34,6 @@ class InstallRequest(Frozen):
     for_gpu: tuple[str, ...] = ()
     for_driver: str | None = None
     upgrade: bool = False
-    build_from_source: bool = False
-    variant: str | None = None
-    """The label of a wheel variant of torch."""
     dry_run: bool = False
     yes: bool = False
     plan_id: str | None = None

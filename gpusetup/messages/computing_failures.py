@@ -66,8 +66,9 @@ PEERS = (
 )
 
 OF_JAX = (
-    'Install it anew with its own CUDA, `pip install -U "jax[cuda12]"` (or `[cuda13]`), with '
-    "LD_LIBRARY_PATH empty; where it stays, leave memory free: XLA_PYTHON_CLIENT_PREALLOCATE=false"
+    'Install it anew with its own CUDA, `pip install -U "jax[cuda12]"` (or `[cuda13]`), and '
+    "take the folders of another CUDA out of LD_LIBRARY_PATH; where it stays, leave memory free: "
+    "XLA_PYTHON_CLIENT_PREALLOCATE=false"
 )
 NUMBERS = (
     own(

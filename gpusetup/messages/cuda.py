@@ -302,17 +302,17 @@ ROWS = (
     row(
         "jit-arch-rejected",
         "is not defined for option 'gpu-architecture'",
-        r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\w+)' is not defined for option 'gpu-architecture'",
+        r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
     ),
     row(
         "jit-arch-rejected",
         "unsupported gpu architecture",
-        r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\w+)",
+        r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
     ),
     row(
         "jit-arch-rejected",
         "is an unsupported option",
-        r"-arch=(?P<arch>(?:compute|sm)_\w+)'? is an unsupported option",
+        r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option",
         compiler="NVVM",
     ),
     row(

@@ -108,14 +108,16 @@ DRIVER = (
     row(
         "driver-too-old",
         "is too old",
-        r"driver on your system is too old(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
+        r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
     ),
     row(
         "driver-too-old",
         "insufficient for",
-        r"CUDA driver version is insufficient for CUDA runtime version",
+        r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
     ),
-    row("driver-too-old", "cudaerrorinsufficientdriver"),
+    row(
+        "driver-too-old", "cudaerrorinsufficientdriver", r"(?P<refused>cudaErrorInsufficientDriver)"
+    ),
     row(
         "driver-too-old",
         "undefined symbol: cu",

@@ -216,7 +216,7 @@ TENSORRT = (
     row(
         "driver-too-old",
         "cuda initialization failure with error",
-        r"CUDA initialization failure with error:? 35\b",
+        r"CUDA initialization failure with (?P<refused>error:? 35)\b",
     ),
 )
 

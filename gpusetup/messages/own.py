@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.messages.row import Row, row
 
 NOT_SHOWN = "not shown"
-"""`why` of a failure whose reason stands elsewhere, or may be the GPU's stack: it is not `ok`."""
+"""`why` of a failure whose reason stands elsewhere, or may be the GPU's stack: nobody names it."""
 
 
 def own(
@@ -18,7 +18,7 @@ def own(
     unless: str = "",
     why: str = "",
 ) -> Row:
-    """A row of `program-failed`: the answer is `ok`, and names what the program failed at; with
+    """A row of `program-failed`: the answer names what the program failed at; with
     `why=NOT_SHOWN` it is `unknown`."""
     told = {name: value for name, value in (("way", way), ("why", why)) if value}
     return row(

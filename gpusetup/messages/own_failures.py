@@ -124,7 +124,7 @@ DOCKERS = (
         "connect to the docker daemon at",
         r"Cannot connect to the Docker daemon at",
         says="docker's daemon does not run",
-        way="Start it: `sudo systemctl start docker`, or Docker Desktop",
+        way="Start Docker Desktop, or docker's service (`sudo systemctl start docker`)",
     ),
     own(
         "docker",

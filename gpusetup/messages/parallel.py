@@ -26,6 +26,12 @@ SLURMS = (
     row("slurm-job", "slurm_job", r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w"),
     row("slurm-job", "#sbatch", r"#SBATCH +-"),
     row("slurm-job", "srun", r"\bsrun(?:: job \d| +-)"),
+    row(
+        "slurm-job",
+        "slurm",
+        r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b",
+        gpus="not shown",
+    ),
     row("slurm-job", "salloc", r"\bsalloc(?:: (?:Granted|job \d)| +-)"),
     *(
         row("slurm-job", needle, pattern, gpus="asked for")

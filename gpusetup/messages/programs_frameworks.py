@@ -72,7 +72,7 @@ FRAMEWORKS: tuple[Program, ...] = (
         packages=("jax", "jaxlib", "jax_plugins"),
         on_torch=False,
         way='Install it with its CUDA plugin of the same release, `pip install -U "jax[cuda12]"` or '
-        "`[cuda13]` as the driver allows, and keep LD_LIBRARY_PATH empty",
+        "`[cuda13]` as the driver allows, and take the folders of another CUDA out of LD_LIBRARY_PATH",
         reading='python -c "import jax; jax.print_environment_info()"',
         marks=told(
             "start",

@@ -335,7 +335,26 @@ IN_OTHER_WORDS = (
     ),
 )
 
+CARD = r"(?:GPU|graphics card|graphics processor)s?\b"
+MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM)"
+WITHOUT = tuple(
+    row(
+        "no-nvidia-gpu",
+        needle,
+        rf"\bI (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?(?:(?:NVIDIA|dedicated|discrete) )*{CARD}"
+        rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no (?:(?:NVIDIA|dedicated|discrete) )*{CARD}"
+        rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?(?:(?:NVIDIA|dedicated|discrete) )*{CARD}"
+        rf"|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?(?:(?:NVIDIA|dedicated|discrete) )*{CARD}"
+        rf"|(?:^|[:,;.] ?)no (?:dedicated|discrete) {CARD}"
+        r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b",
+        unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b",
+    )
+    for needle in ("gpu", "graphics")
+)
+"""A machine without an NVIDIA GPU, as its owner says it."""
+
 ROWS = (
+    *WITHOUT,
     *TORCHS,
     *CPUS,
     *HAS_CPUS,

@@ -18,7 +18,6 @@ from gpusetup.model.resolution import (
     Choice,
     HeldBack,
     JointPackage,
-    Keeps,
     Offer,
     Rejection,
     Served,
@@ -30,22 +29,6 @@ class ErrorAnswer(Frozen):
     message: str
     hint: str | None = None
     exit: int
-
-
-class OfferedVariant(Frozen):
-    """A wheel variant (PEP 817, 825) that an index offers; it is never the answer itself."""
-
-    name: str
-    version: str
-    label: str
-    index_url: str
-    file: str
-    url: str
-    sha256: str | None = None
-    properties: tuple[str, ...] = ()
-    """`nvidia :: cuda_version_lower_bound :: 12.8`."""
-    reason: str | None = None
-    """Why it does not fit; null where it does."""
 
 
 class ResolveAnswer(Frozen):
@@ -65,15 +48,14 @@ class ResolveAnswer(Frozen):
     advice: Advice | None = None
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     notes: tuple[str, ...] = ()
-    keeps: Keeps | None = None
-    """By the least change: null without an installed torch, and where nothing fits."""
+    newest: Offer | None = None
+    """Beside the least change; null where nothing fits, with PACKAGE, and in doctor's answer, which
+    has it beside `resolution`."""
     packages: tuple[JointPackage, ...] = ()
     """With PACKAGE: the whole set."""
     held_back: tuple[HeldBack, ...] = ()
     matrix: tuple[Cell, ...] = ()
     """With PACKAGE and `--explain`."""
-    variants: tuple[OfferedVariant, ...] = ()
-    """With `--variants`: those that fit first, in the order that the index gives."""
     catalog_as_of: str = ""
 
 
@@ -314,7 +296,8 @@ class PlanCell(Frozen):
     settings: Mapping[str, Any] = {}
     ladder: tuple[Rung, ...] = ()
     helps: tuple[Help, ...] = ()
-    """Where nothing fits: what would help, the largest saving first."""
+    """What would help where nothing fits, and the adapters that fit where one GPU needs Offload;
+    the largest saving first."""
     advice: tuple[str, ...] = ()
     model: str
     parameters: int

@@ -310,6 +310,8 @@ class Wanted(Frozen):
 
     torch: str | None = None
     """A specifier: `==2.5.1`."""
+    companion: str | None = None
+    """A companion whose release says which torch it belongs to: `torchvision==0.21.0`."""
     backend: str | None = None
     """A wheel tag or index: `cu121`."""
     cuda: str | None = None

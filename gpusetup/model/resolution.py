@@ -36,6 +36,11 @@ class TorchBuild(Frozen):
     """How sure the row is: `verified`, `sourced`, `inferred`."""
     note: str | None = None
 
+    @property
+    def cuda_major(self) -> str:
+        """`12`; "" where it computes on no CUDA."""
+        return (self.cuda or "").partition(".")[0]
+
 
 class Request(Frozen):
     """What was asked of the resolver beyond the machine itself."""
@@ -104,6 +109,8 @@ class JointPackage(Frozen):
     name: str
     version: str | None
     """Null where nothing but the table of companions was asked."""
+    limits: str | None = None
+    """The versions that serve here, where that table knows them and nobody was asked: `>=1.19`."""
     index_url: str | None = None
     """Null where a folder of the user's has it, where `file` is named, and where none was asked."""
     file: str | None = None
@@ -135,21 +142,11 @@ class Cell(Frozen):
 
 
 class Offer(Frozen):
-    """A build beside the answer: the newest that fits, or what the installed torch would become."""
+    """A build beside the answer: the newest that fits."""
 
     torch: str
     torchvision: str | None = None
     torchaudio: str | None = None
     backend: str
     index_url: str | None = None
-
-
-class Keeps(Offer):
-    """What `install` would make of the torch that is installed."""
-
-    installed: str
-    """Its version, as printed: `2.5.1+cpu`."""
-    how: Literal["kept", "again", "same-version", "nearest-newer", "newest", "refused"]
-    """`kept`: it serves the machine; `again`: it would, were its files all there; `same-version`:
-    that version from another index; else the next that fits; `refused`: it would go to another
-    maker's GPUs or to the CPU, so that it stays."""
+    driver_floor: str | None = None

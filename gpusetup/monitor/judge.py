@@ -38,6 +38,8 @@ class Judged(Frozen):
 def judge(facts: RunFacts) -> Judged:
     """The verdict with its evidence, one next step, the ordered advice, and the notes."""
     judged, seen = _verdict(facts)
+    if facts.exit:
+        judged = _failed(judged, facts.exit)
     low = _lowest(facts) < marks.LOW.value
     return replace(
         judged,
@@ -45,6 +47,14 @@ def judge(facts: RunFacts) -> Judged:
         advice=ordered_advice(facts, judged.verdict, judged.cause) if low else (),
         notes=tuple(notes(facts, judged.verdict)),
     )
+
+
+def _failed(judged: Judged, code: int) -> Judged:
+    """A run that ended with an error: that comes first, and nothing of it is good."""
+    said = f"the command ended with exit {code}; before, {judged.evidence}"
+    if judged.verdict != "good":
+        return replace(judged, evidence=said)
+    return Judged(verdict=None, cause="failed", evidence=said, steps=("read-how-it-ended",))
 
 
 def _verdict(facts: RunFacts) -> tuple[Judged, Seen | None]:

@@ -128,6 +128,7 @@ STEPS: dict[str, Step] = {
         "item, or more cores) or others", "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
     "read-its-error": step(
         "Read what the command said when it ended with exit {exit}: nothing had run on the GPU"),
+    "read-how-it-ended": step("Read what the command said when it ended with exit {exit}"),
     "watch-longer": step(
         "Watch longer: nothing ran on the GPU in the first {seconds} s{rose}; it may still be "
         "loading or fetching"),
@@ -338,13 +339,16 @@ def _which_rank(facts: RunFacts) -> str:
 
 
 def useful_workers(facts: RunFacts) -> int:
-    """The usable cores, shared by the GPUs at work; 4 where the cores are not known.
+    """The usable cores, shared by the GPUs at work; 4 where the cores are not known. Where a quota
+    holds the command back, the cores that it got.
 
     >>> useful_workers(RunFacts(samples=0, seconds=0, cores=12))
     12
     """
     used = sum((gpu.utilization or 0.0) >= IDLE.value for gpu in facts.gpus)
-    return max(1, min(MOST_WORKERS, int(facts.cores or 4) // max(1, used)))
+    held = any(gpu.work and gpu.work.held_back for gpu in facts.gpus)
+    cores = min(facts.cores or 4, (facts.cpu or 0) / 100) if held else facts.cores or 4
+    return max(1, min(MOST_WORKERS, round(cores) // max(1, used)))
 
 
 def config_of(command: tuple[str, ...] | None) -> str | None:

@@ -14,7 +14,7 @@ from gpusetup.model.documents import DoctorAnswer, ErrorAnswer, ResolveAnswer, V
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.render.console import sentence
 from gpusetup.render.language import plain
-from gpusetup.render.text import answering, left_open, titled, unknown_of
+from gpusetup.render.text import answering, built, left_open, titled, unknown_of
 
 BOX = "border-left:4px solid {colour};padding:.2em 0 .2em .9em;margin:.3em 0;max-width:60em"
 PRE = (
@@ -139,9 +139,7 @@ def in_a_cell(command: str) -> str:
 
 
 def _resolve(answer: ResolveAnswer, text: str) -> Iterator[str]:
-    yield _box(
-        GREEN, f"<b>torch {shown(answer.torch or '')}</b> from {shown(answer.backend or '')}"
-    )
+    yield _box(GREEN, f"<b>{shown(built(answer))}</b>")
     for installer in ("uv", "pip"):
         lines = answer.commands.get(installer, ())
         if lines:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from gpusetup.accelerators import nvidia
 from gpusetup.accelerators.makers import MAKERS, identified, judged_on, of_maker
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, PciDevice, Reading
+from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading
 from gpusetup.probe.driver_files import read_libraries
 from gpusetup.probe.nodes import read_nodes
 from gpusetup.probe.nvidia_proc import (
@@ -29,15 +29,13 @@ from gpusetup.probe.nvidia_proc import (
 )
 from gpusetup.probe.patience import LIMIT_SECONDS, Notify, Patience
 from gpusetup.probe.pci import read_pci, read_wmi
-from gpusetup.probe.unlisted import unlisted
+from gpusetup.probe.unlisted import is_listed, missed_by_cuda, unlisted
 from gpusetup.readings.side import (
     GpuSide,
     bus_key,
     enriched,
     first_known,
-    in_short,
     missing,
-    same_gpu,
 )
 from gpusetup.system.system import System, exists
 
@@ -266,8 +264,8 @@ def assembled(system: System, asked: Sequence[GpuSide], files: Sequence[GpuSide]
         devices=_first(side.devices for side in sides),
         events=(
             *(event for side in sides for event in side.events),
-            *missed_by_cuda(seen or (), asked, system.environ()),
-            *unlisted(seen or (), asked, files, system.environ()),
+            *missed_by_cuda(gpus or (), asked, system.environ()),
+            *unlisted(asked, files, system.environ()),
         ),
         readings=(*(reading for side in sides for reading in side.readings), *why),
     )
@@ -350,7 +348,7 @@ def with_visibility(
         return None
     listed = _first(side.gpus for side in asked if side.cuda_api.init_code == 0)
     if listed is not None:
-        states: Sequence[bool | None] = [_is_listed(gpu, listed) for gpu in gpus]
+        states: Sequence[bool | None] = [is_listed(gpu, listed) for gpu in gpus]
     elif (variable := environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         states = visible_by_variable(variable, gpus, pci_order=order)
@@ -358,34 +356,6 @@ def with_visibility(
         return gpus
     pairs = zip(gpus, states, strict=True)
     return tuple(replace(gpu, visible=state) for gpu, state in pairs)
-
-
-def missed_by_cuda(
-    gpus: Iterable[Gpu], asked: Sequence[GpuSide], environ: Mapping[str, str]
-) -> tuple[Event, ...]:
-    """GPUs that NVML lists and CUDA does not, where nothing hides them and none is cut by MIG."""
-    seen = tuple(gpus)
-    hidden = "CUDA_VISIBLE_DEVICES" in environ or any(gpu.mig_enabled for gpu in seen)
-    cuda = next((s for s in asked if s.cuda_api.init_code == 0 and s.gpus is not None), None)
-    if hidden or cuda is None or cuda.cuda_api.device_count != len(cuda.gpus or ()):
-        return ()
-    missed = (g for g in seen if g.visible is False and not g.lost and g.nvml_index is not None)
-    return tuple(
-        Event(
-            kind="cuda-misses-gpu",
-            values={"asked": "nvml", "gpu": str(gpu.nvml_index)},
-            source="libcuda",
-            text=f"not in CUDA's list: {in_short(gpu)}",
-        )
-        for gpu in missed
-    )
-
-
-def _is_listed(gpu: Gpu, listed: Sequence[Gpu]) -> bool | None:
-    """None where the GPU has no name to be recognised by (a Jetson's, to NVML)."""
-    if gpu.uuid is None and gpu.pci_bus_id is None:
-        return None
-    return any(same_gpu(gpu, one) for one in listed)
 
 
 def named(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from gpusetup.model.machine import Event
 from gpusetup.probe.target import Target
+from gpusetup.readings.packages import INSTALLERS
 from gpusetup.readings.paths import join
 from gpusetup.system.system import System, list_or_empty, read_or_none
 
@@ -115,7 +116,7 @@ def replaced(system: System, target: Target, pins: tuple[str, ...]) -> dict[str,
     ]
     by = (read_or_none(system, join(site, torch[0], "INSTALLER")) or "")[:20].strip()
     day = time.strftime("%Y-%m-%d", time.gmtime(at))
-    found = {"on": day, "by": by if re.fullmatch(r"[a-z]{2,12}", by) else ""}
+    found = {"on": day, "by": by if by in INSTALLERS else ""}
     named = [name for name in asked if re.fullmatch(r"[A-Za-z0-9.-]{1,60}", name)]
     plain = [name for name in named if name.lower() not in BROUGHT]
     found["with"] = " ".join(plain[:MOST_NAMED])

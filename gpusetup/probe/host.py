@@ -262,12 +262,38 @@ def parse_cpu_name(text: str) -> str | None:
 
 
 def read_quota(system: System) -> float | None:
-    """How many cores the cgroup grants; None where there is no quota."""
-    v2 = read_or_none(system, "/sys/fs/cgroup/cpu.max")
+    """How many cores our cgroup grants, or one that it is in; None where there is no quota."""
+    own = read_or_none(system, "/proc/self/cgroup") or ""
+    granted = [_granted(system, folder) for folder in cgroup_folders(own)]
+    return min((cores for cores in granted if cores is not None), default=None)
+
+
+def cgroup_folders(text: str) -> tuple[str, ...]:
+    """Where the quotas of `/proc/self/cgroup` stand, those of a container's own root first.
+
+    >>> cgroup_folders("0::/user.slice/job")
+    ('', '/cpu', '/user.slice/job', '/user.slice')
+    >>> cgroup_folders("5:memory:/x\\n1:cpu,cpuacct:/docker/1f")
+    ('', '/cpu', '/cpu/docker/1f', '/cpu/docker')
+    """
+    found = ["", "/cpu"]
+    for line in text.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        base = "/cpu" if controllers else ""
+        found += [base + "".join(f"/{p}" for p in parts[:n]) for n in range(len(parts), 0, -1)]
+    return tuple(found)
+
+
+def _granted(system: System, folder: str) -> float | None:
+    v2 = read_or_none(system, f"/sys/fs/cgroup{folder}/cpu.max")
     if v2 is not None:
         return parse_cpu_max(v2)
-    quota = read_or_none(system, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-    period = read_or_none(system, "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    quota = read_or_none(system, f"/sys/fs/cgroup{folder}/cpu.cfs_quota_us")
+    period = read_or_none(system, f"/sys/fs/cgroup{folder}/cpu.cfs_period_us")
     return parse_cpu_max(f"{quota} {period}") if quota and period else None
 
 

@@ -56,7 +56,8 @@ def choose_target(system: System, named: str | None = None) -> Target:
     Raises `BadInput` where the named one is none, `Blocked` where there is no target.
     """
     if named:
-        return _of_python(system, _named(system, named), "--python")
+        is_folder = python_in(system, _absolute(system, named)) is not None
+        return _of_python(system, _named(system, named), "--python", is_folder=is_folder)
     environ = system.environ()
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         prefix = environ.get(variable)
@@ -131,11 +132,44 @@ def _is_file(system: System, path: str) -> bool:
         return False
 
 
-def _of_python(system: System, python: str, chosen_by: str) -> Target:
+def _of_python(system: System, python: str, chosen_by: str, *, is_folder: bool = True) -> Target:
     """Ask an interpreter; where it cannot run, read its folder."""
     facts = system.facts()
     if is_own(python, facts):
         return _from_facts(system, python, chosen_by, facts, own=True)
+    target = _asked(system, python, chosen_by)
+    _refuse_what_is_no_environment(system, target, is_folder=is_folder)
+    return target
+
+
+def _refuse_what_is_no_environment(system: System, target: Target, *, is_folder: bool) -> None:
+    """`BadInput` where a folder was named, or packages lie beside an interpreter, that installs
+    elsewhere: a `pyvenv.cfg` was lost, and what is asked would be done to its base."""
+    folder = parent(target.python)
+    folder = parent(folder) if base_name(folder) in BIN else folder
+    site = _site_packages(system, folder)
+    has_packages = bool(site and base_name(folder) and exists(system, site))
+    if target.problem or not (is_folder or has_packages):
+        return
+    if {"pyvenv.cfg", "conda-meta"} & set(list_or_empty(system, folder)):
+        return
+    if same_path(system, target.prefix, folder) or any(
+        same_path(system, site or folder, one) for one in (target.site_packages or "", *target.path)
+    ):
+        return
+    raise BadInput(
+        f"{folder} is no environment any more: it has no pyvenv.cfg, so its interpreter would "
+        f"install into {target.prefix}",
+        hint="make it anew with `uv venv --clear`, or name another by `--python`",
+    )
+
+
+def same_path(system: System, one: str, other: str) -> bool:
+    """Whether two paths are written alike, or differ only in case on Windows."""
+    return one == other or (system.family == "windows" and one.lower() == other.lower())
+
+
+def _asked(system: System, python: str, chosen_by: str) -> Target:
     answer = system.ask("read_python", python=python, timeout=ASK_SECONDS)
     if "problem" in answer:
         read = from_folder(system, python)

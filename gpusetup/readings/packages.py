@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+INSTALLERS = frozenset(
+    "pip uv conda mamba micromamba pixi poetry pdm hatch rye pipenv pipx develop setuptools "  # noqa: SIM905
+    "distutils easy_install debian dpkg apt rpm dnf nix guix bazel spack other".split()
+)
+"""What writes INSTALLER; `other` stands for any other in a record that is shared."""
 WATCHED = frozenset(
     "torch torchvision torchaudio torchtext torchdata torchcodec torchao functorch "  # noqa: SIM905
     "pytorch-triton pytorch-triton-rocm pytorch-triton-xpu triton triton-windows triton-rocm "

@@ -18,6 +18,7 @@ from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.readings.environment import is_kept
+from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.asked import but_for
 from gpusetup.redaction.network import (
     HOST_VARIABLES,
@@ -29,6 +30,7 @@ from gpusetup.redaction.network import (
 from gpusetup.redaction.people import hide_people
 from gpusetup.redaction.places import hide_folders, hide_homes, people_in
 from gpusetup.redaction.secrets import hide_keys, hide_secrets
+from gpusetup.redaction.variables import hide_values
 from gpusetup.redaction.words import names_pattern, vocabulary
 
 AS_IT_IS = frozenset({"schema", "origin", "family", "installed_at", "compute_capability", "sha256"})
@@ -87,7 +89,12 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     person = replace(person, names=(*person.names, *named))
     plain["environment"] = {k: v for k, v in plain["environment"].items() if is_kept(k)}
     scrub = Scrubber.of(plain, person)
-    return from_plain(_walk(plain, scrub.text), Snapshot, what="the redacted snapshot")
+    said = _walk(plain.pop("environment"), scrub.text).items()  # first: alike on alike nodes
+    values = {name: hide_values(value, scrub.folder) for name, value in said}
+    shared = {**_walk(plain, scrub.text), "environment": values}
+    if shared["conda"]["name"]:
+        shared["conda"]["name"] = hide_values(shared["conda"]["name"], scrub.folder)
+    return from_plain(shared, Snapshot, what="the redacted snapshot")
 
 
 def _walk(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
@@ -106,6 +113,8 @@ def _text(value: str, scrub: Callable[[str], str], key: str) -> str:
         return value
     if key == "taken_at":
         return value if _DATE.fullmatch(value) else "<date>"
+    if key == "installer":
+        return value if value.lower() in INSTALLERS else "other"
     if key in HOST_VARIABLES:
         return scrub(servers(value))
     return "<secret>" if is_secret_key(key) else scrub(value)
@@ -183,7 +192,7 @@ class Scrubber(Frozen):
         text = hide_people(hide_addresses(hide_secrets(text)))
         text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
         if self.folders:
-            text = hide_folders(text, self._folder)
+            text = hide_folders(text, self.folder)
         text = hide_hosts(text)
         return self.pattern.sub("<private>", text) if self.pattern else text
 
@@ -197,7 +206,7 @@ class Scrubber(Frozen):
         text = hide_secrets(hide_homes(text))
         return self.pattern.sub("<private>", text) if self.pattern else text
 
-    def _folder(self, name: str) -> str:
+    def folder(self, name: str) -> str:
         return self.named.setdefault(name, f"dir-{len(self.named) + 1}")
 
     def _alias(self, match: re.Match[str]) -> str:

@@ -67,7 +67,7 @@ KNOWN = frozenset(
     "crontabs mail log lock user systemd docker containerd kubelet overlay2 snapshots merged diff "
     "software apps easybuild spack modules modulefiles module easyconfigs core arch avx2 avx512 "
     "gcc gcccore openmpi mpich python pytorch foss fosscuda goolf intel-oneapi cray pe "
-    "resources contents lib-dynload whl simple encodings importlib multiprocessing asyncio ".split()
+    "homebrew linuxbrew cellar resources contents lib-dynload whl simple encodings importlib multiprocessing asyncio ".split()
 )
 """Names of folders that say nothing of a person or a project."""
 _SHAPED = re.compile(
@@ -78,7 +78,7 @@ _SHAPED = re.compile(
 
 _PART = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
 _SLASHED = re.compile(
-    rf"(?<![\w.:>/~}}\\-])(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?|(?<![\w.:>/~}}\\-])~(?:/+{_PART})+"
+    rf"(?<![\w.>/~}}\\-])(?<!:(?=//))(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?|(?<![\w.>/~}}\\-])~(?:/+{_PART})+"
 )
 _WORDED = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+(?: [^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+){0,3}(?=\\)|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
 _BACKED = re.compile(rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WORDED})+\\?|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WORDED})+")  # fmt: skip

@@ -12,7 +12,7 @@ from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.history import FirstFailure
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.nodes import NodeFinding
-from gpusetup.fleet.show import RATES, Common, DriftAnswer, FleetAnswer, NodeAnswer
+from gpusetup.fleet.show import COSTS, RATES, Common, DriftAnswer, FleetAnswer, NodeAnswer, Status
 from gpusetup.model.finding import Severity
 from gpusetup.render.language import (
     DIM,
@@ -26,7 +26,14 @@ from gpusetup.render.language import (
     table,
 )
 
-STATUS = {"failed": MARKS[Severity.ERROR], "differs": MARKS[Severity.WARNING], "ok": OK}
+WARNED = MARKS[Severity.WARNING]
+STATUS = {"failed": MARKS[Severity.ERROR], "differs": WARNED, "degraded": WARNED, "ok": OK}
+WORDS: dict[Status, str] = {
+    "failed": "failed",
+    "differs": "unlike the others",
+    "degraded": "slowed",
+    "ok": "sound",
+}
 MOST_ROWS = 40
 """Nodes that are shown by name; the JSON has all."""
 MOST_LINES = 6
@@ -61,11 +68,9 @@ def _s(count: int) -> str:
 def _verdict(answer: FleetAnswer) -> Row:
     counts = Counter(node.status for node in answer.nodes)
     total = len(answer.nodes)
-    if not counts["failed"] and not counts["differs"]:
+    if counts["ok"] == total:
         return marked(OK, "ok", f"{total} node{_s(total)}, all alike")
-    parts = [f"{counts['failed']} failed"] if counts["failed"] else []
-    parts += [f"{counts['differs']} unlike the others"] if counts["differs"] else []
-    parts += [f"{counts['ok']} sound"] if counts["ok"] else []
+    parts = [f"{counts[status]} {words}" for status, words in WORDS.items() if counts[status]]
     mark = STATUS["failed" if counts["failed"] else "differs"]
     return marked(mark, f"{total} node{_s(total)}", ", ".join(parts))
 
@@ -103,7 +108,9 @@ def _lines(node: NodeAnswer, usual: Container[str]) -> Iterator[Row]:
     if node.problem:
         yield Row(f"    {node.problem}", hang=4)
     telling = (one for one in node.findings if one.severity is not Severity.NOTE)
-    graver = [one for one in telling if one.severity is Severity.ERROR or one.id not in usual]
+    graver = [
+        o for o in telling if o.severity is Severity.ERROR or o.id not in usual or o.id in COSTS
+    ]
     for finding in graver:
         yield _finding(finding)
     for drift in node.drift:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from html import escape
+from typing import get_args
 
 from gpusetup.fleet.facts import words_of
-from gpusetup.fleet.show import RATES, FleetAnswer, NodeAnswer
+from gpusetup.fleet.show import RATES, FleetAnswer, NodeAnswer, Status
 from gpusetup.render.language import plain
 
 STYLE = """
@@ -17,7 +18,7 @@ body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:70rem;padding:1r
 table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:.4rem .6rem;overflow-wrap:anywhere}
 th,td{border-bottom:1px solid var(--line)}th{font-weight:600}
-.failed{color:var(--bad);font-weight:600}.differs{color:var(--odd);font-weight:600}
+.failed{color:var(--bad);font-weight:600}td:is(.differs,.degraded){color:var(--odd);font-weight:600}
 .ok{color:var(--good)}
 code{font-family:ui-monospace,monospace;font-size:.9em}ul{margin:0;padding-left:1.1rem}
 @media (max-width:40rem){thead{display:none}tr,td{display:block}td{border:0;padding:.1rem 0}
@@ -28,7 +29,7 @@ tr{border-bottom:1px solid var(--line);padding:.6rem 0}}
 def fleet_page(answer: FleetAnswer) -> str:
     """The whole page; every foreign text in it is escaped."""
     counts = Counter(node.status for node in answer.nodes)
-    said = ", ".join(f"{counts[status]} {status}" for status in ("failed", "differs", "ok"))
+    said = ", ".join(f"{counts[status]} {status}" for status in get_args(Status))
     title = f"{len(answer.nodes)} nodes: {said}"
     rows = "".join(_row(node) for node in answer.nodes)
     exclude = f"<p><code>{_text(answer.exclude.slurm)}</code></p>\n" if answer.exclude.slurm else ""

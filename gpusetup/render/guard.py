@@ -46,9 +46,9 @@ def _elsewhere(answer: GuardAnswer) -> Iterable[Row]:
     told = (
         ("pip of this environment reads its own configuration. Another pip:", ("pip",)),
         (
-            "`uv pip` reads UV_CONSTRAINT, which activating the environment sets, and the settings "
-            "of the folder that it runs in. `uv pip install --python` from elsewhere, while the "
-            "environment is not active, reads neither; for such a shell, and for a uv project:",
+            "`uv pip` reads UV_CONSTRAINT, which only conda's activation sets, and the settings of "
+            "the folder that it runs in. `uv pip install` from elsewhere reads neither; for such a "
+            "shell, and for a uv project:",
             ("uv", "uv project"),
         ),
         (

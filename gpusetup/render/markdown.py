@@ -1,24 +1,21 @@
-"""A reply for a thread: at most 25 lines of Markdown, foreign text kept from acting as Markdown."""
+"""A reply for a thread: what the screen says as Markdown, in which foreign text does not act."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on
-from gpusetup.model.finding import Alternative, Finding, Fix, typed
 from gpusetup.model.marks import APART
-from gpusetup.render.console import sentence
-from gpusetup.render.language import plain
-from gpusetup.render.text import answering, titled, unknown_of
+from gpusetup.render.language import HEADING, MARKS, Row, plain
+from gpusetup.render.text import fits_line, judged
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer
 
-LINES = 25
 LONGEST = 300
-EVIDENCE_SHOWN = 4
 SPECIAL = re.compile(r"[\\`*\[\]<>#|~@&$]|(?<![^\W_])_|_(?![^\W_])|^[-+=]")
 """What acts as Markdown inside a line (an underscore only at the edge of a word), or begins one."""
 
@@ -79,21 +76,79 @@ def _longest_run(line: str) -> int:
     return best
 
 
+WHAT_IT_IS = (
+    "`gpusetup` reads what a machine or a text shows and installs the torch that fits. It is on no "
+    "package index yet: `pip install .` in a clone of its repository installs it. All other "
+    "commands above work without it."
+)
+
+
 def doctor_markdown(answer: DoctorAnswer) -> str:
-    """Cause, evidence, commands, machine, and what to report if that does not help."""
-    root = answering(answer)
-    first = root or next((one for one in answer.findings if one.fix and one.fix.text), None)
-    machine, language = list(_machine(answer, first)), _shell(answer)
-    lines = [*_verdict(answer, root)]
-    if first is not None:
-        lines += () if root else _named(first)
-        lines += _root(first, language, LINES - len(lines) - len(machine) - 2)
-    lines += machine
-    room = LINES - len(lines) - 3
-    others = _others(answer, first)[: max(room, 0)]
-    lines += [*([""] if others and lines[-1].startswith("`") else []), *others]
-    lines += ["", _asks_for(answer)]
-    return "\n".join(lines[:LINES]) + "\n"
+    """All that the screen says, then the machine, and what to report if that does not help."""
+    first, *rows = judged(answer).lines
+    lines = [_verdict(first), *_drawn(rows, _shell(answer)), *_machine(answer)]
+    lines += ["", WHAT_IT_IS, "", _asks_for(answer)]
+    return "\n".join(lines) + "\n"
+
+
+SIGNS = {mark: severity.value for severity, (mark, _) in MARKS.items()}
+
+
+def _verdict(row: Row) -> str:
+    """
+    >>> from gpusetup.render.language import OK, marked
+    >>> _verdict(marked(OK, "ok", "torch computes"))
+    '**ok**: torch computes'
+    """
+    name, colon, said = re.sub(r"^[^\w\s] ", "", row).partition(": ")
+    return f"**{escaped(name)}**{colon}{prose(said)}"
+
+
+def _drawn(rows: Iterable[Row], language: str) -> Iterator[str]:
+    """The rows of a screen: what is typed and what was read in blocks, all else as a line each.
+
+    >>> from gpusetup.render.language import BUT, command, marked
+    >>> [*_drawn((command("nvidia-smi"), marked(BUT, "shm-too-small", "64 MiB", indent=2)), "sh")]
+    ['```sh', 'nvidia-smi', '```', '', '- warning shm-too-small: 64 MiB']
+    """
+    before = "the verdict"
+    for kind, group in groupby(rows, _kind):
+        found = list(group)
+        if kind == "command":
+            before = "```"
+            yield from fenced([row.strip() for row in found], language)
+        elif kind == "evidence":
+            before = "```"
+            yield from fenced([_evidence(row)[:LONGEST] for row in found])
+        else:
+            for row in found:
+                line = _line(row)
+                if line.startswith("- ") and before == "```":
+                    yield ""
+                if line or before:
+                    yield line
+                before = line
+
+
+def _kind(row: Row) -> str:
+    if row.source:
+        return "evidence"
+    return "command" if row.whole else "prose"
+
+
+def _evidence(row: Row) -> str:
+    said = row.strip().removesuffix(f"  ({row.source})")
+    return f"{row.source}: {said}"
+
+
+def _line(row: Row) -> str:
+    """A heading as a sentence that ends in a colon; a finding as an item of a list."""
+    text = row.strip()
+    if any(role == HEADING for _, role in row.parts):
+        return f"{text}:"
+    if text[:1] in SIGNS and text[1:2] == " ":
+        return f"- {SIGNS[text[0]]} {prose(text[2:])}"
+    return prose(text)
 
 
 def _asks_for(answer: DoctorAnswer) -> str:
@@ -115,71 +170,6 @@ def _would_tell(answer: DoctorAnswer) -> Iterator[tuple[str, bool]]:
     yield "`nvidia-smi`", machine.driver.version is not None
 
 
-def _verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
-    if root is not None and answer.cause == "unknown":
-        yield f"**unknown**: {escaped(unknown_of(answer))}"
-    elif root is not None:
-        yield f"**{escaped(answer.cause)}**: {escaped(titled(answer, root))}"
-    elif answer.cause == "ok":
-        yield f"**ok**: {escaped(answer.proof or 'healthy')}"
-    elif answer.proof is not None:
-        yield f"**{escaped(answer.cause)}**: {escaped(answer.proof)}"
-    else:
-        about = f"this is about {escaped(answer.program)}; " if answer.program else ""
-        yield f"**{escaped(answer.cause)}**: {about}what was read does not say what is wrong"
-
-
-def _named(finding: Finding) -> Iterator[str]:
-    """Without a root the first finding that says what to do stands in its place."""
-    yield f"{finding.severity.value} {finding.id}: {escaped(finding.title)}"
-
-
-def _root(root: Finding, language: str, room: int) -> Iterator[str]:
-    """The evidence, the whole way out, and as many other ways as there is room for."""
-    way = list(_way(root.fix, language)) if root.fix else []
-    shown = max(1, min(EVIDENCE_SHOWN, room - len(way) - 3))
-    if root.evidence:
-        evidence = ["", *fenced([f"{e.source}: {e.text}"[:LONGEST] for e in root.evidence[:shown]])]
-        room -= len(evidence)
-        yield from evidence
-    yield from way
-    yield from _other_ways(root.fix, language, room - len(way)) if root.fix else ()
-
-
-def _way(fix: Fix, language: str) -> Iterator[str]:
-    """What to do, and what to type in one block that is never cut."""
-    needed = (("administrator rights", fix.needs_root), ("a reboot", fix.needs_reboot))
-    rights = [word for word, is_needed in needed if is_needed]
-    yield ""
-    yield prose(fix.text) + (f" (needs {' and '.join(rights)})" if rights else "")
-    yield from fenced(list(fix.commands), language) if fix.commands else ()
-
-
-def _other_ways(fix: Fix, language: str, room: int) -> Iterator[str]:
-    """Each in a block of its own, whole or not at all.
-
-    >>> from gpusetup.model.finding import Alternative
-    >>> other = Alternative(title="the same by pip", commands=("pip install torch==2.5.1",))
-    >>> list(_other_ways(Fix(text="", alternatives=(other,)), "sh", 9))
-    ['The same by pip:', '```sh', 'pip install torch==2.5.1', '```']
-    """
-    titled = [(_titled(fix, other), other.commands) for other in fix.alternatives]
-    titled += [(f"{prose(sentence(look.title))}:", look.commands) for look in fix.looks]
-    for title, commands in titled:
-        lines = [title, *(fenced(list(commands), language) if commands else ())]
-        room -= len(lines)
-        if room < 0:
-            return
-        yield from lines
-
-
-def _titled(fix: Fix, other: Alternative) -> str:
-    """The title of another way; the first is the way where none stands before it."""
-    first = not fix.commands and other is fix.alternatives[0]
-    title = prose(sentence(other.title)) if first else f"or {prose(other.title)}"
-    return f"{title}:" if other.commands else title
-
-
 def _shell(answer: DoctorAnswer) -> str:
     return "powershell" if answer.snapshot.os.family == "windows" else "sh"
 
@@ -187,7 +177,7 @@ def _shell(answer: DoctorAnswer) -> str:
 FAMILIES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
 
 
-def _machine(answer: DoctorAnswer, shown: Finding | None) -> Iterator[str]:
+def _machine(answer: DoctorAnswer) -> Iterator[str]:
     """What is known of the machine, and the build that fits it where that is founded on it."""
     machine = answer.snapshot
     on_bus = (d.name or "" for d in judged_on(machine.pci_devices))
@@ -201,7 +191,7 @@ def _machine(answer: DoctorAnswer, shown: Finding | None) -> Iterator[str]:
         f"Python {machine.python.version}" if machine.python.version else None,
     )
     known = " / ".join(fact for fact in facts if fact)
-    lines = ([f"read: {known}"] if known else []) + list(_fits(answer, shown))
+    lines = ([f"read: {known}"] if known else []) + list(_fits(answer))
     if lines:
         yield ""
         yield from map(escaped, lines)
@@ -211,21 +201,9 @@ NOT_OF_TORCH = ("ok", "amd-gpu", "intel-gpu", "apple-silicon", "no-nvidia-gpu")
 """Causes beside which a CUDA build that would fit helps nobody."""
 
 
-def _fits(answer: DoctorAnswer, shown: Finding | None) -> Iterator[str]:
-    """The build that fits, unless it is a guess, beside the point, or named by the commands."""
-    chosen, machine = answer.resolution, answer.snapshot
+def _fits(answer: DoctorAnswer) -> Iterator[str]:
+    """The build that fits, as the screen says it, unless that is a guess or beside the point."""
+    machine = answer.snapshot
     founded = bool(machine.gpus or machine.driver.version) and answer.cause not in NOT_OF_TORCH
-    founded = founded and machine.torch.version is not None
-    if chosen is None or not chosen.torch or not founded:
-        return
-    if f"torch=={chosen.torch}" not in "\n".join(typed(shown.fix if shown else None)):
-        yield f"fits: torch {chosen.torch} from {chosen.index_url or chosen.backend}"
-
-
-def _others(answer: DoctorAnswer, root: Finding | None) -> list[str]:
-    return [
-        f"- {finding.severity.value} {finding.id}: {escaped(finding.title)}"
-        + (f" (follows from {finding.explained_by})" if finding.explained_by else "")
-        for finding in answer.findings
-        if finding is not root
-    ]
+    if founded and machine.torch.version is not None and answer.resolution:
+        yield f"fits: {fits_line(answer)}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.documents import FitScore, PlanCalibrationAnswer, PlanCell, PlanSpeed
 from gpusetup.render.language import (
+    BUT,
     DIM,
     ERROR,
     NO,
@@ -39,8 +40,10 @@ STYLES = (("-", "dim"), ("Offload", "magenta"), ("SP", "yellow"), ("Env", "cyan"
 def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     """The whole screen."""
     lines: list[str] = [Row(_question(plan), hang=2), "", *_verdict(plan), ""]
+    if plan.helps and plan.fits:
+        lines += [*_helps(plan), ""]
     lines += _memory(plan, width)
-    if plan.helps:
+    if plan.helps and not plan.fits:
         lines += ["", *_helps(plan)]
     if plan.settings:
         lines += ["", heading("Set"), *_settings(plan)]
@@ -86,7 +89,11 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
     if plan.fits:
         if plan.solved:
             yield heading(solved[plan.solved])
-        yield verdict(OK, "fits", f": {plan.recipe}")
+        host = plan.memory_gib.host
+        if host:
+            yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", f": {plan.recipe}")
+        else:
+            yield verdict(OK, "fits", f": {plan.recipe}")
     else:
         yield verdict(NO, "does not fit")
     yield _line("confidence", _confidence(plan))
@@ -157,7 +164,8 @@ def _memory(plan: PlanCell, width: int) -> Iterable[str]:
 def _helps(plan: PlanCell) -> Iterable[str]:
     """What would help, those that are enough apart from those that are not."""
     width = max(len(one.step) for one in plan.helps)
-    for enough, head in ((True, "What would help, each alone"), (False, "Not enough alone")):
+    good = "Usual on one GPU, without Offload" if plan.fits else "What would help, each alone"
+    for enough, head in ((True, good), (False, "Not enough alone")):
         rows = [one for one in plan.helps if (one.recipe is not None) == enough]
         if rows:
             yield heading(head)

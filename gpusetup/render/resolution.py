@@ -22,6 +22,7 @@ from gpusetup.render.language import (
     remark,
     verdict,
 )
+from gpusetup.render.text import newest_line
 from gpusetup.resolver.situation import python_tag
 
 LABEL = 13
@@ -61,23 +62,8 @@ def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
         yield _line("serves", f"{served.gpu} ({served.compute_capability}) by {served.by}")
     if answer.fallbacks:
         yield _line("fallbacks", ", then ".join(choice.backend for choice in answer.fallbacks))
-    if line := keeps_line(answer):
-        yield _line("keeps", line)
-
-
-def keeps_line(answer: ResolveAnswer) -> str | None:
-    """What `install` makes of the torch that is installed."""
-    keeps = answer.keeps
-    if keeps is None:
-        return None
-    if keeps.how == "kept":
-        return f"torch {keeps.installed} serves this machine: `gpusetup install` leaves it"
-    if keeps.how == "refused":
-        return f"torch {keeps.installed}, unless `gpusetup install --backend` names another"
-    is_newest = (keeps.torch, keeps.backend) == (answer.torch, answer.backend)
-    newest = "" if is_newest else "; the newest: `--upgrade`"
-    comes = f"torch {keeps.torch} from {keeps.backend} (now {keeps.installed})"
-    return f"{comes}: `gpusetup install`{newest}"
+    if line := newest_line(answer.newest, answer):
+        yield _line("newest", line)
 
 
 def _driver(snapshot: Snapshot) -> str:
@@ -122,9 +108,13 @@ def _advice(answer: ResolveAnswer) -> str:
     return f"{words.get(advice.change, advice.to)}: gives {advice.gives}"
 
 
+NO_QUESTION = ("is not the ", "fits, but ")
+"""How the reasons begin that nobody asks about."""
+
+
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     """The rejections that answer "why not the newest" and "why not another CUDA of it"."""
-    asked = [r for r in answer.rejections if not r.reason.startswith("is not the ")]
+    asked = [r for r in answer.rejections if not r.reason.startswith(NO_QUESTION)]
     if answer.torch is None:
         newest = max((parsed(r.torch) for r in asked), default=None)
         rows = [r for r in asked if parsed(r.torch) == newest]

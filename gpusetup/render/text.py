@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.resolution import Advice
@@ -25,7 +26,8 @@ from gpusetup.render.language import (
 )
 
 if TYPE_CHECKING:
-    from gpusetup.model.documents import DoctorAnswer
+    from gpusetup.model.documents import DoctorAnswer, ResolveAnswer
+    from gpusetup.model.resolution import Offer
     from gpusetup.model.shell import Line
 
 EVIDENCE_SHOWN = 6
@@ -33,13 +35,17 @@ EVIDENCE_SHOWN = 6
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The whole answer of doctor."""
+    return Screen((*judged(answer).lines, *section("This machine", machine_lines(answer))))
+
+
+def judged(answer: DoctorAnswer) -> Screen:
+    """What is wrong, what shows it, what to do: all that is said above the machine."""
     root = answering(answer)
-    others = [one for one in answer.findings if one is not root and not is_said(answer, one)]
+    others = [one for one in answer.findings if one is not root]
     lines: list[str] = list(verdict(answer, root))
     if root is not None:
         lines += in_full(root)
     lines += section("Also found", (line for finding in others for line in in_short(finding)))
-    lines += section("This machine", machine_lines(answer))
     return Screen(lines)
 
 
@@ -47,12 +53,13 @@ def answering(answer: DoctorAnswer) -> Finding | None:
     """What the answer is about: the root, else the warning that is the whole answer."""
     root = next((finding for finding in answer.findings if finding.root), None)
     told = answer.symptom if answer.cause == "unknown" else answer.cause
-    return root or next((one for one in answer.findings if one.id == told), None)
+    return root or next((one for one in answer.findings if told in _names(one)), None)
 
 
-def is_said(answer: DoctorAnswer, finding: Finding) -> bool:
-    """Whether the first line is the finding's own, and nothing is left to say of it."""
-    return finding.title == answer.proof and finding.fix is None
+def _names(finding: Finding) -> tuple[str, str]:
+    """The finding's id, and the shared cause of which it is a case."""
+    record = RECORDS.get(finding.id)
+    return finding.id, record.kind_of if record else ""
 
 
 def titled(answer: DoctorAnswer, root: Finding) -> str:
@@ -219,7 +226,9 @@ def machine_rows(answer: DoctorAnswer) -> Iterator[tuple[str, str]]:
         yield "container", str(machine.container.kind)
     if machine.origin != "report" or machine.gpus or machine.driver.version:
         yield "fits here", fits_line(answer)
-        yield from (("newest", line) for line in (newest_line(answer),) if line)
+        yield from (
+            ("newest", line) for line in (newest_line(answer.newest, answer.resolution),) if line
+        )
     yield "catalog", answer.catalog_as_of
 
 
@@ -260,15 +269,20 @@ def fits_line(answer: DoctorAnswer) -> str:
     companions = _named_companions(
         (("torchvision", chosen.torchvision), ("torchaudio", chosen.torchaudio))
     )
-    return joined(f"torch {chosen.torch} from {chosen.backend}", *companions)
+    return joined(built(chosen), *companions)
 
 
-def newest_line(answer: DoctorAnswer) -> str | None:
+def built(build: ResolveAnswer | Offer) -> str:
+    """A build in words, with the least driver that serves it."""
+    needs = f" (driver {build.driver_floor} or newer)" if build.driver_floor else ""
+    return f"torch {build.torch} from {build.backend}{needs}"
+
+
+def newest_line(newest: Offer | None, chosen: ResolveAnswer | None) -> str | None:
     """The newest that fits, in one line, where it is another than the one prescribed."""
-    newest, chosen = answer.newest, answer.resolution
     if newest is None or chosen is None or chosen.torch in (None, newest.torch):
         return None
-    return f"torch {newest.torch} from {newest.backend}: `gpusetup install --upgrade`"
+    return f"{built(newest)}: `gpusetup install --upgrade`"
 
 
 def _named_companions(pairs: Iterable[tuple[str, str | None]]) -> Iterator[str]:

@@ -42,7 +42,7 @@ def requirement(one: JointPackage) -> str:
     name = f"{one.name}[{','.join(one.extras)}]" if one.extras else one.name
     if one.file:
         return f"{name} @ {one.file}"
-    return f"{name}=={one.version}" if one.version else name
+    return f"{name}=={one.version}" if one.version else f"{name}{one.limits or ''}"
 
 
 def together_text(
@@ -93,7 +93,7 @@ def _lines(
 
 
 def _member(one: JointPackage) -> Row:
-    head = f"  {one.name:{LABEL}} {one.version or 'any that fits':16} "
+    head = f"  {one.name:{LABEL}} {one.version or one.limits or 'any that fits':16} "
     where = _where(one)
     return Row(head, (where, DIM), hang=len(head)) if where else Row(head.rstrip())
 
@@ -182,7 +182,7 @@ def _into_pixi(text: str, joint: Joint) -> str:
 
 
 def _pixi_version(one: JointPackage) -> str:
-    version = f"=={one.version}" if one.version else "*"
+    version = f"=={one.version}" if one.version else one.limits or "*"
     extras = ", ".join(f'"{extra}"' for extra in one.extras)
     return f'{{ version = "{version}", extras = [{extras}] }}' if extras else f'"{version}"'
 

@@ -61,7 +61,7 @@ def _config(answer: TuneAnswer, config: str) -> Iterator[str]:
     if answer.changes:
         yield from section(f"Changes of {config}", diff_lines(answer.diff))
         yield from section("Why", (line for one in answer.changes for line in why(one)))
-    else:
+    elif not answer.cannot_fit:
         yield from ("", Row((f"{config}", HEADING), ": nothing to change", hang=2))
     yield from section("In words only", map(point, answer.recommendations))
     if said := _written(answer, config):

@@ -24,6 +24,7 @@ from gpusetup.report.formats import (
     smi,
     surroundings,
     tables,
+    training,
 )
 from gpusetup.report.merge import merged
 from gpusetup.report.messages import events_of
@@ -55,6 +56,7 @@ READERS: tuple[Reader, ...] = (
     exceptions.exceptions,
     complaints.complaints,
     failing.failing,
+    training.training,
 )
 """One reader a format; each takes the whole text and gives what it finds."""
 

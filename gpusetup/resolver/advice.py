@@ -82,15 +82,18 @@ def _drivers(situation: Situation, catalog: Catalog) -> Iterator[Change]:
     if situation.jetpack is not None:
         yield from _jetpacks(situation)
         return
-    if situation.driver is None and situation.driver_cuda is None:
+    least = situation.driver or situation.assumed_driver
+    if least is None and situation.driver_cuda is None:
         return
-    now = parsed(situation.driver or "0")
+    now = parsed(least or "0")
     floors = {build.driver_floor for build in in_scope(situation, catalog) if build.driver_floor}
     floors |= {first for _, first in situation.first_drivers}
     for floor in sorted(floors, key=parsed):
         cuda = catalog.driver_cuda(floor, situation.family)
         if parsed(floor) > now and cuda is not None:
-            above = replace(situation, driver=floor, driver_cuda=cuda, trusts_cuda=False)
+            above = replace(
+                situation, driver=floor, assumed_driver=None, driver_cuda=cuda, trusts_cuda=False
+            )
             yield Change(kind="driver", to=floor, situation=above)
 
 

@@ -40,12 +40,13 @@ def _on_wsl(build: TorchBuild, catalog: Catalog) -> TorchBuild:
 
 def best_build(situation: Situation, catalog: Catalog) -> TorchBuild | None:
     """The build that `resolve` would choose, and nothing else."""
+    any_torch = situation.assumed_driver is not None
     torch = refused = None
     fitting: list[TorchBuild] = []
     for build in in_scope(situation, catalog):
         if build.torch == refused:
             continue
-        if torch is not None and build.torch != torch:
+        if torch is not None and build.torch != torch and not any_torch:
             break
         if not is_allowed(build.torch, situation):
             refused = build.torch
@@ -62,8 +63,9 @@ OF_2020 = 11
 def preference(situation: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
     """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above.
 
-    Of an unknown driver it is taken that it is of 2020 or later: CUDA 10 and older come last, whose
-    builds have no kernels for Ampere and what came after it.
+    Of an unknown driver it is taken that it serves the last CUDA major but one: what needs a newer
+    one comes after all that does not. CUDA 10 and older come last, whose builds have no kernels for
+    Ampere and what came after it.
     """
     own = release(situation.driver_cuda) if situation.driver_cuda else None
 
@@ -71,10 +73,18 @@ def preference(situation: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
         cuda = release(build.cuda) if build.cuda else (0, 0)
         channel = CHANNELS.index(build.channel)
         if own is None:
-            return (*newest_first(build.torch), channel, int(0 < cuda[0] < OF_2020), *cuda)
+            old = int(0 < cuda[0] < OF_2020)
+            late = int(is_beyond(build, situation))
+            return (late, *newest_first(build.torch), channel, old, *cuda)
         return (*newest_first(build.torch), channel, int(cuda > own), -cuda[0], -cuda[1])
 
     return key
+
+
+def is_beyond(build: TorchBuild, situation: Situation) -> bool:
+    """Whether a build needs a driver of a later branch than an unknown one is taken to be of."""
+    floor, assumed = build.driver_floor, situation.assumed_driver
+    return bool(floor and assumed and version(floor).major > version(assumed).major)
 
 
 @lru_cache(maxsize=512)

@@ -2,7 +2,8 @@
 
 All constraints hold jointly, for every visible GPU. The newest torch wins; within it the highest
 CUDA that is at most the driver's own, else the highest of its family by minor-version
-compatibility; with an unknown driver the lowest CUDA. A CPU build is the answer only where it is
+compatibility. With an unknown driver the newest torch of the last CUDA major but one, and its
+lowest CUDA: most drivers serve that. A CPU build is the answer only where it is
 asked for, on macOS, and where a source said that the machine has no NVIDIA GPU at all (a note
 says so): a GPU is never left unused silently.
 """
@@ -24,7 +25,7 @@ from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.resolution import Choice, Rejection, Request, Resolution, Served, TorchBuild
 from gpusetup.model.versions import cuda_of
 from gpusetup.resolver.advice import best_change
-from gpusetup.resolver.choice import best_build, in_scope, preference
+from gpusetup.resolver.choice import best_build, in_scope, is_beyond, preference
 from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import why_not
 from gpusetup.resolver.notes import notes_on
@@ -41,7 +42,6 @@ from gpusetup.resolver.situation import (
 if TYPE_CHECKING:
     from gpusetup.installers.options import InstallerOptions
     from gpusetup.model.documents import ResolveAnswer
-    from gpusetup.model.resolution import Keeps
 
 
 def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolution:
@@ -92,7 +92,6 @@ def to_answer(
     resolution: Resolution,
     snapshot: Snapshot,
     packages: tuple[str, ...] = FAMILY,
-    keeps: Keeps | None = None,
 ) -> ResolveAnswer:
     """The public document of a resolution, with the commands of every installer.
 
@@ -129,7 +128,6 @@ def to_answer(
         served=resolution.served,
         fallbacks=resolution.fallbacks,
         commands=commands,
-        keeps=keeps,
         **shared,  # type: ignore[arg-type]
     )
 
@@ -222,11 +220,18 @@ def _rejections(
     newest = fitting[0].torch if fitting else None
     older = f"fits, but torch {newest} is newer"
     found = [
-        _rejection(build.torch, build.backend, reason or older)
+        _rejection(build.torch, build.backend, reason or _needs(build, situation) or older)
         for build, reason in reasons
         if reason is not None or build.torch != newest
     ]
     return (*found, *_elsewhere(situation, catalog, any_here=bool(reasons)))
+
+
+def _needs(build: TorchBuild, situation: Situation) -> str | None:
+    """Why a build that fits is left, where the driver is unknown."""
+    if not is_beyond(build, situation):
+        return None
+    return f"needs NVIDIA driver {build.driver_floor}, and the driver here is unknown"
 
 
 @lru_cache(maxsize=8192)

@@ -18,15 +18,13 @@ from gpusetup.catalog.companion_table import (
     CompanionTable,
     Pair,
     Project,
-    cuda_majors,
     row_of,
     runs_there,
 )
 from gpusetup.catalog.companions import beside
-from gpusetup.catalog.kernels import release
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Cell, HeldBack, Request, TorchBuild
+from gpusetup.model.resolution import HeldBack, Request, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.choice import in_scope, preference
 from gpusetup.resolver.companions import COMPANIONS
@@ -51,6 +49,8 @@ class Asked(Frozen):
 
     words: tuple[str, ...] = ()
     projects: tuple[Project, ...] = ()
+    only: str | None = None
+    """The one CUDA major that torch and everything beside it is to have; "": none."""
 
     @property
     def pinned(self) -> bool:
@@ -64,6 +64,8 @@ class Asked(Frozen):
         >>> sorted(Asked(words=("jax[cuda12]", "einops")).majors)
         ['12']
         """
+        if self.only is not None:
+            return frozenset({self.only})
         table = [
             frozenset(major for row in self._rows(one) for major in row.cuda.split())
             for one in self.projects
@@ -130,9 +132,17 @@ def _fitting(
         for build in in_scope(situation, catalog)
         if fits(build, situation)
         and (asked.pinned or _is_tried(build, request))
-        and (majors is None or build.cuda is None or str(release(build.cuda)[0]) in majors)
+        and (majors is None or build.cuda is None or build.cuda_major in majors)
     ]
     return sorted(fitting, key=preference(situation))
+
+
+def majors_here(
+    machine: Snapshot, request: Request, catalog: Catalog, asked: Asked
+) -> tuple[str, ...]:
+    """The CUDA majors of the builds that are tried, the best build's first."""
+    fitting = _fitting(machine, request, catalog, asked)
+    return tuple(dict.fromkeys(build.cuda_major for build in fitting))
 
 
 def with_companions(
@@ -154,7 +164,7 @@ def with_companions(
             build
             for build in sorted(of_torch, key=lambda b: b != chosen)
             if all(beside(catalog, name, build, python) for name in COMPANIONS if name in names)
-            and (majors is None or (build.cuda or "").partition(".")[0] in majors)
+            and (majors is None or build.cuda_major in majors)
         ),
         None,
     )
@@ -278,16 +288,6 @@ def smallest_conflict(
         if fewer and not goes(fewer):
             left = fewer
     return tuple(left)
-
-
-def empty_cells(matrix: Sequence[Cell]) -> tuple[Cell, ...]:
-    """The cells without a version: each has a reason."""
-    return tuple(cell for cell in matrix if cell.version is None)
-
-
-def majors_of(project: Project, version: str) -> tuple[str, ...]:
-    """The CUDA majors of one release, as the table has it."""
-    return cuda_majors(project, version)
 
 
 def needs_gpu(project: Project) -> bool:

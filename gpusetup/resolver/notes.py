@@ -116,7 +116,7 @@ def driver_unknown(
     what = (
         "no NVIDIA driver was found"
         if absent
-        else "the driver is unknown, so the lowest CUDA was chosen"
+        else "the driver is unknown, so a CUDA that most drivers serve was chosen"
     )
     needed = (first for _, first in situation.first_drivers)
     least = max((*needed, found.build.driver_floor or "0"), key=parsed)

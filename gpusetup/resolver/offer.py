@@ -1,4 +1,4 @@
-"""A decision in the public documents: the newest beside the answer, and what is kept. Pure."""
+"""A decision in the public documents: the newest beside the answer, and mirrors. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Keeps, Offer, Request, Resolution
+from gpusetup.model.resolution import Offer, Request, Resolution
 from gpusetup.resolver.companions import family_there, versions_of
 from gpusetup.resolver.least import Decision, crosses
 
@@ -23,40 +23,23 @@ def offered(resolution: Resolution) -> Offer | None:
         torchaudio=build.torchaudio,
         backend=build.backend,
         index_url=resolution.index_url,
+        driver_floor=build.driver_floor,
     )
 
 
-def newest_of(decision: Decision, *, by_conda: bool = False) -> Offer | None:
+def newest_of(decision: Decision, machine: Snapshot) -> Offer | None:
     """The newest that `install --upgrade` would take; None where that would leave torch's maker.
 
-    `by_conda`: what conda's channels have, where conda has installed torch.
+    It is what conda's channels have, where conda has installed torch.
     """
     newest = decision.newest
-    if by_conda and newest.conda is not None:
+    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
+    if theirs and machine.origin != "report" and newest.conda is not None:
         newest = replace(newest, build=newest.conda, index_url=None)
     offer, held = offered(newest), decision.held
     if offer is None or (held is not None and crosses(held.backend, offer.backend)):
         return None
     return offer
-
-
-def kept(decision: Decision, version: str | None) -> Keeps | None:
-    """What becomes of the installed torch; None where there is none, or nothing fits."""
-    how, build = decision.how, decision.resolution.build
-    held = decision.held if how == "refused" else build
-    if version is None or build is None or held is None:
-        return None
-    if how == "first" or how == "upgrade" or how == "nothing":
-        return None
-    return Keeps(
-        torch=held.torch,
-        torchvision=held.torchvision,
-        torchaudio=held.torchaudio,
-        backend=held.backend,
-        index_url=decision.resolution.index_url if how != "refused" else None,
-        installed=version,
-        how=how,
-    )
 
 
 def at_root(resolution: Resolution, root: str) -> Resolution:

@@ -57,6 +57,8 @@ class Situation(Frozen):
     backend: str
     channels: tuple[Channel, ...]
     catalog_as_of: str
+    assumed_driver: str | None = None
+    """What an unknown driver is taken to reach; None for a known one."""
 
 
 def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situation:
@@ -66,6 +68,8 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
     board = board_of(snapshot)
     jetpack = jetpack_of(board)
     driver = snapshot.driver
+    unknown = not (driver.version or driver.cuda or board)
+    first = first_drivers(snapshot, catalog)
     return Situation(
         family=snapshot.os.family or "linux",
         machine=snapshot.os.machine or "x86_64",
@@ -83,7 +87,7 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
         or board is not None,
         jetpack=jetpack,
         gpus=gpus,
-        first_drivers=first_drivers(snapshot, catalog),
+        first_drivers=first,
         dropped=_dropped(gpus, catalog),
         presence=_presence(snapshot, gpus),
         torch=torch,
@@ -91,7 +95,18 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
         backend=label_of(request.torch) or request.backend,
         channels=CONDA_CHANNELS if request.installer == "conda" else WHEELS,
         catalog_as_of=catalog.as_of,
+        assumed_driver=_assumed_driver(snapshot, first, catalog) if unknown else None,
     )
+
+
+def _assumed_driver(
+    snapshot: Snapshot, first: tuple[tuple[str, str], ...], catalog: Catalog
+) -> str | None:
+    """What an unknown driver is taken to reach: the floor of the last CUDA major but one, and the
+    first driver of each GPU, without which it does not start."""
+    family = "windows" if snapshot.os.wsl else snapshot.os.family or "linux"
+    floors = sorted((f for row in catalog.families if (f := row.on(family))), key=parsed)
+    return max((*floors[-2:-1], *(one for _, one in first)), key=parsed, default=None)
 
 
 def python_tag(snapshot: Snapshot) -> str | None:

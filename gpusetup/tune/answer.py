@@ -11,7 +11,7 @@ from gpusetup.model.frozen import Frozen
 if TYPE_CHECKING:
     from gpusetup.tune.benchmark import Row
     from gpusetup.tune.propose import Proposal
-    from gpusetup.tune.search import Trial
+    from gpusetup.tune.trial import Trial
 
 Plain = int | float | bool | str | None
 

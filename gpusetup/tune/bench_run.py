@@ -42,8 +42,9 @@ from gpusetup.tune.measure import (
     trial,
 )
 from gpusetup.tune.rules_batch import largest_divisor
-from gpusetup.tune.search import FIRST, Goal, Trial, answer, stopped
+from gpusetup.tune.search import answer, stopped
 from gpusetup.tune.trainers import meant
+from gpusetup.tune.trial import FIRST, Goal, Trial
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config

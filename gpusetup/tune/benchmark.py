@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.tune.search import Trial
+from gpusetup.tune.trial import Trial
 
 GAIN = 1.03
 """A step that gains less than 3 % is not worth its trouble."""

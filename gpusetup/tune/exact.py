@@ -1,19 +1,18 @@
-"""Whether a loss is what splitting takes it for: some samples compared with their halves."""
+"""Whether splitting changes loss or gradient: some samples compared with their halves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 
 from gpusetup.errors import GpuSetupError
+from gpusetup.tune.counts import Counted
 from gpusetup.tune.oom import is_out_of_memory
 from gpusetup.tune.undo import NORMS
-
-if TYPE_CHECKING:
-    from gpusetup.tune.recover import _Case
 
 CLOSE = 2e-6
 """A share of the loss that float32 rounds away."""
@@ -21,13 +20,26 @@ CLOSE_CUDA = 1e-5
 """The same where another number of samples is computed by another kernel."""
 ROUGH = 2e-3
 """The same where products are computed in 16 bits."""
+CLOSE_GRADIENT, ROUGH_GRADIENT = 1e-4, 5e-2
+"""The same of the gradient, whose terms may cancel."""
 DRAWN = (torch.nn.modules.dropout._DropoutNd, torch.nn.RNNBase, torch.nn.MultiheadAttention)
 
 
-def off_by(case: _Case, start: int, micro: int, model: torch.nn.Module) -> str | None:
-    """In words by how much the loss of `micro` samples from `start` on is not that of their two
-    halves; None where it is."""
-    kept = list(case.parts)
+class Case(Protocol):
+    """A batch whose loss can be asked for in parts."""
+
+    parts: list[Counted]
+    sums: bool
+    rough: bool
+
+    def part(self, start: int, stop: int) -> tuple[torch.Tensor, float]:
+        """The loss of some samples, and how much it counts."""
+
+
+def off_by(case: Case, start: int, micro: int, model: torch.nn.Module) -> str | None:
+    """In words by how much loss or gradient of `micro` samples from `start` on are not those of
+    their two halves; None where they are."""
+    kept, slope = list(case.parts), None
     try:
         with _steady(model):
             before = torch.get_rng_state()
@@ -35,6 +47,8 @@ def off_by(case: _Case, start: int, micro: int, model: torch.nn.Module) -> str |
             drawn = not torch.equal(before, torch.get_rng_state())
             middle = start + micro // 2
             halves = [case.part(start, middle), case.part(middle, start + micro)]
+            if not drawn:
+                slope = _slope_off(case, model, whole, halves)
     except GpuSetupError:
         raise
     except Exception as problem:
@@ -52,12 +66,46 @@ def off_by(case: _Case, start: int, micro: int, model: torch.nn.Module) -> str |
     wanted = float(whole.detach())
     off = abs(split - wanted) / max(abs(wanted), 1e-12)
     half = whole.dtype in (torch.float16, torch.bfloat16)
-    if off <= (ROUGH if case.rough or half else CLOSE_CUDA if whole.is_cuda else CLOSE):
-        return None
+    rough = case.rough or half
+    if off <= (ROUGH if rough else CLOSE_CUDA if whole.is_cuda else CLOSE):
+        if slope is None or slope <= (ROUGH_GRADIENT if rough else CLOSE_GRADIENT):
+            return None
+        return (
+            f"the gradient of {micro} samples is {100 * slope:.2g} % off that of their halves"
+            " (a loss over the whole batch, or a backward that is not linear?)"
+        )
     return (
         f"a mean over parts: the loss of {micro} samples is {100 * off:.2g} % off that of its"
         " halves (`weight=` counts what it is a mean over; a loss over pairs must not be split)"
     )
+
+
+def _slope_off(
+    case: Case,
+    model: torch.nn.Module,
+    whole: torch.Tensor,
+    halves: list[tuple[torch.Tensor, float]],
+) -> float | None:
+    """By which share the gradient is not that of the halves; None where it cannot be asked for."""
+    given = [one for one in model.parameters() if one.requires_grad]
+    share = 1.0 if case.sums else sum(weight for _, weight in halves)
+    largest = 0.0
+    try:
+        left = torch.autograd.grad(whole, given, materialize_grads=True)
+        for loss, weight in halves:
+            if not weight:
+                continue
+            found = torch.autograd.grad(loss * (weight / share), given, materialize_grads=True)
+            for one, part in zip(left, found, strict=True):
+                one.sub_(part)
+            largest = max(largest, _norm(found))
+    except (RuntimeError, NotImplementedError):  # no memory, or a checkpoint of the old kind
+        return None
+    return _norm(left) / largest if largest else None
+
+
+def _norm(tensors: Sequence[torch.Tensor]) -> float:
+    return math.hypot(*(float(one.detach().double().norm()) for one in tensors))
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpusetup.tune.search import Goal, Trial, fitting, on_grid
+from gpusetup.tune.search import fitting, on_grid
+from gpusetup.tune.trial import Goal, Trial
 
 KNEE = 0.95
 """A size is fast enough when it reaches this part of the most samples a second that was seen."""

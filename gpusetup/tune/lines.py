@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpusetup.model.frozen import Frozen, replace
 
 if TYPE_CHECKING:
-    from gpusetup.tune.search import Goal, Trial
+    from gpusetup.tune.trial import Goal, Trial
 
 NOISE = 0.015
 """How far one reading of a peak may be off, where the readings do not show it themselves."""

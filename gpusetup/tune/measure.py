@@ -20,7 +20,8 @@ from gpusetup.system.processes import Output
 from gpusetup.tune.bench_child import answered
 from gpusetup.tune.knee import next_for_speed
 from gpusetup.tune.oom import is_answer_short, is_killed_for_memory, is_out_of_memory
-from gpusetup.tune.search import Goal, Trial, hopeless, next_batch
+from gpusetup.tune.search import hopeless, next_batch
+from gpusetup.tune.trial import Goal, Trial
 
 SECONDS = 20.0
 """How long the timed steps of one trial go on at most."""

@@ -24,7 +24,8 @@ from gpusetup.tune.measure import (
     store_of_ranks,
 )
 from gpusetup.tune.propose import Option, Proposal, edits, facts_of, propose
-from gpusetup.tune.search import Goal, Trial, answer, stopped
+from gpusetup.tune.search import answer, stopped
+from gpusetup.tune.trial import Goal, Trial
 
 BUSY = 85.0
 """Percent of the time; below it the GPU waits for something."""

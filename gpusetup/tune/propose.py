@@ -29,12 +29,13 @@ def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Pro
     made = edits([part for part in others if isinstance(part, Proposed)])
     case = replace(case, changed=read_config(written(config, made), config.name))
     parts = [*no_gpu(case), *rules_batch.batch(case), *others]
-    changes = [part for part in parts if isinstance(part, Proposed)]
+    stopped = rules_batch.cannot_fit(case)
+    changes = [part for part in parts if isinstance(part, Proposed) and not stopped]
     return Proposal(
         changes=tuple(sorted(changes, key=lambda one: (one.edit.start, one.edit.text))),
         words=tuple(dict.fromkeys(part for part in parts if isinstance(part, str))),
         found=len(found),
-        cannot_fit=rules_batch.cannot_fit(case),
+        cannot_fit=stopped,
     )
 
 
@@ -103,6 +104,7 @@ def no_gpu(case: Case) -> Iterator[Part]:
 
 RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     rules_machine.workers,
+    rules_machine.other_workers,
     rules_machine.pinning,
     rules_machine.loader_details,
     rules_machine.precision,

@@ -163,7 +163,8 @@ class _Case:
             loss = self.loss(self.batch)
             if not undo.looked_outside():
                 undo.outside(loss)
-            self.backward(loss)
+            with undo.steps_refused():
+                self.backward(loss)
             return loss.detach()
         total, expected, losses = 0.0, 0.0, []
         for start, stop in cuts(self.count, micro):
@@ -174,7 +175,8 @@ class _Case:
             total += weight
             undo.outside(loss)
             counted = loss * (weight / expected)
-            self.backward(counted)
+            with undo.steps_refused():
+                self.backward(counted)
             losses.append(counted.detach())
         if not losses:
             raise CannotRecover("Nothing in the batch counts", hint="leave the batch out")
@@ -296,6 +298,9 @@ def _until_it_fits(
 def _differs(case: _Case, model: torch.nn.Module, undo: Undo) -> list[str]:
     """Everything in which the parts do not train as the whole does, in words; [] where exact."""
     differs = [*what_differs(model), *case.uneven()]
+    hooked = [name for name, one in model.named_parameters() if one._backward_hooks]
+    if hooked:
+        differs.append(f"a hook works on the gradient of each part ({named(hooked)})")
     if undo.random_moved and not any("dropout" in reason for reason in differs):
         differs.append("random numbers are drawn for each part")
     changed = undo.changed_buffers()
@@ -307,8 +312,8 @@ def _differs(case: _Case, model: torch.nn.Module, undo: Undo) -> list[str]:
 
 
 def _checked(case: _Case, model: torch.nn.Module, undo: Undo) -> str | None:
-    """Whether the loss of some samples is that of its halves: tried at the first batch that is
-    split, the second, the fourth and so on, each time on other samples."""
+    """Whether loss and gradient of some samples are those of their halves: tried at the first
+    batch that is split, the second, the fourth and so on, each time on other samples."""
     known = CHECKED.setdefault(model, {})
     code = getattr(case.step, "__code__", None)
     before = known.get(code, Checked())

@@ -17,7 +17,10 @@ RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}
 commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is too small)."""
 PREFETCH_LEAST = 2
 EXPANDABLE = "expandable_segments:True"
-WORKERS_SOURCE = "acceleration guide, corrected: as many workers as usable cores (affinity, cgroup)"
+WORKERS_SOURCE = (
+    "acceleration guide, corrected: a worker for each usable core (affinity, cgroup),"
+    f" {WORKERS_MOST} at most"
+)
 
 # --- the loader ---------------------------------------------------------------------------------
 
@@ -79,9 +82,21 @@ def _why_workers(case: Case, count: int) -> tuple[str, str]:
     shared = f" for {facts.gpus} GPUs, a process each" if facts.gpus > 1 else ""
     share = (facts.cores or 1) // max(1, facts.gpus)
     each = RAM_PER_WORKER_BYTES[facts.family == "windows"]
-    short = count < min(share, WORKERS_MOST)
-    ram = f"; RAM for {count}, at {each / GIB:g} GiB a worker" if short else ""
-    return f"{facts.cores} usable cores{shared}{ram}", WORKERS_SOURCE
+    why = ""
+    if count < min(share, WORKERS_MOST):
+        why = f"; RAM for {count}, at {each / GIB:g} GiB a worker"
+    elif count < share:
+        why = f"; more than {WORKERS_MOST} workers are seldom faster"
+    return f"{facts.cores} usable cores{shared}{why}", WORKERS_SOURCE
+
+
+def other_workers(case: Case) -> Iterator[Part]:
+    """What Ray, Dask and others call as a loader does: their processes are the experiment."""
+    for setting, _ in case.having(keys.NOT_A_LOADER):
+        yield (
+            f"{in_words(setting.path)} (line {setting.line}) does not stand below a loader and may"
+            " mean something else: left as it is"
+        )
 
 
 def pinning(case: Case) -> Iterator[Part]:

@@ -10,11 +10,10 @@ Only a size that ran is ever answered.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
 
-from gpusetup.model.frozen import Frozen
 from gpusetup.tune.lines import Room, room_above
+from gpusetup.tune.trial import Goal, Trial
 
 FAR = 0.86
 """Below this part of the limit a trial is for learning; the next one jumps."""
@@ -44,54 +43,8 @@ BEND = 0.15
 """So many samples a line may be off where the answer is a handful."""
 LEAST_STEP = 0.002
 """Steps smaller than this part of a size bring nothing."""
-FIRST = 2
-"""The first size, where none is named: what holds only a handful runs out of memory at more."""
 FURTHEST = 128
 """No size is tried that is more than this many times one that ran."""
-
-
-class Trial(Frozen):
-    """One batch size that was tried in a child of its own."""
-
-    batch: int
-    status: Literal["ok", "oom", "error"]
-    peak_bytes: int | None = None
-    """The most that counts against the limit: see `TuneTrial.peak_bytes`."""
-    samples_per_second: float | None = None
-    spread_percent: float | None = None
-    """How far the steps' speeds lie apart: (slowest - fastest) / median."""
-    static_bytes: int | None = None
-    """What stands before a batch arrives: parameters, gradients, the optimizer's states."""
-    phases: Mapping[str, int] = {}
-    """Phase -> its peak in bytes, the mean of the readings."""
-    readings: int = 1
-    """How many steps were read."""
-    noise: float | None = None
-    """Half the range of the readings, as a part of their mean; None where there was one."""
-    utilization_percent: float | None = None
-    """What NVML said while it ran; None where it is not there."""
-    leak_bytes: int | None = None
-    """By how much what stands after a step grows with every step; None where it does not."""
-    reserved_bytes: int | None = None
-    """What a GPU's allocator held at most, the fragments that serve nothing included."""
-    samples: int | None = None
-    """How long the data set is, where the code returns one."""
-    detail: str | None = None
-
-
-class Goal(Frozen):
-    """What is looked for."""
-
-    limit_bytes: int
-    """The memory that may be used: capacity less the margin."""
-    start: int = FIRST
-    largest: int | None = None
-    """No size above this one is tried (`--max`)."""
-    multiple: int = 1
-    power_of_two: bool = False
-    tolerance: float = 0.0205
-    """The answer may lie this far below the largest size that is possible."""
-    trials: int = 14
 
 
 FURTHEST_ADDRESSES = 8

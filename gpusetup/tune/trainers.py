@@ -12,8 +12,9 @@ from typing import Literal
 from gpusetup.configs import keys
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import Key, key_of
+from gpusetup.configs.loaders import of_a_loader
 from gpusetup.configs.settings import Setting, names_in
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config.family import trainer_of
 
 
@@ -32,11 +33,24 @@ class Trainer(Frozen):
     """A name that is its batch on one GPU, and something else in other trainers."""
     stays: str = ""
     """Why its batch is not for `tune` to change, as a clause."""
+    workers: bool = True
+    """Whether its `num_workers` may be the loader's."""
     source: str = ""
 
 
 UPDATES = "updates"
 TRAINERS: tuple[Trainer, ...] = (
+    Trainer(
+        name="ray",
+        names=frozenset(
+            ("resources_per_worker", "num_cpus_per_worker", "num_gpus_per_worker",
+             "num_envs_per_worker", "num_env_runners", "num_envs_per_env_runner",
+             "rollout_fragment_length", "sgd_minibatch_size", "num_sgd_iter", "threads_per_worker",
+             "num_rollout_workers", "env_config", "entropy_coeff", "framework")
+        ),
+        workers=False,
+        source="RLlib, AlgorithmConfig; Ray Train, ScalingConfig; Dask, LocalCluster",
+    ),
     Trainer(
         name="nanotron",
         names=frozenset(("batch_accumulation_per_replica",)),
@@ -138,11 +152,15 @@ def meant(config: Config) -> tuple[tuple[Setting, Key], ...]:
     """Every setting that a key's row means, as this config's trainer means it."""
     trainer = trainer_in(config)
     own = trainer.batch if trainer else None
+    others = any(not row.workers and row.names & names_in(config.settings) for row in TRAINERS)
     found = []
     for one in config.settings:
         key = key_of(one.path)
         if key and own == key.name:
             key = Key(name=key.name, role=keys.BATCH, source=trainer.source if trainer else "")
+        loads = of_a_loader(one.path, alone=not others) if key else True
+        if key and key.role in (keys.WORKERS, keys.PIN) and not loads:
+            key = replace(key, role=keys.NOT_A_LOADER)
         if key and one.kind != "map":
             found.append((one, key))
     return tuple(found)

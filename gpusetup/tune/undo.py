@@ -96,6 +96,17 @@ class Undo:
             self._aside.append(one.grad)
             one.grad = None
 
+    @contextmanager
+    def steps_refused(self) -> Iterator[None]:
+        """A backward only gathers gradients; one that steps would step once for each part."""
+        before = [parameter._version for parameter in self.parameters]
+        yield
+        if before != [parameter._version for parameter in self.parameters]:
+            raise UsageError(
+                "`backward` changes the parameters (a step of the optimizer?)",
+                hint="call `optimizer.step()` after `recover_from_oom`, once for the batch",
+            )
+
     def looked_outside(self) -> bool:
         return self._model in OUTSIDE
 
@@ -109,9 +120,6 @@ class Undo:
     def look_at_random(self) -> None:
         """Whether an attempt has drawn random numbers."""
         self.random_moved |= not _same(_random_state(), self._random)
-
-    def random_again(self) -> None:
-        _set_random_state(self._random)
 
     def attempt(self) -> None:
         """Take back a failed attempt: memory, gradients, random numbers, statistics."""

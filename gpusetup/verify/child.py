@@ -16,9 +16,10 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .answer.render import harmless
-from .ending import held
+from .cores import Cores
+from .ending import heard, held
 from .streams import say
-from .values import CRASHED, Asked, Check, Outcome, kind
+from .values import CRASHED, SKIPPED, Asked, Check, Outcome, kind
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Environment = Tuple[Tuple[str, str], ...]
@@ -28,6 +29,10 @@ LAST_WORDS = {
     "SIGBUS": "often a full /dev/shm or a file that was cut while in use",
 }
 """How a process ended -> what that usually means."""
+GENTLY_SECONDS = 5.0
+"""How long it may take to end what it started, after a Ctrl-C."""
+LOOKS = 40
+"""How often a process that has not answered is looked at within its limit."""
 
 
 CALM = {
@@ -109,31 +114,51 @@ class Child:
         if self.process is None:
             self.start(environment)
         self.say({"name": name, "device": device, "limit": limit_seconds})
-        answer = self._answer(limit_seconds, max(limit_seconds, whole_seconds))
+        answer = self._answer(device, limit_seconds, max(limit_seconds, whole_seconds))
         if answer is not None:
             return answer
         process = self.process
         if process is None:  # another thread has ended it
-            return died("ended before it answered")
+            return died("ended before it answered", device)
         code = process.wait()
         self.end()
-        return died(how(code))
+        return died(how(code), device)
 
-    def _answer(self, limit_seconds: float, whole_seconds: float) -> Optional[Dict[str, Any]]:
+    def _answer(
+        self, device: str, limit_seconds: float, whole_seconds: float
+    ) -> Optional[Dict[str, Any]]:
         """What the worker answers; None where it has gone."""
         began, at = time.monotonic(), ""
         while True:
             passed = time.monotonic() - began
             limit = min(limit_seconds, max(0.0, whole_seconds - passed))
+            cores = Cores(self.process.pid if self.process else 0)
             try:
-                line = self.lines.get(timeout=limit)
+                line = self._line(limit, cores)
             except queue.Empty:
+                cores.look()
+                waited = cores.waited(limit)
                 self.end()
-                return silent(limit_seconds if limit == limit_seconds else whole_seconds, at)
+                if waited:
+                    return busy(limit, waited)
+                limit = limit_seconds if limit == limit_seconds else whole_seconds
+                return silent(limit, at, device)
             answer: Optional[Dict[str, Any]] = dict(json.loads(line)) if line else None
             if answer is None or "at" not in answer:
                 return answer
             at = answer["at"]
+
+    def _line(self, limit_seconds: float, cores: Cores) -> str:
+        """What it says next; raises Empty if that takes longer."""
+        until = time.monotonic() + limit_seconds
+        while True:
+            left = max(0.0, until - time.monotonic())
+            try:
+                return self.lines.get(timeout=min(left, limit_seconds / LOOKS))
+            except queue.Empty:
+                if time.monotonic() >= until:
+                    raise
+            cores.look()
 
     def start(self, environment: Environment = ()) -> None:
         with held():
@@ -221,26 +246,30 @@ def _relay(process: "subprocess.Popen[str]") -> None:
             _pass_on(line)
 
 
-def died(detail: str) -> Dict[str, Any]:
+def died(detail: str, device: str) -> Dict[str, Any]:
     """The answer of a check in which the process ended."""
     meaning = next((text for name, text in LAST_WORDS.items() if name in detail), None)
-    hint = (
-        meaning
-        or "`-v` shows the stack (a hang leaves it above); an update of the driver or another"
-        " build may help"
-    )
+    mend = "an update of the driver or another build" if kind(device) == "cuda" else "another build"
+    hint = meaning or f"`-v` shows the stack (a hang leaves it above); {mend} may help"
     return {"outcome": Outcome(CRASHED, detail, hint=hint)._asdict(), "seconds": 0.0}
 
 
-def silent(limit_seconds: float, at: str) -> Dict[str, Any]:
+def silent(limit_seconds: float, at: str, device: str) -> Dict[str, Any]:
     """The answer of a check that gave none in time; `at` is what it computed last.
 
-    >>> silent(300, "mm/float32/strided/tile/7")["outcome"]["detail"]
+    >>> silent(300, "mm/float32/strided/tile/7", "cpu")["outcome"]["detail"]
     'no answer in 300 s at mm/float32/strided/tile/7; the process was ended'
     """
     where = f" at {at}" if at else ""
-    told = died(f"no answer in {limit_seconds:g} s{where}; the process was ended")
+    told = died(f"no answer in {limit_seconds:g} s{where}; the process was ended", device)
     return {**told, "seconds": limit_seconds}
+
+
+def busy(seconds: float, waited: str) -> Dict[str, Any]:
+    """The answer of a check that other programs left no time to answer."""
+    hint = "run it again while other programs compute less"
+    outcome = Outcome(SKIPPED, f"the machine is busy: no answer, {waited}", hint=hint)
+    return {"outcome": outcome._asdict(), "seconds": seconds}
 
 
 def how(code: int) -> str:
@@ -256,5 +285,29 @@ def how(code: int) -> str:
 
 
 def start_by_path(python: str, arguments: List[str]) -> int:
-    """Run this folder with another interpreter, its streams ours; the exit code."""
-    return subprocess.call([python, HERE, *arguments])
+    """Run this folder with another interpreter, its streams ours; the exit code.
+
+    A signal that asks for the end is passed on, and the report waited for.
+    """
+    process: List["subprocess.Popen[bytes]"] = []
+    came: List[int] = []
+
+    def pass_on(number: int, _: Any) -> None:
+        came.append(number)
+        for each in process:
+            each.send_signal(number)
+
+    heard(pass_on)
+    process.append(subprocess.Popen([python, HERE, *arguments]))
+    for number in came:
+        process[0].send_signal(number)
+    try:
+        code = process[0].wait()
+    except KeyboardInterrupt:  # a terminal's Ctrl-C has reached it too
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process[0].wait(timeout=GENTLY_SECONDS)
+        process[0].kill()
+        raise
+    finally:
+        heard(signal.SIG_DFL)
+    return code if code >= 0 else 128 - code

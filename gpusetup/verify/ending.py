@@ -21,17 +21,24 @@ class Ended(BaseException):
 
 def listen_for_the_end() -> None:
     """SIGTERM and SIGHUP end the run with what is known; also as the first process of a container,
-    which the kernel ends by no signal that it has not asked for."""
+    which the kernel ends by no signal that it has not asked for. The first one counts: those who
+    end a whole group of processes send it again while the report is written."""
 
     def end(number: int, _: Any) -> None:
         if _came is None:
+            heard(signal.SIG_IGN)
             raise Ended(number)
         _came.append(number)
 
+    heard(end)
+
+
+def heard(handler: Any) -> None:
+    """The signals that ask for the end are handled so."""
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             with contextlib.suppress(ValueError, OSError):  # not the main thread
-                signal.signal(getattr(signal, name), end)
+                signal.signal(getattr(signal, name), handler)
 
 
 @contextlib.contextmanager

@@ -365,7 +365,7 @@ class Run:
             outcome = outcome._replace(hint=outcome.hint or check.then or None)
         means = check.means if outcome.status in (FAILED, CRASHED) else None
         self.results.append(Result(check.name, job.device, outcome, answer["seconds"], means))
-        if self.journal is not None and check.samples_seconds:
+        if self.journal is not None and check.samples_seconds and outcome.status != SKIPPED:
             self.journal.keep(check.name, job.device, outcome, answer["seconds"])
         if outcome.spent:
             self.child.end()

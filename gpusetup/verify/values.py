@@ -180,5 +180,8 @@ def good(result: Result, strict: bool) -> bool:
 
 
 def verdict(report: Report) -> str:
-    """`passed` or `failed`; a skip is no failure unless `--strict` was given."""
-    return PASSED if all(good(each, report.strict) for each in report.results) else FAILED
+    """`passed` or `failed`; a skip is no failure unless `--strict` was given or nothing passed."""
+    passed = any(each.outcome.status == PASSED for each in report.results)
+    return (
+        PASSED if passed and all(good(each, report.strict) for each in report.results) else FAILED
+    )

@@ -19,7 +19,8 @@ from gpusetup.evidence.context import (
 from gpusetup.findings.driver.presence import says_only_no_smi
 from gpusetup.findings.layers import NO_DRIVER, NO_INIT, Layer
 from gpusetup.findings.record import Cause
-from gpusetup.fixes import packages
+from gpusetup.fixes import packages, paste
+from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.model.finding import Evidence, Finding, Fix
 from gpusetup.model.shell import Line, lines
 
@@ -68,13 +69,7 @@ def wsl_driver(context: RuleContext) -> Iterator[Finding]:
                 *_wsl_facts(context, no_bridge),
                 *problems(context, "driver", "driver.version", "driver.library_found"),
             ),
-            fix=Fix(
-                text="Install or update the NVIDIA driver in Windows, update WSL, and start it "
-                "again (open programs in it end); install no Linux driver inside WSL",
-                commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
-                needs_root=True,
-                min_driver=context.catalog.driver_floor("12", "windows"),
-            ),
+            fix=driver_of_windows(context, context.catalog.driver_floor("12", "windows")),
         )
 
 
@@ -163,7 +158,7 @@ def wsl_linux_driver(context: RuleContext) -> Iterator[Finding]:
             evidence=(value_evidence(context, "driver.libcuda_path", path),),
             fix=Fix(
                 text="Remove the Linux driver's packages from WSL, then start WSL again",
-                commands=_remove_linux_driver(context),
+                commands=(*_removal(context), *lines("wsl.exe --shutdown")),
                 needs_root=True,
             ),
         )
@@ -181,9 +176,46 @@ REMOVAL = {
 """Distribution -> what removes the driver's packages, and neither CUDA nor the container tools."""
 
 
-def _remove_linux_driver(context: RuleContext) -> tuple[Line, ...]:
-    found = REMOVAL.get(packages.distribution(context) or "", ())
-    return (*found, *lines("wsl.exe --shutdown"))
+OF_A_LINUX_DRIVER = (
+    "module-not-found",
+    "driver-build-failed",
+    "secure-boot-rejected",
+    "nvml-mismatch",
+)
+"""What only a driver for Linux says: inside WSL somebody installed one."""
+
+
+def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
+    """What mends in WSL what a driver's modules, its nodes or a restart mend on Linux."""
+    update = "install or update the NVIDIA driver in Windows"
+    again = lines("wsl.exe --update", "wsl.exe --shutdown")
+    removal = _removal(context)
+    installed = bool(events(context, *OF_A_LINUX_DRIVER))
+    text = f"{first}{update[0].upper()}{update[1:]} (from {DRIVER_SITE}), update WSL, and start it "
+    text += "again (open programs in it end); install no Linux driver inside WSL"
+    if installed:
+        text = "Remove the Linux driver that was installed inside WSL: it hides the driver of "
+        text += f"Windows, which is the one that counts. Then {update} (from {DRIVER_SITE}), and "
+        text += "start WSL again (open programs in it end)"
+    return Fix(
+        text=text,
+        commands=(*removal, *again) if installed else again,
+        alternatives=()
+        if installed or not removal
+        else paste.other(
+            "where a Linux driver was installed inside WSL, remove it: it hides the driver of "
+            "Windows",
+            *removal,
+            *again[1:],
+        ),
+        needs_root=True,
+        min_driver=floor,
+    )
+
+
+def _removal(context: RuleContext) -> tuple[Line, ...]:
+    """What removes a Linux driver; a WSL of which nothing is said is Ubuntu, its default."""
+    return REMOVAL.get(packages.distribution(context) or "ubuntu", ())
 
 
 RULES = (

@@ -1,4 +1,4 @@
-"""Whether the device nodes can be opened: the module of unified memory, permissions."""
+"""Whether the device nodes are there and can be opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.machine import DeviceNode, Event
-from gpusetup.model.shell import lines
+from gpusetup.model.shell import filled, lines
 
 UVM = "/dev/nvidia-uvm"
 
@@ -81,6 +81,44 @@ def _by_lxc(context: RuleContext) -> str:
 def _module_not_found(context: RuleContext) -> tuple[Event, ...]:
     names = ("nvidia-uvm", "nvidia_uvm")
     return tuple(e for e in events(context, "module-not-found") if e.values.get("module") in names)
+
+
+DEVICE_NODE_MISSING = Cause(
+    id="device-node-missing",
+    place=(Layer.READINESS, 15),
+    title="a GPU's device node is missing",
+    means="Nothing can open that GPU: the driver lists one fewer, or CUDA does without it.",
+    proven_by="Outside a container fewer /dev/nvidia0, 1, … than GPUs in the kernel driver's hand",
+    not_when="A container, which is given the nodes of its own GPUs",
+    way_out="nvidia-modprobe -c",
+    source="manual page of nvidia-modprobe",
+    explains=(*INIT_FAILS, "gpu-init-failed", "cuda-misses-gpu"),
+)
+
+
+def device_node_missing(context: RuleContext) -> Iterator[Finding]:
+    """A GPU that the kernel's driver holds has no node; a container is given those of its own."""
+    lacking = events(context, "device-node-missing")
+    if lacking and not in_container(context):
+        numbers = [event.values.get("gpu", "") for event in lacking]
+        nodes = ", ".join(f"/dev/nvidia{number}" for number in numbers)
+        who = ", ".join(f"GPU {e.values.get('gpu')} ({e.values.get('bus')})" for e in lacking)
+        yield DEVICE_NODE_MISSING.found(
+            f"{nodes} {'is' if len(lacking) == 1 else 'are'} missing: nothing can use {who}",
+            evidence=(
+                *event_evidence(lacking),
+                value_evidence(context, "gpus", f"{len(gpus(context))} GPUs are listed"),
+            ),
+            fix=Fix(
+                text="Make the node; it is lost at a reboot, so let the driver's udev rules or "
+                "nvidia-persistenced make the nodes at each start",
+                commands=tuple(
+                    filled("sudo nvidia-modprobe -c={number}", number=number) for number in numbers
+                ),
+                looks=paste.look("see the nodes", *lines("ls -l /dev/nvidia*")),
+                needs_root=True,
+            ),
+        )
 
 
 def _closed_to_others(context: RuleContext) -> list[DeviceNode]:
@@ -185,5 +223,6 @@ def _in_the_group(context: RuleContext) -> Fix:
 
 RULES = (
     uvm_missing,
+    device_node_missing,
     device_permission,
 )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from gpusetup.catalog.facts import switched
+from gpusetup.catalog.facts import nvlinks_of, switched
 from gpusetup.evidence.context import RuleContext, gpus, numbered, value_evidence
+from gpusetup.findings.driver.cuda_api import NVSWITCH_GPUS
 from gpusetup.findings.layers import NCCL_SAYS, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste, which
-from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import lines
 
@@ -19,9 +20,13 @@ LINES = 8
 def nvlink_degraded(context: RuleContext) -> Iterator[Finding]:
     """Links that carry nothing although their like do, or that had to be trained anew."""
     silent = [gpu for gpu in gpus(context) if _lacks_links(context, gpu)]
+    none = [gpu for gpu in silent if not any(_alike(context, gpu))]
+    some = [gpu for gpu in silent if gpu not in none]
     trained = [gpu for gpu in gpus(context) if _has_errors(gpu) and gpu not in silent]
-    if silent:
-        yield _inactive(context, silent)
+    if none:
+        yield _inactive(context, none, NVLINK_DEGRADED.found)
+    if some:
+        yield _inactive(context, some, NVLINK_DEGRADED.as_warning)
     if trained:
         yield _retrained(context, trained)
 
@@ -34,33 +39,43 @@ def _has_errors(gpu: Gpu) -> bool:
     return bool(gpu.nvlink_recoveries) or (gpu.nvlink_errors or 0) >= MANY_ERRORS
 
 
+def _alike(context: RuleContext, gpu: Gpu) -> list[int]:
+    """How many active links the GPUs of its kind have."""
+    return [g.nvlinks_active or 0 for g in gpus(context) if g.name == gpu.name]
+
+
 def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
-    """Compared with the GPUs of its kind; a board with switches uses every link."""
-    active = gpu.nvlinks_active
+    """Compared with the GPUs of its kind; a board with switches uses every link of its model."""
+    active, alike = gpu.nvlinks_active, _alike(context, gpu)
     if active is None or gpu.mig_enabled:
         return False
-    alike = [g.nvlinks_active or 0 for g in gpus(context) if g.name == gpu.name]
-    every = len(alike) > 1 and switched(gpu.name, every_link=True)
-    return active < max(alike) or (every and max(alike) > 0 and bool(gpu.nvlinks_inactive))
+    board = len(alike) > NVSWITCH_GPUS
+    part = len(alike) > 1 and active and gpu.virtualization != "passthrough"
+    every = (board or part) and switched(gpu.name, every_link=True)
+    told = gpu.nvlinks_inactive or not active
+    return active < max(alike) or bool(every and told and active < (nvlinks_of(gpu.name) or 0))
 
 
 NVLINK_DEGRADED = Cause(
     id="nvlink-degraded",
-    severity=Severity.WARNING,
     place=(Layer.LOSSES, 40),
     title="NVLinks are inactive, or were trained anew",
     means="What goes between GPUs is slower or takes the way over PCIe.",
-    proven_by="Fewer active links than a GPU of the same kind, an inactive one on a board with "
-    "switches, recovery errors",
-    not_when="One bridge between two cards, which uses a part of their links",
+    proven_by="Fewer active links than a GPU of the same kind, or, on a board with switches, than "
+    "its model has (none at all is an error); recovery errors",
+    not_when="One bridge between two cards, which uses a part of their links; places for links "
+    "that the model lacks (an A100 has 12)",
     way_out="Reboot; look at the bridge and the seating",
     source="nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods",
 )
 
 
-def _inactive(context: RuleContext, silent: list[Gpu]) -> Finding:
-    return NVLINK_DEGRADED.found(
-        f"{which.titled(context, silent)} {which.have(silent)} NVLinks that are inactive",
+def _inactive(context: RuleContext, silent: list[Gpu], make: Callable[..., Finding]) -> Finding:
+    what = (
+        "NVLinks that are inactive" if any(g.nvlinks_active for g in silent) else "no active NVLink"
+    )
+    return make(
+        f"{which.titled(context, silent)} {which.have(silent)} {what}",
         detail="What goes between these GPUs is slower, or takes the way over PCIe; NCCL may hang.",
         evidence=tuple(value_evidence(context, "gpus", _links_line(gpu)) for gpu in silent[:LINES]),
         fix=Fix(
@@ -79,7 +94,9 @@ def _inactive(context: RuleContext, silent: list[Gpu]) -> Finding:
 
 
 def _links_line(gpu: Gpu) -> str:
-    names = ", ".join(map(str, gpu.nvlinks_inactive or ()))
+    has = nvlinks_of(gpu.name)
+    silent = (link for link in gpu.nvlinks_inactive or () if has is None or link < has)
+    names = ", ".join(map(str, silent))
     which_ones = f", link {names} inactive" if names else ""
     return f"{numbered(gpu)}: {gpu.nvlinks_active} links active{which_ones}"
 

@@ -33,7 +33,8 @@ INVALID_DEVICE = 101
 
 def mig_misconfigured(context: RuleContext) -> Iterator[Finding]:
     """MIG is on and there is no instance to use, or several to choose from."""
-    sliced = [gpu for gpu in visible_gpus(context.snapshot) if gpu.mig_enabled]
+    seen = unhidden(context)
+    sliced = [gpu for gpu in seen if gpu.mig_enabled]
     chosen = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES", "")
     said = events(context, "mig-misconfigured")
     messages = tuple(e for e in said if sliced or "MIG-" in chosen or "shown" not in e.values)
@@ -44,13 +45,19 @@ def mig_misconfigured(context: RuleContext) -> Iterator[Finding]:
     if messages or not sliced:
         return
     empty = [gpu for gpu in sliced if instances(gpu) == 0]
-    whole = [gpu for gpu in visible_gpus(context.snapshot) if not gpu.mig_enabled]
-    several = sum(instances(gpu) or 0 for gpu in sliced) > 1
+    count = sum(instances(gpu) or 0 for gpu in sliced)
+    left = [gpu for gpu in seen if not gpu.mig_enabled and gpu.visible is False]
     if empty:
-        usable = bool(whole) or len(empty) < len(sliced)
-        yield _mig_without_instances(context, empty, usable=usable)
-    if several and not chosen.startswith("MIG-"):
-        yield _mig_to_choose(context, [gpu for gpu in sliced if instances(gpu)])
+        yield _mig_without_instances(context, empty, alone=len(empty) == len(seen))
+    if (count > 1 or (count and left)) and not chosen.startswith("MIG-"):
+        yield _mig_to_choose(context, [gpu for gpu in sliced if instances(gpu)], left)
+
+
+def unhidden(context: RuleContext) -> list[Gpu]:
+    """The GPUs that no variable hides: CUDA may leave one out for what is wrong with it."""
+    hides = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment
+    seen = (gpu for gpu in gpus(context) if not (hides and gpu.visible is False))
+    return [gpu for gpu in seen if not gpu.lost]
 
 
 def instances(gpu: Gpu) -> int | None:
@@ -76,7 +83,7 @@ MIG_MISCONFIGURED = Cause(
 
 def mig_pending(context: RuleContext) -> Iterator[Finding]:
     """The MIG mode was changed, and waits for a reset of the GPU."""
-    waiting = [gpu for gpu in visible_gpus(context.snapshot) if gpu.mig_pending is not None]
+    waiting = [gpu for gpu in unhidden(context) if gpu.mig_pending is not None]
     if waiting:
         then = "on" if waiting[0].mig_pending else "off"
         yield MIG_MISCONFIGURED.as_warning(
@@ -115,13 +122,11 @@ def _mig_said(context: RuleContext, messages: tuple[Event, ...], sliced: list[Gp
     )
 
 
-def _mig_without_instances(context: RuleContext, empty: list[Gpu], *, usable: bool) -> Finding:
-    """An error where CUDA sees nothing at all; a loss where other GPUs can be used."""
-    make = MIG_MISCONFIGURED.as_warning if usable else MIG_MISCONFIGURED.found
-    so = "they stay unused" if len(empty) > 1 else "it stays unused"
-    return make(
+def _mig_without_instances(context: RuleContext, empty: list[Gpu], *, alone: bool) -> Finding:
+    so = "CUDA cannot use them" if len(empty) > 1 else "CUDA cannot use it"
+    return MIG_MISCONFIGURED.found(
         f"{which.titled(context, empty)} {which.are(empty)} in MIG mode and {which.have(empty)} no "
-        f"compute instance: {so if usable else 'CUDA sees nothing'}",
+        f"compute instance: {'CUDA sees nothing' if alone else so}",
         evidence=tuple(
             value_evidence(context, "gpus", f"{numbered(gpu)}: MIG enabled, no instance")
             for gpu in empty[:8]
@@ -149,7 +154,7 @@ def _one_instance(context: RuleContext, instances: tuple[str, ...]) -> tuple[Lin
     return (paste.setting(context, HIDES, named[0]),) if named else ()
 
 
-def _mig_to_choose(context: RuleContext, sliced: list[Gpu]) -> Finding:
+def _mig_to_choose(context: RuleContext, sliced: list[Gpu], left: list[Gpu]) -> Finding:
     """How to choose an instance; `nvidia-smi -L` lists them where only their number is known."""
     names = tuple(one for gpu in sliced for one in gpu.mig_instances)
     count = sum(instances(gpu) or 0 for gpu in sliced)
@@ -159,17 +164,19 @@ def _mig_to_choose(context: RuleContext, sliced: list[Gpu]) -> Finding:
         else MIG_MISCONFIGURED.as_warning
     )
     return make(
-        f"{which.titled(context, sliced)} {which.are(sliced)} cut into {count} MIG instances: a "
-        "process uses exactly one",
+        f"{which.titled(context, sliced)} {which.are(sliced)} cut into {count} MIG "
+        f"instance{'s' if count > 1 else ''}: a process uses exactly one",
         detail="Without a choice it is the first one; torch may fail to match it with "
-        "NVML's index.",
+        "NVML's index."
+        + (f" It cannot use {which.titled(context, left)} beside it." if left else ""),
         evidence=tuple(value_evidence(context, "gpus", f"MIG instance {one}") for one in names[:3])
         or tuple(
             value_evidence(context, "gpus", f"{numbered(gpu)}: {instances(gpu)} MIG instances")
             for gpu in sliced[:8]
         ),
         fix=Fix(
-            text="Name one instance in CUDA_VISIBLE_DEVICES",
+            text="Name one instance in CUDA_VISIBLE_DEVICES"
+            + (", or the whole GPUs, by their UUIDs" if left else ""),
             commands=_one_instance(context, names),
             alternatives=() if names else paste.look("see the instances", *lines("nvidia-smi -L")),
         ),
@@ -189,8 +196,8 @@ COMPUTE_MODE_EXCLUSIVE = Cause(
 
 def compute_mode(context: RuleContext) -> Iterator[Finding]:
     """A compute mode that keeps processes out."""
-    shut = [gpu for gpu in visible_gpus(context.snapshot) if _mode(gpu) == "prohibited"]
-    taken = [gpu for gpu in visible_gpus(context.snapshot) if _mode(gpu).startswith("exclusive")]
+    shut = [gpu for gpu in unhidden(context) if _mode(gpu) == "prohibited"]
+    taken = [gpu for gpu in unhidden(context) if _mode(gpu).startswith("exclusive")]
     virtual = [gpu for gpu in shut if _is_virtual(gpu)]
     real = [gpu for gpu in shut if gpu not in virtual]
     if virtual:

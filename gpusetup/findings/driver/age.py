@@ -19,6 +19,8 @@ from gpusetup.evidence.context import (
     whole_number,
     with_cuda,
 )
+from gpusetup.findings.driver.cuda_codes import CUDA_INIT_FAILED
+from gpusetup.findings.driver.needs import driver_family, is_met, named_as_served, served
 from gpusetup.findings.layers import NO_DEVICE, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import drivers, paste
@@ -52,6 +54,10 @@ def driver_too_old(context: RuleContext) -> Iterator[Finding]:
     )
     if not driver.version and not driver.cuda and not messages:
         return
+    unmet = tuple(event for event in messages if not is_met(context, event))
+    if messages and not unmet:
+        yield _refused_all_the_same(context, messages)
+    messages = unmet
     needed = _needed(context, messages)
     floor = _floor(context, needed, messages)
     if any(e.values.get("needs_driver") for e in messages):
@@ -62,10 +68,12 @@ def driver_too_old(context: RuleContext) -> Iterator[Finding]:
     if unknown := _unknown_gpu(context):
         yield _too_old_for_gpu(context, *unknown, floor if short else None)
         return
+    if messages and floor and not short and driver.version:
+        floor = needed = None  # they ask for more than torch does, and not for what
     if short and not messages and _is_past_its_last_driver(context, floor):
         return  # no driver for this GPU reaches it: the wheel is too new for the GPU
     if short or messages:
-        what = f"torch {torch.version}" if torch.version else "the program"
+        what = f"torch {torch.version}" if torch.version and floor else "the program"
         yield DRIVER_TOO_OLD.found(
             f"{what} needs {f'driver {floor}' if floor else 'a newer driver'}"
             f"{f' (CUDA {needed})' if needed else ''}{_found(context)}",
@@ -74,6 +82,26 @@ def driver_too_old(context: RuleContext) -> Iterator[Finding]:
         )
     elif _no_build_for(context):
         yield _no_torch_for_this_driver(context)
+
+
+def _refused_all_the_same(context: RuleContext, messages: tuple[Event, ...]) -> Finding:
+    """CUDA's runtime calls a driver too old that is not: it meets another, older libcuda, or it is
+    of another library than torch."""
+    torch = context.snapshot.torch.version
+    what = f"torch {torch}" if torch else "what this text asks for"
+    return CUDA_INIT_FAILED.found(
+        f"The driver is called too old, and driver {context.snapshot.driver.version} serves {what}",
+        evidence=(*event_evidence(messages), *_driver_and_torch(context)),
+        fix=Fix(
+            text="Keep the driver and torch. Another libcuda may come before the driver's own (a "
+            "compat or stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been "
+            "updated without a reboot, or another library here may be built for a newer CUDA than "
+            "torch: the traceback names it",
+            looks=paste.look(
+                "see which libcuda is found", *paste.posix(context, "ldconfig -p | grep libcuda")
+            ),
+        ),
+    )
 
 
 def _unknown_gpu(context: RuleContext) -> tuple[str, str] | None:
@@ -113,16 +141,19 @@ def _found(context: RuleContext) -> str:
 
 
 def _floor(context: RuleContext, needed: str | None, messages: tuple[Event, ...]) -> str | None:
-    """The least driver: an image names it, or a CUDA that the driver must serve fully.
+    """The least driver: a message names it, or a CUDA that the driver must serve fully.
 
-    nvidia-container-cli compares with what nvidia-smi prints; minor versions do not help there.
+    Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
     """
-    images = tuple(e for e in messages if e.kind == "image-needs-newer-driver")
-    named = next((e.values["needs_driver"] for e in images if e.values.get("needs_driver")), None)
+    named = next(
+        filter(None, (e.values.get("needs_driver") or e.values.get("needed") for e in messages)),
+        None,
+    )
     if named or not needed:
         return named
-    family = _driver_family(context)
-    full = context.catalog.toolkit_driver(needed, family) if images else None
+    family = driver_family(context)
+    own = any(e.values.get("cuda") == needed for e in messages)
+    full = context.catalog.toolkit_driver(needed, family) if own else None
     if board_of(context.snapshot):
         return None
     return full or context.catalog.driver_floor(needed, family)
@@ -149,7 +180,7 @@ def _of_tritons_assembler(context: RuleContext) -> tuple[Event, ...]:
     torch, driver = context.snapshot.torch.version, context.snapshot.driver.version
     if not (invalid and torch and driver) or parsed(torch) < parsed("2.1"):
         return ()
-    first = context.catalog.driver_floor(TRITONS_CUDA, _driver_family(context))
+    first = context.catalog.driver_floor(TRITONS_CUDA, driver_family(context))
     if not first or parsed(driver) >= parsed(first):
         return ()
     return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in invalid)
@@ -157,11 +188,6 @@ def _of_tritons_assembler(context: RuleContext) -> tuple[Event, ...]:
 
 INSUFFICIENT_DRIVER = 35
 """cudaErrorInsufficientDriver."""
-
-
-def _driver_family(context: RuleContext) -> str:
-    """Whose driver numbers count: WSL uses the driver of Windows."""
-    return "windows" if context.snapshot.os.wsl else context.snapshot.os.family or "linux"
 
 
 def _needed(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
@@ -173,7 +199,7 @@ def _needed(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
     named = next((e.values["cuda"] for e in messages if e.values.get("cuda")), None)
     triton = any(e.kind == "triton-image-invalid" for e in messages)
     own = named if triton else cuda_needed(context.snapshot.torch) or named
-    has = _served(context, messages)
+    has = named_as_served(messages)
     if own or not messages or not has:
         return own
     major = whole_number(has.partition(".")[0])
@@ -181,25 +207,6 @@ def _needed(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
         return None if major is None else f"{major + 1}.0"
     releases = {".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits}
     return min((r for r in releases if parsed(r) > parsed(has)), key=parsed, default=None)
-
-
-def _served(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
-    """The CUDA that the driver serves, as read or as the message has it."""
-    found = (
-        e.values.get("driver_cuda") or _as_release(e.values.get("found", "")) for e in messages
-    )
-    return context.snapshot.driver.cuda or next(filter(None, found), None)
-
-
-def _as_release(number: str) -> str:
-    """The runtime's number for a CUDA release.
-
-    >>> _as_release("11040"), _as_release("11.4")
-    ('11.4', '11.4')
-    """
-    if not (number.isascii() and number.isdigit() and len(number) in (4, 5)):
-        return number
-    return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
 
 
 def _serves_anyway(context: RuleContext, needed: str | None) -> bool:
@@ -232,7 +239,7 @@ def _driver_or_image(
     """A container image that asks for more than the host's driver serves: an older one does too."""
     if all(event.kind != "image-needs-newer-driver" for event in messages):
         return None
-    has = _served(context, messages)
+    has = served(context, messages)
     newer = drivers.driver(
         context,
         f"update the host's driver to {f'{floor} or newer' if floor else 'the newest'}",
@@ -248,7 +255,8 @@ def _driver_or_torch(context: RuleContext, floor: str | None) -> Fix:
     )
     build, driver = context.resolution.build, context.snapshot.driver
     known = driver.version or driver.cuda
-    if build is None or build.backend == "cpu" or not known:
+    stays = context.decision is not None and context.decision.how == "kept"
+    if build is None or build.backend == "cpu" or not known or stays:
         return newer
     other = f"torch {build.torch} from {build.backend}"
     if not _is_about_torch(context):
@@ -314,7 +322,7 @@ def _no_build_for(context: RuleContext) -> bool:
 
 def _lists_what_it_knows_not(context: RuleContext) -> bool:
     """A driver and a GPU that came after it, in one text: of two times, or of two machines."""
-    version, family = context.snapshot.driver.version, _driver_family(context)
+    version, family = context.snapshot.driver.version, driver_family(context)
     first = (context.catalog.first_driver(gpu, family) for gpu in gpus(context))
     return bool(version) and any(parsed(one) > parsed(version or "0") for one in first if one)
 

@@ -210,10 +210,7 @@ def _without_folder(context: RuleContext, part: str) -> tuple[Line, ...]:
     named = context.snapshot.environment.get("LD_LIBRARY_PATH")
     if not named or part not in named:
         return _out_of_the_loaders_list(part) if part.startswith("/") and is_a_path(part) else ()
-    kept = [folder for folder in named.split(":") if folder and part not in folder]
-    if not kept:
-        return paste.unset(context, "LD_LIBRARY_PATH")
-    return (paste.setting(context, "LD_LIBRARY_PATH", ":".join(kept)),)
+    return paste.without_folders(context, paste.literally(part))
 
 
 def _out_of_the_loaders_list(folder: str) -> tuple[Line, ...]:

@@ -162,14 +162,15 @@ def _load_fix(context: RuleContext) -> Fix:
             needs_root=True,
             needs_reboot=True,
         )
-    # No order: a text does not show whether the module is built, so the fix begins earlier.
+    # A text does not show whether the module is built: loading it says what is wrong.
     if is_report(context):
         return Fix(
-            text="Build the module for this kernel, if it is not, and start the machine anew, "
-            "which loads it; `nvidia-smi` then lists the GPU",
-            commands=(*build, *lines("sudo reboot")),
+            text="Load the module: `nvidia-smi` then lists the GPU. If it does not load, the "
+            "message says why: `not found` means that it is not built for this kernel, `Key was "
+            "rejected` is Secure Boot",
+            commands=lines("sudo modprobe nvidia", "nvidia-smi", "sudo dmesg | grep -i nvidia"),
             alternatives=paste.other(
-                "load it without a new start", *build, *lines("sudo modprobe nvidia", "nvidia-smi")
+                "if it was not found, build it and reboot", *build, *lines("sudo reboot")
             ),
             needs_root=True,
             needs_reboot=True,

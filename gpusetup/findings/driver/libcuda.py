@@ -107,8 +107,8 @@ CUDA_MISSES_GPU = Cause(
     place=(Layer.READINESS, 180),
     title="CUDA does not see a GPU that the driver lists",
     means="The GPU answers NVML, and CUDA leaves it out: it could not start it.",
-    proven_by="NVML's and CUDA's lists, no CUDA_VISIBLE_DEVICES and no MIG",
-    not_when="gpus-partly-hidden; gpu-fell-off-bus",
+    proven_by="NVML's and CUDA's lists, and no CUDA_VISIBLE_DEVICES",
+    not_when="gpus-partly-hidden; gpu-fell-off-bus; mig-misconfigured",
     way_out="Kernel log, reset or reboot",
     source="CUDA Driver API reference, cuDeviceGetCount",
 )
@@ -123,7 +123,7 @@ def cuda_misses_gpu(context: RuleContext) -> Iterator[Finding]:
     yield CUDA_MISSES_GPU.found(
         f"CUDA does not see {' and '.join(named_gpu(context, event) for event in missed[:4])}, "
         "which the driver lists",
-        detail="Nothing hides it: CUDA_VISIBLE_DEVICES is not set, and MIG is off.",
+        detail="Nothing hides it: CUDA_VISIBLE_DEVICES is not set.",
         evidence=(
             value_evidence(context, "gpus", f"the driver lists {len(gpus(context))}"),
             value_evidence(context, "cuda_api.device_count", f"CUDA sees {count}"),

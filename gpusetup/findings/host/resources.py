@@ -110,10 +110,8 @@ def shm_too_small(context: RuleContext) -> Iterator[Finding]:
 
 
 SHM_OPTIONS = {
-    "docker": lines("docker run --rm --shm-size=8g --gpus all ubuntu df -h /dev/shm"),
-    "podman": lines(
-        "podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h /dev/shm"
-    ),
+    "docker": lines("docker run --rm --shm-size=8g --gpus all ubuntu df -h"),
+    "podman": lines("podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h"),
 }
 
 

@@ -70,8 +70,9 @@ def _no_python(context: RuleContext, messages: tuple[Event, ...]) -> Finding:
     asked = messages[0].values.get("requirement") or "torch"
     here = messages[0].values.get("python")
     name, version, label = requirement(asked)
+    what = f"The {name} that was asked for" if asked == name else asked
     return PYTHON_NO_WHEEL.found(
-        f"{asked} has no wheel for this Python{f' ({here})' if here else ''}",
+        f"{what} has no wheel for this Python{f' ({here})' if here else ''}",
         evidence=event_evidence(messages),
         fix=other_python(context, torch_of(context, name, version), label),
     )

@@ -206,7 +206,9 @@ def _no_file(context: RuleContext, event: Event, cause: Cause) -> Finding:
         python=f" ({version})" if version else "",
     )
     lines = (value_evidence(context, "python.version", f"Python {version}"),) if version else ()
-    if cause is PYTHON_NO_WHEEL and has_python_for(context, *_asked_of(context, event)):
+    torch, label = _asked_of(context, event)
+    served = has_python_for(context, torch, label) or (not torch and paste.chosen(context))
+    if cause is PYTHON_NO_WHEEL and served:
         title = f"The installer finds no wheel of {asked} for the Python that it runs in"
     fix = _other_file(context, event, cause)
     return cause.found(title, evidence=(*event_evidence((event,)), *lines), fix=fix)

@@ -49,6 +49,7 @@ JETSON_WRONG_WHEEL = Cause(
         "torch-cpu-build",
         "arch-too-old-for-wheel",
         "arch-too-new-for-wheel",
+        "no-kernel-image",
     ),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.evidence.context import RuleContext, cuda_needed, on
+from gpusetup.evidence.context import RuleContext, cuda_needed, events, on
 from gpusetup.evidence.plausible import is_a_name
 from gpusetup.findings.libraries.distributions import distribution_of
 from gpusetup.findings.torch.companions import public
@@ -103,14 +103,40 @@ def _for_ctranslate2(context: RuleContext) -> Fix:
     text = "CTranslate2 (faster-whisper) brings no cuDNN: before 4.5 it asks for version 8, from "
     text += "4.5 on for version 9, the one of torch 2.4 and newer. Update it, and let it find the "
     text += "libraries of the wheels"
-    pattern = 'export LD_LIBRARY_PATH="$({python} -c {code})"'
-    find: tuple[Line, ...] = (filled(pattern, python=paste.python(context), code=folders),)
+    find = _found_first(context, folders)
     if on(context, "windows"):
         text += r": put nvidia\cudnn\bin and nvidia\cublas\bin of site-packages first on PATH"
         find = ()
     return Fix(
         text=text,
         commands=(paste.pip(context, "install", "--upgrade", "ctranslate2", *libraries), *find),
+    )
+
+
+def _found_first(context: RuleContext, code: str) -> tuple[Line, ...]:
+    """LD_LIBRARY_PATH with the folders in front that a line of Python prints."""
+    pattern = (
+        'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+    )
+    return (filled(pattern, python=paste.python(context), code=code),)
+
+
+def is_with_torch(context: RuleContext, library: str) -> bool:
+    """Whether torch computes with this library's CUDA, so that its wheels brought it."""
+    torch, number = context.snapshot.torch, re.search(r"\.so\.(\d+)", library)
+    major = (torch.cuda or "").partition(".")[0]
+    return bool(torch.cuda_available and number and number[1] == major)
+
+
+def beside_torch(context: RuleContext) -> Fix:
+    """For a program that lacks a library which torch brought and loads."""
+    folders = (
+        "import glob, sysconfig; "
+        "print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/nvidia/*/lib')))"
+    )
+    return Fix(
+        text="torch works and brought this library: let the program that lacks it look there too",
+        commands=_found_first(context, folders),
     )
 
 
@@ -131,27 +157,42 @@ def for_the_linker(context: RuleContext) -> Fix:
 
 
 def own_first(context: RuleContext, again: tuple[Line, ...], *, is_set: bool) -> Fix:
-    """torch's own libraries first: LD_LIBRARY_PATH unset where it is set, else torch anew."""
-    if not is_set:
-        return Fix(
-            text="Where LD_LIBRARY_PATH is set, take foreign folders out of it for torch; where it "
-            "is not, two installs lie over each other: install torch anew",
-            commands=again,
-            looks=paste.look("see whether it is set", *lines("echo $LD_LIBRARY_PATH")),
-        )
+    """torch's own libraries first: without another CUDA's folders, else torch anew."""
+    named = " and ".join(foreign_folders(context)[:3])
+    wrong = named or "the folders of another CUDA"
     return Fix(
-        text="Take foreign folders out of LD_LIBRARY_PATH for torch",
-        commands=paste.unset(context, "LD_LIBRARY_PATH"),
-        alternatives=paste.other(
-            "install torch anew, where two installs lie over each other", *again
-        ),
+        text=f"Take {wrong} out of LD_LIBRARY_PATH for torch"
+        if is_set
+        else f"If LD_LIBRARY_PATH is set, take {wrong} out of it for torch. If it is not, see "
+        "which file was loaded: a copy of the system's packages, or one of two installs that lie "
+        "over each other",
+        commands=_without_another_cuda(context),
+        alternatives=paste.other("install torch again, if two installs lie over each other", *again)
+        if context.snapshot.torch.version  # else another build would come
+        else (),
+        looks=() if is_set else paste.look("see what it is", *lines("echo $LD_LIBRARY_PATH")),
     )
 
 
-def _forget_where_set(context: RuleContext) -> tuple[Line, ...]:
-    """LD_LIBRARY_PATH unset, where it is known to be set."""
+ANOTHER_CUDA = "cuda|cudnn|nccl"
+"""How folders of libraries are named that torch brings itself."""
+
+
+def foreign_folders(context: RuleContext) -> tuple[str, ...]:
+    """The folders whose libraries come before those that torch brings."""
+    said = events(context, "foreign-library", "ld-library-path-conflict")
+    return tuple(dict.fromkeys(e.values["folder"] for e in said if e.values.get("folder")))
+
+
+def _without_another_cuda(context: RuleContext) -> tuple[Line, ...]:
+    named = foreign_folders(context)
+    return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)
+
+
+def _where_set(context: RuleContext) -> tuple[Line, ...]:
+    """LD_LIBRARY_PATH without another CUDA, where it is known to be set."""
     known = context.snapshot.environment.get("LD_LIBRARY_PATH")
-    return paste.unset(context, "LD_LIBRARY_PATH") if known else ()
+    return _without_another_cuda(context) if known else ()
 
 
 def newer_for_xla(context: RuleContext, library: str) -> Fix:
@@ -161,7 +202,7 @@ def newer_for_xla(context: RuleContext, library: str) -> Fix:
             text="Take foreign folders out of LD_LIBRARY_PATH, and let JAX bring CUDA itself; or "
             "keep the machine's CUDA and install a jaxlib of its time",
             commands=(
-                *_forget_where_set(context),
+                *_where_set(context),
                 paste.pip(context, "install", "--upgrade", "jax[cuda12]"),
             ),
         )
@@ -170,11 +211,30 @@ def newer_for_xla(context: RuleContext, library: str) -> Fix:
         "nvidia-cudnn-cu13), and take foreign folders out of LD_LIBRARY_PATH. Where torch is "
         "in the same environment and needs its own cuDNN, make one environment for each",
         commands=(
-            *_forget_where_set(context),
+            *_where_set(context),
             paste.pip(context, "install", "--upgrade", "nvidia-cudnn-cu12"),
         ),
         looks=paste.look("see which cuDNN is installed", paste.pip(context, "list")),
     )
+
+
+OF_CUDAS_MAJOR = r"(?:lib)?(?:cudart|cublas|cusparse(?!Lt)|nvJitLink|nvrtc|cupti|nvToolsExt|npp)"
+"""Libraries that are named after the CUDA that they come with."""
+
+
+def what_its_number_is(name: str) -> str:
+    """
+    >>> what_its_number_is("libnccl.so.2")
+    "The number in its name is the library's own, not CUDA's."
+    """
+    if not re.search(r"\d", name):
+        return ""
+    if re.match(OF_CUDAS_MAJOR, name, re.IGNORECASE):
+        return "The number in its name is the CUDA that torch, or the extension, was built for."
+    own = "The number in its name is the library's own, not CUDA's"
+    if "cudnn" not in name.lower():
+        return f"{own}."
+    return f"{own}: torch brings cuDNN 9 from 2.4 on, and brought cuDNN 8 before."
 
 
 def what_cannot_load(name: str, messages: tuple[Event, ...]) -> str:

@@ -7,7 +7,7 @@ from gpusetup.catalog.facts import extension_modules
 CALLED_ALIKE = frozenset((
     "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
     "exllamav2", "flash-attn", "gptqmodel", "gsplat", "llama-cpp-python", "lmdeploy",
-    "mamba-ssm", "mmcv", "mmcv-full", "natten", "onnxruntime-gpu", "pyg-lib", "sageattention",
+    "mamba-ssm", "mmcv", "mmcv-full", "natten", "onnxruntime-gpu", "pyg-lib",
     "sgl-kernel", "sglang", "spconv", "tensorrt-llm", "torch-cluster", "torch-geometric",
     "torch-scatter", "torch-sparse", "torch-spline-conv", "torchao", "torchaudio", "torchcodec",
     "torchvision", "transformer-engine", "triton", "vllm", "xformers",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import maker_of
-from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.evidence.context import (
     RuleContext,
@@ -23,7 +22,7 @@ from gpusetup.findings.libraries.distributions import distribution_of
 from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Evidence, Finding, Fix
+from gpusetup.model.finding import Evidence, Finding, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import Line, lines
@@ -90,17 +89,8 @@ def build_isolation(context: RuleContext) -> Iterator[Finding]:
                 paste.pip(context, "install", "setuptools", "wheel", "ninja"),
                 *build,
             ),
-            alternatives=_built_by_gpusetup(context, package if known else None),
         ),
     )
-
-
-def _built_by_gpusetup(context: RuleContext, package: str | None) -> tuple[Alternative, ...]:
-    """The package by its table of companions: a wheel that fits this torch, else a build."""
-    if package is None or companion_table().project(package) is None:
-        return ()
-    typed = paste.gpusetup(context, package, "--build-from-source")
-    return paste.other("let gpusetup fetch what the build needs, build it and prove it", typed)
 
 
 def extension_messages(context: RuleContext) -> Iterator[Finding]:

@@ -21,7 +21,6 @@ from gpusetup.fixes import paste
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package
-from gpusetup.model.shell import Line
 
 LD_LIBRARY_PATH_CONFLICT = Cause(
     id="ld-library-path-conflict",
@@ -30,7 +29,7 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
     means="torch's wheel needs exactly its own cuDNN, cuBLAS, nvJitLink.",
     proven_by="Such a folder, and a failed load (error) or none yet (warning)",
     not_when="cuda-lib-missing: no such library at all",
-    way_out="Unset it for torch",
+    way_out="Take that folder out of it",
     source="ld.so's manual page",
     explains=(
         "torch-import-failed",
@@ -52,7 +51,9 @@ def foreign_libraries(context: RuleContext) -> Iterator[Finding]:
     if not (messages or broken) or (not context.snapshot.torch.installed and not broken):
         return
     make = LD_LIBRARY_PATH_CONFLICT.found if broken else LD_LIBRARY_PATH_CONFLICT.as_warning
-    folder = _foreign_folder(context)
+    from gpusetup.findings.libraries.asked import foreign_folders
+
+    folder = next(iter(foreign_folders(context)), None)
     by = "LD_LIBRARY_PATH puts" if folder else "The loader finds"
     yield make(
         f"{by} libraries from {folder or 'another place'} in front of those that torch brings"
@@ -79,11 +80,6 @@ def _older_library(context: RuleContext, clash: tuple[Event, ...]) -> Finding:
     )
 
 
-def _foreign_folder(context: RuleContext) -> str | None:
-    named = events(context, "foreign-library", "ld-library-path-conflict")
-    return next((e.values["folder"] for e in named if e.values.get("folder")), None)
-
-
 def _which(clash: tuple[Event, ...]) -> str:
     """The library of which two versions meet, as far as the message says."""
     for event in clash:
@@ -101,6 +97,9 @@ def _library_path(context: RuleContext) -> tuple[Evidence, ...]:
     return (Evidence(source="environment", text=f"LD_LIBRARY_PATH={value}"),) if value else ()
 
 
+CONDAS_FIRST = 'export LD_LIBRARY_PATH="$CONDA_PREFIX/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"'
+
+
 def _own_libraries_first(context: RuleContext, clash: tuple[Event, ...]) -> Fix:
     if any("stdc++" in e.values.get("library", "") for e in clash):
         return Fix(
@@ -110,7 +109,7 @@ def _own_libraries_first(context: RuleContext, clash: tuple[Event, ...]) -> Fix:
                 paste.command(
                     context, "conda", "install", "-y", "-c", "conda-forge", "libstdcxx-ng"
                 ),
-                *paste.posix(context, 'export LD_LIBRARY_PATH="$CONDA_PREFIX/lib"'),
+                *paste.posix(context, CONDAS_FIRST),
             ),
         )
     if shared := _in_one_folder(context):
@@ -120,10 +119,10 @@ def _own_libraries_first(context: RuleContext, clash: tuple[Event, ...]) -> Fix:
             text="Take the folders of other CUDA and cuDNN versions out of PATH for torch, and "
             "remove their DLLs from Windows\\System32"
         )
-    again = paste.install_torch(context).commands if not _foreign_folder(context) else ()
-    from gpusetup.findings.libraries.asked import own_first
+    from gpusetup.findings.libraries.asked import foreign_folders, own_first
 
-    shown = _foreign_folder(context) or _library_path(context) or not is_report(context)
+    again = paste.install_torch(context).commands if not foreign_folders(context) else ()
+    shown = foreign_folders(context) or _library_path(context) or not is_report(context)
     return own_first(context, again, is_set=bool(shown))
 
 
@@ -196,17 +195,9 @@ def libcuda_stub(context: RuleContext) -> Iterator[Finding]:
         ),
         fix=Fix(
             text="Take the stubs folder out of LD_LIBRARY_PATH",
-            commands=_without_stubs(context),
+            commands=paste.without_folders(context, "/stubs"),
         ),
     )
-
-
-def _without_stubs(context: RuleContext) -> tuple[Line, ...]:
-    named = context.snapshot.environment.get("LD_LIBRARY_PATH", "")
-    kept = [folder for folder in named.split(":") if folder and "/stubs" not in folder]
-    if not kept:
-        return paste.unset(context, "LD_LIBRARY_PATH")
-    return (paste.setting(context, "LD_LIBRARY_PATH", ":".join(kept)),)
 
 
 CUDA_LIB_MISSING = Cause(
@@ -236,13 +227,12 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
     )
     if not cut and not messages:
         return
-    from gpusetup.findings.libraries.asked import what_cannot_load
+    from gpusetup.findings.libraries.asked import what_cannot_load, what_its_number_is
 
     name = cut[0].name if cut else messages[0].values.get("library", "a CUDA library")
     yield CUDA_LIB_MISSING.found(
         what_cannot_load(name, messages),
-        detail="The number in a library's name is the CUDA that torch, or the extension, was built "
-        "for.",
+        detail=what_its_number_is(name),
         evidence=(
             *event_evidence(messages),
             *(
@@ -265,8 +255,15 @@ def _is_of_an_extension(context: RuleContext, event: Event) -> bool:
 def _brought(context: RuleContext, library: str, messages: tuple[Event, ...]) -> Fix:
     """What brings a library that a program looked for."""
     from gpusetup.findings.jetson.jetpack import undeclared_fix
-    from gpusetup.findings.libraries.asked import asked_by, for_whoever_asks
+    from gpusetup.findings.libraries.asked import (
+        asked_by,
+        beside_torch,
+        for_whoever_asks,
+        is_with_torch,
+    )
 
+    if is_with_torch(context, library):
+        return beside_torch(context)
     who = asked_by(messages)
     return undeclared_fix(context, library) or for_whoever_asks(context, library, who)
 

@@ -61,7 +61,8 @@ def numpy_abi_mismatch(context: RuleContext) -> Iterator[Finding]:
 
 
 def _older_numpy(context: RuleContext) -> Line:
-    if context.installer == "conda":
+    unknown = context.snapshot.torch.installer is None
+    if context.installer == "conda" or (unknown and context.snapshot.python.manager == "conda"):
         return paste.command(context, "conda", "install", "-y", *_there(context), "numpy<2")
     return paste.pip(context, "install", "numpy<2")
 

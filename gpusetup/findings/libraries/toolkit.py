@@ -186,7 +186,8 @@ def _is_amds(context: RuleContext) -> bool:
 
 
 def _by_conda(context: RuleContext) -> bool:
-    return bool(context.snapshot.conda.prefix) or context.installer == "conda"
+    installers = (context.installer, context.snapshot.python.manager)
+    return bool(context.snapshot.conda.prefix) or "conda" in installers
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> tuple[Line, ...]:

@@ -272,7 +272,6 @@ def _said_in_a_sentence(context: RuleContext) -> tuple[Event, ...]:
 
 PROGRAM_FAILED = Cause(
     id="program-failed",
-    symptom=True,
     severity=Severity.NOTE,
     title="a program failed by itself",
     means="A key, a shape, a file, a name: nothing of the GPU's stack.",

@@ -170,7 +170,7 @@ MESSAGES: tuple[Cause, ...] = (
         means="Memory is full, an earlier kernel broke, or a foreign library is loaded.",
         proven_by="CUBLAS_STATUS_..., CUDNN_STATUS_...",
         not_when="out-of-memory, ld-library-path-conflict, bf16-unsupported: then that is why",
-        way_out="nvidia-smi, CUDA_LAUNCH_BLOCKING=1, no LD_LIBRARY_PATH",
+        way_out="nvidia-smi, CUDA_LAUNCH_BLOCKING=1",
         source="cuBLAS and cuDNN API references, status codes",
         message=Message(
             title="A library of CUDA failed with {status}, which names no reason",
@@ -178,7 +178,7 @@ MESSAGES: tuple[Cause, ...] = (
             detail="Usually the GPU's memory is full, or an index out of range broke the kernel "
             "before it; else another cuBLAS or cuDNN stands before torch's own.",
             text="See whether the memory is full; run it once with every kernel waited for, so "
-            "that the first failure shows; where LD_LIBRARY_PATH is set, try it unset",
+            "that the first failure shows; take the folders of another CUDA out of LD_LIBRARY_PATH",
             commands=("export CUDA_LAUNCH_BLOCKING=1",),
             look=("nvidia-smi",),
             see="see whether the memory is full",

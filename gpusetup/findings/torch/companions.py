@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpusetup.catalog.companions import (
@@ -92,13 +93,37 @@ def _companion(context: RuleContext, name: Name, cause: Cause) -> Iterator[Findi
     works = not messages and context.snapshot.torch.cuda_available
     make = cause.as_warning if works else cause.found
     lines = (
-        (value_evidence(context, "packages", f"{have} beside torch {torch}"),) if version else ()
+        (
+            value_evidence(
+                context, "packages", f"{have} beside torch {torch or 'of an unknown version'}"
+            ),
+        )
+        if version
+        else ()
     )
     yield make(
         f"{have} does not belong to torch {torch or 'as installed'}: "
         f"{reason or 'it fails to load'}",
         evidence=(*event_evidence(messages), *lines),
-        fix=_companion_fix(context, name, torch),
+        fix=_over_the_systems_torch(context, name, messages)
+        or _companion_fix(context, name, torch),
+    )
+
+
+def _over_the_systems_torch(
+    context: RuleContext, name: Name, messages: tuple[Event, ...]
+) -> Fix | None:
+    """A companion from elsewhere over a torch in the system's place: that one may be a board's or
+    an image's own, which no index has, and stays."""
+    place, torch = context.snapshot.torch.location, context.snapshot.torch.version
+    found = {folder for e in messages for folder in re.findall(rf"(/\S+)/{name}/", e.text or "")}
+    if torch or not place or not found or place in found or not is_report(context):
+        return None
+    return Fix(
+        text=f"{name} lies in {min(found)}, torch in {place}, where a board's or an image's maker "
+        f"puts his own: keep that torch and take this {name} out; then install, or build, the one "
+        "for the release that the second command prints, from where that torch came",
+        commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
     )
 
 

@@ -259,8 +259,9 @@ def mixed_conda_pip(context: RuleContext) -> Iterator[Finding]:
     )
     first = (
         *((remove,) if conda or context.snapshot.conda.prefix else ()),
-        paste.command(context, paste.python(context), "-m", "pip", "uninstall", "-y", "torch"),
+        paste.command(context, paste.python(context), "-m", "pip", "uninstall", "-y", *OF_PIP),
     )
+    listed = (value_evidence(context, "packages", f"conda: {conda}, pip: {pip}"),)
     yield MIXED_CONDA_PIP.found(
         f"conda installed torch {conda} and pip installed torch {pip} over it"
         if conda and pip
@@ -268,11 +269,7 @@ def mixed_conda_pip(context: RuleContext) -> Iterator[Finding]:
         detail="Files of both lie in one folder; which one is loaded is chance.",
         evidence=(
             *event_evidence(messages),
-            *(
-                (value_evidence(context, "packages", f"conda: {conda}, pip: {pip}"),)
-                if conda and pip
-                else ()
-            ),
+            *(listed if conda and pip else ()),
         ),
         fix=Fix(
             text="Remove both, then install one, by one installer",
@@ -282,11 +279,14 @@ def mixed_conda_pip(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+OF_PIP = ("torch", "torchvision", "torchaudio")
+"""What pip takes away; it only warns of one that is not there."""
+
+
 def _of_conda(context: RuleContext) -> tuple[str, ...]:
     """torch and its companions by conda's own names; what one of them leaves hides pip's."""
-    names = ("pytorch", "torchvision", "torchaudio")
     there = {p.name for p in context.snapshot.packages or () if p.installer in CONDA}
-    return tuple(name for name in names if name in there) or ("pytorch",)
+    return tuple(name for name in ("pytorch", *OF_PIP[1:]) if name in there) or ("pytorch",)
 
 
 TORCH_IMPORT_FAILED = Cause(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +20,12 @@ from gpusetup.verify.ranks.gathering import Spoke
 
 SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "exchange.py"
 POLL_SECONDS = 3600.0
+AT_ONCE = {"PYTHONUNBUFFERED": "1"}
+"""What a library printed may wait in a buffer: it would come after the worker's last words."""
+ASIDE = re.compile(
+    r"\s|$|(?:\[rank\d+\]: ?)?(?:\[[WI]\d*[] ]|[WI]\d{4} )|(?:.*\W)?(?i:\w*warn(?:ing)?)\b"
+)
+"""A library's warning, or a line of its source: not why a worker died."""
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
 
@@ -39,7 +47,7 @@ class Follower:
         """Start a worker; one that is there is ended."""
         self.end()
         try:
-            lines = self.lines = Lines(self.worker)
+            lines = self.lines = Lines(self.worker, environment={**os.environ, **AT_ONCE})
         except OSError as problem:
             self.tell({"said": "broken", "problem": f"{self.worker[0]}: {problem.strerror}"})
             return
@@ -58,7 +66,8 @@ class Follower:
                     self.tell({"said": "died", "problem": said})
                 return
             message = parsed(line)
-            last = line if not message and line.strip() else last
+            if not message and (ASIDE.match(last) or not ASIDE.match(line)):
+                last = line
             if message and self.lines is lines:
                 self.tell({**message, **self.beside} if message["said"] == "ready" else message)
 

@@ -260,6 +260,10 @@ def ask_dependencies(job: Job, target: Target, plan: Plan, links: Path) -> tuple
         sources = ("--no-index",)
         environment = {**switching_environment(job.environ), "UV_OFFLINE": "1", "UV_NO_CONFIG": "1"}
         environment |= temporary(links.parent)
+    if plan.constraints:
+        file = links / "cuda.txt"
+        file.write_text("\n".join(plan.constraints) + "\n", encoding="utf-8")
+        sources = (*sources, "--constraint", str(file))
     fresh = target.venv is not None
     wanted = (*plan.packages, *plan.pinned)
     # A new environment has no pip to ask before it is made: its base's is asked, else uv.

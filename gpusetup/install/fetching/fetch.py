@@ -13,13 +13,15 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
-from gpusetup.errors import Blocked
+from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.fetching import web
 from gpusetup.install.fetching.causes import cause_of, content_length, is_timeout
+from gpusetup.install.fetching.file_url import local_path
 from gpusetup.install.fetching.ranged import (
     UNREADABLE,
     RangedFile,
+    difference,
     goes_on,
     is_encoded,
     metadata_in,
@@ -45,7 +47,6 @@ from gpusetup.install.fetching.wheel_cache import (
     is_whole,
     keep_mark,
     kept_mark,
-    local_path,
     note_kept,
     size_of,
     touch_note,
@@ -84,6 +85,8 @@ class Fetcher:
         self._failed: dict[str, Blocked] = {}
         """Wheels that `early` could not fetch, each with the cause: `wheel` does not try again."""
         self._beside: list[Thread] = []
+        self.planned_by: dict[str, str] = {}
+        """A wheel's file name -> what its page gave as its METADATA, if the plan goes by that."""
 
     def __enter__(self) -> Fetcher:
         return self
@@ -152,12 +155,20 @@ class Fetcher:
         with self._lock_of(wheel.filename):
             if problem := self._failed.get(wheel.filename):
                 raise problem
-            return self._wheel(wheel, cache, progress)
-
-    def archive(self, url: str, place: Path) -> None:
-        """Any file, whole, into a new place; its hash is the caller's to check."""
-        file = Wheel(name=place.name, version="", filename=place.name, url=url)
-        self._download(file, place, lambda _wheel, _bytes: None)
+            path = self._wheel(wheel, cache, progress)
+        planned_by = self.planned_by.get(wheel.filename)
+        try:
+            differs = difference(planned_by, metadata_in(path)) if planned_by else None
+        except UNREADABLE:  # which is told where it is unpacked
+            differs = None
+        if differs:
+            raise Unreached(
+                f"{without_credentials(wheel.url)}: the METADATA in the wheel is not what its page "
+                f"gave: {differs}",
+                hint="nothing was changed; tell who runs the index; run this again to go by what "
+                "is in the wheel, or name a mirror: `--index-root URL`",
+            )
+        return path
 
     def early(self, wheels: Iterable[Wheel], cache: Path) -> None:
         """Begin to fetch beside what else is going on; what goes wrong is raised by `wheel`."""

@@ -79,6 +79,33 @@ def metadata_of_archive(archive: zipfile.ZipFile) -> str:
     return short_entry(archive, name).decode("utf-8", "replace")
 
 
+DECIDING = ("name", "version", "requires-dist", "requires-python", "provides-extra")
+
+
+def difference(one: str, other: str) -> str | None:
+    """In what two METADATA differ that decides what is installed with it; None in nothing.
+
+    >>> head = "Metadata-Version: 2.1\\nName: a\\nVersion: 1\\n"
+    >>> difference(f"{head}Requires-Dist: b>1\\n\\nlong", f"{head}\\nother")
+    'requires-dist b>1 there, none in the wheel'
+    """
+    from email.parser import HeaderParser
+
+    there, here = (HeaderParser().parsestr(text.lstrip("\ufeff")) for text in (one, other))
+    for name in DECIDING:
+        rows = [
+            sorted(" ".join(str(row).split()) for row in heads.get_all(name, ()))
+            for heads in (there, here)
+        ]
+        if rows[0] != rows[1]:
+            gone, new = (
+                ", ".join(row for row in rows[i] if row not in rows[1 - i])[:200] or "none"
+                for i in (0, 1)
+            )
+            return f"{name} {gone} there, {new} in the wheel"
+    return None
+
+
 def short_entry(archive: zipfile.ZipFile, name: str) -> bytes:
     """A file of a wheel's metadata, not unpacked further than one is long. Raises ValueError."""
     with archive.open(name) as entry:

@@ -83,6 +83,7 @@ def _metadata(job: Job, wheel: Wheel) -> str | None:
     if wheel.metadata_url and (answer := job.fetcher.text(wheel.metadata_url)):
         text = answer[2].lstrip("\ufeff")
         if is_metadata_of(wheel, text):
+            job.fetcher.planned_by[wheel.filename] = text
             return text
         job.log.line(f"{wheel.filename}: what came as its METADATA is none")
     return job.fetcher.metadata_inside(wheel.url)

@@ -14,10 +14,11 @@ import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import without_credentials
+from gpusetup.install.fetching.file_url import local_path
 from gpusetup.install.fetching.ranged import UNREADABLE
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.switching.files import open_new, read_json_object
@@ -54,7 +55,7 @@ def write_anew(path: Path, text: str) -> None:
 def blocked(url: str, cause: str) -> Blocked:
     """What stops the job: the URL, the cause, and what to try."""
     host = urlsplit(url).hostname
-    if host is None:
+    if host is None or url.startswith("file:"):
         return Blocked(
             f"{local_path(url)}: {cause}",
             hint="nothing was changed; fill the folder again: `gpusetup install --download DIR`",
@@ -82,9 +83,7 @@ def check_here(wheel: Wheel, path: Path) -> None:
 
 def _problem(wheel: Wheel, path: Path, digest: str) -> str | None:
     if wheel.sha256 and digest != wheel.sha256.lower():
-        return (
-            f"wrong hash: the index says sha256 {wheel.sha256[:16]}…, the file has {digest[:16]}…"
-        )
+        return f"wrong hash: expected sha256 {wheel.sha256.lower()}, found sha256 {digest}"
     try:
         names = content_of(path).names
     except UNREADABLE:
@@ -238,7 +237,3 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def local_path(url: str) -> Path:
-    return Path(unquote(urlsplit(url).path))

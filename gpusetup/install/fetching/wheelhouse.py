@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from gpusetup import __version__
 from gpusetup.errors import Blocked
-from gpusetup.install.fetching.wheel_cache import local_path
+from gpusetup.install.fetching.file_url import local_path
 from gpusetup.install.fetching.wheels import Wheel, best, parsed_name
 from gpusetup.install.switching.files import link_or_copy, refuse_newer, write_safely
 from gpusetup.model.frozen import Frozen

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,24 +17,25 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import (
     companion_table,
 )
-from gpusetup.errors import BadInput
+from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.install.joint.ask import Answer, Asker, Locked
+from gpusetup.install.joint.behind import behind, is_limited, why_no_newer
 from gpusetup.install.joint.links import page_file
 from gpusetup.install.joint.matrix import matrix_of, word_of
 from gpusetup.install.joint.notes import (
     cuda_of_others,
     glibc_note,
-    other_cuda,
     own_cuda,
     page_notes,
 )
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.releases import Listed, is_listed, listed
-from gpusetup.install.joint.table import Joint, candidates_of, from_table
+from gpusetup.install.joint.table import Joint, candidates_of, from_table, other_cuda_only
 from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_of
 from gpusetup.install.joint.work import Work, hashes_of
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.codec import from_json, to_json
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.resolver.joint import (
@@ -42,7 +45,7 @@ from gpusetup.resolver.joint import (
     best,
     held_by_cuda,
     labelled,
-    smallest_conflict,
+    majors_here,
     with_companions,
 )
 
@@ -76,12 +79,58 @@ def choose_together(
     words = by_name(words)
     projects = projects_of([name_of(word) for word in words], companion_table())
     asked = Asked(words=tuple(words), projects=projects)
-    builds = candidates_of(machine, request, catalog, asked, prefer)
     asker = Asker(places.uv, places.environment, places.cache, places.trusted, offline=offline)
+    wish = partial(_chosen, machine, request, catalog, places, fetcher, asker)
+    wish = partial(wish, explain=explain, prefer=prefer, behind_days=behind_days)
+    joint, others = wish(asked, words)
+    return _of_one_cuda(machine, request, catalog, asked, joint, others, wish) if others else joint
+
+
+def _of_one_cuda(
+    machine: Snapshot,
+    request: Request,
+    catalog: Catalog,
+    asked: Asked,
+    joint: Joint,
+    others: Mapping[str, str],
+    wish: Callable[..., tuple[Joint, Mapping[str, str]]],
+) -> Joint:
+    """The set in which everything is built for torch's CUDA: of each major that this machine has,
+    the best torch's first. What was asked for stays at its newest where it can: left alone, uv may
+    take a release of years ago beside newer ones of what nobody asked for. Unsatisfiable where
+    there is no set."""
+    newest = [f"{one.name}>={one.version}" for one in joint.packages if one.asked and not one.file]
+    majors = majors_here(machine, request, catalog, asked)
+    for major, words in product(majors, ((*asked.words, *newest), asked.words)):
+        with suppress(Unsatisfiable):
+            found = wish(replace(asked, only=major), words)[0]
+            if not found.refused:
+                return found
+    raise other_cuda_only(machine, request, catalog, joint, others)
+
+
+def _chosen(
+    machine: Snapshot,
+    request: Request,
+    catalog: Catalog,
+    places: Places,
+    fetcher: Callable[[], Fetcher],
+    asker: Asker,
+    asked: Asked,
+    words: Sequence[str],
+    *,
+    explain: bool,
+    prefer: TorchBuild | None,
+    behind_days: int,
+) -> tuple[Joint, Mapping[str, str]]:
+    """The best set of any CUDA, or of the one that is asked for; and what of it would not load."""
+    builds = candidates_of(machine, request, catalog, asked, prefer)
+    one_cuda, indexes = asked.only is not None, places.indexes
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
-        work = Work(machine, words, builds, asker, Path(folder), catalog, places.indexes)
-        indexes = places.indexes
-        to_ask = indexes if places.named and not offline else ()
+        work = Work(
+            machine, words, builds, asker, Path(folder), catalog, indexes, one_cuda=one_cuda
+        )
+        to_ask = indexes if places.named and not asker.offline else ()
         has_torch = pool.submit(_has_torch, asker, fetcher, to_ask)
         pages = pool.map(lambda name: _listed(asker, fetcher, indexes, name), work.names)
         first = work.free(work.words)
@@ -89,7 +138,7 @@ def choose_together(
             work.stand_in(listed=False)
             first = work.free(work.words)
         if first is None:
-            return from_table(work.words, builds)
+            return from_table(work.words, builds, catalog), {}
         found = dict(zip(work.names, pages, strict=True))
         build, answer = _preferred(work, prefer, found, behind_days) or best_of(
             work, first, found, pool
@@ -106,16 +155,18 @@ def choose_together(
         )
         if fitting:
             build, answer = work.instead(build, fitting, answer)
+        if wrong := work.other_cuda(build, answer):
+            return Joint(build=build, packages=_packages(work, build, answer)), wrong
         older = held_by_cuda(machine, request, catalog, asked, build)
-        held = (*(newer or older), *_behind(work, build, answer, found, pool))
+        held = (*(newer or older), *behind(work, build, answer, found, pool))
         matrix = matrix_of(work, build, answer, found, pool) if explain else ()
-    refused = tuple(h for h in held if _is_old(h, found, words))
-    notes = (*glibc_note(machine), *page_notes(found), *other_cuda(work, build, answer))
+    refused = tuple(h for h in held if _is_old(h, found, asked.words))
+    notes = (*glibc_note(machine), *page_notes(found))
     if fitting:
         notes = (*notes, *own_cuda(work, build, answer))
     if served is None:
         notes = (*notes, f"no {' and '.join(family[1:])} is known for torch {build.torch} here")
-    return Joint(
+    joint = Joint(
         build=build,
         packages=_packages(work, build, answer),
         hashes=hashes_of(work, build, answer),
@@ -124,6 +175,7 @@ def choose_together(
         refused=refused,
         notes=notes,
     )
+    return joint, {}
 
 
 _NONE = Listed(name="")
@@ -181,8 +233,8 @@ def _preferred(
     answer = work.beside(build, work.words) if build else None
     if build is None or answer is None or answer.reason or not work.agrees(answer, build):
         return None
-    behind = (found[name].days_behind(answer.version(name) or "0") for name in work.names)
-    return None if any(days > behind_days for days in behind) else (build, answer)
+    days_behind = (found[name].days_behind(answer.version(name) or "0") for name in work.names)
+    return None if any(days > behind_days for days in days_behind) else (build, answer)
 
 
 def best_of(
@@ -236,8 +288,8 @@ def _newer_than(
     asked, page = work.words[work.names.index(name)], found[name]
     release = (answer.version(name) or "").partition("+")[0]
     is_next = page.newest is not None and page.newer_than(release) == (page.newest.version,)
-    if is_next and not _is_limited(work, name):
-        other = _why_no_newer(work, name, page)
+    if is_next and not is_limited(work, name):
+        other = why_no_newer(work, name, page)
     else:
         other = work.free([asked, f"{name}>{release}"])
     return None if other is None or other.reason else other
@@ -245,18 +297,8 @@ def _newer_than(
 
 def _look_ahead(work: Work, page: Listed) -> None:
     """Ask beside the others what will be asked where nothing newer goes: `_held_by`."""
-    if page.newest is not None and page.newest.has_wheel and not _is_limited(work, page.name):
-        _why_no_newer(work, page.name, page)
-
-
-def _is_limited(work: Work, name: str) -> bool:
-    return bool(Requirement(work.words[work.names.index(name)]).specifier)
-
-
-def _why_no_newer(work: Work, name: str, page: Listed) -> Answer | None:
-    """A package alone at its newest release, with any torch."""
-    assert page.newest is not None
-    return work.free([f"{word_of(name, work)}=={page.newest.version}"])
+    if page.newest is not None and page.newest.has_wheel and not is_limited(work, page.name):
+        why_no_newer(work, page.name, page)
 
 
 def _solved(work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, Listed]) -> Solved:
@@ -283,60 +325,6 @@ def _newer_torch(
         held = HeldBack(package="torch", at=build.torch, by=other.reason)
         return build, answer, (held,)
     return build, answer, ()
-
-
-def _behind(
-    work: Work,
-    build: TorchBuild,
-    answer: Answer,
-    found: Mapping[str, Listed],
-    pool: ThreadPoolExecutor,
-) -> tuple[HeldBack, ...]:
-    """What is not at its newest release, and what holds it."""
-    late = [n for n in work.names if found[n].days_behind(answer.version(n) or "0") > 0]
-
-    def held(name: str) -> HeldBack:
-        at = answer.version(name) or ""
-        return HeldBack(package=name, at=at, by=_held_by(work, build, name, at, found[name]))
-
-    return tuple(pool.map(held, late))
-
-
-def _held_by(work: Work, build: TorchBuild, name: str, at: str, page: Listed) -> str:
-    """Why a package is no newer: the torch that the others hold, or what its newest asks for."""
-    assert page.newest is not None
-    word, newest = word_of(name, work), page.newest
-    own = next((w for w in work.words if name_of(w) == name), word)
-    if not Requirement(own).specifier.contains(newest.version, prereleases=True):
-        return f"asked for as {own}"
-    if f"{name}!={newest.version}" in work.not_on(build):
-        return f"torch's index of {build.backend} has no {name} {newest.version}"
-    alone = work.free([word]) if len(work.words) > 1 else None
-    further = alone.version(name) if alone else None
-    if further and page.days_behind(further) < page.days_behind(at):
-        return _against(work, build, name, f"{word}=={further.partition('+')[0]}")
-    if not newest.has_wheel:
-        return f"{newest.version} has no wheel, only its source"
-    other = _why_no_newer(work, name, page)
-    return other.reason if other and other.reason else f"torch {build.torch} beside the others"
-
-
-def _against(work: Work, build: TorchBuild, name: str, exact: str) -> str:
-    """Why a release that goes alone does not go with the others, and with which of them."""
-    others = [one for one in work.words if name_of(one) != name]
-
-    def goes(words: Sequence[str]) -> bool:
-        answer = work.free([exact, *words])
-        return answer is None or answer.reason is None
-
-    if goes(others):
-        beside = work.beside(build, [exact])
-        why = beside.reason if beside and beside.reason else f"{exact} needs another torch"
-        return f"{why}, and the others go with torch {build.torch}"
-    left = smallest_conflict(others, goes) if len(others) > 1 else others
-    answer = work.free([exact, *left])
-    why = (answer.reason if answer else None) or f"{exact} does not go with it"
-    return f"{why}, which excludes {' and '.join(left)}"
 
 
 def _packages(work: Work, build: TorchBuild, answer: Answer) -> tuple[JointPackage, ...]:

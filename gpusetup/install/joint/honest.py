@@ -22,8 +22,8 @@ def require_honest(wheels: Iterable[tuple[str, str, str]], believed: Container[s
 
 def _require(name: str, version: str, url: str, file: str) -> None:
     from gpusetup.install.complaints import BROKEN_HINT
+    from gpusetup.install.fetching.file_url import local_path
     from gpusetup.install.fetching.ranged import UNREADABLE, metadata_in
-    from gpusetup.install.fetching.wheel_cache import local_path
 
     try:
         said = what_is_said(metadata_in(local_path(url)))

@@ -100,8 +100,8 @@ def _source_only(name: str, work: Work) -> tuple[str, str]:
     )
     where = f"; its release page has wheels for {', '.join(wheels)}" if wheels else ""
     cost = f"; a build takes {project.build}" if project and project.build else ""
-    other = f" instead: {project.alternative}" if project else " name another package"
+    other = f" instead: {project.way_out()}" if project else " name another package"
     return (
         f"{name} has no wheel for this machine, only its source{where}{cost}",
-        f"nothing was changed;{other}; `gpusetup install {name} --build-from-source` builds it",
+        f"nothing was changed;{other}; `uv pip install --no-build-isolation {name}` builds it",
     )

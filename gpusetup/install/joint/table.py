@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
 from gpusetup.catalog.builds import Catalog, index_url
-from gpusetup.catalog.companion_table import Project, companion_table, takes_torch
+from gpusetup.catalog.companion_table import Pair, Project, companion_table, has_cuda, row_of
+from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.kernels import release
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_of
-from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Snapshot
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.resolution import Cell, HeldBack, JointPackage, Request, TorchBuild
+from gpusetup.model.specifiers import Versions
+from gpusetup.model.versions import parsed
 from gpusetup.resolver import resolve
-from gpusetup.resolver.joint import Asked, candidates, labelled, needs_gpu, not_there
+from gpusetup.resolver.joint import Asked, candidates, labelled, majors_here, needs_gpu, not_there
 from gpusetup.resolver.situation import situation_of
 
 
@@ -42,12 +47,14 @@ def candidates_of(
     """The builds to try; Unsatisfiable where a package has nothing here, or none fits."""
     situation, projects = situation_of(machine, request, catalog), asked.projects
     gone = not_there(projects, machine, situation)
+    case: str = machine.os.family or ""
     builds = candidates(machine, request, catalog, asked, prefer)
     if builds and builds[0].cuda is None and builds[0].os != "macos":
-        gone |= {p.name: NO_GPU for p in projects if needs_gpu(p) and p.name not in gone}
+        lacks = {p.name: NO_GPU for p in projects if needs_gpu(p) and p.name not in gone}
+        gone, case = gone | lacks, case if gone else "no GPU"
     if gone:
         name, reason = next(iter(gone.items()))
-        other = next(p.alternative for p in projects if p.name == name)
+        other = next(p.way_out(case) for p in projects if p.name == name)
         raise Unsatisfiable(f"{name} {reason}", hint=f"nothing was changed; instead: {other}")
     if not builds:
         raise Unsatisfiable(*_nothing_fits(machine, request, catalog, asked))
@@ -81,39 +88,98 @@ def _nothing_fits(
 NO_GPU = "computes on an NVIDIA GPU only, and none is here"
 
 
+def other_cuda_only(
+    machine: Snapshot,
+    request: Request,
+    catalog: Catalog,
+    joint: Joint,
+    others: Mapping[str, str],
+) -> Unsatisfiable:
+    """That every set has something that would not load, and what would serve."""
+    table = companion_table()
+    said = "; ".join(others.values())
+    index = index_url(joint.build.backend)
+    known = [own for name in others if (own := table.project(name))]
+    ways = [f"for {one.name}: {one.way_out('CUDA', index)}" for one in known]
+    newest = replace(machine, driver=Driver())
+    later = candidates(newest, request, catalog, Asked())[:1]
+    if later and later[0].cuda_major != joint.build.cuda_major and later[0].driver_floor:
+        ways.append(f"or a driver for CUDA {later[0].cuda_major}: {later[0].driver_floor} or newer")
+    return Unsatisfiable(
+        f"Nothing that goes together loads here: {said}",
+        hint=f"nothing was changed; {'; '.join(ways)}",
+    )
+
+
 def by_table(machine: Snapshot, request: Request, words: Sequence[str], catalog: Catalog) -> Joint:
     """The set for a machine and some requirements, by our table alone."""
     projects = projects_of([name_of(word) for word in words], companion_table())
     asked = Asked(words=tuple(words), projects=projects)
-    return from_table(words, candidates_of(machine, request, catalog, asked, None))
+    builds = candidates_of(machine, request, catalog, asked, None)
+    tried = (
+        candidates(machine, request, catalog, replace(asked, only=major))
+        for major in majors_here(machine, request, catalog, asked)
+    )
+    every = {one for some in tried for one in some} - {*builds}
+    rows = sorted((*builds, *every), key=lambda b: parsed(b.torch), reverse=True)
+    return from_table(words, rows, catalog)
 
 
-def from_table(words: Sequence[str], builds: Sequence[TorchBuild]) -> Joint:
+def from_table(words: Sequence[str], builds: Sequence[TorchBuild], catalog: Catalog) -> Joint:
     """The newest torch that our table takes with every package; Blocked where it has none."""
     words, table = by_name(words), companion_table()
-    names = tuple(map(name_of, words))
-    projects = projects_of(names, table)
     for build in builds:
-        if all(_in_table(project, build.torch) for project in projects):
-            rows = tuple(_not_asked(words, name) for name in names)
+        rows = [_not_asked(word, build, catalog) for word in words]
+        if all(rows):
             said = f"offline: from the table of companions of {table.as_of} alone"
-            unknown = [name for name in names if table.project(name) is None]
+            unknown = [name for word in words if table.project(name := name_of(word)) is None]
             more = (f"offline nothing is known of {' and '.join(unknown)}",) if unknown else ()
-            return Joint(build=build, packages=(_torch(build), *rows), notes=(said, *more))
+            there = (_torch(build), *filter(None, rows))
+            return Joint(build=build, packages=there, notes=(said, *more))
     raise Blocked(
         "Offline, and the table of companions has no torch that goes with " + " and ".join(words),
         hint="run it without `--offline`",
     )
 
 
-def _not_asked(words: Sequence[str], name: str) -> JointPackage:
-    """A package whose releases nobody was asked for."""
+def _not_asked(word: str, build: TorchBuild, catalog: Catalog) -> JointPackage | None:
+    """A package whose releases nobody was asked for, within what was asked for and what the table
+    takes beside a torch; None where it takes none."""
+    said, project = Requirement(word), companion_table().project(name_of(word))
+    limits = said.specifier
+    if project is not None:
+        row = _row_beside(project, word, build, catalog)
+        if row is None:
+            return None
+        limits &= SpecifierSet(row.versions) if row.torch or row.cuda else SpecifierSet()
     return JointPackage(
-        name=name,
+        name=name_of(word),
         version=None,
-        declared=companion_table().project(name) is None,
+        limits=str(limits) or None,
+        declared=project is None,
         asked=True,
-        extras=extras_of(words, name),
+        extras=extras_of([word], name_of(word)),
+    )
+
+
+def _row_beside(project: Project, word: str, build: TorchBuild, catalog: Catalog) -> Pair | None:
+    """The newest row that is asked for, takes a torch, and loads beside it."""
+    pages = {wheel.torch for wheel in project.releases}
+    if pages and ".".join(build.torch.split(".")[:2]) not in pages:
+        return None
+    usual, asked = usual_major(catalog, build), Requirement(word).specifier
+    spoken = [row for row in project.rows if row.torch] or [*project.rows]
+    exact = next((one.version for one in asked if one.operator == "=="), "")
+    if exact and (own := row_of(project, exact)) is not None:
+        spoken = [own]
+    return next(
+        (
+            row
+            for row in spoken
+            if (not row.torch or Versions(row.torch).allows(build.torch))
+            and has_cuda(project, row, build.cuda_major, usual)
+        ),
+        None,
     )
 
 
@@ -122,15 +188,3 @@ def _torch(build: TorchBuild) -> JointPackage:
     return JointPackage(
         name="torch", version=version, index_url=index_url(build.backend), declared=True
     )
-
-
-def _in_table(project: Project, torch: str) -> bool:
-    spoken = [row for row in project.rows if row.torch]
-    pages = {wheel.torch for wheel in project.releases}
-    if pages:
-        return ".".join(torch.split(".")[:2]) in pages
-    return not spoken or any(takes_torch(project, _some(r.versions), torch) for r in spoken)
-
-
-def _some(specifier: str) -> str:
-    return re.sub(r"[<>=!]+|\.\*", "", specifier)

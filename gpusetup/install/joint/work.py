@@ -11,9 +11,12 @@ from gpusetup.catalog.companion_table import (
     CompanionTable,
     companion_table,
     constraints_for,
+    cuda_constraints,
+    has_cuda,
     row_of,
     takes_torch,
 )
+from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.joint.ask import Answer, Asker, Question, macos_of, platform_of
 from gpusetup.install.joint.links import StandIn, stand_ins_of, write_links
@@ -40,7 +43,10 @@ class Work:
         links: Path,
         catalog: Catalog,
         indexes: Sequence[str] = (),
+        *,
+        one_cuda: bool = False,
     ) -> None:
+        self.one_cuda = one_cuda
         self.machine, self.builds, self.asker = machine, tuple(builds), asker
         self.index = without_credentials(indexes[0]) if len(indexes) == 1 else None
         self.table: CompanionTable = companion_table()
@@ -99,6 +105,10 @@ class Work:
             if not project.declares or project.name in OF_TORCH
             for text in constraints_for(project, build.torch)
         )
+        if self.one_cuda:
+            own, usual = build.cuda_major, usual_major(self.catalog, build)
+            each = (cuda_constraints(project, own, usual) for project in self.table.projects)
+            rows = tuple(dict.fromkeys((*rows, *(text for texts in each for text in texts))))
         return self._ask((*wants, "torch"), (f"torch=={build.torch}", *rows, *self.not_on(build)))
 
     def not_on(self, build: TorchBuild) -> tuple[str, ...]:
@@ -141,7 +151,22 @@ class Work:
     def agrees(self, answer: Answer, build: TorchBuild) -> bool:
         """Whether our table takes every package of the answer beside that torch."""
         known = ((self.table.project(one.name), one.version) for one in answer.packages)
-        return all(p is None or takes_torch(p, v, build.torch) is not False for p, v in known)
+        taken = all(p is None or takes_torch(p, v, build.torch) is not False for p, v in known)
+        return taken and not (self.one_cuda and self.other_cuda(build, answer))
+
+    def other_cuda(self, build: TorchBuild, answer: Answer) -> dict[str, str]:
+        """What of an answer is built for another CUDA than torch, and would not load: why, by its
+        name."""
+        found, usual = {}, usual_major(self.catalog, build)
+        torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
+        for one in answer.packages:
+            project = self.table.project(one.name)
+            row = project and row_of(project, one.version)
+            if project and row and not has_cuda(project, row, build.cuda_major, usual):
+                majors = " and ".join(row.cuda.split()).replace("default", usual)
+                said = f"{one.name} {one.version} is built for CUDA {majors}, {torch}"
+                found[one.name] = f"{said} ({row.source})"
+        return found
 
     def not_taken(self, answer: Answer, build: TorchBuild) -> str | None:
         """Which package that was asked for our table does not take beside a torch."""

@@ -22,6 +22,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.errors import Blocked
+from gpusetup.install.leftovers import held, released, sweep
 from gpusetup.install.settings.pip_config import pip_settings
 from gpusetup.model.frozen import Frozen
 
@@ -335,18 +337,39 @@ def _bundle(trusted: Trust, *, checked: bool) -> str | None:
     known = _WRITTEN.get((checked, trusted.certificates))
     if known and Path(known).is_file():
         return known
+    folder = Path(tempfile.gettempdir())
+    sweep(folder, f"{BUNDLE}*.pem")
     try:
-        handle, path = tempfile.mkstemp(prefix="gpusetup-ca-", suffix=".pem")
+        path = held(_new_bundle)
     except OSError:
         return None
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write("\n".join((*_everything(trusted, checked=checked), "")))
-    _WRITTEN[checked, trusted.certificates] = path
-    return path
+    _WRITTEN[checked, trusted.certificates] = str(path)
+    try:
+        path.write_text("\n".join((*_everything(trusted, checked=checked), "")), encoding="ascii")
+    except OSError as problem:
+        _drop_bundles()
+        raise Blocked(
+            f"{folder} cannot hold the certificates that uv and pip are to trust: "
+            f"{problem.strerror}",
+            hint=f"nothing was changed; make room in {folder}, or set TMPDIR to a folder on "
+            "another disk",
+        ) from problem
+    return str(path)
+
+
+BUNDLE = "gpusetup-ca-"
+
+
+def _new_bundle() -> Path:
+    handle, path = tempfile.mkstemp(prefix=BUNDLE, suffix=".pem")
+    os.close(handle)
+    return Path(path)
 
 
 @atexit.register
 def _drop_bundles() -> None:
-    for path in _WRITTEN.values():
+    while _WRITTEN:
+        path = Path(_WRITTEN.popitem()[1])
+        released(path)
         with contextlib.suppress(OSError):
-            Path(path).unlink()
+            path.unlink()

@@ -63,6 +63,8 @@ class Journal(Frozen):
     """Whether its folder was there, empty."""
     keep: bool = True
     """Whether what was there is kept for `--undo`."""
+    listed: str = ""
+    """The sha256 of the list of what was moved aside."""
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:

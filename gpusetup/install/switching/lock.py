@@ -99,10 +99,14 @@ def _wait_for_installer(store: Path, say: Callable[[str], None]) -> None:
         return
     from filelock import FileLock, Timeout
 
-    say("Waiting for the installer that is still running ...")
+    lock = FileLock(path)
     try:
-        with FileLock(path).acquire(timeout=INSTALLER_SECONDS, poll_interval=0.1):
-            pass
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say("Waiting for the installer that is still running ...")
+            lock.acquire(timeout=INSTALLER_SECONDS, poll_interval=0.1)
+        lock.release()
     except Timeout:
         raise Blocked(
             f"The installer of an earlier run still writes to {store.parent}",

@@ -22,6 +22,7 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
 from gpusetup.install.signals import uninterrupted
 from gpusetup.install.switching.durable import sync_folders, sync_tree
+from gpusetup.install.switching.kept import listed
 from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
 from gpusetup.install.switching.stage import (
     digest,
@@ -75,7 +76,7 @@ def switch(
         coming = staged.targets.values()
         ready = continued(journal, prepare(layout, plan.after, coming, plan.after))
         refuse_outside(layout, ready)
-        journal = enter(store, ready, "moving")
+        journal = enter(store, listed(store, ready), "moving")
     with putting_back(job, store, journal):
         journal = _renamed(job, store, journal, staged)
         job.log.line("switch ends")

@@ -37,6 +37,7 @@ from gpusetup.install.switching.journal import (
     STAGING,
     STORE,
     UNDO,
+    UNREADABLE,
     Journal,
     Move,
     Phase,
@@ -44,6 +45,7 @@ from gpusetup.install.switching.journal import (
     read_journal,
     write_journal,
 )
+from gpusetup.install.switching.kept import require_as_kept
 from gpusetup.install.switching.state_files import require_store
 from gpusetup.install.target.layout import (
     Layout,
@@ -299,13 +301,17 @@ def undo_known(store: Path, layout: Layout) -> Journal:
             hint="nothing was changed; `gpusetup install --torch VERSION` installs another, "
             "`gpusetup install --forget` drops what was kept",
         )
+    hint = (
+        "nothing was changed; `gpusetup install --torch VERSION` installs another, "
+        "`gpusetup install --forget` drops what was kept"
+    )
     lost = [m.path for m in undo.moves if not os.path.lexists(store / undo.former / m.kept)]
     if lost:
         raise Blocked(
             f"What was kept for the undo is not whole: {lost[0]} is not in {store / undo.former}",
-            hint="nothing was changed; `gpusetup install --torch VERSION` installs another, "
-            "`gpusetup install --forget` drops what was kept",
+            hint=hint,
         )
+    require_as_kept(store, undo, hint, whole=True)
     return replace(undo, phase="undoing", before=undo.after, after=undo.before)
 
 
@@ -376,5 +382,14 @@ def recover(store: Path) -> tuple[Journal, Literal["former", "new"]] | None:
             drop_leftovers(store)
         return None
     end, state = ENDINGS[journal.phase]
-    end(store, journal)
+    if journal.phase != "keeping":
+        hint = f"nothing was changed; put it back as it was, or else {UNREADABLE[JOURNAL]}"
+        require_as_kept(store, journal, hint, whole=False)
+    try:
+        end(store, journal)
+    except OSError as problem:
+        raise Blocked(
+            f"What was interrupted cannot be ended: {problem.filename}: {problem.strerror}",
+            hint="mend that, then run this again; nothing is lost until then",
+        ) from problem
     return journal, state

@@ -80,7 +80,7 @@ def answer(decision: Decision, asked: Asked) -> PlanCell:
         env=((ENV if shown.recipe.env else {}) | _visible(w, asked)) if fits else {},
         settings=settings(w, shown.recipe) if fits else {},
         ladder=() if asked.brief else ladder(w, shown.recipe, asked.case.limits, _c(asked)),
-        helps=() if fits or asked.brief else helps(decision, asked.case),
+        helps=() if asked.brief else helps(decision, asked.case),
         advice=tuple(_advice(decision, asked, fewer)),
         model=w.shape.name,
         parameters=w.shape.parameters,
@@ -286,10 +286,7 @@ def _what_is_needed(told: Told) -> Iterator[str]:
 
 
 def _host_memory(told: Told) -> Iterator[str]:
-    """What Offload takes of the machine's own memory, or that it would take more than there is."""
-    need = told.decision.shown.parts.host
-    if need and told.decision.recipe is not None:
-        yield f"Offload needs {need / GIB:.0f} GiB of the machine's own memory (RAM)"
+    """That Offload would take more of the machine's own memory than there is."""
     limits, w = told.asked.case.limits, told.w
     missed = next((r for r in candidates(w, limits) if not host_holds(w, r, limits)), None)
     if missed is not None and limits.host is not None and not _fits_without(told):

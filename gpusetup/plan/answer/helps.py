@@ -1,8 +1,8 @@
-"""What would help where nothing fits: each change with what it saves, the most first."""
+"""What would help: each change with what it saves, the most first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpusetup.model.documents import Help
@@ -22,11 +22,21 @@ COPIES = ("dp", "ddp", "zero1", "zero2")
 
 
 def helps(decision: Decision, case: Case) -> tuple[Help, ...]:
-    """The changes that save something, those that are enough first, then by GiB saved."""
+    """The changes where nothing fits; where one GPU needs Offload, the adapters that need none."""
     w = decision.fit.workload
+    if decision.recipe is None:
+        return _weighed(w, _changes(w, case), case)
+    if w.gpus > 1 or not decision.recipe.offload:
+        return ()
+    case = replace(case, limits=replace(case.limits, offload=False))
+    return _weighed(w, _adapters(w), case)
+
+
+def _weighed(w: Workload, changes: Iterable[tuple[str, Workload]], case: Case) -> tuple[Help, ...]:
+    """Those that save something, those that are enough first, then by GiB saved."""
     here = least(w, case)
     found = []
-    for step, changed in _changes(w, case):
+    for step, changed in changes:
         saved = (here - least(changed, case)) / GIB
         if saved > LEAST_GIB:
             recipe = decide(changed, case).recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.configs.config import read_config
-from gpusetup.plan.answer.question import workload_of
+from gpusetup.plan.answer.workload import workload_of
 from gpusetup.plan.config.question import FromConfig, for_gpus, question_of
 from gpusetup.plan.model.workload import Recipe, Workload, samples_per_group
 

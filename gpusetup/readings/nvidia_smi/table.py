@@ -21,6 +21,8 @@ SMI_VERSION = Sought(r"NVIDIA-SMI\s+(\d[\w.]*)")
 DRIVER_VERSION = Sought(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
 CUDA_VERSION = Sought(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
 FIRST = Sought(r"^\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$")
+CUT = Sought(r"^\s*(\d+)\s+((?:NVIDIA|Tesla|GeForce|Quadro)\s\S.*?)\s+(On|Off|WDDM|TCC)\s*$")
+"""The same where a text ends after the first cell."""
 BUS = Sought(r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*(On|Off|N/A)?")
 STATE = Sought(
     r"(?P<fan>\d+%|N/A|ERR!)\s+(?P<temp>\d+C?|N/A|ERR!)\s+(?P<perf>P\d+|N/A|Unknown)\s+"
@@ -94,7 +96,7 @@ def gpu_rows(text: str) -> Iterator[dict[str, Any]]:
     row: dict[str, Any] | None = None
     for line in text.splitlines():
         cells = line.strip().strip(">").strip().strip("|").split("|")
-        first = FIRST.match(cells[0]) if len(cells) > 1 else None
+        first = (FIRST if len(cells) > 1 else CUT).match(cells[0])
         if first:
             if row:
                 yield row
@@ -150,7 +152,7 @@ def is_end(line: str) -> bool:
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
     """`0  NVIDIA L40S  On | 00000000:17:00.0 Off | 0`; on Windows the driver model is the third."""
     index, name, state = first.groups()
-    bus = BUS.search(cells[1])
+    bus = BUS.search(cells[1]) if len(cells) > 1 else None
     errors = cells[2].strip() if len(cells) > 2 else ""
     row: dict[str, Any] = {"nvml_index": int(index), "name": name.strip()}
     row["driver_model"] = values.driver_model(state)

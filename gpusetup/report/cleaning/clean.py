@@ -139,7 +139,18 @@ def _characters(text: str) -> str:
         text = CONTROLS.sub("", text)
     if "<" in text:
         text = TAGS.sub("", LINE_TAGS.sub("\n", text))
-    return _entities(text) if "&" in text else text
+    text = _entities(text) if "&" in text else text
+    for form, plain in PLAIN_FORMS:
+        text = form.sub(plain, text)
+    return text
+
+
+PLAIN_FORMS = (
+    (Sought(r"(?m)^(\s*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
+    (Sought(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
+)  # fmt: skip
+"""Bold labels (`**PyTorch version:** 2.6.0`), and a build's label with blanks or as an address has it
+(`2.8.0 + cu129`), as programs print them."""
 
 
 ASCII_BREAKS = "\r\x0b\x0c\x1c\x1d\x1e"

@@ -38,7 +38,7 @@ def without_help(lines: Sequence[str]) -> list[str]:
     >>> without_help(help)
     ['', '', '$ ls', 'boom']
     """
-    kept = list(lines)
+    kept = _without_a_first_try(lines)
     if not _may_hold_one(lines):
         return kept
     inside = 0
@@ -46,6 +46,27 @@ def without_help(lines: Sequence[str]) -> list[str]:
         inside = _inside(line, inside)
         if inside:
             kept[number] = ""
+    return kept
+
+
+REPORTS = "Collecting environment information"
+LACKS = Sought(r"^\s*(?:ModuleNotFound|Import)Error: ")
+"""A script that collects the machine lacks a module of its own."""
+
+
+def _without_a_first_try(lines: Sequence[str]) -> list[str]:
+    """Without the start of `collect_env` that found no module, where the report stands below it.
+
+    >>> _without_a_first_try(["python collect_env.py", "ImportError: x", REPORTS])
+    ['', '', 'Collecting environment information']
+    """
+    kept = list(lines)
+    report = next((n for n, line in enumerate(lines) if REPORTS in line), 0)
+    above = range(max(report - DESCRIPTION * 2, 0), report)
+    tries = [n for n in above if "collect_env" in lines[n]]
+    lacks = [n for n in above if tries and n > tries[0] and LACKS.match(lines[n])]
+    if lacks:
+        kept[tries[0] : lacks[-1] + 1] = [""] * (lacks[-1] + 1 - tries[0])
     return kept
 
 

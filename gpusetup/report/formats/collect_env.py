@@ -42,6 +42,8 @@ NOTHING = ("", "n/a", "none", "could not collect", "no cuda", "unknown", "not se
 def collect_env(text: Text) -> Iterator[Fact]:
     """The facts of every collect_env in the text, the first one's first."""
     if not any(needle in text.low for needle in NEEDLES):
+        yield from packages(text)
+        yield from _torch_among_packages(text)
         return
     told: dict[str, str] = {}
     for label, value, place in pairs(text.flat):
@@ -295,6 +297,13 @@ READERS: dict[str, Callable[[str, str], Said]] = {
 }
 
 LISTED = Sought(r"\[(pip3?|conda)\] ([\w.-]+)(?:==| )([\w.+!-]+)(?: ([\w.]+))?(?: ([\w./-]+))?")
+
+
+def _torch_among_packages(text: Text) -> Iterator[Claim]:
+    """torch's own line, where no header says its version."""
+    for _, name, version, *_ in LISTED.findall(text.flat) if "] torch==" in text.low else ():
+        if name == "torch":
+            yield Claim(subject="torch.version", value=version, source="report", trust=HINT)
 
 
 def packages(text: Text) -> Iterator[Package]:

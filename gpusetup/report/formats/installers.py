@@ -30,7 +30,9 @@ INLINE = (
     (Sought(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)"), "pip"),
     (Sought(r"\b(torchvision|torchaudio|triton|numpy|xformers|nvidia-[\w-]+|jax-cuda\d\d-\w+)-(\d[\w.+]*\w)(?= |$)"), "installed"),
 )  # fmt: skip
-RELEVANT = Sought("torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx")
+RELEVANT = Sought(
+    "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
+)
 INSTALLED_SPAN = 3000
 FAILED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible")  # fmt: skip
 
@@ -99,6 +101,8 @@ def spoken_of(text: Text) -> Iterator[Package]:
 COMMAND = Sought(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,600}")  # fmt: skip
 INDEX = Sought(rf"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b")  # fmt: skip
 PIN = Sought(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
+COMPANION_PIN = Sought(r"\b(?P<companion>torch(?:vision|audio)) ?==(?P<version>\d{1,2}(?:\.\d{1,3}){2})(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
+INSTALLS_TORCH = Sought(r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)")  # fmt: skip
 CONDA_CUDA = Sought(r"(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)")
 REQUIREMENT = Sought(
     r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}\S{1,60}?)?) ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?"
@@ -144,6 +148,8 @@ def _refused(text: Text, place: int, found: re.Match[str], requirement: str) -> 
     pin = PIN.search(requirement)
     if pin and requirement[5:6] in ("=", "<", ">", "~", "["):
         yield from _pinned(pin, text.source(place), SURE)
+    elif beside := COMPANION_PIN.match(requirement):
+        yield from _pinned(beside, text.source(place), SURE)
 
 
 def _index_near(text: Text) -> str | None:
@@ -176,10 +182,15 @@ def _of_command(command: str, source: str, trust: int) -> Iterator[Fact]:
     command = _one_command(command)
     if "torch" not in command:
         return
+    if by := INSTALLS_TORCH.match(command):
+        name = "pip" if "pip" in by[1] else "conda"
+        yield Claim(subject="torch.installer", value=name, source=source, trust=HINT)
     if index := INDEX.search(command):
         yield Claim(subject="wanted.backend", value=index.group(1), source=source, trust=trust)
     if pin := PIN.search(command):
         yield from _pinned(pin, source, trust)
+    elif beside := COMPANION_PIN.search(command):
+        yield from _pinned(beside, source, trust)
     if cuda := CONDA_CUDA.search(command):
         yield Claim(subject="wanted.cuda", value=cuda.group(1), source=source, trust=HINT)
 
@@ -200,7 +211,10 @@ def _pinned(found: re.Match[str], source: str, trust: int) -> Iterator[Fact]:
         spec = f"=={version.removesuffix('.*')}.*"
     else:
         spec = f"{op}{version}"
-    yield Claim(subject="wanted.torch", value=spec, source=source, trust=trust)
+    if companion := groups.get("companion"):
+        spec = f"{companion}{spec}"
+    subject = "wanted.companion" if companion else "wanted.torch"
+    yield Claim(subject=subject, value=spec, source=source, trust=trust)
     if label := groups.get("label"):
         yield Claim(subject="wanted.backend", value=label, source=source, trust=trust)
 

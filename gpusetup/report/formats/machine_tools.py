@@ -73,6 +73,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.wsl", "@desktop-", r"\w@DESKTOP-[0-9A-Z]{7}:[^\s\\]{1,60}[#$]", HINT, value=True),
     saying("os.wsl", "windows subsystem for linux", r"Windows Subsystem for Linux", HINT, value=True),
     saying("os.wsl", "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)? (?:app )?\(?WSL ?[12]?\b|\bWSL (?:[Vv]ersion|Ubuntu|Debian)\b", HINT, value=True),
+    saying("os.wsl", "wsl", r"(?:^|[^\w\s])\s{0,4}WSL ?2?(?:[,:]| \(|(?= on Windows)) ?(?:Ubuntu|Debian| on Windows)", HINT, value=True),
     saying("os.wsl", "/usr/lib/wsl", r"/usr/lib/wsl/lib", value=True),
     saying("os.wsl", "wsl", r"\b(?:[Oo]n|[Ii]n|[Uu]nder|[Uu]sing|[Ii]nside|[Mm]y) (?:WSL|wsl) ?[12]?\b", HINT, value=True),
     saying("os.libc", "ldd", r"ldd \((?:Ubuntu |Debian )?(GN?U|E?GLIBC)", GUESS, value=""),

@@ -27,7 +27,9 @@ PYTHONS = (
 LINUX = Sought(
     r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
 )
-MACOS = Sought(r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew)/")
+MACOS = Sought(
+    r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew|private/var/folders)/"
+)
 FORWARD = Sought(r"(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/")
 """Windows' own folders as ninja, CMake and Python's `as_posix` write them."""
 WINDOWS = Sought(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
@@ -56,8 +58,19 @@ def paths(text: Text) -> Iterator[Fact]:
     yield from python_of(flat, text.low[:READ])
     yield from family_of_paths(flat, text.low[:READ])
     yield from environments(flat, text.low[:READ])
+    yield from interpreter(flat)
+    yield from place_of_torch(flat)
     yield from portable(flat)
     yield from shadowed(text)
+
+
+SYSTEMS_TORCH = Sought(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")
+"""A torch in the system's own place, where a board's or an image's maker puts it."""
+
+
+def place_of_torch(flat: str) -> Iterator[Fact]:
+    if found := SYSTEMS_TORCH.search(flat):
+        yield Claim(subject="torch.location", value=found[1], source="paths", trust=HINT)
 
 
 def python_of(flat: str, low: str | None = None) -> Iterator[Fact]:
@@ -115,6 +128,40 @@ def environments(flat: str, low: str) -> Iterator[Fact]:
         if pattern.search(flat, low):
             yield Claim(subject="python.manager", value=name, source="paths", trust=HINT)
             return
+
+
+SITE = Sought(
+    r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,160}?)/lib(?:64)?/python\d\.\d{1,2}/site-packages/"
+    r"|(?P<windows>\b[A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){1,10}?)\\{1,2}Lib\\{1,2}site-packages\\", re.I
+)  # fmt: skip
+"""A package of an environment: its root."""
+NOT_A_TARGET = Sought(
+    r"^/usr\b|/\.local(?:$|/share/uv)|[/\\](?:tmp|temp|\.cache|caches?|overlay|uv|pipx|builds-v0)[/\\]"
+    r"|conda|mamba|miniforge|[/\\]envs[/\\]|python_embed|app-?data",
+    re.I,
+)
+"""Roots of the system, of a user's own packages, of a build, of a tool, and of conda."""
+
+
+def interpreter(flat: str) -> Iterator[Fact]:
+    r"""The Python of the environment whose packages a text goes through.
+
+    >>> next(interpreter('File "/srv/a/.venv/lib/python3.12/site-packages/x.py"')).value
+    '/srv/a/.venv/bin/python'
+    >>> next(interpreter(r'File "C:\ComfyUI\venv\Lib\site-packages\x.py"')).value
+    'C:\\ComfyUI\\venv\\Scripts\\python.exe'
+    """
+    if "site-packages" not in flat:
+        return
+    roots = Counter(one["root"] or one["windows"] for one in SITE.compiled.finditer(flat))
+    known = [root for root, _ in roots.most_common() if not NOT_A_TARGET.search(root)]
+    if len(known) != 1:
+        return
+    root = known[0].replace("\\\\", "\\")
+    is_venv = re.search(r"\\[\w.-]*env[\w.-]*$", root) is not None
+    beside = r"\Scripts\python.exe" if is_venv else r"\python.exe"
+    value = f"{root}/bin/python" if root.startswith("/") else root + beside
+    yield Claim(subject="python.executable", value=value, source="paths", trust=GUESS)
 
 
 PORTABLE = Sought(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip

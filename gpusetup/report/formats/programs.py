@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.cuda import IN_PROSE
 from gpusetup.messages.fragments import TORCH_VERSION
+from gpusetup.model.machine import Event
 from gpusetup.model.sought import Sought
 from gpusetup.report.facts import (
     GUESS,
@@ -200,6 +201,7 @@ def programs(text: Text) -> Iterator[Fact]:
     for claim in claims(text, SAYINGS):
         yield from _understood(claim)
     yield from bare_versions(text)
+    yield from in_comments(text)
     yield from program_gpus(text)
 
 
@@ -259,3 +261,20 @@ def bare_versions(text: Text) -> Iterator[Fact]:
                 known = said == "True"
                 yield Claim(subject="torch.cuda_available", value=known, source=source, trust=USUAL)
             return
+
+
+ANSWER = Sought(r"#\s*(?:[-=]*>|:)?\s*(True|False)\b")
+"""What a line of code gave, as people write it behind the line or below it."""
+
+
+def in_comments(text: Text) -> Iterator[Fact]:
+    """What `torch.cuda.is_available()` gave here and there, by the comments in somebody's text."""
+    asked = ""
+    for number, line in enumerate(text.lines if "cuda.is_available" in text.low else ()):
+        asked = line if "is_available" in line else asked
+        if "cuda.is_available" in asked and (found := ANSWER.search(line)):
+            source, known = f"report, line {number + 1}", found.group(1) == "True"
+            yield Claim(subject="torch.cuda_available", value=known, source=source, trust=USUAL)
+            if not known:
+                said = {"asked": "yes"}
+                yield Event(kind="cuda-unavailable", values=said, source=source, text=line.strip())

@@ -53,6 +53,8 @@ ROWS = (
     saying("torch.version", "torch", rf"\| ?{TORCH_WORD} ?\| ?{TORCH}", HINT),
     saying("torch.version", "torch==", rf"{FAILS}[^$>#\n]{{0,60}}?\btorch=={TORCH}(?<=\+\w\w\w|\w\w\d\d)", HINT),
     saying("torch.version", "+cpu", r"\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|gives?|displays?)(?: me)?:? [`'\"(]?(2\.\d{1,2}\.\d\+cpu)\b", HINT),
+    saying("torch.version", "framework", rf"\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?({RELEASE}\+cu\d{{2,3}})\b", HINT),
+    saying("torch.version", "torch-", rf"\b(?:Using cached|Downloading|Downloaded) (?:\S{{1,200}}/)?torch-{TORCH[2:]}(?=-cp3)", GUESS),
     saying("torch.version", "torch.__version__", rf"torch\.__version__\W{{0,6}}{PRINTED}\W{{0,6}}{TORCH}", HINT),
     *(
         saying("python.version", needle, rf"(?<![\w./=-]){needle} ?{VERSION_WORD}{BETWEEN}(3\.\d{{1,2}}(?:\.\d{{1,2}})?)(?![\w.+])", HINT)
@@ -77,10 +79,10 @@ def prose(text: Text) -> Iterator[Fact]:
 
 MODEL = (
     r"(?:NVIDIA )?(?P<name>(?:GeForce )?(?:RTX|GTX) ?\d{3,4}(?: ?(?:Ti|TI|ti|SUPER|Super|Laptop)\b)?(?: ?(?:SUPER|Super)\b)?"
-    r"|(?:RTX )?A[456]000\b|(?:Tesla )?(?:V100|A100|A800|H[12]00|H20|H800|T4|P100|P40|K80|M40|L40S?|B200)\b)"
+    r"|(?:RTX )?A[456]000\b|(?:Tesla )?(?:V100|A100|A800|H[12]00|H20|H800|T4|P100|P40|K80|M40|L40S?|L20|B200)\b)"
 )
-BEFORE = r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|[Oo]n|is|[Mm]y|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
-SPOKEN = Sought(rf"{BEFORE}{MODEL}")
+BEFORE = r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|[Oo]n|is|[Mm]y|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|our|this|old|new|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
+SPOKEN = Sought(rf"(?:{BEFORE}|\b(?=Tesla )){MODEL}")
 ANOTHER = Sought(rf" ?(?:,|/|&|\+|and|or|und|et|y|e|vs\.?) ?{MODEL}")
 """What follows one of several that are enumerated: it is not the GPU of the text."""
 CALLED = Sought(
@@ -102,12 +104,12 @@ COUNTS = Sought(r"[x×*](?:(?<=\d.)|(?<=\d .)|(?<=[\dIiRrpS ].) ?\d)")
 """What every form of `COUNTED` has, and few texts: asked first, because it is quick."""
 MODELS = (
     *("RTX", "GTX", "A4000", "A5000", "A6000", "V100", "A100", "A800", "H100", "H200"),
-    *("H20", "H800", "T4", "P100", "P40", "K80", "M40", "L40", "B200"),
+    *("H20", "H800", "T4", "P100", "P40", "K80", "M40", "L40", "L20", "B200"),
 )
 """Letters of which each form of `MODEL` has some,"""
 BEFORE_A_MODEL = 64
 """and how far behind the beginning of any pattern with it they stand at most."""
-NEEDLES = ("tx", "00", "t4", "l40", "p40", "h20", "k80")
+NEEDLES = ("tx", "00", "t4", "l40", "p40", "h20", "l20", "k80")
 READ = 50_000
 
 

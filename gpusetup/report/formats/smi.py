@@ -13,7 +13,7 @@ from gpusetup.model.sought import Sought
 from gpusetup.readings.nvidia_smi.csv import GPU_LINE, is_header, parse_csv, parse_list
 from gpusetup.readings.nvidia_smi.log import GPU_HEAD, ROOT, parse_query, parse_xml
 from gpusetup.readings.nvidia_smi.nvlink import ALL_INACTIVE, parse_nvlink
-from gpusetup.readings.nvidia_smi.table import FIRST, SMI_VERSION, parse_table
+from gpusetup.readings.nvidia_smi.table import CUT, FIRST, SMI_VERSION, parse_table
 from gpusetup.readings.nvidia_smi.values import Smi, parse_error
 from gpusetup.readings.nvidia_smi.wsl import is_far_older, is_of_wsl
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Gpus
@@ -28,6 +28,8 @@ WORDS = (
     "nvml",
     "gpu",
     "geforce",
+    "nvidia ",
+    "tesla ",
     "mib",
     "product name",
     "version :",
@@ -48,7 +50,8 @@ def tables(text: Text) -> Iterator[Fact]:
     starts: list[int] = []
     if "nvidia-smi" in text.low:
         starts = [n for n, line in enumerate(text.lines) if _is_banner(line)]
-    if not starts and "mib" in text.low and any("|" in x and _is_row(x) for x in text.lines):
+    row = _is_row if "mib" in text.low else _is_cut_row
+    if not starts and "|" in text.flat and any("|" in x and row(x) for x in text.lines):
         starts = [0]
     for start, end in pairwise((*starts, len(text.lines))):
         lines = text.lines[start : min(end, start + LINES_OF_A_TABLE)]
@@ -63,6 +66,10 @@ def _is_banner(line: str) -> bool:
 
 def _is_row(line: str) -> bool:
     return FIRST.match(line.strip().strip("*>").strip().strip("|").split("|")[0]) is not None
+
+
+def _is_cut_row(line: str) -> bool:
+    return CUT.match(line.strip().strip("|")) is not None
 
 
 def _framed(line: str) -> str:

@@ -130,10 +130,6 @@ def _taken(t: Any, labels: Any) -> Any:
     return (labels != -100).double()
 
 
-def _nll(t: Any, x: Any, labels: Any, w: Any) -> Any:
-    return -_picked(t, x * w.detach(), labels)
-
-
 def _images(d: Draw) -> Given:
     n, classes = d.choice((1, 2, 3)), d.choice((2, 3, 8, 17))
     rows, columns = d.length(65), d.choice((1, 5, 9))

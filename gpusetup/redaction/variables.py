@@ -1,0 +1,75 @@
+"""What variables say: of a value only words of known form stay, each other word has an alias.
+
+Whoever sets a variable may write anything into it: a customer's name in a folder, a network, an
+option. Known are numbers and versions, GPUs, capabilities, networks as systems name them, and the
+words below, from the documentation of CUDA, NCCL, torch, pip and uv.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.readings.packages import INSTALLERS
+from gpusetup.redaction.places import KNOWN, Alias, is_known
+from gpusetup.redaction.words import vocabulary
+
+WORDS = KNOWN | INSTALLERS | frozenset(
+    "on off true false yes no auto void none all never always only if-necessary disabled enabled error "  # noqa: SIM905
+    "compute utility graphics video display ngx compat32 driver brand tesla quadro geforce titan grid vapps "
+    "expandable_segments max_split_size_mb garbage_collection_threshold roundup_power2_divisions backend "
+    "native cudamallocasync release_lock_on_cudamalloc pinned_use_cuda_host_register "
+    "pinned_num_register_threads pinned_use_background_threads pinned_reserve_segment_size_mb "
+    "max_non_split_rounding_mb per_process_memory_fraction use_uvm throw_on_cudamalloc_oom "
+    "kepler maxwell pascal volta turing ampere ada hopper blackwell tegra common ptx "
+    "info warn trace abort version init coll p2p shm net graph tuning env alloc call proxy nvls "
+    "ring tree collnet collnetdirect collnetchain nvlstree pat simple ll ll128 allreduce "
+    "loc nvl pix pxb phb sys nvb c2c ib socket ofi efa plugin group fault reg profile bootstrap ras "
+    "intel gnu sequential tbb level_zero opencl fastest_first pci_bus_id lazy eager default_pg "
+    "copy hardlink symlink clone first-index unsafe-first-match unsafe-best-match managed "
+    "only-managed only-system cc cxx gcc g++ c++ clang clang++ icc icpx nvcc cl mpicc mpicxx ccache "
+    "http https file ssh git ftp wsl vulkan dynamo aot inductor recompiles graph_breaks output_code guards base".split()
+)  # fmt: skip
+_FORM = re.compile(
+    r"(?i).{1,2}|v?\d[\d.]*(?:[a-z]{1,3}\d*)?(?:[.-](?:[0-9a-ftz]{1,40}|nv[\d.]+|post\d+|dev\d*))*"
+    r"|(?:sm|compute|gfx|cu|rocm|cp|py|dir|manylinux|musllinux)[_-]?\d[\w.]*|<[\w-]+>"
+    r"|[0-9a-f]{7,40}(?:\.nv[\d.]+)?|\$\{?(?:HOME|USER|PATH|LD_LIBRARY_PATH|CONDA_PREFIX|CUDA_HOME)"
+    r"|(?:mig-)?(?:gpu|mig)-[0-9a-f-]{0,40}|(?:gcc|g\+\+|clang)-\d+|(?:x86_64|aarch64)[\w-]*"
+    r"|(?:eth|ib|bond|docker|veth|virbr|br|team|wlan|hsn|roce|rdma|tun|tap|cni|cbr|flannel|gpu\d+rdma"
+    r"|en[ospx]|ib[ps]|wl[ps]|mlx\d_(?:bond_)?|mlx|bnxt_re|irdma|efa|qedr|hfi\d_?|cxi)\d*(?:(?:np|[spfndv_.])\d+)*"
+)
+_FILE = re.compile(
+    r"(?i)(?P<stem>[^\\/]+?)(?P<kind>\.(?:so(?:\.[\d.]+)?|dll|dylib|py|json|toml|ya?ml|txt|cfg|conf|ini|log"
+    r"|xml|pem|crt|sh|bat|zip|whl|gz|bin|pt))(?![^\\/])"
+)
+_LIBRARY = re.compile(
+    r"(?i)lib(?:cu|nv|nccl|cuda|mkl|torch|c10|tcmalloc|jemalloc|stdc\+\+|gomp|iomp|gcc_s)[\w+-]{0,24}"
+)
+_WORD = re.compile(r"<[\w-]+>|[^\s,;:=^+|!\"'()\[\]{}<>]+")
+
+
+def hide_values(value: str, alias: Alias) -> str:
+    """A variable's value whose folders, addresses and secrets were hidden before.
+
+    >>> hide_values("8.0;9.0+PTX for acme; eth0,^lo,acme1; max_split_size_mb:128", lambda word: "?")
+    '8.0;9.0+PTX ? ?; eth0,^lo,?; max_split_size_mb:128'
+    """
+    return _WORD.sub(lambda found: _shared(found[0], alias), value)
+
+
+def _shared(word: str, alias: Alias) -> str:
+    if re.match(r"[~\\/]", word):
+        return _FILE.sub(lambda found: _named(found["stem"], alias) + found["kind"], word)
+    parts = re.split(r"([\\/]+)", word)
+    if len(parts) > 1:
+        return "".join(one if is_known(one) or _is_plain(one) else alias(one) for one in parts)
+    return word if _is_plain(word) else alias(word)
+
+
+def _named(stem: str, alias: Alias) -> str:
+    """What stands for a file's name without its ending."""
+    return stem if is_known(stem) or _LIBRARY.fullmatch(stem) else alias(stem)
+
+
+def _is_plain(word: str) -> bool:
+    low = word.lower()
+    return low in WORDS or low in vocabulary() or _FORM.fullmatch(word) is not None

@@ -1,0 +1,134 @@
+"""What no answer says, whatever the machine or the text: every example machine and every composed
+text is judged once, and each invariant is asked of all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from report_classes_all import EVERY
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.evidence.context import cuda_needed
+from gpusetup.model.finding import Finding, Fix, typed
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.probe.saved import load_snapshot
+from gpusetup.report.read import read_bytes
+
+MACHINES = sorted((Path(__file__).parent / "machines").glob("*/snapshot.json"))
+CATALOG = load_catalog()
+
+
+@cache
+def every_answer() -> dict[str, Diagnosis]:
+    texts = {
+        t: read_bytes(t.encode()) for c in EVERY.values() for t in (*c.variants, *c.neighbours)
+    }
+    machines = {path.parent.name: load_snapshot(str(path)) for path in MACHINES}
+    return {name: diagnose(one, CATALOG) for name, one in {**texts, **machines}.items()}
+
+
+def fixes() -> Iterator[tuple[str, Diagnosis, Finding, Fix]]:
+    for name, answer in every_answer().items():
+        for finding in answer.findings:
+            if finding.fix is not None:
+                yield name, answer, finding, finding.fix
+
+
+def floor_on(machine: Snapshot, cuda: str | None) -> str | None:
+    family = "windows" if machine.os.wsl else machine.os.family or "linux"
+    return CATALOG.driver_floor(cuda, family) if cuda and not machine.os.jetson else None
+
+
+def floors_of(machine: Snapshot, lines: tuple[str, ...]) -> set[str]:
+    """The least drivers of the CUDA builds that lines install."""
+    backends = {
+        b for line in lines for b in re.findall(r"\bcu\d{2,3}\b", line) if "install" in line
+    }
+    return {floor for b in backends if (floor := floor_on(machine, cuda_of(b)))}
+
+
+def test_no_driver_is_called_too_old_that_meets_the_need() -> None:
+    called = [
+        (name, answer.snapshot, fix.min_driver)
+        for name, answer, finding, fix in fixes()
+        if finding.id == "driver-too-old" and answer.snapshot.driver.version
+    ]
+    wrong = [
+        (name, needs)
+        for name, machine, asked in called
+        if (needs := asked or floor_on(machine, cuda_needed(machine.torch)))
+        and parsed(machine.driver.version or "0") >= parsed(needs)
+    ]
+    assert len(called) >= 3
+    assert wrong == []
+
+
+def test_every_torch_that_is_prescribed_names_its_least_driver() -> None:
+    asked = [
+        (name, finding.id, floor, fix.text)
+        for name, answer, finding, fix in fixes()
+        for floor in floors_of(answer.snapshot, typed(fix))
+    ]
+    assert len(asked) > 100
+    assert [one for one in asked if one[2] not in one[3]] == []
+
+
+def test_no_torch_is_prescribed_above_the_driver_that_was_read() -> None:
+    wrong = [
+        (name, finding.id, floor)
+        for name, answer, finding, fix in fixes()
+        for floor in floors_of(answer.snapshot, typed(fix))
+        if (has := answer.snapshot.driver.version)
+        and parsed(has) < parsed(floor)
+        # An update of the driver in the same block is the way out.
+        and not (fix.min_driver and parsed(fix.min_driver) >= parsed(floor))
+    ]
+    assert wrong == []
+
+
+def test_an_unknown_driver_is_given_cuda_13_only_if_nothing_older_serves() -> None:
+    wrong = [
+        (name, build.torch, build.backend)
+        for name, answer in every_answer().items()
+        if not (answer.snapshot.driver.version or answer.snapshot.driver.cuda)
+        and (build := answer.resolution.build)
+        and build.backend.startswith("cu13")
+        and any(
+            row.reason.startswith("fits, but") and not row.backend.startswith("cu13")
+            for row in answer.resolution.rejections
+        )
+    ]
+    assert wrong == []
+
+
+SERVER_TORCH = re.compile(r"whl/cu\d|--backend cu\d")
+
+
+def test_no_way_out_is_denied_by_what_stands_above_it() -> None:
+    """No torch is installed for a Python without wheels, and none of a server's on a Jetson."""
+    texts = (
+        "JetPack 6.2, L4T 36.4.3\n$ pip install torch --index-url https://download.pytorch.org/whl/cu129"
+        "\n>>> torch.__version__\n'2.8.0'\nCUDA error: no kernel image is available for execution",
+        "Python version: 3.14.0\nERROR: Could not find a version that satisfies the requirement"
+        " torch (from versions: none)",
+        "Python 3.14.0 on Windows 11\nERROR: No matching distribution found for torch",
+    )
+    asked = [diagnose(read_bytes(text.encode()), CATALOG) for text in texts]
+    for answer in (*asked, *every_answer().values()):
+        root = next((one for one in answer.findings if one.root), None)
+        lines = [
+            line
+            for one in answer.findings
+            if one.fix and one.explained_by is None
+            for line in typed(one.fix)
+        ]
+        own = typed(root.fix) if root and root.fix else ()
+        if root and root.id == "jetson-wrong-wheel" and not any(map(SERVER_TORCH.search, own)):
+            assert not [line for line in lines if SERVER_TORCH.search(line)], root.title
+        if root and root.title.startswith("torch has no wheel for this Python") and root.fix:
+            assert not [one for one in root.fix.commands if one == "gpusetup install"], root.title
