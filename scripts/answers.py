@@ -22,6 +22,7 @@ import io
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -333,8 +334,11 @@ def facts(reply: dict[str, Any]) -> dict[str, Any]:
     try:
         document = json.loads(reply["out"].strip().rpartition("\n")[2] or reply["out"])
     except ValueError:
-        return {**exit_code, "too wide": [line for line in reply["out"].splitlines()
-                                          if len(line) > reply["columns"]]}  # fmt: skip
+        # A line to paste is not wrapped.
+        return {**exit_code, "too wide": [
+            line for line in reply["out"].splitlines()
+            if len(line) > reply["columns"] and not re.match(r"\s+(uv|pip|python|conda) ", line)
+        ]}  # fmt: skip
     kind = str(document.get("schema", "")).removeprefix("gpusetup.").partition("/")[0]
     kind = kind.removesuffix("-cells")
     return {**exit_code, **FACTS.get(kind, lambda _: {})(document)}

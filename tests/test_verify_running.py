@@ -169,7 +169,8 @@ def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
     (tmp_path / "torch" / "version.py").write_text("")
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(mine)})
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(others)]
+    spin = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(spin, start_new_session=True) for _ in range(others)]
     try:
         path = {"PYTHONPATH": str(tmp_path)}
         done = started("--device", "auto", "--json", "--timeout", "4", environment=path)

@@ -8,8 +8,13 @@ from __future__ import annotations
 import os
 from typing import List, Tuple
 
-SHARE = 0.5
-"""It waits for a core if its ready threads computed for less than this share of the time."""
+SHARE = 0.75
+"""It waits for a core if its ready threads computed for less than this share of the time.
+
+Linux gives each session of processes an equal part (autogroup): beside one other it is a half.
+"""
+READY = 0.5
+"""It computes, or waits for a core, if on average so many threads are ready."""
 
 
 class Cores:
@@ -32,7 +37,7 @@ class Cores:
         if len(self.ready) < 2:
             return ""
         ready, used = sum(self.ready) / len(self.ready), self.seconds[-1] - self.seconds[0]
-        if ready < SHARE or used >= SHARE * ready * passed:
+        if ready < READY or used >= SHARE * ready * passed:
             return ""
         return f"it had a core for {used:.0f} of {passed:.0f} s"
 
