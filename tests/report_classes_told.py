@@ -7,6 +7,43 @@ from report_classes import NO_DRIVER, SMI_ONE, Class
 NO_IMAGE = "CUDA error: no kernel image is available for execution on the device"
 
 TOLD: dict[str, Class] = {
+    "a CPU build, as conda's lists name it": Class(
+        "torch-cpu-build",
+        (
+            "torch.cuda.is_available() False\n_pytorch_select           0.1                       cpu_0\ncudatoolkit               10.1.243             h6bb024c_0",
+            "torch.cuda.is_available() False\n[conda] _pytorch_select           0.1                       cpu_0",
+            "torch.cuda.is_available() False\n  - pytorch=1.9.0=cpu_py38h4bbe6ce_0",
+            "torch.cuda.is_available() False\n  pytorch            pkgs/main/linux-64::pytorch-1.3.1-cpu_py37h62f834f_0",
+        ),
+        (
+            "torch.cuda.is_available() False\n_pytorch_select           0.1                       cpu_0\ntorch                     2.1.0              pypi_0    pypi",
+            "torch.cuda.is_available() False\n  - pytorch=1.9.0=cuda112py38h3d13190_1",
+        ),
+    ),
+    "a trainer that finds no backend": Class(
+        "torch-sees-no-gpu",
+        (
+            "MisconfigurationException: No supported gpu backend found!\npytorch-lightning 2.2.0",
+            "Windows 11, RTX 4060\nraise MisconfigurationException('No supported gpu backend found!')",
+            "`CUDAAccelerator` can not run on your system since the accelerator is not available.",
+        ),
+        (
+            "MisconfigurationException: No supported gpu backend found!\nMacBook Pro, Apple M2",
+            "`TPUAccelerator` can not run on your system since the accelerator is not available.",
+        ),
+    ),
+    "Apple's chip is the machine": Class(
+        "apple-silicon",
+        (
+            "my laptop with an M1 chip\nAssertionError: Torch not compiled with CUDA enabled",
+            "Apple Silicon Mac\nAssertionError: Torch not compiled with CUDA enabled",
+            "Apple M3\nMisconfigurationException: No supported gpu backend found!",
+        ),
+        (
+            "It works on my Apple M1, not on the server\ntorch 2.3.0+cpu, RTX 3090\nAssertionError: Torch not compiled with CUDA enabled",
+            "GPUs: Tesla M40, M60\nAssertionError: Torch not compiled with CUDA enabled",
+        ),
+    ),
     "a port of the ranks, as the engine's log or title says it": Class(
         "port-in-use",
         (

@@ -184,6 +184,29 @@ def test_each_doubt_is_between_known_causes(cause: str) -> None:
     assert {cause, *DOUBTS[cause].others} <= known
 
 
+LACKS = (
+    "[E:onnxruntime:Default, provider_bridge_ort.cc:1744 TryGetProviderInfo_CUDA] Failed to load library "
+    "libonnxruntime_providers_cuda.so with error: libcublasLt.so.11: cannot open shared object file"
+)
+NO_PROVIDER = "CUDA execution provider is not enabled in this build."
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"#include <onnxruntime_cxx_api.h>\nOrt::Session session(env, model);\n{LACKS}", "GitHub"),
+        (f"find_package(onnxruntime REQUIRED)\n{NO_PROVIDER}", "GitHub"),
+        (f"terminate called after throwing an instance of 'Ort::Exception'\n{LACKS}", "GitHub"),
+        (f"using Microsoft.ML.OnnxRuntime;\n{NO_PROVIDER}", "NuGet"),
+        (f"onnxruntime-gpu==1.18.0\n{LACKS}", "pip install"),
+    ],
+)
+def test_a_program_is_told_of_the_form_that_its_language_calls(text: str, told: str) -> None:
+    root = next(f for f in judged(text).findings if f.fix)
+    ways = [way for way in ("GitHub", "NuGet", "pip install") if way in str(root.fix)]
+    assert ways == [told]
+
+
 def test_a_gpu_of_another_maker_gets_the_programs_own_way_and_not_torchs() -> None:
     texts = {
         "OLLAMA_VULKAN": "ollama ps\nlibrary=cpu\nAMD Radeon 860M (gfx1152): amdgpu is not supported",

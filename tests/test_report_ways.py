@@ -179,6 +179,11 @@ TOO_NEW = (
     [
         (f"$ vllm serve Qwen/Qwen3-8B\n{TOO_NEW}", "gpusetup install vllm"),
         (f"python -m sglang.launch_server --model x\n{TOO_NEW}", "gpusetup install sglang"),
+        (f"vLLM Version: 0.8.5\nvLLM Build Flags:\n{TOO_NEW}", "gpusetup install vllm"),
+        (f"sglang: 0.4.6.post5\nsgl_kernel: 0.1.4\n{TOO_NEW}", "gpusetup install sglang"),
+        (f"api_server.py:1034] vLLM API server version 0.8.3\n{TOO_NEW}", "gpusetup install vllm"),
+        (f"I will take vLLM later\n{TOO_NEW}", "gpusetup install"),
+        (f"Windows 11\n[pip3] vllm==0.8.5\n{TOO_NEW}", None),
         (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", None),
         (TOO_NEW, "gpusetup install"),
     ],
@@ -212,6 +217,16 @@ def test_windows_is_not_suspected_of_what_only_linux_has() -> None:
     assert answered(inside).cause == "container-no-gpu"
 
 
+BY_TENSORFLOW = (
+    "W tensorflow/core/gpu_device.cc:2343] Cannot dlopen some GPU libraries.\n"
+    "Skipping registering GPU devices...\n"
+)
+IN_TORCH = (
+    'Traceback (most recent call last):\n  File "/v/lib/python3.11/site-packages/torch/cuda/'
+    '__init__.py", line 298, in _lazy_init\nAssertionError: Torch not compiled with CUDA enabled'
+)
+
+
 @each(
     "text, program",
     [
@@ -219,6 +234,11 @@ def test_windows_is_not_suspected_of_what_only_linux_has() -> None:
         ("it crashes, while ComfyUI works fine", None),
         ("ComfyUI does not work fine any more", "ComfyUI"),
         ("ComfyUI stops at the start", "ComfyUI"),
+        (f"{BY_TENSORFLOW}{IN_TORCH}", "torch"),
+        (f"print(tf.config.list_physical_devices('GPU'))\n{IN_TORCH}", "torch"),
+        ("import tensorflow as tf\nAssertionError: Torch not compiled with CUDA enabled", "torch"),
+        (BY_TENSORFLOW + IN_TORCH.replace("torch", "transformers")[:-30], "transformers"),
+        (BY_TENSORFLOW, "TensorFlow"),
     ],
 )
 def test_a_program_that_works_is_not_the_one_that_failed(text: str, program: str | None) -> None:
@@ -424,6 +444,8 @@ def test_under_an_engine_no_torch_is_put_that_it_does_not_pin(text: str, name: s
     ways = [line for other in seen.fix.alternatives for line in other.commands]
     assert any(line.endswith(f" {name} --torch-backend=auto") for line in ways)
     assert not any("torch==" in line for line in ways)
+    older = str(answering(answered(f"Driver Version: 570.133.07\n{text}")))
+    assert "--torch-backend=auto" in older and f" {name} --torch-backend" not in older
 
 
 def test_an_engine_that_is_an_image_is_exchanged_with_its_torch() -> None:

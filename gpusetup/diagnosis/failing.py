@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.catalog.companion_table import companion_table, runs_there
+from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.diagnosis.proof import computed
-from gpusetup.evidence.context import events, in_container, is_report
+from gpusetup.evidence.context import events, in_container, is_report, on
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
 from gpusetup.messages.own import NOT_SHOWN
-from gpusetup.model.finding import Finding, Fix, typed
+from gpusetup.model.finding import Alternative, Finding, Fix, typed
 from gpusetup.model.frozen import replace
+from gpusetup.model.versions import cuda_of, parsed
 
 if TYPE_CHECKING:
+    from gpusetup.catalog.companion_table import Pair, Project
     from gpusetup.evidence.context import RuleContext
     from gpusetup.messages.program import Program
     from gpusetup.model.failing import Stage
@@ -112,9 +116,9 @@ def program_of(context: RuleContext) -> Program | None:
     name = context.snapshot.failing.program
     if name is None:
         return None
-    from gpusetup.messages.programs import BY_NAME
+    from gpusetup.findings.programs import called
 
-    return BY_NAME.get(name)
+    return called(context, name)
 
 
 def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:
@@ -139,10 +143,10 @@ def of_the_program(context: RuleContext, finding: Finding) -> Finding:
         return replace(finding, fix=Fix(text=other))
     engine = _engine_of(context)
     if engine and fix and _installs_torch(fix.commands):
-        return replace(finding, fix=_with_its_torch(context, engine))
+        own = _with_its_torch(context, engine)
+        return replace(finding, fix=replace(own, alternatives=own.alternatives + _kept(fix)))
     if engine and fix:
-        kept = tuple(one for one in fix.alternatives if not _installs_torch(one.commands))
-        return replace(finding, fix=replace(fix, alternatives=kept))
+        return replace(finding, fix=replace(fix, alternatives=_kept(fix)))
     if program is None or program.on_torch or fix is None:
         return finding
     if finding.id == "extension-arch-mismatch" and program.way:
@@ -171,6 +175,10 @@ def _engine_of(context: RuleContext) -> Program | None:
     return next((one for one in known if installed.intersection(one.packages)), None)
 
 
+def _kept(fix: Fix) -> tuple[Alternative, ...]:
+    return tuple(one for one in fix.alternatives if not _installs_torch(one.commands))
+
+
 def _installs_torch(lines: tuple[Line, ...]) -> bool:
     return any("gpusetup install" in line or "torch==" in line for line in lines)
 
@@ -179,6 +187,9 @@ def _with_its_torch(context: RuleContext, program: Program) -> Fix:
     """torch moves with such a program only: by a release of it, or by its image."""
     from gpusetup.fixes import paste
 
+    project = companion_table().project(program.packages[0]) if program.packages else None
+    if project and on(context, "windows") and not runs_there(project, "windows-x86_64"):
+        return Fix(text=f"{program.name} has no build for Windows: {project.way_out('windows')}")
     name = program.packages[0].replace("_", "-")
     if in_container(context) or program.name in IMAGES:
         return Fix(
@@ -190,15 +201,40 @@ def _with_its_torch(context: RuleContext, program: Program) -> Fix:
         text=f"{program.name} requires one torch exactly: gpusetup chooses the release of it and "
         "the torch that fit this GPU and driver together",
         commands=(paste.gpusetup(context, name),),
-        alternatives=paste.other(
-            "into an environment of its own, by uv",
-            paste.command(context, "uv", "venv", "--seed", f".venv-{name}"),
-            paste.command(
-                *(context, "uv", "pip", "install", "--python", f".venv-{name}", name),
-                "--torch-backend=auto",
-            ),
+        alternatives=_by_uv(context, project) if project else (),
+    )
+
+
+def _by_uv(context: RuleContext, project: Project) -> tuple[Alternative, ...]:
+    """The newest release that the driver serves, by uv: that takes torch by the driver, and the
+    engine by nothing."""
+    from gpusetup.fixes import paste
+
+    here = context.snapshot.driver.version
+    floors = {row.versions: _floor(context, row) for row in project.rows}
+    served = [k for k, v in floors.items() if not here or (v and parsed(here) >= parsed(v))]
+    if not served:
+        return ()
+    floor, place = floors[served[0]], f".venv-{project.name}"
+    least = f" (it needs NVIDIA driver {floor} or newer)" if floor and not here else ""
+    asked = project.name + (served[0] if served[0] != project.rows[0].versions else "")
+    return paste.other(
+        f"into an environment of its own, by uv{least}",
+        paste.command(context, "uv", "venv", "--seed", place),
+        paste.command(
+            *(context, "uv", "pip", "install", "--python", place, asked), "--torch-backend=auto"
         ),
     )
+
+
+def _floor(context: RuleContext, row: Pair) -> str | None:
+    """The least driver for the wheels of a row."""
+    torch = (row.torch or "").removeprefix("==")
+    label = (
+        default_backend(context.catalog, torch, "linux", "x86_64") if torch[:1].isdigit() else ""
+    )
+    cuda = f"{row.cuda}.0" if row.cuda.isdigit() else cuda_of(label or "")
+    return context.catalog.driver_floor(cuda) if cuda else None
 
 
 def _is_torchs(fix: Fix) -> bool:

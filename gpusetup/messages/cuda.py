@@ -90,7 +90,7 @@ ROWS = (
     row(
         "cuda-unavailable",
         "gpu",
-        r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:was |were |is |are )?(?:found|detected|available)\b",
+        r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:backend )?(?:was |were |is |are )?(?:found|detected|available)\b",
         unless=r"\b(?:if|when) no (?:supported|compatible|suitable)",
     ),
     row("cuda-unavailable", "no nvidia gpu found?"),

@@ -56,6 +56,8 @@ class Program(Frozen):
     elsewhere: tuple[tuple[str, str], ...] = ()
     """Its way where the GPU is another maker's: a cause, and what to do."""
     marks: tuple[Mark, ...] = ()
+    forms: tuple[tuple[str, Program], ...] = ()
+    """What it is to a program that calls it from another language than Python, by the language."""
 
 
 Marks = tuple[Mark, ...]

@@ -55,6 +55,26 @@ ONNXRUNTIMES = (
     ),
     ("apple-silicon", "The ordinary `onnxruntime` has the CoreMLExecutionProvider: ask for that"),
 )
+ARCHIVE = (
+    "Take the GPU archive of onnxruntime's releases on GitHub (`onnxruntime-linux-x64-gpu`, "
+    "`onnxruntime-win-x64-gpu`) whose CUDA and cuDNN are installed here, and keep its "
+    "`onnxruntime_providers` libraries beside the one that you link. Its name says `cuda12` or "
+    "`cuda13`; without that it is for CUDA 11 and cuDNN 8 until 1.18, for CUDA 12 and cuDNN 9 from "
+    "1.19 to 1.26"
+)
+NUGET = (
+    "Keep only one of NuGet's packages, `Microsoft.ML.OnnxRuntime.Gpu` "
+    "(`Microsoft.ML.OnnxRuntime` beside it hides the CUDA provider), in the release for the CUDA and "
+    "cuDNN that are installed here and on the PATH"
+)
+NATIVE = (
+    (
+        "amd-gpu",
+        "On Windows take the build for DirectML (NuGet: `Microsoft.ML.OnnxRuntime.DirectML`)",
+    ),
+    ("intel-gpu", "Take NuGet's `Intel.ML.OnnxRuntime.OpenVino`, or the build for DirectML"),
+    ("apple-silicon", "The archive for macOS has the CoreMLExecutionProvider: ask for that"),
+)
 
 COMPUTING: tuple[Program, ...] = (
     Program(
@@ -69,6 +89,10 @@ COMPUTING: tuple[Program, ...] = (
         "Windows it also needs the current Visual C++ runtime",
         reading='python -c "import onnxruntime as o; print(o.__version__, o.get_device(), '
         'o.get_available_providers())"',
+        forms=tuple(
+            (language, Program(name="onnxruntime", on_torch=False, way=way, elsewhere=NATIVE))
+            for language, way in (("C++", ARCHIVE), (".NET", NUGET))
+        ),
         marks=notice("start", "cudaexecutionprovider' is not in available provider")
         + told(
             "start",
@@ -80,6 +104,10 @@ COMPUTING: tuple[Program, ...] = (
         + named("cpuexecutionprovider", stage="start")
         + named(
             "bfcarena", "appendexecutionprovider", "microsoft.ml.onnxruntime", "onnxruntimeerror"
+        )
+        + named(
+            *("onnxruntime_cxx_api", "onnxruntime_c_api", "find_package(onnxruntime"),
+            *("ort::session", "ort::exception", "ort::env"),
         )
         + mentioned("onnxruntime", "onnx runtime", "onnxruntime-gpu"),
     ),

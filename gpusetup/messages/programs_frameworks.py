@@ -65,7 +65,8 @@ FRAMEWORKS: tuple[Program, ...] = (
             "external/local_xla",
             "external/local_tsl",
         )
-        + named("tf.config.", "import tensorflow", "tensorflow[and-cuda]"),
+        + notice(None, "import tensorflow")
+        + named("tf.config.", "tensorflow[and-cuda]"),
     ),
     Program(
         name="JAX",

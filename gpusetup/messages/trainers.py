@@ -25,6 +25,7 @@ BY_A_NUMBER = (
         "invalid cuda",
         r"Invalid CUDA '?(?:--)?device[ =](?!(?i:cuda|gpu)')[^\s{]{1,12} requested",
     ),
+    row("cuda-unavailable", "`cudaaccelerator` can not run on your system"),
 )
 
 WORKS = r"(?:works?|worked|working|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"

@@ -14,19 +14,19 @@ WATCHED = frozenset(
     "torch torchvision torchaudio torchtext torchdata torchcodec torchao functorch "  # noqa: SIM905
     "pytorch-triton pytorch-triton-rocm pytorch-triton-xpu triton triton-windows triton-rocm "
     "triton-xpu numpy mkl intel-openmp xformers flash-attn flash-attn-3 bitsandbytes apex "
-    "transformer-engine vllm sgl-kernel sglang deepspeed lightning accelerate torch-tensorrt "
-    "tensorrt onnxruntime-gpu cupy-cuda11x cupy-cuda12x cupy-cuda13x auto-gptq autoawq "
-    "exllamav2 torch-scatter torch-sparse torch-cluster pyg-lib detectron2 mmcv natten "
+    "transformer-engine vllm sgl-kernel sglang lmdeploy deepspeed lightning accelerate "
+    "torch-tensorrt tensorrt onnxruntime-gpu cupy-cuda11x cupy-cuda12x cupy-cuda13x auto-gptq "
+    "autoawq exllamav2 torch-scatter torch-sparse torch-cluster pyg-lib detectron2 mmcv natten "
     "intel-extension-for-pytorch torch-directml torch-xla torch-npu nccl pynvml cuda-python "
     "cuda-bindings cuda-toolkit cuda-pathfinder".split()
 )
 """Names (normalised) of the distributions that belong to, or build on, the torch family."""
 
 CONDA_WATCHED = frozenset(
-    "pytorch pytorch-cpu pytorch-gpu pytorch-cuda pytorch-mutex libtorch torchvision torchaudio "  # noqa: SIM905
-    "torchtriton triton cuda-version cudatoolkit cuda-cudart cuda-runtime cuda-nvcc cudnn nccl "
-    "libcublas libcusparse libcufft libcudnn libmagma magma mkl intel-openmp llvm-openmp numpy "
-    "python libstdcxx libstdcxx-ng xformers flash-attn".split()
+    "pytorch -pytorch-select pytorch-cpu pytorch-gpu pytorch-cuda pytorch-mutex libtorch "  # noqa: SIM905
+    "torchvision torchaudio torchtriton triton cuda-version cudatoolkit cuda-cudart cuda-runtime "
+    "cuda-nvcc cudnn nccl libcublas libcusparse libcufft libcudnn libmagma magma mkl intel-openmp "
+    "llvm-openmp numpy python libstdcxx libstdcxx-ng xformers flash-attn".split()
 )
 """Names of the conda packages that matter."""
 

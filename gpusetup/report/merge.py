@@ -227,8 +227,8 @@ def _conda_backend(snapshot: Snapshot) -> str | None:
     """What conda's build string says: `py3.10_cpu_0`, `cuda112py310h…`, `py3.11_cuda12.1_cudnn8`."""
     import re
 
-    for package in snapshot.packages or ():
-        if package.name in ("pytorch", "libtorch") and package.build:
+    for package in _condas(snapshot):
+        if package.build:
             if re.search(r"(?:^|_)cpu", package.build):
                 return "cpu"
             if found := re.search(r"cuda_?(\d{1,2})\.?(\d)", package.build):
@@ -237,8 +237,15 @@ def _conda_backend(snapshot: Snapshot) -> str | None:
 
 
 def _installer(snapshot: Snapshot) -> str | None:
-    torches = [p for p in snapshot.packages or () if p.name in ("torch", "pytorch") and p.installer]
-    return torches[0].installer if torches else None
+    pips = (p for p in snapshot.packages or () if p.name == "torch" and p.installer)
+    return next((p.installer for p in (*pips, *_condas(snapshot))), None)
+
+
+def _condas(snapshot: Snapshot) -> list[Package]:
+    """What conda has of torch: the package, or the one that chose its build, unless pip's came."""
+    listed = snapshot.packages or ()
+    chosen = () if any(p.name == "torch" for p in listed) else ("-pytorch-select",)
+    return [p for p in listed if p.name in ("pytorch", "libtorch", *chosen)]
 
 
 def _driver(snapshot: Snapshot) -> Driver:

@@ -14,11 +14,10 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.libraries.loading import CUDA_LIB_MISSING
-from gpusetup.findings.programs import is_beside_torch
+from gpusetup.findings.programs import called, is_beside_torch
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import packages, paste
 from gpusetup.messages.compilers import BUILT_BY_HAND
-from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import Line, lines
@@ -43,7 +42,7 @@ def without_gpu_support(context: RuleContext) -> Iterator[Finding]:
         yield PROGRAM_WITHOUT_GPU_SUPPORT.found(
             f"{name} is installed without GPU support, and runs on the CPU",
             evidence=event_evidence(heard),
-            fix=Fix(text=_way(name)),
+            fix=Fix(text=_way(context, name)),
         )
 
 
@@ -73,8 +72,8 @@ def _inside(name: str) -> str:
     return "the program" if name == NO_NAME else name
 
 
-def _way(name: str) -> str:
-    program = BY_NAME.get(name)
+def _way(context: RuleContext, name: str) -> str:
+    program = called(context, name)
     if program and program.way:
         return program.way
     return f"Install the build of {_inside(name)} for the CUDA of this torch, or the newest release"
@@ -191,15 +190,15 @@ def release_too_old(context: RuleContext) -> Iterator[Finding]:
         yield PROGRAM_RELEASE_TOO_OLD.found(
             f"This release of {_inside(name)} does not fit the {_beside(heard[0])}",
             evidence=event_evidence(heard),
-            fix=Fix(text=_newest(heard[0], name)),
+            fix=Fix(text=_newest(context, heard[0], name)),
         )
 
 
-def _newest(event: Event, name: str) -> str:
+def _newest(context: RuleContext, event: Event, name: str) -> str:
     """Where torch's own package is another one's: the program's newest release, else that torch."""
     beside = event.values.get("beside", "")
     if name != NO_NAME or not beside.startswith("installed torch"):
-        return _way(name)
+        return _way(context, name)
     return (
         "Install the newest release of the program, or the torch (with its torchvision and "
         "torchaudio) that its own requirements name"
@@ -241,7 +240,7 @@ def sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
         f"{name}: {unasked}{beside}" if unasked else f"{name} finds no GPU{beside}",
         evidence=event_evidence(heard),
         fix=Fix(
-            text=f"{ASK_FOR_LAYERS}. {_way(name)}" if unasked else _way(name),
+            text=f"{ASK_FOR_LAYERS}. {_way(context, name)}" if unasked else _way(context, name),
             looks=()
             if driver_answers(context)
             else paste.look("see first whether the driver lists the GPU", *lines("nvidia-smi -L")),
@@ -317,7 +316,7 @@ def library_missing(context: RuleContext) -> Iterator[Finding]:
     stops = events(context, "cuda-lib-missing", "driver-too-old", *without)
     if heard and not stops and context.snapshot.cuda_api.init_code in (None, 0):
         name = _name(context, heard[0])
-        yield _lacks_library(name, heard[0].values.get("library", "a CUDA library"), heard)
+        yield _lacks_library(context, name, heard)
 
 
 def _not_found(context: RuleContext) -> tuple[Event, ...]:
@@ -326,11 +325,12 @@ def _not_found(context: RuleContext) -> tuple[Event, ...]:
     return () if elsewhere else _about_it(context, "program-lib-unfound")
 
 
-def _lacks_library(name: str, library: str, heard: tuple[Event, ...]) -> Finding:
+def _lacks_library(context: RuleContext, name: str, heard: tuple[Event, ...]) -> Finding:
+    library = heard[0].values.get("library", "a CUDA library")
     return CUDA_LIB_MISSING.found(
         f"{library} cannot be loaded: {name} runs on the CPU",
         evidence=event_evidence(heard),
-        fix=Fix(text=_way(name)),
+        fix=Fix(text=_way(context, name)),
     )
 
 

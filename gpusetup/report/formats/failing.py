@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from gpusetup.messages.letters import Letters
 from gpusetup.messages.program import Mark, Program, Weight
-from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
+from gpusetup.messages.programs import BY_NAME, LIBRARIES, PROGRAMS, of_package
 from gpusetup.model.failing import Failing, Stage
 from gpusetup.model.machine import Event
 from gpusetup.model.sought import Sought, in_any_case
@@ -16,6 +16,7 @@ from gpusetup.report.text import Text
 LOOKED_AT = 200_000
 """Of a text's end: there its failure stands."""
 PACKAGES = "-packages"
+FRAME = 'file "'
 PACKAGE = Sought(r"[/\\](\w{2,40})")
 FOLDERS = ("comfy", "vllm", "sglang", "cupy", "cupy_backends")
 """Packages that also run from a folder of their own."""
@@ -36,6 +37,8 @@ WORKS = Sought(
     r" (?:just |perfectly |totally )?(?:fine|well|ok|okay|great|perfectly|flawlessly)\b"
 )
 """A program's name, and that it works."""
+BESIDE = (Weight.MENTIONED, Weight.NOTICE, Weight.NAMED)
+"""Marks by which a text may know a program that did not fail."""
 NAMES = (Weight.MENTIONED, Weight.NAMED)
 """Marks that may stand in somebody's own sentence."""
 MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
@@ -65,11 +68,13 @@ class Sign(NamedTuple):
     place: int
     name: str
     stage: Stage | None
+    ends: bool = False
+    """Whether it is a frame of torch, or of what stands on it, in a traceback."""
 
 
 def failing(text: Text) -> Iterator[Failing]:
     """The program that failed; nothing where no mark of one is there."""
-    signs = list(_signs(text))
+    signs = _of_the_failure(list(_signs(text)))
     if not signs:
         return
     best = max(signs, key=_order)
@@ -77,6 +82,14 @@ def failing(text: Text) -> Iterator[Failing]:
     end = min(best.place + 200, len(text.flat))
     shown = text.shown(best.place, best.place + 1) or text.flat[best.place : end]
     yield Failing(program=best.name, stage=stage, text=shown, source=text.source(best.place))
+
+
+def _of_the_failure(signs: list[Sign]) -> list[Sign]:
+    """Without a program beside torch that is named only, or only warns, where torch's traceback
+    stands: that is what failed."""
+    if not any(sign.ends for sign in signs):
+        return signs
+    return [s for s in signs if s.weight not in BESIDE or BY_NAME[s.name].on_torch]
 
 
 def _stage_of(name: str, signs: list[Sign]) -> Stage | None:
@@ -130,7 +143,13 @@ def _traced(text: Text) -> Iterator[Sign]:
             weight = _of_frame(program)
             if weight is Weight.TRACED and name not in FOLDERS and WARNED.match(text.flat, place):
                 weight = Weight.NOTICE
-            yield Sign(weight, place, program.name, None)
+            ends = weight is Weight.UNDER_ALL and _is_in_a_traceback(text, place)
+            yield Sign(weight, place, program.name, None, ends)
+
+
+def _is_in_a_traceback(text: Text, place: int) -> bool:
+    opened = text.low.rfind(FRAME, max(place - 300, 0), place)
+    return opened >= 0 and '"' not in text.flat[opened + len(FRAME) : place]
 
 
 def _packages(text: Text, first: int) -> Iterator[tuple[int, str]]:

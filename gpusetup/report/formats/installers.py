@@ -24,6 +24,7 @@ INLINE = (
     (Sought(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)"), "pip"),
     (Sought(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|jax-cuda[\w-]+|triton|numpy)==(\d[\w.+]*)"), "uv"),
     (Sought(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*) (?:requires|has requirement) "), None),
+    (Sought(r"(?i)\b(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)"), None),
     (Sought(r"but you(?:'ll)? have (torch\w*|numpy) (\d[\w.+]*\w)"), None),
     (Sought(r"(?<!\S)(torchvision|torchaudio) (\d[\w.+]*\w) @(?=[/A-Z])"), None),
     (Sought(r'"(torchvision|torchaudio|xformers|numpy|triton)" ?: ?"(\d[\w.+]*\w)"'), None),

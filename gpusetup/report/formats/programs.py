@@ -174,9 +174,14 @@ ROWS: tuple[Saying, ...] = (
         for whose in ("nvidia", "gpu", "my")
     ),
     saying("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
-    saying("os.family", "mac", r"\bMac[Bb]ook\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)|\bM[1-5] (?:Pro|Max|Ultra|Mac|[Cc]hip)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:with |on )?(?:an? )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b", GUESS, value="macos"),
+    saying("os.family", "mac", r"\bMac[Bb]ook\b|\bMac (?:Mini|mini|Studio|Pro)\b|\bApple [Ss]ilicon Mac|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)|\bM[1-5] (?:Pro|Max|Ultra|Mac|[Cc]hip)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:with |on )?(?:an? )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b", GUESS, value="macos"),
+    saying("os.family", " chip", r"\bM[1-5] [Cc]hip\b", GUESS, value="macos"),
     saying("torch.backend", "_cpu_", r"\bpy3\.\d{1,2}_cpu_\d\b", USUAL, value="cpu"),
-    saying("torch.backend", "pytorch=", r"\bpytorch=\d[\d.]{2,12}=\w[\w.]{0,24}_cpu_\d", USUAL, value="cpu"),
+    *(
+        saying(subject, needle, rf"(?:(?<=::)|(?<![\w-])){needle}\d[\d.]{{2,12}}{needle[-1]}(?:\w[\w.]{{0,24}}_)?cpu_\w", USUAL, value=value)
+        for needle in ("pytorch=", "pytorch-")
+        for subject, value in (("torch.backend", "cpu"), ("torch.installer", "conda"))
+    ),
     saying("os.libc", "(`manylinux_", r"You're on Linux \(`manylinux_(\d_\d{1,2})_", SURE),
     saying("os.machine", "platform.machine", r"platform\.machine\(\)[\W]{0,12}(ARM64|AMD64|x86_64|aarch64|i686|armv7l)\b", SURE),
     saying("driver.windows", "driver", r"\b(\d{2}\.\d{1,2}\.1\d\.\d{4})\b", HINT),
