@@ -581,7 +581,7 @@ EVIDENCE_ONLY = {
     "extension-arch", "gpu-computes", "module-missing", "capability-warning", "no-nvswitch",
     "requires-python", "new-smi-banner", "hosted-notebook", "gpu-image", "driver-check-failed",
     "torch-uninstalled", "guarded-set", "extension-installed", "triton-image-invalid",
-    "slurm-job", "smi-sees-it", "training-run",
+    "slurm-job", "smi-sees-it", "training-run", "called-from",
 }  # fmt: skip
 """Kinds that no finding is made of alone: they tell others apart."""
 VALUES = {
