@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+from report_asked import NO_DRIVER, UNAVAILABLE
 from report_classes_all import EVERY
 
 from gpusetup.catalog.file import load_catalog
@@ -132,3 +134,46 @@ def test_no_way_out_is_denied_by_what_stands_above_it() -> None:
             assert not [line for line in lines if SERVER_TORCH.search(line)], root.title
         if root and root.title.startswith("torch has no wheel for this Python") and root.fix:
             assert not [one for one in root.fix.commands if one == "gpusetup install"], root.title
+
+
+MISSING = "ERROR: No matching distribution found for torch==2.1.0+cu118"
+FAILED = (
+    "AssertionError: Torch not compiled with CUDA enabled",
+    "RuntimeError: operator torchvision::nms does not exist\ntorch 2.4.0 torchvision 0.15.0",
+    f"ERROR: Could not find a version (from versions: 2.5.0, 2.6.0)\n{MISSING}",
+    *(NO_DRIVER, UNAVAILABLE, MISSING, "ModuleNotFoundError: No module named 'torch'"),
+)
+CUDA = r"(?:whl/|\+|--backend |from )cu\d|nvidia-driver"
+SAID = {
+    "an RTX 4090|a Tesla T4|an RTX 4070, and an AMD Ryzen processor": (CUDA, True),
+    "an AMD Radeon RX 6700 XT|only Intel Iris Xe graphics|an Intel Arc A770|a Radeon 780M": (
+        CUDA,
+        False,
+    ),
+    "a VPS without GPU|a CPU-only server|a machine: there is no GPU in this machine": (CUDA, False),
+    "it: I only have a CPU|it, I do not own an NVIDIA card|a MacBook Air M2|an Intel iMac": (
+        CUDA,
+        False,
+    ),
+    "an M1 Pro|a Jetson Orin Nano|an AGX Xavier, JetPack 5.1|L4T R35.4.1|a Jetson board": (
+        CUDA,
+        False,
+    ),
+    "me@jetson-orin-nano:~$ python3 a.py|the Jetson Nano dev kit|Orin NX": (CUDA, False),
+}
+"""What people call their machine -> what commands have in them, and whether they may."""
+
+
+@pytest.mark.parametrize(
+    "machine, form, may", [(one, *SAID[k]) for k in SAID for one in k.split("|")]
+)
+def test_what_a_person_calls_the_machine_decides(machine: str, form: str, may: bool) -> None:
+    """Each error is told of each machine; the neighbours have an NVIDIA GPU."""
+    shown = [
+        line
+        for error in FAILED
+        for one in diagnose(read_bytes(f"I have {machine}.\n{error}".encode()), CATALOG).findings
+        if one.root and one.fix
+        for line in typed(one.fix)
+    ]
+    assert bool([line for line in shown if re.search(form, line)]) == may

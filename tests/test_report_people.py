@@ -205,7 +205,7 @@ def test_a_reply_without_a_cause_says_what_to_do_all_the_same() -> None:
     (
         ("my device is RTX 5090 with pytorch 2.6", ["RTX 5090"]),
         ("I am using a single NVIDIA V100 here", ["V100"]),
-        ("works on an RTX 3090 but fails on an RTX 5090", []),
+        ("works on an RTX 3090 but fails on an RTX 5090", ["RTX 5090"]),
     ),
 )
 def test_the_one_gpu_that_somebody_speaks_of_is_read(said: str, names: list[str]) -> None:

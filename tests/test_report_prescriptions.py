@@ -45,7 +45,7 @@ def test_the_module_is_built_by_what_the_distribution_has(system: str, line: str
 
 def test_a_release_whose_repositories_have_no_driver_of_today_is_told_where_to_download() -> None:
     text = "Found no NVIDIA driver on your system. 01:00.0 VGA NVIDIA GTX 1080\nOS: Ubuntu {} LTS\n"
-    assert "ubuntu-drivers" in " ".join(typed(fix_of(text.format("24.04.1"))))
+    assert "nvidia-driver-580" in " ".join(typed(fix_of(text.format("24.04.1"))))
     assert "nvidia.com/drivers" in fix_of(text.format("16.04.4")).text
 
 

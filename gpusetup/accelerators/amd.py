@@ -70,9 +70,10 @@ def gfx_of(name: str) -> str | None:
 
     >>> gfx_of("AMD Radeon RX 5700 XT (gfx1010:xnack-)"), gfx_of("RX 6750 XT"), gfx_of("HIP error")
     ('gfx1010', 'gfx1031', None)
-    >>> gfx_of("RX 9060 XT"), gfx_of("AMD Radeon 860M"), gfx_of("MI355X"), gfx_of("Radeon 760M")
+    >>> gfx_of("9060 XT"), gfx_of("AMD Radeon 860M"), gfx_of("MI355X"), gfx_of("Radeon 760M")
     ('gfx1200', 'gfx1152', 'gfx950', 'gfx1103')
     """
+    name = re.sub(r"(?i)^(?=\d{4} ?(?:XT|GRE))", "RX ", name)
     if said := re.search(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b", name):
         return said[0]
     return next((gfx for board, gfx in BOARDS if re.search(board, name, re.I)), None)

@@ -75,6 +75,11 @@ def _unified(gpu: Capability, cuda: str | None) -> bool:
     return first is not None and cuda is not None and release(cuda) >= release(first)
 
 
+BLACKWELL = Capability(10, 0)
+FIRST_FOR_BLACKWELL = (12, 8)
+"""The first CUDA whose libraries have code for it: torch's own PTX alone carries no model."""
+
+
 def compiles_for(
     ptx: Capability, gpu: Capability, cuda: str | None, driver_cuda: str | None
 ) -> bool:
@@ -88,6 +93,8 @@ def compiles_for(
     if cuda is None or driver_cuda is None:
         return False
     if renamed().get(ptx, ptx) > renamed().get(gpu, gpu):
+        return False
+    if gpu >= BLACKWELL and release(cuda) < FIRST_FOR_BLACKWELL:
         return False
     return release(driver_cuda) >= release(cuda)
 

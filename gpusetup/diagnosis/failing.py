@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpusetup.catalog.companion_table import companion_table, runs_there
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.diagnosis.proof import computed
-from gpusetup.evidence.context import events, in_container, is_report, on
+from gpusetup.evidence.context import events, has_nvidia, in_container, is_report, on
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
 from gpusetup.messages.own import NOT_SHOWN
@@ -191,6 +191,12 @@ def _with_its_torch(context: RuleContext, program: Program) -> Fix:
     if project and on(context, "windows") and not runs_there(project, "windows-x86_64"):
         return Fix(text=f"{program.name} has no build for Windows: {project.way_out('windows')}")
     name = program.packages[0].replace("_", "-")
+    if has_nvidia(context) is False:
+        return Fix(
+            text=f"No NVIDIA GPU is here, and the ordinary package of {program.name} is built for "
+            "CUDA: take the build that its own guide names for CPUs or for the GPU that is here, "
+            "or go to a machine with an NVIDIA GPU"
+        )
     if in_container(context) or program.name in IMAGES:
         return Fix(
             text=f"{program.name} requires one torch exactly, and its image has both: take an "

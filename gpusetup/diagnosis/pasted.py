@@ -10,10 +10,11 @@ import re
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.diagnosis.lent import in_cells
-from gpusetup.evidence.context import RuleContext, in_container, is_report, on
+from gpusetup.evidence.context import RuleContext, has_nvidia, in_container, is_report, on
 from gpusetup.findings.lenders import lender_of
 from gpusetup.fixes import paste
 from gpusetup.fixes.disk_space import first_room
+from gpusetup.fixes.other_makers import in_place_of_the_cpu
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, in_fish, is_speakable, sets_a_variable
@@ -25,7 +26,8 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     if finding.fix is None:
         return finding
     grave = finding.severity is Severity.ERROR
-    fix = first_room(context, finding.fix) if grave else finding.fix
+    fix = _without_nvidia(context, finding.fix)
+    fix = first_room(context, fix) if grave else fix
     fix = _for_fish(fix) if _in_fish(context) else fix
     kept = replace(
         fix,
@@ -39,6 +41,19 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     placed = in_cells(kept) if lent else _placed(kept) if inside else kept
     shown = replace(placed, text=f"{fix.text}{_least_driver(context, kept)}{_holds(context, kept)}")
     return finding if shown == finding.fix else replace(finding, fix=shown)
+
+
+def _without_nvidia(context: RuleContext, fix: Fix) -> Fix:
+    """The fix that installs torch's CPU build, with why, and with what serves the GPU that is
+    there."""
+    build = paste.chosen(context)
+    if build is None or build.cuda or not is_report(context) or has_nvidia(context) is not False:
+        return fix
+    if not any(paste.is_the_install(context, line) for line in fix.commands):
+        return fix
+    instead = in_place_of_the_cpu(context)
+    text = f"{fix.text}. No build for CUDA can serve here: there is no NVIDIA GPU"
+    return replace(fix, text=text, alternatives=(*instead, *fix.alternatives))
 
 
 INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"

@@ -108,6 +108,9 @@ def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:
     if backend == "cpu" and machine.torch.backend == "cpu" and shows_nvidia(machine):
         # Who installed a CPU build beside a GPU and asks why it is not used wants another one.
         backend = "auto"
+    if cuda_of(backend) and machine.origin == "report" and machine.gpus == ():
+        # No build for CUDA serves a machine that has no NVIDIA GPU, whatever its owner asks for.
+        backend = "auto"
     torch = wanted.torch
     if torch is None and (own := installed_request(machine)) is not None:
         torch = own.torch

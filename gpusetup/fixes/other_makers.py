@@ -8,11 +8,31 @@ from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, gfx_of
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
+from gpusetup.resolver.held import vendors_of
 
 ROCM_INDEX = "https://download.pytorch.org/whl/rocm7.2"
 XPU_INDEX = "https://download.pytorch.org/whl/xpu"
+
+
+def _from(context: RuleContext, index: str) -> Line:
+    torch = context.snapshot.torch
+    is_there = torch.version or events(context, "torch-not-compiled-with-cuda")
+    again = (paste.anew(context),) if is_there else ()
+    return paste.pip(context, "install", *again, "torch", "torchvision", "--index-url", index)
+
+
+def in_place_of_the_cpu(context: RuleContext) -> tuple[Alternative, ...]:
+    """torch's build for the GPU of another maker that a machine without NVIDIA's has."""
+    vendors, gfx = vendors_of(context.snapshot), named_gfx(context)
+    if "amd" in vendors and gfx in BUILT_FOR and not on(context, "windows"):
+        return paste.other(f"for the AMD GPU ({gfx}), on Linux", _from(context, ROCM_INDEX))
+    named = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
+    if "intel" in vendors and any(re.search(r"\bArc\b|(?:A[357]|B5)\d0", one) for one in named):
+        return paste.other("for the Intel GPU", _from(context, XPU_INDEX))
+    return ()
 
 
 # --- AMD ----------------------------------------------------------------------------------------
@@ -101,9 +121,7 @@ def _served(context: RuleContext, gfx: str, first: str) -> Fix:
         )
     return Fix(
         text=f"Install torch's ROCm build, which has kernels for {gfx}. {first}",
-        commands=(
-            paste.pip(context, "install", "torch", "torchvision", "--index-url", ROCM_INDEX),
-        ),
+        commands=(_from(context, ROCM_INDEX),),
     )
 
 
@@ -149,14 +167,13 @@ def _first_build(context: RuleContext) -> Fix:
 
 def intel(context: RuleContext) -> Fix:
     """The driver where torch did not start it, the XPU build where that lacks, else the name."""
+    torch = context.snapshot.torch
     said = events(context, "no-xpu")
     why = {event.values.get("why") for event in said}
     if "build" in why:
         return Fix(
             text="Install torch's XPU build: the installed one was built without it",
-            commands=(
-                paste.pip(context, "install", "torch", "torchvision", "--index-url", XPU_INDEX),
-            ),
+            commands=(_from(context, XPU_INDEX),),
         )
     if said:
         more = (
@@ -169,7 +186,10 @@ def intel(context: RuleContext) -> Fix:
             text=f'Install or update Intel\'s GPU driver{more}; torch then finds the device "xpu"',
             needs_root=True,
         )
-    return Fix(text='torch uses it as device "xpu"; code that asks for "cuda" must ask for that')
+    text = 'torch uses it as device "xpu"; code that asks for "cuda" must ask for that'
+    if not events(context, "torch-not-compiled-with-cuda") or maker_of(torch.backend) == "intel":
+        return Fix(text=text)
+    return Fix(text=f"Install torch's XPU build: {text}", commands=(_from(context, XPU_INDEX),))
 
 
 # --- Apple --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.model import shell
@@ -280,6 +281,12 @@ def _beside(context: RuleContext) -> tuple[str, ...]:
 def _nothing_fits(context: RuleContext) -> Fix:
     """What to change first."""
     advice = context.resolution.advice
+    if board := board_of(context.snapshot):
+        return Fix(
+            text=f"No wheel of a server's runs on this board ({board}): its torch is the one that "
+            "NVIDIA publishes for its JetPack",
+            commands=posix(context, "cat /etc/nv_tegra_release"),
+        )
     if advice is None:
         return Fix(
             text="No build of torch in the catalog fits this machine: `gpusetup resolve --explain`"

@@ -335,21 +335,41 @@ IN_OTHER_WORDS = (
     ),
 )
 
-CARD = r"(?:GPU|graphics card|graphics processor)s?\b"
-MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM)"
+CARD = r"(?:GPU|graphics card|graphics processor|(?:NVIDIA|video) card)s?\b"
+MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM|VPS|droplet|box|instance|system|Mac)"
+KIND = r"(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical)"
+HAVE_NONE = (
+    rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?(?:{KIND} )*{CARD}"
+    rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no (?:{KIND} )*{CARD}"
+    rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?(?:{KIND} )*{CARD}"
+    rf"|(?:^|[:,;.] ?)no (?:dedicated|discrete) {CARD}"
+    r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
+)
+A_MACHINE_WITHOUT = (
+    rf"\b{MY_MACHINE} (?:without|with no|that has no) (?:an? |any )?(?:{KIND} )*{CARD}"
+)
+NONE_HERE = (
+    rf"(?:^|[:,;.(] ?)no {CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b)"
+    rf"|\bno (?:{KIND} )*{CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}"
+)
+ONLY_A_CPU = (
+    rf"(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b"
+    r"|\b(?:I|we) (?:only have|have only|only got|just have)(?: got)? (?:an? |my |the )?CPU\b"
+)
+DENIALS = (
+    *((needle, HAVE_NONE) for needle in ("gpu", "graphics", "nvidia card", "video card")),
+    *((needle, A_MACHINE_WITHOUT) for needle in ("without", "with no", "has no")),
+    *((needle, NONE_HERE) for needle in ("no gpu", "no graphics", "no nvidia", "no video")),
+    *((needle, ONLY_A_CPU) for needle in ("cpu-only", "cpu only", "only have", "have only", "just have", "only got")),
+)  # fmt: skip
 WITHOUT = tuple(
     row(
         "no-nvidia-gpu",
         needle,
-        rf"\bI (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?(?:(?:NVIDIA|dedicated|discrete) )*{CARD}"
-        rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no (?:(?:NVIDIA|dedicated|discrete) )*{CARD}"
-        rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?(?:(?:NVIDIA|dedicated|discrete) )*{CARD}"
-        rf"|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?(?:(?:NVIDIA|dedicated|discrete) )*{CARD}"
-        rf"|(?:^|[:,;.] ?)no (?:dedicated|discrete) {CARD}"
-        r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b",
+        pattern,
         unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b",
     )
-    for needle in ("gpu", "graphics")
+    for needle, pattern in DENIALS
 )
 """A machine without an NVIDIA GPU, as its owner says it."""
 

@@ -14,12 +14,12 @@ BEFORE, BEHIND = 90, 70
 NAMED_BY_A_SENTENCE = {"os.family": 0, "os.jetson": 1, "os.wsl": 2}
 """The fields that a person's own words may claim, and how far such a claim is trusted at most
 (`GUESS`, `HINT`, `USUAL`)."""
-RUNS = r"(?:works?|worked|working|runs?|ran|fine|well|succeeds?|succeeded|no (?:problem|issue)s?)"
+RUNS = r"(?<!not )(?<!n't )(?<!to )(?<!never )(?<!I )(?<!we )(?:works?|worked|working|runs?|ran|fine|well|succeeds?|succeeded|no (?:problem|issue)s?)"
 REACHES_FROM = Sought(
     rf"(?i)(?:\b{RUNS}(?: \w+){{0,3}} (?:on|for|with|in|under|inside)(?: \w+(?:'s)?){{0,2}}"
-    r"|\b(?:from|via|through|using|unlike|besides)(?: (?:my|an?|the|our))?(?: \w+)?"
+    r"|\b(?:from|via|through|unlike|besides)(?: (?:my|an?|the|our))?(?: \w+)?|(?<!I am )(?<!I'm )(?<!are )\busing(?: (?:my|an?|the|our))?(?: \w+)?"
     r"|\b(?:ssh|connect\w*|develop\w*|log(?:ged|ging)? in|remote\w*|prototyp\w+)\b[^.\n]{0,40}"
-    r"|\b(?:support|available|compatible|planned)\w*\b[^.\n]{0,30}) ?$"
+    r"|\b(?:support|available(?! for execution)|compatible|planned)\w*\b[^.\n]{0,30}) ?$"
 )
 """What stands before the name of a machine from which another is reached, or that has no fault."""
 HAS_NO_FAULT = Sought(

@@ -141,7 +141,7 @@ def completed(snapshot: Snapshot) -> Snapshot:
         torch=torch,
         driver=_driver(snapshot),
         os=_os(snapshot),
-        gpus=_identified(_visible(replace(snapshot, gpus=snapshot.gpus or _spoken_of(snapshot)))),
+        gpus=_identified(_visible(replace(snapshot, gpus=_spoken_of(snapshot)))),
         events=events,
     )
 
@@ -276,6 +276,22 @@ def _os(snapshot: Snapshot) -> Os:
     return os
 
 
+DENY_NVIDIAS = ("no-nvidia-gpu", "foreign-gpu")
+"""What says that a machine has no NVIDIA GPU, or names another maker's,"""
+SHOW_NVIDIAS = ("smi-sees-it", "xid", "gpu-fell-off-bus", "hybrid-gpu-off", "hosted-notebook")
+"""and what speaks of one all the same, or of a machine that is lent."""
+
+
+def _none_here(snapshot: Snapshot) -> bool:
+    """Whether a text says that the machine has no NVIDIA GPU, and shows nothing of one."""
+    kinds = {event.kind for event in snapshot.events}
+    driver, os = snapshot.driver, snapshot.os
+    shown = driver.version or driver.cuda or os.wsl or os.jetson or kinds.intersection(SHOW_NVIDIAS)
+    nvidias = any(device.vendor == "nvidia" for device in snapshot.pci_devices or ())
+    ran = snapshot.torch.cuda_available or kinds.intersection(("out-of-memory", "no-kernel-image"))
+    return bool(kinds.intersection(DENY_NVIDIAS)) and not (shown or nvidias or ran)
+
+
 def _spoken_of(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
     """The GPU that a message about its capability names, where nothing else shows one."""
     named = (e.values for e in snapshot.events if {"gpu", "capability"} <= e.values.keys())
@@ -283,7 +299,18 @@ def _spoken_of(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
         Gpu(name=values["gpu"], compute_capability=Capability.parse(values["capability"]))
         for values in named
     )
-    return tuple(dict.fromkeys(found)) or _compiled_for(snapshot) or snapshot.gpus
+    told = tuple(dict.fromkeys(found)) or _compiled_for(snapshot)
+    guessed = all(map(_is_only_named, snapshot.gpus or ()))
+    if snapshot.gpus and not (guessed and (told or snapshot.pci_devices)):
+        return snapshot.gpus
+    if told or _none_here(snapshot):
+        return told
+    return None if snapshot.pci_devices else snapshot.gpus
+
+
+def _is_only_named(gpu: Gpu) -> bool:
+    """Whether nothing but a person's word says of a GPU what it is."""
+    return gpu == Gpu(name=gpu.name, compute_capability=gpu.compute_capability)
 
 
 def _compiled_for(snapshot: Snapshot) -> tuple[Gpu, ...]:

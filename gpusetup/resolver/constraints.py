@@ -69,6 +69,17 @@ def macos_reaches(build: TorchBuild, situation: Situation) -> str | None:
     return f"needs macOS {build.macos}, found {situation.macos}"
 
 
+def is_for_this_board(build: TorchBuild, situation: Situation) -> str | None:
+    """A Jetson: wheels of servers run on its last releases only."""
+    jetpack = situation.jetpack
+    if build.cuda is None or situation.board is None or (jetpack and jetpack.torch_for):
+        return None
+    if situation.gpus and situation.driver_cuda:
+        return None
+    has = jetpack.name if jetpack else "a release that is not known"
+    return f"is a server's wheel, and {situation.board} has {has}"
+
+
 def driver_reaches(build: TorchBuild, situation: Situation) -> str | None:
     if build.cuda is None or (situation.driver is None and situation.driver_cuda is None):
         return None
@@ -138,12 +149,19 @@ def _why_dropped(build: TorchBuild, gpus: tuple[Gpu, ...], situation: Situation)
     return ""
 
 
+def serves_no_gpu(build: TorchBuild, situation: Situation) -> bool:
+    """Whether a build has nothing for the GPUs that are here, whatever else holds."""
+    beside_one = build.cuda is None and situation.presence == "some"
+    return bool(beside_one or covers_every_gpu(build, situation) or has_a_gpu(build, situation))
+
+
 ASKED = (is_asked_torch, is_asked_backend)
 FITS = (
     has_this_python,
     libc_reaches,
     macos_reaches,
     driver_reaches,
+    is_for_this_board,
     driver_knows_every_gpu,
     covers_every_gpu,
     has_a_gpu,

@@ -145,8 +145,9 @@ def serves(build: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
 
 
 def vendors_of(machine: Snapshot) -> frozenset[str]:
-    """Whose devices the PCI bus shows."""
-    return frozenset(device.vendor for device in machine.pci_devices or ())
+    """Whose devices the PCI bus shows, or a text names."""
+    named = (e.values.get("vendor", "") for e in machine.events if e.kind == "foreign-gpu")
+    return frozenset((*(device.vendor for device in machine.pci_devices or ()), *named))
 
 
 def as_it_is(build: TorchBuild, situation: Situation, notes: tuple[str, ...] = ()) -> Resolution:

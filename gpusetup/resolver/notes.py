@@ -16,6 +16,7 @@ from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.choice import best_build
 from gpusetup.resolver.companions import left_behind
+from gpusetup.resolver.held import vendors_of
 from gpusetup.resolver.situation import (
     CONDA_CHANNELS,
     WHEELS,
@@ -241,8 +242,7 @@ def _has_torchaudio(other: TorchBuild, build: TorchBuild) -> bool:
 def other_vendor(
     _: Resolution, situation: Situation, snapshot: Snapshot, __: Catalog
 ) -> str | None:
-    vendors = {device.vendor for device in snapshot.pci_devices or ()}
-    there = (maker for maker in MAKERS if maker.noted and maker.id in vendors)
+    there = (maker for maker in MAKERS if maker.noted and maker.id in vendors_of(snapshot))
     if situation.presence != "none" or (one := next(there, None)) is None:
         return None
     return f"an {one.name} GPU was found: {one.noted}, but only NVIDIA GPUs are fitted here"

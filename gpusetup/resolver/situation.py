@@ -45,6 +45,8 @@ class Situation(Frozen):
     """Whether the driver's CUDA decides instead of its version (cuda-compat lifts it)."""
     jetpack: JetPack | None
     """The release of a Jetson, whose driver is numbered apart."""
+    board: str | None
+    """What says that this is a Jetson."""
     gpus: tuple[Gpu, ...]
     first_drivers: tuple[tuple[str, str], ...]
     """GPUs that no driver listed, and the first driver that knows each: `("RTX 5090", "570")`."""
@@ -86,6 +88,7 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
         or snapshot.container.cuda_compat_path is not None
         or board is not None,
         jetpack=jetpack,
+        board=board,
         gpus=gpus,
         first_drivers=first,
         dropped=_dropped(gpus, catalog),

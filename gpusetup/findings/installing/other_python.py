@@ -10,9 +10,11 @@ from gpusetup.findings.installing.python import (
 )
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
+from gpusetup.resolver.constraints import serves_no_gpu
+from gpusetup.resolver.situation import situation_of
 
 FAMILY = ("torch", "torchvision", "torchaudio")
 
@@ -71,8 +73,17 @@ def _pythons_of_old(context: RuleContext, version: str) -> tuple[str, ...]:
     return tuple(f"3.{minor - back}" for back in range(3)) if last else ()
 
 
-def other_python(context: RuleContext, version: str | None, label: str | None = None) -> Fix:
+def other_python(context: RuleContext, version: str | None, asked: str | None = None) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
+    situation = situation_of(context.snapshot, Request(), context.catalog)
+    known = catalog_rows(context, version, None)
+    serving = {row.backend for row in known if not serves_no_gpu(row, situation)}
+    if known and not serving and asked != "cpu":
+        return paste.install_torch(context, f"No build of torch {version} serves what is here. ")
+    none = situation.presence == "none"
+    kept = not known or asked in (*serving, "cpu")
+    label = asked if kept else "cpu" if none else None
+    why = "" if kept or not none else ". No NVIDIA GPU is here, so no build for CUDA serves"
     if has_python_for(context, version, label):
         return _whole_python(context, version or "", label)
     python = python_for(context, version)
@@ -84,7 +95,7 @@ def other_python(context: RuleContext, version: str | None, label: str | None = 
     if context.snapshot.python.version and build is not None and version not in (None, build.torch):
         text += f"; or loosen the pin: this Python has torch {build.torch} ({build.backend})"
     return Fix(
-        text=f"{text}. The Python must be a 64-bit one",
+        text=f"{text}. The Python must be a 64-bit one{why}",
         commands=new_environment(context, python, version, label),
         python=python,
     )

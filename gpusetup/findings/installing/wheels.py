@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
+from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence.context import RuleContext, event_evidence, events, value_evidence
 from gpusetup.findings.installing.other_python import (
     FAMILY,
@@ -216,6 +217,10 @@ def _no_file(context: RuleContext, event: Event, cause: Cause) -> Finding:
 
 def _other_file(context: RuleContext, event: Event, cause: Cause) -> Fix:
     """Another index, or another Python: with the build that the resolver found."""
+    if board_of(context.snapshot) and paste.chosen(context) is None:
+        from gpusetup.findings.jetson.jetpack import jetson_fix
+
+        return jetson_fix(context)
     if cause is PYTHON_NO_WHEEL:
         return other_python(context, *_asked_of(context, event))
     if cause is NO_WHEEL_FOR_PLATFORM and paste.chosen(context) is None:

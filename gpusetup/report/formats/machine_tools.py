@@ -60,22 +60,27 @@ ROWS: tuple[Saying, ...] = (
     saying("os.kernel", "module build on kernel", r"module build on kernel: (\d\.\d{1,3}[\w.+~-]{1,60})"),
     saying("os.kernel", "kernel: linux", r"Kernel: Linux (\d[\w.+-]{3,60})"),
     saying("os.jetson", "release), revision", r"# (R\d{2} \(release\), REVISION: [\d.]+)", SURE),
-    saying("os.jetson", "l4t", r"\bL4T[ :v]{1,3}(\d{2}\.\d(?:\.\d)?)", USUAL),
+    saying("os.jetson", "l4t", r"\bL4T[ :v]{1,3}(R?\d{2}(?:\.\d){0,2})\b", USUAL),
     saying("os.jetson", "l4t-", r"\bl4t-[\w-]{2,24}:r(\d{2}\.\d(?:\.\d)?)", USUAL),
     saying("os.jetson", "nvidia-l4t-core", r"\bnvidia-l4t-core[\s|:]{1,40}(\d{2}\.\d(?:\.\d)?)", USUAL),
     saying("os.jetson", "jetson linux", r"\bJetson Linux \(?[rR]?(\d{2}\.\d(?:\.\d)?)", USUAL),
     saying("os.jetson", "nvidia-jetpack", r"\b(nvidia-jetpack[\s|:]{1,40}\d\.\d(?:\.\d)?)(?=[+-]b)", USUAL),
     saying("os.jetson", "jetpack", r"\b(JetPack[ -]?\d(?:\.\d){0,2})", HINT),
     saying("os.jetson", "jp", r"\b(JP[ -]?[4-9]\.\d(?:\.\d)?)\b", GUESS),
-    saying("os.jetson", "jetson", r"\b(Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?: Nano| NX)?|Jetson AGX)\b", GUESS),
+    saying("os.jetson", "jetson", r"\b(Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?|Jetson AGX)\b", GUESS),
+    saying("os.jetson", "jetson", r"\b(?:on|my|our|a|the|this) (?:NVIDIA )?(Jetson)(?= (?:board|device|dev|module)|[,.:;]|$)", GUESS),
+    *(
+        saying("os.jetson", needle, r"\b(AGX (?:Orin|Xavier)|(?:Orin|Xavier) (?:Nano|NX|AGX))\b", GUESS)
+        for needle in ("agx", "orin", "xavier")
+    ),
     saying("os.jetson", "thor", r"\b(AGX Thor|NVIDIA Thor)\b", GUESS),
     saying("os.wsl", "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
     saying("os.wsl", "@desktop-", r"\w@DESKTOP-[0-9A-Z]{7}:[^\s\\]{1,60}[#$]", HINT, value=True),
     saying("os.wsl", "windows subsystem for linux", r"Windows Subsystem for Linux", HINT, value=True),
-    saying("os.wsl", "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)? (?:app )?\(?WSL ?[12]?\b|\bWSL (?:[Vv]ersion|Ubuntu|Debian)\b", HINT, value=True),
-    saying("os.wsl", "wsl", r"(?:^|[^\w\s])\s{0,4}WSL ?2?(?:[,:]| \(|(?= on Windows)) ?(?:Ubuntu|Debian| on Windows)", HINT, value=True),
+    saying("os.wsl", "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)?(?: LTS)? (?:app )?\(?WSL(?: ?[12])?\b|\bWSL (?:[Vv]ersion|Ubuntu|Debian|terminal|shell)\b", HINT, value=True),
+    saying("os.wsl", "wsl", r"(?:^|[^\w\s])\s{0,4}WSL ?2?(?:[,:]| \(|(?= on Windows)) ?(?:Ubuntu|Debian| on Windows)|\b(?:OS|[Ss]ystem|[Pp]latform|[Ee]nvironment)\*{0,2}(?: version)?[:=|* ]{1,4}(?:Windows[\w ]{0,6}[/+,( ]{1,3})?WSL\b", HINT, value=True),
     saying("os.wsl", "/usr/lib/wsl", r"/usr/lib/wsl/lib", value=True),
-    saying("os.wsl", "wsl", r"\b(?:[Oo]n|[Ii]n|[Uu]nder|[Uu]sing|[Ii]nside|[Mm]y) (?:WSL|wsl) ?[12]?\b", HINT, value=True),
+    saying("os.wsl", "wsl", r"(?<!not )\b(?:[Oo]n|[Ii]n|[Uu]nder|[Uu]sing|[Ii]nside|[Mm]y|[Vv]ia|[Tt]hrough|[Ww]ith) (?:WSL|wsl)(?: ?[12])?\b", HINT, value=True),
     saying("os.libc", "ldd", r"ldd \((?:Ubuntu |Debian )?(GN?U|E?GLIBC)", GUESS, value=""),
     saying("memory.memlock_kib", "max locked memory", r"max locked memory\W{0,4}\(kbytes, -l\) (\d{1,12})\b"),
 )  # fmt: skip
@@ -253,7 +258,7 @@ COMPUTERS = (
     (
         "amd",
         Sought(
-            r"(?<![\w/])(?<!or )(?<!and )(?<![Nn]o )(?<!uses )(?<!for )(?<!support )(?<!supports )(?<!your )((?:[Aa][Mm][Dd] (?:GPU|gpu|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)"
+            r"(?<![\w/])(?<!or )(?<!and )(?<![Nn]o )(?<!uses )(?<!for )(?<!support )(?<!supports )(?<!your )((?:[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)"
         ),
         "amd",
     ),

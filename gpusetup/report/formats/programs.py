@@ -174,8 +174,10 @@ ROWS: tuple[Saying, ...] = (
         for whose in ("nvidia", "gpu", "my")
     ),
     saying("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
-    saying("os.family", "mac", r"\bMac[Bb]ook\b|\bMac (?:Mini|mini|Studio|Pro)\b|\bApple [Ss]ilicon Mac|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)|\bM[1-5] (?:Pro|Max|Ultra|Mac|[Cc]hip)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:with |on )?(?:an? )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b", GUESS, value="macos"),
-    saying("os.family", " chip", r"\bM[1-5] [Cc]hip\b", GUESS, value="macos"),
+    *(
+        saying("os.family", needle, r"\b[Ii]?Mac[Bb]ook\b|\biMac\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)|\bM[1-5] (?:Pro|Max|Ultra|Air|Mac|[Cc]hip|[Cc]pu)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:with |on )?(?:an? )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b|\b[Aa]pple [Ss]ilicon [Mm]ac\b", GUESS, value="macos")
+        for needle in ("mac", " chip", " m1 ", " m2 ", " m3 ", " m4 ", " m5 ")
+    ),
     saying("torch.backend", "_cpu_", r"\bpy3\.\d{1,2}_cpu_\d\b", USUAL, value="cpu"),
     *(
         saying(subject, needle, rf"(?:(?<=::)|(?<![\w-])){needle}\d[\d.]{{2,12}}{needle[-1]}(?:\w[\w.]{{0,24}}_)?cpu_\w", USUAL, value=value)

@@ -115,19 +115,27 @@ READ = 50_000
 
 def in_a_sentence(text: Text) -> Iterator[Fact]:
     """`Device is RTX 5090`, `4 x RTX 4090`, where the whole text speaks of one GPU only."""
-    if _lacks_a_kernel(text.low) and (loose := _loosely_called(text.flat[:READ])):
+    flat, found = text.flat[:READ], None
+    if not _lacks_a_kernel(text.low):
+        found = _in_its_own_form(text)
+    counted = COUNTS.compiled.search(flat)
+    if found is None and not counted and (loose := _loosely_called(flat)):
         name, at = loose
-        yield Gpus(gpus=(Gpu(name=name),), source=text.source(at), trust=GUESS)
-        return
-    if _lacks_a_kernel(text.low) and (family := _family_of(text.flat[:READ])):
-        yield Gpus(gpus=(family,), source="report", trust=GUESS)
-        return
-    if not any(word in text.low for word in NEEDLES):
-        return
+        found = Gpus(gpus=(Gpu(name=name),), source=text.source(at), trust=GUESS)
+    if found is None and (family := _family_of(flat)):
+        found = Gpus(gpus=(family,), source="report", trust=GUESS)
+    if found := found or _in_its_own_form(text):
+        yield found
+
+
+def _in_its_own_form(text: Text) -> Gpus | None:
+    """The one GPU that a sentence says is this machine's, by its whole name."""
     flat = text.flat[:READ]
+    if not any(word in text.low for word in NEEDLES):
+        return None
     models = [at for model in MODELS if (at := flat.find(model)) >= 0]
     if not models:
-        return
+        return None
     first = max(min(models) - BEFORE_A_MODEL, 0)
     forms = COUNTED if COUNTS.compiled.search(flat, first) else ()
     counted = [one for form in forms for one in form.compiled.finditer(flat, first)][:50]
@@ -142,7 +150,8 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
         count = int(one.group("count")) if counted else 1
         if 0 < count <= MOST:
             gpus = (Gpu(name=one.group("name")),) * count
-            yield Gpus(gpus=gpus, source=text.source(one.start()), trust=GUESS)
+            return Gpus(gpus=gpus, source=text.source(one.start()), trust=GUESS)
+    return None
 
 
 NO_KERNEL = ("no kernel image", "cuda error: no kernel i")
@@ -150,7 +159,7 @@ NO_KERNEL = ("no kernel image", "cuda error: no kernel i")
 
 
 LOOSELY = Sought(
-    r"(?i)(?<![A-Za-z0-9_.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx|gt|mx) ?)(?P<number>\d{3,4}m?x?)|(?:geforce )(?P<mobile>[89]\d0mx?)|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card|to|support)[ :]{1,2}|(?:支持|换(?:成|了|到|用)?|換(?:成|了)?|升级(?:到|成|为)?|显卡|顯卡|用的?是?|使用|新的?|买了|我的|卡是|在|对) ?)(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
+    r"(?i)(?<![A-Za-z0-9_.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx|gt|mx) ?)(?P<number>\d{3,4}m?x?)|(?:geforce )(?P<mobile>[89]\d0mx?)|(?P<plain>(?:50[5-9]0|40[6-9]0|30[5-9]0)(?= ?ti(?![a-z])))|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card|to|support)[ :]{1,2}|(?:支持|换(?:成|了|到|用)?|換(?:成|了)?|升级(?:到|成|为)?|显卡|顯卡|用的?是?|使用|新的?|买了|我的|卡是|在|对) ?)(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
     r"(?P<kind>(?: ?(?:ti|super)(?![a-z])){0,2})(?![A-Za-z0-9_]|\.\d|x\d| ?(?:steps|images|samples|epochs|tokens|iterations|files|[MG]i?B)\b)"
 )
 """`rtx 5090`, `RTX5090D`, or the number alone, which a missing kernel tells from other numbers."""
@@ -171,10 +180,18 @@ FAMILIES = {
     "maxwell": Gpu(name="a Maxwell GPU", compute_capability=Capability(5, 2)),
     "pascal": Gpu(name="a Pascal GPU", compute_capability=Capability(6, 1)),
 }
+CHIPS = {
+    **{name.lower(): Gpu(name=name) for name in ("GB10", "GB200", "B300")},
+    "dgx spark": Gpu(name="GB10"),
+}
 OF_A_FAMILY = Sought(
-    r"(?i)\b(?P<family>blackwell|kepler|maxwell|pascal)\b(?! (?:support|only|works))|\bRTX ?(?P<series>50)(?: ?series|xx)\b|\b(?:GTX ?)?(?P<ten>10)(?:xx(?: ?series)?)\b"
+    r"(?i)\b(?P<family>blackwell|kepler|maxwell|pascal)\b(?! (?:support|only|works))|\bRTX ?(?P<series>50)(?:[ -]?series|xx)\b|(?<!sm_\d\d)(?<!sm_\d\d[ ,])(?<!sm_\d\d\d[ ,])\b(?P<sm>sm_1[02][0-3])\b(?!,? ?sm_)|\b(?P<chip>GB10|GB200|B300|DGX Spark)\b|\b(?:GTX ?)?(?P<ten>10)(?:xx(?: ?series)?)\b"
 )
 """What a GPU is called where no model is named: a missing kernel is of that generation."""
+
+
+KINDS = ("family", "chip", "series", "sm", "ten")
+BY_NUMBER = {"50": "blackwell", "sm": "blackwell", "10": "pascal"}
 
 
 def _lacks_a_kernel(low: str) -> bool:
@@ -189,11 +206,10 @@ def _family_of(flat: str) -> Gpu | None:
     if MENTIONED.search(flat):
         return None
     found = OF_A_FAMILY.finditer(flat)
-    named = {
-        (one.group("family") or ("pascal" if one.group("ten") else "blackwell")).lower()
-        for one in found
-    }
-    return FAMILIES[named.pop()] if len(named) == 1 else None
+    named = {next(one.group(name) for name in KINDS if one.group(name)).lower() for one in found}
+    chips = {CHIPS[name] for name in named & CHIPS.keys()}
+    likely = chips or {FAMILIES[BY_NUMBER.get(name[:2], name)] for name in named}
+    return likely.pop() if len(likely) == 1 else None
 
 
 def _loosely_called(flat: str) -> tuple[str, int] | None:
@@ -231,7 +247,7 @@ def _written_out(called: re.Match[str]) -> str:
     if called.group("mobile"):
         return f"GeForce {called.group('mobile').upper()}"
     line = (called.group("line") or "rtx").upper()
-    number = (called.group("number") or called.group("bare")[-4:]).upper()
+    number = (called.group("number") or called.group("plain") or called.group("bare")[-4:]).upper()
     kind = re.sub(r"(?i)ti", "Ti", called.group("kind")).strip()
     if line in ("GT", "MX"):
         return f"GeForce {line}{' ' if line == 'GT' else ''}{number}"
