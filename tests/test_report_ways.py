@@ -234,10 +234,14 @@ IN_TORCH = (
         ("it crashes, while ComfyUI works fine", None),
         ("ComfyUI does not work fine any more", "ComfyUI"),
         ("ComfyUI stops at the start", "ComfyUI"),
-        (f"{BY_TENSORFLOW}{IN_TORCH}", "torch"),
+        (BY_TENSORFLOW + IN_TORCH, "torch"),
         (f"print(tf.config.list_physical_devices('GPU'))\n{IN_TORCH}", "torch"),
         ("import tensorflow as tf\nAssertionError: Torch not compiled with CUDA enabled", "torch"),
         (BY_TENSORFLOW + IN_TORCH.replace("torch", "transformers")[:-30], "transformers"),
+        (
+            IN_TORCH.replace("torch/cuda", 'keras/x.py", line 3\n File "/v/site-packages/torch'),
+            "torch",
+        ),
         (BY_TENSORFLOW, "TensorFlow"),
     ],
 )

@@ -85,11 +85,18 @@ def failing(text: Text) -> Iterator[Failing]:
 
 
 def _of_the_failure(signs: list[Sign]) -> list[Sign]:
-    """Without a program beside torch that is named only, or only warns, where torch's traceback
-    stands: that is what failed."""
-    if not any(sign.ends for sign in signs):
+    """Without a program beside torch that is named only, only warns, or only called torch, where
+    torch's traceback stands: that is what failed."""
+    ends = [sign for sign in signs if sign.ends]
+    if not ends:
         return signs
-    return [s for s in signs if s.weight not in BESIDE or BY_NAME[s.name].on_torch]
+    last = max((sign.place for sign in ends if sign.name == "torch"), default=0)
+    return [
+        s
+        for s in signs
+        if not (s.weight in BESIDE or (s.weight is Weight.TRACED and s.place < last))
+        or BY_NAME[s.name].on_torch
+    ]
 
 
 def _stage_of(name: str, signs: list[Sign]) -> Stage | None:
