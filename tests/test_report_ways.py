@@ -181,7 +181,6 @@ TOO_NEW = (
         (f"python -m sglang.launch_server --model x\n{TOO_NEW}", "gpusetup install sglang"),
         (f"vLLM Version: 0.8.5\nvLLM Build Flags:\n{TOO_NEW}", "gpusetup install vllm"),
         (f"sglang: 0.4.6.post5\nsgl_kernel: 0.1.4\n{TOO_NEW}", "gpusetup install sglang"),
-        (f"api_server.py:1034] vLLM API server version 0.8.3\n{TOO_NEW}", "gpusetup install vllm"),
         (f"I will take vLLM later\n{TOO_NEW}", "gpusetup install"),
         (f"Windows 11\n[pip3] vllm==0.8.5\n{TOO_NEW}", None),
         (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", None),
@@ -235,7 +234,7 @@ IN_TORCH = (
         ("ComfyUI does not work fine any more", "ComfyUI"),
         ("ComfyUI stops at the start", "ComfyUI"),
         (BY_TENSORFLOW + IN_TORCH, "torch"),
-        (f"print(tf.config.list_physical_devices('GPU'))\n{IN_TORCH}", "torch"),
+        ("print(tf.config.list_physical_devices('GPU'))\n" + IN_TORCH, "torch"),
         ("import tensorflow as tf\nAssertionError: Torch not compiled with CUDA enabled", "torch"),
         (BY_TENSORFLOW + IN_TORCH.replace("torch", "transformers")[:-30], "transformers"),
         (
