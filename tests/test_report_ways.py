@@ -184,7 +184,6 @@ TOO_NEW = (
         (f"I will take vLLM later\n{TOO_NEW}", "gpusetup install"),
         (f"Windows 11\n[pip3] vllm==0.8.5\n{TOO_NEW}", None),
         (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", None),
-        (TOO_NEW, "gpusetup install"),
     ],
 )
 def test_torch_moves_with_the_program_that_requires_it(text: str, command: str | None) -> None:
