@@ -60,7 +60,7 @@ ARCHIVE = (
     "`onnxruntime-win-x64-gpu`) whose CUDA and cuDNN are installed here, and keep its "
     "`onnxruntime_providers` libraries beside the one that you link. Its name says `cuda12` or "
     "`cuda13`; without that it is for CUDA 11 and cuDNN 8 until 1.18, for CUDA 12 and cuDNN 9 from "
-    "1.19 to 1.26"
+    "1.19 to 1.26. It brings neither: their folders must be where the loader looks (Windows: PATH)"
 )
 NUGET = (
     "Keep only one of NuGet's packages, `Microsoft.ML.OnnxRuntime.Gpu` "
