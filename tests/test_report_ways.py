@@ -574,3 +574,46 @@ def test_a_torch_that_works_stays_if_a_program_lacks_its_library(
     about = f"PyTorch version: 2.8.0+cu128\nOS: Ubuntu 22.04\nIs CUDA available: {works}"
     shown = " ".join(way(f"{said}\n{about}").commands)
     assert ("/nvidia/*/lib" in shown and "install" not in shown) == kept
+
+
+ASSERTED = "RuntimeError: CUDA error: device-side assert triggered"
+HIDDEN = f"CUDA_VISIBLE_DEVICES=-1\n{UNAVAILABLE}"
+CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled"
+BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
+
+
+@each(
+    "text, has, never",
+    [
+        (ASSERTED, "export CUDA_LAUNCH_BLOCKING=1|$env:CUDA_LAUNCH_BLOCKING", "set "),
+        (HIDDEN, "unset CUDA_VISIBLE_DEVICES|Remove-Item Env:CUDA_VISIBLE", "set A"),
+        (f"PS C:\\> python a.py\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),
+        (f"(venv) C:\\Users\\me\\x>python a.py\n{HIDDEN}", "Remove-Item Env:CUDA_VIS", "unset"),
+        (f"on my Windows 10 laptop\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),
+        (f"Ubuntu 22.04\n{ASSERTED}", "export CUDA_LAUNCH_BLOCKING=1", "$env"),
+        (f"in WSL2\n{HIDDEN}", "unset CUDA_VISIBLE_DEVICES", "Remove-Item"),
+        (f"ComfyUI portable, RTX 3060\n{CPU_BUILD}", BY_PORTABLE, "$ python"),
+        (f"the portable version of ComfyUI, RTX 4070\n{CPU_BUILD}", BY_PORTABLE, "export"),
+        (f"D:\\x>.\\python_embeded\\python.exe -s ComfyUI\\main.py\n{CPU_BUILD}", BY_PORTABLE, "export"),
+        (f"ComfyUI in a venv, RTX 4070\n{CPU_BUILD}", "python -m pip install", "python_embeded"),
+        (f"RTX 3080, updated the drivers to version 566.36\n{CPU_BUILD}", "found: 566.36", "shows yours"),
+        (f"a Tesla K80 with nvidia driver 470\n{CPU_BUILD}", "cu118|found: 470", "cu126"),
+        (f"Driver: 535\nRTX 4090\n{CPU_BUILD}", "cu126|found: 535", "cu13"),
+        (f"RTX 4090, it requires NVIDIA driver 470\n{CPU_BUILD}", "cu126|shows yours", "found"),
+        (f"RTX 5070 Ti\n{CPU_BUILD}", "cu129|itself 570", "cu126"),
+        (f"I bought a 5070 ti, Windows 11\n{CPU_BUILD}", "cu128|itself 570", "cu126"),
+        (f"torch 2.5.0 on a DGX Spark\n{NO_KERNEL}", "cu130|580.65.06", "cu118"),
+        (f"does it support sm_120?\n{CPU_BUILD}", "cu129", "cu126"),
+        ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
+         "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
+    ],
+)  # fmt: skip
+def test_words_of_a_text_decide_the_shell_the_python_and_the_build(
+    text: str, has: str, never: str
+) -> None:
+    answer = answered(text)
+    seen = answering(answer)
+    assert seen is not None and seen.fix is not None
+    shown = "\n".join((seen.fix.text, *typed(seen.fix)))
+    assert [one for one in has.split("|") if one not in shown] == []
+    assert never not in shown

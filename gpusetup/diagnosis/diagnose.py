@@ -18,7 +18,12 @@ from gpusetup.diagnosis.precedence import explanation, is_loss, place_of
 from gpusetup.diagnosis.proof import computed, proof
 from gpusetup.diagnosis.rules import rules_for
 from gpusetup.diagnosis.scene import in_its_scene
-from gpusetup.diagnosis.system import on_this_system
+from gpusetup.diagnosis.system import (
+    in_either_shell,
+    is_of_one_shell,
+    on_this_system,
+    on_windows,
+)
 from gpusetup.diagnosis.training import of_a_training
 from gpusetup.evidence.context import Rule, RuleContext
 from gpusetup.evidence.wording import once
@@ -156,14 +161,24 @@ def named_by(
 
 
 def judged_by(rules: Iterable[Rule], context: RuleContext) -> tuple[Finding, ...]:
-    """What the rules find, each once, with a way out for this program and this machine."""
+    """What the rules find, each once, with a way out for this program and this machine: for both
+    shells where a text does not tell its system."""
+    every = tuple(rules)
+    own = tuple(_with_ways(every, context))
+    if not any(is_of_one_shell(context, one) for one in own):
+        return linked(unique(own))
+    there = {one.id: one for one in _with_ways(every, on_windows(context))}
+    return linked(unique(in_either_shell(context, one, there.get(one.id)) for one in own))
+
+
+def _with_ways(rules: Iterable[Rule], context: RuleContext) -> Iterator[Finding]:
     shown = (in_its_scene(context, finding) for finding in found(rules, context))
     own = (of_the_program(context, finding) for finding in shown)
     trained = (of_a_training(context, finding) for finding in own)
     there = (on_this_system(context, finding) for finding in trained)
     here = (on_a_lent_machine(context, finding) for finding in there)
     true = (finding for finding in here if not demands_what_is_there(context, finding))
-    return linked(unique(pasted(context, finding) for finding in true))
+    yield from (pasted(context, finding) for finding in true)
 
 
 def demands_what_is_there(context: RuleContext, finding: Finding) -> bool:

@@ -18,7 +18,8 @@ from gpusetup.fixes.other_makers import in_place_of_the_cpu
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, in_fish, is_speakable, sets_a_variable
-from gpusetup.model.versions import cuda_of
+from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.resolver.situation import first_drivers
 
 
 def pasted(context: RuleContext, finding: Finding) -> Finding:
@@ -77,7 +78,15 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
         if floor and floor not in fix.text:
             floors.setdefault(floor, []).append(backend)
     needs = (f"{' and '.join(of)} {_needs(of)} {floor} or newer" for floor, of in floors.items())
-    said = ", ".join(needs)
+    driver = context.snapshot.driver.version or "0"
+    firsts = first_drivers(context.snapshot, context.catalog)
+    newer = {
+        first: name
+        for name, first in firsts
+        if floors and all(parsed(first) > parsed(one) for one in (*floors, driver))
+    }
+    itself = (f"{name} itself {first} or newer" for first, name in newer.items())
+    said = ", ".join((*needs, *itself))
     return f". {said}{_driver_here(context)}" if said else ""
 
 
@@ -248,6 +257,8 @@ def _holds(context: RuleContext, fix: Fix) -> str:
             "under System, Environment Variables, and open a new PowerShell"
         )
     profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
+    if is_report(context) and context.snapshot.os.family is None:
+        profile = "~/.bashrc, or in Windows under System, Environment Variables"
     if _in_fish(context):
         profile = "~/.config/fish/config.fish"
     return (

@@ -51,6 +51,38 @@ def on_this_system(context: RuleContext, finding: Finding) -> Finding:
     return replace(finding, **said, fix=_without_linux(fix, named) if fix else None)
 
 
+SHELLS = r"(?:export|unset|lspci) "
+"""How a line begins that PowerShell writes in another way."""
+
+
+def is_of_one_shell(context: RuleContext, finding: Finding) -> bool:
+    """Whether a line is of bash, while the text does not say on which system it was written."""
+    machine = context.snapshot
+    unknown = machine.origin == "report" and machine.os.family is None
+    lines = finding.fix.commands if finding.fix else ()
+    return (
+        unknown and machine.container.kind is None and any(re.match(SHELLS, line) for line in lines)
+    )
+
+
+def on_windows(context: RuleContext) -> RuleContext:
+    machine = context.snapshot
+    return replace(context, snapshot=replace(machine, os=replace(machine.os, family="windows")))
+
+
+def in_either_shell(context: RuleContext, finding: Finding, there: Finding | None) -> Finding:
+    """The finding with what is typed on Windows, or that its lines are of other systems."""
+    fix = finding.fix
+    if fix is None or not is_of_one_shell(context, finding):
+        return finding
+    lines = there.fix.commands if there and there.fix else ()
+    if not lines or lines == fix.commands:
+        only = ". The command is for Linux; on Windows leave it out"
+        return replace(finding, fix=replace(fix, text=f"{fix.text}{only}"))
+    also = Alternative(title="on Windows, in PowerShell", commands=lines)
+    return replace(finding, fix=replace(fix, alternatives=(also, *fix.alternatives)))
+
+
 def _renamed(text: str, variable: str) -> str:
     """
     >>> _renamed("LD_LIBRARY_PATH, not DYLD_LIBRARY_PATH", "PATH")

@@ -316,7 +316,9 @@ def pip(context: RuleContext, *words: str) -> Line:
         # `uv pip uninstall` asks nothing and knows no -y.
         rest = [word for word in rest if not (verb == "uninstall" and word == "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
-    return command(context, python(context), "-m", "pip", *words)
+    from gpusetup.installers.options import started
+
+    return command(context, *started(python(context)), "-m", "pip", *words)
 
 
 def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:

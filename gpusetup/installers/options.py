@@ -26,6 +26,16 @@ class InstallerOptions(Frozen):
     """The conda environment; None means the active one."""
 
 
+def started(python: str | None) -> tuple[str, ...]:
+    """How an interpreter is started; a portable package's without its user's own packages.
+
+    >>> started(None), started(r".\\python_embeded\\python.exe")[1:]
+    (('python',), ('-s',))
+    """
+    own = ("-s",) if "python_embed" in (python or "") else ()
+    return (python or "python", *own)
+
+
 def chosen_build(resolution: Resolution) -> TorchBuild:
     """The wheel of a resolution that has one; Unsatisfiable for none, and for a conda build."""
     if resolution.build is None:

@@ -9,6 +9,7 @@ from gpusetup.installers.options import (
     default_index,
     others,
     pins,
+    started,
     to_reinstall,
 )
 from gpusetup.model.finding import Step
@@ -19,7 +20,7 @@ def pip(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
     """The two steps of pip."""
     build = chosen_build(resolution)
     exact = pins(build, options.packages)
-    install = (options.python or "python", "-m", "pip", "install")
+    install = (*started(options.python), "-m", "pip", "install")
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
     return (
         Step(

@@ -256,17 +256,23 @@ def _driver(snapshot: Snapshot) -> Driver:
         driver = replace(driver, nouveau_loaded=True)
     if driver.library_found is None and missing:
         driver = replace(driver, library_found=False)
-    if driver.version and driver.module_loaded is None and not driver.nvml_code:
+    whole = "." in (driver.version or "")  # a bare branch is a person's word
+    if whole and driver.module_loaded is None and not driver.nvml_code:
         driver = replace(driver, module_loaded=True)
     return driver
 
 
 def _os(snapshot: Snapshot) -> Os:
     os = snapshot.os
-    # Only Linux' drivers have three numbers.
+    # Only Linux' drivers have three numbers, and NCCL is for Linux only.
+    nccl = any(event.kind.startswith("nccl-") for event in snapshot.events)
     version = snapshot.driver.version or ""
     if os.family is None and (
-        version.count(".") == 2 or os.wsl or os.jetson or (os.libc or "").startswith("glibc")
+        version.count(".") == 2
+        or nccl
+        or os.wsl
+        or os.jetson
+        or (os.libc or "").startswith("glibc")
     ):
         os = replace(os, family="linux")
     if os.jetson and os.machine is None:

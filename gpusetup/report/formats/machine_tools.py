@@ -31,6 +31,8 @@ DRIVER = rf"({DRIVER_VERSION})"
 # The look at one letter first halves the time of an alternation that knows no case.
 ASKED_FOR = r"(?=[rnamsopb])(?:requir|need|at least|minim|recommend|support|older than|newer than|prior to|before)\w{0,6}[^.]{0,24}?\bdrivers?\b"
 """A driver that somebody names, and has not: consumed, so that its number is not read."""
+FLOORS = "450|525|528|580"
+"""Branches in which a CUDA begins: a bare number does not tell on which side of it."""
 ROWS: tuple[Saying, ...] = (
     saying("driver.version", "nvrm version", rf"NVRM version:? NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
     saying("driver.version", "kernel module", rf"NVRM: loading NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", USUAL),
@@ -43,7 +45,11 @@ ROWS: tuple[Saying, ...] = (
     saying("driver.module_version", "modinfo", rf"modinfo nvidia.{{0,300}}?version: {DRIVER}"),
     saying("driver.version", "nvidia.ko", rf"/nvidia\.ko\S{{0,6}} version: {DRIVER}", USUAL),
     saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
-    saying("driver.version", "driver", rf"{ASKED_FOR}|\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
+    saying("driver.version", "driver", rf"{ASKED_FOR}|\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
+    saying("driver.version", "driver", rf"\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?v?{DRIVER}\b", GUESS),
+    saying("driver.version", "driver", rf"\b(?:have|had|running|using|use|with|on|the|my)(?: the)? (?:NVIDIA )?v?{DRIVER} (?:NVIDIA |Game Ready )?drivers?\b", GUESS),
+    saying("driver.version", "driver", rf"{ASKED_FOR}|\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?((?!{FLOORS})[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
+    saying("driver.version", "driver", rf"^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}}((?!{FLOORS})[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or )", GUESS),
     saying("driver.version", "with kernel driver", rf"with kernel driver version {DRIVER}", SURE),
     saying("driver.version", "up to date", rf"\bdrivers? (?:is|are) up to date \({DRIVER}\)", HINT),
     saying("driver.version", "nvidia-linux-", rf"NVIDIA-Linux-(?:x86_64|aarch64)-{DRIVER}", GUESS),

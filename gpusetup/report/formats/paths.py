@@ -172,6 +172,12 @@ COMFYUIS = Sought(
 """ComfyUI's portable package, which has its Python beside the program (ComfyUI, README)."""
 
 
+SPOKEN_OF = Sought(
+    r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)", re.I
+)  # fmt: skip
+"""The same package by its name: its commands are typed in its own folder."""
+
+
 def portable(flat: str) -> Iterator[Fact]:
     r"""The interpreter that a portable package brings: what is on PATH is another one.
 
@@ -185,6 +191,10 @@ def portable(flat: str) -> Iterator[Fact]:
     if "python_embed" in low and (found := PORTABLE.search(flat)):
         value = found.group().replace("\\\\", "\\") + r"\python.exe"
         yield Claim(subject="python.executable", value=value, source="paths", trust=HINT)
+    if "portable" in low and "comfyui" in low and SPOKEN_OF.search(flat):
+        value = r".\python_embeded\python.exe"
+        for subject, told in (("python.executable", value), ("os.family", "windows")):
+            yield Claim(subject=subject, value=told, source="paths", trust=GUESS)
 
 
 LOCAL = Sought(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
