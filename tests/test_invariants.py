@@ -145,6 +145,10 @@ FAILED = (
 )
 CUDA = r"(?:whl/|\+|--backend |from )cu\d|nvidia-driver"
 SAID = {
+    "it as if I only have a CPU|no GPU memory left|one that works on a PC without GPU": (
+        CUDA,
+        True,
+    ),
     "an RTX 4090|a Tesla T4|an RTX 4070, and an AMD Ryzen processor": (CUDA, True),
     "an AMD Radeon RX 6700 XT|only Intel Iris Xe graphics|an Intel Arc A770|a Radeon 780M": (
         CUDA,

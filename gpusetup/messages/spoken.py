@@ -335,7 +335,7 @@ IN_OTHER_WORDS = (
     ),
 )
 
-CARD = r"(?:GPU|graphics card|graphics processor|NVIDIA card)s?\b"
+CARD = r"(?:GPU|graphics card|graphics processor|NVIDIA card)s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM|VPS|droplet|box|instance|system|Mac)"
 KIND = r"(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical)"
 HAVE_NONE = (
@@ -365,7 +365,7 @@ WITHOUT = tuple(
         "no-nvidia-gpu",
         needle,
         pattern,
-        unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b",
+        unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b|\b(?:as (?:if|for|on)|according to|thinks?|behaves|work(?:s|ed) (?:fine )?on|build\b[^.]{0,24} on)\b",
     )
     for needle, pattern in DENIALS
 )

@@ -173,7 +173,7 @@ COMFYUIS = Sought(
 
 
 SPOKEN_OF = Sought(
-    r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)", re.I
+    r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))", re.I
 )  # fmt: skip
 """The same package by its name: its commands are typed in its own folder."""
 

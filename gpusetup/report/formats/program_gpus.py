@@ -161,4 +161,9 @@ def _without_remarks(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    return any(char.isdigit() for char in name) and not name.rstrip().endswith(".")
+    """
+    >>> _is_name("RTX 5090"), _is_name("RTX 50 series card"), _is_name("RTX")
+    (True, False, False)
+    """
+    of_a_series = re.match(r"(?:\w+ ){0,2}[RG]TX ?\d0(?: |xx|$)", name)
+    return any(map(str.isdigit, name)) and not (of_a_series or name.rstrip().endswith("."))
