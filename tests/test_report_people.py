@@ -128,7 +128,16 @@ def test_one_gpu_in_two_warnings_is_one() -> None:
 
 @pytest.mark.parametrize(
     ("path", "family"),
-    (("C:/Users/me/x.obj", "windows"), ("/Users/me/x.py", "macos"), ("/home/me/x.py", "linux")),
+    (
+        ("C:/Users/me/x.obj", "windows"),
+        ("/Users/me/x.py", "macos"),
+        ("/home/me/x.py", "linux"),
+        ("/usr/x/y /opt/x/y\nPress any key to continue . . .", "windows"),
+        ("/home/me/x.py, {WindowsPath('/usr/local/cuda/lib64')}", "windows"),
+        ("find /usr/lib/x /opt/y: C:\\a\\venv\\x.py", "windows"),
+        ("/usr/lib/x /opt/y in WSL, from C:\\a\\x.py", "linux"),
+        ('File "/usr/lib/x.py", line 1\nFile "/usr/lib/y.py", line 2\n C:\\a\\x.py', "linux"),
+    ),
 )
 def test_a_path_tells_the_system(path: str, family: str) -> None:
     assert read(f"in ({path})").os.family == family

@@ -84,6 +84,27 @@ def test_a_lent_notebook_has_ways_of_its_own(text: str, told: str, command: str)
     assert command or not seen.fix.commands
 
 
+SYSTEMS = "never in the system's Python"
+
+
+@each(
+    "text, told, not_told",
+    [
+        (f"GTX 1080 Ti on Windows 10\n{NO_KERNEL}", SYSTEMS, "--python"),
+        (f'File "/srv/a/.venv/lib/python3.12/site-packages/a.py"\n{NO_KERNEL}', "--python", SYSTEMS),
+        (f"$ docker run --gpus all my/image\nGTX 1080 Ti\n{NO_KERNEL}", "cu126", SYSTEMS),
+        (f"Ubuntu 22.04\n{NO_DRIVER}", "driver", SYSTEMS),
+        (f"$ singularity exec a.sif python x.py\n{UNAVAILABLE}", "singularity run --nv", "--gpus"),
+        (f"$ docker run my/image python x.py\n{UNAVAILABLE}", "--gpus all", "--nv"),
+    ],
+)  # fmt: skip
+def test_a_way_out_is_of_the_program_s_own_surroundings(
+    text: str, told: str, not_told: str
+) -> None:
+    shown = doctor_markdown(answered(text))
+    assert told in shown and not_told not in shown
+
+
 def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
     kinds: dict[frozenset[str], str] = {}
     for sample in samples():

@@ -18,10 +18,11 @@ from gpusetup.evidence.context import (
     on,
     whole_number,
 )
+from gpusetup.findings.container.start import CONTAINER_NO_GPU, start_with_gpu
 from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Torch
 from gpusetup.model.versions import Capability, parsed
 
@@ -214,7 +215,6 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             cause="container-no-gpu",
             shown=_is_a_containers,
             because="it runs in a container, and nothing shows that this was given a GPU",
-            text="Start the container with its GPUs (`docker run --gpus all`)",
         ),
     ),
     "cuda-sees-no-device": (
@@ -249,7 +249,6 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             cause="container-no-gpu",
             shown=_is_a_containers,
             because="it runs in a container, and nothing shows that this was given a GPU",
-            text="Start the container with its GPUs (`docker run --gpus all`)",
         ),
     ),
     "program-sees-no-gpu": (
@@ -269,7 +268,6 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             cause="container-no-gpu",
             shown=_was_started_without,
             because="it runs in a container that was started without a GPU",
-            text="Start the container with its GPUs (docker: `--gpus all`; apptainer: `--nv`)",
         ),
     ),
     "cuda-init-failed": (
@@ -352,10 +350,13 @@ def cause_behind(context: RuleContext, symptom: Finding) -> Finding | None:
     row = next((one for one in rows if one.shown(context, symptom)), None)
     if row is None:
         return None
-    fix = Fix(text=row.text, looks=symptom.fix.looks if symptom.fix else ()) if row.text else None
+    looks = symptom.fix.looks if symptom.fix else ()
+    fix = Fix(text=row.text, looks=looks) if row.text else symptom.fix
+    if row.cause == CONTAINER_NO_GPU.id:
+        fix = replace(start_with_gpu(context), looks=looks)
     return RECORDS[row.cause].found(
         f"{symptom.title}: {row.because}",
         detail=symptom.detail,
         evidence=symptom.evidence,
-        fix=fix or symptom.fix,
+        fix=fix,
     )

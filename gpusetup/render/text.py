@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.findings.record import RECORDS
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.resolution import Advice
 from gpusetup.model.units import GIB
@@ -44,7 +45,7 @@ def judged(answer: DoctorAnswer) -> Screen:
     others = [one for one in answer.findings if one is not root]
     lines: list[str] = list(verdict(answer, root))
     if root is not None:
-        lines += in_full(root)
+        lines += in_full(root, answer.snapshot)
     lines += section("Also found", (line for finding in others for line in in_short(finding)))
     return Screen(lines)
 
@@ -116,7 +117,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
     return f"this is about {answer.program}{at}; what was read does not say what is wrong"
 
 
-def in_full(finding: Finding) -> Iterator[str]:
+def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
     """A finding with its evidence and its way out."""
     if finding.detail:
         yield from ("", Row(f"  {finding.detail}", hang=2))
@@ -124,7 +125,29 @@ def in_full(finding: Finding) -> Iterator[str]:
         yield ""
         yield from map(evidence_line, finding.evidence[:EVIDENCE_SHOWN])
     if finding.fix:
-        yield from section("What to do", way_out(finding.fix))
+        lines = way_out(finding.fix, TARGET_FIRST if _has_no_target(machine, finding.fix) else "")
+        yield from section("What to do", lines)
+
+
+TARGET_FIRST = (
+    "Do this in the environment of the program that failed (activate it, or call its own Python), "
+    "never in the system's Python"
+)
+CHANGES_PACKAGES = (
+    r"gpusetup install(?!.* --(?:python|venv|project)\b)|(?:python\d? -m |uv )?pip3? (?:un)?install"
+    r"|(?:conda|mamba) (?:un)?install"
+)
+"""How a line begins that changes the packages of whatever environment it is typed in."""
+
+
+def _has_no_target(machine: Snapshot, fix: Fix) -> bool:
+    """Whether lines change packages, and a text does not show of which Python."""
+    known = machine.python.executable or machine.torch.location or machine.container.kind
+    return (
+        machine.origin == "report"
+        and not known
+        and any(re.match(CHANGES_PACKAGES, line) for line in typed(fix))
+    )
 
 
 def evidence_line(one: Evidence) -> Row:
@@ -132,8 +155,11 @@ def evidence_line(one: Evidence) -> Row:
     return Row(f"  {one.text}", hang=4, source=one.source)
 
 
-def way_out(fix: Fix) -> Iterator[str]:
+def way_out(fix: Fix, before: str = "") -> Iterator[str]:
+    """What is to be done; `before` its commands, a sentence."""
     yield Row(f"  {fix.text}{needs(fix)}", hang=2)
+    if before:
+        yield from ("", Row(f"  {before}", hang=2))
     if fix.commands:
         yield ""
         yield from (command(line, 4) for line in fix.commands)

@@ -77,7 +77,7 @@ def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
 
 def _where_it_is_empty(context: RuleContext, messages: tuple[Event, ...]) -> Fix:
     """An empty libcuda is what a container without its GPU leaves; a text need not be of one."""
-    fix = _start_with_gpu(context)
+    fix = start_with_gpu(context)
     if in_container(context) or not any("library" in one.values for one in messages):
         return fix
     return replace(
@@ -268,8 +268,9 @@ START_WITH_GPU: dict[str, Start] = {
         (),
     ),
     "singularity": (
-        "Start it with --nv, as this command does with a plain image",
-        lines("apptainer exec --nv docker://ubuntu nvidia-smi"),
+        "Start it with --nv (`singularity run --nv`, `apptainer run --nv`), as this command does "
+        "with a plain image",
+        lines("singularity exec --nv docker://ubuntu nvidia-smi"),
     ),
     "lxc": (
         "Give the container the GPU, on its host: `lxc config device add`, its name, then "
@@ -280,7 +281,8 @@ START_WITH_GPU: dict[str, Start] = {
 """Kind of container -> what gives it a GPU, to be typed on the host."""
 
 
-def _start_with_gpu(context: RuleContext) -> Fix:
+def start_with_gpu(context: RuleContext) -> Fix:
+    """What gives this kind of container a GPU."""
     kind = context.snapshot.container.kind if in_container(context) else "docker"
     elsewhere: Start = ("Start the container with GPUs, on its host", ())
     text, commands = START_WITH_GPU.get(kind or "", elsewhere)

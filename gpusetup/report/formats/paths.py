@@ -10,7 +10,7 @@ from gpusetup.messages.fragments import STDLIB
 from gpusetup.messages.letters import Letters
 from gpusetup.model.machine import Event
 from gpusetup.model.sought import Sought
-from gpusetup.report.facts import GUESS, HINT, Claim, Fact
+from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
 from gpusetup.report.text import Text
 
 READ = 400_000
@@ -50,6 +50,10 @@ WORDS = {
     ),
 }  # fmt: skip
 """Words of tools that only one system has."""
+OF_WINDOWS = ("windowspath(", "press any key to continue . . .")
+"""What only Windows' own Python and `cmd` write."""
+OF_UNIX = ('file "/', "wsl", "/mnt/", "ssh ")
+"""What puts a program elsewhere, though a text names a drive of Windows."""
 LETTERS = Letters.of(word for known in WORDS.values() for word in known)
 
 
@@ -98,6 +102,10 @@ def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
         "linux": _count(LINUX, flat) + (_count(PROMPT, flat) if "@" in flat else 0),
     }
     best = max(counts, key=lambda name: counts[name])
+    if counts["windows"] and not any(word in low for word in OF_UNIX) and not PROMPT.search(flat):
+        best = "windows"  # programs for Linux name their folders there too
+    if any(word in low for word in OF_WINDOWS):
+        yield Claim(subject="os.family", value="windows", source="words", trust=USUAL)
     if counts[best]:
         yield Claim(subject="os.family", value=best, source="paths", trust=HINT)
     if "/mnt/c/" in low or "/mnt/d/" in low:

@@ -106,7 +106,7 @@ GIVEN = (
 """How a container is given GPUs."""
 
 
-STARTED = Sought(r"(?<![\w`'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)\S")
+STARTED = Sought(r"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]")
 """A container that a person starts."""
 
 
