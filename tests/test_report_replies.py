@@ -184,7 +184,8 @@ def test_a_text_of_uv_is_answered_with_uv() -> None:
 
 
 def test_a_command_line_of_uv_is_one_and_a_remark_is_none() -> None:
-    assert read_report("(env) me@host:~/x$ uv sync --extra cu124").python.manager == "uv"
+    assert read_report("(env) me@host:~/x$ uv sync --extra cu124").python.manager == "uv project"
+    assert read_report("❯ uv run --with torch x.py").python.manager is None
     assert read_report("❯ uv pip install torch").python.manager == "uv"
     assert read_report("someone said that uv pip install torch would do").python.manager is None
 

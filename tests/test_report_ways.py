@@ -84,6 +84,7 @@ def test_a_lent_notebook_has_ways_of_its_own(text: str, told: str, command: str)
     assert command or not seen.fix.commands
 
 
+CPU = "AssertionError: Torch not compiled with CUDA enabled\ntorch 2.6.0+cpu"
 SYSTEMS = "never in the system's Python"
 
 
@@ -95,6 +96,10 @@ SYSTEMS = "never in the system's Python"
         (f"$ docker run --gpus all my/image\nGTX 1080 Ti\n{NO_KERNEL}", "cu126", SYSTEMS),
         (f"Ubuntu 22.04\n{NO_DRIVER}", "driver", SYSTEMS),
         (f"$ singularity exec a.sif python x.py\n{UNAVAILABLE}", "singularity run --nv", "--gpus"),
+        (f"`uv sync`, RTX 4070, Windows 11\n{CPU}", "install --project", "-m pip"),
+        (f"The lock is uv.lock; RTX 4070\n{CPU}", "uv add --index pytorch-cu", SYSTEMS),
+        (f"[tool.uv.sources]\ntorch = {{}}\nRTX 4070\n{CPU}", "uv add --index", "-m pip"),
+        (f"$ uv pip install torch\nRTX 4070\n{CPU}", SYSTEMS, "--project"),
         (f"$ docker run my/image python x.py\n{UNAVAILABLE}", "--gpus all", "--nv"),
     ],
 )  # fmt: skip

@@ -334,6 +334,8 @@ def _reading_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
 def installer_of(machine: Snapshot) -> str:
     """Who changes this environment: what installed torch, else what made it, else what is there."""
     installed = (machine.torch.installer or "").lower()
+    if machine.python.manager == "uv project" and installed != "conda":
+        return "uv"
     if installed in ("uv", "pip", "conda"):
         return installed
     # No order: a text shows who was at work; a wheel's label is of no conda package.

@@ -145,6 +145,8 @@ def into_new_environment(context: RuleContext) -> Line:
 
 def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     """The same by this environment's own installer, after what must come first."""
+    if in_a_project(context):
+        return _by_uv_add(context)
     executable = context.snapshot.python.executable
     known = executable is None or is_a_path(executable)
     # An environment without pip is served by uv, from outside of it.
@@ -157,6 +159,25 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     why = " (torch from its own index first, then what it needs from yours)" if typed[1:] else ""
     title = f"the same by {by}{why}{_how_to_get_it(context)}"
     return (Alternative(title=title, commands=(*first, *typed)),)
+
+
+def in_a_project(context: RuleContext) -> bool:
+    """Whether a text's torch is a uv project's: the next `uv sync` undoes what `uv pip` did."""
+    return context.snapshot.python.manager == "uv project" and context.installer == "uv"
+
+
+def _by_uv_add(context: RuleContext) -> tuple[Alternative, ...]:
+    """The build in the project's own file, with its index."""
+    build, (argv, *_) = chosen(context), context.commands.get("uv") or ((),)
+    pins = tuple(word.partition("+")[0] for word in argv if "==" in word)
+    if build is None or not pins:
+        return ()
+    index = f"pytorch-{build.backend}={argv[argv.index('--index') + 1]}"
+    return other(
+        "the same by uv, which writes it and torch's index into pyproject.toml (take out lines of "
+        "[tool.uv.sources] that say otherwise)",
+        command(context, "uv", "add", "--index", index, *pins),
+    )
 
 
 def _how_to_get_it(context: RuleContext) -> str:
@@ -175,7 +196,9 @@ def target_refuses(context: RuleContext) -> bool:
 
 def gpusetup_install(context: RuleContext, *, removed: bool = False) -> Line:
     words = ["gpusetup", "install"]
-    if (executable := python(context)) != "python":
+    if in_a_project(context):
+        words.append("--project")
+    elif (executable := python(context)) != "python":
         words += ["--python", executable]
     if context.installer == "conda":
         words += ["--installer", "conda"]
@@ -207,6 +230,8 @@ def gpusetup(context: RuleContext, *more: str) -> Line:
     executable = python(context)
     if target_refuses(context):
         where: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
+    elif in_a_project(context) and more[0].startswith("--"):
+        where = ("--project",)
     else:
         where = ("--python", executable) if executable != "python" else ()
         where += ("--installer", "conda") if context.installer == "conda" else ()
@@ -255,6 +280,8 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         return _nothing_fits(context)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
     how = "`gpusetup install` does it and proves it"
+    if in_a_project(context):
+        how = "into pyproject.toml, then `uv sync` (it undoes every `uv pip install`)"
     if target_refuses(context):
         how = "into an environment of its own, because this one may not be changed"
     return Fix(

@@ -48,7 +48,8 @@ class Python(Frozen):
     executable: str | None = None
     prefix: str | None = None
     manager: str | None = None
-    """Who made it: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv tool`, `system`."""
+    """Who made it: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv tool`, `system`; of a text
+    also `uv project`, whose `uv sync` takes away what its pyproject.toml does not name."""
     chosen_by: str | None = None
     """Why this is the target: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv`, `self`."""
     bits: int | None = None

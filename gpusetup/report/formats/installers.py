@@ -243,8 +243,18 @@ UV_TYPED = Sought(
 )
 
 
+UV_PROJECT = Sought(
+    r"\buv (?:sync|lock|add|run (?!-[wis]|--(?:with|no-project|isolated|script)))\b|\buv\.lock\b"
+    r"|\[\[?tool\.uv\b"
+)
+"""What is typed in a project of uv's, and what lies there (uv, Working on projects)."""
+
+
 def typed_uv(text: Text) -> Iterator[Fact]:
-    """A command line of uv."""
+    """A project of uv's, else a command line of uv."""
+    if "uv" in text.low and (found := UV_PROJECT.search(text.flat[:1_000_000])):
+        source = text.source(found.start())
+        yield Claim(subject="python.manager", value="uv project", source=source, trust=SURE)
     if "uv " not in text.low:
         return
     for number, line in enumerate(text.lines):
