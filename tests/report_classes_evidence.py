@@ -162,4 +162,39 @@ EVIDENCE: dict[str, Class] = {
             "driver 575.64.03\ntorch 2.9.1+cu130\nRuntimeError: The NVIDIA driver on your system is too old (found version 12090).",
         ),
     ),
+    "a GPU that is older than every torch": Class(
+        "arch-too-old-for-wheel",
+        (
+            "PyTorch version: 1.2.0\nCUDA used to build PyTorch: 10.0\nIs CUDA available: No\nGPU models and configuration: GPU 0: GeForce GTX 680\nNvidia driver version: 341.44",
+            "GPU: GeForce GTX 680, driver 340.108, torch 1.10.0+cu113\ntorch.cuda.is_available() False",
+            "GeForce GTX 660\nDriver Version: 391.35\nAssertionError: The NVIDIA driver on your system is too old (found version 9010).",
+            "Device is GTX 770\ntorch.cuda.is_available() returns False",
+        ),
+        (
+            "GeForce GTX 780\nDriver Version: 391.35\nAssertionError: The NVIDIA driver on your system is too old (found version 9010).",
+        ),
+    ),
+    "a kernel's assertion, whatever fails after it and elsewhere": Class(
+        "cuda-program-error",
+        (
+            "On a CPU-only machine it fails too\nLoss.cu:250: nll_loss: block: [0,0,0], thread: [5,0,0] **Assertion `t >= 0 && t < n_classes` failed.**\nCUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+            "Assertion `srcIndex < srcSelectDimSize` failed.\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            "I only have a CPU at home\nRuntimeError: CUDA error: device-side assert triggered\nCUDA out of memory",
+        ),
+        (
+            "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\nI only have a CPU at home",
+        ),
+    ),
+    "a machine that is AMD's by its owner's word": Class(
+        "amd-gpu",
+        (
+            "RuntimeError: Found no NVIDIA driver on your system. (AMD Linux, was working before)",
+            "[Bug] AMD: RuntimeError: Found no NVIDIA driver on your system",
+            "Running on an AMD system (ROCm): Found no NVIDIA driver on your system",
+        ),
+        (
+            "RuntimeError: Found no NVIDIA driver on your system.\nAMD Ryzen 7 5800X, Ubuntu 22.04",
+            "AMD Linux, and an RTX 3060\nRuntimeError: Found no NVIDIA driver on your system.",
+        ),
+    ),
 }

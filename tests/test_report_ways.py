@@ -386,6 +386,7 @@ def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -
     assert "wsl.exe --shutdown" in fix.commands and not fix.needs_reboot
     assert any(line.startswith("sudo apt purge") for line in typed(fix))
     assert not any("wsl" in line for line in typed(beside))
+    assert "no Linux driver" in way_of(f"{IN_WSL}nvidia-smi returns errors\n{UNAVAILABLE}").text
 
 
 FOREIGN_CUDNN = "ImportError: libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"

@@ -6,7 +6,7 @@ name (`gpus.py`); a driver's CUDA and the floors follow from the driver's branch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -114,6 +114,18 @@ class Catalog(Frozen):
             if row.major == capability.major and row.minor in (None, capability.minor):
                 return row.last_branch
         return None
+
+    def ends_before(self, gpus: Iterable[Gpu], driver: str | None) -> bool:
+        """Whether the last branch of each of these GPUs is older than a driver."""
+        ends = [g.compute_capability and self.last_branch(g.compute_capability) for g in gpus]
+        # Windows' drivers of a branch run up to 9 above its number.
+        return bool(driver and ends) and all(e and e + 9 < parsed(driver).major for e in ends)
+
+    def never_serves(self, gpus: Iterable[Gpu]) -> bool:
+        """Whether these GPUs are older than every kernel that torch's wheels ever had."""
+        known = [gpu.compute_capability for gpu in gpus]
+        oldest = min((row.oldest for row in self.older_kernels), default=Capability(0, 0))
+        return bool(known) and all(one and one < oldest for one in known)
 
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
         """The least driver that knows a GPU: a branch (`570`), for some products a version."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpusetup.evidence.context import (
+    answering,
     cuda_needed,
     driver_answers,
     events,
@@ -73,6 +74,14 @@ def _is_wsls(context: RuleContext, _: Finding) -> bool:
     hidden = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment
     wsl = bool(context.snapshot.os.wsl) and not in_container(context)
     return wsl and driver_answers(context) and not hidden
+
+
+def _lists_no_gpu_in_wsl(context: RuleContext, _: Finding) -> bool:
+    """A text from WSL in which no program lists a GPU, and torch may be any."""
+    seen = answering(context) or events(context, "smi-sees-it", "gpu-computes")
+    hidden = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment or in_container(context)
+    wsl = bool(context.snapshot.os.wsl) and context.snapshot.torch.backend != "cpu"
+    return wsl and not seen and not hidden
 
 
 def _symbols_lack_in_wsl(context: RuleContext, finding: Finding) -> bool:
@@ -188,6 +197,15 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             text="Put a torch from cu128 or newer in its place (`gpusetup install`)",
         ),
         BEYOND_THE_DRIVER,
+        Likelier(
+            cause="wsl-driver",
+            shown=_lists_no_gpu_in_wsl,
+            because="it runs in WSL, and no program there is shown to reach Windows' driver",
+            text="Update Windows (WSL has a GPU from Windows 11 and Windows 10 21H2, build 19044, "
+            "on), the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and start WSL "
+            "again (`wsl.exe --shutdown`; open programs in it end); install no Linux driver in it. "
+            "Where `nvidia-smi` lists the GPU inside WSL, ask torch (the command above)",
+        ),
         Likelier(
             cause="cuda-visible-devices-hidden",
             shown=_names_a_later_gpu,

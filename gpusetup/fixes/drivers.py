@@ -130,6 +130,11 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
     if (sides := apart(context)) and on(context, "linux"):
         return _one_or_the_other(context, text, *sides)
+    if context.catalog.ends_before(found := gpus_of(context), floor):
+        return Fix(
+            text=f"No driver from {floor} on knows this GPU ({_last_branch(context, found)} is its "
+            "last branch): take a build for an older CUDA, the CPU, or a newer GPU"
+        )
     want = wanted_driver(context, floor)
     commands = driver_commands(context, floor) if on(context, "linux") else ()
     if not commands:

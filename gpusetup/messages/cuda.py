@@ -218,8 +218,8 @@ ROWS = (
     ),
     row(
         "cuda-error",
-        "thread: [",
-        r"\.cu:\d{1,5}:.{0,300}?block: \[[\d, ]{3,40}\], thread: \[[\d, ]{3,40}\] Assertion.{1,160}?failed",
+        "assertion",
+        r"(?:block: \[[\d, ]{3,40}\],? thread: \[[\d, ]{3,40}\]\W{1,5}Assertion|\bAssertion\W{1,4}(?:srcIndex < |t >= 0 && t < |-sizes\[i\] <= index|idx_dim >= 0 &&|input_val >= )).{1,160}?failed",
         code="710",
         name="cudaErrorAssert",
     ),

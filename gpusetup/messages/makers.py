@@ -101,7 +101,20 @@ OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bG
 """A card of NVIDIA's, and not what torch says of its driver."""
 OTHERS = r"NVIDIA|GeForce|\bRTX|\bGTX|\bTesla"
 
+AN_AMD = r"(?<![\w-])(?:AMD|amd)(?= (?:(?:on )?(?:[Ll]inux|[Ww]indows)|system|machine|user|laptop|ROCm|ROCM|\(ROCm)\b|[):\]]| ?[-|] )"
+"""A machine that somebody calls AMD's, and not its processor."""
+NO_DRIVER = (
+    r"[Ff]ound no NVIDIA driver|[Nn]o CUDA GPUs are available|[Tt]orch not compiled with CUDA"
+)
+
 SPOKEN = (
+    row(
+        "foreign-gpu",
+        "amd",
+        rf"{AN_AMD}.{{0,160}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,160}}?{AN_AMD}",
+        unless=OTHER_CARDS,
+        vendor="amd",
+    ),
     *(
         row(
             "foreign-gpu",

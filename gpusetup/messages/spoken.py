@@ -335,14 +335,14 @@ IN_OTHER_WORDS = (
     ),
 )
 
-CARD = r"(?:GPU|graphics card|graphics processor|NVIDIA card)s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
+CARD = r"(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM|VPS|droplet|box|instance|system|Mac)"
 KIND = r"(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical)"
 HAVE_NONE = (
     rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?(?:{KIND} )*{CARD}"
     rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no (?:{KIND} )*{CARD}"
     rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?(?:{KIND} )*{CARD}"
-    rf"|(?:^|[:,;.] ?)no (?:dedicated|discrete) {CARD}"
+    rf"|(?:^|[:,;.] ?)no (?:(?:dedicated|discrete) {CARD}|NVIDIA (?:card|adapter)\b(?! driver))"
     r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
 )
 A_MACHINE_WITHOUT = rf"\b{MY_MACHINE} (?:without|with no) (?:an? |any )?(?:{KIND} )*{CARD}"
@@ -355,7 +355,7 @@ ONLY_A_CPU = (
     r"|\b(?:I|we) only have (?:an? |my |the )?CPU\b"
 )
 DENIALS = (
-    *((needle, HAVE_NONE) for needle in ("gpu", "graphics", "nvidia card")),
+    *((needle, HAVE_NONE) for needle in ("gpu", "graphics", "nvidia card", "nvidia adapter")),
     *((needle, A_MACHINE_WITHOUT) for needle in ("without", "with no")),
     *((needle, NONE_HERE) for needle in ("no gpu", "no graphics")),
     *((needle, ONLY_A_CPU) for needle in ("cpu-only", "cpu only", "only have")),

@@ -90,7 +90,8 @@ def _drivers(situation: Situation, catalog: Catalog) -> Iterator[Change]:
     floors |= {first for _, first in situation.first_drivers}
     for floor in sorted(floors, key=parsed):
         cuda = catalog.driver_cuda(floor, situation.family)
-        if parsed(floor) > now and cuda is not None:
+        ends = catalog.ends_before(situation.gpus, floor)
+        if parsed(floor) > now and cuda is not None and not ends:
             above = replace(
                 situation, driver=floor, assumed_driver=None, driver_cuda=cuda, trusts_cuda=False
             )

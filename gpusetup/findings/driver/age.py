@@ -52,7 +52,8 @@ def driver_too_old(context: RuleContext) -> Iterator[Finding]:
         *cuda_errors(context, INSUFFICIENT_DRIVER),
         *_of_tritons_assembler(context),
     )
-    if not driver.version and not driver.cuda and not messages:
+    nothing = not driver.version and not driver.cuda and not messages
+    if nothing or context.catalog.never_serves(gpus(context)):
         return
     unmet = tuple(event for event in messages if not is_met(context, event))
     if messages and not unmet:
@@ -161,13 +162,9 @@ def _floor(context: RuleContext, needed: str | None, messages: tuple[Event, ...]
 
 def _is_past_its_last_driver(context: RuleContext, floor: str | None) -> bool:
     """Whether a GPU that torch has no kernel for ends with a driver below the floor."""
-    for gpu in gpus(context):
-        last = (
-            context.catalog.last_branch(gpu.compute_capability) if gpu.compute_capability else None
-        )
-        if last is not None and floor and last < parsed(floor).major:
-            return context.snapshot.torch.kernels is not None and serving(context, gpu) is None
-    return False
+    known = context.snapshot.torch.kernels is not None
+    lacking = (gpu for gpu in gpus(context) if known and serving(context, gpu) is None)
+    return any(context.catalog.ends_before((gpu,), floor) for gpu in lacking)
 
 
 TRITONS_CUDA = "12.0"

@@ -56,8 +56,13 @@ def triton_missing_windows(context: RuleContext) -> Iterator[Finding]:
     title = "torch.compile needs Triton, which torch does not bring for Windows"
     if messages:
         yield TRITON_MISSING_WINDOWS.found(title, evidence=event_evidence(messages), fix=fix)
-    elif context.snapshot.packages is not None:
+    elif context.snapshot.packages is not None and _has_compile(context):
         yield TRITON_MISSING_WINDOWS.as_note(title, fix=fix)
+
+
+def _has_compile(context: RuleContext) -> bool:
+    first = context.catalog.milestone("torch.compile")
+    return parsed(context.snapshot.torch.version or first) >= parsed(first)
 
 
 TRITON_MISSING = Cause(

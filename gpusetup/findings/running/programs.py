@@ -307,8 +307,9 @@ PROGRAM_CODES = {
 
 
 OUT_OF_RANGE = (
-    "Usually an index or a label out of range in the program, seldom the hardware (then the kernel "
-    "log holds an Xid)."
+    "Usually an index or a label out of range in the program (for an embedding: token ids beyond "
+    "the model's vocabulary), seldom the hardware (then the kernel log holds an Xid). What cuBLAS "
+    "or the allocator says afterwards is its echo."
 )
 BUILT_WRONG = (
     "Usually a kernel of an extension that was compiled, or miscompiled, for another GPU: update "

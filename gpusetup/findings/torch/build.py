@@ -49,7 +49,8 @@ def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
     about_it = asked_for_cuda(context) or says_nothing_else(context)
     meant = not messages and not asked_for_cuda(context) and _is_wanted(context)
     suspected = has_nvidia(context) is None and about_it and is_report(context) and not meant
-    if context.snapshot.os.jetson or not (has_nvidia(context) or suspected):
+    old = context.catalog.never_serves(context.snapshot.gpus or ())
+    if old or context.snapshot.os.jetson or not (has_nvidia(context) or suspected):
         return
     replaced = _replaced(context)
     if not messages and not replaced and (torch.backend != "cpu" or torch.cuda_available):

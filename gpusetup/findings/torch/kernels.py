@@ -70,6 +70,16 @@ def arch_not_in_wheel(context: RuleContext) -> Iterator[Finding]:
         yield _said_unserved(context, messages)
     if board_of(context.snapshot):
         return  # jetson_wrong_wheel says it, with where its torch comes from
+    old = gpus(context)
+    if not messages and context.catalog.never_serves(old) and not is_beside_torch(context):
+        yield ARCH_TOO_OLD_FOR_WHEEL.found(
+            f"No torch serves {one_of(tuple(f'{g.name} ({g.compute_capability})' for g in old))}",
+            detail="It is older than the oldest GPU of torch's wheels; no driver, CUDA toolkit or "
+            "other version of torch changes that.",
+            evidence=_gpu_lines(list(old)),
+            fix=_other_wheel(context),
+        )
+        return
     # No order: a text may list the kernels and not the CUDA of its torch.
     if messages or not torch.kernels or not (is_cuda_build(torch) or is_report(context)):
         return
@@ -127,8 +137,8 @@ def _other_wheel(context: RuleContext) -> Fix:
     if build is None and known and context.resolution.advice is not None:
         return paste.install_torch(context)
     return Fix(
-        text="No wheel in the catalog serves this GPU: use the CPU build, another GPU, or a torch "
-        "built from source",
+        text="No wheel in the catalog serves this GPU: use the CPU build, a newer or a rented GPU"
+        + ("" if context.catalog.never_serves(gpus(context)) else ", or a torch built from source"),
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 

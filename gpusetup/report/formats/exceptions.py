@@ -204,10 +204,32 @@ def unless_explained(events: tuple[Event, ...]) -> tuple[Event, ...]:
     >>> [e.kind for e in unless_explained((Event(kind="xid"), Event(kind="program-failed")))]
     ['xid']
     """
+    events = tuple(_not_refuted(events))
     others = {event.kind for event in events} - {"program-failed"}
     if others <= SAYS_NO_MORE:
         return events
     return tuple(event for event in events if event.kind != "program-failed")
+
+
+RAN = Sought(r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image")
+"""What the message of a GPU that computed names: another maker's has the same errors."""
+AFTER_RUNNING = ("out-of-memory", "no-kernel-image", "cuda-library-error")
+
+
+def _not_refuted(events: tuple[Event, ...]) -> Iterator[Event]:
+    """Without what a kernel's assertion left behind, and without "I have no GPU" where one computed.
+
+    >>> asserted = Event(kind="cuda-error", values={"code": "710"}, text="Assertion `t < n`")
+    >>> beside = (Event(kind="no-nvidia-gpu"), Event(kind="out-of-memory"), asserted)
+    >>> [e.kind for e in _not_refuted(beside)]
+    ['cuda-error']
+    """
+    asserted = any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in events)
+    ran = asserted or any(e.kind in AFTER_RUNNING and RAN.search(e.text or "") for e in events)
+    for event in events:
+        left = event.kind in AFTER_RUNNING and "asked" not in event.values
+        if not (ran and event.kind == "no-nvidia-gpu") and not (asserted and left):
+            yield event
 
 
 def _is_of_a_build(before: tuple[str, ...]) -> bool:

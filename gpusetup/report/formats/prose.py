@@ -159,11 +159,11 @@ NO_KERNEL = ("no kernel image", "cuda error: no kernel i")
 
 
 LOOSELY = Sought(
-    r"(?i)(?<![A-Za-z0-9_.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx|gt|mx) ?)(?P<number>\d{3,4}m?x?)|(?:geforce )(?P<mobile>[89]\d0mx?)|(?P<plain>(?:50[5-9]0|40[6-9]0|30[5-9]0)(?= ?ti(?![a-z])))|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card|to|support)[ :]{1,2}|(?:支持|换(?:成|了|到|用)?|換(?:成|了)?|升级(?:到|成|为)?|显卡|顯卡|用的?是?|使用|新的?|买了|我的|卡是|在|对) ?)(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
+    r"(?i)(?<![A-Za-z0-9_.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx|gt|mx) ?)(?P<number>\d{3,4}m?x?)|(?:geforce )(?P<mobile>[89]\d0mx?|[23]10m?|[89][4-8]00 ?g[st]x?)|(?P<plain>(?:50[5-9]0|40[6-9]0|30[5-9]0)(?= ?ti(?![a-z])))|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card|to|support)[ :]{1,2}|(?:支持|换(?:成|了|到|用)?|換(?:成|了)?|升级(?:到|成|为)?|显卡|顯卡|用的?是?|使用|新的?|买了|我的|卡是|在|对) ?)(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
     r"(?P<kind>(?: ?(?:ti|super)(?![a-z])){0,2})(?![A-Za-z0-9_]|\.\d|x\d| ?(?:steps|images|samples|epochs|tokens|iterations|files|[MG]i?B)\b)"
 )
 """`rtx 5090`, `RTX5090D`, or the number alone, which a missing kernel tells from other numbers."""
-QUADRO = Sought(r"(?i)(?<![\w.,/-])quadro (?P<number>[kmp]\d{3,4}m?)(?!\w)")
+QUADRO = Sought(r"(?i)(?<![\w.,/-])quadro (?P<number>[kmp]\d{3,4}m?|fx ?\d{3,4}m?)(?!\w)")
 WORKS_ON = Sought(
     r"(?i)\b(?:(?:works?|worked|runs?|ran|fine)(?: \w+){0,2} (?:on|for|with)|replac(?:ed|ing)|swapp(?:ed|ing)(?: out)?|(?:upgrad|switch|mov|chang)(?:ed|ing) from|instead of|had|used)(?: (?:the|my|a|an|old|other|previous)){0,3} ?$"
 )
