@@ -85,6 +85,7 @@ def test_a_lent_notebook_has_ways_of_its_own(text: str, told: str, command: str)
 
 
 CPU = "AssertionError: Torch not compiled with CUDA enabled\ntorch 2.6.0+cpu"
+NO_OPERATOR = "torch, RTX 3080\nRuntimeError: operator torchvision::nms does not exist"
 SYSTEMS = "never in the system's Python"
 
 
@@ -94,13 +95,12 @@ SYSTEMS = "never in the system's Python"
         (f"GTX 1080 Ti on Windows 10\n{NO_KERNEL}", SYSTEMS, "--python"),
         (f'File "/srv/a/.venv/lib/python3.12/site-packages/a.py"\n{NO_KERNEL}', "--python", SYSTEMS),
         (f"$ docker run --gpus all my/image\nGTX 1080 Ti\n{NO_KERNEL}", "cu126", SYSTEMS),
-        (f"Ubuntu 22.04\n{NO_DRIVER}", "driver", SYSTEMS),
         (f"$ singularity exec a.sif python x.py\n{UNAVAILABLE}", "singularity run --nv", "--gpus"),
+        (f"# conda list\nffmpeg  4.3  hf484d3e_0  pytorch\n{NO_OPERATOR}", "conda install", "-m pip"),
+        (f"ffmpeg  4.3  h7  pytorch\ntorch  2.4.1  pypi_0  pypi\n{NO_OPERATOR}", "-m pip", "conda"),
         (f"`uv sync`, RTX 4070, Windows 11\n{CPU}", "install --project", "-m pip"),
         (f"The lock is uv.lock; RTX 4070\n{CPU}", "uv add --index pytorch-cu", SYSTEMS),
-        (f"[tool.uv.sources]\ntorch = {{}}\nRTX 4070\n{CPU}", "uv add --index", "-m pip"),
         (f"$ uv pip install torch\nRTX 4070\n{CPU}", SYSTEMS, "--project"),
-        (f"$ docker run my/image python x.py\n{UNAVAILABLE}", "--gpus all", "--nv"),
     ],
 )  # fmt: skip
 def test_a_way_out_is_of_the_program_s_own_surroundings(
