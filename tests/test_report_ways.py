@@ -98,8 +98,9 @@ SYSTEMS = "never in the system's Python"
         (f"$ singularity exec a.sif python x.py\n{UNAVAILABLE}", "singularity run --nv", "--gpus"),
         (f"# conda list\nffmpeg  4.3  hf484d3e_0  pytorch\n{NO_OPERATOR}", "conda install", "-m pip"),
         (f"ffmpeg  4.3  h7  pytorch\ntorch  2.4.1  pypi_0  pypi\n{NO_OPERATOR}", "-m pip", "conda"),
-        (f"`uv sync`, RTX 4070, Windows 11\n{CPU}", "install --project", "-m pip"),
-        (f"The lock is uv.lock; RTX 4070\n{CPU}", "uv add --index pytorch-cu", SYSTEMS),
+        ("`uv run x.py`\nImportError: /a/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined "
+         "symbol: _ZN3c104cuda9SetDeviceEi", "uv run --no-sync", SYSTEMS),
+        (f"The lock is uv.lock; RTX 4070\n{CPU}", "uv add --index", "-m pip"),
         (f"$ uv pip install torch\nRTX 4070\n{CPU}", SYSTEMS, "--project"),
     ],
 )  # fmt: skip

@@ -125,13 +125,16 @@ def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
         yield ""
         yield from map(evidence_line, finding.evidence[:EVIDENCE_SHOWN])
     if finding.fix:
-        lines = way_out(finding.fix, TARGET_FIRST if _has_no_target(machine, finding.fix) else "")
-        yield from section("What to do", lines)
+        yield from section("What to do", way_out(finding.fix, _of_its_target(machine, finding.fix)))
 
 
 TARGET_FIRST = (
     "Do this in the environment of the program that failed (activate it, or call its own Python), "
     "never in the system's Python"
+)
+UNDONE_BY_UV = (
+    "The next `uv sync` takes out what `uv pip` installs: add it to the project (`uv add`), or run "
+    "the program by `uv run --no-sync` from then on"
 )
 CHANGES_PACKAGES = (
     r"gpusetup install(?!.* --(?:python|venv|project)\b)|(?:python\d? -m |uv )?pip3? (?:un)?install"
@@ -140,14 +143,17 @@ CHANGES_PACKAGES = (
 """How a line begins that changes the packages of whatever environment it is typed in."""
 
 
-def _has_no_target(machine: Snapshot, fix: Fix) -> bool:
-    """Whether lines change packages, and a text does not show of which Python."""
+def _of_its_target(machine: Snapshot, fix: Fix) -> str:
+    """What is said before lines that change packages, where a text does not show of which Python,
+    or shows a project of uv's."""
+    if machine.python.manager == "uv project":
+        undone = any(line.startswith("uv pip install") for line in typed(fix))
+        return UNDONE_BY_UV if undone else ""
     known = machine.python.executable or machine.torch.location or machine.container.kind
-    return (
-        machine.origin == "report"
-        and not known
-        and any(re.match(CHANGES_PACKAGES, line) for line in typed(fix))
-    )
+    if machine.origin != "report" or known:
+        return ""
+    changes = any(re.match(CHANGES_PACKAGES, line) for line in typed(fix))
+    return TARGET_FIRST if changes else ""
 
 
 def evidence_line(one: Evidence) -> Row:
