@@ -129,7 +129,6 @@ SMI = (
         "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n"
          f"root@8c1f0a2b3d4e:/workspace# nvidia-smi\n{NOT_FOUND}",
         COMPOSE,
-        f"Start it by `docker run -it my/image`\n# nvidia-smi\n{NOT_FOUND}",
         f"Inside my docker container torch says\n{NO_DRIVER}",
     ],
 )  # fmt: skip

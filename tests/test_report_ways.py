@@ -96,6 +96,8 @@ SYSTEMS = "never in the system's Python"
         (f'File "/srv/a/.venv/lib/python3.12/site-packages/a.py"\n{NO_KERNEL}', "--python", SYSTEMS),
         (f"$ docker run --gpus all my/image\nGTX 1080 Ti\n{NO_KERNEL}", "cu126", SYSTEMS),
         (f"$ singularity exec a.sif python x.py\n{UNAVAILABLE}", "singularity run --nv", "--gpus"),
+        ("Driver Version: 470.57.02, started by `docker run -it test`:\nroot@0092a839c781:/app# nvidia-smi\n"
+         "bash: nvidia-smi: command not found", "--gpus all", "--nv"),
         (f"# conda list\nffmpeg  4.3  hf484d3e_0  pytorch\n{NO_OPERATOR}", "conda install", "-m pip"),
         (f"ffmpeg  4.3  h7  pytorch\ntorch  2.4.1  pypi_0  pypi\n{NO_OPERATOR}", "-m pip", "conda"),
         ("`uv run x.py`\nImportError: /a/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined "
