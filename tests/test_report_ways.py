@@ -392,6 +392,25 @@ def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -
     assert "no Linux driver" in way_of(f"{IN_WSL}nvidia-smi returns errors\n{UNAVAILABLE}").text
 
 
+NMS = "RuntimeError: operator torchvision::nms does not exist\n"
+PRINTED = ">>> print(torch.__version__, torch.cuda.is_available())\n2.6.0 True\n"
+GONE = "Found existing installation: torch 2.8.0\n  Successfully uninstalled torch-2.8.0"
+
+
+@each(
+    "shown, first",
+    [
+        (PRINTED + "$ pip list\ntorch                    2.8.0", "torch.__file__"),
+        ("PyTorch version: 2.6.0+cu124\n" + GONE, "torch.__file__"),
+        (PRINTED + GONE + "\nSuccessfully installed torch-2.6.0", "torchvision==0.21.0"),
+        (PRINTED + "$ pip list\ntorch                    2.6.0", "torchvision==0.21.0"),
+        ("I selected the command to install torch 2.8 on cuda 12.8", "--torch 2.8.0 --backend cu128"),
+    ],
+)  # fmt: skip
+def test_of_two_torches_the_imported_one_is_looked_for_first(shown: str, first: str) -> None:
+    assert first in way_of(NMS + shown).commands[0]
+
+
 FOREIGN_CUDNN = "ImportError: libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"
 
 
@@ -489,6 +508,15 @@ def test_an_engine_that_is_an_image_is_exchanged_with_its_torch() -> None:
     assert (
         alone is not None and alone.fix is not None and "gpusetup install" in alone.fix.commands[0]
     )
+
+
+@each("name", ["[ctranslate2]", "ggml_cuda_init:", "[E:onnxruntime:, executor.cc:5]"])
+def test_a_program_without_torch_is_not_told_of_torchs_kernels(name: str) -> None:
+    old, new = (
+        str(answering(answered(f"{name} {NO_KERNEL}\n{g}"))) for g in ("GTX 960", "RTX 5090")
+    )
+    assert "from source" in old and "installed torch" not in old + new
+    assert "no newer cuDNN" in old.replace("No", "no") and "no newer cuDNN" not in new
 
 
 def test_an_extension_is_built_from_where_its_releases_are() -> None:

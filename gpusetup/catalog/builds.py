@@ -123,9 +123,8 @@ class Catalog(Frozen):
 
     def never_serves(self, gpus: Iterable[Gpu]) -> bool:
         """Whether these GPUs are older than every kernel that torch's wheels ever had."""
-        known = [gpu.compute_capability for gpu in gpus]
         oldest = min((row.oldest for row in self.older_kernels), default=Capability(0, 0))
-        return bool(known) and all(one and one < oldest for one in known)
+        return {bool((c := g.compute_capability) and c < oldest) for g in gpus} == {True}
 
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
         """The least driver that knows a GPU: a branch (`570`), for some products a version."""

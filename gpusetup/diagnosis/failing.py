@@ -251,8 +251,18 @@ def _speaks_of_torch(lines: tuple[Line, ...]) -> bool:
     return any(word in line for line in lines for word in TORCHS_WAY)
 
 
+FOR_AN_OLD_GPU = (
+    "Newer releases hold no kernels for this GPU either: build the program from source for its "
+    "compute capability, take a release or an image that was made for older GPUs, use a program "
+    "that still has kernels for it, or run this one on the CPU. No newer driver and no newer cuDNN "
+    "changes that, and no torch, which this program does not use"
+)
+
+
 def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
     way = program.way or f"Bring {program.name} itself to a build for this GPU and driver"
+    if finding.id == "arch-too-old-for-wheel":
+        return Fix(text=FOR_AN_OLD_GPU)
     if finding.id != "driver-too-old":
         return Fix(text=way)
     if "torch" in fix.text or _speaks_of_torch(fix.commands):

@@ -79,9 +79,8 @@ def _is_wsls(context: RuleContext, _: Finding) -> bool:
 def _lists_no_gpu_in_wsl(context: RuleContext, _: Finding) -> bool:
     """A text from WSL in which no program lists a GPU, and torch may be any."""
     seen = answering(context) or events(context, "smi-sees-it", "gpu-computes")
-    hidden = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment or in_container(context)
     wsl = bool(context.snapshot.os.wsl) and context.snapshot.torch.backend != "cpu"
-    return wsl and not seen and not hidden
+    return wsl and not seen and not in_container(context)
 
 
 def _symbols_lack_in_wsl(context: RuleContext, finding: Finding) -> bool:

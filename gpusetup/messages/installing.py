@@ -341,6 +341,11 @@ TOOLS = (
     ),
     row(
         "torch-uninstalled",
+        "uninstalled torch-",
+        r"Successfully uninstalled torch-(?P<taken>\d+\.\d+\.\d+)(?![+.\d])(?!.{0,900}?Successfully installed)",
+    ),
+    row(
+        "torch-uninstalled",
         "- torch==",
         r"(?<!\S)- torch==(?P<old>[\w.]+\+cu\d{2,3})\b.{0,400}?\+ torch==",
     ),

@@ -72,7 +72,8 @@ def _is_wanted(context: RuleContext) -> bool:
 
 def _replaced(context: RuleContext) -> tuple[Event, ...]:
     """An installer that took a CUDA build away and put a build without CUDA in its place."""
-    torch, gone = context.snapshot.torch, events(context, "torch-uninstalled")
+    torch = context.snapshot.torch
+    gone = tuple(e for e in events(context, "torch-uninstalled") if "taken" not in e.values)
     if torch.cuda_available:
         return ()
     plain = on(context, "windows") and "+" not in (torch.version or "+")

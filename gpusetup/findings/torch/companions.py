@@ -27,6 +27,7 @@ from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.resolution import TorchBuild
 
@@ -106,7 +107,30 @@ def _companion(context: RuleContext, name: Name, cause: Cause) -> Iterator[Findi
         f"{reason or 'it fails to load'}",
         evidence=(*event_evidence(messages), *lines),
         fix=_over_the_systems_torch(context, name, messages)
-        or _companion_fix(context, name, torch),
+        or _looked_at_first(context, _companion_fix(context, name, torch)),
+    )
+
+
+def _looked_at_first(context: RuleContext, fix: Fix) -> Fix:
+    """Where a text shows two releases of torch, which copy is imported comes before any install."""
+    machine = context.snapshot
+    read = [r.value for r in machine.readings if r.subject == "torch.version"]
+    taken = [event.values.get("taken") for event in events(context, "torch-uninstalled")]
+    listed = (p.version for p in machine.packages or () if p.name == "torch")
+    shown = filter(None, (machine.torch.version, *read, *taken, *listed))
+    releases = {public(version).rsplit(".", 1)[0]: public(version) for version in shown}
+    if len(releases) < 2:
+        return fix
+    there = paste.other("where there is one copy only", *fix.commands)
+    ask = "import sys, torch; print(torch.__version__, torch.__file__, sys.path)"
+    return replace(
+        fix,
+        text=f"The text shows torch {' and '.join(sorted(releases.values()))}: see first which "
+        "copy Python imports. One in the user's site-packages (~/.local) or on PYTHONPATH comes "
+        "before the environment's: set PYTHONNOUSERSITE=1 or unset PYTHONPATH, and keep what is "
+        f"installed. Only where there is one copy: {fix.text}",
+        commands=(paste.command(context, paste.python(context), "-c", ask),),
+        alternatives=(*there, *fix.alternatives),
     )
 
 

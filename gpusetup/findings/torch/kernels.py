@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.catalog.kernels import readable
@@ -73,10 +73,10 @@ def arch_not_in_wheel(context: RuleContext) -> Iterator[Finding]:
     old = gpus(context)
     if not messages and context.catalog.never_serves(old) and not is_beside_torch(context):
         yield ARCH_TOO_OLD_FOR_WHEEL.found(
-            f"No torch serves {one_of(tuple(f'{g.name} ({g.compute_capability})' for g in old))}",
+            f"No torch serves {which.names(context)}",
             detail="It is older than the oldest GPU of torch's wheels; no driver, CUDA toolkit or "
             "other version of torch changes that.",
-            evidence=_gpu_lines(list(old)),
+            evidence=_gpu_lines(old),
             fix=_other_wheel(context),
         )
         return
@@ -318,16 +318,16 @@ def _no_kernel(context: RuleContext, cause: Cause, messages: tuple[Event, ...]) 
         )
     else:
         side = "newer" if cause is ARCH_TOO_NEW_FOR_WHEEL else "older"
-        title = (
-            f"The installed torch has no kernel for {of}: the GPU is {side} than it was built for"
-        )
+        who = context.snapshot.failing.program if is_beside_torch(context) else None
+        title = f"{who or 'The installed torch'} has no kernel for {of}: the GPU is {side} than it "
+        title += "was built for"
         fix = paste.install_torch(context)
     built = events(context, "extension-arch")
     evidence = (*event_evidence(messages), *event_evidence(built), *_gpu_lines(known))
     return cause.found(title, evidence=evidence, fix=fix)
 
 
-def _gpu_lines(known: list[Gpu]) -> tuple[Evidence, ...]:
+def _gpu_lines(known: Sequence[Gpu]) -> tuple[Evidence, ...]:
     return tuple(
         Evidence(source="catalog", text=f"{g.name}: compute capability {g.compute_capability}")
         for g in known[:2]

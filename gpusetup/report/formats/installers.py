@@ -128,6 +128,8 @@ REQUIREMENT = Sought(
 LOCKED = Sought(r"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?")
 LOCKED_INDEX = Sought(rf"\S{{0,16}} @ registry\+{INDEX.pattern}")
 UV_PIN = Sought(r"(?:you require|depends on|requires|Because|and) torch(?:\{[^}]{1,60}\})?==(?P<version>\d[\d.]*\d)(?:\+(?P<label>\w+))?")  # fmt: skip
+IN_WORDS = Sought(r"(?i)\b(?:install|select|choose|want)\w{0,3} (?:the )?(?:py)?torch (?P<op>)(?P<version>\d\.\d{1,2}(?:\.\d)?) (?:on|for|with) cuda (?P<cuda>\d\d\.\d)")  # fmt: skip
+"""`I selected the command to install torch 2.8 on cuda 12.8`."""
 VERSIONS_KEPT = 900
 
 
@@ -185,7 +187,7 @@ def asked(text: Text) -> Iterator[Fact]:
     if "looking in indexes" in text.low and (index := INDEX.search(text.flat)):
         source = text.source(index.start())
         yield Claim(subject="wanted.backend", value=index.group(1), source=source, trust=USUAL)
-    for pattern in (LOCKED, UV_PIN):
+    for pattern in (LOCKED, UV_PIN, IN_WORDS):
         if "torch" in text.low and (locked := pattern.search(text.flat[:1_000_000])):
             yield from _pinned(locked, text.source(locked.start()), USUAL)
             if index := LOCKED_INDEX.match(text.flat, locked.end()):
@@ -232,7 +234,8 @@ def _pinned(found: re.Match[str], source: str, trust: int) -> Iterator[Fact]:
         spec = f"{companion}{spec}"
     subject = "wanted.companion" if companion else "wanted.torch"
     yield Claim(subject=subject, value=spec, source=source, trust=trust)
-    if label := groups.get("label"):
+    cuda = groups.get("cuda")
+    if label := groups.get("label") or (cuda and f"cu{cuda.replace('.', '')}"):
         yield Claim(subject="wanted.backend", value=label, source=source, trust=trust)
 
 

@@ -46,7 +46,7 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "your installed torch==", rf"Your installed torch=={TORCH} does not include kernels", SURE),
     saying("torch.version", "you'll have torch", rf"you'll have torch {TORCH}\b", SURE),
     saying("torch.version", " torch-", rf"\bPython-\d\.\d+\.\d+\S* torch-{TORCH}", SURE),
-    saying("torch.version", "torch.__version__", rf"\btorch\.__version__\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}{TORCH}(?![\w.])", USUAL),
+    saying("torch.version", "torch.__version__", rf"\btorch\.__version__(?:, ?torch\.[\w.]{{3,24}}(?:\(\))?){{0,3}}\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}{TORCH}(?![\w.])", USUAL),
     saying("torch.version", "torch version", rf"\btorch version\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}{TORCH}(?![\w.])", USUAL),
     saying("torch.version", '"torch"', rf'"torch" ?: ?"{TORCH}"', USUAL),
     saying("torch.version", "torch is ", rf"\b(?:py)?torch is {TORCH} \(py3", USUAL),
