@@ -342,7 +342,7 @@ HAVE_NONE = (
     rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?(?:{KIND} )*{CARD}"
     rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no (?:{KIND} )*{CARD}"
     rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?(?:{KIND} )*{CARD}"
-    rf"|(?:^|[:,;.] ?)no (?:(?:dedicated|discrete) {CARD}|NVIDIA (?:card|adapter)\b(?! driver))"
+    rf"|(?:^|[:,;.] ?)no (?:dedicated|discrete) {CARD}"
     r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
 )
 A_MACHINE_WITHOUT = rf"\b{MY_MACHINE} (?:without|with no) (?:an? |any )?(?:{KIND} )*{CARD}"

@@ -118,7 +118,7 @@ def glibc_named(text: str) -> str:
     return f"{found[1]}.{found[2]}" if found else text
 
 
-SIGNS: Mapping[str, str] = {"≥": ">=", "≤": "<=", "≠": "!=", "=>": ">=", "=<": "<=", "＝": "="}
+SIGNS: Mapping[str, str] = {"≥": ">=", "≤": "<=", "≠": "!=", "＝": "="}
 QUOTES = "\"'`“”„‘’‚«»\u2032\u2033"
 NAMED_TORCH = r"(?:py)?torch\s*(?=[\s<>=!~^@]|$)[\s@]*"
 
@@ -133,9 +133,10 @@ def torch_named(text: str) -> str:
     >>> torch_named("torch==2.5.1+cu12.4"), torch_named("stable"), torch_named(">=2.6,<2.9")
     ('2.5.1+cu124', 'latest', '>=2.6,<2.9')
     """
-    plain = text.strip().strip(QUOTES).strip()
+    plain = text.strip().lstrip(f"{QUOTES} ").rstrip(f"{QUOTES} +").strip()
     for sign, usual in SIGNS.items():
         plain = plain.replace(sign, usual)
+    plain = re.sub(r"=([<>])(?=\s*v?\d)", r"\1=", plain)
     plain = re.sub(NAMED_TORCH, "", plain, count=1, flags=re.IGNORECASE).strip()
     if plain.lower() in ("latest", "stable", "newest", "current", "*", "any", "release"):
         return "latest"
@@ -148,8 +149,9 @@ def torch_named(text: str) -> str:
 
 def _clause(text: str) -> str:
     """One clause: `^2.5` stays within the major, `~2.5` within the minor."""
-    public, plus, label = re.sub(r"\.[xX](?=$|[.+])", ".*", text).partition("+")
-    text = f"{public}+{backend_label(label)}" if plus and label else public
+    text = re.sub(r"\.[xX](?=$|[.+])", ".*", text)
+    if labelled := re.fullmatch(r"([^+]*)\+(\w[\w.-]*)", text):
+        text = f"{labelled[1]}+{backend_label(labelled[2])}"
     if re.fullmatch(r"={1,3}\s*v?\d[\d.]*(\+\w[\w.]*)?", text):
         text = text.lstrip("= ")
     text = re.sub(r"(?<![\w.])v(?=\d)", "", text)
