@@ -656,6 +656,8 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         (f"I bought a 5070 ti, Windows 11\n{CPU_BUILD}", "cu128|itself 570", "cu126"),
         (f"torch 2.5.0 on a DGX Spark\n{NO_KERNEL}", "cu130|580.65.06", "cu118"),
         (f"RTX 50 series card\n{CPU_BUILD}", "cu129", "cu126"),
+        ("ptxas does not support CC 12.0", "cu129|this GPU itself 570", "unknown"),
+        ("ptxas fatal : Value 'sm_121a' is not defined for option 'gpu-name'", "cu130|580.65", "cu129"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
          "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
     ],

@@ -104,7 +104,7 @@ def test_an_unknown_driver_and_no_asked_torch_get_a_cuda_that_most_drivers_serve
     snapshots = [machine(name, driver=None) for name in names]
     found = [resolve(snapshot, ANY, CATALOG) for snapshot in snapshots]
     assert [one.build and one.build.driver_floor for one in found] == [
-        *["525.60.13"] * 6,
+        *(["525.60.13"] * 3 + ["570"] + ["525.60.13"] * 2),
         "580.65.06",  # which no older driver starts
     ]
     later = next(r for r in found[0].rejections if r.backend == "cu130" and "unknown" in r.reason)

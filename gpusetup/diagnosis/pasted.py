@@ -81,7 +81,7 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     driver = context.snapshot.driver.version or "0"
     firsts = first_drivers(context.snapshot, context.catalog)
     newer = {
-        first: name
+        first: name.replace("unknown", "this GPU")
         for name, first in firsts
         if floors and all(parsed(first) > parsed(one) for one in (*floors, driver))
     }

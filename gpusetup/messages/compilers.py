@@ -18,6 +18,10 @@ COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """What the driver answers to a kernel that it cannot use."""
 
+NOT_BUILT_FOR = (
+    r"not built with CUDA kernel binaries compatible with compute capability (?P<arch>\d{1,2}\.\d)"
+)
+
 BUILT_BY_HAND = (
     r"(?:flash_attn|flash_attn_interface|xformers|apex|tinycudann|diff_gaussian_rasterization\w{0,12}|simple_knn|nvdiffrast"
     r"|pytorch3d|gsplat|mamba_ssm|causal_conv1d|torch_scatter|torch_sparse|torch_cluster|torch_spline_conv|spconv"
@@ -58,11 +62,17 @@ HOSTS = (
         r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)",
         compiler="XLA's assembler",
     ),
-    row(
-        "jit-arch-rejected",
-        "compatible with compute capability",
-        rf"not built with CUDA kernel binaries compatible with compute capability (?P<arch>\d{{1,2}}\.\d).{{0,600}}?{REJECTED}|{REJECTED}.{{0,600}}?not built with CUDA kernel binaries compatible with compute capability \d{{1,2}}\.\d",
-        compiler="The driver's compiler, for TensorFlow's kernels,",
+    *(
+        row(
+            "jit-arch-rejected",
+            "compatible with compute capability",
+            pattern,
+            compiler="The driver's compiler, for TensorFlow's kernels,",
+        )
+        for pattern in (
+            rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}",
+            rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}",
+        )
     ),
     row("cuda-toolkit-missing", "-lcudart", r"cannot find -lcudart(?:_static)?\b"),
     row(

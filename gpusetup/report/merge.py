@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from gpusetup.accelerators.makers import identified
@@ -322,13 +323,11 @@ def _is_only_named(gpu: Gpu) -> bool:
 def _compiled_for(snapshot: Snapshot) -> tuple[Gpu, ...]:
     """The GPU that a compiler (Triton's ptxas, LLVM, nvcc for an extension) was to compile for."""
     for event in snapshot.events:
-        arch = event.values.get("arch", "").rstrip("af")
-        whole = len(arch) > len("sm_0") and arch.startswith("sm_") and arch[3:].isdigit()
-        asked = f"{arch[3:-1]}.{arch[-1]}" if whole else ""
-        if event.kind == "gpu-not-in-wheel":
-            asked = event.values.get("capability", "")
-        if asked and event.kind in ("jit-arch-rejected", "gpu-not-in-wheel"):
-            return (Gpu(name="unknown", compute_capability=Capability.parse(asked)),)
+        asked = event.values.get("capability") or event.values.get("arch", "")
+        listed = event.values.get("compiler") == "nvcc" and asked.startswith("compute_")
+        if event.kind in ("jit-arch-rejected", "gpu-not-in-wheel") and not listed:
+            with suppress(ValueError):
+                return (Gpu(name="unknown", compute_capability=Capability.parse(asked)),)
     return ()
 
 

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, Same, index_url
 from gpusetup.catalog.companions import beside
-from gpusetup.catalog.jetpack import board_of
 from gpusetup.catalog.kernels import served_by
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.resolution import Choice, Rejection, Request, Resolution, Served, TorchBuild
-from gpusetup.model.versions import cuda_of
+from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.advice import best_change
 from gpusetup.resolver.choice import best_build, in_scope, is_beyond, preference
 from gpusetup.resolver.companions import FAMILY
@@ -53,7 +52,7 @@ def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolutio
     situation = situation_of(snapshot, request, catalog)
     found = _decided(replace(situation, gpus=_told_apart(situation.gpus)), Same(catalog))
     if found.build is not None:
-        found = replace(found, build=_with_companions(found.build, snapshot, catalog))
+        found = replace(found, build=_with_companions(found.build, situation, snapshot, catalog))
     return replace(found, notes=notes_on(found, situation, snapshot, catalog))
 
 
@@ -259,13 +258,16 @@ def _elsewhere(situation: Situation, catalog: Catalog, *, any_here: bool) -> Ite
         yield Rejection(torch="any", backend=situation.backend, reason="never existed")
 
 
-def _with_companions(build: TorchBuild, snapshot: Snapshot, catalog: Catalog) -> TorchBuild:
-    """The build without what refuses this very Python: a torchvision (3.14.1), a torchaudio; on a
-    Jetson without a floor of the driver, which is numbered apart."""
-    if board_of(snapshot):
-        build = replace(build, driver_floor=None)
+def _with_companions(
+    build: TorchBuild, situation: Situation, snapshot: Snapshot, catalog: Catalog
+) -> TorchBuild:
+    """The build without what refuses this very Python: a torchvision (3.14.1), a torchaudio. Its
+    driver serves the GPUs too; on a Jetson there is no floor, whose driver is numbered apart."""
+    own = build.driver_floor
+    floors = (own, *(first for _, first in situation.first_drivers)) if own else ()
+    floor = None if situation.board else max(floors, key=parsed, default=None)
     audio = beside(catalog, "torchaudio", build, python_tag(snapshot))
-    build = replace(build, torchaudio=audio)
+    build = replace(build, torchaudio=audio, driver_floor=floor)
     row = catalog.release_of(build.torch)
     excluded = row.torchvision_excludes if row else None
     if excluded is None or excluded != snapshot.python.version:

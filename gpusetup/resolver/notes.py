@@ -119,9 +119,7 @@ def driver_unknown(
         if absent
         else "the driver is unknown, so a CUDA that most drivers serve was chosen"
     )
-    needed = (first for _, first in situation.first_drivers)
-    least = max((*needed, found.build.driver_floor or "0"), key=parsed)
-    return f"{what}: this build needs NVIDIA driver {least} or newer"
+    return f"{what}: this build needs NVIDIA driver {found.build.driver_floor or 0} or newer"
 
 
 def driver_newer(_: Resolution, situation: Situation, __: Snapshot, catalog: Catalog) -> str | None:
