@@ -455,6 +455,8 @@ IN_AN_ENVIRONMENT = (
 )
 NOT_A_TARGET = (
     "/usr/lib/python3.10/site-packages/torch/x.py",
+    "/nix/store/a1-python3-3.11.13-env/lib/python3.11/site-packages/torch/x.py",
+    r"H:\app\python_env\Lib\site-packages\torch\x.py",
     "/home/u/.local/lib/python3.10/site-packages/torch/x.py",
     "/tmp/pip-build-env-ab12/overlay/lib/python3.10/site-packages/torch/x.py",
 )
@@ -656,6 +658,9 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         (f"I bought a 5070 ti, Windows 11\n{CPU_BUILD}", "cu128|itself 570", "cu126"),
         (f"torch 2.5.0 on a DGX Spark\n{NO_KERNEL}", "cu130|580.65.06", "cu118"),
         (f"RTX 50 series card\n{CPU_BUILD}", "cu129", "cu126"),
+        ("modinfo: ERROR: Module nvidia not found.", "; fi\nsudo modprobe nvidia", "says why"),
+        ("'nvidia-smi' is not recognized as an internal or external command", "https", "lspci"),
+        ("CUDA Error 802\nClient: Platform: macOS-26.1-arm64-arm-64bit", "sudo ", "Mac"),
         ("ptxas does not support CC 12.0", "cu129|this GPU itself 570", "unknown"),
         ("ptxas fatal : Value 'sm_121a' is not defined for option 'gpu-name'", "cu130|580.65", "cu129"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"

@@ -162,8 +162,8 @@ def _load_fix(context: RuleContext) -> Fix:
             needs_root=True,
             needs_reboot=True,
         )
-    # A text does not show whether the module is built: loading it says what is wrong.
-    if is_report(context):
+    # Few texts show whether the module is built: loading it says what is wrong.
+    if is_report(context) and not events(context, "module-not-found"):
         return Fix(
             text="Load the module: `nvidia-smi` then lists the GPU. If it does not load, the "
             "message says why: `not found` means that it is not built for this kernel, `Key was "

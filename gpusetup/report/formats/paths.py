@@ -50,7 +50,11 @@ WORDS = {
     ),
 }  # fmt: skip
 """Words of tools that only one system has."""
-OF_WINDOWS = ("windowspath(", "press any key to continue . . .")
+OF_WINDOWS = (
+    "windowspath(",
+    "press any key to continue . . .",
+    "as an internal or external command",
+)
 """What only Windows' own Python and `cmd` write."""
 OF_UNIX = ('file "/', "wsl", "/mnt/", "ssh ")
 """What puts a program elsewhere, though a text names a drive of Windows."""
@@ -144,11 +148,13 @@ SITE = Sought(
 )  # fmt: skip
 """A package of an environment: its root."""
 NOT_A_TARGET = Sought(
-    r"^/usr\b|/\.local(?:$|/share/uv)|[/\\](?:tmp|temp|\.cache|caches?|overlay|uv|pipx|builds-v0)[/\\]"
-    r"|conda|mamba|miniforge|[/\\]envs[/\\]|python_embed|app-?data",
+    r"^/(?:usr|nix)\b|/\.local(?:$|/share/uv)|[/\\](?:tmp|temp|\.cache|caches?|overlay|uv|pipx|builds-v0)[/\\]"
+    r"|conda|mamba|miniforge|[/\\]envs[/\\]|python_embed|app-?data"
+    r"|\\(?![\w.-]*venv)[\w.-]*env[\w.-]*$",
     re.I,
 )
-"""Roots of the system, of a user's own packages, of a build, of a tool, and of conda."""
+"""Roots of the system, of a user's own packages, of a build, of a tool, and of conda; and on Windows
+an `env`, which may be venv's, conda's or a copy of Python: each has its Python elsewhere."""
 
 
 def interpreter(flat: str) -> Iterator[Fact]:

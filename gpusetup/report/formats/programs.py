@@ -140,7 +140,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.family", "platform: ", r"Platform: Linux-", USUAL, value="linux"),
     saying("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     saying("os.family", "platform: ", r"Platform: Windows-", USUAL, value="windows"),
-    saying("os.family", "platform: ", r"Platform: macOS-", USUAL, value="macos"),
+    saying("os.family", "platform: ", r"(?<!Client: )Platform: macOS-", USUAL, value="macos"),
     *(
         saying("os.machine", needle, r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64")
         for needle in ("osx", "os x", "macos", "mac os")
@@ -151,7 +151,7 @@ ROWS: tuple[Saying, ...] = (
     ),
     saying("os.machine", "macosx-", r"(?:temp|lib|bdist)\.macosx-[\d.]{2,6}-(x86_64)\b", HINT),
     saying("os.machine", "platform: linux-aarch64", r"platform: linux-aarch64", USUAL, value="aarch64"),
-    saying("os.machine", "platform: ", r"Platform: macOS-\S*-(arm64)-", USUAL, value="aarch64"),
+    saying("os.machine", "platform: ", r"(?<!Client: )Platform: macOS-\S*-(arm64)-", USUAL, value="aarch64"),
     saying("os.name", "on macos", r"You're on (macOS)\b", USUAL),
     saying("os.family", "you're on", r"You're on macOS\b", SURE, value="macos"),
     saying("os.family", "you're on", r"You're on Windows\b", SURE, value="windows"),
