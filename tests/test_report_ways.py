@@ -298,6 +298,7 @@ def test_a_variable_that_the_code_sets_is_taken_out_of_the_code() -> None:
     failed = "libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink"
     seen = answering(answered(f"{sets}\nImportError: {failed}.so.12"))
     assert seen is not None and seen.fix is not None and "own code" in seen.fix.text
+    assert not seen.fix.commands
     seen = answering(answered(f"export LD_LIBRARY_PATH=/opt/x/lib\nImportError: {failed}.so.12"))
     assert seen is not None and seen.fix is not None and "own code" not in seen.fix.text
 
@@ -661,6 +662,7 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         ("modinfo: ERROR: Module nvidia not found.", "; fi\nsudo modprobe nvidia", "says why"),
         ("'nvidia-smi' is not recognized as an internal or external command", "https", "lspci"),
         ("CUDA Error 802\nClient: Platform: macOS-26.1-arm64-arm-64bit", "sudo ", "Mac"),
+        ("I want 2.6.0+cpu on the server without a GPU", "--torch 2.6.0 --backend cpu", "cu1"),
         ("ptxas does not support CC 12.0", "cu129|this GPU itself 570", "unknown"),
         ("ptxas fatal : Value 'sm_121a' is not defined for option 'gpu-name'", "cu130|580.65", "cu129"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"

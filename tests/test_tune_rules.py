@@ -109,6 +109,11 @@ def test_a_model_that_cannot_fit_says_so_first_with_plans_table() -> None:
     assert proposal.cannot_fit is not None and "states " in proposal.cannot_fit
     assert values(new)[("per_device_train_batch_size",)] == "8"
     assert tuned(HF.format(size=8, steps=1), CARDS[24])[1].cannot_fit is None
+    lora = (
+        "model_name_or_path: Qwen/Qwen3-8B\nfinetuning_type: lora\nstage: sft\ncutoff_len: 1024\n"
+    )
+    batch = "bf16: false\nper_device_train_batch_size: 8\ngradient_accumulation_steps: 1\n"
+    assert "bf16: true" in tuned(f"{lora}{batch}", CARDS[24])[0]
 
 
 @pytest.mark.parametrize(

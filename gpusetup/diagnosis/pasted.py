@@ -39,7 +39,9 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     # What a container's engine says is read on its host, and mended there.
     lent = lender_of(context)
     inside = in_container(context) and not lent and not finding.id.startswith("container-")
-    placed = in_cells(kept) if lent else _placed(kept) if inside else kept
+    typed_here = tuple(line for line in kept.commands if not _is_set_in_code(context, line))
+    reaching = replace(kept, commands=typed_here)
+    placed = in_cells(reaching) if lent else _placed(reaching) if inside else reaching
     shown = replace(placed, text=f"{fix.text}{_least_driver(context, kept)}{_holds(context, kept)}")
     return finding if shown == finding.fix else replace(finding, fix=shown)
 

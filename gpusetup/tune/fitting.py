@@ -37,14 +37,16 @@ def fits_now(case: Case, size: int) -> BatchVerdict | None:
 
 
 def cannot_fit(case: Case) -> tuple[BatchVerdict, str] | None:
-    """The verdict on one sample and where its memory goes, where not even that one fits."""
+    """The verdict on one sample and where its memory goes, where not even that one fits, whatever
+    the other changes save."""
     card = card_of(case)
     try:
         card = None if elsewhere(case) else card
-        found = least_verdict(case.config, card) if card else None
+        config = case.changed or case.config
+        found = least_verdict(config, card) if card else None
         if card is None or found is None or found.verdict != "too much":
             return None
-        return found, memory_table(case.config, 1, card)
+        return found, memory_table(config, 1, card)
     except GpuSetupError:
         return None
 

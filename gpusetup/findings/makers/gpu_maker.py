@@ -304,7 +304,9 @@ def _cpu_commands(context: RuleContext) -> tuple[Line, ...]:
     speaks = is_report(context) and bool(events(context, "cuda-error"))
     if torch.installed or torch.version or speaks:
         return ()
-    return (paste.gpusetup(context, "--backend", "cpu"),)
+    build = paste.chosen(context)
+    asked = ("--torch", build.torch) if build and context.snapshot.wanted.torch else ()
+    return (paste.gpusetup(context, *asked, "--backend", "cpu"),)
 
 
 RULES = (apple_silicon, no_nvidia_gpu)
