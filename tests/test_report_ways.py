@@ -664,7 +664,6 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         ("CUDA Error 802\nClient: Platform: macOS-26.1-arm64-arm-64bit", "sudo ", "Mac"),
         ("I want 2.6.0+cpu on the server without a GPU", "--torch 2.6.0 --backend cpu", "cu1"),
         ("ptxas does not support CC 12.0", "cu129|this GPU itself 570", "unknown"),
-        ("ptxas fatal : Value 'sm_121a' is not defined for option 'gpu-name'", "cu130|580.65", "cu129"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
          "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
     ],
