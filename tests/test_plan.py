@@ -387,6 +387,18 @@ def test_the_settings_have_the_trainers_own_knobs(capsys: pytest.CaptureFixture[
     assert trinity["model"]["max_prompt_tokens"] < trinity["model"]["max_model_len"]
 
 
+def test_the_ladder_is_told_in_the_guide_s_order(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--model", "qwen3-8b", "--context", "8192", *A100X4)
+    steps = [rung["step"] for rung in answered(capsys, *words)["ladder"] if ", " in rung["step"]]
+    said = list(dict.fromkeys(step.partition(":")[0] for step in steps))
+    assert said == [
+        "first, the environment", "second, sequence parallelism", "third, offload"
+    ]  # fmt: skip
+    assert all("`Env" in step for step in steps)
+    windows = answered(capsys, "--from", "rtx3050-laptop", "--params", "0.1B", "--context", "64")
+    assert not any(rung["step"].startswith("first") for rung in windows["ladder"])
+
+
 def test_tables_of_users_have_tiers_and_a_cache(capsys: pytest.CaptureFixture[str]) -> None:
     small = " ".join(answered(capsys, *SCREENS["recommender"])["advice"])
     assert "8 GPUs 256 samples" in small and "2 GPUs 1,024 samples" in small
@@ -472,6 +484,7 @@ def test_what_would_help_does(capsys: pytest.CaptureFixture[str]) -> None:
 
 H20 = ("--gpu", "H20")
 MODEL = ("--model", "qwen3-8b", "--context", "4096")
+LONG = ("--model", "qwen3-14b", "--context", "51200", "--gpu", "A100 80GB", "--gpus", "6")
 
 
 @each(
@@ -499,6 +512,9 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--gpus", "64", "--pp", "64"), "more than the 36 layers"),
         ((*MODEL, *H20, "--gpus", "4", "--strategy", "hsdp"), "`--shard N` go together"),
         ((*MODEL, *H20, "--batch", "4", "--max-tokens", "9"), "exclude each other"),
+        ((*LONG, "--max-tokens", "1000"), "at least 51,200, 25,600 with SP=2"),
+        ((*LONG, "--max-tokens", "25599"), "25,599 tokens a GPU"),
+        ((*LONG, "--sp", "1", "--max-tokens", "51199"), "at least 51,200\n"),
         ((*MODEL, *H20, "--lora", "8", "--frozen", "0.5"), "exclude each other"),
         ((*MODEL, *H20, "--lora", "8", "--trained-layers", "4"), "exclude each other"),
         ((*MODEL, *H20, "--trained-layers", "0"), "`--trained-layers 0` is out of range"),
@@ -534,6 +550,16 @@ def test_a_wrong_question_is_answered_in_words(
     message = found.err or json.loads(found.out)["message"]
     assert said in message and "Traceback" not in message
     assert (found.out == "") != ("--json" in words)
+
+
+@pytest.mark.parametrize(("tokens", "least"), [(25600, 2), (51199, 2), (51200, 1)])
+def test_a_budget_that_takes_one_sequence_decides_the_degrees(
+    tokens: int, least: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ("--model", "qwen3-0.6b", "--loss", "fused", "--max-tokens", str(tokens), *LONG[4:])
+    found = answered(capsys, *small, "--context", "51200")
+    assert found["settings"]["sequence_parallel_size"] == least
+    assert answered(capsys, *small, "--max-context")["context"] == 2 * tokens
 
 
 def test_the_smallest_gpu_is_answered_for(capsys: pytest.CaptureFixture[str]) -> None:

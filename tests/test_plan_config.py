@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -216,6 +217,67 @@ def test_a_config_without_a_model_says_what_to_add(capsys: pytest.CaptureFixture
     assert main(["plan", "--from-config", file, "--gpu", "H200"]) == 2
     said = capsys.readouterr().err
     assert "variable MODEL_PATH" in said and "--model NAME" in said
+
+
+GUIDE = """model:
+  model_path: ${oc.env:TRINITY_MODEL_PATH,Qwen/Qwen3-8B}
+  max_model_len: ${oc.env:MAX_MODEL_LEN,40960}
+"""
+YARN = """  rope_scaling:
+    rope_type: yarn
+    factor: ${oc.decode:${oc.env:FACTOR,1.0}}
+    original_max_position_embeddings: 40960
+"""
+DYNAMIC = "trainer: {use_dynamic_bsz: true}\n"
+REACHES = "`rope_scaling` has factor"
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "context", "said"),
+    [
+        (GUIDE + YARN, {"MAX_MODEL_LEN": "81920"}, 81920, f"{REACHES} 1, which reaches 40,960 "
+         "tokens: 81,920 need factor 2"),
+        (GUIDE + YARN, {"MAX_MODEL_LEN": "81920", "FACTOR": "2.0"}, 81920, None),
+        (GUIDE + YARN, {"FACTOR": "4"}, 40960, f"{REACHES} 4, which reaches 163,840 tokens: for "
+         "40,960 factor 1 is enough"),
+        (GUIDE + YARN, {"MAX_MODEL_LEN": "", "OTHER": "81920"}, 40960, None),
+        (GUIDE + DYNAMIC, {"MAX_MODEL_LEN": "8192"}, 8192, None),
+    ],
+)  # fmt: skip
+def test_the_guide_s_config_is_trinity_s_and_reads_the_variables_that_are_set(
+    text: str, variables: dict[str, str], context: int, said: str | None, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = guide_answer(text, tmp_path, capsys)
+    assert found["config"]["trainer"] == "trinity" and found["context"] == context
+    assert ("max_token_len_per_gpu" in found["settings"]) and found["batch"] is None
+    notes = [line for line in found["advice"] if line.startswith(REACHES)]
+    assert [line.startswith(said or "") for line in notes] == [True] * bool(said)
+
+
+def guide_answer(
+    text: str, folder: Path, capsys: pytest.CaptureFixture[str], *words: str
+) -> dict[str, Any]:
+    (folder / "guide.yaml").write_text(text, encoding="utf-8")
+    card = ("--gpu", "A100 80GB", "--gpus", "8", *words, "--json")
+    main(["plan", "--from-config", str(folder / "guide.yaml"), *card])
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_a_named_trainer_reads_the_file_as_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"{GUIDE}buffer: {{batch_size: 32}}\n"
+    loop = guide_answer(text, tmp_path, capsys)
+    assert loop["config"]["trainer"] is None and loop["batch"] == 8
+    grpo = guide_answer(text, tmp_path, capsys, "--trainer", "trinity")
+    settings = grpo["settings"]
+    tokens = settings["max_token_len_per_gpu"] * settings["sequence_parallel_size"]
+    assert grpo["batch"] is None and tokens == 2 * 40960
+    batch = guide_answer(text, tmp_path, capsys, "--trainer", "trinity", "--batch", "32")
+    assert "leave `--batch` out" in " ".join(batch["advice"])
 
 
 def test_other_questions_go_not_with_a_config(capsys: pytest.CaptureFixture[str]) -> None:

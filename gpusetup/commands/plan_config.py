@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ def read(file: str, said: Question) -> FromConfig:
     """The question of a file under what was said; UsageError where neither names a model."""
     from gpusetup.configs.config import read_config
 
-    found = question_of(read_config(_bytes(file), Path(file).name))
+    config = read_config(_bytes(file), Path(file).name)
+    found = question_of(config, said.trainer, os.environ)
     question = over(found.question, said)
     if question.model is None:
         raise UsageError(

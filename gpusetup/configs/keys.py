@@ -30,7 +30,7 @@ LOSS_KERNEL, KERNELS, IN_BACKWARD = "loss-kernel", "kernels", "step-in-backward"
 DORA, TRAINED_TOO, PROMPT, RESPONSE = "dora", "trained-too", "prompt", "response"
 TOTAL_LENGTH, DYNAMIC, STAGE, FLAVOR = "total-length", "dynamic", "stage", "flavor"
 BESIDE_MLP, DISTRIBUTED, TP_SP = "beside-mlp", "distributed-optimizer", "tp-sp"
-TRAINED_LAYERS = "trained-layers"
+TRAINED_LAYERS, YARN, YARN_FROM = "trained-layers", "yarn", "native-length"
 EVALUATES, EVAL_BATCH = "evaluates", "evaluation-batch"
 PLANS = frozenset((
     NAMED, ADAPTER, RANK, TARGETS, FOUR_BIT, EIGHT_BIT, QUANTIZE, DOUBLE, CHECKPOINTS,
@@ -38,6 +38,7 @@ PLANS = frozenset((
     CHECKPOINT_OFFLOAD, TP, PP, CP, SP, EP, REPLICAS, ATTENTION, DTYPE, PURE, LOSS_KERNEL,
     KERNELS, IN_BACKWARD, DORA, TRAINED_TOO, PROMPT, RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE,
     FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP, TRAINED_LAYERS, EVALUATES, EVAL_BATCH,
+    YARN, YARN_FROM,
 ))  # fmt: skip
 """Roles that only `plan` asks for: they say what memory takes, and `tune` never writes them."""
 
@@ -116,6 +117,14 @@ KEYS: tuple[Key, ...] = (
     *_rows(COMPILE, "enable", TITAN, under=("compile",)),
     *_rows(STRATEGY, "strategy", TRINITY, under=("actor", "trainer"), written=False),
     *_rows(STAGE, "algorithm_type", TRINITY, under=("algorithm",), written=False),
+    *_rows(YARN, "factor", TRINITY, under=("rope_scaling",), written=False),
+    *_rows(
+        YARN_FROM,
+        "original_max_position_embeddings",
+        TRINITY,
+        under=("rope_scaling",),
+        written=False,
+    ),
     # Batch times accumulation.
     *_rows(BATCH, "batch_size train_batch_size_per_gpu batch_size_per_gpu batchsize"),
     *_rows(BATCH, "per_device_train_batch_size", HUGGING_FACE),

@@ -17,6 +17,7 @@ def assumed(question: Question, w: Workload, case: Case) -> tuple[str, ...]:
         s = w.shape
         notes.append(f"shape taken as usual for this size: {s.layers} layers of {s.hidden}")
     notes += _length(question, w)
+    notes += _positions(question, w)
     notes += _batch(question, w, case)
     notes += _plain_loop(question, w)
     if w.reference is not None and w.lora is not None:
@@ -39,8 +40,28 @@ def _length(question: Question, w: Workload) -> list[str]:
     return []
 
 
+def _positions(question: Question, w: Workload) -> list[str]:
+    """Whether a config's YaRN reaches its length; a longer reach changes short texts as well."""
+    if question.yarn is None or w.shape.native_context is None:
+        return []
+    factor, start = question.yarn[0], question.yarn[1] or w.shape.native_context
+    needs, reach = max(w.context / start, 1.0), round(factor * start)
+    if abs(factor - needs) < SAME_FACTOR:
+        return []
+    said = f"`rope_scaling` has factor {factor:g}, which reaches {reach:,} tokens"
+    if reach < w.context:
+        return [f"{said}: {w.context:,} need factor {needs:g}"]
+    return [f"{said}: for {w.context:,} factor {needs:g} is enough; more changes short texts"]
+
+
+SAME_FACTOR = 0.005
+
+
 def _batch(question: Question, w: Workload, case: Case) -> list[str]:
-    """One sample a GPU, and how many there could be."""
+    """One sample a GPU, and how many there could be; what Trinity-RFT does with a batch."""
+    if question.trainer == "trinity" and question.batch is not None:
+        fills = "Trinity-RFT fills batches to a budget of tokens unless `use_dynamic_bsz: false`"
+        return [f"{fills}: leave `--batch` out to count the tokens that one GPU holds"]
     if w.batch is None or question.batch is not None or question.solve is not None:
         return []
     said = f"no `--batch`: one {a_sample(w.shape)} a GPU"

@@ -10,7 +10,7 @@ from gpusetup.plan.answer.odds import doubt
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.memory.parts import Parts, parts
 from gpusetup.plan.memory.states import SHARDED, WHOLE, host_bytes
-from gpusetup.plan.model.workload import Recipe, Workload
+from gpusetup.plan.model.workload import Recipe, Workload, takes_longest
 
 SAFE = 0.01
 """The share of the memory that `--safe` leaves free."""
@@ -93,7 +93,7 @@ def choose(w: Workload, limits: Limits, c: Constants) -> Fit:
         if not host_holds(w, recipe, limits):
             continue
         tried.append(Option(recipe=recipe, parts=parts(w, recipe, c)))
-        if tried[-1].parts.total <= limits.usable:
+        if tried[-1].parts.total <= limits.usable and takes_longest(w, recipe.sp):
             return Fit(workload=w, limits=limits, options=tuple(tried), chosen=tried[-1])
     return Fit(workload=w, limits=limits, options=tuple(tried), chosen=None)
 
@@ -106,11 +106,13 @@ def host_holds(w: Workload, recipe: Recipe, limits: Limits) -> bool:
 def candidates(w: Workload, limits: Limits) -> Sequence[Recipe]:
     """The recipes that this workload may use here, in order.
 
-    Offload is always used with Env where Env works, and so is a trainer that switches it on.
+    Offload is always used with Env where Env works, and so is a trainer that switches it on. A
+    budget of tokens leaves the degrees that take the longest sequence; all where none does.
     """
     offloads = (False, True) if limits.linux and limits.offload else (False,)
     offloads = offloads if SHARDED[w.strategy][0] else (False,)
-    degrees = sequence_degrees(w, limits)
+    every = sequence_degrees(w, limits)
+    degrees = [sp for sp in every if takes_longest(w, sp)] or every
     found = []
     for offload in offloads:
         for sp in degrees:

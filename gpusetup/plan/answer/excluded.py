@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import UsageError
+from gpusetup.model.frozen import replace
 from gpusetup.plan.memory.loss import LOSSES, SAME_AS
 from gpusetup.plan.memory.optimizers import OPTIMIZERS
 from gpusetup.plan.memory.states import QUANTIZED, SHARDED, WHOLE
-from gpusetup.plan.model.workload import Workload
+from gpusetup.plan.model.workload import Workload, least_tokens, takes_longest
 
 if TYPE_CHECKING:
     from gpusetup.plan.answer.question import Question
@@ -79,6 +80,24 @@ def _sp_divides(w: Workload, question: Question) -> None:
 def _sharding_is_for_steps(w: Workload, question: Question) -> None:
     if w.batch is not None and w.tokens is not None:
         raise UsageError("`--batch` and `--max-tokens` exclude each other")
+
+
+def _budget_takes_longest(w: Workload, question: Question) -> None:
+    if w.tokens is None:
+        return
+    from gpusetup.plan.answer.choose import Limits, sequence_degrees
+
+    enough = w.shape.heads * w.pipeline_parallel
+    wide = replace(w, gpus=enough) if question.solve == "gpus" else w
+    degrees = sequence_degrees(wide, Limits(capacity=0, sp=question.sp))
+    if takes_longest(w, degrees[-1]):
+        return
+    least = [f"{least_tokens(w, sp):,}" + f" with SP={sp}" * (sp > 1) for sp in degrees]
+    raise UsageError(
+        f"{w.tokens:,} tokens a GPU (`--max-tokens`, `max_token_len_per_gpu`) are too few for a "
+        f"sequence of {w.length:,}: the trainer refuses them",
+        hint=f"at least {', '.join(least)}",
+    )
 
 
 def _adapters_or_frozen(w: Workload, question: Question) -> None:
@@ -179,6 +198,7 @@ RULES = (
     _shard_divides,
     _sp_divides,
     _sharding_is_for_steps,
+    _budget_takes_longest,
     _adapters_or_frozen,
     _last_layers_are_there,
     _quantised_is_frozen,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 from gpusetup.model.documents import Rung
@@ -11,7 +10,7 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import Limits, candidates, host_holds
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.memory.parts import parts
-from gpusetup.plan.model.workload import Recipe, Workload
+from gpusetup.plan.model.workload import Recipe, Workload, least_tokens, tokens_per_gpu
 
 Variant = tuple[str, Workload, Recipe]
 LEAST_GIB = 0.05
@@ -21,10 +20,12 @@ LEAST_GIB = 0.05
 def ladder(w: Workload, r: Recipe, limits: Limits, c: Constants) -> tuple[Rung, ...]:
     """The rungs from a recipe up: recipes that save more and more, then changes of the settings."""
     here = parts(w, r, c).total
-    rungs, most = [], 0.0
-    for text, other in _recipes(w, r, limits):
+    rungs, most, kinds = [], 0.0, list[str]()
+    for kind, other in _recipes(w, r, limits):
         saved = (here - parts(w, other, c).total) / GIB
         if saved > most + LEAST_GIB:
+            kinds += [kind] * (kind not in kinds)
+            text = f"{ORDINALS[kinds.index(kind)]}, {kind}: `{other}`"
             rungs.append(Rung(step=text, saves_gib=round(saved, 2)))
             most = saved
     for change in CHANGES:
@@ -35,18 +36,28 @@ def ladder(w: Workload, r: Recipe, limits: Limits, c: Constants) -> tuple[Rung, 
     return tuple(rungs)
 
 
+ORDINALS = ("first", "second", "third")
+
+
 def _recipes(w: Workload, r: Recipe, limits: Limits) -> Iterator[tuple[str, Recipe]]:
-    """Env, then SP, then Offload: what stands after a recipe in the order."""
-    for other in candidates(w, limits):
-        if other.rank > r.rank and other.env >= r.env and host_holds(w, other, limits):
-            yield f"use the recipe `{other}`", other
+    """The environment, then SP, then offload (the resources guide); each keeps the one before."""
+    after = [
+        other
+        for other in candidates(w, limits)
+        if other.rank > r.rank and other.env >= r.env and other.sp >= r.sp
+    ]
+    env = any(other.env for other in after)
+    for other in after:
+        kind = "offload" if other.offload > r.offload else "sequence parallelism"
+        kind = "the environment" if (other.offload, other.sp) == (r.offload, r.sp) else kind
+        if other.env == env and host_holds(w, other, limits):
+            yield kind, other
 
 
 def _half_budget(w: Workload, r: Recipe) -> Iterator[Variant]:
     """One sequence a GPU at a time instead of two; it stays as long as the longest one."""
-    least = math.ceil(w.context / r.sp)
-    budget = w.tokens or math.ceil(2 * w.context / r.sp)
-    if w.batch is None and budget > least:
+    least = least_tokens(w, r.sp)
+    if w.batch is None and tokens_per_gpu(w, r) > least:
         yield f"max_token_len_per_gpu {least}", replace(w, tokens=least), r
 
 

@@ -110,6 +110,8 @@ class Question(Frozen):
     """What is kept on the host by the trainer: `optimizer`, `checkpoints`."""
     solve: str | None = None
     """`context`, `batch` or `gpus` where that is the unknown."""
+    yarn: tuple[float, int | None] | None = None
+    """The factor of a config's YaRN, and the length that it multiplies."""
     grid: bool = False
     """Whether every length is asked about."""
 

@@ -12,12 +12,21 @@ class Family(Frozen):
 
     trainer: str
     names: frozenset[str]
+    together: frozenset[str] = frozenset()
+    """Names that say so only together: each is another's, too."""
+
+    def wrote(self, names: frozenset[str]) -> bool:
+        together = bool(self.together) and self.together <= names
+        return together or bool(self.names & names)
 
 
 FAMILIES = (
     Family(
         trainer="trinity",
-        names=frozenset(("actor_rollout_ref", "trainer_type", "algorithm_type", "explorer")),
+        names=frozenset((
+            "actor_rollout_ref", "trainer_type", "algorithm_type", "explorer", "use_dynamic_bsz",
+        )),
+        together=frozenset(("max_model_len", "rope_scaling")),
     ),
     Family(
         trainer="torchtitan",
@@ -62,7 +71,7 @@ def trainer_of(config: Config) -> str | None:
     if any(text.startswith("torchtune.") for text in components):
         return "torchtune"
     names = names_in(config.settings)
-    return next((row.trainer for row in FAMILIES if row.names & names), None)
+    return next((row.trainer for row in FAMILIES if row.wrote(names)), None)
 
 
 LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}

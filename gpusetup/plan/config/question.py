@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,14 @@ class FromConfig(Frozen):
 Part = dict[str, Any]
 
 
-def question_of(config: Config, trainer: str | None = None) -> FromConfig:
+def question_of(
+    config: Config, trainer: str | None = None, variables: Mapping[str, str] | None = None
+) -> FromConfig:
     """What a config says; `BadInput` with the place of what cannot be meant.
 
-    `trainer`: whose config it is, where that is known.
+    `trainer`: whose config it is, where that is known. `variables`: those of the environment.
     """
-    reader, trainer = Reader(config), trainer or trainer_of(config)
+    reader, trainer = Reader(config, variables or {}), trainer or trainer_of(config)
     said: Part = {"trainer": trainer}
     for part in PARTS:
         said |= part(reader, said)
@@ -227,6 +230,28 @@ def _length(reader: Reader, said: Part) -> Part:
     return {"context": length} if length else {}
 
 
+def _positions(reader: Reader, said: Part) -> Part:
+    """YaRN as the config has it: its factor, and the length that the factor multiplies."""
+    found = reader.word(keys.YARN)
+    factor = positive(found[1]) if found else None
+    if found is None or factor is None:
+        return {}
+    reader.note(found[0], f"YaRN with factor {factor:g}")
+    return {"yarn": (factor, reader.number(keys.YARN_FROM, MOST["context"]))}
+
+
+def positive(text: str) -> float | None:
+    """
+    >>> positive("2.0"), positive("1e999"), positive("auto")
+    (2.0, None, None)
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value < math.inf else None
+
+
 def _batch(reader: Reader, said: Part) -> Part:
     steps = reader.number(keys.ACCUMULATION, MOST["accumulate"])
     part: Part = {"accumulate": steps, "per_gpu": None, "total": None}
@@ -267,6 +292,7 @@ PARTS: tuple[Callable[[Reader, Part], Part], ...] = (
     _adapters,
     _quantised,
     _length,
+    _positions,
     _batch,
     _evaluation,
     how.checkpointing,

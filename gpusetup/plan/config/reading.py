@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import Key, key_of
@@ -22,6 +22,7 @@ ELSEWHERE = frozenset((
 MARK = re.compile(r"(?:&\S+\s+)?")
 TAG = re.compile(r"(?:&\S+\s+)?(!\S*)")
 VARIABLE = re.compile(r"\$\{oc\.env:\s*([\w.]+)\s*(?:,\s*(.*?)\s*)?\}")
+DECODED = re.compile(r"\$\{oc\.decode:\s*(.*)\}")
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 DEEPEST_REFERENCE = 8
 
@@ -29,8 +30,9 @@ DEEPEST_REFERENCE = 8
 class Reader:
     """One config, and what was read of it so far."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, variables: Mapping[str, str]) -> None:
         self.config = config
+        self.variables = variables
         self.by_role: dict[str, list[tuple[Setting, Key]]] = {}
         self.by_path: dict[Path, Setting] = {}
         self.used: dict[tuple[int, Path], ConfigKey] = {}
@@ -109,10 +111,18 @@ class Reader:
         return self._resolved(setting, bare, depth) if "${" in bare else bare
 
     def _resolved(self, setting: Setting, text: str, depth: int) -> str | None:
-        """OmegaConf's variables: the default of one of the environment, the setting referred to."""
-        variable = VARIABLE.fullmatch(text)
+        """OmegaConf's variables: one of the environment or its default, the setting referred to."""
+        decoded = DECODED.fullmatch(text)
+        variable = VARIABLE.fullmatch(decoded[1] if decoded else text)
         if variable:
+            is_set = self.variables.get(variable[1])
             default = (variable[2] or "").strip("'\"")
+            if is_set:
+                self.assumed.append(
+                    f"{in_words(setting.path)} takes the variable {variable[1]}, which is set: "
+                    f"{is_set} was read"
+                )
+                return is_set
             if default in NOTHING:
                 self.assumed.append(
                     f"{in_words(setting.path)} takes the variable {variable[1]}, which has no "

@@ -307,6 +307,16 @@ def tokens_per_gpu(workload: Workload, recipe: Recipe) -> int:
     return w.tokens if w.tokens is not None else math.ceil(2 * w.length / sp)
 
 
+def least_tokens(workload: Workload, sp: int) -> int:
+    """The least budget of a GPU that takes the longest sequence; verl refuses a smaller one."""
+    return math.ceil(workload.length / sp)
+
+
+def takes_longest(workload: Workload, sp: int) -> bool:
+    """Whether the longest sequence fits into the budget of the GPUs that share it."""
+    return workload.tokens is None or workload.tokens >= least_tokens(workload, sp)
+
+
 def samples_per_group(workload: Workload, recipe: Recipe) -> int:
     """Sequences of one micro-batch: the batch over the data-parallel groups."""
     assert workload.batch is not None
