@@ -201,21 +201,36 @@ def test_packages_beside_torch_are_left_to_uv(
     assert "`uv add numpy`" in capsys.readouterr().err
 
 
-def test_uv_locks_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+IN_BASE = (
+    PROJECT.replace(">=3.11", ">=3.10")
+    .replace('    "numpy",   # numbers\n', "")
+    .replace("    \"torchvision; sys_platform == 'linux'\",\n", "")
+)
+EXTRAS = IN_BASE.replace('    "torch>=2",  # the engine\n', "").replace(
+    "[tool.ruff]",
+    '[project.optional-dependencies]\ncpu = ["torch"]\ncu124 = ["torch"]\n\n[tool.ruff]',
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "backends"), [(IN_BASE, {"cu124"}), (EXTRAS, {"cpu", "cu124"})], ids=["base", "extras"]
+)
+def test_uv_locks_what_was_written(
+    text: str, backends: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from uv import find_uv_bin
 
     shelf = tmp_path / "wheels"
     shelf.mkdir()
     with index_server(tmp_path / "served") as index:
-        for tag in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "win_amd64"):
-            wheel = build_wheel(shelf, "torch", "2.5.1+cu124", tag=f"cp311-cp311-{tag}")
-            index.add("whl/cu124", wheel)
+        for backend in ("cpu", "cu124"):
+            for tag in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "win_amd64"):
+                wheel = build_wheel(shelf, "torch", f"2.5.1+{backend}", tag=f"cp311-cp311-{tag}")
+                index.add(f"whl/{backend}", wheel)
         mac = build_wheel(shelf, "torch", "2.5.1", tag="cp311-none-macosx_11_0_arm64")
         index.add("simple", mac)
         folder = tmp_path / "project"
         folder.mkdir()
-        text = PROJECT.replace(">=3.11", ">=3.10").replace('    "numpy",   # numbers\n', "")
-        text = text.replace("    \"torchvision; sys_platform == 'linux'\",\n", "")
         path = project_in(folder, text)
         assert main([*WORDS, str(path), "--index-root", index.index_root, "--yes"]) == 0
         capsys.readouterr()
@@ -229,8 +244,29 @@ def test_uv_locks_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture
         )
         assert done.returncode == 0, done.stderr
         locked = (folder / "uv.lock").read_text(encoding="utf-8")
-    assert 'version = "2.5.1+cu124"' in locked
+    assert {one for one in ("cpu", "cu124") if f'version = "2.5.1+{one}"' in locked} == backends
     assert 'version = "2.5.1"\n' in locked  # the Mac's, from the default index
+
+
+def test_the_name_of_an_extra_decides_and_a_second_run_changes_nothing() -> None:
+    text = EXTRAS.replace(
+        "[tool.ruff]",
+        'old-cu118 = ["torch", "numpy"]\nrocm6-4 = ["torch>=2.8"]\ndocs = ["mkdocs"]\n\n'
+        '[tool.uv.sources]\ntorch = [{index = "amd", extra = "rocm6-4"}]\n\n[tool.ruff]',
+    ).replace("cu124", "cu128")
+    machine = laptop(torch="2.8.0")
+    once = pinned(text, machine)
+    said = tomllib.loads(once)
+    assert pinned(once, machine) == once
+    extras, uv = said["project"]["optional-dependencies"], said["tool"]["uv"]
+    assert extras["cpu"] == extras["cu128"] == ["torch==2.8.0"]
+    assert extras["old-cu118"] == ["torch==2.7.1", "numpy"]
+    assert (extras["rocm6-4"], extras["docs"]) == (["torch>=2.8"], ["mkdocs"])
+    sources = {
+        row["extra"]: row["index"].removeprefix("pytorch-") for row in uv["sources"]["torch"]
+    }
+    assert sources == {"cpu": "cpu", "cu128": "cu128", "old-cu118": "cu118", "rocm6-4": "amd"}
+    assert uv["conflicts"] == [[{"extra": one} for one in sources if one != "rocm6-4"]]
 
 
 # --- the file as somebody keeps it ----------------------------------------------------------------

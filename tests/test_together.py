@@ -318,6 +318,16 @@ def test_an_old_release_is_no_answer(ask: Ask) -> None:
     assert "gpusetup resolve 'stuck==1.0'" in said.out
 
 
+def test_a_release_without_a_wheel_for_this_python_is_nobodys_wish(ask: Ask, world: World) -> None:
+    for version, tag in (("2.0", "cp38-cp38-win_amd64"), ("1.0", "py3-none-any")):
+        wheel = world.wheel("grown", version, tag=tag)
+        world.index.add("simple", wheel)
+        world.index.uploaded[wheel.name] = "2026-10-01T00:00:00Z"
+    held = ask("grown", "plain", "--json").answer["held_back"]
+    why = "grown 2.0 has no wheel for this Python and system"
+    assert held == [{"package": "grown", "at": "1.0", "by": why}]
+
+
 def test_what_cannot_go_together_is_said_in_words(ask: Ask) -> None:
     said = ask("apart", "server==3.0")
     assert said.exit == 1

@@ -7,7 +7,7 @@ Mac, an aarch64 host of an old CUDA) keeps the default index.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -17,6 +17,13 @@ from tomlkit.items import AoT
 
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.install.project_extras import (
+    Owner,
+    builds_named,
+    name_in,
+    requirement_lists,
+    write_conflicts,
+)
 from gpusetup.installers.options import FAMILY, chosen_build, version_of
 from gpusetup.model.resolution import Resolution, TorchBuild
 
@@ -48,11 +55,13 @@ def edited(
     """
     document = parse(text)
     build = chosen_build(resolution)
-    python_is_served(document, build)
+    builds = builds_named(document, build, catalog)
+    for one in (build, *builds.values()):
+        python_is_served(document, one)
     named = tuple(name for name in FAMILY if name in packages or name in versions_named(document))
     wanted = tuple(name for name in named if version_of(build, name))
-    _pin(document, build, wanted)
-    _sources(document, build, catalog, wanted, root)
+    _pin(document, build, builds, wanted)
+    _sources(document, builds or {None: build}, catalog, wanted, root)
     return written(document, text)
 
 
@@ -114,13 +123,13 @@ def _bare(lines: Iterable[str]) -> list[str]:
 
 
 OTHERS = (
-    ("tool.poetry.dependencies", ("tool", "poetry", "dependencies")),
-    ("tool.poetry.dev-dependencies", ("tool", "poetry", "dev-dependencies")),
-    ("tool.pixi.dependencies", ("tool", "pixi", "dependencies")),
-    ("tool.pixi.pypi-dependencies", ("tool", "pixi", "pypi-dependencies")),
-    ("tool.hatch.envs.default.dependencies", ("tool", "hatch", "envs", "default", "dependencies")),
-    ("tool.uv.constraint-dependencies", ("tool", "uv", "constraint-dependencies")),
-    ("tool.uv.override-dependencies", ("tool", "uv", "override-dependencies")),
+    "tool.poetry.dependencies",
+    "tool.poetry.dev-dependencies",
+    "tool.pixi.dependencies",
+    "tool.pixi.pypi-dependencies",
+    "tool.hatch.envs.default.dependencies",
+    "tool.uv.constraint-dependencies",
+    "tool.uv.override-dependencies",
 )
 """Tables besides PEP 621's in which a tool, or uv itself, holds torch."""
 MEANS = {
@@ -132,15 +141,10 @@ MEANS = {
 
 def other_pins(document: tomlkit.TOMLDocument) -> Iterator[str]:
     """What other tables say of the torch family, and what that means; they stay as they are."""
-    groups = _inside(document, ("tool", "poetry", "group")) or {}
-    poetry = [
-        (
-            f"tool.poetry.group.{name}.dependencies",
-            ("tool", "poetry", "group", name, "dependencies"),
-        )
-        for name in (groups if isinstance(groups, dict) else ())
-    ]
-    for title, way in (*OTHERS, *poetry):
+    groups = _inside(document, ("tool", "poetry", "group")) or ()
+    poetry = (f"tool.poetry.group.{name}.dependencies" for name in groups)
+    for title in (*OTHERS, *poetry):
+        way = title.split(".")
         table = _inside(document, way)
         means = MEANS.get(way[-1], NOT_READ) if way[1] == "uv" else NOT_READ
         if isinstance(table, dict):
@@ -177,7 +181,8 @@ def python_is_served(document: tomlkit.TOMLDocument, build: TorchBuild) -> None:
     if not said:
         return
     ordinary = [tag for tag in build.pythons if not tag.endswith("t")]
-    lowest = next((tag for tag in _every_python() if allowed.contains(tag, prereleases=True)), None)
+    every = (f"3.{minor}" for minor in range(7, 20))
+    lowest = next((tag for tag in every if allowed.contains(tag, prereleases=True)), None)
     if lowest is not None and lowest not in ordinary:
         raise Unsatisfiable(
             f"torch {build.torch} has wheels for Python {ordinary[0]} to {ordinary[-1]}, "
@@ -186,55 +191,42 @@ def python_is_served(document: tomlkit.TOMLDocument, build: TorchBuild) -> None:
         )
 
 
-def _every_python() -> tuple[str, ...]:
-    return tuple(f"3.{minor}" for minor in range(7, 20))
-
-
 def versions_named(document: tomlkit.TOMLDocument) -> dict[str, str]:
     """What the project requires of the torch family: name -> specifier (`""` for any)."""
     from packaging.requirements import Requirement
 
     return {
         name: str(Requirement(str(said)).specifier)
-        for requirements in _requirement_lists(document)
+        for _, requirements in requirement_lists(document)
         for said in requirements
         if (name := name_in(said)) in FAMILY and name is not None
     }
 
 
-def _requirement_lists(document: tomlkit.TOMLDocument) -> Iterator[Any]:
-    project: Any = document["project"]
-    yield project.get("dependencies", [])
-    yield from project.get("optional-dependencies", {}).values()
-    yield from document.get("dependency-groups", {}).values()
+def _pin(
+    document: tomlkit.TOMLDocument,
+    build: TorchBuild,
+    builds: Mapping[Owner, TorchBuild],
+    wanted: tuple[str, ...],
+) -> None:
+    """Each wanted package at its exact public version; added where it stands nowhere.
 
-
-def name_in(requirement: Any) -> str | None:
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    try:
-        return Requirement(str(requirement)).name.lower()
-    except InvalidRequirement:
-        return None
-
-
-def _pin(document: tomlkit.TOMLDocument, build: TorchBuild, wanted: tuple[str, ...]) -> None:
-    """Each wanted package at its exact public version; added where it stands nowhere."""
+    Of a project whose extras name their backends, theirs only.
+    """
     project: Any = document["project"]
     if "dependencies" not in project:
         project["dependencies"] = tomlkit.array()
-    there = set()
-    for requirements in _requirement_lists(document):
-        for place, said in enumerate(requirements):
+    missing = [name for name in wanted if name not in versions_named(document)]
+    lists = dict(requirement_lists(document))
+    for owner, one in (builds or dict.fromkeys(lists, build)).items():
+        for place, said in enumerate(lists[owner]):
             name = name_in(said)
-            if name in wanted:
-                there.add(name)
-                pinned = _pinned(str(said), str(version_of(build, name)))
+            if name in wanted and (version := version_of(one, name)):
+                pinned = _pinned(str(said), version)
                 if pinned != str(said):
-                    requirements[place] = pinned
-    for name in wanted:
-        if name not in there:
-            project["dependencies"].append(f"{name}=={version_of(build, name)}")
+                    lists[owner][place] = pinned
+    for owner, one in (builds or {next(iter(lists)): build}).items():
+        lists[owner].extend(f"{name}=={version_of(one, name)}" for name in missing)
 
 
 def _pinned(requirement: str, version: str) -> str:
@@ -259,25 +251,39 @@ def _pinned(requirement: str, version: str) -> str:
 
 def _sources(
     document: tomlkit.TOMLDocument,
-    build: TorchBuild,
+    builds: Mapping[Owner, TorchBuild] | dict[None, TorchBuild],
     catalog: Catalog,
     wanted: tuple[str, ...],
     root: str,
 ) -> None:
     fresh = "uv" not in document.get("tool", {})
     uv = table_in(table_in(document, "tool", headless=True), "uv", headless=True)
-    name = f"{OURS}{build.backend}"
-    marker = " or ".join(markers(build, catalog))
+    owners = tuple(filter(None, builds))
+    write_conflicts(uv, owners)
     sources = table_in(uv, "sources", apart=not fresh)
+    lists = dict(requirement_lists(document))
     for package in wanted:
-        entry = tomlkit.inline_table()
-        entry["index"] = name
-        entry["marker"] = marker
-        if sources.get(package) != [entry]:
-            rows = tomlkit.array()
-            rows.append(entry)
+        rows, said = tomlkit.array(), sources.get(package, [])
+        for owner, build in builds.items():
+            if owner is None or package in map(name_in, lists[owner]):
+                rows.append(_source(owner, build, catalog))
+        for row in said if owners and isinstance(said, list) else ():
+            if {"extra", "group"} & row.keys() and not row.items() & owners:
+                rows.append(row)  # of an extra whose backend the catalog does not know
+        if rows and said != rows:
             sources[package] = rows
-    _index(uv, name, index_url(build.backend, root), _used(sources))
+    for build in builds.values():
+        _index(uv, f"{OURS}{build.backend}", index_url(build.backend, root), _used(sources))
+
+
+def _source(owner: Owner | None, build: TorchBuild, catalog: Catalog) -> Any:
+    """The index of one build, on the platforms that it has, for one extra or for all."""
+    entry = tomlkit.inline_table()
+    entry["index"] = f"{OURS}{build.backend}"
+    if owner:
+        entry[owner[0]] = owner[1]
+    entry["marker"] = " or ".join(markers(build, catalog))
+    return entry
 
 
 def markers(build: TorchBuild, catalog: Catalog) -> Iterator[str]:

@@ -213,6 +213,8 @@ def reason_in(text: str) -> str:
     'vllm>=0.33.0 requires certifi>=2026.10.19, and the index has only certifi<=2026.10.18'
     >>> reason_in("Because a==1 depends on b{sys_platform == 'linux'}==2 and you require b==3")
     'a 1 requires b==2'
+    >>> reason_in("Because b==2 has no usable wheels and you require b==2, we can conclude that")
+    'b 2 has no wheel for this Python and system'
     >>> reason_in("Because c>=4 depends on d>=2 and a==1 depends on c>=4, we can conclude that "
     ...           "a==1 depends on d>=2. And because you require a==1 and d<2, we can conclude")
     'a 1 requires d>=2 (c>=4 does)'
@@ -223,6 +225,8 @@ def reason_in(text: str) -> str:
     plain = " ".join(plain_lines(without_logins(text)).split())
     because = plain.partition("Because ")[2].partition(", we can conclude")[0] or plain
     because = re.sub(r"\{[^{}]*\}", "", because)  # the marker of a requirement
+    if none := re.match(r"(\S+==\S+) has no \b.*\bwheels\b.* and you require \1$", because):
+        return f"{_spoken(none[1])} has no wheel for this Python and system"
     if through := _by_one_step(re.sub(r"\{[^{}]*\}", "", plain)):
         return through
     only = re.search(r"only (\S+) is available", because)
