@@ -8,9 +8,9 @@ level INFO.
 
 An argument that a function does not know, or whose type it does not take, is a `TypeError`, as
 anywhere in Python. Every other failure is a `GpuSetupError` with `message`, `hint` (what to do, or
-None) and `exit_code`: what the command line prints as an error document is raised here. An answer
-that is no is an answer: `cause` of doctor, `torch` None of resolve, `fits` of plan and `verdict` of
-verify say it, and nothing is raised.
+None; its text holds both) and `exit_code`: what the command line prints as an error document is
+raised here. An answer that is no is an answer: `cause` of doctor, `torch` None of resolve, `fits`
+of plan and `verdict` of verify say it, and nothing is raised.
 
 Answers about this machine are exact: their `snapshot` names folders and the user. What is to be
 shared comes from `gpusetup snapshot`. Names, keywords and documents of this module are stable,

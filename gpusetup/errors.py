@@ -16,6 +16,10 @@ class GpuSetupError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        """With the way out, so that a traceback of Python shows it too."""
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
 
 class Unsatisfiable(GpuSetupError):
     """The answer is no: nothing fits, or a check failed."""

@@ -365,6 +365,9 @@ def test_several_gpus_are_compared_with_one(capsys: pytest.CaptureFixture[str]) 
     words = ("--model", "gpt2", "--context", "1024", "--batch", "32", "--gpu", "RTX 4090")
     four = " ".join(answered(capsys, *words, "--gpus", "4", "--strategy", "ddp")["advice"])
     assert "one GPU would do" in four and "times as fast (an estimate)" in four
+    same = ("--model", "gpt2", "--context", "512", "--batch", "16", "--gpu", "A100 80GB")
+    two = " ".join(answered(capsys, *same, "--gpus", "2", "--strategy", "ddp")["advice"])
+    assert "2 are about 1.3 times as fast" in two  # no range from 1.3 to 1.3
     assert "one GPU would do" not in " ".join(answered(capsys, *words)["advice"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output, run
 from gpusetup.tune import measure
 from gpusetup.tune.measure import (
+    Device,
     Job,
     agreed,
     device_of,
@@ -28,7 +30,7 @@ from gpusetup.tune.measure import (
     trial,
 )
 from gpusetup.tune.search import answer
-from gpusetup.tune.trial import Goal
+from gpusetup.tune.trial import Goal, Trial
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -334,6 +336,39 @@ def test_a_model_of_the_users_own_script_is_measured_in_a_child(tmp_path: Path) 
     size, largest, *statuses = said.stdout.split()
     assert int(size) <= int(largest) == 16
     assert "oom" not in "".join(statuses)
+    told = said.stderr.splitlines()
+    assert re.search(r"for 120 s at most .*within \d\S* GiB, a quarter of what is free", told[0])
+    assert re.fullmatch(r"gpusetup: batch 2, 1[01]\d s left", told[1])
+    unguarded = SCRIPT.replace('if __name__ == "__main__":', "if True:")
+    file.write_text(unguarded)
+    said = run((sys.executable, str(file)), timeout=300, environment={"PYTHONPATH": root})
+    assert said.stderr.splitlines()[-1] == (
+        'hint: put what it runs under `if __name__ == "__main__":`'
+    )
+
+
+def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step takes a second a sample; a step of 8 would end after the time."""
+    torch = pytest.importorskip("torch")
+    from gpusetup.tune import BatchSizeOptimizer, optimizer
+
+    asked: list[tuple[int, float]] = []
+
+    def trial(job: Job, batch: int, *, smaller_ran: bool = False) -> Trial:
+        asked.append((batch, job.left or 0.0))
+        return Trial(batch=batch, status="ok", peak_bytes=1, samples_per_second=batch**0.5)
+
+    monkeypatch.setattr(measure, "trial", trial)
+    device = Device(device="cpu", name="the CPU", limit_bytes=1 << 34)
+    monkeypatch.setattr(optimizer, "device_of", lambda _: device)
+    said: list[str] = []
+    wish = {"total_seconds": 50, "say": said.append}
+    found = BatchSizeOptimizer(torch.nn.Linear(2, 2), wish).find_optimal_batch_size(
+        torch.ones(1, 2)
+    )
+    assert [batch for batch, _ in asked] == [2, 8, 32] and all(left <= 50 for _, left in asked)
+    assert (found[0], found[1]["stopped"]) == (32, "its time was over")
+    assert found[1]["limit_bytes"] == 1 << 32 and len(said) == 4
 
 
 def test_a_model_that_no_child_can_load_is_refused() -> None:

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_row import each
 from hypothesis import given
 from hypothesis import strategies as some
 
+from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.knee import fastest, next_for_speed
 from gpusetup.tune.search import answer, next_batch, search, stopped
@@ -204,14 +206,36 @@ def test_max_is_tried_itself_where_memory_is_no_limit() -> None:
     assert [trial.batch for trial in trials] == [2, 24]
 
 
-def test_the_fastest_is_the_smallest_at_the_knee_and_halves_are_tried_below_the_largest() -> None:
-    goal = Goal(limit_bytes=GIB)
-    speeds = {128: 1000.0, 64: 990.0, 32: 960.0, 16: 600.0}
-    trials = [Trial(batch=128, status="ok", samples_per_second=speeds[128])]
+SPEEDS = {2: 100.0, 8: 400.0, 16: 600.0, 32: 960.0, **dict.fromkeys((64, 128, 512, 1024), 1e3)}
+SPEEDS[256] = 300.0  # something disturbed it
+
+
+@each(
+    "start, largest, tried, found",
+    [
+        (2, None, [2, 8, 32, 128, 256, 16], 32),  # more would bring nothing
+        (2, 64, [2, 8, 32, 64, 16], 32),
+        (128, None, [128, 512, 1024, 64, 32, 16], 32),
+    ],
+)
+def test_the_way_to_the_fastest_ends_at_the_knee_however_much_memory_there_is(
+    start: int, largest: int | None, tried: list[int], found: int
+) -> None:
+    goal, trials = Goal(limit_bytes=80 * GIB, start=start, largest=largest), list[Trial]()
     while (batch := next_for_speed(trials, goal)) is not None:
-        trials.append(Trial(batch=batch, status="ok", samples_per_second=speeds[batch]))
-    assert [trial.batch for trial in trials] == [128, 64, 32, 16]
-    assert fastest(trials, goal) == 32
+        ran = straight(GIB, 1 << 10, 80 * GIB, batch)
+        trials.append(replace(ran, samples_per_second=SPEEDS[batch]))
+    assert [trial.batch for trial in trials] == tried
+    assert fastest(trials, goal) == found
+
+
+def test_on_the_way_to_the_fastest_no_size_is_tried_that_memory_will_not_hold() -> None:
+    goal, trials = Goal(limit_bytes=2 * GIB), list[Trial]()
+    while (batch := next_for_speed(trials, goal)) is not None:
+        ran = straight(GIB, 100 << 20, 2 * GIB, batch)
+        trials.append(replace(ran, samples_per_second=100.0 * batch))
+    assert {trial.status for trial in trials} == {"ok"}
+    assert fastest(trials, goal) == 10
 
 
 def test_where_nvml_tells_the_smallest_that_keeps_the_gpu_busy_is_taken() -> None:

@@ -279,8 +279,9 @@ def run_steps(request: Answer) -> Answer:
         workers = (request.get("workers") or 0) if trial.samples is not None else 0
         for _ in range(PREFETCHED * workers):  # what was loaded while memory was read came for free
             next(batches)
-        count = int(min(request.get("steps") or 12, 1 + (ends - time.monotonic()) / min(seconds)))
-        seconds, busy = speed.timed(trial, batches, max(1, count, speed.ROUNDS * workers))
+        left = max(0.0, ends - time.monotonic()) / min(seconds)
+        count = int(min(max(request.get("steps") or 12, speed.LEAST_SECONDS / min(seconds)), left))
+        seconds, busy = speed.timed(trial, batches, max(2, count, speed.ROUNDS * workers))
         seconds = speed.in_rounds(seconds, workers)
     batches.close()  # type: ignore[attr-defined]
     found = summary(rows, seconds, request["batch"])

@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from typing import Any, Iterator, List, Optional, Tuple
 
+LEAST_SECONDS = 0.5
+"""Steps are timed for so long at least: what disturbs them lasts for many short ones."""
 ROUNDS = 3
 """Every worker's batch is timed so often at least."""
 

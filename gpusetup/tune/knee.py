@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpusetup.tune.search import fitting, on_grid
+from gpusetup.tune.search import fitting, next_batch, on_grid
 from gpusetup.tune.trial import Goal, Trial
 
 KNEE = 0.95
 """A size is fast enough when it reaches this part of the most samples a second that was seen."""
+CLIMB = 4
+"""The next size is at most so many times the largest that ran."""
+BEYOND = 2
+"""So many sizes above the knee bring nothing: one alone may have been disturbed."""
 
 
 def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """Once the largest is known: halves of it, as long as they are still at the knee."""
+    """Larger ones, until two bring nothing; then halves, as long as they are at the knee.
+
+    Memory bounds the way up: no size is tried that the search for the largest would not try.
+    """
     good = sorted(fitting(trials, goal), key=lambda trial: trial.batch)
-    if not good or len(trials) >= goal.trials:
+    largest, knee = good[-1].batch if good else 0, fastest(trials, goal) or 0
+    if sum(trial.batch > knee for trial in good) < BEYOND:
+        larger = next_batch(trials, goal)
+        if larger is not None:
+            times = CLIMB if largest == knee else 2
+            return min(larger, on_grid(times * largest, goal)) if good else larger
+    return _half(trials, good, goal) if good else None
+
+
+def _half(trials: Sequence[Trial], good: Sequence[Trial], goal: Goal) -> int | None:
+    """Half of the smallest size at the knee, where that is not known to be slower."""
+    if len(trials) >= goal.trials:
         return None
-    smallest = fastest(trials, goal)
+    smallest = fastest(trials, goal) or good[-1].batch
     tried = {trial.batch for trial in trials}
-    half = on_grid((smallest or good[-1].batch) // 2, goal)
-    slower = [trial.batch for trial in good if trial.batch < (smallest or 0)]
+    half = on_grid(smallest // 2, goal)
+    slower = [trial.batch for trial in good if trial.batch < smallest]
     return None if half < 1 or half in tried or max(slower, default=0) >= half else half
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,8 @@ STARTING_SECONDS = 280.0
 """What a trial may take besides: importing torch, building the model."""
 COMPILING_SECONDS = 900.0
 """What torch.compile may take besides."""
+LEAST_STEPS = 4
+"""One to warm up, one that is read, two that are timed."""
 MARGIN = 0.02
 """This part of the memory is left free, for fragments and for other programs."""
 LEAST_MARGIN_BYTES = 300 << 20
@@ -59,6 +62,8 @@ class Job(Frozen):
     timed: bool = True
     """Whether the speed is wanted: more steps, whose memory is not read."""
     seconds: float = SECONDS
+    left: float | None = None
+    """After so many seconds the trial is ended."""
     python: str | None = None
     folder: str = "."
 
@@ -80,6 +85,7 @@ def ask(job: Job, mode: str, batch: int = 1) -> Output:
 
     request = to_plain(job) | {"mode": mode, "batch": batch}
     limit = job.seconds + STARTING_SECONDS + (COMPILING_SECONDS if job.compile else 0.0)
+    limit = limit if job.left is None else max(1.0, min(limit, job.left))
     return answered(job.python, job.folder, request, limit)
 
 
@@ -181,19 +187,34 @@ def find_batch(
     keep: list[Trial] | None = None,
     say: Say | None = None,
 ) -> tuple[Trial, ...]:
-    """Try sizes until the answer stands; for `speed` also halves of it down to the knee.
+    """Try sizes until the answer stands, the largest or for `speed` the knee, or time is over.
 
     Every trial is put into `keep` as soon as it ran, so that a Ctrl-C loses nothing.
     """
     done: list[Trial] = [] if keep is None else keep
     job = job if objective == "speed" else replace(job, timed=False)
-    for chooser in (next_batch, next_for_speed)[: 2 if objective == "speed" else 1]:
-        while not hopeless(done) and (batch := chooser(done, goal)) is not None:
-            if say:
-                say(f"batch {batch}")
-            ran = any(one.status == "ok" and one.batch < batch for one in done)
-            done.append(trial(job, batch, smaller_ran=ran))
+    chooser = next_for_speed if objective == "speed" else next_batch
+    while not hopeless(done) and (batch := chooser(done, goal)) is not None:
+        left = None if goal.ends is None else goal.ends - time.monotonic()
+        if left is not None and left < shortest(done, batch):
+            break
+        if say:
+            say(f"batch {batch}" + ("" if left is None else f", {left:.0f} s left"))
+        ran = any(one.status == "ok" and one.batch < batch for one in done)
+        if left is not None:
+            job = replace(job, left=left, seconds=min(job.seconds, max(1.0, left / 2)))
+        done.append(trial(job, batch, smaller_ran=ran))
     return tuple(done)
+
+
+def shortest(trials: Sequence[Trial], batch: int) -> float:
+    """The seconds that the fewest steps of a trial take, by the fastest one so far.
+
+    >>> shortest([Trial(batch=8, status="ok", samples_per_second=16.0)], 32)
+    8.0
+    """
+    speed = max((one.samples_per_second or 0.0 for one in trials), default=0.0)
+    return LEAST_STEPS * batch / speed if speed else 0.0
 
 
 def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
@@ -201,9 +222,11 @@ def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
     broken = next((one for one in trials if one.status == "error"), None)
     if broken is not None and not any(one.status == "ok" for one in trials):
         name = job.code or job.reference or "the model"
+        detail, _, hint = (broken.detail or "").partition("\nhint: ")
         raise BadInput(
-            f"{name} with batch {broken.batch} failed: {broken.detail}",
-            hint="it must run one training step by itself; the batch size is not the reason",
+            f"{name} with batch {broken.batch} failed: {detail}",
+            hint=hint
+            or "it must run one training step by itself, in time; the batch size is not the reason",
         )
 
 

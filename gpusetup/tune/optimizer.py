@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
 from gpusetup.tune.bench_child import shared
-from gpusetup.tune.knee import fastest
+from gpusetup.tune.knee import fastest, next_for_speed
 from gpusetup.tune.measure import (
     MARGIN,
     ROUNDS,
@@ -27,6 +31,10 @@ from gpusetup.tune.propose import Option, Proposal, edits, facts_of, propose
 from gpusetup.tune.search import answer, stopped
 from gpusetup.tune.trial import Goal, Trial
 
+TOTAL_SECONDS = 120.0
+"""How long a search takes at most."""
+SHARE_OF_HOST = 0.25
+"""The part of the free memory that trials on a CPU take at most: others work there too."""
 BUSY = 85.0
 """Percent of the time; below it the GPU waits for something."""
 
@@ -36,7 +44,9 @@ class BatchSizeOptimizer:
 
     `config` may name `loss` (a callable of output and target), `optimizer` (a name, or a callable
     of the parameters), `amp` (`bf16`, `fp16`), `compile`, `device`, `max_batch_size`,
-    `memory_limit_bytes`, `margin`, `steps`, `seconds`, `multiple_of` and `power_of_two`.
+    `memory_limit_bytes` (on a CPU a quarter of what is free), `total_seconds` (120), `margin`,
+    `steps`, `seconds`, `multiple_of`, `power_of_two` and `say` (a callable that is told each size;
+    without it they stand on standard error).
     """
 
     def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
@@ -56,10 +66,13 @@ class BatchSizeOptimizer:
 
         `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
         of the model. Several ranks (torchrun) agree on the
-        smallest answer, each on its own GPU (`LOCAL_RANK`). Raises
+        smallest answer, each on its own GPU (`LOCAL_RANK`). Sizes grow as long as each is faster,
+        for `total_seconds` at most. Raises
         `Unsatisfiable` where not even one sample fits, `BadInput` where the model does not train.
         """
-        wish = self.config
+        wish, began = self.config, time.monotonic()
+        total = float(wish.get("total_seconds") or TOTAL_SECONDS)
+        say = wish.get("say") or told
         optimizer = wish.get("optimizer")
         named = optimizer if isinstance(optimizer, str) else None
         made = None if named else optimizer
@@ -78,7 +91,14 @@ class BatchSizeOptimizer:
                 seconds=float(wish.get("seconds") or 20.0),
             )
             device = device_of(job)
-            limit = device.limit_bytes
+            capped = device.device == "cpu" and job.memory_limit_bytes is None
+            limit = share_of(device.limit_bytes) if capped else device.limit_bytes
+            device = replace(device, limit_bytes=limit)
+            quarter = ", a quarter of what is free" if capped else ""
+            say(
+                f"Batch sizes on {device.name}: for {total:g} s at most (`total_seconds`), within"
+                f" {limit / GIB:.1f} GiB{quarter} (`memory_limit_bytes`)"
+            )
             goal = Goal(
                 limit_bytes=limit_of(
                     device, float(wish.get("margin", MARGIN)), self._buckets_bytes()
@@ -86,13 +106,17 @@ class BatchSizeOptimizer:
                 largest=wish.get("max_batch_size"),
                 multiple=int(wish.get("multiple_of") or 1),
                 power_of_two=bool(wish.get("power_of_two")),
+                ends=began + total,
             )
-            trials = find_batch(job, goal, objective="speed")
+            trials = find_batch(job, goal, objective="speed", say=say)
         size = fastest(trials, goal, busy=target_gpu_util)
         smallest = self._agreed(size or 0)  # before anything is raised: the other ranks wait for it
         refuse_errors(job, trials)
         if size is None:
-            raise Unsatisfiable("Not even the smallest batch fits into the memory")
+            raise Unsatisfiable(
+                f"Not even the smallest batch runs within {limit / GIB:.1f} GiB and {total:g} s",
+                hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
+            )
         if not smallest:
             raise Unsatisfiable("Another rank found no batch that runs")
         return smallest, statistics(trials, goal, smallest, limit)
@@ -113,6 +137,21 @@ class BatchSizeOptimizer:
         return agreed(size, store, int(os.environ["RANK"]), world, next(ROUNDS))
 
 
+def share_of(free_bytes: int) -> int:
+    """What trials on a CPU may take: a quarter, or 1 GiB, which torch alone takes a part of.
+
+    >>> share_of(16 << 30) >> 30, share_of(2 << 30) >> 30
+    (4, 1)
+    """
+    return max(int(free_bytes * SHARE_OF_HOST), min(GIB, free_bytes))
+
+
+def told(line: str) -> None:
+    """A line on standard error, of the first rank."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"gpusetup: {line}", file=sys.stderr, flush=True)
+
+
 def mean_of(output: Any, _: Any) -> Any:
     """A loss for one bare tensor of inputs: the model's own, else the mean of what it gives."""
     own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
@@ -126,6 +165,7 @@ def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> 
     """What the optimisation guide returns beside the size, and every trial."""
     from gpusetup.model.codec import to_plain
 
+    over = next_for_speed(trials, goal) is not None
     chosen = next((one for one in trials if one.batch == size and one.status == "ok"), None)
     return {
         "batch_size": size,
@@ -135,7 +175,7 @@ def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> 
         "peak_bytes": chosen.peak_bytes if chosen else None,
         "memory_percent": 100 * (chosen.peak_bytes or 0) / limit if chosen else None,
         "limit_bytes": limit,
-        "stopped": stopped(trials, goal),
+        "stopped": "its time was over" if over else stopped(trials, goal),
         "trials": [to_plain(one) for one in trials],
     }
 

@@ -53,3 +53,5 @@ class Goal(Frozen):
     tolerance: float = 0.0205
     """The answer may lie this far below the largest size that is possible."""
     trials: int = 14
+    ends: float | None = None
+    """The time (`time.monotonic`) at which the search is to be over; None: whenever it is."""

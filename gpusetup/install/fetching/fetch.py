@@ -184,7 +184,7 @@ class Fetcher:
                 self._wheel(wheel, cache, lambda _wheel, _bytes: None)
             except Blocked as problem:
                 self._failed[wheel.filename] = problem
-                self._log(f"{wheel.filename}, fetched early: {problem}")
+                self._log(f"{wheel.filename}, fetched early: {problem.message}")
             except OSError as problem:
                 self._log(f"{wheel.filename}, fetched early: {problem}")
 

@@ -34,7 +34,7 @@ def index_problem(
     problem: GpuSetupError, fetcher: Fetcher, environ: Mapping[str, str], home: Path
 ) -> GpuSetupError:
     """The problem, or what keeps an index from saying anything about the package it names."""
-    names = dict.fromkeys(map(canonicalize_name, NOT_FOUND.findall(str(problem))))
+    names = dict.fromkeys(map(canonicalize_name, NOT_FOUND.findall(problem.message)))
     pages = [(index, name) for name in names for index in dict.fromkeys(indexes(environ, home))]
     for index, name in pages[:MOST]:
         try:

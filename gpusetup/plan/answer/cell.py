@@ -258,14 +258,13 @@ def _several_pay(told: Told) -> Iterator[str]:
     if found.recipe is None:
         return
     here, there = speed(w, told.decision.recipe, rates), speed(one, found.recipe, rates)
-    times = sorted(
-        (
-            here.tokens_per_second_low / there.tokens_per_second_low,
-            here.tokens_per_second_high / there.tokens_per_second_high,
-        )
+    times = (
+        here.tokens_per_second_low / there.tokens_per_second_low,
+        here.tokens_per_second_high / there.tokens_per_second_high,
     )
-    what = f"one GPU would do with `{found.recipe}`; {w.gpus} are about {times[0]:.1f} to"
-    yield f"{what} {times[1]:.1f} times as fast (an estimate)"
+    about = " to ".join(dict.fromkeys(f"{each:.1f}" for each in sorted(times)))
+    what = f"one GPU would do with `{found.recipe}`; {w.gpus} are about {about}"
+    yield f"{what} times as fast (an estimate)"
 
 
 def alone(w: Workload) -> Workload:

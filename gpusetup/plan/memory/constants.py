@@ -73,7 +73,7 @@ def constants_in(path: Path) -> Constants:
         found = from_json(raw, ConstantsFile, what=str(path)).constants
     except BadInput as problem:
         hint = "`gpusetup plan --calibrate runs.csv --json --output FILE` writes constants"
-        raise BadInput(str(problem), hint=hint) from problem
+        raise BadInput(problem.message, hint=hint) from problem
     bad = [name for name in FITTED if not 0 <= getattr(found, name) < 1e4]
     if bad or found.logit <= 0:
         raise BadInput(f"{path}: `{(bad or ['logit'])[0]}` is out of range")

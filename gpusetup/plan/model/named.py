@@ -81,7 +81,7 @@ def model_in(path: Path) -> Shape:
         raw = named_file.read(file, MOST_BYTES)
     except BadInput as problem:
         hint = "name the model's `config.json` or its folder"
-        raise BadInput(f"{problem}: no model's `config.json`", hint=hint) from problem
+        raise BadInput(f"{problem.message}: no model's `config.json`", hint=hint) from problem
     except OSError as problem:
         raise BadInput(f"Cannot read {file}: {problem.strerror}") from problem
     values = from_json(raw, dict[str, Any], what=str(file))
