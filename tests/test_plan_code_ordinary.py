@@ -51,6 +51,11 @@ def filled(batch):
             nn.init.orthogonal_(parameter)
     return torch.compile(found), batch_of(batch)
 
+def copied(batch):
+    block = nn.TransformerEncoderLayer(64, 4, batch_first=True)
+    body = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
+    return nn.Sequential(nn.Embedding(500, 64), body, nn.Linear(64, 500)), batch_of(batch)
+
 class Rows(Dataset):
     def __len__(self):
         return 100
@@ -107,7 +112,9 @@ def test_paged_states_of_bitsandbytes_are_the_hosts(ordinary: Path) -> None:
     assert not plain.paged_bytes and "paged optimizer states" in notes(paged)[0]
 
 
-@pytest.mark.parametrize(("function", "compiled"), [("filled", True), ("loaded", False)])
+@pytest.mark.parametrize(
+    ("function", "compiled"), [("filled", True), ("loaded", False), ("copied", False)]
+)
 @pytest.mark.one_in(2)
 def test_init_functions_compile_and_loaders_are_traced(
     function: str, compiled: bool, ordinary: Path

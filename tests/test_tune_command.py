@@ -229,12 +229,82 @@ def test_a_preset_is_a_file_that_tune_reads_and_only_lowers_the_batch_of(name: s
     text = start_file(name)
     tree = YAML(typ="safe").load(text)
     assert tree["training"]["batch_size"] >= 16 and tree["training"]["epochs"]
-    assert tree["model"]["type"] in ("lstm", "transformer", "conv") and len(tree["model"]) == 3
+    assert tree["model"]["type"] in ("lstm", "transformer", "conv") and len(tree["model"]) == 4
     for card in (4, 8, 24, 80):
         facts = Facts(gpu="x", gpus=1, memory_bytes=card << 30, capability=(8, 6), family="linux")
         proposal = propose(read_config(text.encode(), "a.yaml"), facts)
         batches = [one for one in proposal.changes if one.key.endswith("batch_size")]
         assert all(int(one.after or 0) < int(one.before or 0) for one in batches)
+
+
+GUIDES = {
+    "top": "type transformer, epochs 100, batch_size 512, hidden_size 256, num_workers 4, "
+           "use_mixed_precision true, pin_memory true",
+    "balanced": "type lstm, epochs 50, batch_size 256, hidden_size 128, num_workers 2, "
+                "use_mixed_precision true",
+    "saving": "type lstm, epochs 50, batch_size 128, hidden_size 64, accumulation_steps 2, "
+              "use_mixed_precision true",
+    "rtx-4090": "batch_size 64, base_channels 128, num_blocks 12, patch_size 256, num_workers 12, "
+                "use_mixed_precision true, use_perceptual true, pin_memory true, "
+                "persistent_workers true, compile_model true",
+    "rtx-4080": "batch_size 48, base_channels 96",
+    "rtx-4070": "batch_size 32, base_channels 96, num_blocks 8, patch_size 192, num_workers 8, "
+                "use_mixed_precision true, use_perceptual true, pin_memory true",
+    "gtx-1080": "batch_size 16, base_channels 64, num_blocks 6, patch_size 128, num_workers 6, "
+                "use_perceptual false, pin_memory true",
+}  # fmt: skip
+"""What each guide says of its preset, line by line; the 1080's mixed precision is not taken."""
+TABLE = {
+    "hidden_size": "128, advised 128 to 256", "num_layers": "2, advised 2 to 4",
+    "dropout": "0.2, advised 0.1 to 0.3", "num_workers": "4, advised 2 to 8",
+    "batch_size": "128, advised 256 to 1024", "accumulation_steps": "1, advised 1 to 4",
+    "use_mixed_precision": "false, advised true", "pin_memory": "true, advised true",
+    "type": "lstm, advised transformer",
+}  # fmt: skip
+"""The acceleration guide's parameters."""
+
+
+@each("name", NAMES)
+def test_every_line_of_a_preset_is_the_guides_or_says_why_not(name: str) -> None:
+    guide = dict(one.split() for one in GUIDES[name].split(", "))
+    table = TABLE if name in ("top", "balanced", "saving") else {}
+    lines = re.findall(r"(?m)^  (\w+): (\S+)  # (.*)$", start_file(name))
+    assert guide.keys() | table.keys() <= {key for key, _, _ in lines}
+    for key, value, whose in lines:
+        usual = table.get(key, "")
+        if key in guide:
+            wanted = f"acceleration guide; its table: default {usual}" if usual else None
+            assert (value, whose) == (
+                guide[key], wanted or ("acceleration guide" if table else "optimisation guide")
+            )  # fmt: skip
+        elif usual:
+            assert value == usual.split(",")[0]
+            assert whose == f"acceleration guide's table: default {usual}"
+        else:
+            assert whose.startswith("ours: ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.one_in(3)
+def test_the_memory_of_a_preset_is_plan_s(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = start_file(name)
+    tree = YAML(typ="safe").load(text)
+    wish = {key: value for key, value in tree["model"].items() if isinstance(value, int)}
+    code = (
+        "from gpusetup.child_scripts.bench_models import reference\n"
+        f"build = reference({tree['model']['type']!r}, {wish})\n"
+    )
+    (tmp_path / "preset.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    amp = "bf16" if tree["training"]["use_mixed_precision"] else "none"
+    batch = str(tree["training"]["batch_size"])
+    words = ("--code", "preset:build", "--batch", batch, "--amp", amp, "--gpu-mem", "80GiB")
+    assert main(["plan", *words, "--json"]) == 0
+    total = json.loads(capsys.readouterr().out)["memory_gib"]["total"]
+    said = re.search(r"--code` says (\S+) GiB", text)
+    assert said and float(said[1]) == pytest.approx(total, abs=0.06)
 
 
 def test_a_preset_is_shown_or_written_where_no_file_stands(

@@ -5,7 +5,7 @@ Moving and casting modules, filling parameters, compiling. Python 3.8 syntax.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 import torch
 from torch import nn
@@ -16,7 +16,10 @@ compiled = [0]
 
 def install() -> None:
     """Put all of it in the place of torch's own; the child ends with it."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
     nn.Module._apply = apply
+    FakeTensor.__deepcopy__ = copied
     for name in dir(nn.init):
         if name.endswith("_") and not name.startswith("_"):
             setattr(nn.init, name, filled)
@@ -53,6 +56,15 @@ def moved(parameter: Any, function: Callable[[Any], Any]) -> Any:
     parameter.data = result
     parameter.grad = grad
     return parameter
+
+
+def copied(tensor: Any, memo: Dict[int, Any]) -> Any:
+    """`copy.deepcopy` of a tensor: torch's own copies the bytes, which one without values lacks."""
+    if id(tensor) not in memo:
+        new = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        is_parameter = isinstance(tensor, nn.Parameter)
+        memo[id(tensor)] = nn.Parameter(new, tensor.requires_grad) if is_parameter else new
+    return memo[id(tensor)]
 
 
 def filled(tensor: Any, *_: Any, **__: Any) -> Any:
