@@ -72,6 +72,26 @@ def test_a_cuda_major_that_nobody_knows_waits_for_a_driver_that_serves_it(
     assert "found one for 13.4" in why
 
 
+def test_a_label_that_is_asked_for_by_name_is_asked_of_the_live_index(
+    index: IndexServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = build_wheel(tmp_path / "live", "torch", "2.16.0+cu140", tag=LINUX)
+    index.add("whl/cu140", wheel)  # and on no page of all
+    listed(index, tmp_path, "2.16.0+cu130")
+    there = ("--gpu", "T4", "--driver", "615.71.09", "--os", "linux", "--machine", "x86_64")
+    words = ("resolve", *there, "--python", "3.11", "--index-root", index.index_root)
+    assert main([*words, "--backend", "cu140"]) == 2
+    said = capsys.readouterr()
+    assert (
+        "knows no torch for 'cu140'" in said.err and "--backend cu140 --refresh` asks" in said.err
+    )
+    assert main([*words, "--backend", "cu140", "--refresh", "--explain"]) == 1
+    said = capsys.readouterr()
+    assert "needs a driver for CUDA 14.0" in said.out and "never" not in said.out + said.err
+    assert main([*words, "--backend", "cu150", "--refresh"]) == 1
+    assert "lists no torch for 'cu150'" in capsys.readouterr().err
+
+
 def test_an_index_that_lists_thousands_of_labels_is_asked_for_a_few(
     index: IndexServer, tmp_path: Path
 ) -> None:

@@ -236,6 +236,17 @@ def test_bfloat16_on_a_mac_is_not_answered_with_a_devices_name() -> None:
     assert any("BFloat16" in one.text for one in seen.evidence)
 
 
+@pytest.mark.parametrize(("serves", "is_open"), [("580.95.05", False), ("570.172.08", True)])
+def test_a_driver_that_answers_is_not_suspected(serves: str, is_open: bool) -> None:
+    csv = (
+        f"name, uuid, driver_version\nTesla T4, GPU-1a2b3c4d-0000-0000-0000-000000000000, {serves}"
+    )
+    answer = answered(f"{csv}\n{UNAVAILABLE}")
+    assert {"torch-cpu-build", "container-no-gpu"} <= set(answer.other_causes)
+    assert "driver-not-loaded" not in answer.other_causes
+    assert ("driver-too-old" in answer.other_causes) is is_open
+
+
 def test_windows_is_not_suspected_of_what_only_linux_has() -> None:
     answer = answered(f"Windows 11\n{UNAVAILABLE}")
     assert "torch-cpu-build" in answer.other_causes

@@ -121,7 +121,7 @@ WRONG = [
     (("--gpu", "RTX 6000"), "'RTX 6000' names GPUs of different capability", "name one of them"),
     (("--driver", "newest"), "'newest' is no NVIDIA driver version", "580.95.05"),
     (("--python", "three"), "'three' is no Python version", "3.11"),
-    (("--backend", "cu131"), "No torch was ever built for 'cu131'", "the nearest: cu132, cu130"),
+    (("--backend", "cu131"), "knows no torch for 'cu131'", "the nearest: cu132, cu130"),
     (("--torch", "abc"), "'abc' is no torch version", "2.5.1"),
     (("--torch", "2.5.1+cu124", "--backend", "cpu"), "asks for cu124", "give one of them"),
     (("--os", "macos"), "macOS has no NVIDIA driver", None),

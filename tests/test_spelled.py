@@ -278,8 +278,7 @@ def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
         (("--driver", "4090"), "is a GPU"),
         (("--gpu", "580.95"), "a driver's version"),
         (("--gpu", "0"), "a number of a GPU"),
-        (("--gpu", "RX 7900 XTX"), "AMD's"),
-        (("--gpu", "Arc A770"), "Intel's"),
+        (("--gpu", "M3 Max"), "Apple's"),
         (("--gpu", "ampere"), "`sm_86`"),
         (("--gpu", "all"), "leave the option out"),
         (("--backend", "mps"), "macOS"),
@@ -293,6 +292,24 @@ def test_a_value_of_another_kind_is_told_its_kind(
 ) -> None:
     assert main(["resolve", "--os", "linux", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("gpu", "told", "index"),
+    [
+        ("RX 9070 XT", "is AMD's gfx1201: ", "/whl/rocm7.2`"),
+        ("Arc B580", "is Intel's: ", "/whl/xpu`"),
+        ("RX 5700 XT", "no ROCm build of torch has kernels", ""),
+    ],
+)
+@pytest.mark.parametrize("command", [["resolve"], ["plan", "--model", "gpt2"]])
+def test_a_gpu_of_another_maker_is_known_by_its_name(
+    command: list[str], gpu: str, told: str, index: str, capsys: Said
+) -> None:
+    assert main([*command, "--gpu", gpu]) == 1
+    said = capsys.readouterr().err
+    assert told in said and index in said and "No GPU is called" not in said
+    assert not index or "not proven here" in said
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ MAKER = Maker(
     listed=r"Advanced Micro|AMD|ATI |\[1002:",
     words=("amd", "radeon", "instinct"),
     models=r"\b(amd|radeon|rx\s?\d{3,4}|instinct|mi\d{2,3}[ax]?|vega|firepro)\b",
-    instead="that is AMD's; only NVIDIA's GPUs are fitted by name: `gpusetup resolve --backend "
-    "rocm6.4` says what there is for AMD's",
+    index="https://download.pytorch.org/whl/rocm7.2",
     label="rocm",
     label_form=r"rocm\d[\d.]*",
     device="cuda",

@@ -10,9 +10,8 @@ MAKER = Maker(
     pci="8086",
     listed=r"Intel|\[8086:",
     words=("intel", "arc"),
-    models=r"\b(intel|arc|iris|uhd|gaudi)\b",
-    instead="that is Intel's; only NVIDIA's GPUs are fitted by name: `gpusetup resolve --backend "
-    "xpu` says what there is for Intel's",
+    models=r"\b(intel(?! gaudi)|arc|iris|uhd)\b",
+    index="https://download.pytorch.org/whl/xpu",
     label="xpu",
     label_form="xpu",
     device="xpu",

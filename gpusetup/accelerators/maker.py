@@ -23,6 +23,8 @@ class Maker(Frozen):
     """What its GPUs are called, as a pattern over a whole description."""
     instead: str | None = None
     """What to do with such a name where one of NVIDIA's is asked for."""
+    index: str | None = None
+    """Where torch's builds for it are, which are not proven here."""
     label: str | None = None
     """How the labels of its builds begin; None where torch's ordinary build serves it."""
     label_form: str | None = None

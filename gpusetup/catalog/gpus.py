@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
+from gpusetup.accelerators.maker import Maker
 from gpusetup.accelerators.makers import MAKERS
-from gpusetup.errors import UsageError
+from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
@@ -94,6 +96,18 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     if hits:
         return hits
     raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
+
+
+def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
+    """Another maker's GPU: its build of torch, where that may have kernels for it."""
+    gfx = gfx_of(text)
+    if gfx and gfx not in BUILT_FOR:
+        return Unsatisfiable(f"{text!r} is AMD's {gfx}: no ROCm build of torch has kernels for it")
+    return Unsatisfiable(
+        f"{text!r} is {maker.name}'s{f' {gfx}' if gfx else ''}: builds of torch for {maker.name} "
+        "are not proven here",
+        hint=f"`pip install torch torchvision --index-url {maker.index}`",
+    )
 
 
 def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
@@ -286,10 +300,14 @@ def one_memory(rows: Iterable[GpuRow]) -> int | None:
 def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     """A GPU as somebody writes it: a name, `sm_86`, `sm86`, `8.6`, or `86` where none is called so.
 
-    Raises UsageError for an unknown name and for a name of several capabilities.
+    Raises UsageError for an unknown name and for a name of several capabilities, Unsatisfiable for
+    another maker's.
     """
     if found := capability_written(text, rows):
         return Gpu(name=found.sm, compute_capability=found)
+    theirs = (one for one in MAKERS if one.index and re.search(str(one.models), text.lower()))
+    if (maker := next(theirs, None)) and not rows_or_none(text, rows):
+        raise _not_proven(text, maker)
     hits = rows_named(text, rows)
     shared = one_capability(text, hits)
     name = hits[0].smi_names[0] if len(hits) == 1 and hits[0].smi_names else text.strip()

@@ -354,7 +354,8 @@ def _catalog(options: argparse.Namespace, root: str, out: Console) -> Catalog:
 
     if not options.refresh:
         return with_saved(catalog, root, out.talk)
-    asked, today = ask_root(catalog, root, out.talk), date.today().isoformat()
+    asked = ask_root(catalog, root, out.talk, options.backend)
+    today = date.today().isoformat()
     if keep(asked, today):
         out.talk("kept for `gpusetup install`, until the catalog is newer")
     return merged(catalog, asked.rows, frozenset(asked.answered), today)

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.diagnosis import left_open
-from gpusetup.evidence.context import gpus, in_container, on
+from gpusetup.evidence.context import answering, events, in_container, on
 from gpusetup.findings.lenders import lender_of
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import lines
+from gpusetup.model.versions import parsed
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -289,12 +290,21 @@ class RuledOut(Frozen):
     causes: frozenset[str]
 
 
+def _serves_every_torch(context: RuleContext) -> bool:
+    """Whether torch found no GPU beside a driver that starts the CUDA of every build."""
+    cuda = context.snapshot.driver.cuda
+    newest = max(parsed(build.cuda or "0") for build in context.catalog.builds)
+    unseen = events(context, "cuda-unavailable")
+    return bool(unseen and cuda and parsed(cuda).major >= newest.major)
+
+
 RULED_OUT = (
     # The driver lists a GPU.
     RuledOut(
-        where=lambda context: any(gpu.nvml_index is not None for gpu in gpus(context)),
+        where=lambda context: bool(answering(context)),
         causes=frozenset({"driver-not-loaded", "no-nvidia-gpu"}),
     ),
+    RuledOut(where=_serves_every_torch, causes=frozenset({"driver-too-old"})),
     # Windows itself has no modules of a kernel, no nodes, and no containers that are given them.
     RuledOut(
         where=lambda context: on(context, "windows") and not in_container(context),

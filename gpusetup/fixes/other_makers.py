@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, gfx_of
+from gpusetup.accelerators.amd import MAKER as AMD
+from gpusetup.accelerators.intel import MAKER as INTEL
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import paste
@@ -12,9 +14,6 @@ from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.held import vendors_of
-
-ROCM_INDEX = "https://download.pytorch.org/whl/rocm7.2"
-XPU_INDEX = "https://download.pytorch.org/whl/xpu"
 
 
 def _from(context: RuleContext, index: str) -> Line:
@@ -28,10 +27,10 @@ def in_place_of_the_cpu(context: RuleContext) -> tuple[Alternative, ...]:
     """torch's build for the GPU of another maker that a machine without NVIDIA's has."""
     vendors, gfx = vendors_of(context.snapshot), named_gfx(context)
     if "amd" in vendors and gfx in BUILT_FOR and not on(context, "windows"):
-        return paste.other(f"for the AMD GPU ({gfx}), on Linux", _from(context, ROCM_INDEX))
+        return paste.other(f"for the AMD GPU ({gfx}), on Linux", _from(context, str(AMD.index)))
     named = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
     if "intel" in vendors and any(re.search(r"\bArc\b|(?:A[357]|B5)\d0", one) for one in named):
-        return paste.other("for the Intel GPU", _from(context, XPU_INDEX))
+        return paste.other("for the Intel GPU", _from(context, str(INTEL.index)))
     return ()
 
 
@@ -121,7 +120,7 @@ def _served(context: RuleContext, gfx: str, first: str) -> Fix:
         )
     return Fix(
         text=f"Install torch's ROCm build, which has kernels for {gfx}. {first}",
-        commands=(_from(context, ROCM_INDEX),),
+        commands=(_from(context, str(AMD.index)),),
     )
 
 
@@ -173,7 +172,7 @@ def intel(context: RuleContext) -> Fix:
     if "build" in why:
         return Fix(
             text="Install torch's XPU build: the installed one was built without it",
-            commands=(_from(context, XPU_INDEX),),
+            commands=(_from(context, str(INTEL.index)),),
         )
     if said:
         more = (
@@ -189,7 +188,9 @@ def intel(context: RuleContext) -> Fix:
     text = 'torch uses it as device "xpu"; code that asks for "cuda" must ask for that'
     if not events(context, "torch-not-compiled-with-cuda") or maker_of(torch.backend) == "intel":
         return Fix(text=text)
-    return Fix(text=f"Install torch's XPU build: {text}", commands=(_from(context, XPU_INDEX),))
+    return Fix(
+        text=f"Install torch's XPU build: {text}", commands=(_from(context, str(INTEL.index)),)
+    )
 
 
 # --- Apple --------------------------------------------------------------------------------------

@@ -159,8 +159,10 @@ def check_request(request: Request, catalog: Catalog) -> None:
         )
     for backend in filter(None, (labelled, request.backend)):
         if backend != "auto" and backend not in catalog.backends:
+            live = f"`gpusetup resolve --backend {backend} --refresh` asks the index for it; "
             raise UsageError(
-                f"No torch was ever built for {backend!r}", hint=_nearest_backends(backend, catalog)
+                f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
+                hint=(live if cuda_of(backend) else "") + _nearest_backends(backend, catalog),
             )
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import Release
-from gpusetup.errors import Blocked
+from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.refresh.index import IndexPage, ask_index, ask_page
@@ -73,9 +73,14 @@ def refreshed(
     )
 
 
-def ask_root(catalog: Catalog, root: str, notify: Callable[[str], None]) -> ListedBuilds:
-    """What every backend's page lists: the recent ones', and those that the root itself names."""
-    backends = tuple(sorted({*backends_to_ask(catalog), *listed_labels(catalog, root)}))
+def ask_root(
+    catalog: Catalog, root: str, notify: Callable[[str], None], wanted: str = "cpu"
+) -> ListedBuilds:
+    """What every backend's page lists: the recent ones', those that the root itself names, and the
+    one that is wanted; Unsatisfiable where neither the root nor the catalog has that."""
+    known = {*backends_to_ask(catalog), *listed_labels(catalog, root)}
+    unknown = {wanted} - {*catalog.backends} if LABEL.fullmatch(wanted) else set()
+    backends = tuple(sorted(known | unknown))
     notify(f"asking {without_credentials(root)} for {', '.join(backends)}")
 
     def asked(backend: str) -> IndexPage:
@@ -89,6 +94,8 @@ def ask_root(catalog: Catalog, root: str, notify: Callable[[str], None]) -> List
             f"{next(iter(pages.values())).missing}",
             hint="name the right one: `--index-root URL`",
         )
+    if missing := unknown.intersection(b for b, page in pages.items() if page.missing):
+        raise Unsatisfiable(f"{without_credentials(root)} lists no torch for {missing.pop()!r}")
     found = (row for backend, page in pages.items() for row in seen_builds(page.files, backend))
     answered = tuple(backend for backend, page in pages.items() if not page.missing)
     return ListedBuilds(rows=tuple(found), answered=answered, root=root)
