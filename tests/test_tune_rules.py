@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusetup.cli import main
 from gpusetup.configs.config import read_config, written
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config.clear import Card, batch_verdict
@@ -21,7 +22,7 @@ def card(gib: int, capability: tuple[int, int] = (8, 9), gpus: int = 1) -> Facts
     )  # fmt: skip
 
 
-CARDS = {gib: card(gib) for gib in (4, 8, 24, 80)}
+CARDS = {gib: card(gib) for gib in (4, 6, 8, 24, 80)}
 
 
 def tuned(text: str, facts: Facts, name: str = "c.yaml", **asked: object) -> tuple[str, Proposal]:
@@ -121,13 +122,48 @@ def test_a_model_that_cannot_fit_says_so_first_with_plans_table() -> None:
     [
         ("model: lstm\nhidden_size: 128\nbatch_size: 256\naccumulation_steps: 1\n", "128"),
         ("type: gru\nbatch_size: 256\naccumulation_steps: 1\n", "128"),
-        ("num_users: 9\nnum_items: 9\nbatch_size: 2048\naccumulation_steps: 1\n", "512"),
+        ("num_users: 9\nnum_items: 9\nbatch_size: 2048\naccumulation_steps: 1\n", "1024"),
         ("max_seq_length: 256\nbatch_size: 64\naccumulation_steps: 1\n", "16"),
         ("batch_size: 64\naccumulation_steps: 1\n", "64"),
     ],
 )
 def test_the_tiers_serve_the_models_that_they_were_written_for(text: str, size: str) -> None:
     assert values(tuned(text, CARDS[4])[0])[("batch_size",)] == size
+
+
+SIGNS = "use_cache: true\nfreeze_gpt2: true\nembedding_dim: 96\nbatch_size: 2048\n"
+CACHE = "a cache of all user vectors takes 18.3 MiB more on each GPU"
+
+
+@pytest.mark.parametrize(
+    ("gib", "name", "batch", "kept"),
+    [
+        (3, "below 4 GB", "512", "false"), (3.9, "4 to 8 GB", "1024", "true"),
+        (4, "4 to 8 GB", "1024", "true"), (6, "4 to 8 GB", "1024", "true"),
+        (8, "4 to 8 GB", "1024", "true"), (10, "above 8 GB", "2048", "true"),
+    ],
+)  # fmt: skip
+def test_the_cache_s_tiers_are_the_guide_s_and_plan_s(
+    gib: float, name: str, batch: str, kept: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = replace(CARDS[4], memory_bytes=int(gib * (1 << 30)))
+    text = f"{SIGNS}accumulation_steps: 1\n"
+    new, without = tuned(text, facts)
+    assert values(new)[("batch_size",)] == batch
+    assert any(word.startswith(f"{name} a GPU: `use_cache: {kept}`") for word in without.words)
+    assert any(word.startswith("freeze_gpt2: what is frozen") for word in without.words)
+    counted = tuned(f"{text}num_users: 50000\n", facts)[1].words
+    assert f"{CACHE} ({name}): `use_cache: true` is safe" in counted
+    words = ("--users", "50000", "--embedding-dim", "96", "--gpu-mem", f"{gib}GiB", "--batch", "8")
+    main(["plan", "--params", "1M", *words])
+    assert f"{CACHE} ({name}): `use_cache: true`" in " ".join(capsys.readouterr().out.split())
+
+
+def test_too_large_a_cache_and_other_configs_of_a_transformer_are_left() -> None:
+    many = tuned(f"{SIGNS}num_users: 9000000\n", CARDS[6])[1].words
+    assert any(word.endswith("compute them for each batch (`use_cache: false`)") for word in many)
+    for text in ("use_cache: false\nbatch_size: 8\n", f"model_name_or_path: x\n{SIGNS}"):
+        assert not [word for word in tuned(text, CARDS[4])[1].words if "use_cache" in word]
 
 
 def test_what_the_benchmark_found_to_bring_no_gain_is_not_written() -> None:

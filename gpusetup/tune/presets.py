@@ -37,7 +37,7 @@ class Preset(Frozen):
     below_gib: float
     keys: tuple[str, ...]
     """One of these in the config shows the kind of model that the row was written for."""
-    batch: tuple[int, int] | None
+    batch: tuple[int, int]
     source: str
     advice: str | None = None
     """What would change the experiment, in words."""
@@ -49,8 +49,10 @@ G4 = "optimisation guide, presets by card"
 G5 = "multi-GPU guide, tiers of a model with user and item embeddings"
 
 PRESETS: tuple[Preset, ...] = (
-    Preset(id="embeddings-4-gb", from_gib=0, below_gib=5, keys=EMBEDDINGS, batch=(128, 512),
-           source=G5, advice="Below 4 GB load the embeddings of a batch when it comes"),
+    Preset(id="embeddings-below-4-gb", from_gib=0, below_gib=3.5, keys=EMBEDDINGS,
+           batch=(128, 512), source=G5),
+    Preset(id="embeddings-4-to-8-gb", from_gib=4.2, below_gib=9.2, keys=EMBEDDINGS,
+           batch=(128, 1024), source=G5),
     Preset(id="recurrent-4-gb", from_gib=0, below_gib=5, keys=RECURRENT, batch=(64, 128),
            source=G3),
     Preset(id="4-gb", from_gib=0, below_gib=5, keys=LANGUAGE, batch=(8, 16), source=G1,
@@ -65,10 +67,6 @@ PRESETS: tuple[Preset, ...] = (
            advice="A card of 12 GB carries base_channels 96; it changes the model"),
     Preset(id="conv-8-gb", from_gib=5, below_gib=12, keys=CONV, batch=(16, 16), source=G4,
            advice="A card of 8 GB carries base_channels 64; it changes the model"),
-    Preset(id="embeddings-above-8-gb", from_gib=8, below_gib=1e9, keys=EMBEDDINGS, batch=None,
-           source=G5, advice="Above 8 GB the user and item embeddings may stay cached on the GPU"),
-    Preset(id="embeddings-4-to-8-gb", from_gib=5, below_gib=8, keys=EMBEDDINGS, batch=None,
-           source=G5, advice="With 4 to 8 GB load the embeddings of a batch when it comes"),
     Preset(id="small-16-gb", from_gib=16, below_gib=32, keys=SMALL, batch=(1024, 2048), source=G3),
     Preset(id="small-12-gb", from_gib=12, below_gib=16, keys=SMALL, batch=(512, 1024), source=G3),
     Preset(id="small-8-gb", from_gib=5, below_gib=12, keys=SMALL, batch=(256, 512), source=G3),
@@ -92,9 +90,22 @@ def preset_for(memory_bytes: int | None, names: frozenset[str]) -> Preset | None
     return next((row for row in PRESETS if _fits(row, gib, names)), None)
 
 
+def has_tables(names: frozenset[str]) -> bool:
+    """Whether a config has tables of users or items, or two signs of the multi-GPU guide's model.
+
+    >>> has_tables(frozenset({"use_cache", "freeze_gpt2"})), has_tables(frozenset({"use_cache"}))
+    (True, False)
+    """
+    frozen = any(name.startswith("freeze_") for name in names)
+    signs = frozen + len(names & {"use_cache", "embedding_dim"})
+    return bool(names & set(EMBEDDINGS)) or (signs > 1 and not names & set(NOT_SMALL))
+
+
 def _fits(row: Preset, gib: float, names: frozenset[str]) -> bool:
     if not row.from_gib <= gib < row.below_gib + (NOMINAL_SLACK_GIB if not row.from_gib else 0):
         return False
+    if row.keys == EMBEDDINGS:
+        return has_tables(names)
     if row.keys == SMALL and names & set(NOT_SMALL):
         return False
     if row.keys in (LANGUAGE, SMALL) and names & set(AUDIO):

@@ -10,10 +10,15 @@ from collections.abc import Callable, Iterator
 
 from gpusetup.configs import keys
 from gpusetup.configs.config import Config, read_config, written
-from gpusetup.configs.settings import NOTHING, in_words, name_of, truth
+from gpusetup.configs.settings import NOTHING, in_words, name_of, truth, whole
 from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.answer.tables import TIERS, cache_line, tier
+from gpusetup.plan.memory.capacity import capacity
 from gpusetup.tune import rules_batch, rules_machine
 from gpusetup.tune.case import Case, Facts, Option, Part, Proposal, Proposed, edits, facts_of
+from gpusetup.tune.fitting import card_of, fits_now
+from gpusetup.tune.presets import G5, has_tables
 from gpusetup.tune.trainers import meant, trainer_in
 
 __all__ = ["Facts", "Option", "Proposal", "edits", "facts_of", "propose"]
@@ -54,6 +59,32 @@ def experiment(case: Case) -> Iterator[Part]:
     ]
     if named:
         yield f"Never written, because they change the experiment: {', '.join(named)}"
+
+
+USERS = ("num_users", "n_users", "user_num")
+
+
+def tables(case: Case) -> Iterator[Part]:
+    """Whether a cache of user vectors stays on the GPU: `plan`'s arithmetic, else the tier's.
+
+    A model that `plan` does not know is given half of the GPU.
+    """
+    card = card_of(case)
+    if card is None or not has_tables(case.names()):
+        return
+    have = capacity(card.name, card.memory_bytes)
+    numbers = {name_of(one.path): whole(one) or 0 for one in case.config.settings}
+    users = next((numbers[name] for name in USERS if numbers.get(name)), 0)
+    if cached := users * numbers.get("embedding_dim", 0):
+        size = next((whole(one) for one, _ in case.having(keys.BATCH)), None)
+        now = fits_now(case, size or 0)
+        yield cache_line(cached, have, have - (now.total_gib or 0) * GIB if now else have / 2)
+    else:
+        kept = str(tier(have) != TIERS[-1][1]).lower()
+        yield f"{tier(have)} a GPU: `use_cache: {kept}`; num_users counts the cache itself ({G5})"
+    for one in case.config.settings:
+        if name_of(one.path).startswith("freeze_") and truth(one):
+            yield f"{in_words(one.path)}: what is frozen has neither gradients nor Adam's states"
 
 
 CLIPS_ALONE = ("hf", "trl", "llama-factory", "axolotl", "unsloth", "trinity", "litgpt")
@@ -113,6 +144,7 @@ RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     rollout,
     unstable,
     experiment,
+    tables,
     several_gpus,
 )
 """All but the batch, which is judged by the config as these leave it."""

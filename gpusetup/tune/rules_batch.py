@@ -122,7 +122,7 @@ def _asked(case: Case) -> Wanted | None:
     if measured:
         return Wanted(least=measured, most=measured, source=MEASURED)
     preset = case.preset()
-    if preset is None or preset.batch is None:
+    if preset is None:
         return None
     return Wanted(least=preset.batch[0], most=preset.batch[1], source=preset.source)
 

@@ -12,8 +12,8 @@ from gpusetup.plan.answer.question import Question
 from gpusetup.plan.model.workload import Workload, samples_per_group
 
 COUNTS = (8, 4, 2)
-TIERS = ((8 * GIB, "above 8 GB"), (4 * GIB, "4 to 8 GB"), (0, "below 4 GB"))
-"""Memory of a GPU from which on a tier begins (the multi-GPU memory guide)."""
+TIERS = ((9, "above 8 GB"), (4, "4 to 8 GB"), (0, "below 4 GB"))
+"""Whole GB of a GPU from which on a tier begins (the multi-GPU memory guide); 8 are not above."""
 
 
 def table_notes(question: Question, w: Workload, case: Case) -> Iterator[str]:
@@ -21,15 +21,26 @@ def table_notes(question: Question, w: Workload, case: Case) -> Iterator[str]:
     if not question.users:
         return
     width = question.embedding_dim or w.shape.hidden
-    cache = question.users * width * 4
-    free = _free(w, case)
-    tier = next(name for least, name in TIERS if case.limits.capacity > least)
+    yield cache_line(question.users * width, case.limits.capacity, _free(w, case))
+    yield from _counts(w, case)
+
+
+def cache_line(numbers: int, capacity: float, free: float | None) -> str:
+    """What a cache of so many numbers takes, and whether it leaves the GPU as much again.
+
+    >>> cache_line(50000 * 96, 6 * GIB, 2 * GIB).partition("GPU ")[2]
+    '(4 to 8 GB): `use_cache: true` is safe'
+    """
+    cache = numbers * 4
+    advice = "compute them for each batch (`use_cache: false`)"
     if free is not None and cache <= free / 2:
         advice = "`use_cache: true` is safe"
-    else:
-        advice = "compute them for each batch (`use_cache: false`)"
-    yield f"a cache of all user vectors takes {_size(cache)} more on each GPU ({tier}): {advice}"
-    yield from _counts(w, case)
+    took = f"a cache of all user vectors takes {_size(cache)} more on each GPU"
+    return f"{took} ({tier(capacity)}): {advice}"
+
+
+def tier(capacity: float) -> str:
+    return next(name for least, name in TIERS if round(capacity / GIB) >= least)
 
 
 def _size(size: float) -> str:
