@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,40 @@ def test_each_step_is_added_to_what_stayed_and_the_last_row_is_all_of_it(
     assert rows[-1].speed_up == pytest.approx(3.2)
     answer = TuneAnswer(benchmark=rows_of(rows), device="NVIDIA L4")
     same_as_file(str(tune_screen(answer)), SCREENS / "benchmark.screen.txt")
+
+
+@each(
+    "speeds, spread, kept",
+    [
+        ((100.0, 140.0, 100.0), 2.0, True),
+        ((100.0, 140.0, 135.0), 2.0, False),  # the base was disturbed when it ran first
+        ((100.0, 140.0, 100.0), 40.0, False),  # 80 to 120 beside 112 to 168
+        ((100.0, 140.0, 100.0), None, False),  # one step
+        ((100.0, 102.0, 100.0), 0.0, False),
+    ],
+)
+def test_a_step_stays_only_where_the_printed_ranges_lie_apart_and_the_base_ran_twice(
+    speeds: tuple[float, ...], spread: float | None, kept: bool
+) -> None:
+    left = [*speeds]
+
+    def run(setup: Setup) -> Trial:
+        later = speeds[1] if setup.amp and not setup.compile else speeds[0]
+        speed = left.pop(0) if left else later
+        return replace(trial_of(setup), samples_per_second=speed, spread_percent=spread)
+
+    rows = table(Setup(batch=32), runner(run=run, batch=lambda _: None, workers=lambda _: None))
+    assert rows[1].kept is kept
+    screen = str(tune_screen(TuneAnswer(benchmark=rows_of(rows[:2]))))
+    printed = [
+        (float(speed) * (1 - float(off or 0) / 100), float(speed) * (1 + float(off or 0) / 100))
+        for speed, off in re.findall(r"GiB +([\d.]+)(?: ± (\d+) %)?", screen)
+    ]
+    assert ("±" in screen) is (spread is not None)
+    assert kept is (spread is not None and printed[1][0] > 1.03 * printed[0][1]), screen
+    assert rows[1].speed_up == pytest.approx(
+        (rows[1].samples_per_second or 0) / (rows[0].samples_per_second or 1)
+    )
 
 
 def test_what_mixed_precision_does_to_the_loss_is_shown_and_a_broken_loss_leaves_it_out() -> None:
@@ -158,6 +193,9 @@ def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unste
         "all",
         "slower than when it was added: other work disturbs this machine",
     )
+    assert not any(row.kept for row in rows) and best_setup(rows).batch == 32
+    screen = " ".join(str(tune_screen(TuneAnswer(benchmark=rows_of(rows)))).split())
+    assert "bf16, not faster when all was run again: left out" in screen
 
 
 def test_where_the_base_does_not_run_there_is_no_table() -> None:
@@ -239,10 +277,56 @@ def test_a_ctrl_c_answers_with_the_best_so_far_and_exit_130(
 
     monkeypatch.setattr(bench_run, "loader_rate", interrupted)
     (tmp_path / "c.yaml").write_bytes(CONFIG)
-    assert cli.main(["tune", "c.yaml", "--benchmark"]) == 130
+    assert cli.main(["tune", "c.yaml", "--benchmark", "-o", "out.yaml"]) == 130
     out = capsys.readouterr().out
     assert "interrupted: this is the best so far" in out
     assert "+batch_size: 128   # one GPU" in out
+    assert (tmp_path / "out.yaml").read_bytes() == (  # nothing of the workers, which did not run
+        CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
+        .replace(b"steps: 4", b"steps: 1")
+        .replace(b"precision: false", b"precision: true")
+    )
+
+
+COMPILED = "`model = torch.compile(model)` in the code"
+
+
+@each(
+    "config, written, said",
+    [
+        (CONFIG, b"compile_model: true", ()),
+        (CONFIG.replace(b"compile_model: false\n", b""), b"", (COMPILED,)),
+        (b"batch_size: 64\n", b"", (COMPILED, "num_workers=4)` in the code",
+                                     "torch.bfloat16): loss")),
+        (b"per_device_train_batch_size: 128\n", b"torch_compile: true\n", ()),
+    ],
+)  # fmt: skip
+def test_a_gain_without_a_key_in_the_config_is_said_with_the_line_to_add(
+    config: bytes,
+    written: bytes,
+    said: tuple[str, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> None:
+    request.getfixturevalue("measured")
+    patch, out = pytest.MonkeyPatch(), request.getfixturevalue("capsys")
+
+    def trial(job: measure.Job, batch: int, *, smaller_ran: bool = False) -> Trial:
+        found = trial_of(Setup(batch=batch, amp=job.amp, workers=job.workers))
+        return replace(
+            found, samples_per_second=(found.samples_per_second or 0) * (1 + job.compile)
+        )
+
+    with patch.context() as here:
+        for module in (measure, bench_run):
+            here.setattr(module, "trial", trial)
+        folder = tmp_path_factory.mktemp("config")
+        (folder / "c.yaml").write_bytes(config)
+        cli.main(["tune", str(folder / "c.yaml"), "--benchmark", "-o", str(folder / "o"), "--json"])
+    words = json.loads(out.readouterr().out)["recommendations"]
+    assert written in (folder / "o").read_bytes() or not written
+    assert all(any(line in word for word in words) for line in said)
+    assert said or not any("no key for it" in word for word in words)
 
 
 def test_the_search_alone_keeps_what_ran_before_a_ctrl_c(

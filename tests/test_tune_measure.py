@@ -183,6 +183,8 @@ def test_a_trial_counts_steps_memory_and_speed(folder: str) -> None:
     assert (said.peak_bytes or 0) > 50 << 20
     assert set(said.phases) == {"forward", "backward", "optimizer"}
     assert (said.samples_per_second or 0) > 0
+    one = trial(replace(job(folder, "small"), steps=1, seconds=0.001), 16)
+    assert (one.spread_percent or 0) > 0  # two are timed at least
 
 
 def test_losses_start_from_the_same_weights_and_see_the_same_samples(folder: str) -> None:

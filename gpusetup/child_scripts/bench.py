@@ -313,7 +313,7 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
         "readings": len(rows),
         "step_seconds": middle,
         "samples_per_second": batch / middle,
-        "spread_percent": 100 * (max(seconds) - min(seconds)) / middle,
+        "spread_percent": sibling("bench_speed").spread(seconds),
     }
 
 

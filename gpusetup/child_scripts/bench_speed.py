@@ -28,6 +28,18 @@ def in_rounds(seconds: List[float], workers: int) -> List[float]:
     return [sum(one) / workers for one in parts] or seconds
 
 
+def spread(seconds: List[float]) -> Optional[float]:
+    """How far the middle half of the steps lies apart, in percent of their median; of one: unknown.
+
+    >>> spread([1.0, 1.1, 0.9, 1.0, 9.0]), spread([1.0])
+    (10.000000000000009, None)
+    """
+    if len(seconds) < 2:
+        return None
+    ordered, cut = sorted(seconds), len(seconds) // 4
+    return 100 * (ordered[-1 - cut] - ordered[cut]) / ordered[len(ordered) // 2]
+
+
 def timed(trial: Any, batches: Iterator[Any], count: int) -> Tuple[List[float], Optional[float]]:
     """The seconds of each step and what NVML said; nothing waits for the device in between."""
     stamps = [stamp(trial)]

@@ -332,6 +332,9 @@ ELSEWHERE = frozenset((
 ADDED: tuple[tuple[str, str, str, str], ...] = (
     ("per_device_train_batch_size", ACCUMULATION, "gradient_accumulation_steps", HUGGING_FACE),
     ("per_device_train_batch_size", WORKERS, "dataloader_num_workers", HUGGING_FACE),
+    ("per_device_train_batch_size", COMPILE, "torch_compile", HUGGING_FACE),
+    ("per_device_train_batch_size", BF16, "bf16", HUGGING_FACE),
+    ("per_device_train_batch_size", FP16, "fp16", HUGGING_FACE),
     ("dataloader_num_workers", PERSISTENT, "dataloader_persistent_workers", HUGGING_FACE),
     ("per_device_train_batch_size", PERSISTENT, "dataloader_persistent_workers", HUGGING_FACE),
     ("train_micro_batch_size_per_gpu", ACCUMULATION, "gradient_accumulation_steps", DEEPSPEED),

@@ -98,7 +98,7 @@ def trials_table(answer: TuneAnswer) -> list[Row]:
 def trial_cells(trial: TuneTrial) -> tuple[str, str, str, str]:
     """
     >>> trial_cells(TuneTrial(batch=8, status="ok", peak_bytes=1 << 30, samples_per_second=12.5))
-    ('8', 'ran', '1.00 GiB', '12.5 ± 0 %')
+    ('8', 'ran', '1.00 GiB', '12.5')
     """
     words = {"ok": "ran", "oom": "out of memory", "error": "failed"}
     return (
@@ -114,7 +114,12 @@ def gib(size: int | None) -> str:
 
 
 def speed(rate: float | None, spread: float | None) -> str:
-    return "" if rate is None else f"{rate:.4g} ± {(spread or 0) / 2:.0f} %"
+    """
+    >>> speed(12.5, 3.0), speed(12.5, None)
+    ('12.5 ± 2 %', '12.5')
+    """
+    known = "" if spread is None else f" ± {spread / 2:.0f} %"
+    return "" if rate is None else f"{rate:.4g}{known}"
 
 
 def _best(answer: TuneAnswer) -> Row:

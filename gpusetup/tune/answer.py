@@ -39,6 +39,7 @@ class TuneTrial(Frozen):
     the CPU what was resident, or under a limit of addresses these with the holes of the heap."""
     samples_per_second: float | None = None
     spread_percent: float | None = None
+    """How far the middle half of the steps lies apart; null where one was timed."""
     utilization_percent: float | None = None
     reserved_bytes: int | None = None
     """What a GPU's allocator held at most, the fragments that serve nothing included."""

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 Showing = Callable[[int], AbstractContextManager[Say]]
 """Given how many children are expected, a context that shows what is measured."""
-EXPECTED = {"batch": 5, "benchmark": 16}
+EXPECTED = {"batch": 5, "benchmark": 20}
 """How many children a measuring starts, roughly: for the time left."""
 START = 8
 """The size that is benchmarked where no config names one."""
@@ -288,7 +288,9 @@ class Session:
         kept = {row.name: row.status == "ok" and row.kept for row in self.rows}
         tried = [name for name in ROWS if name != "workers" or self.workers is not None]
         found["no_gain"] = frozenset(name for name in tried if kept.get(ROWS[name]) is False)
-        if self.workers is not None and "workers" not in found["no_gain"]:
+        found["interrupted"] = self.interrupted
+        ran = "+workers" in kept or not self.interrupted  # else the loader alone was measured
+        if self.workers is not None and "workers" not in found["no_gain"] and ran:
             found["workers"] = self.workers
         found |= {name: True for name in ("amp", "compile") if kept.get(ROWS[name])}
         return found

@@ -1,7 +1,8 @@
 """The acceleration guide's table, measured: base, then each step added. Pure, over a runner.
 
-A step stays when it makes the training faster than its spread could; the last row measures all
-that stayed together. What runs a setting, finds its batch and tries its workers is handed in.
+A step stays when it is faster by more than both ranges that are printed, also once what it is
+compared with ran again; the last row measures all that stayed together. What runs a setting, finds
+its batch and tries its workers is handed in.
 """
 
 from __future__ import annotations
@@ -82,8 +83,15 @@ def table(base: Setup, runner: Runner, keep: list[Row] | None = None) -> tuple[R
     if trial is not None:
         row = _row("all", last, trial, rows[0], runner.samples)
         before = next(one for one in reversed(rows) if one.kept)
+        if not gains(row, rows[0]):  # a second run does not bear out what was kept
+            rows[:] = [
+                replace(one, kept=False, detail=TAKEN_BACK) if one.kept else one for one in rows
+            ]
         rows.append(replace(row, detail=row.detail or unsteady(row, before)))
     return tuple(rows)
+
+
+TAKEN_BACK = "not faster when all was run again"
 
 
 def best_setup(rows: Sequence[Row]) -> Setup:
@@ -91,13 +99,42 @@ def best_setup(rows: Sequence[Row]) -> Setup:
     return next(row.setup for row in reversed(rows) if row.kept or row.name == "base")
 
 
-def _measured(name: Name, setup: Setup | str, rows: Sequence[Row], runner: Runner) -> Row:
+def _measured(name: Name, setup: Setup | str, rows: list[Row], runner: Runner) -> Row:
     before = next(row for row in reversed(rows) if row.kept or row.name == "base")
     if isinstance(setup, str):
         return Row(name=name, setup=before.setup, status="skipped", detail=setup)
     row = _row(name, setup, runner.run(setup), rows[0], runner.samples)
-    row = replace(row, kept=gains(row, before))
+    if gains(row, before):
+        before = _again(before, rows, runner)
+        row = replace(_related(row, rows[0]), kept=gains(row, before))
     return _with_losses(row, before, runner) if name == "+AMP" and row.status == "ok" else row
+
+
+def _again(row: Row, rows: list[Row], runner: Runner) -> Row:
+    """A row once its setup ran a second time: its range holds both."""
+    trial = runner.run(row.setup)
+    if not trial.samples_per_second or trial.spread_percent is None:
+        return row
+    second = _row(row.name, row.setup, trial, None, runner.samples)
+    ends = [end for one in (row, second) for end in reach(one)]
+    speed = (min(ends) + max(ends)) / 2
+    wide = replace(
+        row,
+        samples_per_second=speed,
+        spread_percent=100 * (max(ends) - min(ends)) / speed,
+        seconds=runner.samples / speed,
+        epoch_seconds=trial.samples / speed if trial.samples else None,
+    )
+    first = wide if row == rows[0] else rows[0]
+    rows[:] = [_related(wide if one == row else one, first) for one in rows]
+    return _related(wide, first)
+
+
+def _related(row: Row, base: Row) -> Row:
+    """A row with its speed-up over the base as that stands now."""
+    if not row.samples_per_second or not base.samples_per_second:
+        return row
+    return replace(row, speed_up=row.samples_per_second / base.samples_per_second)
 
 
 def _with_losses(row: Row, before: Row, runner: Runner) -> Row:
@@ -117,29 +154,34 @@ def _with_losses(row: Row, before: Row, runner: Runner) -> Row:
 
 
 def gains(row: Row, before: Row) -> bool:
-    """Whether a step is faster by more than the marks ask for, and than the spread explains.
+    """Whether a step is faster than the other's range, by the mark and by its own range.
 
-    >>> quiet = Row(name="base", setup=Setup(batch=8), status="ok", samples_per_second=100.0)
+    >>> quiet = Row(name="base", setup=Setup(batch=8), status="ok", samples_per_second=100.0,
+    ...     spread_percent=0.0)
     >>> gains(replace(quiet, samples_per_second=104.0), quiet)
     True
-    >>> gains(replace(quiet, samples_per_second=104.0, spread_percent=40.0), quiet)
+    >>> gains(replace(quiet, samples_per_second=104.0, spread_percent=10.0), quiet)
     False
     """
-    if row.samples_per_second is None or before.samples_per_second is None:
+    if row.spread_percent is None or before.spread_percent is None:
         return False
-    return row.samples_per_second >= max(GAIN, 1 + doubt(row, before)) * before.samples_per_second
+    most = reach(before)[1]
+    return reach(row)[0] > most and (row.samples_per_second or 0.0) >= GAIN * most
 
 
-def doubt(row: Row, before: Row) -> float:
-    """How far two medians may lie apart by chance: half the mean of the half ranges."""
-    return ((row.spread_percent or 0.0) + (before.spread_percent or 0.0)) / 400
+def reach(row: Row) -> tuple[float, float]:
+    """The slowest and the fastest of the range that is printed."""
+    speed, part = row.samples_per_second or 0.0, (row.spread_percent or 0.0) / 200
+    return speed * (1 - part), speed * (1 + part)
 
 
 def unsteady(row: Row, before: Row) -> str | None:
     """What to say where the same setup was much slower the second time."""
     if row.samples_per_second is None or before.samples_per_second is None:
         return None
-    if row.samples_per_second >= (1 - max(0.1, doubt(row, before))) * before.samples_per_second:
+    if row.samples_per_second >= 0.9 * before.samples_per_second:
+        return None
+    if reach(row)[1] >= reach(before)[0]:
         return None
     return "slower than when it was added: other work disturbs this machine"
 

@@ -40,6 +40,8 @@ class Option(Frozen):
     compile: bool | None = None
     amp: bool | None = None
     """Whether they were measured to be faster; None: nobody measured."""
+    interrupted: bool = False
+    """Whether measuring was: then nothing else is written."""
     batchnorm: bool = False
     """Whether BatchNorm may see other pieces of the batch."""
     no_gain: frozenset[str] = frozenset()
@@ -69,6 +71,7 @@ class Proposal(Frozen):
     """What to say first: not even one sample of the model fits on this card."""
 
 
+MEASURED = "measured on this machine"
 Found = tuple[Setting, Key]
 CALLED = ("model", "model_type", "type", "arch", "architecture", "cell", "rnn_type", "name")
 """Keys whose value says what kind of model it is."""

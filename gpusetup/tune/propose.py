@@ -16,7 +16,17 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.answer.tables import TIERS, cache_line, tier
 from gpusetup.plan.memory.capacity import capacity
 from gpusetup.tune import rules_batch, rules_machine
-from gpusetup.tune.case import Case, Facts, Option, Part, Proposal, Proposed, edits, facts_of
+from gpusetup.tune.case import (
+    MEASURED,
+    Case,
+    Facts,
+    Option,
+    Part,
+    Proposal,
+    Proposed,
+    edits,
+    facts_of,
+)
 from gpusetup.tune.fitting import card_of, fits_now
 from gpusetup.tune.presets import G5, has_tables
 from gpusetup.tune.trainers import meant, trainer_in
@@ -30,10 +40,16 @@ def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Pro
     """Every rule's changes and words, in the file's order."""
     found = tuple(one for one in meant(config) if one[1].role not in keys.PLANS)
     case = Case(config=config, facts=facts, option=option, found=found)
-    others = [part for rule in RULES for part in rule(case)]
+    others = [
+        part
+        for rule in RULES
+        for part in rule(case)
+        if not (option.interrupted and isinstance(part, Proposed) and part.source != MEASURED)
+    ]
     made = edits([part for part in others if isinstance(part, Proposed)])
     case = replace(case, changed=read_config(written(config, made), config.name))
-    parts = [*no_gpu(case), *rules_batch.batch(case), *others]
+    batch = () if option.interrupted and not option.measured else rules_batch.batch(case)
+    parts = [*no_gpu(case), *batch, *others]
     stopped = rules_batch.cannot_fit(case)
     changes = [part for part in parts if isinstance(part, Proposed) and not stopped]
     return Proposal(
@@ -140,6 +156,7 @@ RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     rules_machine.loader_details,
     rules_machine.precision,
     rules_machine.compiling,
+    rules_machine.without_key,
     rules_machine.allocator,
     rollout,
     unstable,

@@ -14,14 +14,13 @@ from gpusetup.configs.keys import Key
 from gpusetup.configs.settings import Setting, in_words, whole
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config.clear import BatchVerdict
-from gpusetup.tune.case import Case, Part, Proposed, added_key, no_number, written_over
+from gpusetup.tune.case import MEASURED, Case, Part, Proposed, added_key, no_number, written_over
 from gpusetup.tune.fitting import BY_PLAN, elsewhere, fits_now, largest_clear
 from gpusetup.tune.fitting import cannot_fit as not_even_one
 from gpusetup.tune.limits import carried
 from gpusetup.tune.trainers import trainer_in
 from gpusetup.tune.vetoes import batchnorm, other_unit, veto
 
-MEASURED = "measured on this machine"
 MEASURE_IT = "`gpusetup tune --batch-size --code MODULE:FUNCTION` measures it"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpusetup.configs import keys
 from gpusetup.configs.settings import NOTHING, Setting, in_words, name_of, truth, unquoted, whole
 from gpusetup.model.units import GIB
-from gpusetup.tune.case import Case, Facts, Part, added_key, no_number, written_over
+from gpusetup.tune.case import MEASURED, Case, Facts, Part, added_key, no_number, written_over
 from gpusetup.tune.trainers import trainer_in
 
 WORKERS_MOST = 16
@@ -77,7 +77,7 @@ def _needs_workers(case: Case) -> str | None:
 
 def _why_workers(case: Case, count: int) -> tuple[str, str]:
     if case.option.workers is not None:
-        return f"{count} was the fastest when the loader ran alone", "measured on this machine"
+        return f"{count} was the fastest when the loader ran alone", MEASURED
     facts = case.facts
     shared = f" for {facts.gpus} GPUs, a process each" if facts.gpus > 1 else ""
     share = (facts.cores or 1) // max(1, facts.gpus)
@@ -156,11 +156,11 @@ def precision(case: Case) -> Iterator[Part]:
             yield "This GPU has no tensor cores: mixed precision saves memory, hardly time"
         return
     on = any(truth(one) for one, _ in case.having(keys.AMP, keys.BF16, keys.FP16))
-    kind = keys.BF16 if capability >= (8, 0) else keys.FP16
+    kind = half(case.facts)
     why = "tensor cores; measured savings of memory are 1 to 49 %, by model"
     source = "acceleration guide, with its correction"
     if measured:
-        why, source = "it trains faster", "measured on this machine"
+        why, source = "it trains faster", MEASURED
     for setting, key in case.having(keys.AMP, kind):
         if truth(setting) is False and (key.role == keys.AMP or not on):
             yield from written_over(case, setting, _switched(case, setting, kind), why, source)
@@ -218,9 +218,38 @@ def compiling(case: Case) -> Iterator[Part]:
             continue
         if measured:
             why = "fused kernels: fewer passes over memory; the first step takes minutes"
-            yield from written_over(case, setting, "true", why, "measured on this machine")
+            yield from written_over(case, setting, "true", why, MEASURED)
         elif measured is None:
             yield f"{in_words(setting.path)} stays off: {TRY_COMPILE if able else NO_TRITON}"
+
+
+AMP_KEYS = (keys.AMP, keys.BF16, keys.FP16, keys.PRECISION)
+
+
+def half(facts: Facts) -> str:
+    """The 16-bit type of a GPU: bf16, before Ampere fp16."""
+    return keys.FP16 if (facts.capability or (8, 0)) < (8, 0) else keys.BF16
+
+
+def without_key(case: Case) -> Iterator[Part]:
+    """What was faster here and has no key in the config: the trainer's own, or a line of code."""
+    ours, kind = case.option, half(case.facts)
+    device = "cuda" if case.facts.gpus else "cpu"
+    cast = f"torch.autocast({device!r}, torch.{'bfloat16' if kind == keys.BF16 else 'float16'})"
+    rows = (
+        (ours.compile, keys.COMPILE, "model = torch.compile(model)"),
+        (ours.amp, kind, f"with {cast}: loss = step(batch)"),
+        (ours.workers, keys.WORKERS, f"DataLoader(..., num_workers={ours.workers})"),
+    )
+    for faster, role, line in rows:
+        there = case.having(*(AMP_KEYS if role == kind else (role,)))
+        if not faster or any(True for _ in there):
+            continue
+        added = list(added_key(case, role, "true", "it trains faster"))
+        if role != keys.WORKERS:  # `workers` has added that one
+            yield from added
+        if not added:
+            yield f"Measured to be faster, and this config has no key for it: `{line}` in the code"
 
 
 def allocator(case: Case) -> Iterator[Part]:

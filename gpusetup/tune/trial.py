@@ -20,7 +20,8 @@ class Trial(Frozen):
     """The most that counts against the limit: see `TuneTrial.peak_bytes`."""
     samples_per_second: float | None = None
     spread_percent: float | None = None
-    """How far the steps' speeds lie apart: (slowest - fastest) / median."""
+    """How far the middle half of the steps lies apart, of their median; None where one was timed.
+    """
     static_bytes: int | None = None
     """What stands before a batch arrives: parameters, gradients, the optimizer's states."""
     phases: Mapping[str, int] = {}
