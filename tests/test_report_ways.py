@@ -247,6 +247,26 @@ def test_a_driver_that_answers_is_not_suspected(serves: str, is_open: bool) -> N
     assert ("driver-too-old" in answer.other_causes) is is_open
 
 
+@pytest.mark.parametrize(
+    ("system", "windows"), [("Windows 11, PyTorch 2.5.1+cu124", True), ("Ubuntu 22.04", False)]
+)
+def test_a_toolkit_on_windows_has_its_page_and_its_variable(system: str, windows: bool) -> None:
+    seen = answering(answered(f"{system}\nOSError: CUDA_HOME environment variable is not set."))
+    assert seen is not None and seen.fix is not None and "`gpusetup resolve NAME`" in seen.fix.text
+    assert ("CUDA_PATH" in seen.fix.text) is windows
+    assert ("12.4 (https://developer.nvidia.com/cuda-toolkit-archive)" in seen.fix.text) is windows
+
+
+def test_a_missing_conda_is_no_cause_beside_another() -> None:
+    lacks = "'conda' is not recognized as an internal or external command"
+    alone = answered(f"Windows 11\n{lacks}")
+    seen = answering(alone)
+    assert seen is not None and seen.id == "conda-missing"
+    assert seen.fix is not None and "Miniforge" in seen.fix.text and "uv" in seen.fix.text
+    beside = answered(f"Windows 11\n{lacks}\nAssertionError: Torch not compiled with CUDA enabled")
+    assert beside.cause == "torch-cpu-build" and "conda-missing" not in beside.other_causes
+
+
 def test_windows_is_not_suspected_of_what_only_linux_has() -> None:
     answer = answered(f"Windows 11\n{UNAVAILABLE}")
     assert "torch-cpu-build" in answer.other_causes

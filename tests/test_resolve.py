@@ -116,6 +116,17 @@ def test_no_answer_as_json_is_a_null_torch_and_exit_1(capsys) -> None:  # type: 
     assert answer["advice"] == {"change": "torch", "to": "2.15.0", "gives": "torch 2.15.0 (cu130)"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "line"), [("conda", "name: lab"), ("uv", 'name = "lab"'), ("pixi", 'name = "lab"')]
+)
+def test_a_file_has_the_name_that_is_given(kind: str, line: str, capsys) -> None:  # type: ignore[no-untyped-def]
+    argv = ["resolve", *LAPTOP, "--torch", "2.5.1", "--format", kind]
+    assert main(argv) == 0
+    plain = capsys.readouterr().out.splitlines()
+    assert main([*argv, "--name", "lab"]) == 0
+    assert set(capsys.readouterr().out.splitlines()) - set(plain) == {line}
+
+
 WRONG = [
     (("--gpu", "GTX 1085"), "No GPU is called 'GTX 1085'", "the nearest: GeForce GTX 1080"),
     (("--gpu", "RTX 6000"), "'RTX 6000' names GPUs of different capability", "name one of them"),
@@ -130,6 +141,8 @@ WRONG = [
     (("--format", "conda", "--installer", "pip"), "exclude each other", None),
     (("--format", "uv", "--installer", "conda"), "made of wheels", None),
     (("--format", "uv", "--json"), "exclude each other", None),
+    (("--format", "requirements", "--name", "x"), "`--name` is one word", "environment.yml"),
+    (("--format", "conda", "--name", "a: b"), "`--name` is one word", "environment.yml"),
     (("--index-root", "mirror"), "is no http or https URL", None),
     (("--from", "no-such-machine"), "no-such-machine", None),
 ]

@@ -704,6 +704,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ("glibc-too-old", E, changed(os={"libc": "glibc 2.12"}), HEALTHY),
     ("pip-missing", N, changed(python={"has_pip": False}), HEALTHY),
     ("pip-missing", E, changed(events=event("pip-missing")), HEALTHY),
+    ("conda-missing", W, changed(events=event("conda-missing")), HEALTHY),
     ("externally-managed", W, changed(python={"externally_managed": True}), HEALTHY),
     (
         "no-target",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ EXAMPLES = (
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux --explain',
 )
 FORMATS = ("text", "command", "requirements", "uv", "pixi", "conda", "dockerfile")
+NAMED = ("uv", "pixi", "conda")
 
 
 class _Packages(argparse.Action):
@@ -114,6 +116,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_backend_options(wish)
     wish.add_argument("--installer", choices=("uv", "pip", "conda"))
     wish.add_argument("--format", choices=FORMATS, default="text", help="what to print (text)")
+    wish.add_argument("--name", help="what a file for conda, uv or pixi calls its environment")
     wish.add_argument("--explain", action="store_true", help="give the reason for every row")
     wish.add_argument(
         "--offline",
@@ -272,12 +275,14 @@ def _file(
     resolution: Resolution, snapshot: Snapshot, options: argparse.Namespace, out: Console
 ) -> None:
     from gpusetup.render.formats import FORMATS as WRITERS
+    from gpusetup.render.formats import named
 
     if resolution.build is None:
         raise Unsatisfiable(
             "No torch build fits", hint="`gpusetup resolve` without `--format` says why"
         )
-    out.text(WRITERS[options.format](resolution, snapshot, options.installer or "uv"))
+    text = WRITERS[options.format](resolution, snapshot, options.installer or "uv")
+    out.text(named(text, options.name))
 
 
 def _machine(options: argparse.Namespace, given: Description, out: Console) -> Snapshot:
@@ -303,6 +308,11 @@ def _description(options: argparse.Namespace) -> Description:
 
 
 def _check_format(options: argparse.Namespace) -> None:
+    if options.name and (options.format not in NAMED or not re.fullmatch(r"[\w.-]+", options.name)):
+        raise UsageError(
+            "`--name` is one word, for `--format conda`, `uv` or `pixi`",
+            hint="`gpusetup resolve --format conda --name NAME --output environment.yml`",
+        )
     if options.format == "text":
         return
     if options.json:
@@ -326,8 +336,6 @@ def _age(catalog: Catalog) -> tuple[str, ...]:
 
 def _branch(options: argparse.Namespace, snapshot: Snapshot) -> tuple[str, ...]:
     """A driver that was given as a branch only: which one of it is meant."""
-    import re
-
     version = snapshot.driver.version or ""
     if not options.driver or "." not in version or re.search(r"\d[.,]\d", options.driver):
         return ()

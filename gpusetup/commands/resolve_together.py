@@ -153,6 +153,7 @@ def _show(
     options: argparse.Namespace,
     out: Console,
 ) -> None:
+    from gpusetup.render.formats import named
     from gpusetup.render.together import FORMATS, family_of, pinned_words, together_text
     from gpusetup.resolver import to_answer
 
@@ -161,7 +162,8 @@ def _show(
             from gpusetup.install.joint.coming import refusal
 
             raise Unsatisfiable(*refusal(joint))
-        out.text(FORMATS[options.format](joint, resolution, snapshot, options.installer or "uv"))
+        text = FORMATS[options.format](joint, resolution, snapshot, options.installer or "uv")
+        out.text(named(text, options.name))
         return
     packages = (*family_of(joint), *pinned_words(joint))
     answer = to_answer(resolution, snapshot, packages)

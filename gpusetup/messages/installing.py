@@ -363,6 +363,12 @@ TOOLS = (
     ),
     row("pip-missing", "' is not recognized", r"'pip3?' is not recognized"),
     row(
+        "conda-missing",
+        "conda",
+        r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found"
+        r"|command not found: conda(?![\w-])",
+    ),
+    row(
         "pip-missing",
         "pip",
         r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",

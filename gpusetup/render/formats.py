@@ -6,6 +6,7 @@ nothing else does: a mix of indexes lets a newer CPU build win.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 
@@ -175,6 +176,12 @@ FORMATS: Mapping[str, Writer] = {
     "dockerfile": dockerfile,
 }
 """What `--format` takes -> the text; `text` is the screen in `resolution.py`."""
+
+
+def named(text: str, name: str | None) -> str:
+    """The file with this name for its environment or project."""
+    usual = r'(?m)^(name: |name = ")torch[a-z-]*'
+    return re.sub(usual, rf"\1{name}", text) if name else text
 
 
 def head(resolution: Resolution, snapshot: Snapshot) -> str:

@@ -53,6 +53,24 @@ def pip_missing(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+CONDA_MISSING = Cause(
+    id="conda-missing",
+    severity=Severity.WARNING,
+    place=(Layer.LOSSES, 90),
+    title="there is no conda",
+    means="A guide's line asks for conda, which is not installed or not on PATH.",
+    proven_by="The shell does not find conda",
+    not_when="`conda activate` asks for `conda init`",
+    way_out="uv, which needs no conda, or Miniforge",
+    source="conda-forge, Miniforge's README",
+    message=Message(
+        title="conda is not installed, or not on PATH",
+        text="You need no conda: gpusetup makes an environment with uv. Do you want conda? Install "
+        "Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt (Windows) "
+        "or a new shell",
+        commands=("gpusetup install --venv .venv",),
+    ),
+)
 EXTERNALLY_MANAGED = Cause(
     id="externally-managed",
     place=(Layer.INSTALL, 90),

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext, event_evidence, events, on
 from gpusetup.findings.host.settings import CONDA_CUDA_VIRTUAL_MISSING
-from gpusetup.findings.installing.environment import EXTERNALLY_MANAGED, SITE_NOT_WRITABLE
+from gpusetup.findings.installing.environment import (
+    CONDA_MISSING,
+    EXTERNALLY_MANAGED,
+    SITE_NOT_WRITABLE,
+)
 from gpusetup.findings.installing.other_python import FAMILY
 from gpusetup.findings.layers import NO_TORCH, UNINSTALLABLE, Layer
 from gpusetup.findings.message_rules import from_messages
@@ -38,6 +42,7 @@ MESSAGES: tuple[Cause, ...] = (
             commands=("pip cache purge",),
         ),
     ),
+    CONDA_MISSING,
     EXTERNALLY_MANAGED,
     SITE_NOT_WRITABLE,
     Cause(

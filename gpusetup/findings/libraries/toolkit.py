@@ -143,6 +143,12 @@ CUDA_TOOLKIT_MISSING = Cause(
 )
 
 
+WINDOWS_INSTALLER = (
+    "(https://developer.nvidia.com/cuda-toolkit-archive), which sets CUDA_PATH; torch reads "
+    "CUDA_HOME, then CUDA_PATH"
+)
+
+
 def toolkit_missing(context: RuleContext) -> Iterator[Finding]:
     """An extension build finds no toolkit."""
     messages = events(context, "cuda-toolkit-missing")
@@ -171,8 +177,10 @@ def toolkit_missing(context: RuleContext) -> Iterator[Finding]:
         detail="torch's wheels bring CUDA's libraries, not its compiler.",
         evidence=(*event_evidence(messages), *torch_cuda_line(context)),
         fix=Fix(
-            text=f"Install the CUDA toolkit {minor or 'of the CUDA that torch was built with'} and "
-            "let CUDA_HOME name it; or look for a prebuilt wheel of the extension",
+            text=f"Install the CUDA toolkit {minor or 'of the CUDA that torch was built with'} "
+            f"{WINDOWS_INSTALLER if on(context, 'windows') else 'and let CUDA_HOME name it'}; or "
+            "look for a prebuilt wheel of the extension: `gpusetup resolve NAME` knows those of "
+            "flash-attn and its like",
             commands=toolkit_commands(context, minor) if minor else (),
             looks=() if minor else paste.look("see which CUDA torch has", paste.ask_torch(context)),
             needs_root=bool(minor) and not _by_conda(context),
