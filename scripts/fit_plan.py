@@ -21,17 +21,14 @@ from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan.answer.calibrate import (  # noqa: E402
     Cell,
     Score,
-    clear_share,
     cross_validated,
     fit,
     judge,
 )
-from gpusetup.plan.answer.choose import Limits  # noqa: E402
+from gpusetup.plan.answer.choose import Limits, choose  # noqa: E402
 from gpusetup.plan.answer.measured import CELLS, NONE  # noqa: E402
 from gpusetup.plan.memory.capacity import capacity  # noqa: E402
 from gpusetup.plan.memory.constants import (  # noqa: E402
-    DEFAULT_CONTEXT_BYTES,
-    DEFAULT_NCCL_BYTES,
     SHIPPED,
     Constants,
     ConstantsFile,
@@ -49,10 +46,14 @@ START = Constants(
     logit=8.3,
     exchange=16.0,
     fragmentation=1.7,
-    context_bytes=DEFAULT_CONTEXT_BYTES,
-    nccl_bytes=DEFAULT_NCCL_BYTES,
+    context_bytes=0.5 * GIB,
+    nccl_bytes=0.3 * GIB,
 )
-"""What arithmetic and the public discussion of the cells suggest, before any fit."""
+"""What arithmetic and the public discussion of the cells suggest, before any fit.
+
+A CUDA context with cuBLAS and cuDNN workspaces takes 0.4 to 0.6 GiB, NCCL's channels of one node
+0.2 to 0.4 GiB (`nvidia-smi` of a process with nothing else): set beforehand.
+"""
 
 
 def cells() -> list[Cell]:
@@ -83,6 +84,14 @@ def report(facts: list[Cell], found: Constants) -> None:
         _show(f"fitted without {gpu}, judged on it", judge(mine, fit(rest, START)))
     by_model = [replace(cell, group=cell.workload.shape.name) for cell in facts]
     _show("one model left out at a time", cross_validated(by_model, START))
+
+
+def clear_share(cells: list[Cell], c: Constants) -> tuple[float, float]:
+    """The share of cells whose answer is clear, and the share of those that is right."""
+    fits = [(choose(cell.workload, cell.limits, c), cell.recipe) for cell in cells]
+    clear = [(found, recipe) for found, recipe in fits if found.clear]
+    right = [1 for found, r in clear if (found.chosen.recipe if found.chosen else None) == r]
+    return len(clear) / max(len(cells), 1), len(right) / max(len(clear), 1)
 
 
 def _show(name: str, score: Score) -> None:

@@ -16,7 +16,6 @@ from gpusetup.plan.answer.calibrate import (
     BOUNDS,
     Cell,
     Trial,
-    clear_share,
     cross_validated,
     fit,
     judge,
@@ -86,7 +85,7 @@ def test_the_predictions_keep_what_is_promised() -> None:
     score, safe = judge(ALL, C), judge(ALL, C, safe=True)
     assert score.exact >= 0.94 and score.unsafe <= 0.025 and score.fits_or_not >= 0.99
     assert safe.unsafe <= 0.01
-    share, right = clear_share(ALL, C)
+    share, right = SCRIPT.clear_share(ALL, C)
     assert share >= 0.80 and right >= 0.99
 
 

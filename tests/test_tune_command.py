@@ -273,15 +273,14 @@ def test_every_line_of_a_preset_is_the_guides_or_says_why_not(name: str) -> None
     for key, value, whose in lines:
         usual = table.get(key, "")
         if key in guide:
-            wanted = f"acceleration guide; its table: default {usual}" if usual else None
-            assert (value, whose) == (
-                guide[key], wanted or ("acceleration guide" if table else "optimisation guide")
-            )  # fmt: skip
+            by = f"{'acceleration' if table else 'optimisation'} guide: {guide[key]}"
+            wanted = f"{by}; its table: default {usual}" if usual else by
+            assert (value, whose) == (guide[key], wanted)
         elif usual:
             assert value == usual.split(",")[0]
             assert whose == f"acceleration guide's table: default {usual}"
         else:
-            assert whose.startswith("ours: ")
+            assert whose.startswith(f"ours: {value}; ")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -317,6 +316,26 @@ def test_a_preset_is_shown_or_written_where_no_file_stands(
     assert ran(capsys, "--preset", "saving", "-o", "new.yaml")[0] == 2
     assert ran(capsys, "train.yaml", "--preset", "saving")[0] == 2
     assert set(PRESETS) == set(NAMES)
+
+
+def test_the_tuned_settings_are_a_line_of_flags(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, line, _ = ran(capsys, "--preset", "saving", "--flags", "--from", "rtx3050-laptop")
+    assert code == 0 and line.startswith("--type lstm --hidden_size 64 --num_layers 2 --dropout ")
+    assert " --use_mixed_precision --grad_clip 1.0\n" in line and "compile" not in line
+    assert re.search(r"--batch_size (\d+) --accumulation_steps (\d+) ", line)
+    config.write_text("a: {lr: 1e-4, run: 'my run', none: null, list: [1, {x: 2}], amp: no}\n"
+                      "batch_size: 8\nnum_workers: 99\n")  # fmt: skip
+    code, out, _ = ran(capsys, "train.yaml", "--flags", "--from", "healthy", "--json")
+    found = json.loads(out)
+    workers = next(one["to"] for one in found["changes"] if one["key"] == "num_workers")
+    assert (
+        found["flags"] == f"--lr 1e-4 --run 'my run' --amp --batch_size 8 --num_workers {workers}"
+    )
+    for wrong in (("--flags",), ("--preset", "top", "--flags", "-o", "x.yaml")):
+        assert ran(capsys, *wrong)[0] == 2
+    assert not Path("x.yaml").exists()
 
 
 def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(

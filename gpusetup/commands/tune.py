@@ -28,6 +28,7 @@ EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
     "gpusetup tune --preset balanced -o train.yaml",
+    "gpusetup tune --preset balanced --flags",
     "gpusetup tune --batch-size --code train:build --objective speed",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
@@ -51,6 +52,9 @@ def _write_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--in-place", action="store_true", help="write it there, and keep an undo")
     group.add_argument(
         "--preset", choices=PRESETS, help="a config to start from, by the guides (no CONFIG)"
+    )
+    group.add_argument(
+        "--flags", action="store_true", help="the tuned settings as one line of flags for a script"
     )
     group.add_argument("--undo", action="store_true", help="put back what --in-place replaced")
     group.add_argument(
@@ -101,9 +105,9 @@ def run(options: argparse.Namespace, out: Console) -> int:
     _check(options)
     if options.undo:
         return _undo(options, out)
-    if options.preset:
+    if options.preset and not options.flags:
         return _preset(options, out)
-    if options.config is None:
+    if not (options.config or options.preset):
         return _batch_only(options, out)
     return _config(options, out)
 
@@ -121,6 +125,7 @@ def _check(options: argparse.Namespace) -> None:
             not options.config and not measuring and not options.preset,
             "there is nothing to tune: name a CONFIG",
         ),
+        (options.flags and options.target, "`--flags` is shown: leave `-o` out"),
         (options.target and options.in_place, "`-o` and `--in-place` exclude each other"),
         (
             bool(options.target or options.in_place) and not (options.config or options.preset),
@@ -189,12 +194,17 @@ def _config(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.tune.files import read_bytes
     from gpusetup.tune.propose import Option, facts_of, propose
 
-    raw = read_bytes(options.config)
-    config = read_config(raw, Path(options.config).name)
+    if options.preset:
+        from gpusetup.tune.starts import start_file
+
+        raw, name = start_file(options.preset).encode(), f"{options.preset}.yaml"
+    else:
+        raw, name = read_bytes(options.config), Path(options.config).name
+    config = read_config(raw, name)
     option = Option(
         grow=options.grow_batch,
         batchnorm=options.allow_batchnorm,
-        fixed_beside=fixed_beside(options.config, config),
+        fixed_beside=fixed_beside(options.config or name, config),
     )
     measured = None
     facts = facts_of(gather(options, out))
@@ -207,7 +217,8 @@ def _config(options: argparse.Namespace, out: Console) -> int:
         option = replace(option, **measured.option)
     proposal = propose(config, facts, option)
     answer = _answer(config, facts, proposal, measured, options, raw)
-    out.answer(answer, None if out.json else tune_screen(answer, config=options.config))
+    shown = f"{answer.flags}\n" if options.flags else tune_screen(answer, config=options.config)
+    out.answer(answer, None if out.json else shown)
     if measured and measured.interrupted:
         return INTERRUPTED
     return Unsatisfiable.exit_code if answer.cannot_fit else 0
@@ -229,8 +240,8 @@ def _answer(
     raw: bytes,
 ) -> TuneAnswer:
     """The document, once the config is written where it was asked for."""
-    from gpusetup.configs.config import written
-    from gpusetup.tune.answer import changes_of, difference
+    from gpusetup.configs.config import read_config, written
+    from gpusetup.tune.answer import changes_of, difference, flags_of
     from gpusetup.tune.propose import edits
 
     tuned = written(config, edits(proposal.changes))
@@ -242,6 +253,7 @@ def _answer(
         recommendations=(*known.recommendations, *proposal.words),
         diff=difference(config.name, config.text, tuned.decode().removeprefix("\ufeff")),
         written=_write(options, raw, tuned),
+        flags=flags_of(read_config(tuned, config.name)) if options.flags else None,
     )
     return answer if answer.device else replace(answer, device=facts.gpu)
 

@@ -25,9 +25,6 @@ MOST_DEPTH = 64
 BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """What a value may look like that is replaced: no quotes, tags, anchors or comments."""
 
-BARE_VALUE = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
-"""What JSON and Python write without quotes."""
-
 
 class Config(Frozen):
     """A config file: its text, and every setting with its place."""

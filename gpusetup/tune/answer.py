@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from gpusetup.configs.settings import NOTHING, name_of, truth, unquoted
 from gpusetup.model.frozen import Frozen
 
 if TYPE_CHECKING:
+    from gpusetup.configs.config import Config
     from gpusetup.tune.benchmark import Row
     from gpusetup.tune.propose import Proposal
     from gpusetup.tune.trial import Trial
@@ -98,6 +101,8 @@ class TuneAnswer(Frozen):
     diff: str = ""
     preset: str | None = None
     """The text of `--preset`."""
+    flags: str | None = None
+    """The line of `--flags`."""
     written: str | None = None
     interrupted: bool = False
 
@@ -156,6 +161,22 @@ def rows_of(rows: Sequence[Row]) -> tuple[TuneRow, ...]:
         )
         for row in rows
     )
+
+
+def flags_of(config: Config) -> str:
+    """The settings as flags, by their own names; a switch that is off has none.
+
+    >>> from gpusetup.configs.config import read_config
+    >>> flags_of(read_config(b"batch_size: 8\\namp: true\\ncompile: no\\nrun: 'my run'", "a.yaml"))
+    "--batch_size 8 --amp --run 'my run'"
+    """
+    words: list[str] = []
+    for one in config.settings:
+        listed = any(isinstance(part, int) for part in one.path)
+        if one.kind == "scalar" and not listed and (on := truth(one)) is not False:
+            value = [] if on else [shlex.quote(unquoted(one.text))]
+            words += [f"--{name_of(one.path)}", *value] if one.text not in NOTHING else []
+    return " ".join(words)
 
 
 def difference(name: str, before: str, after: str) -> str:

@@ -38,7 +38,6 @@ class Trainer(Frozen):
     source: str = ""
 
 
-UPDATES = "updates"
 TRAINERS: tuple[Trainer, ...] = (
     Trainer(
         name="ray",

@@ -12,8 +12,6 @@ MORE_TURNS = 4
 """Matchings beside the logarithm of the number of ranks: of few ranks they are every pair."""
 LEAST_GROUPS = 5
 """Groups of one size that are compared with each other."""
-LEAST_OF_HALVES = 4
-"""Ranks in a group; two are a pair."""
 
 Group = tuple[int, ...]
 

@@ -300,14 +300,6 @@ def judge_trials(trials: Sequence[Trial], c: Constants) -> Score:
     return Score(cells=len(trials), exact=right / n, unsafe=unsafe / n, fits_or_not=right / n)
 
 
-def clear_share(cells: Sequence[Cell], c: Constants) -> tuple[float, float]:
-    """The share of cells whose answer is clear, and the share of those that is right."""
-    fits = [(choose(cell.workload, cell.limits, c), cell.recipe) for cell in cells]
-    clear = [(fit, recipe) for fit, recipe in fits if fit.clear]
-    right = [1 for fit, r in clear if (fit.chosen.recipe if fit.chosen else None) == r]
-    return len(clear) / max(len(cells), 1), len(right) / max(len(clear), 1)
-
-
 def cross_validated(facts: Sequence[Cell | Trial], start: Constants) -> Score:
     """Each group judged by constants that were fitted to the other groups."""
     scores = []

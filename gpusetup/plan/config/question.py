@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -233,23 +232,10 @@ def _length(reader: Reader, said: Part) -> Part:
 def _positions(reader: Reader, said: Part) -> Part:
     """YaRN as the config has it: its factor, and the length that the factor multiplies."""
     found = reader.word(keys.YARN)
-    factor = positive(found[1]) if found else None
-    if found is None or factor is None:
+    if found is None or not re.fullmatch(r"\d{1,6}(\.\d*)?", found[1]):
         return {}
-    reader.note(found[0], f"YaRN with factor {factor:g}")
-    return {"yarn": (factor, reader.number(keys.YARN_FROM, MOST["context"]))}
-
-
-def positive(text: str) -> float | None:
-    """
-    >>> positive("2.0"), positive("1e999"), positive("auto")
-    (2.0, None, None)
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 < value < math.inf else None
+    reader.note(found[0], f"YaRN with factor {found[1]}")
+    return {"yarn": (float(found[1]), reader.number(keys.YARN_FROM, MOST["context"]))}
 
 
 def _batch(reader: Reader, said: Part) -> Part:

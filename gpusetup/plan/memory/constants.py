@@ -7,7 +7,6 @@ from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.units import GIB
 
 SHIPPED = Path(__file__).resolve().parents[2] / "data" / "plan" / "constants.json"
 
@@ -88,8 +87,3 @@ class ConstantsFile(Frozen):
 
 FITTED = ("alone", "unit", "unit_offloaded", "checkpoint", "logit", "exchange", "fragmentation")
 """The constants that a fit may move."""
-
-DEFAULT_CONTEXT_BYTES = 0.5 * GIB
-DEFAULT_NCCL_BYTES = 0.3 * GIB
-"""Set beforehand: a CUDA context with cuBLAS and cuDNN workspaces takes 0.4 to 0.6 GiB, NCCL's
-channels of one node 0.2 to 0.4 GiB (`nvidia-smi` of a process with nothing else)."""
