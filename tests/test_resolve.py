@@ -127,6 +127,22 @@ def test_a_file_has_the_name_that_is_given(kind: str, line: str, capsys) -> None
     assert set(capsys.readouterr().out.splitlines()) - set(plain) == {line}
 
 
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ((), "! No NVIDIA GPU was found, so this is the CPU build. For another machine's: `--gpu "),
+        (("--backend", "cpu"), "✓ torch 2.15.0 from cpu"),
+        (("--gpu", "T4", "--driver", "580.95.05"), "✓ torch 2.15.0 from cu130"),
+    ],
+)
+def test_a_cpu_build_that_nobody_asked_for_is_said_first(
+    words: tuple[str, ...], first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["resolve", "--from", "no-gpu", *words]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(first) and said.count("so this is the CPU build") == (not words)
+
+
 WRONG = [
     (("--gpu", "GTX 1085"), "No GPU is called 'GTX 1085'", "the nearest: GeForce GTX 1080"),
     (("--gpu", "RTX 6000"), "'RTX 6000' names GPUs of different capability", "name one of them"),

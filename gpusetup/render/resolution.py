@@ -11,6 +11,7 @@ from gpusetup.model.resolution import Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.render.language import (
+    BUT,
     DIM,
     NO,
     OK,
@@ -23,6 +24,7 @@ from gpusetup.render.language import (
     verdict,
 )
 from gpusetup.render.text import newest_line
+from gpusetup.resolver.notes import NO_GPU
 from gpusetup.resolver.situation import python_tag
 
 LABEL = 13
@@ -35,7 +37,11 @@ def resolution_text(
     answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
 ) -> Screen:
     """The whole screen. Only the rows that a reader would ask about are explained, or all."""
-    lines: list[str] = [*(_answer(answer, snapshot) if answer.torch else _no_answer(snapshot))]
+    lines: list[str] = []
+    if NO_GPU in answer.notes:
+        other = ". For another machine's: `--gpu NAME --driver VERSION`"
+        lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), other), ""]
+    lines += _answer(answer, snapshot) if answer.torch else _no_answer(snapshot)
     if answer.torch:
         lines += ["", *_commands(answer, snapshot, installer)]
     why = answer.rejections if explain else interesting(answer)
@@ -45,7 +51,7 @@ def resolution_text(
             lines.append("  `--explain` shows every row")
     if answer.advice:
         lines += ["", remark("advice", _advice(answer))]
-    lines += [remark("note", note) for note in answer.notes]
+    lines += [remark("note", note) for note in answer.notes if note != NO_GPU]
     return Screen(lines)
 
 

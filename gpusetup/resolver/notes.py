@@ -90,6 +90,9 @@ def _by_number(backend: str) -> tuple[str, int]:
     return backend.rstrip("0123456789."), int(digits or 0)
 
 
+NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
+
+
 def no_gpu(found: Resolution, situation: Situation, _: Snapshot, __: Catalog) -> str | None:
     if situation.presence != "none" or situation.family == "macos" or found.build is None:
         return None
@@ -99,7 +102,7 @@ def no_gpu(found: Resolution, situation: Situation, _: Snapshot, __: Catalog) ->
         )
     if situation.backend == "cpu":
         return None
-    return "no NVIDIA GPU was found, so this is the CPU build"
+    return NO_GPU
 
 
 def gpu_unknown(found: Resolution, situation: Situation, _: Snapshot, __: Catalog) -> str | None:

@@ -12,6 +12,7 @@ from gpusetup.evidence.context import (
     event_evidence,
     events,
     has_nvidia,
+    in_container,
     is_report,
     on,
     value_evidence,
@@ -191,6 +192,9 @@ def _nobody_complains(context: RuleContext) -> bool:
     return works is True or (works is None and not listed)
 
 
+IMAGE = (
+    "; `gpusetup doctor --for-gpu NAME --for-driver VERSION` judges this image for its host instead"
+)
 NO_NVIDIA_GPU = Cause(
     id="no-nvidia-gpu",
     place=(Layer.NO_GPU, 10),
@@ -258,7 +262,8 @@ def _other_maker(context: RuleContext, vendors: set[str]) -> Iterator[Finding]:
             detail="Training on the CPU works, slowly.",
             evidence=listed,
             fix=Fix(
-                text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU",
+                text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
+                + (IMAGE if in_container(context) else ""),
                 commands=_cpu_commands(context),
             ),
         )
