@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -51,7 +52,7 @@ LOOP = """
         while time.monotonic() < until:
             {work}
         {end}
-    print(monitor.summary and monitor.summary.verdict, monitor.problem)
+    print(monitor.summary.verdict, monitor.summary.evidence, monitor.problem, sep=" | ")
 """
 COMPUTES = {"work": "sum(range(1000))", "seconds": 3}
 RESTS = {"work": "time.sleep(0.05)", "seconds": 3}
@@ -60,7 +61,7 @@ ENDS_AT_ONCE = {"work": "time.sleep(0.05)", "seconds": 0.2}
 
 def test_a_plain_loop_has_its_record_and_its_verdict(training: Training, tmp_path: Path) -> None:
     done = training(LOOP.format(end="pass", **COMPUTES))
-    assert done.stdout == "good None\n", done.stderr
+    assert re.fullmatch(r"good \| .+ \| None\n", done.stdout), done.stderr
     told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text("utf-8").splitlines()]
     assert told[-1]["kind"] == "summary" and told[-1]["command"][1] == "-c"
     assert max(one["tree"]["busiest_cpu_percent"] for one in told[:-1]) > 20
@@ -96,14 +97,17 @@ def test_memory_that_was_full_when_the_training_failed_is_the_verdict(training: 
 
 
 def test_a_training_goes_on_where_nothing_can_be_watched(training: Training) -> None:
-    done = training(LOOP.format(end="print('trained')", **ENDS_AT_ONCE), gpus=())
-    assert done.stdout.startswith("trained\nNone ") and done.returncode == 0
+    for length, why in ((RESTS, "GPU"), (ENDS_AT_ONCE, "ended before the first sample")):
+        done = training(LOOP.format(end="print('trained')", **length), gpus=())
+        _, told = done.stdout.splitlines()
+        verdict, evidence, problem = told.split(" | ")
+        assert (verdict, evidence) == ("None", problem) and why in problem and done.returncode == 0
     assert "gpusetup does not watch this training" in done.stderr
 
 
 def test_the_second_rank_starts_nothing(training: Training, tmp_path: Path) -> None:
     done = training(LOOP.format(end="pass", **ENDS_AT_ONCE), LOCAL_RANK="1")
-    assert done.stdout == "None None\n"
+    assert done.stdout == "None | the first rank on this machine watches all of them | None\n"
     assert not (tmp_path / "run.jsonl").exists()
 
 
@@ -213,7 +217,7 @@ def test_a_callback_of_lightning_has_its_hooks(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(made, vars(module)["Callback"])
     made.setup(None, None, "fit")
     made.teardown(None, None, "fit")
-    assert made.summary is None
+    assert (made.summary.verdict, made.summary.evidence[:14]) == (None, "the first rank")
 
 
 def test_a_process_that_is_not_there_is_a_wrong_question(

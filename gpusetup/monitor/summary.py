@@ -41,8 +41,11 @@ def tallied(samples: Iterable[Sample]) -> Tally:
     return tally
 
 
-def replayed(documents: Iterable[Sample | Summary]) -> Summary:
-    """The summary of a recording; of which command, its own summary tells where it has one."""
+def replayed(documents: Iterable[Sample | Summary], exit_code: int | None = None) -> Summary:
+    """The summary of a recording; of which command, its own summary tells where it has one.
+
+    `exit_code`: how the command ended, where the caller knows better.
+    """
     tally, told = Tally(), None
     for document in documents:
         if isinstance(document, Sample):
@@ -50,5 +53,6 @@ def replayed(documents: Iterable[Sample | Summary]) -> Summary:
         else:
             told = document
     if told is None:
-        return summarise(tally)
-    return summarise(tally, source=told.source, command=told.command, exit_code=told.exit)
+        return summarise(tally, exit_code=exit_code)
+    ended = told.exit if exit_code is None else exit_code
+    return summarise(tally, source=told.source, command=told.command, exit_code=ended)

@@ -7,7 +7,9 @@ is started, and where nothing can be watched the training goes on all the same.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import json
 import os
 import signal
 import sys
@@ -16,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusetup.monitor.values import Sample, Summary
+from gpusetup.monitor.values import Summary
 
 START_SECONDS = 20.0
 """How long the end of the watching may take."""
@@ -33,13 +35,14 @@ class TrainingMonitor:
 
     `record`: JSON lines, one sample a line, to be read by `gpusetup monitor --replay`. `interval`:
     seconds between samples. Of several ranks on a machine the first one watches them all; in the
-    others nothing is started and `summary` stays None. `problem` says why there is no summary.
+    others nothing is started. Where nothing is watched, the summary's `verdict` is None and its
+    `evidence` says why, as `problem` does of a failure.
     """
 
     def __init__(self, record: str | Path = "monitor.jsonl", *, interval: float = 1.0) -> None:
         self.record = Path(record)
         self.interval = interval
-        self.summary: Summary | None = None
+        self.summary = Summary(verdict=None, evidence="nothing was watched yet")
         self.problem: str | None = None
         self._child: Any = None
 
@@ -52,7 +55,11 @@ class TrainingMonitor:
 
     def start(self) -> None:
         """Begin to watch; nothing is raised."""
-        if self._child is not None or not is_first_rank(os.environ):
+        if self._child is not None:
+            return
+        if not is_first_rank(os.environ):
+            told = "the first rank on this machine watches all of them"
+            self.summary = Summary(verdict=None, evidence=told)
             return
         from gpusetup.system.processes import beside
 
@@ -72,50 +79,43 @@ class TrainingMonitor:
         except OSError as problem:
             self._warn(f"{problem.strerror or problem}")
 
-    def stop(self, *, failed: bool = False) -> Summary | None:
+    def stop(self, *, failed: bool = False) -> Summary:
         """End the watching and read its verdict. `failed`: the training ended with an error, which
         may change the verdict (memory that was full is then what ended it)."""
         child, self._child = self._child, None
         if child is None:
             return self.summary
-        if child.poll() is None:
+        early = child.poll() is None
+        if early:
             child.send_signal(signal.SIGINT)
         try:
-            _, said = child.communicate(timeout=START_SECONDS)
+            said, _ = child.communicate(timeout=START_SECONDS)
         except Exception:
             child.kill()
-            _, said = child.communicate()
-        self.summary = self._read(failed)
-        if self.summary is None:
-            self._warn(last_line(said))
+            said, _ = child.communicate()
+        found = self._read(failed)
+        if found is None:
+            self._warn("the training ended before the first sample" if early else why(said))
+        self.summary = found or self.summary
         return self.summary
 
     def _read(self, failed: bool) -> Summary | None:
         """The summary at the record's end, judged again where the training failed."""
         from gpusetup.errors import GpuSetupError
         from gpusetup.monitor.record import recorded
-        from gpusetup.monitor.summary import summarise
-        from gpusetup.monitor.tally import Tally
+        from gpusetup.monitor.summary import replayed
 
         if not self.record.is_file():
             return None
-        tally, told = Tally(), None
         try:
-            for document in recorded(str(self.record)).documents:
-                if isinstance(document, Sample):
-                    tally.add(document)
-                else:
-                    told = document
+            found = replayed(recorded(str(self.record)).documents, int(failed))
         except GpuSetupError:
             return None
-        if not tally.samples:
-            return None
-        source = told.source if told else None
-        command = told.command if told else None
-        return summarise(tally, source=source, command=command, exit_code=int(failed))
+        return found if found.samples else None
 
     def _warn(self, problem: str) -> None:
         self.problem = problem
+        self.summary = Summary(verdict=None, evidence=problem)
         warnings.warn(f"gpusetup does not watch this training: {problem}", stacklevel=3)
 
 
@@ -135,9 +135,15 @@ def watched_pid(environment: Mapping[str, str]) -> int:
     return os.getppid() if several and os.getppid() > 1 else os.getpid()
 
 
-def last_line(text: bytes | str | None) -> str:
-    told = text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
-    lines = [line for line in told.splitlines() if line.strip()]
+def why(said: bytes) -> str:
+    """What the watching process said last: an error as a document, or a line.
+
+    >>> why(b'{"message": "No NVIDIA GPU can be watched"}')
+    'No NVIDIA GPU can be watched'
+    """
+    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    with contextlib.suppress(ValueError, IndexError):
+        return str(json.loads(lines[-1])["message"])
     return lines[-1] if lines else "the watching process said nothing"
 
 
@@ -159,10 +165,10 @@ def lightning_callback(record: str | Path = "monitor.jsonl", *, interval: float 
         watching.start()
 
     def teardown(self: Any, trainer: Any, module: Any, stage: str) -> None:
-        _kept(self, watching.stop())
+        self.summary = watching.stop()
 
     def failed(self: Any, trainer: Any, module: Any, exception: BaseException) -> None:
-        _kept(self, watching.stop(failed=True))
+        self.summary = watching.stop(failed=True)
 
     hooks = {"setup": setup, "teardown": teardown, "on_exception": failed}
     return _made(base, "LightningMonitor", hooks, watching)
@@ -170,8 +176,8 @@ def lightning_callback(record: str | Path = "monitor.jsonl", *, interval: float 
 
 def transformers_callback(record: str | Path = "monitor.jsonl", *, interval: float = 1.0) -> Any:
     """A `TrainerCallback` of transformers: its `summary` is the verdict after the training. A
-    training that raises leaves it None; the record is whole, and `gpusetup monitor --replay` judges
-    it.
+    training that raises leaves it without a verdict; the record is whole, and `gpusetup monitor
+    --replay` judges it.
 
         monitor = transformers_callback()
         Trainer(model, args, callbacks=[monitor]).train()
@@ -183,7 +189,7 @@ def transformers_callback(record: str | Path = "monitor.jsonl", *, interval: flo
         watching.start()
 
     def end(self: Any, args: Any, state: Any, control: Any, **more: Any) -> None:
-        _kept(self, watching.stop())
+        self.summary = watching.stop()
 
     return _made(
         base, "TransformersMonitor", {"on_train_begin": begin, "on_train_end": end}, watching
@@ -192,12 +198,8 @@ def transformers_callback(record: str | Path = "monitor.jsonl", *, interval: flo
 
 def _made(base: Any, name: str, hooks: dict[str, Any], watching: TrainingMonitor) -> Any:
     made = type(name, (base,), hooks)()
-    made.monitor, made.summary = watching, None
+    made.monitor, made.summary = watching, watching.summary
     return made
-
-
-def _kept(callback: Any, summary: Summary | None) -> None:
-    callback.summary = summary or callback.summary
 
 
 def _class(name: str, *modules: str) -> Any:

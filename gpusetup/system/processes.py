@@ -319,10 +319,13 @@ def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.
 
 def beside(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a child of our own beside us, in a session of its own, so that a Ctrl-C that is meant
-    for us does not reach it; only what it says to stderr is kept. Raises OSError."""
-    quiet = subprocess.DEVNULL
+    for us does not reach it; what it says on either stream is kept. Raises OSError."""
     return subprocess.Popen(
-        tuple(argv), stdin=quiet, stdout=quiet, stderr=subprocess.PIPE, start_new_session=True
+        tuple(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
 
 
