@@ -139,6 +139,8 @@ def trials_of(trials: Sequence[Trial]) -> tuple[TuneTrial, ...]:
 
 
 def rows_of(rows: Sequence[Row]) -> tuple[TuneRow, ...]:
+    """The rows, each beside the first."""
+    base = rows[0].samples_per_second if rows else None
     return tuple(
         TuneRow(
             name=row.name,
@@ -147,19 +149,20 @@ def rows_of(rows: Sequence[Row]) -> tuple[TuneRow, ...]:
             amp=row.setup.amp,
             workers=row.setup.workers,
             compile=row.setup.compile,
-            seconds_per_1000=row.seconds,
+            seconds_per_1000=1000 / speed if speed else None,
             peak_bytes=row.peak_bytes,
-            samples_per_second=row.samples_per_second,
+            samples_per_second=speed,
             spread_percent=row.spread_percent,
-            speed_up=row.speed_up,
+            speed_up=speed / base if speed and base else None,
             kept=row.kept,
             loss=row.loss,
             loss_fp32=row.loss_fp32,
             loss_steps=row.loss_steps,
-            seconds_per_epoch=row.epoch_seconds,
+            seconds_per_epoch=row.samples / speed if speed and row.samples else None,
             detail=row.detail,
         )
         for row in rows
+        for speed in (row.samples_per_second,)
     )
 
 

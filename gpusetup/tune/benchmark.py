@@ -38,19 +38,16 @@ class Row(Frozen):
     name: Name
     setup: Setup
     status: Literal["ok", "oom", "error", "skipped"]
-    seconds: float | None = None
-    """For as many samples as the table says."""
     peak_bytes: int | None = None
     samples_per_second: float | None = None
     spread_percent: float | None = None
-    speed_up: float | None = None
     kept: bool = False
     loss: float | None = None
     loss_fp32: float | None = None
     """Of +AMP: the loss after `loss_steps`, and that of as many steps in float32."""
     loss_steps: int = 0
-    epoch_seconds: float | None = None
-    """Where the code returns a data set that has a length."""
+    samples: int | None = None
+    """In an epoch, where the code returns a data set that has a length."""
     utilization_percent: float | None = None
     detail: str | None = None
 
@@ -67,13 +64,12 @@ class Runner(Frozen):
     """The kind of mixed precision that this device gains by; None: none."""
     losses: Callable[[Setup], tuple[float, ...] | None] = lambda _: None
     """The loss at each of the first steps, the same ones for every setup."""
-    samples: int = 1000
 
 
 def table(base: Setup, runner: Runner, keep: list[Row] | None = None) -> tuple[Row, ...]:
     """Every row; each is put into `keep` as soon as it is measured, so that a Ctrl-C loses none."""
     rows: list[Row] = [] if keep is None else keep
-    rows.append(_row("base", base, runner.run(base), None, runner.samples))
+    rows.append(_row("base", base, runner.run(base)))
     if rows[0].status != "ok":
         return tuple(rows)
     for name, step in STEPS:
@@ -81,17 +77,18 @@ def table(base: Setup, runner: Runner, keep: list[Row] | None = None) -> tuple[R
     last = best_setup(rows)
     trial = runner.run(last) if last != base else None
     if trial is not None:
-        row = _row("all", last, trial, rows[0], runner.samples)
-        before = next(one for one in reversed(rows) if one.kept)
+        row = _row("all", last, trial)
         if not gains(row, rows[0]):  # a second run does not bear out what was kept
             rows[:] = [
                 replace(one, kept=False, detail=TAKEN_BACK) if one.kept else one for one in rows
             ]
-        rows.append(replace(row, detail=row.detail or unsteady(row, before)))
+            row = replace(row, detail=row.detail or UNSTEADY)
+        rows.append(row)
     return tuple(rows)
 
 
 TAKEN_BACK = "not faster when all was run again"
+UNSTEADY = "slower than when it was added: other work disturbs this machine"
 
 
 def best_setup(rows: Sequence[Row]) -> Setup:
@@ -103,10 +100,10 @@ def _measured(name: Name, setup: Setup | str, rows: list[Row], runner: Runner) -
     before = next(row for row in reversed(rows) if row.kept or row.name == "base")
     if isinstance(setup, str):
         return Row(name=name, setup=before.setup, status="skipped", detail=setup)
-    row = _row(name, setup, runner.run(setup), rows[0], runner.samples)
+    row = _row(name, setup, runner.run(setup))
     if gains(row, before):
         before = _again(before, rows, runner)
-        row = replace(_related(row, rows[0]), kept=gains(row, before))
+        row = replace(row, kept=gains(row, before))
     return _with_losses(row, before, runner) if name == "+AMP" and row.status == "ok" else row
 
 
@@ -115,26 +112,12 @@ def _again(row: Row, rows: list[Row], runner: Runner) -> Row:
     trial = runner.run(row.setup)
     if not trial.samples_per_second or trial.spread_percent is None:
         return row
-    second = _row(row.name, row.setup, trial, None, runner.samples)
-    ends = [end for one in (row, second) for end in reach(one)]
-    speed = (min(ends) + max(ends)) / 2
-    wide = replace(
-        row,
-        samples_per_second=speed,
-        spread_percent=100 * (max(ends) - min(ends)) / speed,
-        seconds=runner.samples / speed,
-        epoch_seconds=trial.samples / speed if trial.samples else None,
-    )
-    first = wide if row == rows[0] else rows[0]
-    rows[:] = [_related(wide if one == row else one, first) for one in rows]
-    return _related(wide, first)
-
-
-def _related(row: Row, base: Row) -> Row:
-    """A row with its speed-up over the base as that stands now."""
-    if not row.samples_per_second or not base.samples_per_second:
-        return row
-    return replace(row, speed_up=row.samples_per_second / base.samples_per_second)
+    ends = sorted((*reach(row), *reach(_row(row.name, row.setup, trial))))
+    speed = (ends[0] + ends[-1]) / 2
+    spread = 100 * (ends[-1] - ends[0]) / speed
+    wide = replace(row, samples_per_second=speed, spread_percent=spread)
+    rows[:] = [wide if one == row else one for one in rows]
+    return wide
 
 
 def _with_losses(row: Row, before: Row, runner: Runner) -> Row:
@@ -175,30 +158,15 @@ def reach(row: Row) -> tuple[float, float]:
     return speed * (1 - part), speed * (1 + part)
 
 
-def unsteady(row: Row, before: Row) -> str | None:
-    """What to say where the same setup was much slower the second time."""
-    if row.samples_per_second is None or before.samples_per_second is None:
-        return None
-    if row.samples_per_second >= 0.9 * before.samples_per_second:
-        return None
-    if reach(row)[1] >= reach(before)[0]:
-        return None
-    return "slower than when it was added: other work disturbs this machine"
-
-
-def _row(name: Name, setup: Setup, trial: Trial, base: Row | None, samples: int) -> Row:
-    speed = trial.samples_per_second
-    first = base.samples_per_second if base else speed
+def _row(name: Name, setup: Setup, trial: Trial) -> Row:
     return Row(
         name=name,
         setup=setup,
         status=trial.status,
-        seconds=samples / speed if speed else None,
         peak_bytes=trial.peak_bytes,
-        samples_per_second=speed,
+        samples_per_second=trial.samples_per_second,
         spread_percent=trial.spread_percent,
-        speed_up=speed / first if speed and first else None,
-        epoch_seconds=trial.samples / speed if speed and trial.samples else None,
+        samples=trial.samples,
         utilization_percent=trial.utilization_percent,
         detail=trial.detail,
     )
