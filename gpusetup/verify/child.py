@@ -39,12 +39,14 @@ CALM = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "OMP_WAIT_POLICY": "passive",
     "GOMP_SPINCOUNT": "30000",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
 }
 """Variables of the child. Without the first torch's compiler starts a process for each core as it
 is imported. Without the second, read as torch is loaded, a CPU thread that waits for others turns
 in circles: two cores then compute as long again in vain, beside other work much longer. Without
 the third it sleeps at once, and waking it takes longer than most computations: `standard` took 95 s
 on two quiet cores with the second alone, 72 s with both (86 CPU seconds), 73 s with neither (125).
+The fourth keeps warnings about the checks' own settings out of the answer.
 """
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import json
+import logging
 import os
 import queue
 import sys
@@ -43,6 +44,8 @@ def main() -> int:
     ask_for(Asked(**{**start["asked"], "only": tuple(start["asked"]["only"])}))
     for text in BESIDE_THE_POINT:
         warnings.filterwarnings("ignore", text)
+    if not start["verbose"]:
+        logging.disable(logging.WARNING)
     end_with_parent()
     faulthandler.enable()
     for line in iter(jobs(questions).get, ""):
