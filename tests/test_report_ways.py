@@ -254,6 +254,12 @@ def test_a_toolkit_on_windows_has_its_page_and_its_variable(system: str, windows
     seen = answering(answered(f"{system}\nOSError: CUDA_HOME environment variable is not set."))
     assert seen is not None and seen.fix is not None and "`gpusetup resolve NAME`" in seen.fix.text
     assert ("CUDA_PATH" in seen.fix.text) is windows
+    ends = "[end of output]\n× Encountered error while generating package metadata.\n╰─> flash-attn"
+    named = f"{system}\nOSError: CUDA_HOME environment variable is not set.\n{ends}"
+    told = answering(answered(named))
+    assert told is not None and told.fix is not None
+    assert ("flash-attn has no wheel for Windows: torch.nn" in told.fix.text) is windows
+    assert ("`gpusetup resolve flash-attn`" in told.fix.text) is not windows
     assert ("12.4 (https://developer.nvidia.com/cuda-toolkit-archive)" in seen.fix.text) is windows
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import tomlkit
 
 from gpusetup.errors import BadInput
-from gpusetup.install.project import name_in, parse, parse_any, table_in, written
+from gpusetup.install.project import parse, parse_any, table_in, written
+from gpusetup.install.project_extras import name_in
 
 CONSTRAINTS, OVERRIDES = "constraint-dependencies", "override-dependencies"
 

@@ -10,6 +10,9 @@ from gpusetup.messages.fragments import IN_A_BUILD
 from gpusetup.messages.row import row
 
 WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
+FAILED_BUILD = (
+    r"\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst)"
+)
 BY_THE_WAY = r"(?:[\s\"'`,.:]{1,6}(?:it|I|and|but|then|always|get|gets|got|keeps?|tells?|says?|gives?|gave|shows?|the|this|an?|me|error|following|fails?|failed|with|still|returns?|reports?|raises?|throws?|see|saw|saying|that|command|message))"
 """Words of somebody between a command and what it said."""
 LINKS_AN_EXTENSION = r"ninja: build stopped|error: command '\S{1,200}' failed|make(?:\[\d\])?: \*\*\*|Failed building wheel|Failed to build\b"
@@ -59,7 +62,8 @@ ROWS = (
     row(
         "cuda-toolkit-missing",
         "cuda_home",
-        r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)",
+        r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)"
+        rf"(?:(?=.{{0,1200}}?(?:{FAILED_BUILD})(?P<package>\w[\w-]{{1,40}}))|)",
     ),
     row(
         "cuda-toolkit-missing",

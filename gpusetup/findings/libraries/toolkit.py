@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.catalog.companion_table import companion_table
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_needed,
@@ -22,6 +23,7 @@ from gpusetup.findings.sources import CPP_EXTENSION
 from gpusetup.fixes import drivers, packages, paste
 from gpusetup.fixes.driver_packages import cuda_repository
 from gpusetup.model.finding import Alternative, Finding, Fix
+from gpusetup.model.machine import Event
 from gpusetup.model.shell import Line, lines
 from gpusetup.model.versions import parsed
 
@@ -178,14 +180,21 @@ def toolkit_missing(context: RuleContext) -> Iterator[Finding]:
         evidence=(*event_evidence(messages), *torch_cuda_line(context)),
         fix=Fix(
             text=f"Install the CUDA toolkit {minor or 'of the CUDA that torch was built with'} "
-            f"{WINDOWS_INSTALLER if on(context, 'windows') else 'and let CUDA_HOME name it'}; or "
-            "look for a prebuilt wheel of the extension: `gpusetup resolve NAME` knows those of "
-            "flash-attn and its like",
+            f"{WINDOWS_INSTALLER if on(context, 'windows') else 'and let CUDA_HOME name it'}"
+            + _without_a_build(context, messages),
             commands=toolkit_commands(context, minor) if minor else (),
             looks=() if minor else paste.look("see which CUDA torch has", paste.ask_torch(context)),
             needs_root=bool(minor) and not _by_conda(context),
         ),
     )
+
+
+def _without_a_build(context: RuleContext, messages: tuple[Event, ...]) -> str:
+    package = next((e.values["package"] for e in messages if "package" in e.values), "NAME")
+    project = companion_table().project(package.replace("_", "-"))
+    if project and on(context, "windows") and "windows" not in project.on:
+        return f"; {package} has no wheel for Windows: {project.way_out()}"
+    return f"; or ask `gpusetup resolve {package}` for a prebuilt wheel of the extension"
 
 
 def _is_amds(context: RuleContext) -> bool:
