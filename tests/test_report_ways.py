@@ -57,6 +57,70 @@ def test_a_lent_notebook_is_known_by_a_sentence(said: str, lender: str | None) -
     assert not {"container-no-gpu", "driver-not-loaded"} & set(answer.other_causes)
 
 
+@each(
+    "said, why",
+    [
+        ("AMP is enabled but training speed did not improve", "waits for its data"),
+        ("I enabled autocast but it's not any faster", "waits for its data"),
+        ("Turned on mixed precision, RTX 3060, training time is about the same", "waits for its"),
+        ("I see no speedup with AMP at all", "waits for its data"),
+        ("mixed precision gives no speedup on my GTX 1080", "GTX 1080 has no tensor cores"),
+        ("AMP makes the training much faster", None),
+        ("AMP is enabled and the speed improved by half", None),
+        ("If AMP gives no speedup, look at the loader", None),
+        ("The sample rate did not improve", None),
+        ("On my CPU autocast is not faster", None),
+    ],
+)
+def test_mixed_precision_without_a_gain_has_its_likeliest_cause(said: str, why: str | None) -> None:
+    answer = answered(said)
+    assert (answer.cause == "amp-without-gain") is (why is not None)
+    if seen := answering(answer):
+        assert why is not None and why in seen.title and seen.fix is not None
+        assert "tune CONFIG --benchmark" in seen.fix.text
+
+
+SMI = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |
+|-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|=========================================+========================+======================|
+|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0  On |                  Off |
+| 35%   62C    P2             180W /  450W |   8123MiB /  24564MiB |     45%      Default |
++-----------------------------------------+------------------------+----------------------+
+"""
+CSV = """\
+index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], temperature.gpu
+0, NVIDIA GeForce RTX 4090, 45 %, 8123 MiB, 24564 MiB, 62
+"""
+
+
+@each(
+    "text, told",
+    [
+        (SMI, True),
+        (CSV, True),
+        (SMI.replace("45%", " 0%"), False),
+        (SMI.replace("45%", "97%"), False),
+        (f"{SMI}RuntimeError: CUDA error: no kernel image is available for execution", False),
+    ],
+)
+def test_a_gpu_at_45_percent_is_told_in_a_line_with_what_looks_further(
+    text: str, told: bool
+) -> None:
+    said = [one for one in answered(text).findings if one.id == "gpu-half-busy"]
+    assert bool(said) is told
+    for one in said:
+        assert one.title == (
+            "NVIDIA GeForce RTX 4090 works 45 % of the time, with 33 % of its memory in use, at"
+            " 62 °C"
+        )
+        assert one.fix is not None
+        assert "gpusetup monitor -- COMMAND" in one.fix.text and "gpusetup tune" in one.fix.text
+
+
 LENT = "I run this on Google Colab with a T4"
 
 

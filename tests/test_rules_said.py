@@ -469,6 +469,7 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("tf32-precision", text(event("tf32-precision")), text(gpus=(A100,))),
     ("tf32-precision", text(event("results-differ"), torch=Torch(version="1.10.1+cu111")),
      text(event("results-differ"), torch=Torch(version="1.13.1+cu117"))),
+    ("amp-without-gain", text(event("amp-without-gain")), text(gpus=(A100,))),
     ("nccl-unavailable-windows", text(event("nccl-unavailable-windows"), os=Os(family="windows")),
      text(event("nccl-error"))),
     ("nccl-duplicate-gpu",

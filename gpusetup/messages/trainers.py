@@ -202,7 +202,28 @@ TRITONS = (
     ),
 )
 
+AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?)\b"
+NO_FASTER = (
+    r"(?:\b(?:no|without(?: any)?|little|hardly any|any) (?:real |noticeable |significant |measurable )?(?:speed(?: |-)?ups?|acceleration|speed (?:gain|improvement)|gain in speed|improvement in (?:training )?speed)\b"
+    r"|\b(?:not|isn't|n't|no|never|hardly) (?:train(?:ing)? |run(?:ning)? |get(?:ting)? |any |much |become )*faster\b"
+    r"|\b(?:speed|throughput|(?:training|epoch|step) time)\b[^.\n]{0,20}? (?:(?:did|does|has|is|was|do)(?:n't| not)|never) (?:\w{2,12} )?(?:improv|chang|increas|decreas|better|differ)\w{0,6}"
+    r"|\b(?:speed|throughput|(?:training|epoch|step) time) (?:is|stays|stayed|remains|remained) (?:exactly |about |almost )?(?:the same|unchanged))"
+)
+OLD = r"\b(?:GTX ?(?:9|10|16)\d0(?: ?Ti)?|P100|P40|M40|Titan Xp?)\b"
+"""GPUs without tensor cores."""
+NO_GAIN = tuple(
+    row(
+        "amp-without-gain",
+        needle,
+        rf"(?:{AMP}[^.\n]{{0,90}}?{NO_FASTER}|{NO_FASTER}[^.\n]{{0,60}}? (?:with|from|by|using|under|after|when)\b[^.\n]{{0,40}}?{AMP})(?:[^.\n]{{0,60}}?(?P<old>{OLD}))?",
+        unless=r"\b(?:if|in case) (?:\w+ ){0,2}?(?:AMP|autocast|mixed)|\bCPU[- ]only\b|\bon (?:the |a |my )?CPU\b",
+    )
+    for needle in ("amp", "autocast", "mixed")
+)
+"""Mixed precision that brings nothing, as somebody says it (the acceleration guide's troubles)."""
+
 ROWS = (
+    *NO_GAIN,
     *BY_A_WORD,
     *BY_A_NUMBER,
     *CURED,

@@ -154,7 +154,8 @@ CASES: tuple[Case, ...] = (
     # the pattern, where nobody saw a cause
     case("bursty/unknown", "partly, gaps", evidence.bursts, "watch-the-command",
          "see-where-it-waits"),
-    case("bursty/unknown", "partly", evidence.bursts, "watch-the-command", "see-where-it-waits"),
+    case("bursty/short-pieces", "partly", evidence.bursts, "watch-the-command",
+         "see-where-it-waits"),
     # memory
     case("memory-tight/leak", "memory full, memory grew", evidence.memory_grew, "find-the-leak"),
     case("memory-tight/margin", "memory full", evidence.memory, "leave-a-margin",

@@ -233,7 +233,7 @@ ADVICE = (
     Advice(
         text="larger batch, the effective one kept by accumulation",
         command=BATCH_SIZE,
-        helps=("launch-bound",),
+        helps=("launch-bound", "bursty/short-pieces"),
         fits=lambda facts: all(
             (gpu.memory_p95_share or 0) < MEMORY_HIGH.value for gpu in facts.gpus
         ),
@@ -241,7 +241,7 @@ ADVICE = (
     Advice(
         text="DataLoader with num_workers={workers}, pin_memory, persistent_workers",
         command=TUNE,
-        helps=tuple(f"input-starved/{cause}" for cause in STARVED_BY_WORKERS),
+        helps=(*(f"input-starved/{cause}" for cause in STARVED_BY_WORKERS), "bursty/short-pieces"),
         fits=lambda facts: (
             max((gpu.work.workers for gpu in facts.gpus if gpu.work), default=0.0)
             < useful_workers(facts)
@@ -251,7 +251,7 @@ ADVICE = (
         text="mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
         "else float16 with a GradScaler",
         command=None,
-        helps=("launch-bound",),
+        helps=("launch-bound", "bursty/short-pieces"),
         fits=lambda facts: not _says("mixed", facts),
     ),
 )

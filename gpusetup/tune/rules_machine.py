@@ -224,6 +224,7 @@ def compiling(case: Case) -> Iterator[Part]:
 
 
 AMP_KEYS = (keys.AMP, keys.BF16, keys.FP16, keys.PRECISION)
+TYPES = {keys.BF16: "bfloat16", keys.FP16: "float16"}
 
 
 def half(facts: Facts) -> str:
@@ -234,11 +235,9 @@ def half(facts: Facts) -> str:
 def without_key(case: Case) -> Iterator[Part]:
     """What was faster here and has no key in the config: the trainer's own, or a line of code."""
     ours, kind = case.option, half(case.facts)
-    device = "cuda" if case.facts.gpus else "cpu"
-    cast = f"torch.autocast({device!r}, torch.{'bfloat16' if kind == keys.BF16 else 'float16'})"
     rows = (
         (ours.compile, keys.COMPILE, "model = torch.compile(model)"),
-        (ours.amp, kind, f"with {cast}: loss = step(batch)"),
+        (ours.amp, kind, f"with torch.autocast(device, torch.{TYPES[kind]}): loss = step(batch)"),
         (ours.workers, keys.WORKERS, f"DataLoader(..., num_workers={ours.workers})"),
     )
     for faster, role, line in rows:

@@ -1,4 +1,4 @@
-"""What a GPU is too old or too new for, and GPUs of several kinds in one machine."""
+"""What a GPU is too old or too new for, GPUs of several kinds, and one that is partly at work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from gpusetup.evidence.context import (
     RuleContext,
     event_evidence,
     events,
+    gpus,
     is_cuda_build,
+    is_report,
     value_evidence,
 )
 from gpusetup.findings.layers import Layer
@@ -160,7 +162,36 @@ def mixed_gpus(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+GPU_HALF_BUSY = Cause(
+    id="gpu-half-busy",
+    severity=Severity.NOTE,
+    title="the GPU works part of the time",
+    means="It waits for data, for the host's launches, or for another GPU.",
+    proven_by="A utilisation of 10 to 85 % in a text about nothing else",
+    way_out="gpusetup monitor, gpusetup tune",
+    source="the acceleration guide: utilisation near 100 %, memory 70 to 90 %, 70 to 85 °C",
+)
+WATCH = Fix(
+    text="Memory below 70 % has room for a larger batch, and up to 85 °C nothing slows down. What "
+    "it waits for: `gpusetup monitor -- COMMAND` watches a run; `gpusetup tune CONFIG` proposes "
+    "batch, workers and precision, `--benchmark` measures what each gains"
+)
+
+
+def half_busy(context: RuleContext) -> Iterator[Finding]:
+    """One line for each GPU: what utilisation, memory and heat tell."""
+    for gpu in gpus(context) if is_report(context) and not context.snapshot.events else ():
+        if 10 < (gpu.utilization_percent or 0) < 85:
+            used = (100 * (gpu.memory_used_bytes or 0)) // (gpu.memory_total_bytes or 1)
+            yield GPU_HALF_BUSY.found(
+                f"{which.titled(context, [gpu])} works {gpu.utilization_percent} % of the time, "
+                f"with {used} % of its memory in use, at {gpu.temperature_celsius or '?'} °C",
+                fix=WATCH,
+            )
+
+
 RULES = (
+    half_busy,
     newer_than_catalog,
     no_bfloat16,
     too_old_for_triton,

@@ -53,6 +53,25 @@ MESSAGES: tuple[Cause, ...] = (
     ),
     TF32_PRECISION,
     Cause(
+        id="amp-without-gain",
+        place=(Layer.RUNNING, 145),
+        title="mixed precision makes a training no faster",
+        means="It shortens large products on tensor cores, and nothing that a step waits for.",
+        proven_by="Somebody says that AMP is on and the training no faster",
+        way_out="gpusetup tune --benchmark",
+        source="torch documentation, automatic mixed precision; the acceleration guide",
+        message=Message(
+            title="Mixed precision makes this training no faster: a {old} has no tensor cores",
+            plain="Mixed precision makes this training no faster: likeliest, a step waits for its "
+            "data, or the model is too small for this GPU",
+            detail="It shortens large products on tensor cores. A GPU below compute capability 7.0 "
+            "has none, and sizes that are no multiples of 8 leave them idle.",
+            text="Measure what a step waits for: `gpusetup tune CONFIG --benchmark --code "
+            "MODULE:FUNCTION` runs it with and without AMP, a larger batch and more workers, and "
+            "names the cause where nothing gains; `gpusetup monitor -- COMMAND` watches a run",
+        ),
+    ),
+    Cause(
         id="torch-internal-error",
         symptom=True,
         severity=Severity.NOTE,
