@@ -254,7 +254,7 @@ def why(decision: Decision, situation: Situation, *, asked: str | None = None) -
     if decision.how == "first" and build.cuda is None and situation.presence == "none":
         return (
             f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
-            "name it: `--for-gpu NAME`, or `--backend cu...`"
+            "name it: `--for-gpu NAME --for-driver VERSION`, or `--backend cu...`"
         )
     was = public(held.torch) if held is not None else ""
     return {
