@@ -27,18 +27,10 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
         if larger is not None:
             times = CLIMB if largest == knee else 2
             return min(larger, on_grid(times * largest, goal)) if good else larger
-    return _half(trials, good, goal) if good else None
-
-
-def _half(trials: Sequence[Trial], good: Sequence[Trial], goal: Goal) -> int | None:
-    """Half of the smallest size at the knee, where that is not known to be slower."""
-    if len(trials) >= goal.trials:
-        return None
-    smallest = fastest(trials, goal) or good[-1].batch
-    tried = {trial.batch for trial in trials}
-    half = on_grid(smallest // 2, goal)
-    slower = [trial.batch for trial in good if trial.batch < smallest]
-    return None if half < 1 or half in tried or max(slower, default=0) >= half else half
+    half = on_grid((knee or largest) // 2, goal)
+    slower = [trial.batch for trial in good if trial.batch < knee]
+    tried = half in {trial.batch for trial in trials} or len(trials) >= goal.trials
+    return None if half < 1 or tried or max(slower, default=0) >= half else half
 
 
 def fastest(

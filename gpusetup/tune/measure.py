@@ -196,8 +196,9 @@ def find_batch(
     chooser = next_for_speed if objective == "speed" else next_batch
     while not hopeless(done) and (batch := chooser(done, goal)) is not None:
         left = None if goal.ends is None else goal.ends - time.monotonic()
-        if left is not None and left < shortest(done, batch):
-            break
+        speed = max((one.samples_per_second or 0.0 for one in done), default=0.0)
+        if left is not None and left * speed < LEAST_STEPS * batch and speed:
+            break  # its fewest steps would end after the time
         if say:
             say(f"batch {batch}" + ("" if left is None else f", {left:.0f} s left"))
         ran = any(one.status == "ok" and one.batch < batch for one in done)
@@ -205,16 +206,6 @@ def find_batch(
             job = replace(job, left=left, seconds=min(job.seconds, max(1.0, left / 2)))
         done.append(trial(job, batch, smaller_ran=ran))
     return tuple(done)
-
-
-def shortest(trials: Sequence[Trial], batch: int) -> float:
-    """The seconds that the fewest steps of a trial take, by the fastest one so far.
-
-    >>> shortest([Trial(batch=8, status="ok", samples_per_second=16.0)], 32)
-    8.0
-    """
-    speed = max((one.samples_per_second or 0.0 for one in trials), default=0.0)
-    return LEAST_STEPS * batch / speed if speed else 0.0
 
 
 def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:

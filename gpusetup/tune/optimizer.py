@@ -33,8 +33,6 @@ from gpusetup.tune.trial import Goal, Trial
 
 TOTAL_SECONDS = 120.0
 """How long a search takes at most."""
-SHARE_OF_HOST = 0.25
-"""The part of the free memory that trials on a CPU take at most: others work there too."""
 BUSY = 85.0
 """Percent of the time; below it the GPU waits for something."""
 
@@ -92,7 +90,9 @@ class BatchSizeOptimizer:
             )
             device = device_of(job)
             capped = device.device == "cpu" and job.memory_limit_bytes is None
-            limit = share_of(device.limit_bytes) if capped else device.limit_bytes
+            limit = device.limit_bytes
+            if capped:  # 1 GiB at least, of which torch alone takes a part
+                limit = max(limit // 4, min(GIB, limit))
             device = replace(device, limit_bytes=limit)
             quarter = ", a quarter of what is free" if capped else ""
             say(
@@ -135,15 +135,6 @@ class BatchSizeOptimizer:
             return size
         store = self.config.get("store") or store_of_ranks()
         return agreed(size, store, int(os.environ["RANK"]), world, next(ROUNDS))
-
-
-def share_of(free_bytes: int) -> int:
-    """What trials on a CPU may take: a quarter, or 1 GiB, which torch alone takes a part of.
-
-    >>> share_of(16 << 30) >> 30, share_of(2 << 30) >> 30
-    (4, 1)
-    """
-    return max(int(free_bytes * SHARE_OF_HOST), min(GIB, free_bytes))
 
 
 def told(line: str) -> None:

@@ -152,7 +152,7 @@ def precision(case: Case) -> Iterator[Part]:
     if case.option.fixed_beside:
         return
     if capability < (7, 0) and not measured:
-        if any(True for _ in case.having(keys.AMP, keys.FP16, keys.BF16, keys.PRECISION)):
+        if any(True for _ in case.having(*AMP_KEYS)):
             yield "This GPU has no tensor cores: mixed precision saves memory, hardly time"
         return
     on = any(truth(one) for one, _ in case.having(keys.AMP, keys.BF16, keys.FP16))
