@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -503,6 +504,39 @@ def test_the_command_has_our_streams_and_the_summary_goes_to_stderr(machine: Mac
     )
     assert done.stdout == "hello\n"
     assert done.stderr.startswith("--json\n") and "Verdict: good" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("Epoch 1 | loss 0.3 | Time: 45.23s\\nEpoch 2 | loss 0.2 | Time: 46.77s\\n", "46 s"),
+        ("[1/9] time taken = 30 seconds\\n", "30 s"),
+        ("Time: 12:30:05\\nstep time: 45 ms\\ndowntime: 3 s\\n", None),
+        ("no end of the line", None),
+    ],
+)
+def test_seconds_an_epoch_are_read_from_what_the_command_prints(
+    machine: Machine, lines: str, told: str | None
+) -> None:
+    machine()
+    done = run("--interval", "0.1", "--", "printf", lines)
+    assert done.stdout == lines.replace("\\n", "\n") and done.returncode == 0
+    said = f"an epoch took {told}, as the command's lines say"
+    assert (said in done.stderr) is (told is not None)
+    assert told or "an epoch" not in done.stderr
+
+
+def test_a_command_whose_reader_goes_away_learns_that(machine: Machine) -> None:
+    machine()
+    words = " ".join(map(shlex.quote, (*OURS, "--", "yes")))
+    done = subprocess.run(
+        ["bash", "-c", f"{words} | head -1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "y\n"
 
 
 def test_under_json_stdout_is_ours_alone(machine: Machine, tmp_path: Path) -> None:

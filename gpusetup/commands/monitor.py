@@ -35,6 +35,7 @@ EXAMPLES = (
 )
 FASTEST_SECONDS = 0.02
 STDERR = 2
+PIPE = -1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -214,11 +215,17 @@ def _beside(options: argparse.Namespace, out: Console) -> int:
             _choose(source, options, out, problems)
         recording = stack.enter_context(_recording(options, out))
         recording.stream()
-        command = Command(argv, stdout=STDERR if out.json and not out.output else None)
+        # A terminal stays the command's own: there it may draw, and nothing is read.
+        piped = None if os.isatty(1) else PIPE
+        command = Command(argv, stdout=STDERR if out.json and not out.output else piped)
         length, every = options.seconds, options.interval
         recording.take(beside(command, source, seconds=length, interval=every, say=recording.say))
         code = command.exit_code()
         recording.finish(source=source.name if source else None, command=argv, exit_code=code)
+        if command.times:
+            from statistics import mean
+
+            out.talk(f"an epoch took {mean(command.times):.4g} s, as the command's lines say")
     return code
 
 

@@ -312,7 +312,7 @@ def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.
     """Start somebody's command with our terminal, in our process group; the caller waits for it.
     It is the only child that can ask there: nothing of ours may be drawn meanwhile.
 
-    `stdout` None is ours. Raises OSError where it cannot start.
+    `stdout` None is ours, PIPE one that the caller reads. Raises OSError where it cannot start.
     """
     return subprocess.Popen(tuple(argv), stdout=stdout)
 

@@ -289,8 +289,7 @@ class Session:
         tried = [name for name in ROWS if name != "workers" or self.workers is not None]
         found["no_gain"] = frozenset(name for name in tried if kept.get(ROWS[name]) is False)
         found["interrupted"] = self.interrupted
-        ran = "+workers" in kept or not self.interrupted  # else the loader alone was measured
-        if self.workers is not None and "workers" not in found["no_gain"] and ran:
+        if "+workers" in kept and "workers" not in found["no_gain"]:  # more than the loader alone
             found["workers"] = self.workers
         found |= {name: True for name in ("amp", "compile") if kept.get(ROWS[name])}
         return found

@@ -203,7 +203,7 @@ def find_batch(
             say(f"batch {batch}" + ("" if left is None else f", {left:.0f} s left"))
         ran = any(one.status == "ok" and one.batch < batch for one in done)
         if left is not None:
-            job = replace(job, left=left, seconds=min(job.seconds, max(1.0, left / 2)))
+            job = replace(job, left=left, seconds=min(job.seconds, left / 2))
         done.append(trial(job, batch, smaller_ran=ran))
     return tuple(done)
 
