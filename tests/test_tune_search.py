@@ -246,6 +246,8 @@ def test_where_nvml_tells_the_smallest_that_keeps_the_gpu_busy_is_taken() -> Non
     ]
     assert fastest(trials, goal, busy=85.0) == 32
     assert fastest(trials, goal, busy=99.0) == 64
+    beyond = Trial(batch=256, status="ok", samples_per_second=101.0, utilization_percent=98.0)
+    assert fastest([*trials, beyond], goal, busy=99.0) == 64  # none is: the knee
 
 
 def test_where_a_handful_is_left_below_a_failure_steps_between_the_last_sizes_end_nothing(

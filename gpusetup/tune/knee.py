@@ -36,8 +36,8 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
 def fastest(
     trials: Sequence[Trial], goal: Goal, *, part: float = KNEE, busy: float | None = None
 ) -> int | None:
-    """The smallest size at the knee of samples a second, or, where NVML told, the smallest one
-    that keeps the GPU `busy` percent of the time.
+    """The smallest size at the knee of samples a second, or, where NVML tells of one, the
+    smallest that keeps the GPU `busy` percent of the time.
 
     >>> run = lambda batch, speed: Trial(batch=batch, status="ok", samples_per_second=speed)
     >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))
@@ -46,9 +46,8 @@ def fastest(
     timed = [trial for trial in fitting(trials, goal) if trial.samples_per_second]
     if not timed:
         return None
-    told = [trial for trial in timed if trial.utilization_percent is not None]
-    if busy is not None and told:
-        enough = [trial.batch for trial in told if (trial.utilization_percent or 0) >= busy]
-        return min(enough) if enough else max(trial.batch for trial in told)
+    enough = [t.batch for t in timed if busy and (t.utilization_percent or 0) >= busy]
+    if enough:
+        return min(enough)
     most = max(trial.samples_per_second or 0.0 for trial in timed)
     return min(t.batch for t in timed if (t.samples_per_second or 0.0) >= part * most)
