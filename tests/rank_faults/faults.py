@@ -133,6 +133,8 @@ def broken(name, real, how, when):
             time.sleep(600)
         if how == "raise":
             raise RuntimeError("Connection reset by peer")
+        if how == "numpy":
+            raise RuntimeError("Numpy is not available")
         if how == "lost":
             for each in tensors:
                 each.detach().zero_()
@@ -318,6 +320,11 @@ def dtensor(how, when):
         Shard._split_tensor = cut
 
 
+def numpy(how, when):
+    """`numpy`: torch has none, and cannot unpack an object."""
+    torch.Tensor.numpy = broken("numpy", None, "numpy", when)
+
+
 def sampler(how, when):
     from torch.utils.data.distributed import DistributedSampler
 
@@ -332,4 +339,4 @@ def sampler(how, when):
         DistributedSampler.set_epoch = lambda self, epoch: None
 
 
-SPECIAL = {"ddp": ddp, "no_sync": no_sync, "dtensor": dtensor, "sampler": sampler}
+SPECIAL = {"ddp": ddp, "no_sync": no_sync, "dtensor": dtensor, "sampler": sampler, "numpy": numpy}
