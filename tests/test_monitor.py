@@ -681,6 +681,7 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
     [
         ("", "holds no sample"),
         ("hello\n{}\n", "line 1 is no JSON"),
+        ("+-----+\n| NVIDIA-SMI 580.95.05 |\n", "`gpusetup doctor --report FILE`"),
         ("{}\n", "line 1 is no sample of `gpusetup monitor --json`"),
         ('{"schema": "gpusetup.monitor/2"}\n', "this version reads gpusetup.monitor/1"),
         ('{"schema": "gpusetup.monitor/1", "kind": "sample", "at": 7}\n', "$.at"),

@@ -167,6 +167,7 @@ def build_parser(only: str | None = None) -> Parser:
             description=module.SUMMARY,
             epilog=_examples(module.EXAMPLES),
             formatter_class=Help,
+            allow_abbrev=False,
         )
         module.configure(child)
         _common(child, json=getattr(module, "JSON", "print exactly one JSON document"))

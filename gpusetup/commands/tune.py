@@ -82,7 +82,7 @@ def _measure_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--reference", choices=REFERENCES, help="a built-in model instead")
     group.add_argument("--max", type=int, metavar="N", help="try no size above this one")
-    group.add_argument("--gpu-mem", metavar="8GiB", help="use no more memory than this")
+    group.add_argument("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")
     group.add_argument(
         "--objective", choices=("fit", "speed"), default="fit", help="the largest, or the fastest"
     )
@@ -99,6 +99,12 @@ def _measure_options(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=float, default=20.0, metavar="N", help="seconds of timed steps in a trial"
     )
     group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
+
+
+def _size(text: str) -> int:
+    from gpusetup.plan.memory.capacity import size
+
+    return size(text)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:

@@ -266,7 +266,10 @@ def _document(line: str, where: str) -> Sample | Summary | None:
     except ValueError as problem:
         if not line.endswith("\n"):
             return None  # the recorder was killed in the middle of it
-        raise BadInput(f"{where} is no JSON: {problem}") from problem
+        hint = (
+            "`gpusetup doctor --report FILE` reads an nvidia-smi table, or what a program printed"
+        )
+        raise BadInput(f"{where} is no JSON: {problem}", hint=hint) from problem
     schema = plain.get("schema") if isinstance(plain, dict) else None
     if schema != "gpusetup.monitor/1":
         raise BadInput(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.configs import keys
 from gpusetup.configs.settings import name_of, truth, whole
-from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.bench_child import shared
 from gpusetup.tune.benchmark import (
@@ -132,7 +131,7 @@ def _job(options: argparse.Namespace, wish: Mapping[str, int]) -> Job:
         wish=dict(wish),
         amp=options.amp,
         device=options.device,
-        memory_limit_bytes=bytes_of(options.gpu_mem) if options.gpu_mem else None,
+        memory_limit_bytes=options.gpu_mem,
         steps=options.steps,
         seconds=options.seconds,
         python=_python(options.python),
@@ -156,20 +155,6 @@ def reference_for(wish: Mapping[str, int]) -> str:
     """
     rows = (("gpt2", ("n_embd", "n_layer", "block_size")), ("lstm", ("hidden_size", "num_layers")))
     return next((name for name, words in rows if set(words) & set(wish)), "conv")
-
-
-def bytes_of(text: str) -> int:
-    """
-    >>> bytes_of("8GiB"), bytes_of("1.5 GB")
-    (8589934592, 1500000000)
-    """
-    import re
-
-    units = {"": 1 << 30, "g": 1 << 30, "gib": 1 << 30, "gb": 10**9, "mib": 1 << 20, "mb": 10**6}
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in units or not float(found[1]):
-        raise UsageError(f"`--gpu-mem {text}` is no size", hint="for example 8GiB")
-    return int(float(found[1]) * units[found[2]])
 
 
 class Session:

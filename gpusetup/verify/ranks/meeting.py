@@ -29,7 +29,10 @@ def meet(device: str) -> Outcome:
         return Outcome(SKIPPED, "this torch is built without torch.distributed")
     on_gpu = device.startswith("cuda")
     if on_gpu and not dist.is_nccl_available():
-        return Outcome(SKIPPED, "this torch is built without NCCL (Windows, Jetson)", hint=NO_NCCL)
+        built = (
+            "Windows, Jetson" if torch.version.cuda or torch.version.hip else "a CPU build of torch"
+        )
+        return Outcome(SKIPPED, f"this torch is built without NCCL ({built})", hint=NO_NCCL)
     if on_gpu:
         torch.cuda.set_device(device)
     try:
