@@ -95,6 +95,12 @@ def test_wsl_has_the_newer_branch_of_windows(own: str, driver: str, wsl: bool | 
         ("CUDA used to build PyTorch: 11.4\nROCM used to build PyTorch: N/A", None),
         ("Torch 2.0.1+cu118 is running", "2.0.1+cu118"),
         ("please install torch 2.0.1+cu118", None),
+        ("torch.cuda.is_available() False, 2.12.0+cpu", "2.12.0+cpu"),
+        ("torch.cuda.is_available() is False with 2.6.0+cu124", "2.6.0+cu124"),
+        ("2.6.0+cu124 | torch.cuda.is_available() False", "2.6.0+cu124"),
+        ("torch.cuda.device_count() 0 / 2.12.0+cpu", "2.12.0+cpu"),
+        ("torch.cuda.is_available() False, torchvision 0.27.0+cpu", None),
+        ("torch.cuda.is_available() False, torchaudio 2.6.0+cpu", None),
     ),
 )
 def test_torch_is_what_is_there_not_what_built_or_what_is_wanted(

@@ -37,6 +37,8 @@ GPU_WORD = (
 )
 BETWEEN = r"[ :|=*`]{1,5}(?:(?:is|ist|est|es|é|это|вышла|是|为|は)[ :]{1,2})?"
 TORCH = rf"v?({RELEASE}(?:\+(?:cu\d{{2,3}}|cpu|rocm[\d.]{{1,5}}))?)(?![\w.+])"
+LOCAL = r"([12]\.\d{1,2}\.\d\+(?:cu\d{2,3}|cpu|rocm\d\.\d))(?![\w.+])"
+"""A version that only torch's builds have: beside a word on torch it is torch's."""
 DRIVER = rf"v?({DRIVER_VERSION})(?![\w.+]| ?(?:or |oder |以上|及以上|이상|и выше))"
 NEEDED = (
     r"(?:最低|至少|需要|要求|必要|最小|최소|필요|требуе|нуж[не]|необходим|минимал|mindest|benötigt|braucht|minim|au moins"
@@ -54,6 +56,8 @@ ROWS = (
     saying("torch.version", "torch==", rf"{FAILS}[^$>#\n]{{0,60}}?\btorch=={TORCH}(?<=\+\w\w\w|\w\w\d\d)", HINT),
     saying("torch.version", "+cpu", r"\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|gives?|displays?)(?: me)?:? [`'\"(]?(2\.\d{1,2}\.\d\+cpu)\b", HINT),
     saying("wanted.torch", "+cpu", r"\b(?:wants?|needs?) (?:torch )?(2\.\d{1,2}\.\d)\+cpu\b", GUESS),
+    saying("torch.version", "torch.cuda.", rf"(?<![\w./=-])torch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{PRINTED}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}{LOCAL}", HINT),
+    saying("torch.version", "torch.cuda.", rf"(?<![\w.+/=-]){LOCAL}\W{{1,6}}torch\.cuda\.\w+\(\)", HINT),
     saying("torch.version", "framework", rf"\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?({RELEASE}\+cu\d{{2,3}})\b", HINT),
     saying("torch.version", "torch-", rf"\b(?:Using cached|Downloading|Downloaded) (?:\S{{1,200}}/)?torch-{TORCH[2:]}(?=-cp3)", GUESS),
     saying("torch.version", "torch.__version__", rf"torch\.__version__\W{{0,6}}{PRINTED}\W{{0,6}}{TORCH}", HINT),
