@@ -257,6 +257,16 @@ def test_the_guide_s_config_is_trinity_s_and_reads_the_variables_that_are_set(
     assert [line.startswith(said or "") for line in notes] == [True] * bool(said)
 
 
+def test_the_length_that_a_config_s_yarn_begins_at_is_the_model_s_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_MODEL_LEN", "51200")
+    found = guide_answer(GUIDE + YARN.replace("40960", "32768"), tmp_path, capsys)
+    assert found["settings"]["rope_scaling"]["factor"] == 1.5625
+    notes = [line for line in found["advice"] if "factor" in line]
+    assert len(notes) == 2 and all(line.endswith("factor 1.5625") for line in notes)
+
+
 def guide_answer(
     text: str, folder: Path, capsys: pytest.CaptureFixture[str], *words: str
 ) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from gpusetup.model.documents import PlanCell
 from gpusetup.plan.answer.cell import Asked
 from gpusetup.plan.answer.decide import Decision
 from gpusetup.plan.answer.trainer_config import Job, trainer_config
-from gpusetup.plan.answer.yaml import Own, plan_yaml, yaml_text
+from gpusetup.plan.answer.yaml import Own, plan_yaml, trinity_settings, yaml_text
 
 
 def settings(found: PlanCell, decision: Decision, asked: Asked) -> str:
@@ -15,13 +15,11 @@ def settings(found: PlanCell, decision: Decision, asked: Asked) -> str:
     w = decision.fit.workload
     if trainer is None or recipe is None:
         return plan_yaml(found, text=not w.shape.no_decoder)
-    written = trainer_config(trainer, Job(w=w, r=recipe, accumulate=asked.accumulate))
-    if written is None:
-        return plan_yaml(found, text=not w.shape.no_decoder)
     from gpusetup.plan.config.unsaid import unsaid
 
-    start, values = written
+    written = trainer_config(trainer, Job(w=w, r=recipe, accumulate=asked.accumulate))
+    start, values = written or ("", trinity_settings(found))
     text = yaml_text(values)
-    return plan_yaml(
-        found, Own(start=start, text=text, unsaid=", ".join(unsaid(text, trainer, w, recipe)))
-    )
+    left = unsaid(text, trainer, w, recipe) if written or trainer == "trinity" else ()
+    own = Own(start=start, text=text) if written else None
+    return plan_yaml(found, own, text=not w.shape.no_decoder, unsaid=", ".join(left))

@@ -44,7 +44,7 @@ def _positions(question: Question, w: Workload) -> list[str]:
     """Whether a config's YaRN reaches its length; a longer reach changes short texts as well."""
     if question.yarn is None or w.shape.native_context is None:
         return []
-    factor, start = question.yarn[0], question.yarn[1] or w.shape.native_context
+    factor, start = question.yarn[0], w.shape.native_context
     needs, reach = max(w.context / start, 1.0), round(factor * start)
     if abs(factor - needs) < SAME_FACTOR:
         return []

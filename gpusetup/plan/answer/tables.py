@@ -15,9 +15,13 @@ COUNTS = (8, 4, 2)
 TIERS = ((9, "above 8 GB"), (4, "4 to 8 GB"), (0, "below 4 GB"))
 """Whole GB of a GPU from which on a tier begins (the multi-GPU memory guide); 8 are not above."""
 
+NO_HEAD = "the tables take the place of the model's head: no logits over its words are counted"
+
 
 def table_notes(question: Question, w: Workload, case: Case) -> Iterator[str]:
     """What the multi-GPU guide asks: cached or per-batch user vectors, 8, 4 and 2 GPUs."""
+    if question.model and (question.users or question.items):
+        yield NO_HEAD
     if not question.users:
         return
     width = question.embedding_dim or w.shape.hidden

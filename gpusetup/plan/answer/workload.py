@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusetup.errors import UsageError
+from gpusetup.model.frozen import replace
 from gpusetup.plan.answer.excluded import check
 from gpusetup.plan.answer.question import MOST, Question
 from gpusetup.plan.memory.loss import SAME_AS
@@ -149,6 +150,8 @@ def shape_of_question(question: Question) -> Shape:
         text = question.context is not None or question.solve == "context" or question.grid
         shape = model_of_size(count(question.params or ""), text=text)
     shape = of_size(shape, question.frames, question.size)
+    if question.yarn and question.yarn[1]:
+        shape = replace(shape, native_context=question.yarn[1])
     rows = (question.users or 0) + (question.items or 0)
     shape = with_masked_head(shape) if question.mlm else shape
     shape = with_classes(shape, question.classes) if question.classes else shape

@@ -20,17 +20,17 @@ class Own(Frozen):
 
     start: str
     text: str
-    unsaid: str = ""
-    """The conditions that its keys cannot say, as flags."""
 
 
 LONG_DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
-def plan_yaml(plan: PlanCell, own: Own | None = None, *, text: bool = True) -> str:
+def plan_yaml(
+    plan: PlanCell, own: Own | None = None, *, text: bool = True, unsaid: str = ""
+) -> str:
     """The trainer's own configuration, or else both documents; Unsatisfiable without a recipe.
 
-    Trinity-RFT's is of models of text alone.
+    Trinity-RFT's is of models of text alone. `unsaid`: the flags that its keys cannot say.
     """
     if not plan.fits:
         raise Unsatisfiable(
@@ -39,12 +39,11 @@ def plan_yaml(plan: PlanCell, own: Own | None = None, *, text: bool = True) -> s
         )
     note = "# max_prompt_tokens: half of the length is left to the response; your data decides\n"
     head = f"# {plan.model}, {plan.context:,} tokens, {plan.gpus} x {plan.gpu}: {plan.recipe}\n"
+    left = f"# not in these settings, see to it yourself: {unsaid}\n" if unsaid else ""
     if own is not None:
         lines = [f"export {name}={value}" for name, value in plan.env.items()] + [own.start]
-        if own.unsaid:
-            lines.append(f"not in these settings, see to it yourself: {own.unsaid}")
-        return head + "".join(f"# {line}\n" for line in lines) + own.text
-    trinity = "# Trinity-RFT" + "".join(f"\n# {line}" for line in _exports(plan)) + "\n"
+        return head + "".join(f"# {line}\n" for line in lines) + left + own.text
+    trinity = "# Trinity-RFT" + "".join(f"\n# {line}" for line in _exports(plan)) + "\n" + left
     first = trinity + note + yaml_text(trinity_settings(plan)) + "---\n" if text else ""
     found = torchrun_settings(plan)
     with_fsdp = " and FSDP2" * ("fully_shard" in found)
@@ -104,7 +103,8 @@ def torchrun_settings(plan: PlanCell) -> dict[str, Any]:
             "offload_policy": "CPUOffloadPolicy" if s["cpu_offload"] else None,
         }
     kept = ("sequence_parallel_size", "gradient_checkpointing", "optimizer", "mixed_precision",
-            "max_model_len", "max_token_len_per_gpu", "batch_per_gpu", "rope_scaling")  # fmt: skip
+            "max_model_len", "max_token_len_per_gpu", "batch_per_gpu", "rope_scaling",
+            "loss")  # fmt: skip
     return found | {name: s[name] for name in kept if name in s}
 
 
