@@ -80,9 +80,8 @@ def test_what_a_trainer_has_no_key_for_is_said(capsys: pytest.CaptureFixture[str
     assert missing(written("torchtune", CONDITIONS[0], capsys)) == "--quantize nf4"
     assert missing(written("llama-factory", CONDITIONS[6], capsys)) == "--tp 2"
     plain = ("plan", "--trainer", "trinity", *MODEL, *GPU, "--context", "2048", "--format", "yaml")
-    for words, left in ((("--loss", "fused"), "--loss fused"), ((), "")):
-        assert main([*plain, *words]) == 0
-        assert missing(capsys.readouterr().out) == left
+    main([*plain, "--loss", "fused"])
+    assert missing(capsys.readouterr().out) == "--loss fused"
 
 
 def test_the_keys_are_the_trainers_own(capsys: pytest.CaptureFixture[str]) -> None:
