@@ -177,7 +177,6 @@ TITLES: dict[str, Class] = {
             "torch: 2.7.1+cu128, RTX 5090. Speech takes half a minute. It is definitely using my GPU.",
             "I can confirm that it's using the GPU, and yet a picture takes five minutes",
             "It's clearly using the GPU, only slowly",
-            "vLLM uses the GPU.",
         ),
         (
             "I am not sure that it is using the GPU",

@@ -36,7 +36,12 @@ HOMES: dict[str, tuple[str, ...]] = {
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
     "ruamel": ("configs/config.py", "render/manifests.py"),
-    "tomlkit": ("install/project.py", "install/project_guard.py", "fleet/profile.py"),
+    "tomlkit": (
+        "install/project.py",
+        "install/project_extras.py",
+        "install/project_guard.py",
+        "fleet/profile.py",
+    ),
     "tomli": ("install/", "configs/toml_text.py"),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
     "ray": ("fleet/engines/ray_run.py",),

@@ -139,9 +139,6 @@ MEMORY = (
 
 COMPUTES = (
     row(
-        "gpu-computes", "uses the gpu", r"^\W{0,4}[\w.+-]{2,20} uses the GPU(?=[.!]? *(?:[|\n+]|$))"
-    ),
-    row(
         "gpu-computes",
         "using",
         r"\b(?:definitely|certainly|clearly|indeed|confirmed(?: that)? it(?: is|'s)|confirm(?: that)? it(?: is|'s)(?: definitely)?) using (?:the |my )GPU\b",
