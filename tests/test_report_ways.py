@@ -150,24 +150,24 @@ def test_a_lent_notebook_has_ways_of_its_own(text: str, told: str, command: str)
 
 CPU = "AssertionError: Torch not compiled with CUDA enabled\ntorch 2.6.0+cpu"
 NO_OPERATOR = "torch, RTX 3080\nRuntimeError: operator torchvision::nms does not exist"
-SYSTEMS = "never in the system's Python"
+NOT_THE_SYSTEMS = "never in the system's Python"
 
 
 @each(
     "text, told, not_told",
     [
-        (f"GTX 1080 Ti on Windows 10\n{NO_KERNEL}", SYSTEMS, "--python"),
-        (f'File "/srv/a/.venv/lib/python3.12/site-packages/a.py"\n{NO_KERNEL}', "--python", SYSTEMS),
-        (f"$ docker run --gpus all my/image\nGTX 1080 Ti\n{NO_KERNEL}", "cu126", SYSTEMS),
+        (f"GTX 1080 Ti on Windows 10\n{NO_KERNEL}", NOT_THE_SYSTEMS, "--python"),
+        (f'File "/srv/a/.venv/lib/python3.12/site-packages/a.py"\n{NO_KERNEL}', "--python", NOT_THE_SYSTEMS),
+        (f"$ docker run --gpus all my/image\nGTX 1080 Ti\n{NO_KERNEL}", "cu126", NOT_THE_SYSTEMS),
         (f"$ singularity exec a.sif python x.py\n{UNAVAILABLE}", "singularity run --nv", "--gpus"),
         ("Driver Version: 470.57.02, started by `docker run -it test`:\nroot@0092a839c781:/app# nvidia-smi\n"
          "bash: nvidia-smi: command not found", "--gpus all", "--nv"),
         (f"# conda list\nffmpeg  4.3  hf484d3e_0  pytorch\n{NO_OPERATOR}", "conda install", "-m pip"),
         (f"ffmpeg  4.3  h7  pytorch\ntorch  2.4.1  pypi_0  pypi\n{NO_OPERATOR}", "-m pip", "conda"),
         ("`uv run x.py`\nImportError: /a/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined "
-         "symbol: _ZN3c104cuda9SetDeviceEi", "uv run --no-sync", SYSTEMS),
+         "symbol: _ZN3c104cuda9SetDeviceEi", "uv run --no-sync", NOT_THE_SYSTEMS),
         (f"The lock is uv.lock; RTX 4070\n{CPU}", "uv add --index", "-m pip"),
-        (f"$ uv pip install torch\nRTX 4070\n{CPU}", SYSTEMS, "--project"),
+        (f"$ uv pip install torch\nRTX 4070\n{CPU}", NOT_THE_SYSTEMS, "--project"),
     ],
 )  # fmt: skip
 def test_a_way_out_is_of_the_program_s_own_surroundings(
