@@ -32,6 +32,7 @@ from installing import (
 from gpusetup.install import log as logs
 from gpusetup.install.fetching import fetch, web
 from gpusetup.install.fetching.causes import cause_of
+from gpusetup.install.leftovers import held, released
 from gpusetup.install.log import Log
 from gpusetup.model.frozen import replace
 
@@ -434,6 +435,17 @@ def test_what_killed_runs_left_is_swept_and_nothing_of_a_live_one(
     assert [one for one in left if one.exists() and not fails] == []
     for handle in handles:
         os.close(handle)
+
+
+def test_what_a_sweep_takes_first_is_made_again(tmp_path: Path) -> None:
+    gone, taken, free = (tmp_path / name for name in ("gone", "taken", "free"))
+    for path in (taken, free):
+        path.mkdir()
+    sweeping = os.open(taken, os.O_RDONLY)
+    fcntl.flock(sweeping, fcntl.LOCK_EX)
+    assert held(iter((gone, taken, free)).__next__) == free
+    released(free)
+    os.close(sweeping)
 
 
 BROKEN: dict[str, tuple[Callable[[World, Path], object], str]] = {

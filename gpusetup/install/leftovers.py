@@ -26,13 +26,23 @@ def held(make: Callable[[], Path]) -> Path:
     """What is made, locked; made again where somebody swept it before it was."""
     while os.name == "posix":
         path = make()
-        HANDLES[path] = os.open(path, os.O_RDONLY)
-        with contextlib.suppress(OSError):  # a disk that knows no locks is swept by nobody
-            fcntl.flock(HANDLES[path], fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.exists():
-            return path
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # a sweep was quicker
+            HANDLES[path] = os.open(path, os.O_RDONLY)
+            _lock(HANDLES[path])
+            if path.exists():
+                return path
         released(path)
     return make()
+
+
+def _lock(handle: int) -> None:
+    """Raises BlockingIOError if a sweep has it; a disk that knows no locks is swept by nobody."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
 
 
 def released(path: Path) -> None:
