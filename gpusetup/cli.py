@@ -15,6 +15,7 @@ from gpusetup.commands.parser import command, read_words
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
+from gpusetup.render.program import set_program
 from gpusetup.verify import streams
 
 INTERRUPTED = 130
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is the contract's."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     streams.complete()
+    if arguments is None:
+        set_program(words)
     out = Console(json="--json" in words, color=not _no_color(words), verbose="-v" in words)
     try:
         return _ended(words, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from gpusetup.install.described import Described
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text, unhashed
 from gpusetup.install.plan import Plan
 from gpusetup.install.target.in_use import User
+from gpusetup.install.target.places import SHELL_OF
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.finding import Step
 from gpusetup.model.shell import shell_line
@@ -107,7 +107,7 @@ def in_use_lines(users: Iterable[User]) -> list[Row]:
 
 def command(step: Step) -> str:
     """A step as it can be typed."""
-    return without_logins(shlex.join(step.argv))
+    return without_logins(shell_line(step.argv, SHELL_OF))
 
 
 def _wheel_lines(

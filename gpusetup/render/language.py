@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpusetup.model.finding import Severity
+from gpusetup.render.program import as_typed
 
 HEADING = "bold"
 COMMAND = "cyan"
@@ -213,7 +214,7 @@ def labelled(label: str, value: str, column: int, *, indent: int = 2, style: str
 
 def command(text: str, indent: int = 2) -> Row:
     """A command on a line of its own, as long as it is, to be copied as it stands."""
-    return Row(" " * indent, (text, COMMAND), whole=True)
+    return Row(" " * indent, (as_typed(text), COMMAND), whole=True)
 
 
 def row(*parts: str | Part) -> Row:

@@ -11,7 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef _WIN32 /* no fork and no SIGBUS there, and a sleep of another name */
+#include <windows.h>
+#define EXPORT __declspec(dllexport)
+#define SIGBUS SIGABRT
+#define fork() 1
+#define sleep(seconds) Sleep(1000 * (seconds))
+#define usleep(micro) Sleep((DWORD)(micro) / 1000)
+#define strtok_r strtok_s
+#else
 #define EXPORT __attribute__((visibility("default")))
+#endif
 enum { TEXT = 512 };
 
 /* The text that stands in the file, whatever it asks for. */

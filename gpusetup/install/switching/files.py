@@ -236,8 +236,8 @@ def bytes_in(folders: Iterable[Path]) -> int:
 
 
 def link_or_copy(target: Path, link: Path) -> None:
-    """A symbolic link; a copy on Windows without the right to make links."""
+    """A link: on Windows a hard one, which needs no right; a copy where there can be none."""
     try:
-        link.symlink_to(target)
+        (link.hardlink_to if os.name == "nt" else link.symlink_to)(target)
     except OSError:
         shutil.copyfile(target, link)
