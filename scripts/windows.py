@@ -29,7 +29,7 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 STANDIN = ROOT / "tests" / "standin"
@@ -123,11 +123,11 @@ class Windows(NamedTuple):
             start_new_session=True,
         )
 
-    def run(self, *words: str, seconds: float = 600, said: bytes = b"", **where: object) -> Ended:
+    def run(self, *words: str, seconds: float = 600, **where: Any) -> Ended:
         """The command's end. `where`: `gpu`, `cwd`, and variables of its environment."""
-        running = self.start(*words, **where)  # type: ignore[arg-type]
+        running = self.start(*words, **where)
         try:
-            out, _ = running.communicate(said, timeout=seconds)
+            out, _ = running.communicate(timeout=seconds)
             code = running.returncode
         except subprocess.TimeoutExpired:
             self.end()

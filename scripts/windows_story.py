@@ -64,7 +64,7 @@ class Laptop(NamedTuple):
 
     there: Windows
     house: Path
-    index: IndexServer
+    indexes: IndexServer
 
     @property
     def venv(self) -> Path:
@@ -73,8 +73,8 @@ class Laptop(NamedTuple):
     def cmd(self, typed: str, *, gpu: bool = False, seconds: float = 600) -> Step:
         """A line in cmd.exe, in the project's folder; `gpu`: torch finds the GPU where it can."""
         variables = {
-            "PIP_INDEX_URL": self.index.simple,
-            "UV_DEFAULT_INDEX": self.index.simple,
+            "PIP_INDEX_URL": self.indexes.simple,
+            "UV_DEFAULT_INDEX": self.indexes.simple,
             "VIRTUAL_ENV": f"{PROJECT}\\.venv",
             "PYTHONUTF8": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -92,7 +92,7 @@ class Laptop(NamedTuple):
         fake = seen_from_windows(ROOT / "tests" / "fake_cuda")
         running = self.there.start(
             "cmd", "/c", typed, cwd=self.there.drive / "project",
-            PYTHONPATH=fake, FAKE_CUDA=json.dumps(SCENE), UV_DEFAULT_INDEX=self.index.simple,
+            PYTHONPATH=fake, FAKE_CUDA=json.dumps(SCENE), UV_DEFAULT_INDEX=self.indexes.simple,
         )  # fmt: skip
         end = time.monotonic() + seconds
         while running.poll() is None and time.monotonic() < end:
@@ -162,7 +162,7 @@ def story(asked: Laptop) -> Iterator[Step]:
     complaint = asked.cmd(f"{GPUSETUP} doctor")
     yield complaint
     install = command_of(complaint)
-    source = f"--index-root {asked.index.index_root}"
+    source = f"--index-root {asked.indexes.index_root}"
     yield asked.cmd(f"{install} --dry-run {source}")
     yield asked.cmd(f"{install} --yes {source}", gpu=True)
     yield asked.cmd(f"{GPUSETUP} doctor", gpu=True)

@@ -6,6 +6,7 @@ What Wine is not, a kernel with NVIDIA's driver, WMI, PowerShell or an antivirus
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from scripts_loaded import script
@@ -15,22 +16,21 @@ pytestmark = [
     pytest.mark.windows,
     pytest.mark.skipif(bool(windows.reason_to_skip()), reason=str(windows.reason_to_skip())),
 ]
-GPUSETUP = story.GPUSETUP
 
 
 @pytest.fixture(scope="module")
-def told() -> Iterator[tuple[story.Laptop, list[story.Step]]]:
+def told() -> Iterator[Any]:
     """The laptop after its story, and the story."""
     with story.laptop(windows.cache_folder()) as laptop:
         yield laptop, list(story.story(laptop))
 
 
 @pytest.fixture
-def laptop(told: tuple[story.Laptop, list[story.Step]]) -> story.Laptop:
+def laptop(told: Any) -> Any:
     return told[0]
 
 
-def test_the_story_of_the_rtx_3050_laptop(told: tuple[story.Laptop, list[story.Step]]) -> None:
+def test_the_story_of_the_rtx_3050_laptop(told: Any) -> None:
     steps = told[1]
     said = [f"{step.typed} -> {step.ended.exit}\n{step.ended.out}" for step in steps]
     *made, complaint, plan, installed, doctor, verify, undone, again = said
@@ -48,8 +48,9 @@ def test_the_story_of_the_rtx_3050_laptop(told: tuple[story.Laptop, list[story.S
     assert "✗ torch-cpu-build: torch 2.5.1+cpu" in again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["moving", "verifying"])
-def test_a_kill_is_ended_by_the_same_command(laptop: story.Laptop, phase: str) -> None:
+def test_a_kill_is_ended_by_the_same_command(laptop: Any, phase: str) -> None:
     """Everything of the prefix is killed at once, as when the power fails."""
     steps = list(story.killed(laptop, phase))
     said = "\n".join(f"{step.typed} -> {step.ended.exit}\n{step.ended.out}" for step in steps)
