@@ -219,8 +219,11 @@ def _beside(options: argparse.Namespace, out: Console) -> int:
         piped = None if os.isatty(1) else PIPE
         command = Command(argv, stdout=STDERR if out.json and not out.output else piped)
         length, every = options.seconds, options.interval
-        recording.take(beside(command, source, seconds=length, interval=every, say=recording.say))
-        code = command.exit_code()
+        watched = beside(command, source, seconds=length, interval=every, say=recording.say)
+        try:
+            recording.take(watched)
+        finally:  # whatever ends the watching, it does not end the command
+            code = command.exit_code()
         recording.finish(source=source.name if source else None, command=argv, exit_code=code)
         if command.times:
             from statistics import mean

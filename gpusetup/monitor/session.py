@@ -70,14 +70,10 @@ class Command:
 
     def watch_tree(self) -> None:
         """Sample its processes from now on; one that has ended already has none."""
-        import psutil
-
+        from gpusetup.monitor.host import asked
         from gpusetup.monitor.tree import Tree
 
-        try:
-            self.tree = Tree(self._child.pid)
-        except psutil.Error:
-            self.tree = None
+        self.tree = asked(Tree, self._child.pid)
 
     def _pass_on(self, number: int, frame: object) -> None:
         if number in _numbers(FROM_TERMINAL) and _has_terminal():
@@ -132,7 +128,7 @@ def watching(
         try:
             sample = source.next(max(0.0, min(patience, left)))
             beside = _tree(tree, sample)
-            if tree is not None and beside is None:
+            if tree is not None and beside is None and tree.has_ended():
                 return
             yield replace(sample, tree=beside, host=host.sample())
         except TimeoutError as problem:

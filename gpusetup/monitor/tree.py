@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import psutil
 
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.monitor.host import asked
 from gpusetup.monitor.quota import Quota, collective_threads
 from gpusetup.monitor.values import TreeSample
 from gpusetup.probe.host import read_quota
@@ -134,7 +135,7 @@ class Tree:
     """Watches a process and everything that it starts."""
 
     def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
+        self.root = psutil.Process(pid)
         self._before: dict[tuple[int, float], Process] = {}
         self._known: dict[tuple[int, float], tuple[str, ...]] = {}
         self._at = time.monotonic()
@@ -142,7 +143,7 @@ class Tree:
         self._quota = Quota()
 
     def sample(self, on_gpu: frozenset[int] = frozenset()) -> TreeSample | None:
-        """None when nothing of it is left."""
+        """None when nothing of it is left, or nothing is told of what is."""
         now = self._processes(on_gpu)
         at = time.monotonic()
         if not now:
@@ -152,55 +153,45 @@ class Tree:
         self._known = {p.key: p.command for p in now}
         return replace(told, held_back_percent=self._quota.held_back())
 
+    def has_ended(self) -> bool:
+        """Whether the process itself is gone, or a zombie."""
+        zombie = asked(self.root.status) == psutil.STATUS_ZOMBIE
+        return zombie or not asked(self.root.is_running)
+
     def _processes(self, on_gpu: frozenset[int]) -> list[Process]:
-        try:
-            all_of_it = [self._root, *self._root.children(recursive=True)]
-        except psutil.Error:
-            return []
-        read = (self._read(one, one.pid in on_gpu) for one in all_of_it)
+        each = (self.root, *(asked(self.root.children, True) or ()))
+        read = (asked(self._read, one, one.pid in on_gpu) for one in each)
         return [found for found in read if found is not None]
 
     def _read(self, one: psutil.Process, on_gpu: bool) -> Process | None:
-        """One process; None where it has just ended or is a zombie."""
-        try:
-            with one.oneshot():
-                status = one.status()
-                if status == psutil.STATUS_ZOMBIE:
-                    return None
-                times, io = one.cpu_times(), _io(one)
-                key = (one.pid, one.create_time())
-                return Process(
-                    pid=one.pid,
-                    parent=one.ppid(),
-                    started=key[1],
-                    name=one.name(),
-                    command=self._known.get(key) or tuple(one.cmdline()),
-                    cpu_seconds=times.user + times.system,
-                    memory_bytes=one.memory_info().rss,
-                    read_bytes=getattr(io, "read_bytes", None),
-                    input_bytes=getattr(io, "read_chars", None),
-                    write_bytes=getattr(io, "write_bytes", None),
-                    blocked=status == psutil.STATUS_DISK_SLEEP,
-                    collective_threads=collective_threads(one.pid) if on_gpu else 0,
-                )
-        except psutil.Error:
-            return None
-
-
-def _io(one: psutil.Process) -> object:
-    """The counters of what it read; None where the system does not tell (macOS, another user)."""
-    try:
-        return one.io_counters()
-    except (psutil.Error, AttributeError):
-        return None
+        """One process; None for a zombie. What it is called may be hidden (Windows, another
+        user's), what it uses is needed."""
+        with one.oneshot():
+            status = one.status()
+            if status == psutil.STATUS_ZOMBIE:
+                return None
+            times, io = one.cpu_times(), asked(lambda: one.io_counters())
+            key = (one.pid, one.create_time())
+            return Process(
+                pid=one.pid,
+                parent=one.ppid(),
+                started=key[1],
+                name=asked(one.name) or "",
+                command=self._known.get(key) or tuple(asked(one.cmdline) or ()),
+                cpu_seconds=times.user + times.system,
+                memory_bytes=one.memory_info().rss,
+                read_bytes=getattr(io, "read_bytes", None),
+                input_bytes=getattr(io, "read_chars", None),
+                write_bytes=getattr(io, "write_bytes", None),
+                blocked=status == psutil.STATUS_DISK_SLEEP,
+                collective_threads=collective_threads(one.pid) if on_gpu else 0,
+            )
 
 
 def _cores() -> float | None:
     """The cores that this process may use, as its affinity and its cgroup's quota have them."""
-    try:
-        usable: int | None = len(psutil.Process().cpu_affinity())
-    except (psutil.Error, AttributeError):
-        usable = psutil.cpu_count()
+    mine = asked(lambda: psutil.Process().cpu_affinity())
+    usable = len(mine) if mine else asked(psutil.cpu_count)
     quota = read_quota(LiveSystem())
     return min(usable, quota) if usable and quota else usable
 
@@ -208,6 +199,7 @@ def _cores() -> float | None:
 def running(pid: int) -> tuple[Tree, tuple[str, ...] | None] | None:
     """A process that runs already, with its command; None where it cannot be seen."""
     try:
-        return Tree(pid), tuple(psutil.Process(pid).cmdline()) or None
-    except (psutil.Error, ValueError, OverflowError):
+        tree = asked(Tree, pid)
+    except (ValueError, OverflowError):
         return None
+    return (tree, tuple(asked(tree.root.cmdline) or ()) or None) if tree else None

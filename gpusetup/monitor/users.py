@@ -7,6 +7,7 @@ from typing import Any
 
 import psutil
 
+from gpusetup.monitor.host import asked
 from gpusetup.monitor.values import ProcessUse, Sample
 
 MOST = 64
@@ -47,9 +48,8 @@ class Users:
         process = self._process(one)
         if process is None:
             return None
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
+        times = asked(process.cpu_times)
+        if times is None:
             self._known[one.pid] = None
             return None
         spent = times.user + times.system
@@ -61,18 +61,15 @@ class Users:
         if one.pid not in self._known:
             if len(self._known) > MOST * 8:
                 self._known.clear()
-            self._known[one.pid] = self._asked(one)
+            self._known[one.pid] = asked(self._asked, one)
         return self._known[one.pid]
 
     def _asked(self, one: ProcessUse) -> psutil.Process | None:
-        try:
-            process = psutil.Process(one.pid)
-            command = " ".join(process.cmdline()) or process.name()
-            if one.name and not _alike(one.name, command, process.name()):
-                return None
-            self._told[one.pid] = (process.username(), command)
-        except (psutil.Error, OSError, KeyError):
+        process = psutil.Process(one.pid)
+        command = " ".join(process.cmdline()) or process.name()
+        if one.name and not _alike(one.name, command, process.name()):
             return None
+        self._told[one.pid] = (process.username(), command)
         return process
 
 
