@@ -6,7 +6,9 @@ is no evidence and is refused.
 
 from __future__ import annotations
 
+import csv
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,12 +49,44 @@ Look at `DIR/index.html`, put the folder into `tests/recorded_runs/` under a nam
 `h200-580.159-2.11.0`, and run `python scripts/write_reference.py`. Names, home folders and UUIDs
 are taken out before anything is written.
 """
+TRIED = ROOT / "scripts" / "acceptance" / "windows.csv"
+"""What somebody who had not read the code typed under Wine: first sight, and after mending."""
+WINE = """
+## On Windows' Python under Wine
+
+This project never ran gpusetup on Windows. `python scripts/windows.py` runs it with the official
+CPython 3.11 for Windows under Wine 8 on Linux, with DLLs that answer as the driver of an RTX 3050
+does. Wine has no driver in its kernel, no WMI, no PowerShell, no antivirus, no policy of long
+paths, no console for Ctrl-C, and it refuses less where a file is in use.
+
+| part | on Linux | on Windows' Python under Wine | on Windows |
+| --- | --- | --- | --- |
+| doctor, resolve, install, kills, undo, verify: [the story](../how-to/windows-and-wsl.md#what-was-tried) | in CI | in CI | never |
+| plan, tune, monitor, guard, compare, fleet, snapshot, mcp | in CI | by hand, below | never |
+| sweeping, `monitor`'s live screen, Ctrl-C | in CI | never | never |
+
+Somebody who had not read the code typed this. *Limit*: what Wine does otherwise than Windows.
+
+"""
 
 
 def page(generated: str, folder: Path = RUNS) -> str:
     runs = list(recorded(folder))
     rows = "".join(row for run in runs for row in figures(run))
-    return f"{generated}{HEAD}{ROWS}{rows or NONE}{CLAIMS}{lines(runs)}{FOOT}"
+    return f"{generated}{HEAD}{ROWS}{rows or NONE}{CLAIMS}{lines(runs)}{FOOT}{WINE}{tried()}"
+
+
+def tried() -> str:
+    """The table of what was typed under Wine, and its totals."""
+    with TRIED.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    totals = [
+        f"{when}: {', '.join(f'{n} {name}' for name, n in Counter(r[key] for r in rows).items())}"
+        for key, when in (("first", "At first sight"), ("now", "after mending"))
+    ]
+    table = "".join(f"| {r['typed']} | {r['first']} | {r['now']} |\n" for r in rows)
+    head = "| typed | at first sight | after mending |\n| --- | --- | --- |\n"
+    return f"{'; '.join(totals)}.\n\n{head}{table}"
 
 
 def recorded(folder: Path) -> Iterator[dict[str, Any]]:
