@@ -15,6 +15,16 @@ SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")  # no
 """The folder of our own tables. `pathlib` is not imported for them: it takes 3 ms."""
 MOST_BYTES = 64 << 20
 """Of a file whose reader names no bound of its own."""
+MARKS = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+"""Byte order marks, the longer before the one that it begins with."""
+SAMPLE = 1 << 16
+"""How much of a text tells its encoding."""
 KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -53,12 +63,34 @@ def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
 def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
     """A file's text; `BadInput` for whatever cannot be read as one."""
     try:
-        return read(path, most_bytes).decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise BadInput(f"{path} cannot be read: it is not UTF-8 text") from problem
+        return text_of(read(path, most_bytes), path)
     except (OSError, ValueError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else problem
         raise BadInput(f"{path} cannot be read: {why}") from problem
+
+
+def encoding_of(raw: bytes) -> str:
+    """By its mark: PowerShell's `>` writes UTF-16, some editors put one before UTF-8. In UTF-16
+    without a mark every other byte of a Latin text is zero."""
+    for mark, encoding in MARKS:
+        if raw.startswith(mark):
+            return encoding
+    sample = raw[:SAMPLE]
+    even, odd, half = sample[0::2].count(0), sample[1::2].count(0), len(sample) // 2
+    if odd > half * 0.6 and even < half * 0.1:
+        return "utf-16-le"
+    return "utf-16-be" if even > half * 0.6 and odd < half * 0.1 else "utf-8"
+
+
+def text_of(raw: bytes, what: str | Path) -> str:
+    """The text of a file that is named `what`; `BadInput` where it is none."""
+    try:
+        return raw.decode(encoding_of(raw))
+    except UnicodeDecodeError as problem:
+        raise BadInput(
+            f"{what} is not {problem.encoding.upper()} text: byte {problem.start}",
+            hint="save it anew, as UTF-8",
+        ) from problem
 
 
 def is_there(path: str | Path) -> bool:

@@ -80,7 +80,7 @@ def test_files_that_name_one_another_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["resolve", "install"])
 def test_what_cannot_be_read_is_told(command: str, tmp_path: Path) -> None:
-    (tmp_path / "x.txt").write_bytes(b"\xff\xfe")
+    (tmp_path / "x.txt").write_bytes(b"\x89PNG\r\n\x1a\n")
     assert main([command, "-r", str(tmp_path / "x.txt")]) == BadInput.exit_code
     assert main([command, "-r", str(tmp_path / "absent.txt")]) == BadInput.exit_code
 

@@ -22,6 +22,7 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.documents import CheckAnswer, VerifyAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.named_file import text_of
 from gpusetup.probe.saved import parse_snapshot, read_bytes
 
 KINDS = ("snapshot", "doctor", "verify", "node-check", "node_check", "run")
@@ -174,6 +175,7 @@ def read_record(path: Path, name: str, judged: Judged) -> Node:
         raw = read_bytes(path)
         if not BEGINS.match(raw):
             raise _NoRecord("no record of gpusetup (it is no JSON object)")
+        raw = text_of(raw, path.name).encode()
         head = from_json(raw, _Head, what=path.name)
     except BadInput as problem:
         return Node(name=name, problem=problem.message)

@@ -15,6 +15,7 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import shell_line
+from gpusetup.report.cleaning.decode import decode, is_binary
 
 MOST_BYTES = 1 << 20
 DEEPEST = 5
@@ -58,11 +59,12 @@ def words_of_file(path: Path, depth: int = 0) -> Listed:
 
 def _read(path: Path) -> str:
     try:
-        return named_file.read(path, MOST_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise BadInput(f"{path} is not UTF-8 text") from problem
+        raw = named_file.read(path, MOST_BYTES)
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem
+    # pip reads a list in Windows' own encoding too, as its editors write a comment there.
+    is_list = path.suffix not in (".toml", ".py") and not is_binary(raw)
+    return decode(raw) if is_list else named_file.text_of(raw, path)
 
 
 def _toml(path: Path, text: str) -> dict[str, Any]:

@@ -235,7 +235,9 @@ def recorded(
 
 def _lines(path: str, reached: Callable[[int, int], object] | None) -> Iterator[str]:
     try:
-        with TextIOWrapper(named_file.opened(path), encoding=_encoding(path)) as file:
+        with named_file.opened(path) as file:
+            encoding = named_file.encoding_of(file.read(named_file.SAMPLE))
+        with TextIOWrapper(named_file.opened(path), encoding=encoding) as file:
             size = os.fstat(file.fileno()).st_size
             for number, line in enumerate(file):
                 if reached is not None and number % LINES_APART == 0:
@@ -245,12 +247,6 @@ def _lines(path: str, reached: Callable[[int, int], object] | None) -> Iterator[
         raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
     except UnicodeError as problem:
         raise BadInput(f"{path} is not UTF-8 text: {problem}") from problem
-
-
-def _encoding(path: str) -> str:
-    """PowerShell's `>` writes UTF-16."""
-    with named_file.opened(path) as file:
-        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
 
 
 def _documents(path: str, lines: Iterator[str]) -> Iterator[Sample | Summary]:

@@ -46,7 +46,7 @@ def load_snapshot(path: str | Path) -> Snapshot:
 
 def parse_snapshot(raw: bytes, what: str) -> Snapshot:
     """The snapshot in a file's bytes. `what` names the file in messages."""
-    text = _decoded(raw, what)
+    text = named_file.text_of(raw, what)
     try:
         schema = from_json(text, _Head, what=what).schema
         _check_schema(schema, what)
@@ -99,15 +99,6 @@ def read_bytes(path: Path) -> bytes:
         return named_file.read(path, MOST_BYTES)
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem.strerror or problem}") from problem
-
-
-def _decoded(raw: bytes, what: str) -> str:
-    """The text; PowerShell's `>` writes UTF-16, some editors put a mark before UTF-8."""
-    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    try:
-        return raw.decode(encoding)
-    except UnicodeDecodeError as problem:
-        raise BadInput(f"{what} is not UTF-8 text: byte {problem.start}") from problem
 
 
 # --- the example machines -------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from gpusetup.fleet.sweep.verdict import Fault
 from gpusetup.model.frozen import Frozen
 from gpusetup.readings.dcgm import DcgmRun, parse_dcgm
 from gpusetup.readings.nccl_tests import NcclRun, parse_nccl_tests
+from gpusetup.report.cleaning.decode import decode
 
 MOST_BYTES = 1 << 22
 """Of a file; a longer one is none of these."""
@@ -99,7 +100,7 @@ def _text(path: Path) -> str:
             raw = file.read(MOST_BYTES + 1)
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem
-    return raw.decode("utf-8", "replace") if len(raw) <= MOST_BYTES else ""
+    return decode(raw) if len(raw) <= MOST_BYTES else ""
 
 
 # --- judging -------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def constants_in(path: Path) -> Constants:
     from gpusetup.model.codec import from_json
 
     try:
-        raw = named_file.read(path)
+        raw = named_file.text_of(named_file.read(path), path)
     except OSError as problem:
         raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
     try:

@@ -78,7 +78,7 @@ def model_in(path: Path) -> Shape:
     """The shape of the `config.json` at a path, or in the folder there."""
     file = path / "config.json" if named_file.is_folder(path) else path
     try:
-        raw = named_file.read(file, MOST_BYTES)
+        raw = named_file.text_of(named_file.read(file, MOST_BYTES), file)
     except BadInput as problem:
         hint = "name the model's `config.json` or its folder"
         raise BadInput(f"{problem.message}: no model's `config.json`", hint=hint) from problem

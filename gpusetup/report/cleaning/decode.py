@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 
-MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-"""Byte order marks, the longer before the one that it begins with."""
+from gpusetup.named_file import SAMPLE, encoding_of
 
-SAMPLE = 1 << 16
 HIGH = bytes(range(128, 256))
 CHINESE = rb"(?:[\xa1-\xf7][\xa1-\xfe])+"
 """GB 2312 in its usual form: both bytes of a character have the high bit."""
@@ -32,34 +23,17 @@ def decode(raw: bytes) -> str:
     >>> decode("\\u663e\\u5361: GPU".encode("gbk"))
     '显卡: GPU'
     """
-    for mark, encoding in MARKS:
-        if raw.startswith(mark):
-            return raw.decode(encoding, "replace")
-    if (wide := _wide(raw)) is not None:
-        return raw.decode(wide, "replace")
+    if (encoding := encoding_of(raw)) != "utf-8":
+        return raw.decode(encoding, "replace")
     try:
-        return raw.decode("utf-8")
+        return raw.decode()
     except UnicodeDecodeError:
         return _by_likelihood(raw)
 
 
 def is_wide(raw: bytes) -> bool:
     """Whether a text has two or four bytes a character: its lines cannot be told apart as bytes."""
-    return raw.startswith(tuple(mark for mark, name in MARKS if name != "utf-8-sig")) or bool(
-        _wide(raw)
-    )
-
-
-def _wide(raw: bytes) -> str | None:
-    """UTF-16 without a mark: every other byte of a Latin text is zero."""
-    sample = raw[:SAMPLE]
-    if len(sample) < 4:
-        return None
-    even, odd = sample[0::2].count(0), sample[1::2].count(0)
-    half = len(sample) // 2
-    if odd > half * 0.6 and even < half * 0.1:
-        return "utf-16-le"
-    return "utf-16-be" if even > half * 0.6 and odd < half * 0.1 else None
+    return not encoding_of(raw).startswith("utf-8")
 
 
 def _by_likelihood(raw: bytes) -> str:
@@ -82,7 +56,7 @@ def is_binary(raw: bytes) -> bool:
     (True, False)
     """
     sample = raw[:SAMPLE]
-    if not sample or any(sample.startswith(mark) for mark, _ in MARKS) or _wide(sample):
+    if not sample or encoding_of(sample) != "utf-8":
         return False
     controls = len(sample) - len(sample.translate(None, BINARY))
     return controls > len(sample) * BINARY_SHARE
