@@ -61,9 +61,11 @@ paths, no console for Ctrl-C, and it refuses less where a file is in use.
 
 | part | on Linux | on Windows' Python under Wine | on Windows |
 | --- | --- | --- | --- |
-| doctor, resolve, install, kills, undo, verify: [the story](../how-to/windows-and-wsl.md#what-was-tried) | in CI | in CI | never |
+| doctor, resolve, install, kills, undo, verify: [story] | in CI | in CI | never |
 | plan, tune, monitor, guard, compare, fleet, snapshot, mcp | in CI | by hand, below | never |
 | sweeping, `monitor`'s live screen, Ctrl-C | in CI | never | never |
+
+[story]: ../how-to/windows-and-wsl.md#what-was-tried
 
 Somebody who had not read the code typed this. *Limit*: what Wine does otherwise than Windows.
 
