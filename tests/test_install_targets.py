@@ -274,7 +274,7 @@ SPOILED = {
         3,
         "lacks filelock-3.20.0",
     ),
-    "nothing is left": (lambda cache: shutil.rmtree(cache), 3, "holds no wheels"),
+    "nothing is left": (lambda cache: shutil.rmtree(cache), 3, "cannot be read: No such file"),
     "the manifest is of a newer gpusetup": (
         lambda cache: (cache / "manifest.json").write_text('{"schema": "gpusetup.wheelhouse/9"}'),
         2,
@@ -306,6 +306,15 @@ def test_a_folder_that_was_spoiled(
     assert said.exit == code, said.err
     assert cause in said.err
     assert state_of(venv) == before
+
+
+@pytest.mark.parametrize("named", ["cache/", "home/../cache", "home/wheels"])
+def test_a_folder_is_the_same_by_every_path(install: Install, cache: Path, named: str) -> None:
+    Path("home").mkdir()
+    Path("home/wheels").symlink_to(cache)
+    said = install("--venv", "new", "--wheelhouse", named, *WANTED, "--dry-run")
+    assert said.exit == 0 and "0 B to fetch" in said.out, said.out
+    assert ".." not in said.out and "default index" not in said.out
 
 
 def test_a_folder_without_this_torch_says_what_it_lacks(

@@ -6,6 +6,7 @@ import platform
 from pathlib import Path
 
 from gpusetup.install.fetching.fetch_all import fetch_wheels
+from gpusetup.install.fetching.file_url import whole_path
 from gpusetup.install.fetching.wheelhouse import newest_torch, wheels_in, write_manifest
 from gpusetup.install.fetching.wheels import size_text, target_tags
 from gpusetup.install.job import Job
@@ -22,7 +23,7 @@ from gpusetup.model.resolution import Request, Resolution
 
 def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Request:
     """Everything comes from a folder; where no torch is named, it is the newest that is there."""
-    job.cache, job.owns_cache = Path(folder).absolute(), False
+    job.cache, job.owns_cache = Path(whole_path(folder)), False
     job.wheels = wheels_in(job.cache)
     torch = newest_torch(job.wheels, target_tags(target.layout))
     return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
@@ -37,7 +38,7 @@ def plan_download(
     machine: Snapshot,
 ) -> Plan:
     """The plan of fetching all that a new environment needs into a folder."""
-    job.cache = Path(request.download or "").absolute()
+    job.cache = Path(whole_path(request.download or ""))
     fresh = replace(target, venv=str(job.cache))
     return _without_environment(job, make_plan(request, job, fresh, resolution, asked, machine))
 

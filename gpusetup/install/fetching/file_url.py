@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ntpath
 import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+from gpusetup.errors import UsageError
 
 
 def path_of(url: str, *, windows: bool) -> str:
@@ -29,3 +32,22 @@ def path_of(url: str, *, windows: bool) -> str:
 def local_path(url: str) -> Path:
     """The path that an address names on this system."""
     return Path(path_of(url, windows=os.name == "nt"))
+
+
+def whole_path(folder: str, *, windows: bool = os.name == "nt") -> str:
+    r"""A folder's path as an address can name it: from the root, and without `..`.
+
+    >>> print(whole_path(r"\\?\C:\a\..\b", windows=True), whole_path("/a/../b/", windows=False))
+    C:\b /b
+    >>> print(whole_path(r"\\?\UNC\server\share", windows=True))
+    \\server\share
+    """
+    if not windows:
+        return os.path.realpath(folder)
+    plain = re.sub(r"^\\\\\?\\(?:UNC(\\)|(?=\w:))", r"\1\1", folder)  # for more than 260 letters
+    if plain.startswith(r"\\?"):
+        raise UsageError(
+            f"{folder} has no address, and an installer takes one",
+            hint=r"name the folder by its drive (`C:\wheels`) or its share (`\\server\wheels`)",
+        )
+    return ntpath.abspath(plain)

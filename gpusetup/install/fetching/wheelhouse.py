@@ -76,6 +76,13 @@ def _noted(folder: Path) -> tuple[Kept, ...]:
 
 def wheels_in(folder: Path) -> tuple[Wheel, ...]:
     """The wheels of a folder, with the hashes of its manifest; `Blocked` where there are none."""
+    try:
+        files = sorted(folder.iterdir())
+    except OSError as problem:
+        raise Blocked(
+            f"{folder} cannot be read: {problem.strerror}",
+            hint="`--wheelhouse` names the folder that `gpusetup install --download DIR` filled",
+        ) from problem
     noted = {one.filename: one for one in _noted(folder)}
     lost = sorted(name for name in noted if not (folder / name).is_file())
     if lost:
@@ -84,7 +91,7 @@ def wheels_in(folder: Path) -> tuple[Wheel, ...]:
             hint="nothing was changed; copy the folder again, whole",
         )
     found = []
-    for path in sorted(folder.glob("*.whl")):
+    for path in files:
         named = parsed_name(path.name)
         if named is not None:
             found.append(_wheel(path, named[0], named[1], noted.get(path.name)))
