@@ -563,6 +563,9 @@ def test_the_screen_of_a_trace(size: str, same_as_file: Same) -> None:
     best = best_batch(found_trace(), question)
     text = code_text(plan_of(found_trace(), question, best))
     same_as_file(text, RENDERED / f"plan-code-{size}.txt")
+    small = Standing(kind="batch", module="", bytes=8)
+    tiny = Trace(torch="2", traces=(one(1, 1, 2, 3, standing=(small,)),))
+    assert "What stands" not in str(code_text(plan_of(tiny, question, None)))
 
 
 def test_without_expandable_segments_gaps_are_reckoned_with() -> None:

@@ -71,8 +71,12 @@ def test_a_tool_environment_is_no_target(files: dict[str, str], prefix: str, too
 
 def test_a_named_interpreter_that_is_none_is_a_wrong_question() -> None:
     for named in ("/nowhere/python", "pyton", "/proj"):
-        with pytest.raises(BadInput, match="no Python interpreter"):
+        with pytest.raises(BadInput, match="no Python interpreter") as problem:
             choose_target(system({**OWN_FILES, "/proj/": ""}, facts=OWN), named)
+        assert "`.venv/bin/python`" in str(problem.value.hint)
+    with pytest.raises(BadInput) as problem:
+        choose_target(system({}, facts=OWN, family="windows"), "C:\\nowhere\\python.exe")
+    assert r"`.venv\Scripts\python.exe`" in str(problem.value.hint)
 
 
 def test_a_relative_path_is_one_below_the_working_folder() -> None:

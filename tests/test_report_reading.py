@@ -26,6 +26,9 @@ def test_each_line_says_what_it_became() -> None:
     reading = reading_of("PyTorch version: 2.5.1+cu124\nnothing here")
     assert any("torch.version = 2.5.1+cu124" in became for became in reading.of_line(1))
     assert reading.unread == (2,)
+    asked = reading_of("$ python -c 'print(torch.__version__)'\n2.5.1+cu124")
+    assert not any("2.5.1" in became for became in asked.of_line(1))
+    assert any("torch.version = 2.5.1+cu124" in became for became in asked.of_line(2))
 
 
 def test_the_screen_shows_lines_and_readings_and_then_the_answer(

@@ -20,7 +20,7 @@ ran `gpusetup mcp token` in a terminal for the plan that was shown."""
 JSON = ""
 EXAMPLES = (
     "gpusetup mcp",
-    "gpusetup mcp --python .venv/bin/python --allow-install",
+    "gpusetup mcp --python .venv --allow-install",
     "gpusetup mcp token",
 )
 NEEDS = "mcp>=2.3"

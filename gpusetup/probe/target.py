@@ -12,7 +12,7 @@ from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.frozen import Frozen
-from gpusetup.readings.paths import base_name, join, parent
+from gpusetup.readings.paths import base_name, join, parent, separator
 from gpusetup.system.system import Family, System, exists, list_or_empty, read_or_none
 
 ASK_SECONDS = 10.0
@@ -92,9 +92,11 @@ def _named(system: System, named: str) -> str:
         return path
     if not re.search(r"[/\\]", named) and (found := system.which(named)):
         return found
+    usual = PLACES[system.family][0]
     raise BadInput(
         f"`--python {named}` is no Python interpreter or environment.",
-        hint="name an interpreter (`.venv/bin/python`) or the folder of an environment",
+        hint=f"name an interpreter (`.venv{separator(usual)}{usual}`) or the folder of an "
+        "environment",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpusetup.model.documents import CodePart, CodePlan, PlanCell
-from gpusetup.render.language import HEADING, Row, Screen, heading, labelled
+from gpusetup.render.language import HEADING, Row, Screen, heading, labelled, section
 from gpusetup.render.plan import WIDTH, plan_text
 
 WORDS = {
@@ -27,10 +27,9 @@ def code_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     """The screen of `plan --code`: the plan, and what the trace saw."""
     code = plan.code
     assert code is not None
-    lines: list[str] = ["", *_phases(code), "", heading("What stands at the peak, GiB")]
-    lines += [_part(part) for part in code.standing if part.gib >= 0.001]
-    lines += ["", *_batch(code)]
-    return plan_text(plan, width) + Screen(lines)
+    parts = (_part(part) for part in code.standing if part.gib >= 0.001)
+    standing = section("What stands at the peak, GiB", parts)
+    return plan_text(plan, width) + Screen(("", *_phases(code), *standing, "", *_batch(code)))
 
 
 def _batch(code: CodePlan) -> Iterable[str]:

@@ -110,6 +110,5 @@ def _claimed(text: Text, row: Saying) -> Iterator[Claim]:
             if _is_another_machine(text, row, place, start + found.end()):
                 continue
             seen.add(value)
-            yield Claim(
-                subject=row.subject, value=value, source=text.source(place), trust=row.trust
-            )
+            told = start + found.start(int(row.value is None))
+            yield Claim(subject=row.subject, value=value, source=text.source(told), trust=row.trust)
