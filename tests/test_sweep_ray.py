@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from trial_sweep import free_port
+from slurm_cluster import free_ports
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "how-to" / "find-the-slow-link.md"
@@ -53,7 +51,7 @@ class Sweep:
     """The page's program, at a port of its own."""
 
     def __init__(self, folder: Path, address: str) -> None:
-        self.port, self.program = free_port(), folder / "sweep_ray.py"
+        self.port, self.program = free_ports(1)[0], folder / "sweep_ray.py"
         (text,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
         text = text.replace("29500", str(self.port)).replace('"auto"', f'"{address}"')
         self.program.write_text(text, encoding="utf-8")

@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-import trial_sweep
-from slurm_cluster import Cluster, cluster, missing
+from slurm_cluster import Cluster, cluster, free_ports, missing
 
 from gpusetup.cli import main
 from gpusetup.fleet.sweep.follow import Follower, take_part, worker_of
@@ -27,6 +24,7 @@ from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
 from gpusetup.verify.ranks.gathering import Spoke
 from gpusetup.verify.ranks.launch import Rank
 
+ROOT = Path(__file__).resolve().parent.parent
 Told = set[tuple[str, tuple[int, ...]]]
 
 
@@ -64,7 +62,7 @@ class Together:
     """A leader and its followers in threads, each with a worker of its own."""
 
     def __init__(self, workers: list[tuple[str, ...]], store: tuple[str, ...], sizes: Sizes):
-        port = trial_sweep.free_port()
+        port = free_ports(1)[0]
         ranks = [
             Rank(n, len(workers), 0, "127.0.0.1", port, f"n{n}", "test")
             for n in range(len(workers))
@@ -198,21 +196,11 @@ def test_a_stopped_rank_of_gloo_is_named_and_the_others_measure(
 
 
 @pytest.mark.slow
-def test_each_planted_fault_among_eight_ranks_is_named() -> None:
-    script = Path(trial_sweep.__file__)
-    done = subprocess.run(
-        [sys.executable, str(script), "--runs", "1"],
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-
-
-@pytest.mark.slow
 def test_under_torchrun_rank_0_says_one_answer() -> None:
     clean = {name: value for name, value in os.environ.items() if "RANK" not in name}
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=3")
     done = subprocess.run(
-        [*launcher, f"--master-port={trial_sweep.free_port()}", "-m", "gpusetup",
+        [*launcher, f"--master-port={free_ports(1)[0]}", "-m", "gpusetup",
          "fleet", "sweep", "--json", "--limit", "20"],
         env={**clean, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
         capture_output=True, text=True, timeout=280, check=False,
@@ -256,7 +244,15 @@ def under_srun(slurm: Cluster, folder: Path, *words: str) -> dict[str, Any]:
     script = 'mount --bind "$0" /etc/hosts && exec "$@"'
     ours = (sys.executable, "-m", "gpusetup", "fleet", "sweep", "--json", "--device", "cpu")
     done = slurm.run(
-        *("srun", "-N4", "-n4", "--chdir", str(trial_sweep.HERE.parent), "unshare", "-m"),
+        *(
+            "srun",
+            "-N4",
+            "-n4",
+            "--chdir",
+            str(Path(__file__).resolve().parent.parent),
+            "unshare",
+            "-m",
+        ),
         *("sh", "-c", script, str(hosts), *ours, *words),
         timeout=280,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shutil
@@ -29,11 +28,10 @@ from gpusetup.cli import main
 from gpusetup.errors import Unreached
 from gpusetup.install.complaints import complaint
 from gpusetup.install.joint import places as where
-from gpusetup.install.joint.ask import Answer, Asker, Locked, macos_of
+from gpusetup.install.joint.ask import Answer, Locked, macos_of
 from gpusetup.install.joint.choose import best_of
 from gpusetup.install.joint.honest import require_honest
 from gpusetup.install.joint.matrix import matrix_of
-from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.releases import Listed, Release
 from gpusetup.install.joint.words import by_name
 from gpusetup.install.settings.environment import uv_program
@@ -763,33 +761,6 @@ def test_one_package_is_asked_for_something_newer_until_there_is_nothing() -> No
     with ThreadPoolExecutor(2) as pool:
         found = best_of(work, answer("2.15.0", "1"), page, pool)  # type: ignore[arg-type]
     assert found == (by_torch["2.14.1"], steps["x>1"])
-
-
-# --- the comparison of companions on four machines, on our own index -----------------------------
-
-
-def test_each_cell_of_the_comparison_is_an_answer_or_a_reason(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compare = importlib.import_module("scripts.compare_companions")
-    enter(world, monkeypatch)
-    monkeypatch.setenv("GPUSETUP_CACHE", str(world.folder / "kept"))
-    places = users_places(os.environ, Path.home())
-    asker = Asker(places.uv, places.environment, places.cache, places.trusted)
-    found = [
-        *compare.cells([*compare.MACHINES], ("server",), asker),
-        *compare.cells(("rtx3050-windows", "cpu"), ("vllm",), asker),
-    ]
-    assert [one for one in found if one.fault] == []
-    for one in found[:4]:
-        assert (one.version, one.torch) == ("3.0", "2.13.0"), one
-        assert (one.backend == "cpu") == (one.machine == "cpu"), one
-    assert [one.version for one in found[4:]] == [None, None]
-    assert "no build for windows" in found[4].reason
-    assert "NVIDIA GPU" in found[5].reason
-    assert "6 cells: 4 answers" in compare.table(found)
-    assert found[0]._replace(version=None, reason="").fault
-    assert found[0]._replace(version="2.0", uv="3.0", reason="").fault
 
 
 # --- what a hostile pass found -------------------------------------------------------------------
