@@ -240,6 +240,76 @@ def watching(ours: Sequence[str], seconds: float) -> Row:
     )
 
 
+MODEL = """
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+LOSS = nn.functional.cross_entropy
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(1000, 128)
+        layer = nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(128, 10)
+    def forward(self, inputs):
+        return self.head(self.body(self.tokens(inputs)).mean(1))
+
+def build(batch):
+    torch.manual_seed(0)
+    return Encoder(), (torch.randint(0, 1000, (batch, 64)), torch.randint(0, 10, (batch,)))
+
+def train(batch):
+    model, (inputs, target) = build(batch)
+    LOSS(model(inputs), target).backward()
+    torch.optim.AdamW(model.parameters()).step()
+"""
+LIGHTNING = """
+import model
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.tuner import Tuner
+from torch.optim import AdamW
+from torch.utils.data import DataLoader, TensorDataset
+
+class Module(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.batch_size = 2
+        self.model, self.data = model.build(1 << 14)
+    def training_step(self, batch, index):
+        return model.LOSS(self.model(batch[0]), batch[1])
+    def configure_optimizers(self):
+        return AdamW(self.parameters())
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(*self.data), self.batch_size)
+
+trainer = Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False)
+Tuner(trainer).scale_batch_size(Module(), mode="power")
+"""
+NEEDS = """
+import lightning.pytorch, model
+model.train(2)
+print(next(line.split()[1] for line in open("/proc/self/status") if "VmPeak" in line))
+"""
+ROOM_KIB = 64 << 10
+
+
+def tune(runs: int) -> Iterator[Row]:
+    """Both as whole programs in as much address space; Lightning beside torch, Linux."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "model.py").write_text(MODEL, encoding="utf-8")
+        places = (str(ROOT), folder, os.environ.get("PYTHONPATH", ""))
+        os.environ |= {"PYTHONPATH": os.pathsep.join(places), "MALLOC_ARENA_MAX": "2"}
+        needs = subprocess.run([PYTHON, "-c", NEEDS], capture_output=True, check=True)
+        limit = f'ulimit -v {int(needs.stdout) + ROOM_KIB}; exec "$@"'
+        words = ("--batch-size", "--code", "model:build", "--device", "cpu", "--python", PYTHON)
+        ours, peer = gpusetup("tune", *words), [PYTHON, "-c", LIGHTNING]
+        a, b = (["bash", "-c", limit, "-", *one] for one in (ours, peer))
+        yield at_most("tune --batch-size / Lightning's tuner", a, b, 1.0, min(runs, 3))
+
+
 GROUPS: dict[str, Callable[[int], Iterator[Row]]] = {
     "start": start,
     "doctor": doctor,
@@ -247,6 +317,7 @@ GROUPS: dict[str, Callable[[int], Iterator[Row]]] = {
     "monitor": monitor,
     "install": install,
     "plan": plan,
+    "tune": tune,
     "reports": reports,
 }
 

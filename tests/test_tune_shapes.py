@@ -1,45 +1,49 @@
-"""Configs in the shape of real trainers on four machines: no rule is broken in any of them."""
+"""Configs in the shape of real trainers on three machines: `tune` leaves the training as it was."""
 
 from __future__ import annotations
 
-import sys
+import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-import compare_configs
+from gpusetup.cli import main
 
 SHAPES = Path(__file__).resolve().parent / "tune_shapes"
 FILES = sorted(path for path in SHAPES.iterdir() if path.is_file())
+MACHINES = ("rtx3050-laptop", "healthy", "h100-no-fabric-manager")
+BATCH = ("batch_size", "accum")
+
+
+def tuned(path: Path, machine: str, capsys: pytest.CaptureFixture[str], *more: str) -> Any:
+    main(["tune", str(path), "--from", machine, "--json", *more])
+    return json.loads(capsys.readouterr().out)
+
+
+def size(changes: list[dict[str, Any]], side: str) -> int:
+    """The product of batch and accumulated steps that a proposal changes, before or after."""
+    return math.prod(
+        one[side] or 1
+        for one in changes
+        if any(word in one["key"] for word in BATCH) and isinstance(one["to"], int)
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=[one.name for one in FILES])
 @pytest.mark.one_in(12)
-def test_no_rule_is_broken(path: Path) -> None:
-    for machine, facts in compare_configs.MACHINES.items():
-        _, broken = compare_configs.broken(path, facts)
-        assert not broken, machine
-
-
-def test_the_rules_see_what_they_are_for() -> None:
-    """The same rules find what is wrong where it is."""
-    before = {"batch_size": "8", "accumulation_steps": "2", "val.batch_size": "4", "bf16": "true"}
-    bad = {"batch_size": "8", "optimizer_in_bwd": "true", "gradient_accumulation_steps": "2"}
-    assert list(compare_configs._refused({"bf16": "true"}, {"bf16": "true", "fp16": "true"}))
-    assert list(compare_configs._refused({}, bad))
-    assert list(compare_configs._beside(before, before | {"val.batch_size": "2"}))
-    assert list(compare_configs._unmeasured({"compile": "no"}, {"compile": "true"}))
-    assert list(compare_configs._unmeasured({}, {"dataloader_persistent_workers": "true"}))
-    after = before | {"batch_size": "4", "eval_iters": "3"}
-    before = before | {"eval_iters": "3"}
-    facts = compare_configs.MACHINES["T4 16 GB"]
-    found = list(compare_configs._batch(SHAPES / "lstm.yaml", facts, before, after, b"a: 1\n"))
-    assert len(found) == 2 and "effective batch" in found[0] and "carried along" in found[1]
-
-
-def words_for(name: str, machine: str) -> tuple[str, ...]:
-    return compare_configs.broken(SHAPES / name, compare_configs.MACHINES[machine])[0].words
+def test_the_effective_batch_stays_and_a_second_run_changes_nothing(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for machine in MACHINES:
+        new = tmp_path / machine / path.name
+        new.parent.mkdir()
+        changes = tuned(path, machine, capsys, "-o", str(new)).get("changes", ())
+        if any("accum" in one["key"] for one in changes):
+            assert size(changes, "from") == size(changes, "to"), machine
+        assert not [one for one in changes if "compile" in one["key"] and one["to"]], machine
+        assert not (changes and tuned(new, machine, capsys)["changes"]), machine
 
 
 @pytest.mark.parametrize(
@@ -48,19 +52,18 @@ def words_for(name: str, machine: str) -> tuple[str, ...]:
         ("nanogpt_finetune.py", "compile stays off: torch.compile makes some models faster"),
         ("espnet_numel.yaml", "batch_type (line 1) is numel"),
         ("fairseq_tokens.yaml", "dataset.max_tokens (line 17) rules"),
-        ("nemo_gpt.yaml", "trainer.precision (line 6) asks for bf16"),
     ],
 )
-def test_what_is_left_is_said(name: str, said: str) -> None:
-    assert any(said in word for word in words_for(name, "T4 16 GB"))
+def test_what_is_left_is_said(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = tuned(SHAPES / name, "healthy", capsys)["recommendations"]
+    assert any(said in word for word in told)
+    small = tuned(SHAPES / "nemo_gpt.yaml", "healthy", capsys)["recommendations"]
+    assert not any(said in word for word in small)
 
 
-def test_marks_of_small_models_are_not_said_of_a_wide_one() -> None:
-    assert not any("the mark" in word for word in words_for("nemo_gpt.yaml", "T4 16 GB"))
-
-
-def test_there_are_configs_of_at_least_25_kinds_and_plan_raised_some() -> None:
+def test_there_are_configs_of_at_least_25_kinds_and_plan_raised_some(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert len(FILES) >= 25
-    facts = compare_configs.MACHINES["A100 80 GB"]
-    proposal, _ = compare_configs.broken(SHAPES / "hf_args.json", facts)
-    assert any("clear on this card" in one.source for one in proposal.changes)
+    changes = tuned(SHAPES / "hf_args.json", "h100-no-fabric-manager", capsys)["changes"]
+    assert any("clear on this card" in one["source"] for one in changes)
