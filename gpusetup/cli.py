@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import errno
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.program import set_program
+from gpusetup.system.signals import endings_as_interrupt
 from gpusetup.verify import streams
 
 INTERRUPTED = 130
@@ -46,7 +44,7 @@ def _ended(words: list[str], out: Console) -> int:
     """Run, and tell what ended it; only an answer that cannot be written is left."""
     try:
         _have_a_home()
-        with _sigterm_as_interrupt():
+        with endings_as_interrupt():
             return _run(words, out)
     except KeyboardInterrupt:
         out.talk("interrupted")
@@ -76,19 +74,6 @@ def _have_a_home() -> None:
     """Without HOME, a user whom no password file knows lives at the root, as Docker has it."""
     if os.path.expanduser("~").startswith("~"):  # noqa: PTH111  # Path's import takes 3 ms
         os.environ["HOME"] = os.sep
-
-
-@contextlib.contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM raise KeyboardInterrupt, so that it ends us and every child as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)
 
 
 def _run(words: list[str], out: Console) -> int:

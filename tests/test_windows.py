@@ -61,3 +61,32 @@ def test_a_kill_is_ended_by_the_same_command(laptop: Any, phase: str) -> None:
     assert "✓ Installed in C:\\project\\.venv: torch 2.5.1+cu124" in retried.ended.out
     assert "Undone. C:\\project\\.venv: torch 2.5.1+cpu" in undone.ended.out
     assert killed.ended.out == ""
+
+
+CTRL_C = (
+    ("monitor", "", "Verdict: idle"),
+    ("monitor", ' -- python -c "import time; time.sleep(60)"', "Verdict: idle"),
+    ("install", " --yes --torch 2.5.1 --wheelhouse {house}", "interrupted"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "words", "said"), CTRL_C)
+def test_ctrl_c_in_a_console(laptop: Any, command: str, words: str, said: str) -> None:
+    typed = f"{story.GPUSETUP} {command}{words}"
+    line = typed.format(house=windows.seen_from_windows(laptop.house))
+    ended = laptop.there.in_console("cmd", "/c", line, cwd=laptop.there.drive / "project")
+    assert said in ended.out, ended.out
+    assert "Traceback" not in ended.out
+    assert not (laptop.venv / ".gpusetup" / "journal.json").exists()
+
+
+@pytest.mark.slow
+def test_a_training_is_watched_without_a_console(laptop: Any) -> None:
+    """There is no Ctrl-Break that could end what watches it."""
+    lines = ("import time", "from gpusetup.monitor import TrainingMonitor",
+             "with TrainingMonitor('run.jsonl') as monitor:", "    time.sleep(12)",
+             "print(monitor.summary.verdict)")  # fmt: skip
+    (laptop.there.drive / "project" / "watched.py").write_text("\n".join(lines))
+    ended = laptop.cmd(".venv\\Scripts\\python.exe watched.py").ended
+    assert (ended.exit, ended.out.split()[-1:]) == (0, ["idle"]), ended.out

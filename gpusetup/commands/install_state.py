@@ -20,7 +20,6 @@ from gpusetup.install.recovery import (
     undo_changes,
 )
 from gpusetup.install.request import InstallRequest
-from gpusetup.install.signals import uninterrupted
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.transaction import (
     STORE,
@@ -39,6 +38,7 @@ from gpusetup.probe.unfinished import WHILE
 from gpusetup.render.console import Console
 from gpusetup.render.install import undo_text
 from gpusetup.render.language import plain
+from gpusetup.system.signals import uninterrupted
 from gpusetup.system.system import LiveSystem
 
 KINDS = ("recover", "undo", "forget")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,8 @@ from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import Sample, Summary
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
+from gpusetup.render.terminal import can_be_drawn_on
+from gpusetup.system.signals import interrupt_ourselves
 from gpusetup.verify import streams
 
 
@@ -112,7 +113,7 @@ class Recording:
         self.stream()
         if self._json is not None:
             yield
-        elif not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        elif not can_be_drawn_on(sys.stdout):
             self._sinks.append(Lines())
             yield
         else:
@@ -124,7 +125,7 @@ class Recording:
                 interval=interval,
                 command=command,
                 changed=changed,
-                quit=lambda: os.kill(os.getpid(), signal.SIGINT),
+                quit=interrupt_ourselves,
             )
             with screen:
                 self._sinks.append(screen)

@@ -14,7 +14,6 @@ from gpusetup.install.job import (
 from gpusetup.install.leftovers import OF_THE_GUARD, sweep
 from gpusetup.install.make_plan import with_dependencies
 from gpusetup.install.plan import Plan
-from gpusetup.install.signals import interruptible
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.switch import putting_back, switch
 from gpusetup.install.switching.transaction import STORE, Journal, begin, read_journal
@@ -22,6 +21,7 @@ from gpusetup.install.target.disk_space import check_space
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import Layout, distributions
 from gpusetup.model.frozen import replace
+from gpusetup.system.signals import interruptible
 from gpusetup.system.system import System
 
 

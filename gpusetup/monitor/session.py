@@ -98,7 +98,10 @@ def _numbers(names: Sequence[str]) -> tuple[signal.Signals, ...]:
 
 
 def _has_terminal() -> bool:
-    """Whether we are in a terminal's foreground, which then tells the command by itself."""
+    """Whether we are in a terminal's foreground, which then tells the command by itself, as
+    Windows' console always does."""
+    if os.name == "nt":
+        return True
     for stream in (0, 1, 2):
         try:
             return os.tcgetpgrp(stream) == os.getpgrp()

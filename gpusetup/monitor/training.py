@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import json
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Mapping
@@ -85,9 +84,11 @@ class TrainingMonitor:
         child, self._child = self._child, None
         if child is None:
             return self.summary
+        from gpusetup.system.processes import interrupt
+
         early = child.poll() is None
         if early:
-            child.send_signal(signal.SIGINT)
+            interrupt(child)
         try:
             said, _ = child.communicate(timeout=START_SECONDS)
         except Exception:

@@ -42,7 +42,9 @@ class LiveScreen:
         changed: Callable[[float], bool] = lambda every: False,
         quit: Callable[[], None] = lambda: None,
     ) -> None:
-        self._rich = Rich(highlight=False, markup=False, emoji=False, no_color=not color)
+        self._rich = Rich(
+            highlight=False, markup=False, emoji=False, no_color=not color, legacy_windows=False
+        )
         self._tally, self._command = tally, command
         self._changed, self._quit = changed, quit
         self._view = View(interval=interval, unicode=can_show("█▏▁°"))

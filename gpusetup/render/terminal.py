@@ -75,6 +75,11 @@ def _columns(stream: TextIO | None) -> int:
         return 0
 
 
+def can_be_drawn_on(stream: TextIO) -> bool:
+    """Whether a screen may be drawn there again and again."""
+    return stream.isatty() and not is_dumb(os.environ) and obeys_codes(stream)
+
+
 def obeys_codes(stream: TextIO) -> bool:
     """On Windows a console obeys colours only once it was asked to; elsewhere each does."""
     if sys.platform != "win32":

@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from gpusetup.model.frozen import Frozen
 
@@ -24,6 +24,13 @@ GIVE_UP_SECONDS = 1.0
 
 MOST_BYTES = 64 << 20
 """What is kept of a child's words; one that goes on is killed."""
+
+OWN_GROUP: dict[str, Any] = (
+    {"start_new_session": True}
+    if os.name == "posix"
+    else {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+)
+"""How a child is started that a Ctrl-C in our terminal must not reach."""
 
 RUNNING: set[subprocess.Popen[bytes]] = set()
 """The children that somebody waits for, in whatever thread."""
@@ -80,7 +87,7 @@ def run(
             stderr=subprocess.PIPE,
             env=None if environment is None else dict(environment),
             cwd=_there(cwd),
-            start_new_session=os.name == "posix",
+            **OWN_GROUP,
         )
     except FileNotFoundError:
         return Output(argv=words, exit=None, problem="not found")
@@ -210,12 +217,27 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             child.kill()
 
 
+def interrupt(child: subprocess.Popen[bytes]) -> None:
+    """Tell a child of `OWN_GROUP` of a Ctrl-C; on Windows of a Ctrl-Break.
+
+    Without a console there is no Ctrl-Break (`os.kill` raises SystemError): it is killed.
+    """
+    with contextlib.suppress(OSError):
+        if os.name == "posix":
+            os.killpg(child.pid, signal.SIGINT)
+            return
+        try:
+            child.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
+        except (OSError, SystemError):
+            child.kill()
+
+
 def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
     """Tell a child's group of a Ctrl-C, and wait for it to clean up."""
-    if not seconds or os.name != "posix":
+    if not seconds:
         return
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        os.killpg(child.pid, signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        interrupt(child)
         child.communicate(timeout=seconds)
 
 
@@ -244,7 +266,7 @@ class Lines:
             stderr=subprocess.STDOUT if errors is None else errors,
             env=None if environment is None else dict(environment),
             cwd=_there(cwd),
-            start_new_session=os.name == "posix",
+            **OWN_GROUP,
         )
         RUNNING.add(self._child)
         self._told: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -325,7 +347,7 @@ def beside(argv: Sequence[str]) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        start_new_session=True,
+        **OWN_GROUP,
     )
 
 
@@ -337,8 +359,7 @@ def interrupt_children(seconds: float) -> None:
     until = time.monotonic() + seconds
     running = tuple(RUNNING)
     for child in running:
-        with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGINT) if os.name == "posix" else child.terminate()
+        interrupt(child)
     for child in running:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(max(0.0, until - time.monotonic()))

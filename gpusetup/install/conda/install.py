@@ -30,7 +30,6 @@ from gpusetup.install.conda.plan import CondaPlan, Records, torch_packages
 from gpusetup.install.credentials import redacted
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.proof import prove
-from gpusetup.install.signals import interruptible
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.receipt import Receipt, shareable, write_receipt
 from gpusetup.install.switching.receipt import now as when
@@ -42,6 +41,7 @@ from gpusetup.install.switching.transaction import (
     read_journal,
 )
 from gpusetup.model.finding import Step
+from gpusetup.system.signals import interruptible
 
 CLEANING_SECONDS = 30.0
 """How long conda may take to roll back after a Ctrl-C."""

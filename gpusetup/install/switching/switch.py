@@ -20,7 +20,6 @@ from gpusetup.install.fetching.wheel_cache import drop_unused
 from gpusetup.install.job import Job, Outcome, run_step, torch_of
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
-from gpusetup.install.signals import uninterrupted
 from gpusetup.install.switching.durable import sync_folders, sync_tree
 from gpusetup.install.switching.kept import listed
 from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
@@ -52,6 +51,7 @@ from gpusetup.install.switching.transaction import (
 from gpusetup.install.target.layout import Layout, distributions
 from gpusetup.install.target.owned import pth_without
 from gpusetup.model.documents import DoneStep
+from gpusetup.system.signals import uninterrupted
 
 
 def switch(

@@ -1,7 +1,8 @@
-"""What a signal does while an environment is changed."""
+"""What a signal does: nothing, or what Ctrl-C does."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -27,7 +28,9 @@ def interruptible() -> Iterator[None]:
         yield
 
 
-ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+ENDS = ("SIGTERM", "SIGHUP", "SIGBREAK")
+"""Whoever ends us; the third is Windows' Ctrl-Break."""
+ENDING = tuple(getattr(signal, name) for name in ENDS if hasattr(signal, name))
 
 
 @contextmanager
@@ -42,3 +45,19 @@ def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
     finally:
         for one, former in before:
             signal.signal(one, former)
+
+
+@contextmanager
+def endings_as_interrupt() -> Iterator[None]:
+    """SIGTERM, and Windows' Ctrl-Break, end us and every child as Ctrl-C does."""
+    endings = (one for one in ENDING if one.name != "SIGHUP")
+    with handled(signal.default_int_handler, *endings):
+        yield
+
+
+def interrupt_ourselves() -> None:
+    """As Ctrl-C does, from any thread. On Windows `os.kill` would end us at once."""
+    if os.name == "nt":
+        signal.raise_signal(signal.SIGINT)
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
