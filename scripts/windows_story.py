@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 
 from index_server import IndexServer, build_wheel, index_server  # noqa: E402
-from windows import Ended, Windows, cache_folder, opened, seen_from_windows  # noqa: E402
+from windows import ARCHIVES, Ended, Windows, cache_folder, opened, seen_from_windows  # noqa: E402
 
 PROJECT = "C:\\project"
 BIN = f"{PROJECT}\\.venv\\Scripts"
@@ -194,10 +194,11 @@ def as_text(steps: list[Step]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=cache_folder())
+    parser.add_argument("--python", choices=ARCHIVES, default="3.11")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     steps = []
-    with laptop(asked.folder.resolve()) as machine:
+    with laptop(asked.folder.resolve(), asked.python) as machine:
         for step in story(machine):
             print(f"C:\\project> {step.typed}\n{step.ended.out}-> {step.ended.exit}", flush=True)
             steps.append(step)
