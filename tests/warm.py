@@ -47,7 +47,7 @@ SCRIPTS = (
             TESTS / "oom_ranks.py",
             TESTS / "oom_memory.py",
             TESTS / "rank_faults" / "warm.py",
-            PACKAGE.parent / "scripts" / "compare_plan_code.py",
+            TESTS / "real_steps.py",
         ),
     ),
 )
