@@ -12,11 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import fleet_records
 import node_python
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-import simulate_fleet
 from slurm_cluster import free_ports
 
 pytestmark = pytest.mark.slow
@@ -98,7 +96,7 @@ def test_hosts_answer_and_those_that_do_not_are_named(hosts: Path, way: tuple[st
         pytest.skip("no pdsh")
     python = node_python.recorded_python(hosts)
     for node in ("n1", "n2", "n3", "slow"):
-        snapshot, verify = simulate_fleet.machine(0), simulate_fleet.report(random.Random(1))
+        snapshot, verify = fleet_records.machine(0), fleet_records.report(random.Random(1))
         check = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "sound", "node": node}
         answers = {"node-check": check, "snapshot": snapshot, "verify": verify}
         node_python.record(hosts, node, answers)

@@ -12,14 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fleet_records
 import node_python
 import pytest
 import yaml
 from kube_api import Api, kube_api
 from test_install_certificates import authority
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-import simulate_fleet
 
 from gpusetup.cli import main
 from gpusetup.errors import Blocked, UsageError
@@ -277,9 +275,9 @@ def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
     for name in ("n1", "n2", "n3", "slow", "used", "noimage", "full"):
         api.add_node(name)
         check = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "sound", "node": name}
-        verify = simulate_fleet.report(random.Random(1))
+        verify = fleet_records.report(random.Random(1))
         answers: dict[str, Any] = {"node-check": check, "verify": verify}
-        node_python.record(tmp_path, name, {**answers, "snapshot": simulate_fleet.machine(0)})
+        node_python.record(tmp_path, name, {**answers, "snapshot": fleet_records.machine(0)})
     (tmp_path / "slow" / "hang").write_text("snapshot")
     api.add_pod("train", "used", 8)
     python = node_python.recorded_python(tmp_path)

@@ -12,11 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fleet_records
 import node_python
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-import simulate_fleet
 
 from gpusetup.cli import main
 from gpusetup.errors import Blocked, UsageError
@@ -204,8 +202,8 @@ def sound(seed: int = 1, **snapshot: Any) -> Record:
             "reason": "sound",
             "facts": facts,
         },
-        "snapshot": {**simulate_fleet.machine(0), **snapshot},
-        "verify": simulate_fleet.report(random.Random(seed)),
+        "snapshot": {**fleet_records.machine(0), **snapshot},
+        "verify": fleet_records.report(random.Random(seed)),
     }
 
 
@@ -342,7 +340,7 @@ def test_a_folder_with_records_is_not_mixed_with_new_ones(
 def test_from_a_folder_is_the_same_as_to_show_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "n1.json").write_text(json.dumps(simulate_fleet.machine(0)))
+    (tmp_path / "n1.json").write_text(json.dumps(fleet_records.machine(0)))
     answers = []
     for words in (["run", "--from", str(tmp_path)], ["show", str(tmp_path)]):
         main(["fleet", *words, "--json"])

@@ -1,0 +1,166 @@
+"""Recorded nodes of a fleet, with planted faults.
+
+Each node has a snapshot and a report of verify; what differs by nature (UUIDs, temperatures, free
+memory, rates with a spread of 1 %) differs. A fault is on a node of its own, drawn by a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def machine(number: int) -> Record:
+    """The record of a sound node with eight GPUs."""
+    gpus = [
+        {
+            "name": "NVIDIA H100 80GB HBM3", "maker": "nvidia", "target": "sm_90",
+            "uuid": "GPU-0", "memory_total_bytes": 85520809984, "memory_used_bytes": 0,
+            "compute_capability": "9.0", "nvml_index": index, "cuda_index": index,
+            "pci_bus_id": f"00000000:{0x1B + 0x10 * index:02X}:00.0", "visible": True,
+            "mig_enabled": False, "compute_mode": "Default", "ecc_enabled": True,
+            "ecc_uncorrected": 0, "retired_pending": False, "remap_failed": False,
+            "remapped_rows": 0, "recovery_action": "none", "temperature_celsius": 34,
+            "power_watts": 70.0, "power_limit_watts": 700.0, "power_limit_default_watts": 700.0,
+            "clock_sm_max_mhz": 1980, "clock_memory_max_mhz": 2619,
+            "clock_sm_application_mhz": 1980, "vbios_version": "96.00.89.00.01",
+            "inforom_version": "G520.0200.00.05",
+            "throttle_reasons": [], "utilization_percent": 0, "pcie_generation": 5,
+            "pcie_generation_max": 5, "pcie_width": 16, "pcie_width_max": 16,
+            "fabric_state": "completed", "fabric_status": "success", "fabric_faults": [],
+            "nvlinks_active": 18, "nvlinks_inactive": [], "nvlink_errors": 0, "processes": [],
+        }
+        for index in range(8)
+    ]  # fmt: skip
+    return {
+        "schema": "gpusetup.snapshot/1", "taken_at": "2026-11-19T03:00:00Z", "origin": "live",
+        "os": {"family": "linux", "name": "Ubuntu 24.04.1 LTS", "id": "ubuntu",
+               "version": "24.04", "kernel": "6.8.0-48-generic", "machine": "x86_64",
+               "libc": "glibc 2.39"},
+        "python": {"version": "3.12.7", "prefix": "/opt/env", "manager": "venv", "bits": 64},
+        "driver": {"version": "580.95.05", "cuda": "13.0", "library_version": "580.95.05",
+                   "open_module": True,
+                   "module_loaded": True, "nvml_code": 0, "seconds": 0.1, "persistence": True},
+        "cuda_api": {"init_code": 0, "device_count": 8, "version": "13.0"},
+        "gpus": gpus,
+        "torch": {"installed": True, "version": "2.11.0+cu130", "cuda": "13.0",
+                  "backend": "cu130", "installer": "uv", "cudnn": "9.15.1"},
+        "packages": [{"name": "torch", "version": "2.11.0+cu130"},
+                     {"name": "nvidia-nccl-cu13", "version": "2.28.9"},
+                     {"name": "triton", "version": "3.6.0"},
+                     {"name": "numpy", "version": "2.3.5"}],
+        "container": {"kind": "none"},
+        "cpu": {"name": "Xeon 8480C", "logical_cores": 224, "usable_cores": 224},
+        "memory": {"total_bytes": 2164663517184 + number % 7 * 4096,
+                   "shm_total_bytes": 1082331758592, "memlock_bytes": 8589934592},
+        "environment": {"NCCL_IB_HCA": "mlx5", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+    }  # fmt: skip
+
+
+RATES = (("matmul-speed", 620.0, "TFLOP/s"), ("copy-speed", 52.0, "GB/s"))
+
+
+def report(rng: random.Random) -> Record:
+    """The verify report of a sound node."""
+    devices = [{"device": f"cuda:{i}", "name": "NVIDIA H100 80GB HBM3"} for i in range(8)]
+    checks = [
+        {"name": name, "device": f"cuda:{i}", "status": "passed", "unit": unit,
+         "value": rng.gauss(middle, middle * 0.01)}
+        for name, middle, unit in RATES for i in range(8)
+    ]  # fmt: skip
+    return {
+        "schema": "gpusetup.verify/1", "verdict": "passed", "torch": "2.11.0+cu130",
+        "cuda": "13.0", "python": "3.12.7", "devices": devices, "checks": checks,
+    }  # fmt: skip
+
+
+def natural(node: Record, rng: random.Random) -> None:
+    """What differs on sound nodes too."""
+    node["driver"]["seconds"] = rng.uniform(0.02, 0.6)
+    for gpu in node["gpus"]:
+        gpu["uuid"] = f"GPU-{rng.getrandbits(32):08x}"
+        gpu["temperature_celsius"] = rng.randint(26, 62)
+        gpu["power_watts"] = rng.uniform(60, 110)
+        gpu["memory_used_bytes"] = rng.randint(0, 3 << 30)
+
+
+OF_A_NODE: Record = {
+    "driver.version": "570.133.20", "driver.cuda": "12.8", "driver.persistence": False,
+    "driver.library_version": "570.133.20", "driver.open_module": False,
+    "os.kernel": "6.8.0-31-generic", "os.name": "Ubuntu 22.04.5 LTS", "os.libc": "glibc 2.35",
+    "python.version": "3.11.9", "torch.version": "2.10.0+cu130", "torch.cudnn": "9.10.2",
+    "torch.backend": "cu126", "environment.NCCL_IB_HCA": "mlx5_0",
+    "environment.NCCL_P2P_DISABLE": "1", "environment": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+    "memory.total_bytes": 2130303778816, "memory.shm_total_bytes": 67108864,
+    "memory.memlock_bytes": 65536, "toolkit": {"nvcc": "12.4"}, "container.kind": "docker",
+    "cpu.name": "Xeon 8462Y+", "cpu.usable_cores": 112,
+    "packages": [{"name": "torch", "version": "2.11.0+cu130"}],
+}  # fmt: skip
+OF_A_GPU: Record = {
+    "power_limit_watts": 500.0, "pcie_width": 8, "pcie_generation_max": 4, "pcie_width_max": 8,
+    "ecc_enabled": False, "ecc_uncorrected": 4, "mig_enabled": True, "nvlinks_active": 17,
+    "compute_mode": "Exclusive_Process", "recovery_action": "gpu_reset", "name": "NVIDIA H100 NVL",
+    "vbios_version": "96.00.74.00.01", "inforom_version": "G520.0200.00.03",
+    "clock_sm_max_mhz": 1755, "clock_memory_max_mhz": 1593, "clock_sm_application_mhz": 1095,
+    "memory_total_bytes": 68719476736, "lost": True, "retired_pending": True, "remap_failed": True,
+    "fabric_state": "in_progress",
+}  # fmt: skip
+OF_A_CHECK: Record = {"matmul-speed": 0.9, "copy-speed": 0.5}
+"""Check -> the share of its rate."""
+FAULTS = (*OF_A_NODE, *OF_A_GPU, *OF_A_CHECK, "a GPU less", "a failed check")
+
+
+def plant(kind: str, node: Record, verified: Record, rng: random.Random) -> None:
+    if kind in OF_A_NODE:
+        group, _, name = kind.rpartition(".")
+        (node[group] if group else node)[name] = OF_A_NODE[kind]
+    elif kind in OF_A_GPU:
+        rng.choice(node["gpus"])[kind] = OF_A_GPU[kind]
+    elif kind in OF_A_CHECK:
+        rng.choice([c for c in verified["checks"] if c["name"] == kind])["value"] *= OF_A_CHECK[
+            kind
+        ]
+    elif kind == "a GPU less":
+        del node["gpus"][rng.randrange(8)]
+    else:
+        rng.choice(verified["checks"])["status"] = "failed"
+
+
+def write(folder: Path, count: int, planted: int, seed: int) -> dict[str, str]:
+    """The folder of records; the nodes with a fault and its kind."""
+    rng, faults = random.Random(seed), dict[str, str]()
+    chosen = {number: i for i, number in enumerate(rng.sample(range(count), planted))}
+    for number in range(count):
+        node, verified, name = machine(number), report(rng), f"gpu{number:05d}"
+        natural(node, rng)
+        if number in chosen:
+            faults[name] = FAULTS[chosen[number] % len(FAULTS)]
+            plant(faults[name], node, verified, rng)
+        (folder / f"{name}.json").write_text(json.dumps(node), encoding="utf-8")
+        (folder / f"{name}.verify.json").write_text(json.dumps(verified), encoding="utf-8")
+    return faults
+
+
+SHOW_AND_SAY_MEMORY = """
+import sys
+from gpusetup.cli import main
+main(sys.argv[1:])
+with open("/proc/self/status") as file:
+    print(next(line.split()[1] for line in file if line.startswith("VmHWM")), file=sys.stderr)
+"""
+"""What wait4 tells of a child counts its parent's memory too, from before the child's program."""
+
+
+def odd_nodes(folder: Path) -> tuple[set[str], float]:
+    """Whom `fleet show` finds unlike the others, and the most memory that it had (MiB)."""
+    words = (sys.executable, "-c", SHOW_AND_SAY_MEMORY, "fleet", "show", str(folder), "--json")
+    said = subprocess.run(words, capture_output=True, check=True)
+    nodes = json.loads(said.stdout)["nodes"]
+    odd = {node["name"] for node in nodes if node["status"] != "ok"}
+    return odd, int(said.stderr.split()[-1]) / 1024
