@@ -6,7 +6,7 @@ python scripts/fit_published.py --rows   each figure with its prediction
 python scripts/fit_published.py --blind first   the figures whose conditions were written down
                                          before any was predicted; the other half: last;
                                          later sets of that kind: second to eleventh
-python scripts/fit_published.py --tables the tables of docs/explanation/memory-model.md
+python scripts/fit_published.py --tables the table of docs/explanation/memory-model.md
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gpusetup.configs.values import (  # noqa: E402
 from gpusetup.model.frozen import Frozen, fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan.answer.choose import CLEAR_ELSEWHERE  # noqa: E402
-from gpusetup.plan.answer.odds import doubt, kind_of  # noqa: E402
+from gpusetup.plan.answer.odds import FIRST_SIGHTS, doubt, first_sight  # noqa: E402
 from gpusetup.plan.memory.capacity import is_linked  # noqa: E402
 from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa: E402
 from gpusetup.plan.memory.gaps import frees_late  # noqa: E402
@@ -423,82 +423,39 @@ def blind_report(half: str, c: Constants, *, rows: bool) -> None:
             print(f"    wrong: {run.workload.shape.name}, {run.source}, fits: {run.fits}")
 
 
-def table(groups: dict[str, list[Figure]], c: Constants) -> str:
-    """Groups of figures as a Markdown table."""
-    lines = ["| | figures | median error | 9 of 10 within | bias |"]
-    lines.append("| --- | ---: | ---: | ---: | ---: |")
-    for name, some in groups.items():
-        found = errors(some, c)
-        sizes = sorted(map(abs, found))
-        p90 = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))]
-        lines.append(
-            f"| {name} | {len(some)} | {statistics.median(sizes):.1%} | {p90:.1%} | "
-            f"{statistics.median(found):+.1%} |".replace("%", " %")
-        )
-    return "\n".join(lines) + "\n"
+def page_table(c: Constants) -> str:
+    """What was published, set by set and all together: at first sight, and by today's formulas."""
+    firsts = {"all" if one.name == "first" else one.name: one for one in FIRST_SIGHTS}
+    every = [figure for half in firsts for figure in blind(half)]
+    runs = [run for half in firsts for run in outcomes(half, c)]
+    lines = ["| | at first sight | figures | median error | 9 of 10 within | bias | fits or not |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for half, first in firsts.items():
+        sight = f"{first.error:.1f} % of {first.figures}"
+        lines.append(_row(f"{first.name} set", sight, errors(blind(half), c), outcomes(half, c)))
+    lines.append(_row("all sets", f"{first_sight():.1f} %", errors(every, c), runs))
+    for measure in READ:
+        found = errors([one for one in every if one.measure == measure], c)
+        lines.append(_row(measure, "", found, ()))
+    clear = [run for run in runs if is_clear(run)]
+    right = sum(run.fits == run.said for run in clear)
+    out = [run.said for run in runs if not run.fits]
+    return "\n".join(lines) + (
+        f"\n\nOf the {len(clear)} answers that are `clear` {right} are right. "
+        f"Of {len(out)} runs that ran out of memory {sum(out)} were said to fit.\n"
+    )
 
 
-def grouped(rows: Sequence[Figure]) -> dict[str, list[Figure]]:
-    """By measure, kind and trainer."""
-    return {
-        value: [f for f in rows if getattr(f, name) == value]
-        for name in ("measure", "kind", "trainer")
-        for value in sorted({getattr(f, name) for f in rows})
-    }
-
-
-def by_project(rows: Sequence[Figure]) -> dict[str, list[Figure]]:
-    """By the project whose page says them."""
-    names = sorted({f.source.split()[0] for f in rows}, key=str.casefold)
-    return {f"from {name}": [f for f in rows if f.source.split()[0] == name] for name in names}
-
-
-def whole_table(rows: list[Figure], c: Constants) -> str:
-    """All, and by measure, kind, trainer and project."""
-    return table({"all": rows} | grouped(rows) | by_project(rows), c)
-
-
-SOURCES = {"issue": "posts for help", "pull": "pull requests", "pr ": "pull requests"}
-
-
-def kind_of_source(source: str) -> str:
-    """
-    >>> kind_of_source("LLaMA-Factory issue 1221"), kind_of_source("torchtune README")
-    ('posts for help', 'tables, recipes, reports')
-    """
-    words = source.lower() + " "
-    return next((kind for word, kind in SOURCES.items() if word in words), REPORTS)
-
-
-REPORTS = "tables, recipes, reports"
-
-
-def honest_table(c: Constants) -> str:
-    """How runs went whose answer is clear or close, by kind of source and of run."""
-    runs = every_outcome(c)
-    groups = {"all": runs}
-    for run in runs:
-        kind = kind_of(run.workload, run.recipe)
-        name = f"runs {kind.name}" if kind.name else "all other runs"
-        for one in (kind_of_source(run.source), name):
-            groups.setdefault(one, []).append(run)
-    lines = [
-        "| | said to fit, 20 % and more to spare | closer | said not to, closer | 20 % and more |"
+def _row(name: str, sight: str, found: Sequence[float], runs: Sequence[Outcome]) -> str:
+    sizes = sorted(map(abs, found))
+    p90 = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))]
+    figures = [statistics.median(sizes), p90, statistics.median(found)]
+    cells = [
+        f"{one:{sign}.1%}".replace("%", " %")
+        for one, sign in zip(figures, ("", "", "+"), strict=True)
     ]
-    lines.append("| --- | ---: | ---: | ---: | ---: |")
-    for name, mine in groups.items():
-        cells = []
-        for least, most in ((-1.0, 0.8), (0.8, 1.0), (1.0, 1.2), (1.2, 1e9)):
-            some = [run for run in mine if least < run.needs <= most]
-            wrong = sum(run.fits != run.said for run in some)
-            cells.append(f"{wrong} of {len(some)}")
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def every_outcome(c: Constants) -> list[Outcome]:
-    """The runs on a card of all sets."""
-    return [run for half in ("all", *SETS) for run in outcomes(half, c)]
+    right = f"{sum(run.fits == run.said for run in runs)} of {len(runs)}" if runs else ""
+    return f"| {' | '.join((name, sight, str(len(found)), *cells, right))} |"
 
 
 def is_clear(run: Outcome) -> bool:
@@ -507,72 +464,15 @@ def is_clear(run: Outcome) -> bool:
     return sure and abs(run.needs - 1) >= CLEAR_ELSEWHERE
 
 
-def clear_table(c: Constants) -> str:
-    """Of the runs that ran out of memory those that were missed, by how sure the answer was."""
-    runs = every_outcome(c)
-    groups = {"all": runs}
-    for run in runs:
-        groups.setdefault(kind_of_source(run.source), []).append(run)
-    lines = ["| | clear answers | wrong | ran out, clear | missed | ran out, close | missed |"]
-    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for name, mine in groups.items():
-        clear = [run for run in mine if is_clear(run)]
-        cells = [len(clear), sum(run.fits != run.said for run in clear)]
-        for some in (clear, [run for run in mine if not is_clear(run)]):
-            out = [run for run in some if not run.fits]
-            cells += [len(out), sum(run.said for run in out)]
-        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
-    return "\n".join(lines) + "\n"
-
-
-MARGINS = (-10, -5, -3, -1, 0, 1, 3, 5, 10, 15, 20, 27, 40)
-"""Percent that are added to what is needed."""
-
-
-def margin_table(c: Constants) -> str:
-    """What another limit would do, of all sets and without posts for help."""
-    runs = every_outcome(c)
-    groups = (runs, [run for run in runs if kind_of_source(run.source) != SOURCES["issue"]])
-    heads = []
-    for mine, where in zip(groups, ("", ", without posts"), strict=True):
-        out = sum(not run.fits for run in mine)
-        heads += [f"right of {len(mine)}{where}", f"missed of {out}", f"false of {len(mine) - out}"]
-    lines = [f"| margin | {' | '.join(heads)} |", "| ---: |" + " ---: |" * len(heads)]
-    for percent in MARGINS:
-        cells = []
-        for mine in groups:
-            said = [run.needs * (1 + percent / 100) <= 1 for run in mine]
-            both = list(zip(mine, said, strict=True))
-            right = sum(run.fits == fits for run, fits in both) / len(mine)
-            missed = sum(fits and not run.fits for run, fits in both)
-            false = sum(run.fits and not fits for run, fits in both)
-            cells += [f"{right:.1%}".replace("%", " %"), str(missed), str(false)]
-        lines.append(f"| {percent:+d} % | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def tables(c: Constants) -> dict[str, str]:
-    """The page's tables by the name of their place."""
-    rows, unseen = figures(), blind("all")
-    known = {"half that was fitted to": [f for f in rows if f.fitted]}
-    known["half that was not"] = [f for f in rows if not f.fitted]
-    known["looked at only afterwards"] = later()
-    return {
-        "published figures": table(known | grouped(rows), c),
-        "blind figures": whole_table(unseen, c),
-        "honest answers": honest_table(c),
-        "clear answers": clear_table(c),
-        "margins": margin_table(c),
-    } | {f"{name} figures": whole_table(blind(name), c) for name in SETS}
+BEGIN = "<!-- generated by scripts/fit_published.py --tables -->\n"
+END = "<!-- end -->"
 
 
 def write_tables(c: Constants, *, check: bool) -> bool:
-    """Write the generated tables into the page; whether they stood there already."""
-    old = new = PAGE.read_text(encoding="utf-8")
-    for name, lines in tables(c).items():
-        begin = f"<!-- {name}: generated by scripts/fit_published.py --tables -->"
-        head, _, rest = new.partition(begin)
-        new = f"{head}{begin}\n\n{lines}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    """Write the generated table into the page; whether it stood there already."""
+    old = PAGE.read_text(encoding="utf-8")
+    head, _, rest = old.partition(BEGIN)
+    new = f"{head}{BEGIN}\n{page_table(c)}\n{END}{rest.partition(END)[2]}"
     if new != old and not check:
         PAGE.write_text(new, encoding="utf-8")
     return new == old
