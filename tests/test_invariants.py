@@ -9,8 +9,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import tree_sitter_pwsh
 from report_asked import NO_DRIVER, UNAVAILABLE
 from report_classes_all import EVERY
+from tree_sitter import Language, Parser
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
@@ -181,3 +183,17 @@ def test_what_a_person_calls_the_machine_decides(machine: str, form: str, may: b
         for line in typed(one.fix)
     ]
     assert bool([line for line in shown if re.search(form, line)]) == may
+
+
+def test_powershell_reads_every_line_for_windows() -> None:
+    powershell = Parser(Language(tree_sitter_pwsh.language()))
+    lines = {
+        line
+        for _, answer, _, fix in fixes()
+        if answer.snapshot.os.family == "windows"
+        for line in typed(fix)
+    }
+    assert len(lines) >= 20
+    assert powershell.parse(b'python -m pip install "torch').root_node.has_error
+    assert [one for one in lines if powershell.parse(one.encode()).root_node.has_error] == []
+    assert [one for one in lines if re.search(r"'|&&|\bsudo\b|\bexport\b", one)] == []
