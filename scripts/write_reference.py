@@ -82,29 +82,23 @@ def verify_checks() -> Iterator[tuple[Path, str]]:
     text = (ROOT / "scripts" / "verify-checks.md").read_text(encoding="utf-8")
     told = {
         "collectives": table(),
-        "checks": "\n".join(
-            f"### {row.name}\n\nOn {_places(row.on)}. Proves: {row.proves}.\n\n"
-            f"A failure means: {row.means}. Next step: {row.then}.\n"
-            for row in rows
-        ),
-        "gpu_only": "\n".join(
-            f"- `{row.name}`: {row.proves}" for row in rows if not _on_cpu(row.on)
-        ),
+        "checks": "\n".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |" for row in rows),
+        "gpu_only": ", ".join(f"`{row.name}`" for row in rows if not _on_cpu(row.on)),
     }
     yield REFERENCE / "verify-checks.md", GENERATED + text.format(**told)
 
 
 PLACES = {
-    "host": "the host",
-    "ranks": "several ranks",
-    "cuda": "every GPU",
-    "cpu": "the CPU",
+    "host": "host",
+    "ranks": "ranks",
+    "cuda": "GPU",
+    "cpu": "CPU",
 }
 
 
 def _places(on: tuple[str, ...]) -> str:
     places = dict.fromkeys(PLACES[place.partition(":")[0]] for place in on)
-    return " and ".join(places)
+    return ", ".join(places)
 
 
 def _on_cpu(on: tuple[str, ...]) -> bool:

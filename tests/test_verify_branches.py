@@ -1,4 +1,4 @@
-"""Branches that only a GPU runs, by stand-ins: a test a row of `verify-checks.md`."""
+"""Branches that only a GPU runs, by stand-ins: a test a row of `scripts/acceptance/claims.py`."""
 
 from __future__ import annotations
 
