@@ -1,13 +1,10 @@
-"""Published memory figures against the model: what is promised of both halves, and the shares."""
+"""What published memory figures taught: the terms of the memory model."""
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter
 from typing import Any
 
 import pytest
-from scripts_loaded import script
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
@@ -36,10 +33,6 @@ VANILLA = Recipe()
 LLAMA = model_named("llama-3.1-8b")
 
 
-SCRIPT = script("fit_published")
-FIGURES = SCRIPT.figures()
-
-
 def a_job(**how: object) -> Workload:
     usual = {"shape": LLAMA, "context": 4096, "batch": 1, "strategy": "single", "dtype": "bf16",
              "amp": None, "loss": "eager"}  # fmt: skip
@@ -48,40 +41,6 @@ def a_job(**how: object) -> Workload:
 
 def gib(w: Workload, r: Recipe = VANILLA) -> float:
     return parts(w, r, C).total / GIB
-
-
-def test_the_figures_come_from_many_places() -> None:
-    assert len(FIGURES) >= 60
-    # No project has more than a quarter and a bit: its tables are one measurement each.
-    assert max(Counter(f.trainer for f in FIGURES).values()) <= 0.3 * len(FIGURES)
-    assert {f.kind for f in FIGURES} == {"full", "lora", "qlora"}
-
-
-@pytest.mark.parametrize("fitted", [True, False])
-def test_both_halves_are_met_in_the_median(fitted: bool) -> None:
-    found = SCRIPT.errors([f for f in FIGURES if f.fitted == fitted], C)
-    assert statistics.median(map(abs, found)) <= 0.08
-    assert abs(statistics.median(found)) <= 0.055
-
-
-def test_figures_that_were_looked_at_afterwards_are_met_within_a_ninth() -> None:
-    rows = SCRIPT.later()
-    assert len(rows) >= 20
-    known = [(f.source, f.workload) for f in FIGURES]
-    assert not [f for f in rows if (f.source, f.workload) in known]
-    found = SCRIPT.errors(rows, C)
-    assert statistics.median(map(abs, found)) <= 0.11
-    assert abs(statistics.median(found)) <= 0.05
-
-
-@pytest.mark.parametrize(("measure", "most"), [("allocated", 0.08), ("reserved", 0.1)])
-def test_allocated_and_reserved_are_met_in_the_median(measure: str, most: float) -> None:
-    found = SCRIPT.errors([f for f in FIGURES if f.measure == measure], C)
-    assert statistics.median(map(abs, found)) <= most
-
-
-def test_the_shares_of_the_gaps_are_what_the_fit_gives() -> None:
-    assert SCRIPT.fit([f for f in FIGURES if f.fitted], C) == C
 
 
 def test_reserved_is_allocated_and_the_gaps_of_which_those_that_stay_decide() -> None:

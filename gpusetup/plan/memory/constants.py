@@ -12,7 +12,7 @@ SHIPPED = Path(__file__).resolve().parents[2] / "data" / "plan" / "constants.jso
 
 
 class Constants(Frozen):
-    """What was fitted to measured cells by `scripts/fit_plan.py`, and what was set beforehand."""
+    """What was fitted to measured cells, and what was set beforehand."""
 
     alone: float
     """Bytes a parameter more on one GPU, where nothing is sharded."""
@@ -33,7 +33,7 @@ class Constants(Frozen):
     """Bytes a logit that segments of fixed size leave unusable."""
     gaps: float = 0.15
     """The share of what comes and goes that segments of fixed size leave unusable in a plain
-    loop; the median of published pairs (`scripts/fit_published.py`)."""
+    loop; the median of published pairs."""
     gaps_eager: float = 0.39
     """The same with eager attention, whose scores come in segments of two widths."""
     gaps_sharded: float = 0.31
@@ -60,7 +60,7 @@ def shipped_constants() -> Constants:
 
 
 def constants_in(path: Path) -> Constants:
-    """The constants of a file that `--calibrate` or `scripts/fit_plan.py` wrote."""
+    """The constants of a file that `--calibrate` wrote."""
     from gpusetup.errors import BadInput
     from gpusetup.model.codec import from_json
 

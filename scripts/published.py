@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Hold `gpusetup plan` against published memory figures: tests/plan_published*.csv, or a file.
+
+python scripts/published.py [rows.csv ...] [--rows]     by set, and together; each row
+
+A row has `gib` of a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or
+not (`oom`) on a `card`. `how` are settings of the run by their names in `Workload`; `asked` says
+why plan cannot be asked for a run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
+
+from gpusetup.configs.values import optimizer_named, strategy_named, targets_named  # noqa: E402
+from gpusetup.model.frozen import fields  # noqa: E402
+from gpusetup.model.units import GIB  # noqa: E402
+from gpusetup.plan.memory.capacity import is_linked  # noqa: E402
+from gpusetup.plan.memory.constants import shipped_constants  # noqa: E402
+from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
+from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
+from gpusetup.plan.model import dated, named, trainers  # noqa: E402
+from gpusetup.plan.model.shape import Shape  # noqa: E402
+from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
+
+SETS = sorted(ROOT.glob("tests/plan_published*.csv"))
+PLAIN = {"yes": True, "no": False}
+NAMED = {"optimizer": optimizer_named, "strategy": strategy_named, "lora_targets": targets_named}
+KNOWN = {field.name for field in fields(Workload)}
+BESIDE = {"offload", "sp", "mlm", "classes", "as_of"}
+"""Words of `how` that are no settings of a workload."""
+
+
+class Met(NamedTuple):
+    """One row, and what plan says of it."""
+
+    row: dict[str, str]
+    error: float | None = None
+    """Of a figure: prediction over measurement, less 1."""
+    needs: float | None = None
+    """Of a run on a card: the share of it that is needed."""
+
+    @property
+    def right(self) -> bool:
+        return ((self.needs or 0) > 1) == (self.row["measure"] == "oom")
+
+    @property
+    def missed(self) -> bool:
+        return not self.right and self.row["measure"] == "oom"
+
+
+def met(path: Path) -> list[Met]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [judged(row) for row in csv.DictReader(file) if not row.get("asked")]
+
+
+def judged(row: dict[str, str]) -> Met:
+    found = parts(workload(row), recipe(row), shipped_constants())
+    card = float(row.get("card") or 0) * GIB
+    if row["measure"] not in ("fits", "oom") and not row["gib"]:
+        raise ValueError(f"no figure of {row['measure']}")
+    error = predicted(found, row["measure"], card) / float(row["gib"]) - 1 if row["gib"] else None
+    return Met(row, error, found.total / card if card else None)
+
+
+def predicted(found: Parts, measure: str, card: float) -> float:
+    """In GiB; gaps are never more than the card has room for."""
+    cached = found.total + found.cached if measure == "total" else found.reserved
+    if measure == "allocated" or not card:
+        return (found.allocated if measure == "allocated" else cached) / GIB
+    room = max(card, found.total) - (found.runtime if measure == "reserved" else 0)
+    return min(cached, room) / GIB
+
+
+def words(row: dict[str, str]) -> dict[str, str]:
+    return dict(pair.split("=") for pair in row["how"].split())
+
+
+def recipe(row: dict[str, str]) -> Recipe:
+    said = words(row)
+    offload = said.get("offload") == "yes"
+    return Recipe(env=row["env"] == "yes", sp=int(said.get("sp", 1)), offload=offload)
+
+
+def workload(row: dict[str, str]) -> Workload:
+    """The run that a row describes, by the trainer's defaults and what it says."""
+    said, day = words(row), words(row).get("as_of")
+    if unknown := set(said) - KNOWN - BESIDE:
+        raise ValueError(f"how: no such word: {', '.join(sorted(unknown))}")
+    shape, trainer = model(row["model"]), trainers.trainer_named(row["trainer"]) or ""
+    values = settings(said)
+    chosen: dict[str, Any] = trainers.trainer_settings(trainer) | dated.as_of(trainer, day)
+    chosen |= trainers.attention_of(shape.kind, trainer) | trainers.prepared(chosen | values)
+    chosen |= trainers.adapters_of(chosen | values, trainer)
+    chosen |= trainers.base_of(chosen | values, trainer)
+    chosen |= trainers.buckets_of(chosen | values, trainer)
+    chosen |= dated.compiled_loss(chosen | values, trainer, day)
+    chosen |= trainers.loaded_by(chosen | values, trainer) | values
+    if "amp" not in said and "lora" not in said:
+        chosen = trainers.with_masters(chosen, trainer, said="dtype" in said)
+    chosen |= {
+        "amp": chosen.get("amp") or None,
+        "loss": SAME_AS.get(chosen["loss"], chosen["loss"]),
+    }
+    shape = named.with_masked_head(shape) if said.get("mlm") == "yes" else shape
+    card = row.get("card")
+    return Workload(
+        shape=named.with_classes(shape, int(said["classes"])) if "classes" in said else shape,
+        gpus=int(row["gpus"]),
+        context=int(row["context"]),
+        batch=int(row["batch"]),
+        linked=bool(card) and is_linked(None, float(card or 0) * GIB),
+        **{name: value for name, value in chosen.items() if name in KNOWN},
+    )
+
+
+def settings(said: dict[str, str]) -> dict[str, Any]:
+    """Words of a row as settings of a workload; checkpointing is of every unit, as it is said."""
+    values: dict[str, Any] = {
+        name: NAMED[name](text) if name in NAMED else value_of(text) for name, text in said.items()
+    }
+    values |= {"selective": said["selective"]} if "selective" in said else {}
+    if values.get("strategy") == "shard-grad-op":
+        values |= {"strategy": "fsdp1", "reshard": False}
+    if "checkpointing" not in values:
+        return values
+    return (
+        {"selective": None} | values | {"checkpointing": said["checkpointing"] in ("yes", "full")}
+    )
+
+
+def value_of(text: str) -> Any:
+    if text.replace(".", "", 1).isdigit():
+        return float(text) if "." in text else int(text)
+    return PLAIN.get(text, text)
+
+
+def model(name: str) -> Shape:
+    """By its name, its `config.json` in this repository, or its size: `params=7B`."""
+    if name.startswith("params="):
+        return named.model_of_size(named.count(name.removeprefix("params=")), text=True)
+    return named.model_in(ROOT / name) if name.endswith(".json") else named.model_named(name)
+
+
+def summary(name: str, rows: Iterable[Met]) -> str:
+    rows = list(rows)
+    errors = [one.error for one in rows if one.error is not None] or [0.0]
+    ran = [one for one in rows if one.needs is not None]
+    out = sum(one.row["measure"] == "oom" for one in ran)
+    error, bias = statistics.median(map(abs, errors)), statistics.median(errors)
+    right, missed = (sum(getattr(one, name) for one in ran) for name in ("right", "missed"))
+    return (
+        f"{name:24} {len(errors):4} figures, median error {error:5.1%}, bias {bias:+5.1%}; fits or"
+        f" not {right} of {len(ran)}, out of memory missed {missed} of {out}"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", nargs="*", type=Path, default=SETS, metavar="CSV")
+    parser.add_argument("--rows", action="store_true", help="each row with its prediction")
+    options = parser.parse_args()
+    together: list[Met] = []
+    for path in options.files:
+        rows = met(path)
+        together += rows
+        print(summary(path.stem, rows))
+        for one in rows if options.rows else ():
+            error = "" if one.error is None else f"{one.error:+.1%}"
+            needs = "" if one.needs is None else f"{one.needs:.2f} of the card"
+            print(f"  {one.row['measure']:9} {one.row['gib']:>7} {error:>7} {needs:16}"
+                  f" {one.row['trainer']} {one.row['model']}, {one.row['source']}")  # fmt: skip
+    print(summary("together", together))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
