@@ -288,10 +288,17 @@ def code(text: str) -> str:
 def way(fixes: Mapping[str, Fix]) -> Iterator[str]:
     if not fixes:
         yield "\n\n"
+    shown: list[object] = []
     for system, fix in fixes.items():
         yield f"{f'On {system}: ' if system else ''}{plain(fix.text)}{needs(fix)}.\n\n"
+        beside = (*looks_of(fix), *ways_beside(fix))
+        typed = (fix.commands, [commands for _, commands in beside])
+        if typed in shown and fix.commands:
+            yield "The commands are the same.\n\n"
+            continue
+        shown.append(typed)
         yield block(fix.commands, system)
-        for title, commands in (*looks_of(fix), *ways_beside(fix)):
+        for title, commands in beside:
             yield f"{plain(title)}\n\n{block(commands, system)}"
 
 
