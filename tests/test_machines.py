@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
-import pytest
 from each_row import each
 
 from gpusetup.model.codec import from_json, to_json
@@ -51,29 +46,6 @@ def test_every_example_machine_is_the_snapshot_of_one_of_the_folders(name: str) 
     named = [f for f in FOLDERS if json.loads((f / "machine.json").read_text())["example"] == name]
     assert len(named) == 1
     assert machine_named(name) == load_snapshot(named[0] / "snapshot.json")
-
-
-def test_the_composed_machines_are_what_the_composer_writes(composer: ModuleType) -> None:
-    stale = [
-        path.relative_to(ROOT)
-        for path, text in composer.files().items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
-    assert stale == [], "run `python scripts/compose_machines.py`"
-
-
-@pytest.fixture
-def composer(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.setattr(sys, "path", [str(ROOT / "scripts"), *sys.path])
-    file = ROOT / "scripts" / "compose_machines.py"
-    spec = importlib.util.spec_from_file_location("compose_machines", file)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "compose_machines", module)
-    spec.loader.exec_module(module)
-    yield module
-    for name in ("machine_parts", "machine_gpus", "machine_makers"):
-        sys.modules.pop(name, None)
 
 
 def test_the_laptop_is_as_the_contract_describes_it() -> None:
