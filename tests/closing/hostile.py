@@ -1,7 +1,4 @@
-"""Machines whose texts want to act, and what of them acts in a shell that reads our lines.
-
-Used by tests/test_commands.py in a short form, by scripts/fuzz_commands.py in a long one.
-"""
+"""Machines whose texts want to act, and what of them acts in a shell that reads our lines."""
 
 from __future__ import annotations
 
