@@ -447,7 +447,7 @@ def test_the_page_escapes_what_strangers_wrote(tmp_path: Path) -> None:
 def test_the_table_of_evidence_says_none_without_a_run(tmp_path: Path) -> None:
     text = recorded.page("", tmp_path)
     assert "| none |" in text
-    assert text.count("| never run on a GPU |") == sum(not known.needs for known in ALL)
+    assert text.count("| not yet |") == sum(not known.needs for known in ALL)
 
 
 def test_the_table_of_evidence_names_card_driver_torch_date_claim_and_figure(

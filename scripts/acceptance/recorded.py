@@ -23,18 +23,18 @@ COLUMNS = ("card", "driver", "torch", "date")
 HEAD = """# What was run on a GPU
 
 One row for each figure that a run of `scripts/gpu_acceptance.py` on a card left in
-`tests/recorded_runs/`. What is not in this table was never run on a GPU by this project: limits,
-floors and verdicts follow from formats, from documents and from runs on CPUs.
+`tests/recorded_runs/`. This project ran nothing else on a GPU: limits, floors and verdicts follow
+from formats, from documents and from runs on CPUs.
 
 """
 ROWS = "| card | driver | torch | date | claim | verdict | figure |\n" + "| --- " * 7 + "|\n"
 NONE = "| none | | | | | | |\n"
 CLAIMS = """
-## What stands to be shown
+## What only a GPU can show
 
-A line for each sentence of the documentation, and for each doubt about the code, that only a card
-decides. *never run on a GPU* is the verdict until a recorded run gives another one; *elsewhere*
-needs another machine than one with one data-centre card. A later run replaces an earlier one.
+A line for each sentence of the documentation, and for each doubt about the code. *not yet* means
+that no run on a GPU has shown it; *elsewhere* needs another machine than one with one data-centre card.
+A later run replaces an earlier one.
 
 | claim | said in | part | verdict |
 | --- | --- | --- | --- |
@@ -125,7 +125,7 @@ def lines(runs: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _line(known: Known, last: Mapping[str, str]) -> str:
-    without = f"elsewhere: {known.needs}" if known.needs else "never run on a GPU"
+    without = f"elsewhere: {known.needs}" if known.needs else "not yet"
     source = known.source
     if source.endswith(".md"):
         source = f"[{Path(source).name}]({os.path.relpath(source, 'docs/explanation')})"
