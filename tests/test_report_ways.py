@@ -737,6 +737,7 @@ def test_a_torch_that_works_stays_if_a_program_lacks_its_library(
 ASSERTED = "RuntimeError: CUDA error: device-side assert triggered"
 HIDDEN = f"CUDA_VISIBLE_DEVICES=-1\n{UNAVAILABLE}"
 CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled"
+NO_TRITON = "RuntimeError: Cannot find a working triton installation"
 BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
 
 
@@ -764,6 +765,9 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         ("'nvidia-smi' is not recognized as an internal or external command", "https", "lspci"),
         ("CUDA Error 802\nClient: Platform: macOS-26.1-arm64-arm-64bit", "sudo ", "Mac"),
         ("I want 2.6.0+cpu on the server without a GPU", "--torch 2.6.0 --backend cpu", "cu1"),
+        (f"torch 2.5.1+cu124 on Windows\n{NO_TRITON}", "triton-windows==3.1.*", "export"),
+        (f"torch 2.9.1+cu128 on Windows\n{NO_TRITON}", "triton-windows==3.5.*", "3.1.*"),
+        (f"torch 2.1.0+cu121 on Windows\n{NO_TRITON}", "2.4 or newer", "pip install triton"),
         ("ptxas does not support CC 12.0", "cu129|this GPU itself 570", "unknown"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
          "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),

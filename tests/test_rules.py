@@ -76,6 +76,15 @@ def code(number: int) -> Snapshot:
     return changed(cuda_api=CudaApi(init_code=number, init_name=f"CODE_{number}"))
 
 
+DLL_FAILS = changed(
+    WINDOWS,
+    driver=Driver(library_found=True, nvml_code=12),
+    cuda_api=CudaApi(),
+    gpus=None,
+    events=event("libcuda-missing", "Could not find module 'nvcuda.dll'"),
+)
+
+
 def failed_read(field: str, code: str) -> tuple[Event, ...]:
     """GPU 0 does not tell a value: NVML answers with a code."""
     return event(
@@ -314,6 +323,13 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ("cuda-misses-gpu", E, changed(events=event("cuda-misses-gpu", gpu="0")), HEALTHY),
     ("device-node-missing", E, changed(events=event("device-node-missing", gpu="0")), HEALTHY),
     ("libcuda-missing", E, changed(events=event("libcuda-missing")), HEALTHY),
+    ("libcuda-missing", E, DLL_FAILS, changed(DLL_FAILS, pci_devices=())),
+    (
+        "libcuda-missing",
+        E,
+        changed(DLL_FAILS, os={"family": "linux"}),
+        changed(DLL_FAILS, events=()),
+    ),
     (
         "libcuda-missing",
         W,
@@ -641,7 +657,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
             packages=packages(("mkl", "2023.1.0"), installer="conda"),
         ),
     ),
-    ("triton-missing-windows", N, WINDOWS, HEALTHY),
+    ("triton-missing-windows", N, WINDOWS, changed(WINDOWS, torch={"version": "2.3.1+cu121"})),
     (
         "triton-missing-windows",
         E,

@@ -47,6 +47,7 @@ SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed", 
 
 NO_DRIVER = (
     "uvm-missing",
+    "libcuda-missing",
     "nvml-mismatch",
     "libcuda-driver-mismatch",
     "driver-too-old",

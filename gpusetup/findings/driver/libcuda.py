@@ -9,6 +9,7 @@ from gpusetup.evidence.context import (
     event_evidence,
     events,
     gpus,
+    has_nvidia,
     in_container,
     is_cuda_build,
     on,
@@ -29,11 +30,14 @@ from gpusetup.model.shell import lines
 
 
 def libcuda_not_loaded(context: RuleContext) -> Iterator[Finding]:
-    """A driver runs, and no libcuda is there to start CUDA with: server packages, a container."""
+    """A driver runs or its library is there, and that does not start CUDA: server packages, a
+    container, an installation that broke off."""
     messages = events(context, "libcuda-missing")
     driver = context.snapshot.driver
     nvml_works = driver.nvml_code == 0
-    runs = nvml_works or (driver.module_loaded and driver.nvml_code in (9, *NO_LIBRARY))
+    found = driver.library_found and has_nvidia(context) is not False
+    silent = driver.nvml_code in (None, 9, *NO_LIBRARY)
+    runs = nvml_works or (silent and (driver.module_loaded or found))
     if not messages or not runs or context.snapshot.os.jetson:
         return
     works = "NVML works, " if nvml_works else ""
@@ -43,8 +47,9 @@ def libcuda_not_loaded(context: RuleContext) -> Iterator[Finding]:
         else LIBCUDA_MISSING.as_warning
     )
     yield make(
-        f"The driver's libcuda is missing or does not load: {works}CUDA cannot start",
-        detail="Server installs and containers at times leave the compute libraries out.",
+        f"The driver's CUDA library is missing or does not load: {works}CUDA cannot start",
+        detail="Server installs and containers at times leave the compute libraries out; an "
+        "installation that broke off leaves files of two versions.",
         evidence=event_evidence(messages),
         fix=_libcuda_fix(context),
     )

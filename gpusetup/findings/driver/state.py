@@ -156,6 +156,8 @@ def libcuda_missing(context: RuleContext) -> Iterator[Finding]:
 
 def compute_libraries(context: RuleContext) -> Fix:
     """The libraries of the driver that CUDA needs, where only the others are installed."""
+    if on(context, "windows") or context.snapshot.os.wsl:
+        return drivers.driver(context, "Install the NVIDIA driver again")
     return Fix(
         text="Install the compute libraries of exactly this driver version (libnvidia-"
         "compute, nvidia-driver-cuda-libs); in a container give it the capability compute",

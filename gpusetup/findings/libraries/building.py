@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_needed,
@@ -49,20 +50,18 @@ def triton_missing_windows(context: RuleContext) -> Iterator[Finding]:
         or not (messages or is_cuda_build(context.snapshot.torch))
     ):
         return
+    build, torch = companion_table().project("triton-windows"), context.snapshot.torch.version
+    pinned = releases_for(build, torch)[:1] if build and torch else ()
     fix = Fix(
-        text="Install the community's build, or do without torch.compile",
-        commands=(paste.pip(context, "install", "triton-windows"),),
+        text="Install the community's build, triton-windows, of the release that serves this torch "
+        "(2.4 or newer), or do without torch.compile",
+        commands=tuple(paste.pip(context, "install", f"triton-windows{one}") for one in pinned),
     )
     title = "torch.compile needs Triton, which torch does not bring for Windows"
     if messages:
         yield TRITON_MISSING_WINDOWS.found(title, evidence=event_evidence(messages), fix=fix)
-    elif context.snapshot.packages is not None and _has_compile(context):
+    elif context.snapshot.packages is not None and pinned:
         yield TRITON_MISSING_WINDOWS.as_note(title, fix=fix)
-
-
-def _has_compile(context: RuleContext) -> bool:
-    first = context.catalog.milestone("torch.compile")
-    return parsed(context.snapshot.torch.version or first) >= parsed(first)
 
 
 TRITON_MISSING = Cause(
