@@ -21,7 +21,7 @@ from gpusetup.fleet.names import expanded, slurm_list
 from gpusetup.fleet.rates import least_healthy
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.saved import load_snapshot, parse_snapshot
+from gpusetup.probe.saved import dump_snapshot, load_snapshot, parse_snapshot, redact
 
 MACHINES = sorted((Path(__file__).parent / "machines").glob("*/snapshot.json"))
 Record = dict[str, Any]
@@ -140,6 +140,20 @@ def test_half_and_half_is_no_drift_and_is_said(
     _, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
     assert not any(one["drift"] for one in answer["nodes"])
     assert answer["mixed"] == [{"field": "python.version", "values": {"3.12.7": 3, "3.13.1": 3}}]
+
+
+def test_what_a_snapshot_hides_is_no_difference_to_a_document_that_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hidden = {"LOCALAPPDATA": "C:\\Users\\ann\\AppData\\Local", "PIP_CERT": "D:\\acme\\a.pem"}
+    raw = node(environment={**hidden, "NCCL_DEBUG": "INFO"})
+    shared = dump_snapshot(redact(parse_snapshot(json.dumps(raw).encode(), "n")))
+    odd = {**raw, "environment": {**hidden, "NCCL_DEBUG": "WARN"}}
+    document = {"schema": "gpusetup.doctor/1", "snapshot": odd}
+    nodes = {**dict.fromkeys(("a", "b", "c"), shared), "odd": document}
+    _, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
+    assert "ann" not in shared
+    assert {d["field"] for d in row(answer, "odd")["drift"]} == {"environment.NCCL_DEBUG"}
 
 
 def test_a_finding_of_most_nodes_sets_none_apart(

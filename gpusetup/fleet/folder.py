@@ -22,8 +22,9 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.documents import CheckAnswer, VerifyAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
 from gpusetup.named_file import text_of
-from gpusetup.probe.saved import parse_snapshot, read_bytes
+from gpusetup.probe.saved import parse_snapshot, read_bytes, redact
 
 KINDS = ("snapshot", "doctor", "verify", "node-check", "node_check", "run")
 """What a file's name may end with after the node's name, and what a file in a node's folder is
@@ -215,6 +216,14 @@ def _from_snapshot(raw: bytes, name: str, what: str, judged: Judged) -> Node:
     )
 
 
+def _from_doctor(raw: bytes, name: str, what: str, judged: Judged) -> Node:
+    """doctor's document keeps what a snapshot hides: its variables are compared as one shares
+    them."""
+    node = _from_snapshot(raw, name, what, judged)
+    shared = redact(Snapshot(environment=parse_snapshot(raw, what).environment))
+    return replace(node, facts={**node.facts, **facts_of(shared)})
+
+
 def _from_verify(raw: bytes, name: str, what: str, judged: Judged) -> Node:
     del judged
     answer = from_json(raw, VerifyAnswer, what=what)
@@ -285,7 +294,7 @@ def _from_run(raw: bytes, name: str, what: str, judged: Judged) -> Node:
 
 READERS: dict[str, Callable[[bytes, str, str, Judged], Node]] = {
     "gpusetup.snapshot": _from_snapshot,
-    "gpusetup.doctor": _from_snapshot,
+    "gpusetup.doctor": _from_doctor,
     "gpusetup.verify": _from_verify,
     "gpusetup.node-check": _from_node_check,
     "gpusetup.run": _from_run,
