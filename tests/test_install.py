@@ -638,6 +638,7 @@ def test_a_folder_that_is_no_environment_is_not_touched(install: Install) -> Non
 
 USAGE = {
     "neither a terminal nor --yes": ((), "no terminal to ask on"),
+    "the same for an undo": (("--undo",), "`--yes` undoes without asking"),
     "two targets": (("--yes", "--python", "a", "--venv", "b"), "exclude each other"),
     "another machine for real": (("--yes", "--from", "rtx3050-laptop"), "--dry-run"),
     "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is no package"),

@@ -174,7 +174,7 @@ def gather(
     else:
         limit = patience_of(options)
         machine = _live(out, python, deep=deep, need_target=need_target, limit=limit)
-    if getattr(options, "command", "doctor") != "doctor":  # which finds it
+    if not need_target and getattr(options, "command", "doctor") != "doctor":  # these find it
         _tell_unfinished(machine, out)
     return machine
 

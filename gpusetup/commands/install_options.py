@@ -143,5 +143,5 @@ def check_usage(options: argparse.Namespace) -> None:
     if asks and not sys.stdin.isatty():
         raise UsageError(
             "There is no terminal to ask on",
-            hint="`--yes` installs without asking, `--dry-run` only shows the steps",
+            hint=f"`--yes` {'undoes' if kind else 'installs'} without asking, `--dry-run` only shows the steps",
         )
