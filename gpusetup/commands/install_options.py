@@ -141,7 +141,8 @@ def check_usage(options: argparse.Namespace) -> None:
         )
     asks = kind not in ("recover", "forget") and not options.dry_run and not options.yes
     if asks and not sys.stdin.isatty():
+        does = "undoes" if kind else "installs"
         raise UsageError(
             "There is no terminal to ask on",
-            hint=f"`--yes` {'undoes' if kind else 'installs'} without asking, `--dry-run` only shows the steps",
+            hint=f"`--yes` {does} without asking, `--dry-run` only shows the steps",
         )
