@@ -365,6 +365,27 @@ def test_a_projects_constraints_make_uv_refuse_another_torch(
     assert guard("--project", str(file), "--json").answer["state"] == "unchanged"
 
 
+@pytest.mark.parametrize(
+    ("line", "exit"),
+    [
+        ("torch==2.15.0", 1),
+        ("torch>=2.99; sys_platform == 'win32'", 1),
+        (f"torch=={TORCH}+cu124", 0),
+        ("torch>=2", 0),
+        ("numpy==1.0", 0),
+    ],
+)
+@pytest.mark.parametrize("table", ["dependencies = [{}]", "optional-dependencies.gpu = [{}]"])
+def test_no_constraint_is_proposed_that_contradicts_the_project(
+    guard: Guard, world: World, line: str, exit: int, table: str
+) -> None:
+    file = world.folder / "pyproject.toml"
+    file.write_text('[project]\nname = "x"\nversion = "0"\n' + table.format(f'"{line}"'))
+    said = guard("--project", str(file))
+    assert said.exit == exit
+    assert not exit or (line.partition(";")[0] in said.err and "constraint-dependencies" not in said.out)
+
+
 def test_an_override_that_counts_more_is_named(guard: Guard, world: World) -> None:
     file = world.folder / "pyproject.toml"
     head = '[project]\nname = "x"\nversion = "0"\n[tool.uv]\n'

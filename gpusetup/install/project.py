@@ -7,7 +7,7 @@ Mac, an aarch64 host of an old CUDA) keeps the default index.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -191,15 +191,17 @@ def python_is_served(document: tomlkit.TOMLDocument, build: TorchBuild) -> None:
         )
 
 
-def versions_named(document: tomlkit.TOMLDocument) -> dict[str, str]:
-    """What the project requires of the torch family: name -> specifier (`""` for any)."""
+def versions_named(
+    document: tomlkit.TOMLDocument, names: Container[str | None] = FAMILY
+) -> dict[str, str]:
+    """What the project requires of these packages: name -> specifier (`""` for any)."""
     from packaging.requirements import Requirement
 
     return {
         name: str(Requirement(str(said)).specifier)
         for _, requirements in requirement_lists(document)
         for said in requirements
-        if (name := name_in(said)) in FAMILY and name is not None
+        if (name := name_in(said)) in names and name is not None
     }
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import tomlkit
 
-from gpusetup.errors import BadInput
-from gpusetup.install.project import parse, parse_any, table_in, written
+from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.install.project import parse, parse_any, table_in, versions_named, written
 from gpusetup.install.project_extras import name_in
+from gpusetup.model.specifiers import Versions
 
 CONSTRAINTS, OVERRIDES = "constraint-dependencies", "override-dependencies"
 
@@ -26,7 +27,7 @@ def constrained(text: str, pins: Mapping[str, str], *, own: bool = False) -> str
     Lines about other packages stay. A version is written without its label (`torch==2.13.0`): which
     build of it comes is said by `tool.uv.sources`, and a constraint without a label takes any. In
     a `uv.toml` (`own`) it has its label: no lock is made from it. Raises BadInput for what is no
-    project file.
+    project file, Unsatisfiable where the project asks for another version itself.
     """
     document = parse_any(text) if own else parse(text)
     uv: Any = document
@@ -40,6 +41,13 @@ def constrained(text: str, pins: Mapping[str, str], *, own: bool = False) -> str
         raise BadInput(f"[tool.uv] {CONSTRAINTS} is no list")
     versions = {name: v if own else v.partition("+")[0] for name, v in pins.items()}
     wanted = {name: f"{name}=={version}" for name, version in versions.items()}
+    for name, said in () if own else versions_named(document, wanted).items():
+        if not Versions(said.partition("+")[0]).allows(versions[name]):
+            raise Unsatisfiable(
+                f"The project asks for {name}{said}, the environment has {wanted[name]}: uv could "
+                "lock neither beside a constraint",
+                hint="nothing was changed; change that line, or install what it asks for",
+            )
     for place in reversed(range(len(rows))):
         if name_in(rows[place]) in wanted and str(rows[place]) not in wanted.values():
             del rows[place]
