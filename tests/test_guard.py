@@ -383,7 +383,9 @@ def test_no_constraint_is_proposed_that_contradicts_the_project(
     file.write_text('[project]\nname = "x"\nversion = "0"\n' + table.format(f'"{line}"'))
     said = guard("--project", str(file))
     assert said.exit == exit
-    assert not exit or (line.partition(";")[0] in said.err and "constraint-dependencies" not in said.out)
+    assert not exit or (
+        line.partition(";")[0] in said.err and "constraint-dependencies" not in said.out
+    )
 
 
 def test_an_override_that_counts_more_is_named(guard: Guard, world: World) -> None:

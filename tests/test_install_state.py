@@ -300,8 +300,6 @@ def test_recovery_after_each_phase(
     unfinished = journal_in(venv)
     assert unfinished is not None and unfinished.phase == phase
     by = "--recover" if phase in ("staging", "keeping") else "--undo"
-    planned = install("--python", str(venv), "--undo", "--dry-run", "--json")
-    assert phase == "keeping" or planned.answer["state"] == "planned", planned.err
     said = install("--python", str(venv), by, "--yes", "--json")
     assert said.exit == 0, said.err
     assert journal_in(venv) is None
@@ -507,6 +505,42 @@ def test_a_rename_that_is_refused_becomes_a_copy(
     assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
     assert install("--python", str(venv), "--undo", "--yes").exit == 0
     assert state_of(venv) == before
+
+
+LOADED = """
+import mmap, sys
+file = open(sys.argv[1])
+loaded = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+print(loaded[0], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("code", [32, 5, None])
+def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    (held,) = venv.glob("lib/*/site-packages/torch")
+    (held / "own.so").write_bytes(b"own")
+    before, honest = state_of(venv), Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if not self.is_relative_to(held):
+            return honest(self, target)
+        problem = PermissionError(13, "Sharing violation", str(held))
+        vars(problem)["winerror"] = code
+        raise problem
+
+    monkeypatch.setattr(Path, "rename", rename)
+    words = [sys.executable, "-c", LOADED, str(held / "own.so")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
+        assert user.stdout is not None and user.stdout.read(1)
+        said = install("--python", str(venv), *WANTED)
+        user.communicate(b"")
+    assert said.exit == 3 and f"{held}: Sharing violation" in said.err
+    assert (f"(process {user.pid}) holds it" in said.err) is (code is not None)
+    assert ("close that, then run this again" in said.err) is (code is not None)
+    assert state_of(venv) == before and not (venv / ".gpusetup").exists()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])

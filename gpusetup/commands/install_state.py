@@ -75,10 +75,7 @@ def _recover(_request: InstallRequest, out: Console, log: Log, folder: Path) -> 
 def _undo(request: InstallRequest, out: Console, log: Log, folder: Path) -> int:
     ended = recover_unfinished(folder, talk_of(out), dry_run=request.dry_run)
     if ended and state_after(ended) == "former":
-        sides = ended[0].before, ended[0].after
-        before, after = sides if ended[1] == "new" else sides[::-1]
-        if request.dry_run:
-            return _show(out, log, folder, "planned", before, "", after)
+        before = ended[0].before if ended[1] == "new" else ended[0].after
         return _show(out, log, folder, "restored", before, "Undone.")
     if by_conda := read_undo(folder / STORE):
         return undo_by_conda(request, out, log, folder, by_conda)

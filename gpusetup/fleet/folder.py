@@ -207,21 +207,14 @@ def _from_snapshot(raw: bytes, name: str, what: str, judged: Judged) -> Node:
     snapshot = parse_snapshot(raw, what)
     if snapshot.taken_at is None and not snapshot.readings and not facts_of(snapshot):
         raise BadInput(f"{what} tells nothing of its machine")
+    shared = redact(Snapshot(environment=snapshot.environment))  # as most records are
     return Node(
         name=name,
         taken_at=snapshot.taken_at,
         kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),
-        facts=facts_of(snapshot),
+        facts={**facts_of(snapshot), **facts_of(shared)},
         findings=judged(snapshot),
     )
-
-
-def _from_doctor(raw: bytes, name: str, what: str, judged: Judged) -> Node:
-    """doctor's document keeps what a snapshot hides: its variables are compared as one shares
-    them."""
-    node = _from_snapshot(raw, name, what, judged)
-    shared = redact(Snapshot(environment=parse_snapshot(raw, what).environment))
-    return replace(node, facts={**node.facts, **facts_of(shared)})
 
 
 def _from_verify(raw: bytes, name: str, what: str, judged: Judged) -> Node:
@@ -294,7 +287,7 @@ def _from_run(raw: bytes, name: str, what: str, judged: Judged) -> Node:
 
 READERS: dict[str, Callable[[bytes, str, str, Judged], Node]] = {
     "gpusetup.snapshot": _from_snapshot,
-    "gpusetup.doctor": _from_doctor,
+    "gpusetup.doctor": _from_snapshot,
     "gpusetup.verify": _from_verify,
     "gpusetup.node-check": _from_node_check,
     "gpusetup.run": _from_run,

@@ -32,6 +32,7 @@ from gpusetup.install.settings.uv_guard import (
     uv_toml,
 )
 from gpusetup.install.switching.files import no_link, read_json_object
+from gpusetup.install.switching.refused import blocked_by_files, refused
 from gpusetup.model.frozen import Frozen
 
 CONSTRAINTS = "gpusetup-constraints.txt"
@@ -249,11 +250,8 @@ def put(path: Path, raw: bytes, mode: int | None) -> None:
     except OSError as problem:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
-        raise Blocked(
-            f"{path} cannot be written: {problem.strerror}",
-            hint="run it as whom the environment belongs to; what was written before it goes with "
-            "`gpusetup guard --undo`",
-        ) from problem
+        hint = "run it as the environment's owner; `gpusetup guard --undo` takes back the rest"
+        raise refused(problem, f"{path} cannot be written", hint) from problem
 
 
 def new_file(path: Path, mode: int) -> int:
@@ -303,10 +301,8 @@ def _put_back(path: Path, before: bytes | None, mode: int | None) -> None:
 
 
 def _remove(path: Path) -> None:
-    try:
+    with blocked_by_files(f"{path} cannot be removed", "`gpusetup guard --undo` again goes on"):
         path.unlink(missing_ok=True)
-    except OSError as problem:
-        raise Blocked(f"{path} cannot be removed: {problem.strerror}") from problem
 
 
 def _unpacked(row: Mapping[str, str | None], prefix: Path) -> bytes | None:

@@ -11,7 +11,7 @@ from gpusetup.install.packages import torch_family
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.switching.journal import STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.transaction import ENDINGS, recover
+from gpusetup.install.switching.transaction import recover
 from gpusetup.install.target.layout import distributions_in
 from gpusetup.probe.target import choose_target
 from gpusetup.probe.unfinished import ended_by, interrupted
@@ -31,8 +31,7 @@ Ended = tuple[Journal, Literal["former", "new"]]
 
 
 def recover_unfinished(folder: Path, talk: Callable[[str], None], *, dry_run: bool) -> Ended | None:
-    """End what a killed installation began, before another one begins; how that ended, or would in
-    a dry run."""
+    """End what a killed installation began, before another one begins; how that ended."""
     store = folder / STORE
     journal = read_journal(store)
     if journal is None:
@@ -40,7 +39,7 @@ def recover_unfinished(folder: Path, talk: Callable[[str], None], *, dry_run: bo
     head = interrupted(str(folder), journal.phase)
     if dry_run:
         talk(f"{head}; {ended_by(str(folder), LiveSystem().family)}.")
-        return journal, ENDINGS[journal.phase][1]
+        return None
     with locked(store, talk):  # one that still runs has the lock
         journal = read_journal(store)
         if journal is None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gpusetup.errors import Blocked
 from gpusetup.install.fetching.fetch import Progress
 from gpusetup.install.fetching.web import NeedsLogin
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, Wheel
 from gpusetup.install.job import PIP_SECONDS, WORKERS, Job, temporary, work_folder
 from gpusetup.install.settings.environment import asking_environment
+from gpusetup.install.switching.refused import blocked_by_files
 from gpusetup.model.frozen import replace
 from gpusetup.system.processes import run
 
@@ -23,13 +23,9 @@ def fetch_wheels(job: Job, wheels: Sequence[Wheel]) -> tuple[Path, ...]:
 
 def _fetch_all(job: Job, wheels: Sequence[Wheel], progress: Progress) -> tuple[Path, ...]:
     """Every wheel, checked, in the cache; the first fault ends it."""
-    try:
+    hint = "nothing was changed; set XDG_CACHE_HOME to a folder that can be written"
+    with blocked_by_files(f"{job.cache} cannot be made", hint):
         job.cache.mkdir(parents=True, exist_ok=True, mode=0o700 if job.owns_cache else 0o777)
-    except OSError as problem:
-        raise Blocked(
-            f"{job.cache} cannot be made: {problem.strerror}",
-            hint="nothing was changed; set XDG_CACHE_HOME to a folder that can be written",
-        ) from problem
     with ThreadPoolExecutor(WORKERS) as pool:
         calls = [pool.submit(_fetched, job, one, progress) for one in wheels]
         try:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from gpusetup.errors import Blocked
 from gpusetup.install.fetching.hollow_wheel import stand_in
 from gpusetup.install.fetching.ranged import METADATA_BYTES, metadata_in
 from gpusetup.install.fetching.wheel_cache import check_here, is_here, is_kept
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.job import work_folder
+from gpusetup.install.switching.refused import blocked_by_files
 
 if TYPE_CHECKING:
     from gpusetup.install.job import Job
@@ -64,13 +64,9 @@ def _add_stand_in(job: Job, wheel: Wheel, folder: Path) -> bool:
     metadata = _metadata(job, wheel)
     if metadata is None:
         return False
-    try:
+    hint = "nothing was changed; make room there, or set XDG_CACHE_HOME to a larger disk"
+    with blocked_by_files(f"{folder} cannot be written", hint):
         stand_in(wheel, metadata, folder)
-    except OSError as problem:
-        raise Blocked(
-            f"{folder} cannot be written: {problem.strerror or problem}",
-            hint="nothing was changed; make room there, or set XDG_CACHE_HOME to a larger disk",
-        ) from problem
     return True
 
 

@@ -22,6 +22,7 @@ from gpusetup.install.fetching.file_url import local_path
 from gpusetup.install.fetching.ranged import UNREADABLE
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.switching.files import open_new, read_json_object
+from gpusetup.install.switching.refused import blocked_by_files
 from gpusetup.install.target.layout import content_of
 
 CHUNK = 1 << 20
@@ -206,14 +207,9 @@ def drop_unused(cache: Path, now: float, days: float = UNUSED_DAYS) -> tuple[str
 
 
 def copy_here(source: Path, part: Path) -> None:
-    try:
+    with blocked_by_files(f"{source} cannot be copied", "nothing was changed"):
         part.unlink(missing_ok=True)
         shutil.copyfile(source, part)
-    except OSError as problem:
-        raise Blocked(
-            f"{source} cannot be copied to {part.parent}: {problem.strerror}",
-            hint="nothing was changed",
-        ) from problem
 
 
 _DIGESTS: dict[tuple[int, int, int, int], str] = {}

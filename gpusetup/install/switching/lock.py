@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpusetup.errors import Blocked
+from gpusetup.install.switching.refused import READ_ONLY, blocked_by_files
 from gpusetup.install.switching.state_files import require_lock, require_store
 
 LOCK_SECONDS = 10.0
@@ -33,14 +34,9 @@ def locked(
     require_store(store)
     require_lock(store / "lock")
     require_lock(store / "installer")
-    try:
+    with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         store.mkdir(parents=True, exist_ok=True)
         lock = _acquired(store / "lock", say, LOCK_SECONDS if seconds is None else seconds)
-    except OSError as problem:
-        raise Blocked(
-            f"{store} cannot be written: {problem.strerror or problem}",
-            hint="nothing was changed; make it writable, or use another environment: `--venv DIR`",
-        ) from problem
     try:
         _wait_for_installer(store, say)
         try:

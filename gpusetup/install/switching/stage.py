@@ -14,11 +14,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gpusetup.errors import Blocked, ToolFailed
+from gpusetup.errors import ToolFailed
 from gpusetup.install.fetching.wheel_cache import digest_of
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.switching.files import link_or_copy, remove, rename
 from gpusetup.install.switching.journal import STAGING
+from gpusetup.install.switching.refused import refused
 from gpusetup.install.switching.staged import Differs, Staged, compared
 from gpusetup.install.target.layout import Layout
 from gpusetup.model.frozen import replace
@@ -58,10 +59,7 @@ def unpacked(folder: Path, files: Sequence[Path], layout: Layout) -> Staged:
     except Differs as problem:
         raise ToolFailed(problem.message, hint="nothing was changed; run this again") from problem
     except OSError as problem:
-        raise Blocked(
-            f"{problem.filename or folder}: {problem.strerror or problem}",
-            hint="nothing was changed; run this again",
-        ) from problem
+        raise refused(problem, "", "nothing was changed; run this again") from problem
 
 
 def with_edited(staged: Staged, edited: Mapping[str, bytes], folder: Path) -> Staged:

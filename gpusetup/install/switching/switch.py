@@ -23,6 +23,7 @@ from gpusetup.install.proof import prove
 from gpusetup.install.switching.durable import sync_folders, sync_tree
 from gpusetup.install.switching.kept import listed
 from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
+from gpusetup.install.switching.refused import blocked_by_files, refused
 from gpusetup.install.switching.stage import (
     digest,
     place,
@@ -132,14 +133,9 @@ def _renamed(job: Job, store: Path, journal: Journal, staged: Staged) -> Journal
 
 
 def _kept(store: Path, journal: Journal) -> None:
-    with uninterrupted():
-        try:
-            keep(store, journal)
-        except OSError as problem:
-            raise Blocked(
-                f"The new state is there, but {problem.filename}: {problem.strerror}",
-                hint="mend that, then `gpusetup install --recover` ends the installation",
-            ) from problem
+    hint = "mend that, then `gpusetup install --recover` ends the installation"
+    with uninterrupted(), blocked_by_files("The new state is there, but not kept", hint):
+        keep(store, journal)
 
 
 def _unpack(job: Job, plan: Plan, layout: Layout) -> None:
@@ -157,9 +153,8 @@ def putting_back(job: Job, store: Path, journal: Journal) -> Iterator[None]:
         yield
     except OSError as problem:
         restore(job, store, journal)
-        where = f"{problem.filename}: " if problem.filename else ""
         hint = "nothing was changed" if journal.phase == "staging" else PUT_BACK
-        raise Blocked(f"{where}{problem.strerror or problem}", hint=hint) from problem
+        raise refused(problem, "", hint) from problem
     except BaseException:
         restore(job, store, journal)
         raise
@@ -173,14 +168,9 @@ def restore(job: Job, store: Path, journal: Journal) -> None:
     if journal.venv or journal.phase != "staging":
         job.talk("Putting the former state back ...")
     job.log.line("put back")
-    with uninterrupted():
-        try:
-            put_back(store, journal)
-        except OSError as problem:
-            raise Blocked(
-                f"The former state could not be put back: {problem.filename}: {problem.strerror}",
-                hint="mend that, then `gpusetup install --recover`; nothing is lost until then",
-            ) from problem
+    hint = "mend that, then `gpusetup install --recover`; nothing is lost until then"
+    with uninterrupted(), blocked_by_files("The former state could not be put back", hint):
+        put_back(store, journal)
 
 
 def _receipt(

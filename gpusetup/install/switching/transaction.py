@@ -46,6 +46,7 @@ from gpusetup.install.switching.journal import (
     write_journal,
 )
 from gpusetup.install.switching.kept import require_as_kept
+from gpusetup.install.switching.refused import READ_ONLY, blocked_by_files
 from gpusetup.install.switching.state_files import require_store
 from gpusetup.install.target.layout import (
     Layout,
@@ -167,15 +168,10 @@ def _inside(path: str, folders: set[str]) -> bool:
 
 def begin(store: Path, journal: Journal) -> None:
     """Make the store and write the journal, before anything is changed."""
-    try:
+    with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         (store / journal.former).mkdir(parents=True, exist_ok=True)
         write_journal(store, journal)
         sync_folder(store.parent)
-    except OSError as problem:
-        raise Blocked(
-            f"{store} cannot be written: {problem.strerror}",
-            hint="nothing was changed; make it writable, or use another environment: `--venv DIR`",
-        ) from problem
 
 
 def enter(store: Path, journal: Journal, phase: Phase) -> Journal:
@@ -385,11 +381,7 @@ def recover(store: Path) -> tuple[Journal, Literal["former", "new"]] | None:
     if journal.phase != "keeping":
         hint = f"nothing was changed; put it back as it was, or else {UNREADABLE[JOURNAL]}"
         require_as_kept(store, journal, hint, whole=False)
-    try:
+    hint = "mend that, then run this again; nothing is lost until then"
+    with blocked_by_files("What was interrupted cannot be ended", hint):
         end(store, journal)
-    except OSError as problem:
-        raise Blocked(
-            f"What was interrupted cannot be ended: {problem.filename}: {problem.strerror}",
-            hint="mend that, then run this again; nothing is lost until then",
-        ) from problem
     return journal, state
