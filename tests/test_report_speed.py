@@ -12,7 +12,6 @@ import pytest
 import writers
 from message_samples import samples
 from report_messages import MESSAGES
-from scripts_loaded import script
 
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
@@ -21,7 +20,6 @@ from gpusetup.diagnosis.request import chosen_request
 from gpusetup.messages.letters import LONG, Letters
 from gpusetup.messages.table import ROWS
 from gpusetup.model.needed import needs_of
-from gpusetup.model.plans import plan_of, planned
 from gpusetup.model.sought import Sought, in_any_case
 from gpusetup.report.formats import machine_tools, programs, prose, tables
 from gpusetup.report.read import TABLE, read_report
@@ -119,17 +117,6 @@ def test_what_healthy_programs_print_is_not_gone_through_character_by_character(
         and all(any(letters in low for letters in some) for some in plans[pattern].some)
     }
     assert found == set()
-
-
-def test_how_a_pattern_is_looked_for_is_known_beforehand() -> None:
-    kept = script("write_plans").patterns()
-    assert [one for one in kept if plan_of(*one) != planned(*one)] == []
-
-
-def test_the_table_of_patterns_has_most_of_them() -> None:
-    writer = script("write_plans")
-    lacks, every = writer.lacks(), writer.patterns()
-    assert len(lacks) <= len(every) // 20, "`python scripts/write_plans.py` writes them"
 
 
 def test_the_needles_of_a_text_are_those_that_are_in_it() -> None:

@@ -14,9 +14,6 @@ from gpusetup.model.versions import Capability
 
 T = TypeVar("T")
 
-Unread = msgspec.Raw
-"""A piece of a JSON text that `from_json` reads when it is asked for."""
-
 _READING_TYPES = Lock()
 """msgspec 0.22 crashes where two threads read the fields of one class for the first time."""
 
@@ -46,7 +43,7 @@ def _listed(value: Any) -> Any:
     return [_listed(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def from_json(raw: bytes | str | Unread, kind: type[T], *, what: str) -> T:
+def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
     """Decode and check; a `BadInput` names the place (`$.gpus[0].name`).
 
     Fields that this version does not know are ignored, so that a newer minor field is no error.

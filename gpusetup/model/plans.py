@@ -1,18 +1,9 @@
-"""By which letters a pattern is looked for, as it was found when the table of them was written.
+"""By which letters a pattern is looked for."""
 
-To read them from a pattern takes longer than to look for it once, so `data/plans.json` has those of
-the patterns that there were; what is not in it is read from the pattern. `scripts/write_plans.py`
-writes it.
-"""
-
-from collections.abc import Mapping
-from functools import cache
 from typing import NamedTuple
 
-from gpusetup.model.codec import Unread, from_json
-from gpusetup.named_file import shipped
+from gpusetup.model.needed import needs_of
 
-DATA = "plans.json"
 GATES = 3
 """How many needs are asked for before a pattern is tried."""
 FORMS = 8
@@ -43,39 +34,12 @@ class Plan(NamedTuple):
     """Other letters that stand so far behind the start of each match."""
 
 
-class Table(NamedTuple):
-    """What `data/plans.json` holds, by the pattern."""
-
-    exact: dict[str, Unread]
-    any_case: dict[str, Unread]
-
-
 def plan_of(pattern: str, ignore_case: bool) -> Plan:
-    """How a pattern is looked for, its letters in lower case where the case does not count."""
-    kept = in_table(ignore_case).get(pattern)
-    if kept is None:
-        return planned(pattern, ignore_case)
-    return from_json(kept, Plan, what="the table of patterns")
+    """How a pattern is looked for, its letters in lower case where the case does not count.
 
-
-def in_table(ignore_case: bool) -> Mapping[str, Unread]:
-    """The patterns that are known beforehand."""
-    return _table().any_case if ignore_case else _table().exact
-
-
-@cache
-def _table() -> Table:
-    return from_json(shipped(DATA), Table, what="the table of patterns")
-
-
-def planned(pattern: str, ignore_case: bool) -> Plan:
-    """The same, read from the pattern.
-
-    >>> planned(r"nvrm: xid \\d+", True).every
+    >>> plan_of(r"nvrm: xid \\d+", True).every
     ('nvrm: xid ',)
     """
-    from gpusetup.model.needed import needs_of
-
     needs = needs_of(pattern, ignore_case=ignore_case)
     near = next((one for one in needs if _is_near(one)), ())
     beside = tuple([one for one in needs if near and one is not near and _is_beside(one)])
