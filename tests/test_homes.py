@@ -46,7 +46,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
     "ray": ("fleet/engines/ray_run.py",),
     "matplotlib": ("render/",),
-    "psutil": ("monitor/", "child_scripts/", "install/target/in_use.py"),
+    "psutil": ("monitor/", "child_scripts/", "system/refused.py"),
 }
 """Dependency -> the files and folders of the package that may import it."""
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.commands.doctor_answer import document, exit_code
-from gpusetup.errors import Blocked, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request
 from gpusetup.render.console import Console
+from gpusetup.system.refused import blocked_by_files
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
@@ -227,12 +228,8 @@ def save(snapshot: Snapshot, path: str) -> None:
 
     from gpusetup.probe.saved import dump_snapshot
 
-    try:
+    with blocked_by_files(f"Cannot write {path}", "name another `--save`"):
         Path(path).write_text(dump_snapshot(snapshot), encoding="utf-8")
-    except OSError as problem:
-        raise Blocked(
-            f"Cannot write {path}: {problem.strerror}", hint="name another `--save`"
-        ) from problem
 
 
 def for_sharing(snapshot: Snapshot, *, keep_private: bool) -> Snapshot:

@@ -16,6 +16,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
+from gpusetup.system.refused import blocked_by_files
 
 if TYPE_CHECKING:
     from gpusetup.fleet.engines.engine import Engine
@@ -165,12 +166,8 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 def _make(folder: Path) -> None:
-    try:
+    with blocked_by_files(f"Cannot make {folder}", "name another `--into`"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise Blocked(
-            f"Cannot make {folder}: {problem.strerror}", hint="name another `--into`"
-        ) from problem
 
 
 def _engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:

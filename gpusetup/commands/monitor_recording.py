@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from gpusetup.errors import Blocked
 from gpusetup.monitor import record
 from gpusetup.monitor.session import Losses
 from gpusetup.monitor.summary import summarise
@@ -18,6 +17,7 @@ from gpusetup.monitor.values import Sample, Summary
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 from gpusetup.render.terminal import can_be_drawn_on
+from gpusetup.system.refused import blocked_by_files
 from gpusetup.system.signals import interrupt_ourselves
 from gpusetup.verify import streams
 
@@ -43,13 +43,9 @@ class Prom:
     def sample(self, sample: Sample) -> None:
         from gpusetup.render.monitor_metrics import monitor_metrics
 
-        try:
+        with blocked_by_files(f"Cannot write {self._path}", "name another file"):
             self._half.write_text(monitor_metrics(sample), encoding="utf-8")
             self._half.replace(self._path)
-        except OSError as problem:
-            raise Blocked(
-                f"Cannot write {self._path}: {problem.strerror}", hint="name another file"
-            ) from problem
 
 
 class Recording:

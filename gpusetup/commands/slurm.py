@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
+from gpusetup.system.refused import blocked_by_files
 
 if TYPE_CHECKING:
     from gpusetup.fleet.engines.slurm import Action, Memory
@@ -82,13 +83,11 @@ def _install(options: argparse.Namespace, out: Console) -> int:
         )
     prefix = Path(options.prefix).absolute()
     written = files(sys.executable, str(prefix), options.state, options.profile)
-    try:
+    with blocked_by_files("Cannot write"):
         prefix.mkdir(parents=True, exist_ok=True)
         for file in written:
             _replace(prefix / file.path, file.text, 0o755 if file.executable else 0o644)
             out.talk(f"wrote {prefix / file.path}")
-    except OSError as problem:
-        raise Blocked(f"Cannot write {problem.filename}: {problem.strerror}") from problem
     out.text(written[-1].text)
     return 0
 
@@ -309,10 +308,6 @@ def _replace(path: Path, text: str, mode: int | None = None) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with blocked_by_files(f"Cannot write {path}", "name a `--state`"):
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, text)
-    except OSError as problem:
-        raise Blocked(
-            f"Cannot write {path}: {problem.strerror}", hint="name a `--state`"
-        ) from problem

@@ -32,8 +32,8 @@ from gpusetup.install.settings.uv_guard import (
     uv_toml,
 )
 from gpusetup.install.switching.files import no_link, read_json_object
-from gpusetup.install.switching.refused import blocked_by_files, refused
 from gpusetup.model.frozen import Frozen
+from gpusetup.system.refused import blocked_by_files, refused
 
 CONSTRAINTS = "gpusetup-constraints.txt"
 RECORD = "gpusetup-constraints.undo.json"

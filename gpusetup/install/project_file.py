@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput, Blocked
+from gpusetup.system.refused import refused
 
 
 def read_project(path: Path) -> str:
@@ -43,4 +44,4 @@ def write_project(path: Path, text: str) -> None:
         raise Blocked(f"{beside} is there already", hint="delete it, then try again") from problem
     except OSError as problem:
         beside.unlink(missing_ok=True)
-        raise Blocked(f"{path} cannot be written: {problem.strerror}") from problem
+        raise refused(problem, f"{path} cannot be written") from problem

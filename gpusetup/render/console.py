@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TextIO
 
-from gpusetup.errors import Blocked, GpuSetupError, UsageError
+from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.marks import APART, TURNING
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.language import WIDEST, Screen, plain, remark
 from gpusetup.render.terminal import COLUMNS, terminal_of
+from gpusetup.system.refused import blocked_by_files
 from gpusetup.verify import streams
 
 if TYPE_CHECKING:
@@ -176,15 +177,10 @@ class Console:
     def _write(self, text: str) -> None:
         CLOCK.end()
         if self.output:
-            try:
-                from pathlib import Path
+            from pathlib import Path
 
+            with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
                 Path(self.output).write_text(text, encoding="utf-8")
-            except OSError as problem:
-                raise Blocked(
-                    f"Cannot write {self.output}: {problem.strerror}",
-                    hint="name another `--output`",
-                ) from problem
             return
         streams.put(_shown(text, sys.stdout))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.errors import Blocked
 from gpusetup.model.shell import shell_line
 from gpusetup.plan.model.workload import Recipe
+from gpusetup.system.refused import blocked_by_files
 
 if TYPE_CHECKING:
     from gpusetup.plan.answer.grid import Grid
@@ -21,12 +22,8 @@ LIGHT = 0.15
 def write_png(found: Grid, file: Path) -> None:
     """Draw the grid; Blocked where matplotlib is missing or the file cannot be written."""
     figure = _figure(found)
-    try:
+    with blocked_by_files(f"Cannot write {file}", "name another file"):
         figure.savefig(file, dpi=120, format="png")
-    except OSError as problem:
-        raise Blocked(
-            f"Cannot write {file}: {problem.strerror}", hint="name another file"
-        ) from problem
 
 
 def _figure(found: Grid) -> Any:

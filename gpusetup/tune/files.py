@@ -16,6 +16,7 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.frozen import Frozen
+from gpusetup.system.refused import blocked_by_files, refused
 
 SUFFIX = ".gpusetup-undo"
 
@@ -41,10 +42,8 @@ def read_bytes(path: str) -> bytes:
 def write_bytes(path: str, raw: bytes) -> None:
     """Replace the file in one step, with its permissions; a link keeps pointing where it did."""
     target = Path(path).resolve()
-    try:
+    with blocked_by_files(f"Cannot write {path}"):
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as problem:
-        raise Blocked(f"Cannot write {path}: {problem.strerror}") from problem
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(raw)
@@ -53,7 +52,7 @@ def write_bytes(path: str, raw: bytes) -> None:
     except OSError as problem:
         with suppress(OSError):
             Path(name).unlink()
-        raise Blocked(f"Cannot write {path}: {problem.strerror}") from problem
+        raise refused(problem, f"Cannot write {path}") from problem
 
 
 def _new_mode() -> int:

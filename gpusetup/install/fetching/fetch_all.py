@@ -11,9 +11,9 @@ from gpusetup.install.fetching.web import NeedsLogin
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, Wheel
 from gpusetup.install.job import PIP_SECONDS, WORKERS, Job, temporary, work_folder
 from gpusetup.install.settings.environment import asking_environment
-from gpusetup.install.switching.refused import blocked_by_files
 from gpusetup.model.frozen import replace
 from gpusetup.system.processes import run
+from gpusetup.system.refused import blocked_by_files
 
 
 def fetch_wheels(job: Job, wheels: Sequence[Wheel]) -> tuple[Path, ...]:

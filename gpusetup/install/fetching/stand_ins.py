@@ -14,7 +14,7 @@ from gpusetup.install.fetching.ranged import METADATA_BYTES, metadata_in
 from gpusetup.install.fetching.wheel_cache import check_here, is_here, is_kept
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.job import work_folder
-from gpusetup.install.switching.refused import blocked_by_files
+from gpusetup.system.refused import blocked_by_files
 
 if TYPE_CHECKING:
     from gpusetup.install.job import Job

@@ -22,8 +22,8 @@ from gpusetup.install.fetching.file_url import local_path
 from gpusetup.install.fetching.ranged import UNREADABLE
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.switching.files import open_new, read_json_object
-from gpusetup.install.switching.refused import blocked_by_files
 from gpusetup.install.target.layout import content_of
+from gpusetup.system.refused import blocked_by_files
 
 CHUNK = 1 << 20
 

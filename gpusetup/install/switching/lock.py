@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpusetup.errors import Blocked
-from gpusetup.install.switching.refused import READ_ONLY, blocked_by_files
 from gpusetup.install.switching.state_files import require_lock, require_store
+from gpusetup.system.refused import READ_ONLY, blocked_by_files
 
 LOCK_SECONDS = 10.0
 """How long a second process waits for the first."""

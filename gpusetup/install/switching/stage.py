@@ -19,10 +19,10 @@ from gpusetup.install.fetching.wheel_cache import digest_of
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.switching.files import link_or_copy, remove, rename
 from gpusetup.install.switching.journal import STAGING
-from gpusetup.install.switching.refused import refused
 from gpusetup.install.switching.staged import Differs, Staged, compared
 from gpusetup.install.target.layout import Layout
 from gpusetup.model.frozen import replace
+from gpusetup.system.refused import refused
 
 LINKS, WANTED, ROOT, TEMPORARY = "links", "wheels.txt", "root", "tmp"
 """In the folder of the stage: the wheels, what is asked, what is unpacked, TMPDIR."""

@@ -23,7 +23,6 @@ from gpusetup.install.proof import prove
 from gpusetup.install.switching.durable import sync_folders, sync_tree
 from gpusetup.install.switching.kept import listed
 from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
-from gpusetup.install.switching.refused import blocked_by_files, refused
 from gpusetup.install.switching.stage import (
     digest,
     place,
@@ -52,6 +51,7 @@ from gpusetup.install.switching.transaction import (
 from gpusetup.install.target.layout import Layout, distributions
 from gpusetup.install.target.owned import pth_without
 from gpusetup.model.documents import DoneStep
+from gpusetup.system.refused import blocked_by_files, refused
 from gpusetup.system.signals import uninterrupted
 
 

@@ -46,7 +46,6 @@ from gpusetup.install.switching.journal import (
     write_journal,
 )
 from gpusetup.install.switching.kept import require_as_kept
-from gpusetup.install.switching.refused import READ_ONLY, blocked_by_files
 from gpusetup.install.switching.state_files import require_store
 from gpusetup.install.target.layout import (
     Layout,
@@ -58,6 +57,7 @@ from gpusetup.install.target.layout import (
 )
 from gpusetup.install.target.owned import at_symbolic_links, files_of_all, refuse_shared
 from gpusetup.model.frozen import replace
+from gpusetup.system.refused import READ_ONLY, blocked_by_files
 
 __all__ = [
     "CONDA_UNDO",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,19 +34,6 @@ def users_of(libraries: Iterable[str], proc: Path = Path("/proc")) -> tuple[User
         if any(mark in maps for mark in marks):
             found.append(User(pid=int(folder.name), name=_name(folder)))
     return tuple(found)
-
-
-def holding(place: str) -> str:
-    """The programs that have files loaded whose paths begin so, as far as psutil may tell."""
-    import psutil
-
-    found, start = {}, os.path.normcase(place)
-    for one in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if any(os.path.normcase(row.path).startswith(start) for row in one.memory_maps()):
-                found[one.pid] = "a program"  # Wine tells no names
-                found[one.pid] = one.name()
-    return ", ".join(f"{name} (process {pid})" for pid, name in found.items())
 
 
 def _name(folder: Path) -> str:

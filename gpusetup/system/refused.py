@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from gpusetup.errors import Blocked
-from gpusetup.install.target.in_use import holding
 
 HELD = (5, 32, 33)
 """Windows' codes where a program holds a file; the first also means that permission is missing."""
@@ -14,7 +14,7 @@ READ_ONLY = "nothing was changed; make it writable, or use another environment: 
 
 
 @contextmanager
-def blocked_by_files(said: str, hint: str) -> Iterator[None]:
+def blocked_by_files(said: str, hint: str | None = None) -> Iterator[None]:
     """An `OSError` of the block as `Blocked`. `said`: what could not be done."""
     try:
         yield
@@ -22,10 +22,24 @@ def blocked_by_files(said: str, hint: str) -> Iterator[None]:
         raise refused(problem, said, hint) from problem
 
 
-def refused(problem: OSError, said: str, hint: str) -> Blocked:
+def refused(problem: OSError, said: str, hint: str | None = None) -> Blocked:
     place = problem.filename if str(problem.filename) not in said else None
     told = ": ".join(filter(None, (said, place, problem.strerror or str(problem))))
     if getattr(problem, "winerror", None) in HELD:
         who = holding(problem.filename) or "another program (Python, a notebook, an editor)"
-        told, hint = f"{told}; {who} holds it", f"{hint}; close that, then run this again"
+        told = f"{told}; {who} holds it"
+        hint = "; ".join(filter(None, (hint, "close that, then run this again")))
     return Blocked(told, hint=hint)
+
+
+def holding(place: str) -> str:
+    """The programs that have files loaded whose paths begin so, as far as psutil may tell."""
+    import psutil
+
+    found, start = {}, os.path.normcase(place)
+    for one in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if any(os.path.normcase(row.path).startswith(start) for row in one.memory_maps()):
+                found[one.pid] = "a program"  # Wine tells no names
+                found[one.pid] = one.name()
+    return ", ".join(f"{name} (process {pid})" for pid, name in found.items())
