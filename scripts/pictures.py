@@ -5,8 +5,7 @@ python scripts/pictures.py                 draw docs/pictures/*.svg
 python scripts/pictures.py --check         exit 1 where a picture shows what no command prints now
 
 Each command runs in a terminal of its own, on an example machine and with the catalog of the tests.
-The SVGs name no font that a browser would fetch. The pictures `beside-…` show beside ours what uv
-and ruff print, in the versions that are installed where they are drawn; `--check` reads ours.
+The SVGs name no font that a browser would fetch.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import select
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from html import unescape
@@ -54,35 +52,6 @@ PICTURES = (
 )
 
 
-class Beside(NamedTuple):
-    """Our screens and those of others at the same columns, on one ground."""
-
-    columns: int
-    ground: str
-
-    @property
-    def name(self) -> str:
-        return f"beside-{self.columns}-{self.ground}"
-
-
-OURS = (
-    "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --python 3.14",
-    "gpusetup doctor --from library-mismatch",
-)
-THEIRS = (
-    "uv pip install --no-index 'torch==2.5.1'",
-    "uv pip install --no-index --find-links wheels --dry-run torch",
-    "ruff check --isolated train.py",
-)
-BESIDE = tuple(Beside(columns, ground) for columns in (80, 120) for ground in ("dark", "light"))
-TRAIN = """def train(model, batches):
-    for batch in batches:
-        loss = model(batch)
-    return los
-"""
-"""What ruff is shown."""
-
-
 # --- in a terminal --------------------------------------------------------------------------------
 
 
@@ -95,11 +64,8 @@ def shown(picture: Picture) -> str:
     return text
 
 
-ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
-
-
-def in_terminal(argv: Sequence[str], columns: int, folder: Path | None = None) -> str:
-    """What a program leaves on a terminal of that many columns; `folder`: talk too."""
+def in_terminal(argv: Sequence[str], columns: int) -> str:
+    """What a program leaves on a terminal of that many columns."""
     import fcntl
     import pty
     import struct
@@ -107,15 +73,14 @@ def in_terminal(argv: Sequence[str], columns: int, folder: Path | None = None) -
 
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
-    dropped = ("NO_COLOR", "COLUMNS", "LINES", "CI", *(ACTIVE if folder else ()))
+    dropped = ("NO_COLOR", "COLUMNS", "LINES", "CI")
     kept = {k: v for k, v in os.environ.items() if k not in dropped}
     child = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=theirs,
-        stderr=theirs if folder else subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         env={**kept, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"},
-        cwd=folder,
     )
     os.close(theirs)
     try:
@@ -192,13 +157,11 @@ def svg(picture: Picture, ansi: str) -> str:
     return drawn([typed, *text.split("\n")[: picture.lines]], picture.columns)
 
 
-def drawn(
-    lines: Sequence[Text], columns: int, ground: str = "dark", title: str = "gpusetup"
-) -> str:
+def drawn(lines: Sequence[Text], columns: int) -> str:
     """Lines of a terminal as SVG."""
     from rich._export_format import CONSOLE_SVG_FORMAT
     from rich.console import Console
-    from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME
+    from rich.terminal_theme import SVG_EXPORT_THEME
 
     console = Console(
         file=StringIO(), record=True, width=columns, color_system="truecolor",
@@ -208,84 +171,8 @@ def drawn(
         console.print(line, soft_wrap=True)
     form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     form = form.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace")
-    theme = SVG_EXPORT_THEME if ground == "dark" else DEFAULT_TERMINAL_THEME
-    picture = console.export_svg(title=title, code_format=form, theme=theme)
+    picture = console.export_svg(title="gpusetup", code_format=form, theme=SVG_EXPORT_THEME)
     return re.sub(r"[ \t]+$", "", picture, flags=re.MULTILINE).strip() + "\n"
-
-
-# --- beside others --------------------------------------------------------------------------------
-
-
-def beside(picture: Beside) -> str:
-    """Ours on the left, theirs on the right."""
-    columns = picture.columns
-    left, right = on_screen(of_ours(picture), columns), on_screen(of_others(picture), columns)
-    rows = range(max(len(left), len(right)))
-    lines = [side_by_side(left, right, n, columns) for n in rows]
-    title = f"gpusetup beside {version('uv')} and {version('ruff')}, at {columns} columns"
-    return drawn(lines, 2 * columns + GAP, picture.ground, title)
-
-
-GAP = 4
-
-
-def of_ours(picture: Beside) -> list[tuple[str, str]]:
-    return [(one, shown(Picture("", one, picture.columns))) for one in OURS]
-
-
-def of_others(picture: Beside) -> list[tuple[str, str]]:
-    """What uv and ruff print in an empty project, with one wheel in a folder and no index."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "train.py").write_text(TRAIN, encoding="utf-8")
-        a_wheel(folder / "wheels")
-        subprocess.run(["uv", "venv", "-q", "--no-project", ".venv"], cwd=folder, check=True)
-        return [(one, in_terminal(shlex.split(one), picture.columns, folder)) for one in THEIRS]
-
-
-FILES_OF_A_WHEEL = {
-    "METADATA": ("Metadata-Version: 2.1", "Name: torch", "Version: 2.15.0+cu130"),
-    "WHEEL": ("Wheel-Version: 1.0", "Root-Is-Purelib: true", "Tag: py3-none-any"),
-    "RECORD": (),
-}
-
-
-def a_wheel(folder: Path) -> None:
-    """A wheel of torch that says its name and version, and holds nothing."""
-    import zipfile
-
-    folder.mkdir()
-    info = "torch-2.15.0+cu130.dist-info"
-    with zipfile.ZipFile(folder / "torch-2.15.0+cu130-py3-none-any.whl", "w") as wheel:
-        for name, lines in FILES_OF_A_WHEEL.items():
-            wheel.writestr(f"{info}/{name}", "".join(f"{line}\n" for line in lines))
-
-
-def on_screen(told: Sequence[tuple[str, str]], columns: int) -> list[Text]:
-    """Commands and what they print, a row of the terminal each: what is longer goes on below."""
-    from rich.text import Text
-
-    lines: list[Text] = []
-    for command, ansi in told:
-        lines += [Text()] if lines else []
-        lines.append(Text(f"$ {command}", style="dim"))
-        lines += Text.from_ansi(ansi.rstrip("\n")).split("\n")
-    return [
-        row for line in lines for row in line.divide(range(columns, len(line), columns)) or [line]
-    ]
-
-
-def side_by_side(left: Sequence[Text], right: Sequence[Text], n: int, columns: int) -> Text:
-    from rich.text import Text
-
-    line = left[n].copy() if n < len(left) else Text()
-    line.pad_right(columns + GAP - line.cell_len)
-    return line + right[n] if n < len(right) else line
-
-
-def version(tool: str) -> str:
-    said = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout
-    return " ".join(said.split()[:2])
 
 
 def words(picture: str) -> str:
@@ -297,29 +184,19 @@ def words(picture: str) -> str:
 def faults() -> list[str]:
     """Each picture that is missing, too large, fetches, or shows what is not printed now."""
     found = []
-    every: tuple[Picture | Beside, ...] = (*PICTURES, *BESIDE)
-    for picture in every:
+    for picture in PICTURES:
         place = OUT / f"{picture.name}.svg"
         if not place.is_file():
             found.append(f"{place.name}: missing")
             continue
         kept = place.read_text(encoding="utf-8")
-        if not is_fresh(picture, kept):
+        if words(kept) != words(svg(picture, shown(picture))):
             found.append(f"{place.name}: shows what is not printed now")
         if len(kept.encode()) > LONGEST:
             found.append(f"{place.name}: {len(kept.encode())} bytes, more than {LONGEST}")
         if re.search(r"url\(\s*['\"]?(?!#)|href=", kept):
             found.append(f"{place.name}: fetches something")
     return found
-
-
-def is_fresh(picture: Picture | Beside, kept: str) -> bool:
-    if isinstance(picture, Picture):
-        return words(kept) == words(svg(picture, shown(picture)))
-    if picture.ground == "light":  # as the dark one, which is drawn with it
-        return True
-    ours = drawn(on_screen(of_ours(picture), picture.columns), picture.columns)
-    return set(words(ours).split()) <= set(words(kept).split())
 
 
 def main() -> int:
@@ -334,11 +211,8 @@ def main() -> int:
         for picture in PICTURES:
             text = svg(picture, shown(picture))
             (OUT / f"{picture.name}.svg").write_text(text, encoding="utf-8")
-        for other in BESIDE:
-            (OUT / f"{other.name}.svg").write_text(beside(other), encoding="utf-8")
     found = faults()
-    count = len(PICTURES) + len(BESIDE)
-    print("\n".join(found) or f"{count} pictures show what is printed now")
+    print("\n".join(found) or f"{len(PICTURES)} pictures show what is printed now")
     return 1 if found else 0
 
 

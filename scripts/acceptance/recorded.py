@@ -33,8 +33,8 @@ CLAIMS = """
 ## What only a GPU can show
 
 A line for each sentence of the documentation, and for each doubt about the code. *not yet* means
-that no run on a GPU has shown it; *elsewhere* needs another machine than one with one data-centre card.
-A later run replaces an earlier one.
+that no run on a GPU has shown it; *elsewhere* needs another machine than one with one data-centre
+card. A later run replaces an earlier one.
 
 | claim | said in | part | verdict |
 | --- | --- | --- | --- |
