@@ -33,7 +33,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 STATIC = ("index.html", "page.css", "page.js", "show.js", "ask.js", "worker.js", "messages.json")
 LEFT_OUT = (
     *("verify", "child_scripts", "fleet", "monitor", "tune", "plan"),
-    *("data/machines", "data/schemas", "data/plan"),
+    *("data/machines", "data/plan"),
 )
 """Folders of the package that no question of the page needs."""
 KEPT = ("verify/__init__.py", "verify/streams.py")

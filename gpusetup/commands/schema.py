@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from importlib import resources
+import json
 
 from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
@@ -20,8 +20,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    folder = resources.files("gpusetup") / "data" / "schemas"
-    known = sorted(file.name.removesuffix(".json") for file in folder.iterdir())
+    from gpusetup.commands.documents import ANSWERS
+    from gpusetup.model.codec import json_schema
+
+    known = sorted(ANSWERS)
     if options.about is None and options.json:
         raise UsageError(
             "`gpusetup schema` without a command lists names, and has no JSON document",
@@ -32,5 +34,10 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return 0
     if options.about not in known:
         raise UsageError(f"No schema for {options.about!r}", hint=f"one of: {', '.join(known)}")
-    out.script((folder / f"{options.about}.json").read_text(encoding="utf-8"))
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"gpusetup.{options.about}/1",
+        **json_schema(ANSWERS[options.about]),
+    }
+    out.script(json.dumps(schema, indent=1) + "\n")
     return 0
