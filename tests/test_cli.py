@@ -164,6 +164,20 @@ def test_an_option_before_its_command_is_told_its_place(
     assert "options stand after the command: `gpusetup doctor --strict`" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["resolve"], ["plan", "--params", "1B"], ["snapshot"]])
+def test_an_activated_environment_that_is_gone_is_said_in_a_line(
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for folder, count in ((tmp_path / "gone", 1), (Path(sys.prefix), 0)):
+        monkeypatch.setenv("VIRTUAL_ENV", str(folder))
+        main(words)
+        said = capsys.readouterr().err
+        assert said.count(f"VIRTUAL_ENV names {folder}, which is no environment\n") == count
+
+
 @pytest.mark.parametrize(
     ("words", "option"),
     [
@@ -172,6 +186,7 @@ def test_an_option_before_its_command_is_told_its_place(
         (["doctor", "--only", "no-driver", "--only", ""], "--only"),
         (["install", "--wheelhouse", "", "--dry-run"], "--wheelhouse"),
         (["install", "--torch", "", "--dry-run"], "--torch"),
+        (["install", "--venv", "", "--dry-run"], "--venv"),
         (["resolve", "--backend", ""], "--backend"),
         (["plan", "--model", "gpt2", "--gpu", ""], "--gpu"),
         (["tune", "train.yaml", "-o", ""], "-o"),

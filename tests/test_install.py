@@ -32,6 +32,7 @@ from installing import (
 )
 
 from gpusetup.model.frozen import replace
+from gpusetup.probe.saved import dump_snapshot, machine_named
 
 pytestmark = needs_linux
 
@@ -762,6 +763,34 @@ def test_another_machine_gets_the_steps_to_type_there(world: World, install: Ins
     assert "--no-deps" in first["argv"]
     assert not [word for word in second["argv"] if "index" in word]
     assert world.index.asked == []
+
+
+LONG = "C:\\" + 4 * f"{30 * 'x'}\\"
+PLACES: tuple[tuple[dict[str, str], str, int, str], ...] = (
+    ({"prefix": f"{LONG}.venv"}, "windows", 0, "longer than 260 characters"),
+    ({"prefix": f"{LONG}.venv"}, "linux", 0, ""),
+    ({"prefix": "C:\\python", "manager": "system"}, "windows", 0, "the system's own Python"),
+    ({"prefix": "/usr/local", "manager": "system"}, "linux", 0, ""),
+    ({"manager": "system", "chosen_by": "self"}, "windows", 3, "install --venv .venv"),
+    ({"manager": "conda", "chosen_by": "self"}, "windows", 0, ""),
+    ({}, "windows", 0, ""),
+)
+
+
+@pytest.mark.parametrize(("python", "family", "exit", "told"), PLACES)
+def test_a_plan_says_what_windows_makes_of_its_folder(
+    install: Install, python: dict[str, str], family: Any, exit: int, told: str
+) -> None:
+    laptop = machine_named("rtx3050-laptop")
+    changed = {"chosen_by": "--python", **python}
+    there = replace(
+        laptop, python=replace(laptop.python, **changed), os=replace(laptop.os, family=family)
+    )
+    Path("there.json").write_text(dump_snapshot(there), encoding="utf-8")
+    said = install("--from", "there.json", "--dry-run")
+    assert said.exit == exit, said.err
+    assert told in said.out + said.err
+    assert told or not re.search(r"260|own Python", said.out)
 
 
 def test_steps_for_another_machine_tell_no_password(world: World, install: Install) -> None:

@@ -540,8 +540,8 @@ LONG = ("--model", "qwen3-14b", "--context", "51200", "--gpu", "A100 80GB", "--g
         (("--cells", str(CELLS), "--optimizer", "sgd"), "`--optimizer` has no part"),
         (("--cells", str(CELLS), *H20), "exclude each other"),
         (("--calibrate", str(CELLS), "--safe"), "exclude each other"),
-        (("--cells", "/nowhere.csv"), "Cannot read /nowhere.csv"),
-        ((*MODEL, *H20, "--constants", "/nowhere.json"), "Cannot read /nowhere.json"),
+        (("--cells", "/nowhere.csv"), "/nowhere.csv cannot be read"),
+        ((*MODEL, *H20, "--constants", "/nowhere.json"), "/nowhere.json cannot be read"),
         ((*MODEL, "--from", "no-such-machine"), "no-such-machine"),
     ],
 )

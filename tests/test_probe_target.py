@@ -137,7 +137,7 @@ def test_on_windows_the_interpreter_lies_in_scripts_or_in_the_folder() -> None:
     files = {"C:\\env\\Scripts\\python.exe": "", "C:\\env\\pyvenv.cfg": "home = C:\\Python\n"}
     conda = {"D:\\conda\\python.exe": "", "D:\\conda\\conda-meta\\python-3.12.4-h_0.json": "{}"}
     machine = system(
-        {**files, **conda},
+        {**files, **conda, "C:\\w\\own\\Scripts\\python.exe": "", "C:\\w\\own\\pyvenv.cfg": ""},
         family="windows",
         facts={"cwd": "C:\\w"},
         environ={"VIRTUAL_ENV": "C:\\env"},
@@ -145,6 +145,8 @@ def test_on_windows_the_interpreter_lies_in_scripts_or_in_the_folder() -> None:
     target = choose_target(machine)
     assert (target.python, target.prefix) == ("C:\\env\\Scripts\\python.exe", "C:\\env")
     assert target.site_packages == "C:\\env\\Lib\\site-packages"
+    for named in ("C:own", "own", "\\w\\own", "C:\\w\\own"):
+        assert choose_target(machine, named).prefix == "C:\\w\\own"
     other = choose_target(machine, "D:\\conda")
     assert (other.python, other.prefix, other.version) == (
         "D:\\conda\\python.exe",

@@ -174,17 +174,19 @@ def gather(
     else:
         limit = patience_of(options)
         machine = _live(out, python, deep=deep, need_target=need_target, limit=limit)
-    if not need_target and getattr(options, "command", "doctor") != "doctor":  # these find it
-        _tell_unfinished(machine, out)
+    if getattr(options, "command", "doctor") != "doctor":  # which finds it
+        _tell_of_target(machine, out, ended=need_target)
     return machine
 
 
-def _tell_unfinished(machine: Snapshot, out: Console) -> None:
-    """Before an answer about an environment that is between two states."""
+def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
+    """Before an answer about an environment that is between two states, or not the active one."""
     from gpusetup.probe.unfinished import unfinished
     from gpusetup.render.language import plain
 
-    for sentence in unfinished(machine):
+    gone = [one.text for one in machine.events if one.kind == "stale-environment"]
+    named = (f"VIRTUAL_ENV names {one}, which is no environment" for one in gone)
+    for sentence in (*named, *(() if ended else unfinished(machine))):
         out.talk(plain(sentence))
 
 

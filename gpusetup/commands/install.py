@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.commands.common import gather, read_listed
@@ -106,6 +105,7 @@ def _installed(
     from gpusetup.install.packages import requested_packages
     from gpusetup.install.plan_task import plan_task, settle
     from gpusetup.install.request import resolver_request
+    from gpusetup.install.target.place import refuse_unnamed_base
     from gpusetup.render.install import outcome_text
     from gpusetup.resolver.companions import environment_of
     from gpusetup.system.system import LiveSystem
@@ -129,6 +129,7 @@ def _installed(
         if is_proven(request, out, job, target, task):
             return 0
         task = task.again()
+    refuse_unnamed_base(task.machine, task.elsewhere)
     target.require_changeable(task.elsewhere)
     try:
         task = with_set(request, job, task, asked, wanted, target)
@@ -167,7 +168,7 @@ def _read_target(
     from gpusetup.system.system import LiveSystem
 
     recover_unfinished(target_folder(request), talk_of(out), dry_run=request.dry_run)
-    venv = str(Path(request.venv).absolute()) if request.venv is not None else None
+    venv = request.venv
     if venv is not None:
         is_new = venv_to_make(venv)
         options.python, venv = (base_interpreter(), venv) if is_new else (venv, None)

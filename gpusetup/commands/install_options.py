@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from gpusetup.commands.common import add_backend_options, add_file_options, add_machine_options
@@ -32,7 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="default: auto (uv)",
     )
     parser.add_argument(
-        "--venv", metavar="DIR", help="the target environment; made where it is not there"
+        "--venv",
+        type=lambda named: named and os.path.abspath(named),  # noqa: PTH100  # `D:.venv` too
+        metavar="DIR",
+        help="the target environment; made where it is not there",
     )
     parser.add_argument(
         "--index-root",

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gpusetup import named_file
-from gpusetup.errors import BadInput, Blocked, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import fields, replace
 from gpusetup.plan.answer.question import Question
 from gpusetup.plan.config.question import FromConfig, question_of
@@ -18,8 +17,9 @@ NAME_IT = "add `--model NAME` (a hub id, a short name, or a config.json)"
 def read(file: str, said: Question) -> FromConfig:
     """The question of a file under what was said; UsageError where neither names a model."""
     from gpusetup.configs.config import read_config
+    from gpusetup.tune.files import read_bytes
 
-    config = read_config(_bytes(file), Path(file).name)
+    config = read_config(read_bytes(file), Path(file).name)
     found = question_of(config, said.trainer, os.environ)
     question = over(found.question, said)
     if question.model is None:
@@ -49,12 +49,3 @@ def over(file: Question, said: Question) -> Question:
     if said.solve in ("context", "batch"):
         values[said.solve] = None
     return Question(**values)
-
-
-def _bytes(file: str) -> bytes:
-    try:
-        return named_file.read(file)
-    except (FileNotFoundError, NotADirectoryError) as problem:
-        raise BadInput(f"Cannot read {file}: {problem.strerror}") from problem
-    except OSError as problem:
-        raise Blocked(f"Cannot read {file}: {problem.strerror}") from problem

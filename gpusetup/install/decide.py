@@ -19,6 +19,7 @@ from gpusetup.install.refusals import (
     upgrade_line,
 )
 from gpusetup.install.request import InstallRequest
+from gpusetup.install.target.place import notes_of_place
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
@@ -82,7 +83,8 @@ class Task(Frozen):
     @property
     def all_notes(self) -> tuple[str, ...]:
         """Those of the build too, where one comes."""
-        return (*(self.resolution.notes if self.decision.moves else ()), *self.notes)
+        of_build = self.resolution.notes if self.decision.moves else ()
+        return (*of_build, *notes_of_place(self.machine), *self.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -196,7 +198,8 @@ def target_machine(
     """The host that will run it, with what the target holds; nothing where it is yet to be made."""
 
     if fresh:
-        snapshot = replace(snapshot, torch=Torch(installed=False), packages=())
+        python = replace(snapshot.python, prefix=request.venv, manager="venv")
+        snapshot = replace(snapshot, python=python, torch=Torch(installed=False), packages=())
     if request.for_other_host:
         snapshot = for_host(snapshot, list(request.for_gpu), request.for_driver, catalog)
     return with_catalog(snapshot, catalog)

@@ -11,6 +11,7 @@ from gpusetup.diagnosis.elsewhere import LIE_OVER_EACH_OTHER, trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import InstallRequest
+from gpusetup.install.target.place import refuse_unnamed_base
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Offer, Request
@@ -114,6 +115,7 @@ def own_environment(
 def check_described(machine: Snapshot, way: str) -> None:
     """What would stop a run on that machine itself stops this one."""
     python, own = machine.python, f"use an environment of your own: `{way}`"
+    refuse_unnamed_base(machine, way)
     if python.externally_managed:
         raise Blocked(
             f"The Python of {python.prefix or python.executable or 'that machine'} is managed by "

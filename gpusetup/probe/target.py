@@ -6,6 +6,8 @@ gpusetup runs in, unless that is a tool environment (pipx, `uv tool`).
 
 from __future__ import annotations
 
+import ntpath
+import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -102,9 +104,8 @@ def _named(system: System, named: str) -> str:
 
 def _absolute(system: System, named: str) -> str:
     """A path below the working folder with that folder in front; any other as it is."""
-    cwd = system.facts().get("cwd")
-    is_whole = named.startswith(("/", "\\")) or named[1:2] == ":"
-    return named if is_whole or not cwd else join(cwd, named)
+    paths = ntpath if system.family == "windows" else posixpath
+    return str(paths.join(system.facts().get("cwd") or "", named))
 
 
 def python_in(system: System, prefix: str) -> str | None:

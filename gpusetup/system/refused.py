@@ -23,11 +23,12 @@ def blocked_by_files(said: str, hint: str | None = None) -> Iterator[None]:
 
 
 def refused(problem: OSError, said: str, hint: str | None = None) -> Blocked:
-    place = problem.filename if str(problem.filename) not in said else None
+    name = str(problem.filename or "")
+    place = "" if name in said else name
     told = ": ".join(filter(None, (said, place, problem.strerror or str(problem))))
     if getattr(problem, "winerror", None) in HELD:
-        who = holding(problem.filename) or "another program (Python, a notebook, an editor)"
-        told = f"{told}; {who} holds it"
+        who = holding(name) if name else ""
+        told += f"; {who or 'perhaps another program (Python, a notebook, an editor)'} holds it"
         hint = "; ".join(filter(None, (hint, "close that, then run this again")))
     return Blocked(told, hint=hint)
 

@@ -15,6 +15,7 @@ from gpusetup.install.fetching.wheels import Wheel, best, parsed_name
 from gpusetup.install.switching.files import link_or_copy, refuse_newer, write_safely
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import parsed
+from gpusetup.system.refused import blocked_by_files
 
 MANIFEST = "manifest.json"
 
@@ -76,13 +77,9 @@ def _noted(folder: Path) -> tuple[Kept, ...]:
 
 def wheels_in(folder: Path) -> tuple[Wheel, ...]:
     """The wheels of a folder, with the hashes of its manifest; `Blocked` where there are none."""
-    try:
+    hint = "`--wheelhouse` names the folder that `gpusetup install --download DIR` filled"
+    with blocked_by_files(f"{folder} cannot be read", hint):
         files = sorted(folder.iterdir())
-    except OSError as problem:
-        raise Blocked(
-            f"{folder} cannot be read: {problem.strerror}",
-            hint="`--wheelhouse` names the folder that `gpusetup install --download DIR` filled",
-        ) from problem
     noted = {one.filename: one for one in _noted(folder)}
     lost = sorted(name for name in noted if not (folder / name).is_file())
     if lost:

@@ -41,11 +41,7 @@ class Row(Frozen):
 
 def read_rows(path: Path, gpus: Sequence[GpuRow]) -> tuple[Row, ...]:
     """The rows of a cells file; BadInput names the line and what is wrong with it."""
-    try:
-        text = named_file.text_of(named_file.read(path), path)
-    except OSError as problem:
-        raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
-    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    reader = csv.DictReader(io.StringIO(named_file.read_text(path)), skipinitialspace=True)
     _check_columns(path, reader.fieldnames or ())
     places = _places(gpus)
     try:

@@ -64,10 +64,7 @@ def constants_in(path: Path) -> Constants:
     from gpusetup.errors import BadInput
     from gpusetup.model.codec import from_json
 
-    try:
-        raw = named_file.text_of(named_file.read(path), path)
-    except OSError as problem:
-        raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
+    raw = named_file.read_text(path)
     try:
         found = from_json(raw, ConstantsFile, what=str(path)).constants
     except BadInput as problem:

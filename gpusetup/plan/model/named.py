@@ -78,12 +78,10 @@ def model_in(path: Path) -> Shape:
     """The shape of the `config.json` at a path, or in the folder there."""
     file = path / "config.json" if named_file.is_folder(path) else path
     try:
-        raw = named_file.text_of(named_file.read(file, MOST_BYTES), file)
+        raw = named_file.read_text(file, MOST_BYTES)
     except BadInput as problem:
         hint = "name the model's `config.json` or its folder"
         raise BadInput(f"{problem.message}: no model's `config.json`", hint=hint) from problem
-    except OSError as problem:
-        raise BadInput(f"Cannot read {file}: {problem.strerror}") from problem
     values = from_json(raw, dict[str, Any], what=str(file))
     shape = shape_of(values, what=str(file))
     if shape.name == shape.kind:
