@@ -31,6 +31,7 @@ import sys
 import tarfile
 import termios
 import threading
+import time
 import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -145,27 +146,27 @@ class Windows(NamedTuple):
             code = 124
         return Ended(code, text_of(out))
 
-    def in_console(self, *words: str, keys: bytes = b"\3", after: float = 8, **where: Any) -> Ended:
-        """The command in a console of 100 columns; `keys` are typed so many seconds later."""
+    def in_console(self, *words: str, keys: bytes, at: str, **where: Any) -> Ended:
+        """The program in a console of 100 columns; `keys` are typed once it has said `at`."""
         process, terminal = pty.fork()
         if not process:
             os.chdir(where.pop("cwd", self.drive))
             environment = self.environment(where.pop("gpu", "rtx-3050"), where)
             os.execvpe("wine", ("wine", *words), environment)
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        typing = threading.Timer(after, os.write, (terminal, keys))
-        typing.start()
-        ending = threading.Timer(after + 60, self.end)
+        ending = threading.Timer(300, self.end)
         ending.start()
-        said = bytearray()
+        said = ""
         with contextlib.suppress(OSError):  # a terminal that nobody has open any more
             while part := os.read(terminal, 65536):
-                said += part
-        for timer in (typing, ending):
-            timer.cancel()
+                said += CODES.sub("", text_of(part))
+                if keys and at in said:
+                    time.sleep(1)
+                    os.write(terminal, keys)
+                    keys = b""
+        ending.cancel()
         os.close(terminal)
-        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        return Ended(code, CODES.sub("", text_of(bytes(said))))
+        return Ended(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), said)
 
     def end(self) -> None:
         """End every process of the prefix."""
@@ -232,7 +233,8 @@ def _address(release: str) -> str:
 
 
 def _unpack(source: Path, folder: Path) -> None:
-    """CPython's folder of the archive, without WMI: Wine's ends the process that asks it."""
+    """CPython's folder of the archive, without what Wine 8 lacks and ends a process for: the
+    answers of WMI, and CopyFile2, by which 3.13 copies files if it is there."""
     with tarfile.open(source) as whole:
         inner = next(one for one in whole if one.name.endswith("/data.zip"))
         data = whole.extractfile(inner)
@@ -242,6 +244,8 @@ def _unpack(source: Path, folder: Path) -> None:
             files.extractall(half)
     inside = next(half.glob("cp*"))
     (inside / "DLLs" / "_wmi.pyd").unlink(missing_ok=True)
+    site = inside / "Lib" / "sitecustomize.py"
+    site.write_text("import _winapi\n\nvars(_winapi).pop('CopyFile2', None)\n")
     inside.rename(folder)
     shutil.rmtree(half)
 
