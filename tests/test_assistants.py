@@ -40,6 +40,7 @@ from gpusetup.assistants import installing, permits, tools
 from gpusetup.assistants.bounded import bounded
 from gpusetup.cli import main
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
+from gpusetup.model import shell
 from gpusetup.redaction import private_here
 
 if not find_spec("mcp"):
@@ -741,16 +742,20 @@ def test_a_server_that_may_not_install_names_the_command() -> None:
 # --- without the package, and agents without the server -----------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("system", "said_so"), [("linux", "'mcp>=2.3'"), ("windows", '"mcp>=2.3"')]
+)
 def test_without_the_package_one_sentence_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    system: str, said_so: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(shell, "OWN_SYSTEM", system)
     monkeypatch.setitem(sys.modules, "mcp", None)
     monkeypatch.delitem(sys.modules, "gpusetup.assistants.server", raising=False)
     assert main(["mcp"]) == 3
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("error: `gpusetup mcp` needs the package mcp")
-    assert "-m pip install 'mcp>=2.3'" in said.err
+    assert f"-m pip install {said_so}" in said.err
 
 
 def test_agents_are_told_in_forty_lines_with_commands_that_exist(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -28,8 +30,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from source_trees import parsed
 
+from gpusetup.cli import main
 from gpusetup.model import shell
 from gpusetup.model.finding import Fix, typed
+from gpusetup.render import program
 
 Fixes = Sequence[tuple[str, str | None, str, Fix]]
 
@@ -131,6 +135,7 @@ def test_a_line_of_our_own_holds_no_value_of_a_machine(path: Path) -> None:
 
 # --- values that want to act ----------------------------------------------------------------------
 
+MACHINES, LAPTOP = ROOT / "tests" / "machines", "windows-rtx3050laptop-581.29-cpu-torch"
 COUNT = int(os.environ.get("GPUSETUP_HOSTILE", "100"))
 
 
@@ -167,7 +172,9 @@ def test_the_cage_sees_what_acts() -> None:
 # --- one word -------------------------------------------------------------------------------------
 
 ANY = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
-NASTY = st.text(st.sampled_from("ab '\"$`\\!%^&|<>(){};,@#~*?\u2019\u201c\n\t=-+."), max_size=20)
+NASTY = st.text(
+    st.sampled_from("aü '\"$`\\!%^&|<>(){};,@#~*?\u2019\u201c\u02ba\n\t=-+."), max_size=20
+)
 
 
 @given(st.one_of(ANY, NASTY))
@@ -196,11 +203,12 @@ SINGLE = "'\u2018\u2019\u201a\u201b"
 def test_powershell_reads_one_text_in_quotes(text: str) -> None:
     written = shell.word(text, "powershell")
     if written.startswith('"'):
-        assert written == f'"{text}"' and text.isascii() and not text.endswith("\\")
+        assert re.sub(r"(\\+)$", r"\1\1", text) == written[1:-1]
         assert not set(text) & set('"$`%!'), "cmd or PowerShell would read another text"
         return
     if not written.startswith("'"):
-        assert written == text and re.fullmatch(r"[\w./\\:=+-]+", written, re.ASCII)
+        assert written == text and re.fullmatch(r"[\w./\\:=+-]+", written)
+        assert "\u02ba" not in written, "a program of Windows' own code page reads a quote"
         return
     inside, place, read = written[1:-1], 0, ""
     while place < len(inside):
@@ -245,3 +253,76 @@ def argument(passed: str) -> str:
             read, backslashes = read + "\\" * backslashes + c, 0
         place += 1
     return read + "\\" * backslashes
+
+
+# --- Windows: people paste into PowerShell and into cmd -------------------------------------------
+
+ANSWERS = (
+    "doctor",
+    "resolve",
+    "resolve --explain torchvision numpy>=2,<3",
+    "resolve --format command",
+    "install --dry-run",
+    "install --dry-run --torch >=2.4,<2.6",
+)
+STARTS = re.compile(r"\s*((?:& |\"?[A-Z]:|uv |gpusetup |python ).*)")
+
+
+def by_cmd(line: str) -> tuple[str, ...]:
+    """The words of a line as a program gets them from cmd."""
+    assert not re.search(r"[%^!]", line) and not set(re.sub(r'"[^"]*"', "", line)) & set("<>|&;")
+    return tuple(argument(word) for word in re.findall(r'(?:"[^"]*"|[^\s"])+', line))
+
+
+@pytest.mark.parametrize("words", ANSWERS)
+@pytest.mark.parametrize(
+    ("folder", "is_bare"),
+    [
+        ("D:\\Übung", True),
+        ("C:\\Users\\Zoë\\проект", True),
+        ("C:\\Users\\Jürgen Müller\\mein projekt", False),
+        ("C:\\Program Files (x86)\\it's", False),
+    ],
+)
+def test_cmd_gets_the_same_words_as_powershell(
+    words: str, folder: str, is_bare: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = json.loads((MACHINES / LAPTOP / "snapshot.json").read_text(encoding="utf-8"))
+    machine["python"] |= {"executable": f"{folder}\\python.exe", "prefix": folder}
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(machine), encoding="utf-8")
+    assert main([*words.split(), "--from", str(path)]) < 2
+    said = capsys.readouterr().out
+    shown = [found[1] for row in said.splitlines() if (found := STARTS.fullmatch(row))]
+    assert any(folder in line for line in shown), said
+    for line, _, remark in (one.partition("  # in cmd: ") for one in shown):
+        assert (line[0] == "&") == (remark == 'without "& "') and (line[0] != "&" or not is_bare)
+        assert not is_bare or f'"{folder}' not in line
+        (run,) = by_powershell(line)
+        assert by_cmd(line.removeprefix("& ")) == run.words
+
+
+@pytest.mark.parametrize(
+    ("started", "typed"),
+    [
+        ("C:\\my env\\.venv\\Scripts\\gpusetup", ".venv\\Scripts\\gpusetup guard --write"),
+        ("C:\\my env\\gpusetup", ".\\gpusetup guard --write"),
+        ("C:\\Müller\\gpusetup", "C:\\Müller\\gpusetup guard --write"),
+        ("D:\\a b\\gpusetup", '& "D:\\a b\\gpusetup" guard --write  # in cmd: without "& "'),
+    ],
+)
+def test_what_is_not_on_path_is_started_where_it_lies(
+    started: str, typed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "TYPED", {})
+    monkeypatch.setattr(shell, "OWN_SYSTEM", "windows")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(os, "getcwd", lambda: "c:\\My env")
+    monkeypatch.setattr(sys, "argv", [started, "guard", "--python", sys.prefix])
+    assert main() == 0
+    assert f"\n  {typed}\n" in capsys.readouterr().out
+    monkeypatch.setattr(
+        sys, "argv", [started, *["resolve", "--gpu", "sm_86", "--driver", "581.29"]]
+    )
+    assert main() == 0
+    assert f"\n  {Path(sys.executable).parent / 'uv'} pip install " in capsys.readouterr().out

@@ -22,6 +22,7 @@ from gpusetup.errors import BadInput
 from gpusetup.install.guard import CONSTRAINTS, PIP, RECORD
 from gpusetup.install.project_undo import record_of
 from gpusetup.install.settings.pip_guard import with_constraint
+from gpusetup.model import shell
 from gpusetup.probe.guarded import pins_in
 
 pytestmark = needs_linux
@@ -76,6 +77,15 @@ def test_nothing_is_changed_without_write(venv: Path, guard: Guard) -> None:
     assert f"export UV_CONSTRAINT={venv / CONSTRAINTS}" in said.out
     assert "gpusetup guard --write" in said.out
     assert state_of(venv) == before
+
+
+def test_on_windows_each_shell_gets_its_line(
+    venv: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "OWN_SYSTEM", "windows")
+    said, file = guard().out, venv / CONSTRAINTS
+    for name in ("PIP_CONSTRAINT", "UV_CONSTRAINT"):
+        assert f"    $env:{name} = '{file}'  # in cmd: set \"{name}={file}\"\n" in said
 
 
 def test_pip_and_uv_fail_by_the_constraint_instead_of_replacing_torch(

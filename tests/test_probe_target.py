@@ -133,14 +133,15 @@ def test_a_conda_environment_tells_its_python_by_its_file_names() -> None:
     assert (target.version, target.manager) == ("3.10.14", "conda")
 
 
-def test_on_windows_the_interpreter_lies_in_scripts_or_in_the_folder() -> None:
+@pytest.mark.parametrize("named", ["C:\\env", "C:/env", "C:/env\\"])
+def test_on_windows_the_interpreter_lies_in_scripts_or_in_the_folder(named: str) -> None:
     files = {"C:\\env\\Scripts\\python.exe": "", "C:\\env\\pyvenv.cfg": "home = C:\\Python\n"}
     conda = {"D:\\conda\\python.exe": "", "D:\\conda\\conda-meta\\python-3.12.4-h_0.json": "{}"}
     machine = system(
         {**files, **conda, "C:\\w\\own\\Scripts\\python.exe": "", "C:\\w\\own\\pyvenv.cfg": ""},
         family="windows",
         facts={"cwd": "C:\\w"},
-        environ={"VIRTUAL_ENV": "C:\\env"},
+        environ={"VIRTUAL_ENV": named},
     )
     target = choose_target(machine)
     assert (target.python, target.prefix) == ("C:\\env\\Scripts\\python.exe", "C:\\env")

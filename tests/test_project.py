@@ -179,6 +179,18 @@ def test_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Nothing to do" in capsys.readouterr().out
 
 
+def test_the_line_ends_of_windows_stay_and_are_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project_in(tmp_path)
+    path.write_bytes(PROJECT.replace("\n", "\r\n").encode())
+    for ending in ("--dry-run", "--yes"):
+        assert main([*WORDS, str(path), ending]) == 0
+        said = "".join(capsys.readouterr())
+        assert '+    "torch==2.5.1",  # the engine\n' in said and "?" not in said
+    assert path.read_bytes().count(b"\r\n") == path.read_bytes().count(b"\n")
+
+
 @pytest.mark.parametrize(
     ("text", "said"), [(None, "cannot be read"), ("a = [", "not TOML"), ("", "no [project] table")]
 )

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.model.shell import shell_line
+from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
@@ -86,13 +86,12 @@ def way_to_have_it(prefix: Path, python: str) -> str:
     "pipx inject gpusetup 'mcp>=2.3'"
     """
     if (prefix / "uv-receipt.toml").exists():
-        return f"uv tool install --with '{NEEDS}' gpusetup"
+        return own_line("uv", "tool", "install", "--with", NEEDS, "gpusetup")
     if {"pipx", "venvs"} <= set(prefix.parts):
-        return f"pipx inject {prefix.name} '{NEEDS}'"
-    shown = shell_line((python,), "windows" if sys.platform == "win32" else "linux")
+        return own_line("pipx", "inject", prefix.name, NEEDS)
     if importlib.util.find_spec("pip") is None:
-        return f"uv pip install --python {shown} '{NEEDS}'"
-    return f"{shown} -m pip install '{NEEDS}'"
+        return own_line("uv", "pip", "install", "--python", python, NEEDS)
+    return own_line(python, "-m", "pip", "install", NEEDS)
 
 
 def _token(out: Console) -> int:

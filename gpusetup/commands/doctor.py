@@ -26,7 +26,7 @@ EXAMPLES = (
     "gpusetup doctor",
     "gpusetup doctor --from rtx3050-laptop",
     "gpusetup doctor --report thread.txt",
-    "gpusetup doctor --for-gpu 'RTX 4090' --for-driver 550.54.14",
+    'gpusetup doctor --for-gpu "RTX 4090" --for-driver 550.54.14',
 )
 
 

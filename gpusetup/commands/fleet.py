@@ -30,7 +30,7 @@ SUMMARY = (
 )
 EXAMPLES = (
     "gpusetup fleet show records/",
-    "gpusetup fleet show records/ --since last-week/ --nodes 'gpu[001-064]'",
+    'gpusetup fleet show records/ --since last-week/ --nodes "gpu[001-064]"',
     "gpusetup fleet show records/ --format openmetrics --output gpusetup.prom",
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",

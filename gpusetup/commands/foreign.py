@@ -6,11 +6,11 @@ A row's sentence is printed as it stands; `{value}` is what followed the option.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Container
 
 from gpusetup.install.settings.index_root import root_and_backend
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import own_word
 
 
 class Foreign(Frozen):
@@ -64,7 +64,7 @@ ROWS = (
     Foreign(
         names="constraint constraints",
         commands="install",
-        way="give versions as `--torch '>=2.6,<2.9'` or `'NAME>=1'`",
+        way='give versions as `--torch ">=2.6,<2.9"` or `"NAME>=1"`',
     ),
     Foreign(names="q qq quiet silent s no-progress progress", way=QUIET),
     Foreign(
@@ -114,7 +114,7 @@ def instead(name: str, value: str | None, command: str) -> str | None:
     plain = name.lower().lstrip("-").replace("_", "-")
     for row in ROWS:
         if plain in row.names.split() and (not row.commands or command in row.commands.split()):
-            return row.way.format(value=shlex.quote(value) if value else "VALUE")
+            return row.way.format(value=own_word(value) if value else "VALUE")
     return None
 
 
@@ -136,7 +136,7 @@ def index_meant(name: str, value: str | None, options: Container[str]) -> str | 
     if words := root_and_backend(value):
         return f"did you mean `{' '.join(words)}`?"
     if re.search(r"/whl/?$", value):
-        return f"did you mean `--index-root {shlex.quote(value)}`?"
+        return f"did you mean `--index-root {own_word(value)}`?"
     if "://" in value:
         return (
             "packages come from the default index that uv and pip are told of "

@@ -173,19 +173,18 @@ def _undo(layout: Layout, out: Console) -> int:
 def _answer(
     prefix: Path, pins: dict[str, str], wanted: tuple[Change, ...], state: GuardState
 ) -> GuardAnswer:
-    import sys
 
     from gpusetup.install.guard import CONSTRAINTS, named_in_pip
     from gpusetup.install.guard_answer import GuardAnswer
     from gpusetup.install.guard_notes import notes, reach
-    from gpusetup.model.shell import setting, shell_for
+    from gpusetup.model.shell import OWN_SYSTEM, own_line, setting, shell_for
 
-    shell = shell_for("windows" if sys.platform == "win32" else None)
+    shell = shell_for(OWN_SYSTEM)
     path = named_in_pip(prefix / CONSTRAINTS)
     settings = {
         "pip": setting("PIP_CONSTRAINT", path, shell),
         "uv": setting("UV_CONSTRAINT", path, shell),
-        "uv project": " ".join(("gpusetup guard --project", *reach(prefix), "--write")),
+        "uv project": own_line("gpusetup", "guard", "--project", *reach(prefix), "--write"),
         "ComfyUI-Manager": " ".join(f"{name}=={version}" for name, version in pins.items()),
     }
     return GuardAnswer(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from gpusetup.commands.foreign import index_meant, instead, value_meant
 from gpusetup.commands.meant import option_line, options_meant, word_meant
+from gpusetup.model.shell import own_word
 
 OptionsOfEach = Callable[[], Iterable[tuple[str, Container[str]]]]
 """Every command with the names of its options, made when asked for."""
@@ -104,7 +104,7 @@ def word_refused(
     if word in example_machines() and "--from" in options:
         return f"did you mean `--from {word}`?"
     if named:
-        return f"did you mean `{named[0]} {shlex.quote(named[1])}`?"
+        return f"did you mean `{named[0]} {own_word(named[1])}`?"
     if "--report" in options and re.search(r"\s|://", word):
         return "`--report -` reads a text from standard input, `--report FILE` from a file;"
     return None
@@ -119,4 +119,4 @@ def _cut_value(word: str, words: Sequence[str]) -> str | None:
     place = words.index(word) if word in words else 0
     if place < 2 or words[place - 2] not in SPACED:
         return None
-    return f"{words[place - 2]} {shlex.quote(f'{words[place - 1]} {word}')}"
+    return f"{words[place - 2]} {own_word(f'{words[place - 1]} {word}')}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from gpusetup.install.guard import CONSTRAINTS, STATE, Change, settings_beside
 from gpusetup.install.guard_answer import GuardState
 from gpusetup.install.settings.uv_config import is_guard
 from gpusetup.install.tool_environment import tool_note
+from gpusetup.model.shell import own_line
 
 
 def reach(prefix: Path) -> tuple[str, ...]:
@@ -34,15 +34,19 @@ def notes(
     if state == "restored":
         return
     yield from _stronger(named)
-    yield from tool_note(prefix, pins, "windows" if sys.platform == "win32" else None)
+    yield from tool_note(prefix, pins)
     beside = settings_beside(prefix)
     if beside is not None and not is_guard(beside):
         yield (
             f"without activating, `uv pip` in {prefix.parent} reads {beside}, which is yours: "
-            f"`gpusetup guard --project {beside} --write` holds it back there too"
+            f"{_written_by(beside)} holds it back there too"
         )
     if state == "written" and _sets_the_variable(wanted) and named not in _set("UV_CONSTRAINT"):
         yield "a shell in which the environment is active already: activate it once more"
+
+
+def _written_by(project: Path) -> str:
+    return f"`{own_line('gpusetup', 'guard', '--project', str(project), '--write')}`"
 
 
 def hidden_by_uv_toml(path: Path) -> Iterator[str]:
@@ -50,8 +54,7 @@ def hidden_by_uv_toml(path: Path) -> Iterator[str]:
     beside = path.with_name("uv.toml")
     if path.name == "pyproject.toml" and beside.is_file():
         yield (
-            f"`uv pip` reads {beside} in place of these: `gpusetup guard --project {beside} "
-            "--write` holds it back too"
+            f"`uv pip` reads {beside} in place of these: {_written_by(beside)} holds it back too"
         )
 
 

@@ -4,7 +4,6 @@ the metadata inside a script. They are read as words of the command line, which 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import shell_line
+from gpusetup.model.shell import own_line
 from gpusetup.report.cleaning.decode import decode, is_binary
 
 MOST_BYTES = 1 << 20
@@ -123,10 +122,6 @@ def lines_of(text: str) -> Iterator[str]:
             yield plain
 
 
-OWN = "windows" if sys.platform == "win32" else None
-"""The system whose shell the line is for."""
-
-
 # --- a project, and a script ---------------------------------------------------------------------
 
 
@@ -137,7 +132,7 @@ def _of_folder(named: str) -> Listed:
     extras = [one.strip() for one in (found[2] or "").split(",") if one.strip()] if found else []
     path = folder / "pyproject.toml"
     words = project_words(_toml(path, _read(path)), path, extras)
-    line = shell_line(("uv", "pip", "install", "--no-deps", "-e", named), OWN)
+    line = own_line("uv", "pip", "install", "--no-deps", "-e", named)
     then = f"{folder} itself comes last, into the same environment: `{line}`"
     return Listed(words=tuple(words), notes=(then,))
 

@@ -4,7 +4,6 @@ probably stands for."""
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from gpusetup.install.fetching.file_url import local_path
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import own_word
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -41,7 +41,7 @@ NO_PACKAGES = (
         "`gpusetup install --undo` puts back what the last installation replaced",
     ),
     (r"(v?(?P<v>\d+(?:\.\d+)+\S*))", "a version", r"did you mean `gpusetup install --torch \2`?"),
-    (r"([<>=!~^].*)", "a specifier", r"did you mean `gpusetup install --torch '\1'`?"),
+    (r"([<>=!~^].*)", "a specifier", r'did you mean `gpusetup install --torch "\1"`?'),
     (
         r"(cuda|gpu|gpus|nvidia|cuda-enabled)",
         "what a build is for",
@@ -72,17 +72,17 @@ NO_PACKAGES = (
     (
         r"(tensorflow-gpu)(?:[=<>].*)?",
         "a name that is no longer published",
-        "did you mean `gpusetup install 'tensorflow[and-cuda]'`?",
+        'did you mean `gpusetup install "tensorflow[and-cuda]"`?',
     ),
     (
         r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)",
         "in conda's words",
-        r"did you mean `gpusetup install '\1==\2'`?",
+        r'did you mean `gpusetup install "\1==\2"`?',
     ),
     (
         r"pytorch([\s<>=!~\[;@].*)?",
         "conda's name of torch",
-        r"did you mean `gpusetup install 'torch\1'`?",
+        r'did you mean `gpusetup install "torch\1"`?',
     ),
 )
 """Pattern -> what such a word is, and what to do."""
@@ -102,7 +102,7 @@ def refuse_what_is_no_package(word: str) -> None:
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     plain = re.sub(r"[-_.]", "", name.lower())
     if name.lower() not in FAMILY and (near := get_close_matches(plain, FAMILY, 1, 0.9)):
-        meant = shlex.quote(near[0] + word[len(name) :])
+        meant = own_word(near[0] + word[len(name) :])
         raise UsageError(
             f"{name!r} is no package of torch's family",
             hint=f"did you mean `gpusetup install {meant}`?",
@@ -124,18 +124,18 @@ def _refuse_a_place(word: str) -> None:
     if re.search(r"\.(txt|in|toml|py)$", word) and "@" not in word:
         raise UsageError(
             f"{word!r} is a file; `install` takes the names of packages",
-            hint=f"did you mean `gpusetup install -r {shlex.quote(word)}`?",
+            hint=f"did you mean `gpusetup install -r {own_word(word)}`?",
         )
     if re.search(r"\.ya?ml$", word):
         raise UsageError(
             f"{word!r} is a file; `install` takes the names of packages",
-            hint=f"`gpusetup install` first, then conda's own `env update -f {shlex.quote(word)}`",
+            hint=f"`gpusetup install` first, then conda's own `env update -f {own_word(word)}`",
         )
     if re.match(r"(git|hg|svn|bzr)\+|(https?|file|ssh)://", word) or word[:1] in "./\\~":
         what = "an address" if "://" in word else "a folder"
         raise UsageError(
             f"{word!r} is {what}; `install` takes the names of packages",
-            hint=f"`gpusetup install` first, then `uv pip install {shlex.quote(word)}`",
+            hint=f"`gpusetup install` first, then `uv pip install {own_word(word)}`",
         )
 
 
@@ -217,7 +217,7 @@ def requested_packages(
         except InvalidRequirement as problem:
             raise UsageError(
                 f"{without_logins(word)!r} is no package and no requirement",
-                hint="such as `torchvision`, `transformers` or `'numpy>=2'`",
+                hint='such as `torchvision`, `transformers` or `"numpy>=2"`',
             ) from problem
         name = canonicalize_name(asked.name)
         if asked.marker and environment and not asked.marker.evaluate(dict(environment)):

@@ -70,7 +70,7 @@ def _of_tool(target: Target, task: Task) -> tuple[str, ...]:
     if target.venv is not None or build is None or not task.decision.moves:
         return ()
     pins = {"torch": f"{build.torch}+{build.backend}" if build.labelled else build.torch}
-    return tool_note(Path(target.layout.prefix), pins, task.machine.os.family)
+    return tool_note(Path(target.layout.prefix), pins)
 
 
 def _of_guard(target: Target, task: Task, plan: Plan) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.install.settings.uv_config import parse_toml
-from gpusetup.model.shell import shell_line
+from gpusetup.model.shell import own_line
 
 RECEIPT = "uv-receipt.toml"
 MOST_BYTES = 1 << 18
@@ -22,15 +22,15 @@ MOST_NEEDS = 100
 FAMILY = ("torch", "torchvision", "torchaudio")
 
 
-def tool_note(prefix: Path, pins: Mapping[str, str], family: str | None = None) -> tuple[str, ...]:
+def tool_note(prefix: Path, pins: Mapping[str, str]) -> tuple[str, ...]:
     """What is to be known of a tool's environment, with the command that keeps `pins` in it; empty
-    for any other environment. `family`: of the system, for whose shell it is written."""
+    for any other environment."""
     try:
         text = named_file.read(prefix / RECEIPT, MOST_BYTES).decode("utf-8", "replace")
     except (OSError, BadInput):
         return ()
     argv = tool_command(text, pins)
-    way = f"`{shell_line(argv, family)}` keeps it" if argv else f"its words stand in {RECEIPT}"
+    way = f"`{own_line(*argv)}` keeps it" if argv else f"its words stand in {RECEIPT}"
     return (
         f"{prefix} is a tool's environment: `uv tool upgrade` puts back what its receipt names; "
         f"{way}",

@@ -6,20 +6,23 @@ report can act in the shell of whoever pastes it.
 
 bash: POSIX quoting, `$'…'` for what cannot be printed. PowerShell: "double quotes" where cmd takes
 the same, else 'single quotes', in which only quotes (the curly ones too) are doubled; a quoted
-program needs `&` (about_Quoting_Rules, about_Operators). cmd: "double quotes"; a word with `"` or
-`%` is escaped by `^` throughout.
+program needs `&` (about_Quoting_Rules, about_Operators), which cmd refuses. cmd: "double quotes"; a
+word with `"` or `%` is escaped by `^` throughout.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Literal, NewType
 
 Line = NewType("Line", str)
 Shell = Literal["bash", "powershell", "cmd"]
+OWN_SYSTEM = "windows" if sys.platform == "win32" else "linux"
+"""The system whose shell reads what is typed on this machine."""
 
 
 def shell_for(family: str | None) -> Shell:
@@ -36,6 +39,16 @@ def shell_line(argv: Sequence[str], family: str | None) -> Line:
     "'/my py/python' -m pip"
     """
     return line(argv, shell_for(family))
+
+
+def own_line(*argv: str) -> Line:
+    """A command for the person at this machine."""
+    return shell_line(argv, OWN_SYSTEM)
+
+
+def own_word(text: str) -> str:
+    """One argument for the person at this machine."""
+    return word(text, shell_for(OWN_SYSTEM))
 
 
 def line(argv: Sequence[str], shell: Shell) -> Line:
@@ -92,6 +105,30 @@ def putting_first(name: str, folder: str, shell: Shell) -> Line:
     if shell == "powershell":
         return Line(f"$env:{name} = {_in_single_quotes(folder + ';')} + $env:{name}")
     return Line(f"set {_for_cmd(f'{name}={folder};', always=True)}%{name}%")
+
+
+SET_IN_POWERSHELL = r"\$env:(\w+) = '((?:''|[^'])*)'(?: \+ \$env:\1)?|Remove-Item Env:(\w+)"
+
+
+def told_for_cmd(line: str) -> str:
+    """What cmd takes in place of a line of PowerShell; nothing where it takes the same.
+
+    >>> told_for_cmd("$env:A = 'b c'"), told_for_cmd("Remove-Item Env:A"), told_for_cmd("ls")
+    ('set "A=b c"', 'set "A="', '')
+    >>> told_for_cmd('& "C:/a b/python.exe" -V')
+    'without "& "'
+    """
+    if line.startswith('& "'):
+        return 'without "& "'
+    found = re.fullmatch(SET_IN_POWERSHELL, line)
+    if found is None:
+        return ""
+    name = found[1] or found[3]
+    if found[3]:
+        return unsetting(name, "cmd")
+    value = re.sub(f"([{SINGLE_QUOTES}])\\1", r"\1", found[2])
+    first = putting_first(name, value.removesuffix(";"), "cmd")
+    return first if line.endswith(name) else setting(name, value, "cmd")
 
 
 def lines(*texts: str) -> tuple[Line, ...]:
@@ -276,18 +313,20 @@ def _in_c_quotes(character: str) -> str:
 
 # --- PowerShell ----------------------------------------------------------------------------------
 
-BARE_IN_POWERSHELL = r"[A-Za-z0-9_./\\:][A-Za-z0-9_./\\:=+-]*|--?[A-Za-z][A-Za-z0-9-]*"
+LETTER = r"[^\W\u02b0-\u02ff]"
+"""A letter of any script, a digit, `_`: none that a program may read as a quote (`\u02ba`)."""
+
+BARE_IN_POWERSHELL = rf"(?:{LETTER}|[./\\:])(?:{LETTER}|[./\\:=+-])*|--?[A-Za-z][A-Za-z0-9-]*"
 """What PowerShell takes as one plain word: no operator, comma, brace, `$`, `@`, `#` or quote."""
 
-A_COMMAND = r"[A-Za-z.~\\/][A-Za-z0-9_./\\:+-]*"
+A_COMMAND = rf"[A-Za-z.~\\/](?:{LETTER}|[./\\:+-])*"
 """What PowerShell takes as a program's name without `&`: no quote, and no number in front."""
 
 SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
 """All of these end a text in single quotes, and each is doubled to stand for itself."""
 
 
-LITERAL = r"-A-Za-z0-9_ ./:;,()\[\]{}=+*<>|&?@#'~^"
-IN_DOUBLE_QUOTES = rf"[{LITERAL}\\]*[{LITERAL}]"
+IN_DOUBLE_QUOTES = rf"(?:{LETTER}|[- ./\\:;,()\[\]{{}}=+*<>|&?@#'~^])+"
 """What stands for itself in double quotes, in PowerShell and in cmd: none of `"`, `$`, `%`, `!`."""
 
 
@@ -302,7 +341,7 @@ def _for_powershell(text: str) -> str:
     if re.fullmatch(BARE_IN_POWERSHELL, text):
         return text
     if re.fullmatch(IN_DOUBLE_QUOTES, text):
-        return f'"{text}"'
+        return f'"{_for_a_program(text)}"'
     return _in_single_quotes(_for_a_program(text))
 
 
@@ -341,7 +380,7 @@ def _for_a_program(text: str) -> str:
 
 # --- cmd -----------------------------------------------------------------------------------------
 
-BARE_IN_CMD = r"[A-Za-z0-9_./\\:+@-]+"
+BARE_IN_CMD = rf"(?:{LETTER}|[./\\:+@-])+"
 
 
 def _for_cmd(text: str, always: bool = False) -> str:

@@ -7,10 +7,10 @@ already. Of the steps of a verdict the first that fits the run is given.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import own_word
 from gpusetup.monitor.brakes import active_brake
 from gpusetup.monitor.facts import GpuFacts, RunFacts
 from gpusetup.monitor.marks import CONTEXT, IDLE, MEMORY_HIGH
@@ -284,8 +284,8 @@ def _words(facts: RunFacts, seen: Seen | None) -> dict[str, str]:
         "cores": f"{facts.cores or facts.host_cores or 0:g}",
         "host_cores": str(facts.host_cores or "?"),
         "others": f"{others:.1f}",
-        "config": shlex.quote(config) if (config := config_of(facts.command)) else "",
-        "script": shlex.quote(script) if (script := script_of(facts.command)) else "",
+        "config": own_word(config) if (config := config_of(facts.command)) else "",
+        "script": own_word(script) if (script := script_of(facts.command)) else "",
         "machine": f"{work.host_share or 0:.0f}" if work else "",
         "seconds": f"{facts.seconds:.0f}",
         "rose": _rose(facts),
@@ -328,7 +328,7 @@ MORE_OF_THEM = "more environments at once, "
 
 def _watch(facts: RunFacts, pids: Sequence[int]) -> str:
     if facts.command:
-        return f"-- {shlex.join(facts.command)}"
+        return f"-- {' '.join(map(own_word, facts.command))}"
     return f"--pid {pids[0]}" if pids else ""
 
 

@@ -110,8 +110,9 @@ def _absolute(system: System, named: str) -> str:
 
 def python_in(system: System, prefix: str) -> str | None:
     """The interpreter of an environment's folder; None where there is none."""
+    folder = prefix.replace("/", "\\") if system.family == "windows" else prefix
     for place in PLACES[system.family]:
-        path = join(prefix, place)
+        path = join(folder, place)
         if exists(system, path):
             return path
     return None

@@ -19,6 +19,7 @@ from gpusetup.installers.options import FAMILY, InstallerOptions, chosen_build, 
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.shell import shell_line
+from gpusetup.render.program import as_typed
 from gpusetup.resolver.situation import python_tag
 
 Writer = Callable[..., str]
@@ -39,7 +40,8 @@ def command(resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
     root = resolution.index_root or INDEX_ROOT
     options = InstallerOptions(python=snapshot.python.executable, index_root=root)
     steps = INSTALLERS[installer](resolution, options)
-    return "".join(f"{shell_line(step.argv, snapshot.os.family)}\n" for step in steps)
+    typed = (as_typed(shell_line(step.argv, snapshot.os.family)) for step in steps)
+    return "".join(f"{line}\n" for line in typed)
 
 
 def requirements(resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY) -> str:

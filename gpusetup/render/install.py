@@ -11,10 +11,9 @@ from gpusetup.install.described import Described
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text, unhashed
 from gpusetup.install.plan import Plan
 from gpusetup.install.target.in_use import User
-from gpusetup.install.target.places import SHELL_OF
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.finding import Step
-from gpusetup.model.shell import shell_line
+from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
 from gpusetup.render.language import (
     BUT,
     DIM,
@@ -107,7 +106,7 @@ def in_use_lines(users: Iterable[User]) -> list[Row]:
 
 def command(step: Step) -> str:
     """A step as it can be typed."""
-    return without_logins(shell_line(step.argv, SHELL_OF))
+    return without_logins(own_line(*step.argv))
 
 
 def _wheel_lines(
@@ -167,7 +166,7 @@ def _failure(check: Mapping[str, Any]) -> Row:
 
 def described_text(described: Described) -> Screen:
     """The steps for a machine that is only described."""
-    answer, family = described.answer, described.os_family
+    answer, family = described.answer, described.os_family or OWN_SYSTEM
     what = without_logins(", ".join((*_coming(described), *described.asked.packages)))
     if what:
         what += f" from {described.unlabelled}" if described.unlabelled else ""

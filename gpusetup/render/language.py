@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpusetup.model.finding import Severity
+from gpusetup.model.shell import told_for_cmd
 from gpusetup.render.program import as_typed
 
 HEADING = "bold"
@@ -214,7 +215,11 @@ def labelled(label: str, value: str, column: int, *, indent: int = 2, style: str
 
 def command(text: str, indent: int = 2) -> Row:
     """A command on a line of its own, as long as it is, to be copied as it stands."""
-    return Row(" " * indent, (as_typed(text), COMMAND), whole=True)
+    typed = as_typed(text)
+    remark = told_for_cmd(typed)
+    return Row(
+        " " * indent, (typed, COMMAND), (f"  # in cmd: {remark}" if remark else "", DIM), whole=True
+    )
 
 
 def row(*parts: str | Part) -> Row:
@@ -226,8 +231,8 @@ DIFF = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def diff_lines(diff: str) -> list[Row]:
-    """A diff, each line as it is, what goes in red and what comes in green."""
-    rows = diff.removesuffix("\n").split("\n")
+    """A diff, each line without its CR, what goes in red and what comes in green."""
+    rows = (line.removesuffix("\r") for line in diff.removesuffix("\n").split("\n"))
     return [Row((line, DIFF.get(line[:1], "")), whole=True) for line in rows]
 
 

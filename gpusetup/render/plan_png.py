@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import Blocked
-from gpusetup.model.shell import shell_line
+from gpusetup.model.shell import own_line
 from gpusetup.plan.model.workload import Recipe
 from gpusetup.system.refused import blocked_by_files
 
@@ -33,11 +33,10 @@ def _figure(found: Grid) -> Any:
         matplotlib.use("Agg")
         from matplotlib.figure import Figure
     except ImportError as problem:
-        family = "windows" if sys.platform == "win32" else "linux"
-        argv = (sys.executable, "-m", "pip", "install", "gpusetup[plot]")
+        typed = own_line(sys.executable, "-m", "pip", "install", "gpusetup[plot]")
         raise Blocked(
             "`--png` draws with matplotlib, which this Python does not have",
-            hint=f"it is gpusetup's extra `plot`: `{shell_line(argv, family)}`",
+            hint=f"it is gpusetup's extra `plot`: `{typed}`",
         ) from problem
     width, height = 2.3 * len(found.counts) + 4.2, 0.42 * len(found.lengths) + 2.2
     figure = Figure(figsize=(width, height), layout="constrained")

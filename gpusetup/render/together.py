@@ -25,6 +25,7 @@ from gpusetup.render.language import (
     verdict,
 )
 from gpusetup.render.language import command as command_line
+from gpusetup.render.program import as_typed
 from gpusetup.render.resolution import LABEL
 
 Writer = Callable[[Joint, Resolution, Snapshot, str], str]
@@ -155,7 +156,8 @@ def command(joint: Joint, resolution: Resolution, snapshot: Snapshot, installer:
 
     answer = to_answer(resolution, snapshot, (*family_of(joint), *pinned_words(joint)))
     steps = answer.commands.get(installer, ())
-    return "".join(f"{shell_line(argv, snapshot.os.family)}\n" for argv in steps)
+    typed = (as_typed(shell_line(argv, snapshot.os.family)) for argv in steps)
+    return "".join(f"{line}\n" for line in typed)
 
 
 def _with_more(name: str) -> Writer:

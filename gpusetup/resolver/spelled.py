@@ -4,12 +4,12 @@ option that was probably meant."""
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.gpus import rows_or_none
 from gpusetup.errors import UsageError
+from gpusetup.model.shell import own_word
 from gpusetup.model.versions import parsed
 
 SYSTEMS: Mapping[str, str] = {
@@ -242,7 +242,7 @@ def _no_driver(text: str, catalog: Catalog) -> UsageError:
         return UsageError(f"{text!r} is no NVIDIA driver version", hint="such as `580.95.05`")
     return UsageError(
         f"{text!r} is a GPU ({gpus[0].name}), not a driver's version",
-        hint=f"`--gpu {shlex.quote(text.strip())}` names a GPU, `--driver 580.95.05` a driver",
+        hint=f"`--gpu {own_word(text.strip())}` names a GPU, `--driver 580.95.05` a driver",
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.configs.settings import NOTHING, name_of, truth, unquoted
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import own_word
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
@@ -177,7 +177,7 @@ def flags_of(config: Config) -> str:
     for one in config.settings:
         listed = any(isinstance(part, int) for part in one.path)
         if one.kind == "scalar" and not listed and (on := truth(one)) is not False:
-            value = [] if on else [shlex.quote(unquoted(one.text))]
+            value = [] if on else [own_word(unquoted(one.text))]
             words += [f"--{name_of(one.path)}", *value] if one.text not in NOTHING else []
     return " ".join(words)
 

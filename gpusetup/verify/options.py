@@ -17,7 +17,7 @@ EXAMPLES = (
     "gpusetup verify",
     "gpusetup verify --device cpu --json",
     "gpusetup verify --with all",
-    "gpusetup verify --device none --expect 'torch==2.5.*' 'cuda==12.4' 'arch>=8.6'",
+    'gpusetup verify --device none --expect "torch==2.5.*" "cuda==12.4" "arch>=8.6"',
 )
 _DEVICE = re.compile(r"(auto|cpu|cuda|none|cuda:\d{1,4})\Z")
 

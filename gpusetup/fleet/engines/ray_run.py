@@ -219,7 +219,7 @@ def _connected(address: str) -> Any:
     except ImportError as problem:
         raise Blocked(
             f"Ray is not in this Python ({sys.executable}): {problem}",
-            hint="with the cluster's own version: `pip install 'gpusetup[ray]'`",
+            hint='with the cluster\'s own version: `pip install "gpusetup[ray]"`',
         ) from problem
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")

@@ -8,7 +8,6 @@ is trusted to bring one back: mamba took `--revision` for years and did nothing
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from gpusetup.install.switching.journal import CONDA_UNDO
 from gpusetup.install.switching.state_files import read_state
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import own_line
 
 CONDA_SECONDS = 3600.0
 RECORD_BYTES = 64 << 20
@@ -145,7 +145,7 @@ def undo_known(store: Path, undo: CondaUndo, program: str | None) -> Step:
     conda is not there to run it."""
     prefix, now = str(store.parent), revision(str(store.parent))
     words = ("conda", "install", "--prefix", prefix, "--revision", str(undo.revision))
-    typed = f"`{shlex.join(words)}`"
+    typed = f"`{own_line(*words)}`"
     if now != undo.reached:
         raise Blocked(
             f"{prefix} has been changed by conda since: it is at revision {now}, "

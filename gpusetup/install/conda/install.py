@@ -6,7 +6,6 @@ state back, or to undo, conda is told to go back to one (`conda_history.py`).
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +40,7 @@ from gpusetup.install.switching.transaction import (
     read_journal,
 )
 from gpusetup.model.finding import Step
+from gpusetup.model.shell import own_line
 from gpusetup.system.signals import interruptible
 
 CLEANING_SECONDS = 30.0
@@ -150,7 +150,7 @@ def bring_back(job: Job, step: Step, former: Records) -> None:
     output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
     if not output.ok:
         problem = complaint("the former packages cannot be put back", output)
-        raise type(problem)(problem.message, hint=f"`{shlex.join(step.argv)}` once that is mended")
+        raise type(problem)(problem.message, hint=f"`{own_line(*step.argv)}` once that is mended")
     require_back(prefix, builds(former))
 
 

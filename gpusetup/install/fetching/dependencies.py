@@ -38,9 +38,8 @@ from gpusetup.install.settings.uv_config import (
 )
 from gpusetup.install.target.find import Target
 from gpusetup.install.target.layout import Layout, distributions, versions
-from gpusetup.install.target.places import SHELL_OF
 from gpusetup.installers.options import as_links
-from gpusetup.model.shell import shell_line
+from gpusetup.model.shell import own_line
 from gpusetup.system.processes import Output, run
 
 ASK_SECONDS = 120.0
@@ -205,7 +204,7 @@ def too_old(layout: Layout, output: Output) -> Blocked | None:
     ):
         return None
     version = versions(distributions(layout)).get("pip")
-    newer = shell_line((layout.python, "-m", "pip", "install", "--upgrade", "pip"), SHELL_OF)
+    newer = own_line(layout.python, "-m", "pip", "install", "--upgrade", "pip")
     return Blocked(
         f"The pip of {layout.prefix}{f', {version},' if version else ''} cannot say what it would "
         "install; 22.2 and later can",

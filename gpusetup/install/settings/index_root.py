@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import UsageError
+from gpusetup.model.shell import own_word
 
 
 def _has_a_host(url: str) -> bool:
@@ -55,5 +55,5 @@ def root_and_backend(url: str) -> tuple[str, ...] | None:
         return None
     own = found[1].removeprefix("http://").removeprefix("https://")
     usual = own.rstrip("/") == INDEX_ROOT.partition("://")[2]
-    root = () if usual else ("--index-root", shlex.quote(found[1]))
+    root = () if usual else ("--index-root", own_word(found[1]))
     return (*root, "--backend", found[2].lower())

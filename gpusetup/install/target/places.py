@@ -11,13 +11,11 @@ from gpusetup.errors import Blocked
 from gpusetup.install.fetching.wheel_cache import cache_problem
 from gpusetup.install.settings.environment import uv_cache
 from gpusetup.install.target.layout import Layout
-from gpusetup.model.shell import shell_line
+from gpusetup.model.shell import own_line
 
 if TYPE_CHECKING:
     from gpusetup.install.job import Job
     from gpusetup.install.target.find import Target
-
-SHELL_OF = "windows" if os.name == "nt" else "linux"
 
 
 def check_places(job: Job, target: Target, installer: str) -> None:
@@ -60,7 +58,7 @@ def check_importable(layout: Layout, family: Iterable[str]) -> None:
     for folder in layout.ahead:
         found = [name for name in family if Path(folder, name, "__init__.py").is_file()]
         if found:
-            python = shell_line((layout.python, "-m", "pip", "uninstall", *found), SHELL_OF)
+            python = own_line(layout.python, "-m", "pip", "uninstall", *found)
             raise Blocked(
                 f"{folder} holds a {found[0]} that {layout.python} imports before any of "
                 f"{layout.prefix}: what is installed there would not be seen",

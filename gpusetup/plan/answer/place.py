@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,6 +9,7 @@ from gpusetup.catalog.gpus import GpuRow, each_gpu, gpu_described, tokens
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
+from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import Limits
 from gpusetup.plan.answer.measured import gpu_of
@@ -68,7 +68,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
         count = f" --gpus {len(names)}" if len(set(names)) == 1 else ""
         raise UsageError(
             f"{text!r} names {len(names)} GPUs; `--gpu` takes one name, for GPUs that are alike",
-            hint=f"`--gpu {shlex.quote(names[0])}{count}`",
+            hint=f"`--gpu {own_word(names[0])}{count}`",
         )
     gpu = gpu_described(names[0], rows)
     if gpu.memory_total_bytes is None:

@@ -142,7 +142,7 @@ def shape_of_question(question: Question) -> Shape:
     if (question.model is None) == (question.params is None):
         raise UsageError(
             "One of `--model`, `--params` and `--code` says what is trained",
-            hint="`gpusetup plan --model qwen3-8b --context 32768 --gpu 'A100 80GB' --gpus 4`",
+            hint='`gpusetup plan --model qwen3-8b --context 32768 --gpu "A100 80GB" --gpus 4`',
         )
     if question.model is not None:
         shape = model_named(question.model)

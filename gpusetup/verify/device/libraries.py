@@ -36,7 +36,7 @@ def libraries_load(_: str) -> Outcome:
         return Outcome(
             SKIPPED,
             f"torch {torch.__version__} is a CPU build: there are no CUDA libraries",
-            hint="`--expect 'cuda==12.4'` makes an image with a CPU build fail",
+            hint='`--expect "cuda==12.4"` makes an image with a CPU build fail',
         )
     tried = tuple(load(path) for path in libraries_of(os.path.dirname(torch.__file__)))
     return judged(tried)
