@@ -244,8 +244,8 @@ def _unpack(source: Path, folder: Path) -> None:
             files.extractall(half)
     inside = next(half.glob("cp*"))
     (inside / "DLLs" / "_wmi.pyd").unlink(missing_ok=True)
-    site = inside / "Lib" / "sitecustomize.py"
-    site.write_text("import _winapi\n\nvars(_winapi).pop('CopyFile2', None)\n")
+    copying = inside / "Lib" / "shutil.py"
+    copying.write_text(copying.read_text("utf-8").replace("CopyFile2", "no_CopyFile2"), "utf-8")
     inside.rename(folder)
     shutil.rmtree(half)
 
