@@ -323,7 +323,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ("cuda-misses-gpu", E, changed(events=event("cuda-misses-gpu", gpu="0")), HEALTHY),
     ("device-node-missing", E, changed(events=event("device-node-missing", gpu="0")), HEALTHY),
     ("libcuda-missing", E, changed(events=event("libcuda-missing")), HEALTHY),
-    ("libcuda-missing", E, DLL_FAILS, changed(DLL_FAILS, pci_devices=())),
+    ("libcuda-missing", E, changed(DLL_FAILS, torch=CPU_TORCH), changed(DLL_FAILS, pci_devices=())),
     (
         "libcuda-missing",
         E,

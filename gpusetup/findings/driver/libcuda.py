@@ -43,7 +43,7 @@ def libcuda_not_loaded(context: RuleContext) -> Iterator[Finding]:
     works = "NVML works, " if nvml_works else ""
     make = (
         LIBCUDA_MISSING.found
-        if is_cuda_build(context.snapshot.torch)
+        if is_cuda_build(context.snapshot.torch) or not nvml_works
         else LIBCUDA_MISSING.as_warning
     )
     yield make(
