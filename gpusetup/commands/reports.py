@@ -12,12 +12,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput, Blocked
+from gpusetup.errors import BadInput
 from gpusetup.model.codec import to_json
 from gpusetup.model.documents import DoctorAnswer, ErrorAnswer
 from gpusetup.model.frozen import fields, replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.render.clock import CLOCK
+from gpusetup.system.refused import refused
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
@@ -236,9 +237,7 @@ def opened(path: str) -> TextIO:
     try:
         return open(path, "w", encoding="utf-8")  # noqa: PTH123
     except OSError as problem:
-        raise Blocked(
-            f"Cannot write {path}: {problem.strerror}", hint="name another `--output`"
-        ) from problem
+        raise refused(problem, f"Cannot write {path}", "name another `--output`") from problem
 
 
 def check_folder(folder: str) -> None:

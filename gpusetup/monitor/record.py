@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput, Blocked
+from gpusetup.errors import BadInput
 from gpusetup.model.codec import from_plain, to_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor import logs
 from gpusetup.monitor.values import GpuSample, Sample, Summary
+from gpusetup.system.refused import refused
 
 CSV_COLUMNS = (
     "utilization_percent",
@@ -68,9 +69,7 @@ def opened(path: str) -> TextIO:
     try:
         return Path(path).open("w", encoding="utf-8", newline="")
     except OSError as problem:
-        raise Blocked(
-            f"Cannot write {path}: {problem.strerror}", hint="name another file"
-        ) from problem
+        raise refused(problem, f"Cannot write {path}", "name another file") from problem
 
 
 class JsonLines:

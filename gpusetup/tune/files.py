@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput, Blocked
+from gpusetup.errors import BadInput
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.refused import blocked_by_files, refused
 
@@ -36,7 +36,7 @@ def read_bytes(path: str) -> bytes:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
         raise BadInput(f"{path}: {problem.strerror}") from problem
     except OSError as problem:
-        raise Blocked(f"Cannot read {path}: {problem.strerror}") from problem
+        raise refused(problem, f"Cannot read {path}") from problem
 
 
 def write_bytes(path: str, raw: bytes) -> None:

@@ -54,6 +54,7 @@ from gpusetup.install.fetching.wheel_cache import (
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.switching.files import no_link
 from gpusetup.install.switching.lock import file_lock
+from gpusetup.system.refused import refused
 
 if TYPE_CHECKING:
     import requests
@@ -305,7 +306,5 @@ class Fetcher:
         except requests.RequestException:  # an OSError too, but not of the disk
             raise
         except OSError as problem:
-            raise Blocked(
-                f"{part} cannot be written: {problem.strerror or problem}",
-                hint="nothing was changed; make room there, or set XDG_CACHE_HOME to a larger disk",
-            ) from problem
+            hint = "nothing was changed; make room there, or set XDG_CACHE_HOME to a larger disk"
+            raise refused(problem, f"{part} cannot be written", hint) from problem
