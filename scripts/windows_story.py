@@ -32,22 +32,28 @@ from windows import ARCHIVES, Ended, Windows, cache_folder, opened, seen_from_wi
 
 PROJECT = "C:\\project"
 BIN = f"{PROJECT}\\.venv\\Scripts"
-TORCH, REAL = "2.5.1", "2.13.0"
+REAL = "2.13.0"
 GPUSETUP = ".venv\\Scripts\\gpusetup.exe"
-BACKENDS = {"cpu": None, "cu124": "12.4"}
 NEEDED = ("filelock", "typing-extensions")
-SCENE = {
-    "torch": f"{TORCH}+cu124",
-    "cuda": "12.4",
-    "gpus": [
-        {
-            "name": "NVIDIA GeForce RTX 3050 Laptop GPU",
-            "memory_bytes": 4 << 30,
-            "capability": [8, 6],
-        }
-    ],
-}
-"""What `tests/fake_cuda` makes of the CPU."""
+
+
+class Stack(NamedTuple):
+    """The torch of the story: the first release for this Python that has the GPU's build."""
+
+    torch: str
+    backend: str
+    cuda: str
+
+    @property
+    def scene(self) -> str:
+        """What `tests/fake_cuda` makes of the CPU."""
+        gpu = {"name": GPU, "memory_bytes": 4 << 30, "capability": [8, 6]}
+        version = f"{self.torch}+{self.backend}"
+        return json.dumps({"torch": version, "cuda": self.cuda, "gpus": [gpu]})
+
+
+STACKS = {"3.11": Stack("2.5.1", "cu124", "12.4"), "3.13": Stack("2.6.0", "cu126", "12.6")}
+GPU = "NVIDIA GeForce RTX 3050 Laptop GPU"
 PAGE = ROOT / "docs" / "how-to" / "windows-and-wsl.md"
 BEGIN, END = "<!-- story -->\n", "<!-- end of the story -->\n"
 
@@ -67,6 +73,10 @@ class Laptop(NamedTuple):
     indexes: IndexServer
 
     @property
+    def stack(self) -> Stack:
+        return STACKS[self.there.python]
+
+    @property
     def venv(self) -> Path:
         return self.there.drive / "project" / ".venv"
 
@@ -81,7 +91,7 @@ class Laptop(NamedTuple):
         }
         if gpu:
             fake = seen_from_windows(ROOT / "tests" / "fake_cuda")
-            variables |= {"PYTHONPATH": fake, "FAKE_CUDA": json.dumps(SCENE)}
+            variables |= {"PYTHONPATH": fake, "FAKE_CUDA": self.stack.scene}
         project = self.there.drive / "project"
         ended = self.there.run("cmd", "/c", typed, cwd=project, seconds=seconds, **variables)
         return Step(typed, ended)
@@ -92,7 +102,7 @@ class Laptop(NamedTuple):
         fake = seen_from_windows(ROOT / "tests" / "fake_cuda")
         running = self.there.start(
             "cmd", "/c", typed, cwd=self.there.drive / "project",
-            PYTHONPATH=fake, FAKE_CUDA=json.dumps(SCENE), UV_DEFAULT_INDEX=self.indexes.simple,
+            PYTHONPATH=fake, FAKE_CUDA=self.stack.scene, UV_DEFAULT_INDEX=self.indexes.simple,
         )  # fmt: skip
         end = time.monotonic() + seconds
         while running.poll() is None and time.monotonic() < end:
@@ -125,7 +135,9 @@ def laptop(folder: Path, python: str = "3.11") -> Iterator[Laptop]:
 def fill(house: Path, python: str) -> None:
     """Both torch builds and what they need, once."""
     digits = python.replace(".", "")
-    if len(list(house.glob("torch-*.whl"))) == len(BACKENDS):
+    stack = STACKS[python]
+    backends = {"cpu": None, stack.backend: stack.cuda}
+    if len(list(house.glob(f"torch-{stack.torch}+*.whl"))) == len(backends):
         return
     shutil.rmtree(house, ignore_errors=True)
     house.mkdir(parents=True)
@@ -140,8 +152,8 @@ def fill(house: Path, python: str) -> None:
             if ".dist-info/" not in name and not name.endswith((".lib", ".h", ".hpp", ".cuh"))
         }
     real.unlink()
-    for backend, cuda in BACKENDS.items():
-        version = f"{TORCH}+{backend}"
+    for backend, cuda in backends.items():
+        version = f"{stack.torch}+{backend}"
         says = {"__version__": version, "cuda": cuda, "hip": None, "rocm": None, "xpu": None}
         rows = [f"{name} = {value!r}\n" for name, value in {**says, "git_version": "0"}.items()]
         files["torch/version.py"] = "".join(("debug = False\n", *rows)).encode()
@@ -153,7 +165,7 @@ def story(asked: Laptop) -> Iterator[Step]:
     """What the person types, in their order: from the complaint to the undo."""
     checkout, house = seen_from_windows(ROOT), seen_from_windows(asked.house)
     yield asked.cmd("python -m venv .venv")
-    old = f"torch=={TORCH}+cpu --no-index --find-links {house}"
+    old = f"torch=={asked.stack.torch}+cpu --no-index --find-links {house}"
     yield asked.cmd(f".venv\\Scripts\\python.exe -m pip install --quiet {old}")
     # gpusetup and its libraries come from the ordinary index.
     pip = (f"{BIN}\\python.exe", "-m", "pip", "install", "--quiet", checkout)
@@ -179,7 +191,8 @@ def command_of(doctor: Step) -> str:
 
 def killed(asked: Laptop, phase: str) -> Iterator[Step]:
     """An installation from the wheelhouse that ends in a phase, and what the person does then."""
-    line = f"{GPUSETUP} install --yes --torch {TORCH} --wheelhouse {seen_from_windows(asked.house)}"
+    words = f"--torch {asked.stack.torch} --wheelhouse {seen_from_windows(asked.house)}"
+    line = f"{GPUSETUP} install --yes {words}"
     was_killed = asked.kill_in_phase(line, phase)
     yield Step(f"{line}  (killed while it is {phase})", Ended(-9 if was_killed else 0, ""))
     yield asked.cmd(f"{GPUSETUP} doctor")
@@ -187,8 +200,18 @@ def killed(asked: Laptop, phase: str) -> Iterator[Step]:
     yield asked.cmd(f"{GPUSETUP} install --undo --yes")
 
 
-def as_text(steps: list[Step]) -> str:
-    return "\n".join(f"C:\\project> {step.typed}\n{step.ended.out}" for step in steps)
+def as_text(steps: list[Step], machine: Laptop) -> str:
+    """The steps, with short names for this machine's own folders and addresses."""
+    text = "\n".join(f"C:\\project> {step.typed}\n{step.ended.out}" for step in steps)
+    names = {
+        seen_from_windows(machine.house): "D:\\wheels",
+        seen_from_windows(ROOT): "D:\\gpusetup",
+        machine.indexes.index_root: "http://127.0.0.1:8000/whl",
+        machine.indexes.simple: "http://127.0.0.1:8000/simple",
+    }
+    for own, short in names.items():
+        text = text.replace(own, short)
+    return text
 
 
 def main() -> int:
@@ -205,7 +228,7 @@ def main() -> int:
     if asked.write:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
-        block = f"{BEGIN}```text\n{as_text(steps)}```\n{END}"
+        block = f"{BEGIN}```text\n{as_text(steps, machine)}```\n{END}"
         PAGE.write_text(before + block + after, encoding="utf-8")
     return 0
 
