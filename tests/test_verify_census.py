@@ -265,20 +265,6 @@ def test_few_numbers_that_are_handed_back_may_be_moved_alike_too() -> None:
     assert [p for p in compared(torch, "cpu", row, sample, 20031) if not p.worst <= 1] == []
 
 
-def test_few_numbers_among_many_may_be_moved_alike_too() -> None:
-    """Two numbers, one of the sixteen tensors of a sample, as above: a softmin's gradient is 0."""
-    row = row_of("reductions", "softmin by each option")
-    sample = Sample(row.name, "bfloat16", "pitched", "tiny", 244)
-    assert [p for p in compared(torch, "cpu", row, sample, 10051) if not p.worst <= 1] == []
-
-
-def test_what_comes_near_its_limit_is_judged_by_the_greatest_of_several() -> None:
-    """Two numbers, 1,000 deviations from zero, moved alike by chance: 0.94 of one limit."""
-    row = row_of("reductions", "var far from zero")
-    sample = Sample(row.name, "float64", "offset", "edges", 0)
-    assert max(p.worst for p in compared(torch, "cpu", row, sample, 9018)) < 0.8
-
-
 @pytest.mark.parametrize("number", (-3.8, -4.5, -5.5))
 def test_one_number_of_which_a_function_leaves_hardly_a_digit(number: float) -> None:
     """1 + erf(x / sqrt(2)) below -3: the other numbers would have told what a roundoff is of."""
@@ -389,21 +375,7 @@ def test_the_weights_gradient_is_left_out_where_it_is_known_to_be_unset_alone(ot
 
 
 CARELESS: dict[tuple[str, str], tuple[str, Any]] = {
-    ("pointwise", "expm1 near zero"): ("float32", lambda t, x: x.exp() - 1),
-    ("pointwise", "log1p near zero"): ("float32", lambda t, x: (1 + x).log()),
     ("pointwise", "silu"): ("bfloat16", lambda t, x: x * x.float().sigmoid().to(x).detach()),
-    ("pointwise", "division of either sign"): (
-        "int16",
-        lambda t, x, y: (*[t.div(x, y, rounding_mode="trunc")] * 4, t.fmod(x, y)),
-    ),
-    ("pointwise", "subnormal halves"): (
-        "float32",
-        lambda t, x: [x.where(x.abs() >= 2.0**-15, 0 * x).half()] * 3,
-    ),
-    ("reductions", "var far from zero"): (
-        "float32",
-        lambda t, x, dim: [(x * x).mean(dim) - x.mean(dim).square()] * 2,
-    ),
     ("reductions", "extremes with NaN"): (
         "float32",
         lambda t, x, dim: (*(x.nan_to_num(-9).amax(dim), x.amin(dim)), x.amax(dim), x.amin(dim)),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from verify_faults.layers import Operator as Faulty
 from verify_faults.layers import element
 
@@ -16,6 +17,7 @@ from gpusetup.verify.database.entries import Entry
 from gpusetup.verify.database.form_rules import LEFT_OUT
 from gpusetup.verify.database.forms import Form, changed, drawn, known
 from gpusetup.verify.database.sampling import calls, named, one
+from gpusetup.verify.operators.forms import WIDER, InPlace, IntoOut
 from gpusetup.verify.values import FAILED, PASSED, Asked, WrongQuestion, ask_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -140,3 +142,22 @@ def test_a_form_without_a_fault_passes_and_says_how_many() -> None:
     found = database("cpu")
     assert found.status == PASSED
     assert found.detail.startswith("1 sample of 1 entry with seed 3")
+
+
+@pytest.mark.parametrize("form", [IntoOut, InPlace])
+def test_memory_that_is_written_to_is_a_part_of_wider_one(form: Any) -> None:
+    x, seen = torch.randn(3, 5), []
+
+    class Seen(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            options = kwargs or {}
+            over = options.get("out", args[0] if func._schema.name.endswith("_") else None)
+            if over is not None and func._schema.name.startswith("aten::exp"):
+                seen.append(over.stride())
+            return func(*args, **options)
+
+    with Seen(), form(part=True):
+        found = x.exp()
+    assert seen == [(5 + WIDER, 1)] and torch.equal(found, x.exp()) and found.is_contiguous()

@@ -9,7 +9,6 @@ import pytest
 import torch
 from verify_faults.kernels import NOT_CALLED, called_by, called_by_rows, of_this_torch
 from verify_faults.layers import Operator
-from verify_faults.options import listed, met_by_rows
 
 from gpusetup.verify.checks import patterns
 from gpusetup.verify.values import Asked, ask_for
@@ -59,12 +58,3 @@ def test_a_fault_at_some_exponents_or_at_one_pair_is_seen(kernel: str) -> None:
         wrong = [part.label for part in patterns.parts(torch, "cpu") if not part.worst <= 1]
     assert wrong
     assert {label.split()[0] for label in wrong} <= {kernel, "div"}
-
-
-@pytest.mark.slow
-def test_every_option_is_called_or_stands_in_the_list() -> None:
-    """A new operator or option of torch is seen, and one that is called now."""
-    every, met = met_by_rows()
-    assert len(met) > 500
-    assert sorted(every - met - listed()) == []
-    assert sorted(met & listed()) == []

@@ -1,9 +1,7 @@
-"""Faults of long axes, long runs, whole powers, fractions, orders of lengths, slopes and chance."""
+"""Faults of a fast path, of slopes and of chance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -16,39 +14,6 @@ from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.sampling import row_of
 from gpusetup.verify.values import Asked, ask_for
 
-Context = Callable[[], AbstractContextManager[Any]]
-
-
-def _border(found: Any, args: Any) -> Any:
-    """What comes first in the second tile of 4,096 is lost."""
-    for axis, length in enumerate(found.shape):
-        if length > 4096:
-            found.select(axis, 4096).zero_()
-    return found
-
-
-def _without_sign(found: Any, args: Any) -> Any:
-    """By way of a logarithm, but for the exponents that have a way of their own."""
-    special = isinstance(args[1], torch.Tensor) or args[1] in (-1, 0, 1, 2, 3)
-    return found if special else found.abs_()
-
-
-def _eight_of_a_run(found: Any, args: Any) -> Any:
-    (places, *_), values = args[1:3]
-    if places is None or len(args[1]) > 1:
-        return found
-    at = torch.arange(len(places))
-    starts = torch.where(torch.diff(places, prepend=places[:1] - 1) != 0, at, 0 * at)
-    late = at - starts.cummax(0)[0] >= 8
-    return found.index_add_(0, places[late], -values[late])
-
-
-def _next_place(found: Any, args: Any) -> Any:
-    x, dim, index = args[:3]
-    if index.dim() == 2 and index.stride(-1) == 0 and dim == 0 and index.shape[1] > 64:
-        found[:, 64:] = x.gather(0, index.roll(-1, 0))[:, 64:]
-    return found
-
 
 def _always_relu(found: Any, args: Any) -> Any:
     given = list(args)
@@ -56,85 +21,12 @@ def _always_relu(found: Any, args: Any) -> Any:
     return torch._transformer_encoder_layer_fwd(*given)
 
 
-def _longest_first(right: Any) -> Any:
-    def call(logs: Any, labels: Any, lengths: Any, *rest: Any, **options: Any) -> Any:
-        if logs.dtype == torch.float32:
-            down = sorted(map(int, lengths), reverse=True)
-            lengths = torch.tensor(down) if isinstance(lengths, torch.Tensor) else down
-        return right(logs, labels, lengths, *rest, **options)
-
-    return call
-
-
-def _in_the_order_given(right: Any) -> Any:
-    def call(x: Any, dim: int, places: Any) -> Any:
-        return right(x, dim, places) if x.dtype == torch.float64 else x + 0
-
-    return call
-
-
-def _by_whole_numbers(right: Any) -> Any:
-    return lambda x: right(x.trunc()) if x.dtype == torch.float32 else right(x)
-
-
-FAULTS: dict[str, tuple[str, str, Context]] = {
-    "a border of tiles in a convolution": (
-        *("convolutions", "convolutions of one long axis"),
-        lambda: Faulty("convolution", _border),
-    ),
-    "a border of tiles in a pool": (
-        *("pools", "pools and resizing of one long axis"),
-        lambda: Faulty("avg_pool2d avg_pool1d", _border),
-    ),
-    "a border of tiles in a softmax": (
-        *("reductions", "shares and running sums of one long axis"),
-        lambda: Faulty("_softmax", _border),
-    ),
-    "a border of tiles in a norm": (
-        *("norms", "norms of one long axis"),
-        lambda: Faulty("native_layer_norm", lambda found, args: (_border(found[0], 0), *found[1:])),
-    ),
-    "a fast path that knows relu alone": (
-        *("sequences", "encoder layer in use"),
-        lambda: Faulty(
-            "_transformer_encoder_layer_fwd", _always_relu, when=lambda found, args: args[7]
-        ),
-    ),
-    "powers by a logarithm": (
-        *("pointwise", "whole powers of negative numbers"),
-        lambda: Faulty("pow", _without_sign),
-    ),
-    "flags by whole numbers": (
-        *("pointwise", "conversions of fractions and special numbers"),
-        lambda: patched(torch.Tensor, "bool", _by_whole_numbers),
-    ),
-    "eight of a run": (
-        *("indexing", "long runs of one place"),
-        lambda: Faulty("index_put", _eight_of_a_run),
-    ),
-    "the next place": (
-        *("indexing", "places without strides"),
-        lambda: Faulty("gather", _next_place),
-    ),
-    "lengths that fall": (
-        *("losses", "ctc_loss of lengths in each order"),
-        lambda: patched(torch.nn.functional, "ctc_loss", _longest_first),
-    ),
-    "states that are not put back in order": (
-        *("sequences", "packed sequences in each order"),
-        lambda: patched(torch.Tensor, "index_select", _in_the_order_given),
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.slow
-def test_a_fault_of_a_class_is_seen(fault: str) -> None:
-    family, name, context = FAULTS[fault]
-    row = row_of(family, name)
-    sample = Sample(name, "float32", "contiguous", "tiny", 1)
+def test_a_fast_path_that_knows_relu_alone_is_seen() -> None:
+    row = row_of("sequences", "encoder layer in use")
+    sample = Sample(row.name, "float32", "contiguous", "tiny", 1)
     assert all(part.worst <= 0.9 for part in compared(torch, "cpu", row, sample, 4))
-    with context():
+    with Faulty("_transformer_encoder_layer_fwd", _always_relu, when=lambda found, args: args[7]):
         wrong = [part for part in compared(torch, "cpu", row, sample, 4) if not part.worst <= 1]
     assert wrong
 

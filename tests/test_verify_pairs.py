@@ -1,12 +1,10 @@
-"""Options in pairs, numbers a plain formula fails at, forms of chance, what an address keeps: sound
+"""Numbers a plain formula fails at, forms of chance, what an address keeps: sound
 torch passes, a fault of each class is seen."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from itertools import combinations
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ from verify_faults.layers import patched
 from gpusetup.verify.checks import census, chance_forms
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.drawing import Draw
-from gpusetup.verify.operators.pairs import covering
 from gpusetup.verify.operators.releases import VNNI, known_wrong
 from gpusetup.verify.operators.sampling import FAMILIES, row_of
 
@@ -44,21 +41,6 @@ def wrong(
     sample = Sample(name, dtype, "contiguous", row.sizes[0])
     parts = compared(torch, "cpu", row, sample, seed, ("contiguous",), anew)
     return any(not part.worst <= 1 for part in parts)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_covering_has_every_pair_of_values(seed: int) -> None:
-    axes: dict[str, Sequence[Any]] = {
-        "a": (1, 2, 3),
-        "b": ("x", "y"),
-        "c": (0, 1, 2, 3),
-        "d": (True, False),
-    }
-    calls = covering(axes, random.Random(seed))
-    for one, other in combinations(axes, 2):
-        met = {(call[one], call[other]) for call in calls}
-        assert met == {(x, y) for x in axes[one] for y in axes[other]}
-    assert len(calls) < 24
 
 
 def test_other_numbers_have_the_same_shapes() -> None:
@@ -135,41 +117,16 @@ def one_pass(right: Any, given: Any, options: Any) -> Any:
     return found if given[2] is None else found * given[2] + given[3]
 
 
-def of_ratio(right: Any, given: Any, options: Any) -> Any:
-    if isinstance(options.get("scale_factor"), tuple):
-        options["recompute_scale_factor"] = True
-    return right(*given, **options)
-
-
-def undilated(right: Any, given: Any, options: Any) -> Any:
-    x, w = given[:2]
-    if options["groups"] == x.shape[1] > 1 and options["dilation"] > 1:
-        w = w.clone()
-        w[..., 0] = 0
-    return right(x, w, *given[2:], **options)
-
-
-def told_all(right: Any, given: Any, options: Any) -> Any:
-    x, labels = given
-    left = options["ignore_index"]
-    if left >= 0 and options["reduction"] == "mean":
-        return right(x, labels, **{**options, "ignore_index": -100})
-    return right(x, labels, **options)
-
-
 FUNCTIONAL = torch.nn.functional
 FAULTS = (
     ("reductions", "softmax of great logits", torch.Tensor, "softmax", plain_softmax),
     ("norms", "norms far from zero", FUNCTIONAL, "layer_norm", one_pass),
-    ("pools", "resizing by pairs of options", FUNCTIONAL, "interpolate", of_ratio),
-    ("convolutions", "convolutions by pairs of options", FUNCTIONAL, "conv2d", undilated),
-    ("losses", "losses of classes by pairs of options", FUNCTIONAL, "nll_loss", told_all),
 )
 
 
 @pytest.mark.parametrize(("family", "row", "owner", "name", "change"), FAULTS)
 @pytest.mark.one_in(2)
-def test_a_fault_of_one_pair_or_one_range_is_seen(
+def test_a_fault_of_one_range_is_seen(
     family: str, row: str, owner: Any, name: str, change: Callable[..., Any]
 ) -> None:
     with instead(owner, name, change):
@@ -197,20 +154,6 @@ def test_sums_of_bytes_that_end_at_sixteen_bits_are_seen(
     monkeypatch.setattr("gpusetup.verify.operators.releases.EIGHT_BITS", ())
     with Faulty("_int_mm", change):
         assert wrong("products", "_int_mm at both ends", "int8") is seen
-
-
-def test_the_last_rows_of_a_gradient_of_attention_are_seen() -> None:
-    def change(right: Any, up: Any, rest: Any, options: Any) -> Any:
-        n = up.shape[2]
-        found = right(up, *rest, **options)
-        if up.dtype == torch.float64 or n <= 64 or not n % 32:
-            return found
-        cut = up.clone()
-        cut[:, :, n - n % 32 :] = 0
-        return (found[0], *right(cut, *rest, **options)[1:])
-
-    with Faulty("_scaled_dot_product_flash_attention_for_cpu_backward", change):
-        assert wrong("sequences", "attention by pairs of options")
 
 
 def test_a_list_whose_last_member_is_empty_is_seen() -> None:

@@ -111,7 +111,7 @@ def not_in_this_torch(problem: Exception) -> bool:
 
 def _compared(torch: Any, device: str, name: str, sample: Sample) -> List[Part]:
     row = row_of(name, sample.operator)
-    anew = row.anew and sample.size != "edges" and sample.turn < len(FAMILIES[name])
+    anew = sample.size != "edges" and sample.turn < len(FAMILIES[name])
     return compared(torch, device, row, sample, asked().seed, layouts_of(name), anew)
 
 

@@ -28,8 +28,8 @@ FAULTS: Tuple[Fault, ...] = (
     # 1.13.1 adds them up in half precision: the norm of 9,000 numbers near 1 is 32, not 99.
     Fault(
         (
-            *("norm", "norm of all", "norm of one sign", "norm 1 and infinite"),
-            *("norm over several", "foreach norm", "list norms", "long sums in half"),
+            *("norm", "norm of one sign", "norm 1 and infinite"),
+            *("foreach norm", "list norms", "long sums in half"),
         ),
         HALVES,
         (2, 5),
@@ -37,7 +37,7 @@ FAULTS: Tuple[Fault, ...] = (
     # 1.13.1 adds all of a matrix whose rows lie apart up in half precision.
     Fault(
         (
-            *("sum of one sign", "mean of one sign", "sum over several", "mean over several"),
+            *("sum of one sign", "mean of one sign"),
             *("sum of all", "mean of all"),
         ),
         HALVES,
@@ -47,30 +47,19 @@ FAULTS: Tuple[Fault, ...] = (
     # 1.13.1 divides a sum by its count in float16: from 65504 numbers, or sums, on it has no mean.
     Fault(
         (
-            *("mean", "mean of all", "mean over several", "mean of one sign", "nanmean"),
-            *("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "margin_ranking_loss"),
-            *("mse_loss by each", "l1_loss by each", "smooth_l1_loss by each"),
-            *("huber_loss by each", "soft_margin_loss by each", "hinge_embedding_loss by each"),
-            *("kl_div of logarithms by each", "poisson_nll_loss by each"),
+            *("mean", "mean of all", "mean of one sign", "nanmean"),
+            *("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"),
         ),
         ("float16",),
         (2, 5),
     ),
     # 1.13.1 takes the weight's channels the wrong way round: an error, or wrong numbers.
     Fault(
-        (
-            *(f"conv_transpose{n}d{more}" for n in (1, 2, 3) for more in ("", " of unlike axes")),
-            "convolutions of any number of channels",
-        ),
+        tuple(f"conv_transpose{n}d" for n in (1, 2, 3)),
         ("bfloat16",),
         (2, 5),
     ),
-    # 2.5.1 squares numbers of float16 in float16: of more than 256 the square is infinite.
-    Fault(("rms_norm of far halves", "batch_norm of far halves"), ("float16",), (2, 9)),
-    # 1.13.1 adds products of bfloat16 up in bfloat16: 4,096 ones and more are 4,096.
-    Fault(("long sums by single options",), HALVES, (2, 5)),
     # 1.13.1 multiplies what is added, and what the memory had, by a beta of 0.
-    Fault(("products by factors",), ("float32", "bfloat16"), (2, 5)),
     Fault(("baddbmm of nothing",), ("float64", "float32", *HALVES), (2, 5)),
     # 1.13.1 and 2.5.1 give logits of 10,000 the logarithm -inf where their share is 1.
     Fault(("softmax of great logits",), ("bfloat16",), (2, 9)),
@@ -96,28 +85,14 @@ SOUND_FORMS: Dict[str, Tuple[int, int]] = {
 """Operators whose form into `out` or in place is wrong before a release: 2.5.1 leaves the `out` of
 a mean of half precision as it was, and losses end in a mean; 1.13.1 writes `masked_scatter_` over a
 transposed tensor in another order, and its `baddbmm` reads what was in `out`."""
-AXES_FROM_THE_END = (2, 5)
-"""The first whose sparse softmax takes a negative dimension."""
 STRIDES_OF_NOTHING = (2, 9)
 """The first seen whose MKL transforms every line of one repeated number: 2.5.1 has an error, also
 where such a line is handed back."""
-LINES_IN_ORDER = (2, 5)
-"""The first whose `unique` of a dimension compares the other dimensions in their own order; 1.13.1
-puts the first one in the place of that dimension."""
-BETA_OF_NONE = (2, 5)
-"""The first whose `baddbmm` reads nothing of what is added or of its answer where beta is 0;
-1.13.1 multiplies both by 0, and what is no number stays so."""
-ORDER_AS_IT_COMES = (2, 5)
-"""The first whose sort takes `stable=None`, which its signature promises."""
-NARROWED_COPY = (2, 5)
-"""The first whose `narrow_copy` reads strides; 1.13.1 copies what lies side by side."""
 TALL_TRACE = (2, 13)
 """The first that was seen to give a tall matrix's trace its gradient; 2.9.1 gives one beside the
 diagonal."""
 LAID_OUT_CHANCE = (2, 5)
 """The first that reads the random numbers of a fractional pool by their strides."""
-MASKS_OF_NUMBERS = (2, 5)
-"""The first that adds a padding mask of floats; 1.13.1 takes their bytes for flags."""
 NADAM_AT_ONCE = (2, 5)
 """The first whose NAdam over all tensors at once follows the formula; in 1.13.1 it does not in
 float64 either (1.5e-4 after three steps of 0.01)."""

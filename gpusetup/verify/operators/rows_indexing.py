@@ -80,6 +80,15 @@ def _flagged(d: Draw) -> Given:
     return given(d.whole(0, 100, *shape).double(), d.flags(*shape))
 
 
+def _counted(t: Any, x: Any) -> Any:
+    return (t.arange(x.numel(), device=x.device) % 97).reshape(x.shape)
+
+
+def _masked(t: Any, x: Any, m: Any) -> Any:
+    count = m.reshape(-1).long().cumsum(0).reshape(m.shape) - 1
+    return t.where(m, count.clamp(min=0) % 97 + 0 * x.long(), x.long()).to(x.dtype)
+
+
 def _kept(t: Any, x: Any, flags: Any) -> Any:
     places = [i for i, flag in enumerate(flags.reshape(-1).tolist()) if flag]
     return x.contiguous().reshape(-1)[t.tensor(places, dtype=t.int64)]
@@ -182,7 +191,13 @@ INDEXING: Tuple[Operator, ...] = (
         steady=False,
         slack=8,
     ),
-    moving("masked_select", _flagged, lambda t, x, m: x[m], _kept, weight=2),
+    moving(
+        "masked_select",
+        _flagged,
+        lambda t, x, m: (x[m], x.masked_select(m)),
+        lambda t, x, m: (_kept(t, x, m),) * 2,
+        weight=2,
+    ),
     moving(
         "nonzero",
         _flagged,
@@ -196,6 +211,14 @@ INDEXING: Tuple[Operator, ...] = (
         _flagged,
         lambda t, x, m: _masked_put(x, m),
         lambda t, x, m: t.where(m, 0 * x + 2, x),
+        weight=2,
+    ),
+    moving(
+        "masked_scatter",
+        _flagged,
+        lambda t, x, m: x.masked_scatter(m, _counted(t, x).to(x.dtype)),
+        _masked,
+        learns=False,
         weight=2,
     ),
     moving(

@@ -12,7 +12,6 @@ from typing import Any, List, Tuple
 from . import definitions as by
 from .drawing import Draw, Given, given
 from .rows_moving import moving
-from .rows_ranges import _wrapped
 from .table import FEW, FULL, Operator
 
 # --- means that are large against the spread -----------------------------------------------------
@@ -231,6 +230,12 @@ def _multiplied_exact(bits: int, signed: bool) -> Any:
         ]
 
     return exact
+
+
+def _wrapped(x: Any, bits: int, signed: bool) -> Any:
+    """What is left of a whole number in so many bits."""
+    half = 2 ** (bits - 1) if signed else 0
+    return x if bits == 64 else (x + half).remainder(2**bits) - half
 
 
 def _by_bytes(t: Any, x: Any, y: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Special functions, and calls with a number in place of a tensor."""
+"""Functions of two tensors, and calls with a number in place of a tensor."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Tuple
+from typing import Any, Tuple
 
 from .drawing import given
 from .rows_arithmetic import _wholes
@@ -10,114 +10,11 @@ from .rows_functions import one, several, two
 from .table import FLOATS, FULL, WHOLE, Operator
 
 
-def _named(t: Any, name: str) -> Any:
-    return getattr(t.special, name, None) or getattr(t, name)
-
-
-def _special(name: str, low: float, high: float, slack: float = 32.0, **more: Any) -> Operator:
-    """By its name; the exact answer is its own in float64, in small contiguous pieces."""
-    more = {"dtypes": FULL, "learns": False, **more}
-    return Operator(
-        f"special {name}",
-        one(low, high),
-        lambda t, x: _named(t, name)(x),
-        slack=slack,
-        split=True,
-        **more,
-    )
-
-
-ONE: Tuple[Operator, ...] = (
-    *(_special(name, -4, 4, learns=True) for name in ("i0e", "i1", "i1e", "erfcx", "log_ndtr")),
-    _special("ndtr", -4, 4, 64, learns=True, dtypes=FLOATS),
-    _special("entr", 0.05, 4, learns=True),
-    _special("ndtri", 0.05, 0.95, learns=True),
-    _special("expit", -8, 8, 16, dtypes=FLOATS, learns=True),
-    *(_special(f"bessel_{name}", 0.3, 2, 256) for name in ("j0", "j1")),
-    *(_special(f"bessel_{name}", 1.2, 1.8, 256) for name in ("y0", "y1")),
-    *(_special(f"modified_bessel_{name}", 0.3, 4, 256) for name in ("i0", "i1", "k0", "k1")),
-    *(_special(f"scaled_modified_bessel_{name}", 0.3, 4, 256) for name in ("k0", "k1")),
-    _special("spherical_bessel_j0", 0.3, 2, 256),
-    _special("airy_ai", -1, 2, 256),
-    _special("angle", 0.5, 4, dtypes=FLOATS),
-    _special("sgn", -4, 4, dtypes=FLOATS),
-    _special("positive", -4, 4, dtypes=FLOATS),
-    _special("rad2deg", -4, 4, dtypes=FLOATS, learns=True),
-    _special("isposinf", -4, 4, dtypes=FLOATS),
-    _special("isneginf", -4, 4, dtypes=FLOATS),
-    _special("logical_not", -4, 4, dtypes=(*FLOATS, *WHOLE)),
-)
-
-
-Step = Callable[[int, Any, Any, Any], Any]
-"""The polynomial n + 1 from n, the argument, the polynomial n and the one before."""
-
-
-def _doubling(n: int, x: Any, now: Any, before: Any) -> Any:
-    return 2 * x * now - before
-
-
-def _polynomial(name: str, first: Callable[[Any], Any], step: Step = _doubling) -> Operator:
-    """The exact answer is made step by step, each from the two before."""
-
-    def exact(t: Any, x: Any) -> Any:
-        x = 2 * x - 1 if name.startswith("shifted") else x
-        found = [1 + 0 * x, first(x)]
-        for n in range(1, max(DEGREES)):
-            found.append(step(n, x, found[n], found[n - 1]))
-        return t.stack([found[n] for n in DEGREES])
-
-    return Operator(
-        f"{name} polynomials",
-        one(0.55, 0.95),
-        lambda t, x: t.stack([getattr(t.special, name)(x, n) for n in DEGREES]),
-        exact,
-        dtypes=FULL,
-        learns=False,
-        slack=256,
-    )
-
-
-DEGREES = (0, 1, 3, 5)
-SECOND = {
-    "t": lambda x: x,
-    "u": lambda x: 2 * x,
-    "v": lambda x: 2 * x - 1,
-    "w": lambda x: 2 * x + 1,
-}
-POLYNOMIALS = (
-    *(_polynomial(f"chebyshev_polynomial_{kind}", first) for kind, first in SECOND.items()),
-    *(_polynomial(f"shifted_chebyshev_polynomial_{kind}", first) for kind, first in SECOND.items()),
-    _polynomial(
-        "hermite_polynomial_h", lambda x: 2 * x, lambda n, x, now, old: 2 * x * now - 2 * n * old
-    ),
-    _polynomial("hermite_polynomial_he", lambda x: x, lambda n, x, now, old: x * now - n * old),
-    _polynomial(
-        "laguerre_polynomial_l",
-        lambda x: 1 - x,
-        lambda n, x, now, old: ((2 * n + 1 - x) * now - n * old) / (n + 1),
-    ),
-    _polynomial(
-        "legendre_polynomial_p",
-        lambda x: x,
-        lambda n, x, now, old: ((2 * n + 1) * x * now - n * old) / (n + 1),
-    ),
-)
-
-
 def _two(name: str, make: Any, run: Any, exact: Any = None, **more: Any) -> Operator:
     return Operator(name, make, run, exact, split=True, **{"slack": 8.0, **more})
 
 
 TWO: Tuple[Operator, ...] = (
-    _two("xlogy", two(0.1, 4), lambda t, x, y: t.xlogy(x, y), lambda t, x, y: x * y.log()),
-    _two(
-        "xlog1py",
-        two(0.1, 4),
-        lambda t, x, y: t.special.xlog1py(x, y),
-        lambda t, x, y: x * (1 + y).log(),
-    ),
-    _two("zeta", two(1.5, 6), lambda t, x, y: t.special.zeta(x, y), dtypes=FULL, learns=False),
     _two("fmax", several(2, -9, 9), lambda t, x, y: t.fmax(x, y), learns=False),
     _two("fmin", several(2, -9, 9), lambda t, x, y: t.fmin(x, y), learns=False),
     _two(
@@ -128,29 +25,6 @@ TWO: Tuple[Operator, ...] = (
         dtypes=("float64",),
         learns=False,
         slack=64,
-    ),
-    _two("float_power", two(0.2, 3), lambda t, x, y: t.float_power(x, y), learns=False),
-    _two(
-        "logaddexp2",
-        two(-9, 9),
-        lambda t, x, y: t.logaddexp2(x, y),
-        lambda t, x, y: t.log2(t.exp2(x) + t.exp2(y)),
-        dtypes=FULL,
-    ),
-    _two(
-        "heaviside",
-        two(-3, 3),
-        lambda t, x, y: t.heaviside(x, y),
-        lambda t, x, y: t.where(x > 0, 1 + 0 * x, t.where(x < 0, 0 * x, y)),
-        learns=False,
-    ),
-    _two(
-        "igamma",
-        two(0.5, 5),
-        lambda t, x, y: (t.special.gammainc(x, y), t.special.gammaincc(x, y)),
-        dtypes=FULL,
-        learns=False,
-        slack=256,
     ),
     _two(
         "rsub",
@@ -176,22 +50,6 @@ TWO: Tuple[Operator, ...] = (
         several(3, -4, 4),
         lambda t, x, y, w: t.lerp(x, y, w),
         lambda t, x, y, w: x + w * (y - x),
-    ),
-    _two(
-        "mvlgamma",
-        one(2, 9),
-        lambda t, x: t.mvlgamma(x, 2),
-        lambda t, x: t.lgamma(x) + t.lgamma(x - 0.5) + 0.5723649429247001,
-        dtypes=FULL,
-        slack=64,
-    ),
-    _two(
-        "polygamma",
-        one(1, 9),
-        lambda t, x: (t.polygamma(1, x), t.polygamma(2, x)),
-        dtypes=FULL,
-        learns=False,
-        slack=64,
     ),
 )
 
@@ -305,4 +163,4 @@ def _twelve(x: Any) -> Any:
     return both + either + (either - both)
 
 
-FURTHER = (*ONE, *POLYNOMIALS, *TWO, *SCALARS)
+FURTHER = (*TWO, *SCALARS)

@@ -109,7 +109,35 @@ IN_HALF = Operator(
     roundings=1,
 )
 
+
+def _with_nan(d: Draw) -> Given:
+    """About each other line along the axis has a NaN."""
+    dims = d.choice((1, 2, 2, 3, 4))
+    x = d.normal(*d.shape(dims, 2))
+    dim = d.choice(range(dims))
+    seldom = d.uniform(0, 1, *x.shape) < 0.7 / x.shape[dim]
+    return given(x.masked_fill(seldom, float("nan")), dim=dim)
+
+
+def _extremes(t: Any, x: Any, dim: int) -> Any:
+    missing = by.added(t, (x != x).double(), dim) > 0
+    known = t.where(x != x, 0 * t.ones_like(x), x)
+    nan = float("nan") * t.ones(missing.shape, dtype=x.dtype)
+    high = t.where(missing, nan, by.greatest(t, known, dim))
+    low = t.where(missing, nan, by.least(t, known, dim))
+    return high, low, high, low
+
+
 STATISTICS: Tuple[Operator, ...] = (
+    Operator(
+        "extremes with NaN",
+        _with_nan,
+        lambda t, x, dim: (x.amax(dim), x.amin(dim), x.max(dim)[0], x.min(dim)[0]),
+        _extremes,
+        learns=False,
+        kept=True,
+        weight=2,
+    ),
     *ONE_SIGN,
     IN_HALF,
     Operator("cov", _lines, lambda t, x: t.cov(x), _covered, dtypes=FULL, slack=8),

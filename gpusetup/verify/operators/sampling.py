@@ -9,44 +9,20 @@ from . import rows_parameters as with_parameters
 from .comparing import Sample
 from .drawing import LAYOUTS
 from .rows_arithmetic import ARITHMETIC, CASTS, INTEGERS, ODD
-from .rows_axes import REDUCED
 from .rows_cells import CELLS
 from .rows_complex import COMPLEX_AND_MIXED
 from .rows_convolutions import CONVOLUTIONS
-from .rows_factors import FACTORS
+from .rows_factors import FACTORS, SHAPES
 from .rows_forms import NORMED, SLOPES, SPARSE
 from .rows_functions import FUNCTIONS
-from .rows_further import (
-    ADDED,
-    FORMS,
-    HALVED,
-    LANCZOS,
-    LEARNED,
-    NORM,
-    OF_MARGINS,
-    OLDER,
-    UNLIBRARIED,
-)
 from .rows_images import IMAGES
 from .rows_indexing import INDEXING
 from .rows_inference import FAST_PATH, FEW_BITS
-from .rows_joined import JOINED
-from .rows_keys import KEYED
-from .rows_lengths import ALIGNED, PACKED
-from .rows_listed import LISTED
 from .rows_lists import LISTS
-from .rows_long import LONG_FILTERS, LONG_NORMS, LONG_POOLS, LONG_SUMS
-from .rows_lookups import PLACED
 from .rows_losses import LOSSES
-from .rows_margins import FURTHER_LOSSES
-from .rows_meeting import TOGETHER
 from .rows_moving import MOVING
 from .rows_norms import NORMS
-from .rows_optioned import ATTENDED, BAGGED, LOST, NORMED_BY_PAIRS, WRITTEN
-from .rows_options import BY_FACTOR, CHOSEN, LOOKUPS, MASKED_HEADS, NORM_IN_USE
 from .rows_orders import ORDERS
-from .rows_paired import CONVOLVED, PAIRED_POOLS, PAIRED_RESIZING
-from .rows_places import INDEXED
 from .rows_plain import (
     FAR_CLASSES,
     FAR_MEANS,
@@ -60,129 +36,35 @@ from .rows_pools import POOLS, RESIZING
 from .rows_products import ALGEBRA, LINEAR
 from .rows_quantized import QUANTIZED
 from .rows_ragged import RAGGED
-from .rows_ranges import RANGES, SHAPES
-from .rows_rearranged import REARRANGED
 from .rows_reductions import REDUCTIONS
 from .rows_resampled import RESAMPLED
-from .rows_running import RAN
-from .rows_runs import REPEATED
-from .rows_seldom import DOTS, EACH, GAMMA, PLACES, STEPPED
 from .rows_sequences import SEQUENCES
-from .rows_settings import MET, PARAMETERS
-from .rows_several import OVER_SEVERAL
-from .rows_signs import LISTED_POWERS, SIGNS
-from .rows_single_algebra import SINGLE_ALGEBRA
-from .rows_single_cells import SINGLE_HEADS, SINGLE_NETS, SINGLE_OBSERVERS, SINGLE_STEPS
-from .rows_single_factors import SINGLE_FACTORS
-from .rows_single_images import SINGLE_NORMS, SINGLE_RESIZING
-from .rows_single_layers import SINGLE_COLUMNS, SINGLE_CONVOLUTIONS, SINGLE_PLAIN, SINGLE_POOLS
-from .rows_single_lines import SINGLE_LINES, SINGLE_RAGGED
-from .rows_single_losses import SINGLE_LOOKUPS, SINGLE_LOSSES
-from .rows_single_orders import SINGLE_ORDERS
-from .rows_single_products import SINGLE_PRODUCTS
-from .rows_single_sparse import SINGLE_SPARSE
-from .rows_single_spectral import SINGLE_SPECTRAL
-from .rows_single_statistics import SINGLE_STATISTICS
 from .rows_sorting import SORTING
 from .rows_special import FURTHER
 from .rows_spectral import SPECTRAL
 from .rows_statistics import STATISTICS
-from .rows_tails import ENDS, FAR, OFTEN
-from .rows_unlike import AXES, CORNERS, LENGTHS_AND_LABELS, MASKS, RECURRENT
-from .rows_values import OF_LINES, VALUES
 from .rows_views import VIEWS
-from .rows_wider import (
-    BATCHED,
-    DEEP_FILTERS,
-    DEEP_POOLS,
-    FAR_WIDE,
-    GREAT_MEANS,
-    LIKE_SHARES,
-    SCALED,
-)
 from .table import Operator
 
 FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "pointwise": (
         *(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
-        *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES, *QUANTIZED, *VALUES),
-        *(*RANGES, *EACH, *STEPPED, GAMMA, *PARAMETERS, *MET),
-        *(*TOGETHER, *SIGNS),
-        SINGLE_OBSERVERS,
+        *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES, *QUANTIZED),
     ),
-    "lists": (*LISTS, *LISTED, *SINGLE_STEPS, LISTED_POWERS),
-    "reductions": (
-        *(*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS, *OF_LINES, ENDS),
-        *(*LEARNED, FAR_SPREADS, LOGITS),
-        *(*SINGLE_STATISTICS, *SINGLE_LINES, *REDUCED, *RAN, LONG_SUMS),
-        *(GREAT_MEANS, LIKE_SHARES),
-    ),
-    "products": (
-        *LINEAR,
-        *with_parameters.PRODUCTS,
-        *FEW_BITS,
-        DOTS,
-        *WHOLE_PRODUCTS,
-        *SINGLE_PRODUCTS,
-        SCALED,
-    ),
-    "algebra": (*ALGEBRA, *FACTORS, SHAPES, *OLDER, *SINGLE_ALGEBRA, *SINGLE_FACTORS),
-    "spectral": (*SPECTRAL, *SINGLE_SPECTRAL),
-    "sparse": (*SPARSE, FORMS, ADDED, *SINGLE_SPARSE),
-    "moving": (*MOVING, *VIEWS, *REARRANGED, *JOINED),
-    "indexing": (
-        *(*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS, OFTEN, MASKS, *PLACES),
-        *(FAR_PLACES, BAGGED, WRITTEN, *PLACED, *KEYED, SINGLE_LOOKUPS, *REPEATED, BATCHED),
-    ),
-    "sorting": (*SORTING, *ORDERS, *SINGLE_ORDERS),
-    "convolutions": (
-        *(*CONVOLUTIONS, *AXES, *UNLIBRARIED, *CONVOLVED),
-        *(*SINGLE_CONVOLUTIONS, SINGLE_PLAIN, LONG_FILTERS, DEEP_FILTERS),
-    ),
-    "pools": (
-        *(*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
-        *(*HALVED, LANCZOS, *PAIRED_POOLS, PAIRED_RESIZING, *SINGLE_POOLS),
-        *(SINGLE_COLUMNS, SINGLE_RESIZING, LONG_POOLS, DEEP_POOLS),
-    ),
-    "norms": (
-        *NORMS,
-        *with_parameters.NORMS,
-        *NORMED,
-        NORM_IN_USE,
-        *FAR,
-        NORM,
-        FAR_MEANS,
-        NORMED_BY_PAIRS,
-        SINGLE_NORMS,
-        LONG_NORMS,
-        FAR_WIDE,
-    ),
-    "sequences": (
-        *SEQUENCES,
-        *CELLS,
-        *RAGGED,
-        MASKED_HEADS,
-        CORNERS,
-        *RECURRENT,
-        *FAST_PATH,
-        GREAT_SCORES,
-        ATTENDED,
-        *SINGLE_RAGGED,
-        SINGLE_NETS,
-        *SINGLE_HEADS,
-        PACKED,
-    ),
-    "losses": (
-        *LOSSES,
-        *FURTHER_LOSSES,
-        *CHOSEN,
-        *LENGTHS_AND_LABELS,
-        *OF_MARGINS,
-        FAR_CLASSES,
-        LOST,
-        *SINGLE_LOSSES,
-        ALIGNED,
-    ),
+    "lists": LISTS,
+    "reductions": (*(*REDUCTIONS, *with_parameters.REDUCTIONS, *STATISTICS, FAR_SPREADS, LOGITS),),
+    "products": (*LINEAR, *with_parameters.PRODUCTS, *FEW_BITS, *WHOLE_PRODUCTS),
+    "algebra": (*ALGEBRA, *FACTORS, SHAPES),
+    "spectral": SPECTRAL,
+    "sparse": SPARSE,
+    "moving": (*MOVING, *VIEWS),
+    "indexing": (*INDEXING, *with_parameters.INDEXING, FAR_PLACES),
+    "sorting": (*SORTING, *ORDERS),
+    "convolutions": CONVOLUTIONS,
+    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED),
+    "norms": (*NORMS, *with_parameters.NORMS, *NORMED, FAR_MEANS),
+    "sequences": (*SEQUENCES, *CELLS, *RAGGED, *FAST_PATH, GREAT_SCORES),
+    "losses": (*LOSSES, FAR_CLASSES),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
 """How often a format is drawn: by what training and inference use. Others count 1."""

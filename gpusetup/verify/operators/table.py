@@ -49,9 +49,6 @@ class Operator(NamedTuple):
     or before something is added too. 0: not known, as it may be after each step."""
     roundings_back: int = 0
     """The same of the gradients."""
-    anew: bool = True
-    """Whether it is computed once more after other numbers were written over its inputs: no need
-    where a plainer row of the same operators is."""
 
 
 def itself(row: Operator) -> Callable[..., Any]:
