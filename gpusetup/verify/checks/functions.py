@@ -143,7 +143,7 @@ def softmax(device: str) -> Outcome:
     return judged([*parts, *_entropy(torch, device)], "float64")
 
 
-CLASSES, WORDS = 1000, 32003
+CLASSES, WORDS = 1000, 32767
 """Those of a classifier, and of a language model."""
 
 

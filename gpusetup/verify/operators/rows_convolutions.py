@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple, Union
 
 from . import definitions as by
 from .drawing import Draw, Given, given
-from .table import FLOATS, Operator
+from .table import FEW, FLOATS, Operator
 
 CHANNELS = {
     "tiny": (1, 2, 3),
@@ -33,7 +33,8 @@ def image(dims: int) -> Callable[[Draw], Tuple[int, ...]]:
         lengths = [d.choice(rows) for _ in range(dims)]
         if dims == 1:
             lengths = [d.length(1025)]
-        return (d.choice((1, 2, 3)), d.choice(CHANNELS[d.size]), *lengths)
+        count = d.choice((1, 2, 3, 5, 9) if d.size in FEW else (1, 2, 3))
+        return (count, d.choice(CHANNELS[d.size]), *lengths)
 
     return shape
 
@@ -46,8 +47,8 @@ def convolved(dims: int, transposed: bool = False) -> Callable[[Draw], Given]:
         outputs = groups * d.choice((1, 2, 4, 5)) if groups > 1 else d.choice((1, 3, 8, 16, 33))
         kernel = [min(d.choice((1, 2, 3, 3, 5)), length) for length in lengths]
         options: Dict[str, Any] = {
-            "stride": d.choice((1, 1, 2)),
-            "padding": d.choice((0, 1)) if not transposed else 0,
+            "stride": d.choice((1, 2, 2) if transposed else (1, 1, 2)),
+            "padding": d.choice((0, 1)) if not transposed or min(kernel) > 1 else 0,
             "groups": groups,
         }
         if transposed and options["stride"] > 1:

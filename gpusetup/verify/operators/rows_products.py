@@ -32,7 +32,7 @@ def plain(d: Draw) -> Given:
 
 
 def batched(d: Draw) -> Given:
-    b = d.choice((1, 2, 3, 5))
+    b = d.choice((1, 2, 3, 5, 17))
     n, k, m = sides(d, b)
     return given(d.normal(b, n, k), d.normal(b, k, m))
 

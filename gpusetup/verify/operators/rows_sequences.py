@@ -13,7 +13,7 @@ FORMS = (
     "plain",
     "causal",
     "causal",
-    "causal of unlike lengths",
+    *("causal of unlike lengths", "causal of unlike lengths"),
     "mask",
     "bias",
     "grouped",
@@ -52,7 +52,7 @@ def attended(d: Draw) -> Given:
     if form == "causal" or form.startswith("packed"):
         queries = keys
     if form == "causal of unlike lengths":
-        queries = max(2, queries)
+        queries, keys = d.chance.sample([max(2, n) for n in lengths], 2)
     if form == "decoding":
         queries, keys = d.choice((1, 1, 2)), d.choice(MANY_KEYS[d.size])
     shared = 1 if form == "grouped" else heads
@@ -70,7 +70,9 @@ def attended(d: Draw) -> Given:
 
 def _attention(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) -> Any:
     sdpa = t.nn.functional.scaled_dot_product_attention
-    if form.startswith("causal"):
+    if form == "causal of unlike lengths":
+        return sdpa(q, k, v, is_causal=True), sdpa(k, q, q, is_causal=True)
+    if form == "causal":
         return sdpa(q, k, v, is_causal=True)
     if form == "packed":  # (batch, length, 3, heads, width), as one linear layer gives them
         packed = t.stack([q, k, v], 1).permute(0, 3, 1, 2, 4).contiguous()
@@ -91,6 +93,9 @@ def _attention(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) 
 def _attention_exact(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) -> Any:
     if form.startswith("causal"):
         mask = t.arange(q.shape[-2]).unsqueeze(1) >= t.arange(k.shape[-2])
+    if form == "causal of unlike lengths":
+        other = t.arange(k.shape[-2]).unsqueeze(1) >= t.arange(q.shape[-2])
+        return by.attention(t, q, k, v, mask, None), by.attention(t, k, q, q, other, None)
     hides = form == "mask" or form.startswith("causal")
     return by.attention(t, q, k, v, mask if hides else None, bias if form == "bias" else None)
 
@@ -177,7 +182,7 @@ SEQUENCES: Tuple[Operator, ...] = (
         _attention,
         _attention_exact,
         slack=16,
-        weight=10,
+        weight=40,
         arithmetic="product",
     ),
     Operator(

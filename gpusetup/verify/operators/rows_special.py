@@ -6,7 +6,7 @@ from typing import Any, Tuple
 
 from .drawing import given
 from .rows_arithmetic import _wholes
-from .rows_functions import one, several, two
+from .rows_functions import one, several
 from .table import FLOATS, FULL, WHOLE, Operator
 
 
@@ -17,22 +17,6 @@ def _two(name: str, make: Any, run: Any, exact: Any = None, **more: Any) -> Oper
 TWO: Tuple[Operator, ...] = (
     _two("fmax", several(2, -9, 9), lambda t, x, y: t.fmax(x, y), learns=False),
     _two("fmin", several(2, -9, 9), lambda t, x, y: t.fmin(x, y), learns=False),
-    _two(
-        "fmod",
-        two(1, 9),
-        lambda t, x, y: t.fmod(x, y),
-        lambda t, x, y: x - y * (x / y).trunc(),
-        dtypes=("float64",),
-        learns=False,
-        slack=64,
-    ),
-    _two(
-        "rsub",
-        two(-9, 9),
-        lambda t, x, y: t.rsub(x, y, alpha=2),
-        lambda t, x, y: y - 2 * x,
-        learns=False,
-    ),
     _two(
         "prelu",
         lambda d: given(d.normal(3, 5, *d.shape(1)), d.uniform(0.1, 0.9, 5)),
