@@ -41,7 +41,7 @@ def same_questions() -> dict[str, Asked]:
     """What is asked in Python, and in a shell."""
     machines: dict[str, Asked] = {
         f"doctor {name}": (partial(api.diagnose, name), f"doctor --from {name}")
-        for name in example_machines()[:12]
+        for name in example_machines()
     }
     return machines | {
         "doctor, as a snapshot": (
@@ -50,8 +50,8 @@ def same_questions() -> dict[str, Asked]:
         ),
         "doctor of this machine": (lambda: api.diagnose(), "doctor"),
         "doctor for another host": (
-            lambda: api.diagnose("mixed-gpus", for_gpu=["sm_90", "RTX 4090"], for_driver="550.54"),
-            "doctor --from mixed-gpus --for-gpu sm_90 --for-gpu 'RTX 4090' --for-driver 550.54",
+            lambda: api.diagnose("healthy", for_gpu=["sm_90", "RTX 4090"], for_driver="550.54"),
+            "doctor --from healthy --for-gpu sm_90 --for-gpu 'RTX 4090' --for-driver 550.54",
         ),
         "doctor, one finding": (
             lambda: api.diagnose("rtx3050-laptop", only=["torch-cpu-build"], torch=">=2.6"),
@@ -79,8 +79,8 @@ def same_questions() -> dict[str, Asked]:
             "--machine x86_64 --backend 12.6",
         ),
         "resolve with a package": (
-            lambda: api.resolve("xformers", machine="a100-mig", offline=True),
-            "resolve xformers --from a100-mig --offline",
+            lambda: api.resolve("xformers", machine="healthy", offline=True),
+            "resolve xformers --from healthy --offline",
         ),
         "plan": (
             lambda: api.plan(model="qwen3-8b", context="32k", gpu="A100 80GB", gpus=4),
@@ -100,8 +100,8 @@ def same_questions() -> dict[str, Asked]:
             "--offload optimizer",
         ),
         "plan solved": (
-            lambda: api.plan(machine="a100-mig", model="qwen3-8b", max_context=True),
-            "plan --from a100-mig --model qwen3-8b --max-context",
+            lambda: api.plan(machine="healthy", model="qwen3-8b", max_context=True),
+            "plan --from healthy --model qwen3-8b --max-context",
         ),
         "plan to serve": (
             lambda: api.plan(serve="vllm", model="qwen3-8b", gpu="RTX 4090", context=4096),

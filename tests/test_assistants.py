@@ -175,8 +175,8 @@ SAME: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "resolve",
-        {"machine": "a100-mig", "packages": ["xformers"]},
-        "resolve xformers --from a100-mig --offline",
+        {"machine": "healthy", "packages": ["xformers"]},
+        "resolve xformers --from healthy --offline",
     ),
     (
         "plan",

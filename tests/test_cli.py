@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from each_row import each
+from machines_named import there
 
 from gpusetup import __version__
 from gpusetup.cli import main
@@ -336,7 +337,9 @@ def test_a_time_may_have_its_unit(text: str) -> None:
 
 
 def test_several_findings_in_one_value(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--from", "cpu-torch", "--only", "torch-cpu-build,driver-slow"]) == 1
+    assert (
+        main(["doctor", "--from", there("cpu-torch"), "--only", "torch-cpu-build,driver-slow"]) == 1
+    )
     assert "torch-cpu-build" in capsys.readouterr().out
 
 

@@ -15,9 +15,10 @@ from closing.simulator import paste
 from closing.variants import variants
 from closing.world import World, world_of
 from each_row import each
+from machines_named import example_machines, machine_named
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.probe.saved import example_machines, load_snapshot, machine_named
+from gpusetup.probe.saved import load_snapshot
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = sorted(path.parent for path in (ROOT / "tests" / "machines").glob("*/snapshot.json"))

@@ -8,6 +8,7 @@ import pytest
 import rattler
 import yaml
 from conda_channel import write_channel
+from machines_named import machine_named
 from rattler.exceptions import SolverError
 from rattler.package.build_string import BuildString
 
@@ -17,7 +18,6 @@ from gpusetup.install.conda.plan import needs_cuda_to_be_seen
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.resolution import Request, Resolution
-from gpusetup.probe.saved import machine_named
 from gpusetup.render.formats import FORMATS
 from gpusetup.resolver import resolve
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from described_machines import machine
+from machines_named import machine_named
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.versions import Capability
-from gpusetup.probe.saved import machine_named
 from gpusetup.resolver.described import Description, described
 
 CATALOG = load_catalog()

@@ -14,6 +14,7 @@ import pytest
 import standin
 from each_row import each
 from judging import HEALTHY, changed, judged
+from machines_named import machine_named
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
@@ -27,7 +28,7 @@ from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Event, Snapshot
 from gpusetup.model.shell import Line
-from gpusetup.probe.saved import dump_snapshot, load_snapshot, machine_named
+from gpusetup.probe.saved import dump_snapshot, load_snapshot
 from gpusetup.render.console import Console
 from gpusetup.render.markdown import doctor_markdown, escaped
 from gpusetup.render.text import doctor_screen

@@ -18,6 +18,7 @@ import yaml
 from described_machines import machine
 from each_row import each
 from index_server import IndexServer, build_wheel, index_server
+from machines_named import machine_named
 from packaging.requirements import Requirement
 
 from gpusetup.catalog.file import load_catalog
@@ -25,7 +26,6 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.model.shell import shell_line
-from gpusetup.probe.saved import machine_named
 from gpusetup.render.formats import FORMATS
 from gpusetup.resolver import resolve
 

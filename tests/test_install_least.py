@@ -19,6 +19,7 @@ from installing import (
     versions_in,
     with_a_gpu,
 )
+from machines_named import machine_named, there
 
 from gpusetup import cli
 from gpusetup.catalog.file import load_catalog
@@ -26,7 +27,7 @@ from gpusetup.commands.doctor_answer import document
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package, Python, Snapshot
-from gpusetup.probe.saved import dump_snapshot, machine_named
+from gpusetup.probe.saved import dump_snapshot
 
 YES = ("--yes", "--no-verify")
 ACCELERATED = ("cu130", "rocm6.4", "xpu")
@@ -305,11 +306,11 @@ VERSION_FILE = {"torch/version.py": f'__version__ = "{TORCH}+cpu"\ncuda = None\n
 def test_trouble_elsewhere_comes_first_and_nothing_is_changed(
     name: str, cause: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["install", "--dry-run", "--from", name]) == 1
+    assert cli.main(["install", "--dry-run", "--from", there(name)]) == 1
     said = capsys.readouterr()
     assert said.out == "" and f"({cause})" in said.err
     assert "The trouble is not torch" in said.err
-    assert cli.main(["install", "--dry-run", "--from", name, "--upgrade"]) == 0
+    assert cli.main(["install", "--dry-run", "--from", there(name), "--upgrade"]) == 0
     said = capsys.readouterr()
     assert said.err.startswith("First: ") and f"({cause})" in said.err
     assert "Steps" in said.out
@@ -411,7 +412,7 @@ def test_the_newest_is_not_offered_where_it_is_for_another_maker() -> None:
 
 
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["install", "--dry-run", "--from", "half-installed"]) == 0
+    assert cli.main(["install", "--dry-run", "--from", there("half-installed")]) == 0
     text = capsys.readouterr().out
     assert "its files are not all there" in text
     assert "--reinstall-package=torch " in text
@@ -686,9 +687,9 @@ def test_conda_has_its_own_newest_and_its_own_companions(
 def test_a_healthy_stack_of_another_maker_is_exit_0(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["doctor", "--from", name]) == 0
+    assert cli.main(["doctor", "--from", there(name)]) == 0
     assert "ok: torch" in capsys.readouterr().out
-    assert cli.main(["install", "--dry-run", "--from", name, "--upgrade"]) == 0
+    assert cli.main(["install", "--dry-run", "--from", there(name), "--upgrade"]) == 0
 
 
 def test_a_label_says_the_backend_that_no_source_gave() -> None:

@@ -6,6 +6,7 @@ import pytest
 from described_machines import machine
 from each_row import each
 from judging import judged
+from machines_named import machine_named
 
 from gpusetup.catalog.facts import Undeclared, facts
 from gpusetup.catalog.file import load_catalog
@@ -16,7 +17,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Os, Snapshot
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.model.versions import Capability
-from gpusetup.probe.saved import machine_named
 from gpusetup.report.read import read_report
 from gpusetup.resolver import resolve
 from gpusetup.resolver.situation import situation_of

@@ -6,6 +6,7 @@ import pytest
 from described_machines import machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from machines_named import machine_named
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.file import load_catalog
@@ -13,7 +14,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Package, PciDevice, Snapshot, Torch
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import parsed
-from gpusetup.probe.saved import machine_named
 from gpusetup.resolver.companions import left_behind, moved_with, pinned, without_release
 from gpusetup.resolver.least import crosses, least_change
 from gpusetup.resolver.refusal import reasons, told

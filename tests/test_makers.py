@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from machines_named import machine_named
 
 from gpusetup.accelerators.makers import (
     BY_ID,
@@ -23,7 +24,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import Capability
 from gpusetup.probe.gpu import ASK, members
-from gpusetup.probe.saved import dump_snapshot, load_snapshot, machine_named
+from gpusetup.probe.saved import dump_snapshot, load_snapshot
 from gpusetup.readings.side import GpuSide
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import page_answers
 import pytest
 from each_row import each
+from machines_named import machine_named
 from scripts_loaded import script
 
 from gpusetup.catalog.file import load_catalog
@@ -28,7 +29,7 @@ from gpusetup.diagnosis.knowledge import record, records
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.marks import APART, HIDDEN
-from gpusetup.probe.saved import dump_snapshot, machine_named, parse_snapshot, redact
+from gpusetup.probe.saved import dump_snapshot, parse_snapshot, redact
 from gpusetup.report.read import read_bytes
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from conftest import Same
 from each_row import each
+from machines_named import there
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
@@ -55,7 +56,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
                     "--strategy", "dp"),
     "laptop": ("--from", "rtx3050-laptop", "--model", "qwen3-0.6b", "--context", "1024"),
     "wsl": ("--from", "wsl2", "--model", "qwen3-0.6b", "--context", "3072"),
-    "four-a100": ("--from", "ecc-error", "--model", "qwen3-4b", "--context", "8192"),
+    "four-a100": ("--from", there("ecc-error"), "--model", "qwen3-4b", "--context", "8192"),
     "max-context": ("--model", "qwen3-14b", "--max-context", "--gpu", "H200", "--gpus", "8"),
     "max-batch": ("--model", "gpt2", "--context", "1024", "--max-batch", "--gpu-mem", "24GiB"),
     "gpus-needed": ("--model", "qwen3-14b", "--gpus-needed", "--context", "131072", "--gpu", "H20"),
@@ -376,7 +377,16 @@ def test_the_gpus_that_are_advised_are_named_for_the_shell(
 ) -> None:
     document = answered(capsys, *SCREENS["beyond-native"])
     assert "`export CUDA_VISIBLE_DEVICES=0,1,2,3`" in " ".join(document["advice"])
-    words = ("--from", "ecc-error", "--model", "qwen3-0.6b", "--context", "4096", "--gpus", "2")
+    words = (
+        "--from",
+        there("ecc-error"),
+        "--model",
+        "qwen3-0.6b",
+        "--context",
+        "4096",
+        "--gpus",
+        "2",
+    )
     assert answered(capsys, *words)["env"]["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
@@ -602,7 +612,9 @@ def test_plan_imports_neither_torch_nor_numpy_nor_a_drawing_library() -> None:
 
 
 def test_of_unlike_gpus_the_smallest_sets_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    document = answered(capsys, "--from", "mixed-gpus", "--params", "100M", "--context", "512")
+    document = answered(
+        capsys, "--from", there("mixed-gpus"), "--params", "100M", "--context", "512"
+    )
     assert "1080 Ti" in document["gpu"] and document["memory_gib"]["capacity"] < 11
     assert document["gpus"] == 2
 
@@ -610,7 +622,7 @@ def test_of_unlike_gpus_the_smallest_sets_the_limit(capsys: pytest.CaptureFixtur
 def test_more_gpus_than_the_machine_has_are_planned_and_pointed_at(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ("--from", "mixed-gpus", "--params", "100M", "--context", "512", "--gpus", "4")
+    words = ("--from", there("mixed-gpus"), "--params", "100M", "--context", "512", "--gpus", "4")
     assert "this machine has 2 GPUs, the plan is for 4" in answered(capsys, *words)["advice"]
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from index_server import build_wheel, index_server
 from installing import bare_environment
+from machines_named import machine_named
 
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
@@ -20,7 +21,6 @@ from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.install.project import edited
 from gpusetup.install.project_guard import constrained
 from gpusetup.model.resolution import Request, Resolution
-from gpusetup.probe.saved import machine_named
 from gpusetup.resolver import resolve
 
 if sys.version_info >= (3, 11):

@@ -11,6 +11,7 @@ import pytest
 from each_row import each
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from machines_named import example_machines, machine_named
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.codec import from_plain, to_plain
@@ -26,7 +27,7 @@ from gpusetup.model.machine import (
     Torch,
     Wanted,
 )
-from gpusetup.probe.saved import dump_snapshot, example_machines, machine_named
+from gpusetup.probe.saved import dump_snapshot
 from gpusetup.readings.environment import is_kept, kept
 from gpusetup.redaction import AS_IT_IS, Private, private_here, redact, redact_document
 from gpusetup.render.console import told

@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ANSWERING = (
     ("doctor", ["doctor", "--from", "rtx3050-laptop"]),
     ("doctor", ["doctor", "--from", "h100-no-fabric-manager"]),
-    ("resolve", ["resolve", "--from", "mixed-gpus"]),
+    ("resolve", ["resolve", "--from", "conda-and-pip"]),
     ("resolve", ["resolve", "--from", "rtx3050-laptop", "--torch", "9.9"]),
-    ("snapshot", ["snapshot", "--from", "a100-mig"]),
+    ("snapshot", ["snapshot", "--from", "wsl2"]),
     ("install", ["install", "--dry-run", "--from", "rtx3050-laptop"]),
     ("error", ["resolve", "--gpu", "no such card"]),
 )

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from machines_named import machine_named
 from writers import collect_env, smi_table
 
 from gpusetup.cli import main
 from gpusetup.commands.reports import END, HEAD, KEPT, WHOLE, sifted
-from gpusetup.probe.saved import machine_named
 
 TEXT = collect_env(machine_named("rtx3050-laptop"))
 

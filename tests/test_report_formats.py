@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 from each_row import each
+from machines_named import machine_named
 from writers import (
     collect_env,
     conda_list,
@@ -21,7 +22,6 @@ from writers import (
 
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import Capability
-from gpusetup.probe.saved import machine_named
 from gpusetup.report.read import read_report
 
 WITH_GPUS = tuple(m for m in machines() if m.gpus and m.driver.version and m.os.family != "macos")

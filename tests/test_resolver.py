@@ -8,6 +8,7 @@ import pytest
 from described_machines import machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from machines_named import machine_named
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.catalog.kernels import served_by
@@ -16,7 +17,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Container, Driver, Gpu, Package, PciDevice, Python, Snapshot
 from gpusetup.model.resolution import Advice, Request, Resolution
 from gpusetup.model.versions import Capability, parsed
-from gpusetup.probe.saved import machine_named
 from gpusetup.resolver import check_request, resolve, to_answer
 
 CATALOG = load_catalog()

@@ -218,7 +218,7 @@ def test_what_auto_optimize_config_gives_back_is_the_config_in_every_format(tmp_
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
         found[name] = auto_optimize_config(
-            tmp_path / name, tmp_path / f"out-{name}", machine="no-driver"
+            tmp_path / name, tmp_path / f"out-{name}", machine="no-gpu"
         )
     assert found["a.json"] == {"train": {"batch_size": 8, "lr": 1e-3, "steps": [1, {"a": None}]}}
     assert found["a.toml"] == {"train": {"batch_size": 8, "lr": 1e-3, "steps": [1, 2]}}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from machines_named import machine_named
 
 from gpusetup.configs.config import Config, addition, change, read_config, written
 from gpusetup.errors import BadInput
-from gpusetup.probe.saved import machine_named
 from gpusetup.tune.propose import Facts, Option, Proposal, edits, facts_of, propose
 
 CONFIGS = Path(__file__).resolve().parent / "configs"

@@ -10,8 +10,9 @@ import random
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from machines_named import example_machines, machine_named
+
 from gpusetup.model.machine import Gpu, Snapshot
-from gpusetup.probe.saved import example_machines, machine_named
 
 MIB = 1 << 20
 

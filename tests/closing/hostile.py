@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from judging import HEALTHY
+from machines_named import example_machines, machine_named
 
 from closing.shells import Refused, by_powershell
 from closing.variants import variants
@@ -20,7 +21,7 @@ from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
-from gpusetup.probe.saved import example_machines, load_snapshot, machine_named
+from gpusetup.probe.saved import load_snapshot
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULES = [
