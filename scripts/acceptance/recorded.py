@@ -51,6 +51,8 @@ are taken out before anything is written.
 """
 TRIED = ROOT / "scripts" / "acceptance" / "windows.csv"
 """What somebody who had not read the code typed under Wine: first sight, and after mending."""
+SETTLED = ("right", "limit")
+"""Verdicts that leave nothing to mend."""
 WINE = """
 ## On Windows' Python under Wine
 
@@ -80,16 +82,24 @@ def page(generated: str, folder: Path = RUNS) -> str:
 
 
 def tried() -> str:
-    """The table of what was typed under Wine, and its totals."""
+    """What was typed under Wine: the totals, what never changed as lists, the rest as a table."""
     with TRIED.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     totals = [
         f"{when}: {', '.join(f'{n} {name}' for name, n in Counter(r[key] for r in rows).items())}"
         for key, when in (("first", "At first sight"), ("now", "after mending"))
     ]
+    text = f"{'; '.join(totals)}.\n"
+    for verdict in SETTLED:
+        same: dict[str, list[str]] = {}
+        for row in rows:
+            if row["first"] == row["now"] == verdict:
+                same.setdefault(row["group"], []).append(row["typed"])
+        lists = (f"{f'{group}: ' * bool(group)}{', '.join(same[group])}" for group in same)
+        text += f"\n{verdict.capitalize()} both times: {'; '.join(lists)}.\n"
+        rows = [row for row in rows if not row["first"] == row["now"] == verdict]
     table = "".join(f"| {r['typed']} | {r['first']} | {r['now']} |\n" for r in rows)
-    head = "| typed | at first sight | after mending |\n| --- | --- | --- |\n"
-    return f"{'; '.join(totals)}.\n\n{head}{table}"
+    return f"{text}\n| typed | at first sight | after mending |\n| --- | --- | --- |\n{table}"
 
 
 def recorded(folder: Path) -> Iterator[dict[str, Any]]:
