@@ -58,6 +58,11 @@ PLAN_SAID = {("amp", "no"): ["--amp", "none"], ("accumulate", "yes"): ["--accumu
              ("checkpointing", "no"): ["--no-checkpointing"],
              ("reentrant", "no"): ["--no-reentrant"],
              ("reshard", "no"): ["--no-reshard"]}  # fmt: skip
+COMMANDS = (
+    "doctor", "resolve", "install", "verify", "plan", "tune", "monitor", "fleet", "snapshot",
+    "guard", "mcp", "completion",
+)  # fmt: skip
+WIDTHS = ("80", "120")
 MODEL = ("plan", "--model", "qwen3-4b", "--context", "4096")
 NEW_WORDS: dict[str, str] = {}
 """Options of the second edition that have another name now."""
@@ -100,24 +105,27 @@ def write(file: Path, rows: Iterable[dict[str, Any]]) -> int:
 
 
 def second_edition() -> Path:
-    """The folder with its wheel's content, its tests and the questions; made when it is missing."""
+    """The folder with its wheel's content and tests, made when it is missing, and the questions."""
     import platformdirs
 
     folder = platformdirs.user_cache_path("gpusetup") / "answers" / SECOND_EDITION
-    if (folder / "questions.jsonl").exists():
-        return folder
+    if not (folder / "site").exists():
+        build(folder)
+    made = folder / "questions.new"
+    python(folder / "site", folder / "tree" / "tests", words=("--gather", made)).check()
+    made.rename(folder / "questions.jsonl")
+    return folder
+
+
+def build(folder: Path) -> None:
     (tree := folder / "tree").mkdir(parents=True, exist_ok=True)
     packed = subprocess.run(["git", "archive", SECOND_EDITION], cwd=ROOT, capture_output=True,
                             check=True)  # fmt: skip
     subprocess.run(["tar", "-x", "-C", tree], input=packed.stdout, check=True)
-    build = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, tree)
-    subprocess.run([sys.executable, *build], check=True)
-    with zipfile.ZipFile(next(folder.glob("gpusetup-*.whl"))) as wheel:
-        wheel.extractall(folder / "site")
-    made = folder / "questions.new"
-    python(folder / "site", tree / "tests", words=("--gather", made)).check()
-    made.rename(folder / "questions.jsonl")
-    return folder
+    wheel = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, tree)
+    subprocess.run([sys.executable, *wheel], check=True)
+    with zipfile.ZipFile(next(folder.glob("gpusetup-*.whl"))) as packed_site:
+        packed_site.extractall(folder / "site")
 
 
 class Child:
@@ -199,6 +207,8 @@ def gathered() -> Iterator[Question]:
     yield from plans(tests)
     yield from runs()
     yield from configs(tests)
+    for width, command in itertools.product(WIDTHS, COMMANDS):
+        yield question(f"--help at {width}", command, "--help", columns=width)
 
 
 def of_a_machine(name: str, text: str) -> Iterator[Question]:
@@ -207,7 +217,7 @@ def of_a_machine(name: str, text: str) -> Iterator[Question]:
         yield question(name, *words, *machine, "--json", files=files)
     files["config.yaml"] = "batch_size: 32\nnum_workers: 2\namp: false\n"
     screens = (("doctor",), ("resolve",), ("tune", "config.yaml"), MODEL)
-    for width, (command, *others) in itertools.product(("80", "120"), screens):
+    for width, (command, *others) in itertools.product(WIDTHS, screens):
         yield question(f"{name} at {width}", command, *others, *machine,
                        files=files, columns=width)  # fmt: skip
 
@@ -311,7 +321,10 @@ def runs() -> Iterator[Question]:
     for name in KINDS:
         run = composed(name, 1)
         files = {"run.jsonl": "".join(to_json(sample) + "\n" for sample in run.samples)}
-        yield question(name, "monitor", "--replay", "run.jsonl", "--json", files=files)
+        replay = ("monitor", "--replay", "run.jsonl")
+        yield question(name, *replay, "--json", files=files)
+        for width in WIDTHS:
+            yield question(f"{name} at {width}", *replay, files=files, columns=width)
 
 
 def configs(tests: Path) -> Iterator[Question]:
@@ -344,7 +357,7 @@ def facts(reply: dict[str, Any]) -> dict[str, Any]:
     return {**exit_code, **FACTS.get(kind, lambda _: {})(document)}
 
 
-def build(resolution: dict[str, Any] | None) -> str:
+def build_of(resolution: dict[str, Any] | None) -> str:
     return f"{resolution['torch']} {resolution['backend']}" if resolution else "none"
 
 
@@ -354,7 +367,7 @@ def of_doctor(document: dict[str, Any]) -> dict[str, Any]:
     return {
         "cause": document["cause"],
         "findings": sorted(f"{one['severity']} {one['id']}" for one in document["findings"]),
-        "build": build(document["resolution"]),
+        "build": build_of(document["resolution"]),
         "commands": fix.get("commands"),
         "driver": fix.get("min_driver"),
     }
@@ -362,9 +375,9 @@ def of_doctor(document: dict[str, Any]) -> dict[str, Any]:
 
 def of_resolve(document: dict[str, Any]) -> dict[str, Any]:
     return {
-        "build": build(document),
+        "build": build_of(document),
         "companions": [document["torchvision"], document["torchaudio"]],
-        "fallbacks": [build(one) for one in document["fallbacks"]],
+        "fallbacks": [build_of(one) for one in document["fallbacks"]],
         "commands": document["commands"],
         "driver": document["driver_floor"],
     }
