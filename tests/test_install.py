@@ -233,44 +233,10 @@ def test_a_shared_folder_keeps_what_others_have_in_it(world: World, install: Ins
     assert sorted(p.name for p in shared.iterdir()) == ["other.txt", "torch.txt"]
 
 
-@pytest.mark.slow
-def test_pip_installs_where_it_is_asked_to(world: World, install: Install) -> None:
-    venv = world.venv_with_pip()
-    world.add_torch("cpu")
-    said = install("--python", str(venv), *WANTED, *YES, "--installer", "pip", "--json")
-    assert said.exit == 0, said.err
-    assert said.answer["steps"][0]["argv"][1:3] == ["-m", "pip"]
-    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
-    assert versions_in(venv)["filelock"] == "3.20.0"
-
-
-PIP_FAULTS = {
-    "503": (Fault(status=503), 3, "/simple/[a-z]+/: answers 503"),
-    "a time-out": (Fault(stall_seconds=3), 3, "/simple/[a-z]+/: .*(respond|silent|nothing)"),
-    "404": (Fault(status=404), 1, "No matching distribution found for filelock"),
-}
-
-
-@pytest.mark.parametrize(("fault", "code", "cause"), PIP_FAULTS.values(), ids=PIP_FAULTS.keys())
-@pytest.mark.one_in(6)
-def test_pip_meets_a_faulty_default_index(
-    world: World, install: Install, fault: Fault, code: int, cause: str
-) -> None:
-    before = state_of(venv := world.venv_with_pip())
-    world.add_torch("cpu")
-    world.index.faults["/simple/*"] = fault
-    said = install("--python", str(venv), *WANTED, *YES, "--installer", "pip")
-    assert said.exit == code, said.err
-    assert re.search(cause, said.err)
-    assert state_of(venv) == before
-
-
-def test_pip_is_not_there(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    said = install("--python", str(world.venv()), *WANTED, *YES, "--installer", "pip")
-    assert said.exit == 3
-    assert "has no pip" in said.err
-    assert "--installer uv" in said.err
+def test_by_pip_nothing_is_installed_and_its_commands_are_named(install: Install) -> None:
+    said = install("--venv", "env", *WANTED, *YES, "--installer", "pip")
+    assert said.exit == 2
+    assert "`gpusetup resolve --installer pip` prints" in said.err
 
 
 def test_paths_with_blanks_and_other_letters(world: World, install: Install) -> None:

@@ -156,7 +156,6 @@ CA_SETTINGS: dict[str, Setting] = {
 }
 
 
-@pytest.mark.parametrize("program", ["uv", "pip"])
 @pytest.mark.parametrize("setting", CA_SETTINGS.values(), ids=CA_SETTINGS.keys())
 @pytest.mark.slow
 def test_one_setting_is_enough(
@@ -165,11 +164,10 @@ def test_one_setting_is_enough(
     install: Install,
     monkeypatch: pytest.MonkeyPatch,
     setting: Setting,
-    program: str,
 ) -> None:
-    venv = world.venv_with_pip() if program == "pip" else world.venv()
+    venv = world.venv()
     setting(world, monkeypatch, own / "ca.pem")
-    said = install("--python", str(venv), "--installer", program, *WANTED)
+    said = install("--python", str(venv), *WANTED)
     assert said.exit == 0, said.err
     assert versions_in(venv)["filelock"] == "3.20.0"
     assert world.index.asked_for("GET /simple/filelock/*")

@@ -250,23 +250,6 @@ def test_without_conda_itself_the_command_that_undoes_is_told(
     assert f"`conda install --prefix {environment} --revision 0`" in " ".join(said.err.split())
 
 
-def test_nothing_is_kept_of_conda_where_nothing_shall_be(
-    world: World, install: Install, environment: Path
-) -> None:
-    program(world, "conda")
-    target = installed(install, environment, "--no-keep")
-    assert "keeps nothing to undo" in install("--undo", *target, "--yes").err
-
-
-def test_what_is_kept_of_conda_is_forgotten(
-    world: World, install: Install, environment: Path
-) -> None:
-    program(world, "conda")
-    target = installed(install, environment)
-    assert install("--forget", *target).exit == 0
-    assert "keeps nothing to undo" in install("--undo", *target, "--yes").err
-
-
 def test_one_at_a_time_with_conda_too(
     world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,12 +134,6 @@ def proxy(_world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ()
 
 
-def proxy_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    set_.delenv("NO_PROXY")
-    set_.setenv("PIP_PROXY", f"http://{LOGIN}127.0.0.1:9")
-    return ("--installer", "pip", "--python", str(world.venv_with_pip()))
-
-
 def package_address(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     return (f"big @ http://{LOGIN}127.0.0.1:9/big-1.0-py3-none-any.whl",)
 
@@ -148,11 +142,6 @@ def package_address_beside(world: World, set_: pytest.MonkeyPatch) -> tuple[str,
     wheel = next((world.index.root / "whl/cpu/torch").glob("*.whl"))
     world.fill(venv := world.venv("there"), wheel)
     return ("--python", str(venv), *package_address(world, set_))
-
-
-def package_address_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    venv = world.venv_with_pip()
-    return ("--installer", "pip", "--python", str(venv), *package_address(world, set_))
 
 
 def signed_links(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -215,12 +204,6 @@ def web_page_for_an_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, 
     return ()
 
 
-def ill_index_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    set_.setenv("PIP_INDEX_URL", with_login(world.index.simple))
-    world.index.faults["/simple/filelock/"] = Fault(status=500)
-    return ("--installer", "pip", "--python", str(world.venv_with_pip()))
-
-
 def keyring(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     program = world.folder / "bin/keyring"
     program.parent.mkdir()
@@ -265,9 +248,7 @@ WAYS: dict[str, Way] = {
     "a keyring": keyring,
     "a package's address": package_address,
     "a package's address, beside what is there": package_address_beside,
-    "a package's address, asked by pip": package_address_of_pip,
     "a proxy": proxy,
-    "a proxy of pip's": proxy_of_pip,
     "links that are signed": signed_links,
     "links with logins": links_with_logins,
     "a redirect": redirected,
@@ -278,14 +259,11 @@ WAYS: dict[str, Way] = {
     "a wrong password": wrong_password,
     "an ill index": ill_default_index,
     "a web page for an index": web_page_for_an_index,
-    "an ill index, asked by pip": ill_index_of_pip,
 }
 FAILS = {
-    *("a proxy", "a proxy of pip's", "a redirect", "a redirect to nobody", "nobody there"),
+    *("a proxy", "a redirect", "a redirect to nobody", "nobody there"),
     *("no address", "no protocol", "a wrong password", "an ill index", "a web page for an index"),
-    "an ill index, asked by pip",
     *("a package's address", "a package's address, beside what is there"),
-    "a package's address, asked by pip",
 }
 
 

@@ -263,17 +263,6 @@ def test_an_undo_that_somebody_else_wrote(world: World, install: Install, spoil:
     assert (whole_state(home), whole_state(venv)) == before
 
 
-@pytest.mark.parametrize("spoil", UNDOS.values(), ids=UNDOS.keys())
-@pytest.mark.one_in(6)
-def test_to_forget_touches_nothing_outside(world: World, install: Install, spoil: Spoil) -> None:
-    home, venv = planted(world), world.venv()
-    place = Place(world, venv, home)
-    spoil(place)
-    before = whole_state(home), whole_state(place.site)
-    limited(lambda: install("--venv", str(venv), "--forget"))
-    assert (whole_state(home), whole_state(place.site)) == before
-
-
 def test_what_no_environment_has_stays_when_one_that_was_being_made_goes(
     world: World, install: Install
 ) -> None:

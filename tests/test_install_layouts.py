@@ -56,7 +56,6 @@ class Case:
     python: str = ""
     """What imports torch afterwards, where it is not the interpreter in `bin`."""
     torch: str = TORCH
-    installer: str = "uv"
     environment: dict[str, str | None] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()
     """What starts the program: it runs as a process of its own then."""
@@ -548,33 +547,6 @@ def customized(text: str) -> Callable[[Case], None]:
     return made
 
 
-def pip_with(case: Case, init: str, main: str) -> None:
-    plain(case)
-    (case.site / "pip").mkdir()
-    (case.site / "pip/__init__.py").write_text(init)
-    (case.site / "pip/__main__.py").write_text(main)
-    case.installer = "pip"
-
-
-def old_pip(case: Case) -> None:
-    """It knows no `--dry-run` and no `--report`."""
-    main = (
-        "import sys\n"
-        "print('Usage:\\n  pip install\\n\\nno such option: --dry-run', file=sys.stderr)\n"
-        "sys.exit(2)\n"
-    )
-    pip_with(case, "__version__ = '9.0.1'\n", main)
-
-
-def broken_pip(case: Case) -> None:
-    pip_with(case, "raise ImportError('broken')\n", "")
-
-
-def pip_is_absent(case: Case) -> None:
-    plain(case)
-    case.installer = "pip"
-
-
 # --- what goes on around it ----------------------------------------------------------------------
 
 
@@ -771,9 +743,6 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     ),
     "sitecustomize fails": (customized("raise RuntimeError('mine')\n"), NEW),
     "no ssl": (customized("import sys; sys.modules['_ssl'] = sys.modules['ssl'] = None\n"), NEW),
-    "pip is absent": (pip_is_absent, (3, "has no pip")),
-    "pip is old": (old_pip, (3, "22.2 and later can")),
-    "pip is broken": (broken_pip, (4, "broken")),
     # what goes on around it
     "torch is in use": (in_use, NEW),
     "lock is held": (lock_is_held, (3, "Another gpusetup is changing")),
@@ -905,7 +874,7 @@ def test_every_layout_is_changed_exactly_or_not_at_all(
     had_store = os.path.lexists(store)
     before, outside = whole_state(case.venv), around(case)
     words = ("--torch", case.torch, "--backend", "cpu", "--yes", "--no-verify")
-    said = run(case, install, *words, "--installer", case.installer)
+    said = run(case, install, *words)
     assert said.exit == code, said.err
     assert around(case) == outside
     assert "Traceback" not in said.err

@@ -74,17 +74,16 @@ def test_without_a_request_it_stays_and_the_three_reasons_are_named(
 
 @needs_linux
 @pytest.mark.parametrize("backend", ACCELERATED)
-@pytest.mark.parametrize("tool", ["uv", "pip"])
 @pytest.mark.slow
 def test_another_package_leaves_torch_as_it_is(
-    world: World, install: Install, backend: str, tool: str
+    world: World, install: Install, backend: str
 ) -> None:
     needs = world.wheel("filelock", "3.20.0"), world.wheel("typing-extensions", "4.15.0")
     torch = world.add_torch(backend)
-    venv = world.venv_with_pip() if tool == "pip" else world.venv()
+    venv = world.venv()
     world.fill(venv, torch, *needs)
     world.add_default("einops", "0.8.0", requires=("torch>=2",))
-    said = install("einops", "--python", str(venv), "--installer", tool, *YES, "--json")
+    said = install("einops", "--python", str(venv), *YES, "--json")
     assert said.exit == 0, said.err
     assert said.answer["state"] == "installed"
     held = versions_in(venv)

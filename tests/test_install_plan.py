@@ -12,7 +12,7 @@ from gpusetup.install.fetching.choose import choices_of, first_that_has
 from gpusetup.install.fetching.limits import LIMITS
 from gpusetup.install.fetching.page import parse_page
 from gpusetup.install.fetching.web import PAUSES
-from gpusetup.install.fetching.wheels import Wheel, best, locked, reported, target_tags
+from gpusetup.install.fetching.wheels import Wheel, best, locked, target_tags
 from gpusetup.install.settings.environment import LIMITS as TOOL_LIMITS
 from gpusetup.install.settings.environment import asking_environment, switching_environment
 from gpusetup.install.target.disk_space import DiskNeed, shortage
@@ -161,33 +161,6 @@ def test_a_lock_without_a_wheel_names_the_project() -> None:
     lock = {"packages": [{"name": "old", "version": "1.0", "wheels": []}]}
     with pytest.raises(ValueError, match=r"old 1\.0"):
         locked(lock, TAGS, ())
-
-
-def test_pips_report_names_what_uvs_lock_names() -> None:
-    url = "https://files.example/x/filelock-3.20.0-py3-none-any.whl"
-    lock = {
-        "packages": [
-            {
-                "name": "filelock",
-                "version": "3.20.0",
-                "wheels": [{"url": url, "hashes": {"sha256": "ab"}}],
-            },
-            {"name": "torch", "version": "2.5.1+cu124", "wheels": []},
-        ]
-    }
-    report = {
-        "install": [
-            {
-                "metadata": {"name": "filelock", "version": "3.20.0"},
-                "download_info": {"url": url, "archive_info": {"hashes": {"sha256": "ab"}}},
-            },
-            {
-                "metadata": {"name": "torch", "version": "2.5.1+cu124"},
-                "download_info": {"url": "file:///x/torch-2.5.1-py3-none-any.whl"},
-            },
-        ]
-    }
-    assert locked(lock, TAGS, {"torch"}) == reported(report, {"torch"})
 
 
 def test_what_lies_on_one_disk_counts_together() -> None:

@@ -41,80 +41,9 @@ def world(world: World) -> World:
     return world
 
 
-OTHER_QUESTIONS = (
-    'torch-backend = "cu126"',
-    "require-hashes = true",
-    "no-deps = true",
-    'target = "elsewhere"',
-    'python-version = "3.9"',
-    'no-emit-package = ["filelock"]',
-    'no-binary = [":all:"]',
-    'output-file = "elsewhere"',
-)
-
-
-@needs_linux
-@pytest.mark.parametrize("setting", OTHER_QUESTIONS)
-@pytest.mark.one_in(8)
-def test_uvs_configuration_of_other_questions_changes_nothing(
-    world: World, install: Install, setting: str
-) -> None:
-    world.fill(venv := world.venv(), world.wheel("old", "1"))
-    Path("uv.toml").write_text(f"[pip]\n{setting}\n")
-    said = install("--python", str(venv), *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(venv) == {**ALL, "old": "1"}
-    assert not Path("elsewhere").exists()
-
-
-VARIABLES = {
-    "pip": (
-        {"PIP_REQUIRE_HASHES": "1"},
-        {"PIP_USER": "1"},
-        {"PIP_NO_DEPS": "1"},
-        {"PIP_TARGET": "elsewhere"},
-        {"PIP_REQUIRE_VIRTUALENV": "1"},
-    ),
-    "uv": (
-        {"UV_REQUIRE_HASHES": "1"},
-        {"UV_TORCH_BACKEND": "cu126"},
-        {"UV_SYSTEM_PYTHON": "1"},
-    ),
-}
-
-
-@needs_linux
-@pytest.mark.parametrize(
-    ("program", "variables"), [(name, one) for name, them in VARIABLES.items() for one in them]
-)
-@pytest.mark.one_in(8)
-def test_variables_of_other_questions_change_nothing(
-    world: World,
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    program: str,
-    variables: dict[str, str],
-) -> None:
-    world.fill(venv := world.venv_with_pip(), world.wheel("old", "1"))
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    said = install("--python", str(venv), "--installer", program, *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(venv) == {**ALL, "old": "1"}
-    assert not Path("elsewhere").exists()
-
-
 @needs_linux
 @pytest.mark.parametrize("where", ["a folder", "a page", "a page with a login"])
-@pytest.mark.parametrize(
-    ("setting", "program"),
-    [
-        ("UV_FIND_LINKS", "uv"),
-        ("PIP_FIND_LINKS", "uv"),
-        ("PIP_FIND_LINKS", "pip"),
-        ("uv.toml", "uv"),
-    ],
-)
+@pytest.mark.parametrize("setting", ["UV_FIND_LINKS", "PIP_FIND_LINKS", "uv.toml"])
 @pytest.mark.one_in(6)
 def test_what_only_the_users_links_have_is_found_and_what_the_index_has_too_comes_once(
     world: World,
@@ -122,10 +51,9 @@ def test_what_only_the_users_links_have_is_found_and_what_the_index_has_too_come
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     setting: str,
-    program: str,
     where: str,
 ) -> None:
-    venv = world.venv_with_pip()
+    venv = world.venv()
     wheels = [world.wheel("only-linked", "1.0"), world.wheel("filelock", "3.20.0")]
     links = [str(place := tmp_path / "links")]
     place.mkdir()
@@ -145,7 +73,7 @@ def test_what_only_the_users_links_have_is_found_and_what_the_index_has_too_come
         monkeypatch.setenv(setting, ("," if setting.startswith("UV") else " ").join(links))
     if setting.startswith("PIP"):
         monkeypatch.delenv("UV_DEFAULT_INDEX")
-    said = install("--python", str(venv), "--installer", program, *WANTED, "only-linked")
+    said = install("--python", str(venv), *WANTED, "only-linked")
     assert said.exit == 0, (said.err, said.out)
     assert versions_in(venv).items() >= {**ALL, "only-linked": "1.0"}.items()
     assert "hidden" not in said.out + said.err

@@ -1,4 +1,4 @@
-"""What an installation leaves behind: undo, forget, recovery, one at a time."""
+"""What an installation leaves behind: undo, recovery, one at a time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def journal_in(venv: Path) -> Journal | None:
     return read_journal(venv / ".gpusetup")
 
 
-# --- undo and forget -----------------------------------------------------------------------------
+# --- undo ----------------------------------------------------------------------------------------
 
 
 def test_undo_brings_back_exactly_what_was_there(venv: Path, install: Install) -> None:
@@ -152,46 +152,27 @@ def test_what_was_kept_and_is_not_whole_is_not_brought_back(venv: Path, install:
     assert said.exit == 3
     assert "What was kept for the undo is not whole" in said.err
     assert state_of(venv) == there
-    assert install("--forget", "--python", str(venv)).exit == 0
-    assert "keeps nothing to undo" in install("--undo", "--python", str(venv), "--yes").err
 
 
 @pytest.mark.slow
-def test_a_spoiled_undo_is_told_and_can_be_forgotten(venv: Path, install: Install) -> None:
+def test_a_spoiled_undo_is_told(venv: Path, install: Install) -> None:
     assert install("--python", str(venv), *WANTED).exit == 0
     (venv / ".gpusetup/undo.json").write_text('{"schema')
     said = install("--undo", "--python", str(venv), "--yes")
     assert said.exit == 2
-    assert "`gpusetup install --forget` drops what was kept" in said.err
-    assert install("--forget", "--python", str(venv)).exit == 0
-    assert not list((venv / ".gpusetup").glob("former-*"))
+    assert "remove the file" in said.err
+    (venv / ".gpusetup/undo.json").unlink()
     (venv / ".gpusetup/journal.json").write_text("")
     said = install("--recover", "--python", str(venv))
     assert said.exit == 2
     assert "copy away the folders former-*" in " ".join(said.err.split())
 
 
-def test_what_is_kept_is_told_and_forgotten(venv: Path, install: Install) -> None:
-    said = install("--python", str(venv), *WANTED)
-    assert f"`gpusetup install --undo --python {venv}` puts back what was there; " in said.out
-    after = state_of(venv)
-    gone = install("--python", str(venv), "--forget")
-    assert gone.exit == 0
-    assert "freed" in gone.out
-    assert state_of(venv) == after
-    assert not list((venv / ".gpusetup").glob("former*"))
-    assert install("--python", str(venv), "--undo", "--yes").exit == 3
-
-
-@pytest.mark.parametrize("why", ["--no-keep", "an image build"])
-@pytest.mark.one_in(2)
-def test_nothing_is_kept_where_nothing_shall_be(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, why: str
+def test_nothing_is_kept_in_an_image_build(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if why == "an image build":
-        monkeypatch.setattr("platform.node", lambda: "buildkitsandbox")
-    more = () if why == "an image build" else ("--no-keep",)
-    said = install("--python", str(venv), *WANTED, *more)
+    monkeypatch.setattr("platform.node", lambda: "buildkitsandbox")
+    said = install("--python", str(venv), *WANTED)
     assert said.exit == 0
     assert "--undo" not in said.out
     assert [path.name for path in (venv / ".gpusetup").iterdir()] == ["receipt.json"]
@@ -206,7 +187,7 @@ def test_the_plan_of_an_undo_is_shown_and_nothing_is_done(venv: Path, install: I
     assert state_of(venv) == after
 
 
-@pytest.mark.parametrize("words", [("--undo", "--forget"), ("--undo", "numpy"), ("--undo",)])
+@pytest.mark.parametrize("words", [("--undo", "--recover"), ("--undo", "numpy"), ("--undo",)])
 def test_wrong_questions(install: Install, words: tuple[str, ...]) -> None:
     assert install(*words).exit == 2
 

@@ -288,13 +288,6 @@ SPOILED = {
 }
 
 
-def test_a_folder_brings_no_pip_for_a_new_environment(cache: Path, install: Install) -> None:
-    said = install("--wheelhouse", str(cache), "--venv", "new", *WANTED, "--installer", "pip")
-    assert said.exit == 3
-    assert "would be made without pip" in said.err
-    assert not Path("new").exists()
-
-
 @pytest.mark.parametrize(("spoil", "code", "cause"), SPOILED.values(), ids=SPOILED.keys())
 @pytest.mark.one_in(4)
 def test_a_folder_that_was_spoiled(
@@ -387,9 +380,8 @@ def test_nothing_is_installed_that_was_not_shown(world: World, install: Install)
     assert "filelock 3.20.0" in second
 
 
-@pytest.mark.parametrize("program", ["uv", pytest.param("pip", marks=pytest.mark.slow)])
 def test_wheels_do_not_pass_through_a_small_temporary_folder(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, program: str
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What uv and pip put down for a while lies in the wheelhouse's folder, and goes."""
     from gpusetup.install.fetching import dependencies
@@ -403,8 +395,8 @@ def test_wheels_do_not_pass_through_a_small_temporary_folder(
 
     monkeypatch.setattr(dependencies, "run", noted)
     world.add_torch("cpu")
-    venv = world.venv_with_pip()
-    said = install("--python", str(venv), *WANTED, "--installer", program)
+    venv = world.venv()
+    said = install("--python", str(venv), *WANTED)
     assert said.exit == 0, said.err
     cache = world.folder / "cache/gpusetup/wheels"
     assert set(seen) == {cache}
@@ -481,36 +473,21 @@ def at_a_terminal(
 ASKED = b"Proceed? [y/N]"
 
 
-@pytest.mark.parametrize(("program", "there"), [("uv", False), ("uv", True), ("pip", True)])
+@pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("told", [True, False])
 @pytest.mark.slow
-def test_the_question_is_asked_once(world: World, program: str, there: bool, told: bool) -> None:
+def test_the_question_is_asked_once(world: World, there: bool, told: bool) -> None:
     """New and old environments, whether or not the index says what torch requires: what only comes
     in addition is shown, and not asked about again."""
     world.index.metadata = world.index.ranges = told
     world.add_torch("cpu")
-    target = ("--python", str(world.venv_with_pip())) if there else ("--venv", "env")
-    code, text = at_a_terminal(world, *target, "--installer", program)
+    target = ("--python", str(world.venv())) if there else ("--venv", "env")
+    code, text = at_a_terminal(world, *target)
     assert code == 0, text
     assert text.count(ASKED.decode()) == 1
     before = text.partition(ASKED.decode())[0]
     assert ("filelock 3.20.0" in before) == told, text
     assert "filelock 3.20.0" in text
-
-
-@pytest.mark.parametrize("has_pip", [True, False])
-@pytest.mark.slow
-def test_what_pip_will_fetch_into_a_new_environment_stands_before_the_question(
-    world: World, has_pip: bool
-) -> None:
-    """The base's pip is asked, or uv where the base has none."""
-    world.add_torch("cpu")
-    base = world.venv_with_pip() if has_pip else world.venv("without")
-    words = ("--venv", "new", "--installer", "pip")
-    code, text = at_a_terminal(world, *words, answer="n", base=str(base / "bin/python"))
-    assert code == 1 and text.count(ASKED.decode()) == 1
-    assert "filelock 3.20.0" in text.partition(ASKED.decode())[0]
-    assert not Path("new").exists()
 
 
 @pytest.mark.slow

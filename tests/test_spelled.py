@@ -235,7 +235,7 @@ def test_a_torch_is_read_as_people_write_it(text: str, meant: str, capsys: Said)
         ("cu124", "did you mean `--cuda 12.4`?"),
         ("2.51", "did you mean `--torch 2.5.1`?"),
         ("25.1", "did you mean `--torch 2.5.1`?"),
-        ("preview", "`gpusetup install --torch nightly` takes"),
+        ("preview", "`gpusetup resolve --torch nightly` prints"),
         ("==2.5.1,<2.4", "exclude each other"),
         (">=2.9,<2.6", "exclude each other"),
     ],

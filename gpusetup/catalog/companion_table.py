@@ -9,8 +9,7 @@ from typing import Literal
 
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.specifiers import Versions
-from gpusetup.model.versions import Capability
+from gpusetup.model.versions import Capability, allows
 from gpusetup.named_file import shipped
 
 Wheels = Literal["index", "torch index", "release", "source"]
@@ -129,7 +128,7 @@ def companion_table() -> CompanionTable:
 def row_of(project: Project, version: str) -> Pair | None:
     """The row of one release; None where the table does not know it."""
     public = version.partition("+")[0]
-    return next((row for row in project.rows if Versions(row.versions).allows(public)), None)
+    return next((row for row in project.rows if allows(row.versions, public)), None)
 
 
 def takes_torch(project: Project, version: str, torch: str) -> bool | None:
@@ -142,7 +141,7 @@ def takes_torch(project: Project, version: str, torch: str) -> bool | None:
     row = row_of(project, version)
     if row is None or row.torch is None:
         return None
-    return Versions(row.torch).allows(torch.partition("+")[0])
+    return allows(row.torch, torch.partition("+")[0])
 
 
 def releases_for(project: Project, torch: str) -> tuple[str, ...]:
@@ -156,7 +155,7 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
 
 
 def _admits(row: Pair, torch: str) -> bool:
-    return row.torch is not None and Versions(row.torch).allows(torch)
+    return row.torch is not None and allows(row.torch, torch)
 
 
 def constraints_for(project: Project, torch: str) -> tuple[str, ...]:

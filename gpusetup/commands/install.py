@@ -98,7 +98,6 @@ def _installed(
         tell_if_held,
     )
     from gpusetup.install.answers import plan_answer
-    from gpusetup.install.channel import channel_task, is_channel, refuse_more
     from gpusetup.install.decide import decide
     from gpusetup.install.execute import execute
     from gpusetup.install.joint.coming import by_table, not_with_old, with_set
@@ -114,17 +113,12 @@ def _installed(
     if asked.left_out:
         job.talk(asked.left_out_words)
     wanted = resolver_request(request, asked)
-    if is_channel(request):
-        refuse_more(request, asked)
     if variant := variants.variant_of(request, machine):
         refuse_plan_id(request)
         return variant(request, out, job, target, machine, asked)
     if request.wheelhouse:
         wanted = variants.use_wheelhouse(job, target, request.wheelhouse, wanted)
-    if is_channel(request):
-        request, task = channel_task(request, job, target, machine, asked)
-    else:
-        task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
+    task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
     if task.is_done:
         if is_proven(request, out, job, target, task):
             return 0

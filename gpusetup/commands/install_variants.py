@@ -167,7 +167,7 @@ def write_project(
 
 
 def _project_text(options: argparse.Namespace) -> str:
-    if options.venv or options.installer in ("pip", "conda"):
+    if options.venv or options.installer == "conda":
         raise UsageError("`--project` writes a file for uv: no `--venv`, no other `--installer`")
     return read_project(Path(options.project))
 

@@ -17,6 +17,7 @@ from gpusetup.commands.common import (
     read_listed,
     told,
 )
+from gpusetup.commands.resolve_channel import CHANNELS, run_channel
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -111,7 +112,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--torch",
         type=torch_named,
         metavar="SPEC",
-        help="2.5.1, a specifier such as '>=2.6,<2.9', or nightly: the newest that its index has",
+        help="2.5.1, a specifier such as '>=2.6,<2.9', or nightly",
     )
     add_backend_options(wish)
     wish.add_argument("--installer", choices=("uv", "pip", "conda"))
@@ -140,7 +141,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     options.refuse_words()
     read_listed(options, out)
     _torch_of_words(options)
-    is_channel = options.torch in ("nightly", "test")
+    is_channel = options.torch in CHANNELS
     if not is_channel:
         _check_format(options)
     ahead = _ask_ahead(options) if options.packages and not is_channel else None
@@ -171,9 +172,7 @@ def _answered(
     snapshot = with_catalog(snapshot, catalog)
     shown = without_credentials(root)
     if is_channel:
-        from gpusetup.commands.resolve_channel import run_channel
-
-        return run_channel(options, snapshot, request, catalog, root, out)
+        return run_channel(options, snapshot, request, catalog, shown, out)
     if options.packages:
         from gpusetup.commands.resolve_together import run_together
 

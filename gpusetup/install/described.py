@@ -125,16 +125,14 @@ def broken(task: Task) -> tuple[str, ...]:
 def implied(request: InstallRequest, target: Target, task: Task) -> Described:
     """The steps that the catalog implies for a target whose index could not be asked."""
     asked = task.asked
-    installer = "uv" if request.installer == "auto" else request.installer
     options = InstallerOptions(
         python=target.python,
         packages=(*asked.family, *asked.packages, *asked.followers, *asked.pinned),
         index_root=request.root,
     )
-    steps = _commands(installer, task, options)
+    steps = _commands("uv", task, options)
     if target.venv is not None:
-        base = target.layout.python
-        steps = (venv_step("uv", target.venv, base, seed=installer == "pip"), *steps)
+        steps = (venv_step("uv", target.venv, target.layout.python), *steps)
     installed = target.installed
     answer = InstallAnswer(
         state="planned",

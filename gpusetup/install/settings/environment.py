@@ -57,7 +57,7 @@ def uv_program() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if found is None:
-        raise Blocked("The program uv is not found.", hint="`pip install uv`, or `--installer pip`")
+        raise Blocked("The program uv is not found.", hint="`pip install uv`")
     return found
 
 
@@ -197,16 +197,6 @@ def indexes(environ: Mapping[str, str], home: Path) -> Iterator[str]:
     words = [url_of_index(word) for word in named.split()]
     words += [url for _, url in index_urls(users_settings(environ, home))]
     yield from (word for word in words if word.startswith(("http://", "https://")))
-
-
-def beside_channel(environment: Mapping[str, str], index: str) -> dict[str, str]:
-    """The variables by which uv and pip ask a channel's index beside the user's own: what a nightly
-    torch requires exactly (its triton) lies there under a name that the others have too."""
-    more = {
-        name: " ".join(filter(None, (environment.get(name), index)))
-        for name in ("UV_INDEX", "PIP_EXTRA_INDEX_URL")
-    }
-    return {**more, "UV_INDEX_STRATEGY": "unsafe-best-match"}
 
 
 def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
