@@ -32,10 +32,7 @@ from gpusetup.resolver.spelled import (
 )
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from gpusetup.catalog.builds import Catalog
-    from gpusetup.install.joint.places import Places
     from gpusetup.model.resolution import Offer
     from gpusetup.resolver.described import Description
     from gpusetup.resolver.least import Decision
@@ -122,7 +119,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     wish.add_argument(
         "--offline",
         action="store_true",
-        help="with PACKAGE: ask nobody, answer from the table and from what was asked before",
+        help="with PACKAGE: ask nobody, answer from the table of companions",
     )
     wish.add_argument(
         "--refresh",
@@ -144,13 +141,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
     is_channel = options.torch in CHANNELS
     if not is_channel:
         _check_format(options)
-    ahead = _ask_ahead(options) if options.packages and not is_channel else None
-    return _answered(options, out, ahead, is_channel=is_channel)
-
-
-def _answered(
-    options: argparse.Namespace, out: Console, ahead: Future[Places] | None, *, is_channel: bool
-) -> int:
     import os
 
     from gpusetup.catalog.builds import with_catalog
@@ -176,7 +166,7 @@ def _answered(
     if options.packages:
         from gpusetup.commands.resolve_together import run_together
 
-        return run_together(options, snapshot, request, catalog, shown, out, ahead)
+        return run_together(options, snapshot, request, catalog, shown, out)
     decision = _decision(snapshot, request, given, catalog)
     decision = replace(decision, newest=at_root(decision.newest, shown))
     resolution = at_root(decision.resolution, shown)
@@ -195,12 +185,6 @@ def _answered(
     else:
         _file(resolution, snapshot, options, out)
     return 0 if resolution.build else Unsatisfiable.exit_code
-
-
-def _ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
-    from gpusetup.commands.resolve_together import ask_ahead
-
-    return ask_ahead(options)
 
 
 def _torch_of_words(options: argparse.Namespace) -> None:
