@@ -173,29 +173,6 @@ def test_one_setting_is_enough(
     assert world.index.asked_for("GET /simple/filelock/*")
 
 
-def test_uv_alone_is_given_what_nobody_checked_and_passes_over_what_is_broken(
-    world: World, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bundle = world.folder / "own.pem"
-    broken = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"
-    bundle.write_text(broken + (own / "ca.pem").read_text())
-    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
-    home = world.folder / "home"
-    given = trust.trusted_environment(os.environ, home, checked=False)
-    assert "MAA=" in Path(given["SSL_CERT_FILE"]).read_text()
-    assert "MAA=" not in Path(trust.trusted_environment(os.environ, home)["PIP_CERT"]).read_text()
-    words = ("pip", "compile", "--quiet", "--no-header", "--python", sys.executable, "-")
-    said = subprocess.run(
-        [uv_program(), *words],
-        input="filelock",
-        env={**os.environ, **given},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert said.stdout.startswith("filelock==3.20.0"), said.stderr
-
-
 def test_the_file_that_uv_and_pip_are_given_goes_when_we_end(own: Path, tmp_path: Path) -> None:
     program = (
         "import os; from pathlib import Path\n"
@@ -210,22 +187,6 @@ def test_the_file_that_uv_and_pip_are_given_goes_when_we_end(own: Path, tmp_path
     path, same = said.stdout.split()
     assert Path(path).parent == tmp_path and same == "True"
     assert not list(tmp_path.iterdir())
-
-
-def test_a_session_has_what_its_own_settings_name_and_nothing_of_anothers(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trust, "_GOOD", set())
-    monkeypatch.setattr(trust, "_PROBES", [])
-    for read in (trust._of_file, trust._of_folder, trust._context_of):
-        read.cache_clear()
-    broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    named = tmp_path / "own.pem"
-    named.write_text(broken + (own / "ca.pem").read_text())
-    ours = trust._context(trust.trust({"SSL_CERT_FILE": str(named)}, tmp_path))
-    assert not trust._PROBES  # what OpenSSL was asked with is the session's
-    theirs = trust._context(trust.trust({}, tmp_path))
-    assert ours.cert_store_stats()["x509"] == theirs.cert_store_stats()["x509"] + 1
 
 
 # --- what is not enough --------------------------------------------------------------------------
