@@ -23,7 +23,6 @@ from installing import (
 
 from gpusetup.install.fetching import web
 from gpusetup.install.settings import trust
-from gpusetup.install.settings.environment import uv_program
 
 pytestmark = [
     needs_linux,

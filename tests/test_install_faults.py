@@ -10,7 +10,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from installing import (
 )
 
 from gpusetup.install import log as logs
-from gpusetup.install.fetching import fetch, web
+from gpusetup.install.fetching import web
 from gpusetup.install.fetching.causes import cause_of
 from gpusetup.install.leftovers import held, released
 from gpusetup.install.log import Log
@@ -161,12 +160,10 @@ NOISE = {"torch/lib/libtorch.so": random.Random(7).randbytes(300_000)}
 def test_a_server_that_packs_what_is_packed_already(
     world: World,
     install: Install,
-    monkeypatch: pytest.MonkeyPatch,
     hashes: bool,
     cut_at: int | None,
 ) -> None:
     """gzip makes a wheel longer, and a byte of it is no byte of the wheel."""
-    monkeypatch.setattr(fetch.Fetcher, "early", lambda *_: None)  # it would be a first try
     world.add_torch("cpu", files=NOISE)
     world.index.packed, world.index.hashes = True, hashes
     if cut_at:
@@ -178,7 +175,6 @@ def test_a_server_that_packs_what_is_packed_already(
 def test_a_wheel_that_drips_is_waited_for_once(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is fetched beside the planning already; what that met is not tried again."""
     pace = replace(web.FILE, window_seconds=0.6, least_bytes=1 << 20)
     monkeypatch.setattr(web, "FILE", pace)
     world.add_torch("cpu", files=NOISE)
@@ -186,22 +182,6 @@ def test_a_wheel_that_drips_is_waited_for_once(
     said = install("--venv", "env", *WANTED)
     assert said.exit == 3 and "comes too slowly" in said.err
     assert world.index.asked_for(f"GET {WHEEL}") == 1
-
-
-def test_what_is_fetched_beside_a_plan_that_fails_ends_with_it(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The wheel breaks off, and would be asked for again after a long pause."""
-    monkeypatch.setattr(web, "PAUSES", (60.0, 60.0))
-    world.add_torch("cpu", files=NOISE)
-    world.index.faults[WHEEL] = Fault(cut_at=100_000)
-    world.index.faults["/simple/filelock/"] = Fault(status=404)
-    before = set(threading.enumerate())
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 1, said.err
-    assert world.index.asked_for(f"GET {WHEEL}") <= 1
-    ours = [one for one in set(threading.enumerate()) - before if "_early" in one.name]
-    assert not ours
 
 
 def test_a_log_that_cannot_be_written_ends_no_installation(
@@ -225,9 +205,8 @@ def test_a_part_that_was_not_asked_for_is_not_taken_up(world: World, install: In
 @pytest.mark.parametrize("length", [1000, 500_000])
 @pytest.mark.one_in(2)
 def test_what_an_earlier_run_left_and_is_wrong_is_fetched_again(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, length: int
+    world: World, install: Install, length: int
 ) -> None:
-    monkeypatch.setattr(fetch.Fetcher, "early", lambda *_: None)  # it would be a first try
     wheel = world.add_torch("cpu", files=NOISE)
     cache = world.folder / "cache/gpusetup/wheels"
     cache.mkdir(parents=True)

@@ -561,26 +561,6 @@ def test_the_backend_is_named_where_no_version_carries_it(
 
 
 @needs_linux
-def test_an_index_out_of_reach_implies_no_step_that_moves_torch_unsaid(
-    world: World, install: Install
-) -> None:
-    venv = holding(world, "cpu", world.wheel("filelock", "3.20.0"),
-                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
-    world.add_default("big", "1.0", requires=("torch==2.6.0",))
-    world.add_default("torch", "2.6.0")
-    nowhere = ("--index-root", "http://127.0.0.1:9/whl", "--dry-run")
-    said = install("big", "--python", str(venv), *nowhere)
-    assert said.exit == 3
-    assert f"Install  torch 2.6.0+cpu, big (now torch {TORCH}+cpu)" in said.err
-    assert "big requires torch==2.6.0" in said.err
-    assert "torch==2.6.0+cpu big" in said.err
-    world.add_default("small", "1.0", requires=("torch>=2",))
-    said = install("small", "torchvision", "--python", str(venv), *nowhere)
-    assert said.exit == 3 and f"torch=={TORCH}+cpu stays" in said.err
-    assert f"small torch=={TORCH}+cpu" in said.err
-
-
-@needs_linux
 def test_the_nearest_torch_that_a_package_takes_comes(world: World, install: Install) -> None:
     venv = holding(world, "cpu", world.wheel("filelock", "3.20.0"),
                    world.wheel("typing-extensions", "4.15.0"))  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,9 @@ from gpusetup.install.settings.environment import (
     uv_is_configured,
 )
 from gpusetup.install.settings.uv_config import (
-    parse_toml,
     settings_of,
-    toml_value,
     users_settings,
     uv_files,
-    write_settings,
 )
 
 WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
@@ -160,19 +156,6 @@ def test_an_index_without_a_url_is_told(tmp_path: Path, row: str, head: str) -> 
         settings_of((tmp_path / "uv.toml",))
 
 
-def test_what_is_written_for_uv_is_read_as_it_was(tmp_path: Path) -> None:
-    settings = {
-        "index": [{"name": 'a "b"', "url": "https://i/\u00e4\U0001f40d", "default": True}],
-        "no-index": False,
-        "pip": {"find-links": ["C:\\wheels"]},
-    }
-    assert (
-        parse_toml(write_settings(settings, tmp_path / "x").read_text(encoding="utf-8")) == settings
-    )
-    when = datetime(2026, 1, 2, tzinfo=timezone.utc)
-    assert toml_value(when) == '"2026-01-02T00:00:00+00:00"'
-
-
 def test_what_is_asked_for_by_name_is_logged_in_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,16 +168,6 @@ def test_what_is_asked_for_by_name_is_logged_in_by_name(
     assert logins(environ, tmp_path) == {"i.example": ("u", "p"), "j.example": ("me", "pw")}
     root = "https://r:pw@mirror.example:8443/whl"
     assert logins({}, tmp_path, root) == {"mirror.example:8443": ("r", "pw")}
-
-
-def test_pips_switches_are_off_while_it_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    asking = asking_environment({"PIP_USER": "1", "PIP_CERT": "/c", "PIP_TARGET": "/t"}, tmp_path)
-    assert (asking["PIP_USER"], asking["PIP_CONFIG_FILE"]) == ("0", "/dev/null")
-    assert "PIP_TARGET" not in asking
-    assert not uv_is_configured({}, tmp_path)
 
 
 @pytest.mark.parametrize("where", ["variable", "file"])

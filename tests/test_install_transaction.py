@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from index_server import build_wheel
 from installing import state_of
 
-from gpusetup.errors import Blocked
 from gpusetup.install.switching import transaction
 from gpusetup.install.switching.files import rename
 from gpusetup.install.switching.transaction import (
@@ -30,8 +29,6 @@ from gpusetup.install.target.layout import (
     content_of,
     covering_entries,
     distributions,
-    need_breaks,
-    new_entries,
     places_of,
 )
 from gpusetup.install.target.owned import files_of
@@ -177,15 +174,6 @@ def test_kept_means_that_nothing_of_the_former_is_left(tmp_path: Path) -> None:
     assert not store.exists()
 
 
-def test_a_distribution_without_a_list_of_its_files_is_refused(tmp_path: Path) -> None:
-    layout = layout_at(tmp_path / "env")
-    unpack(build_wheel(tmp_path, "torch", "1.0"), layout)
-    (one,) = distributions(layout)
-    Path(one.info, "RECORD").unlink()
-    with pytest.raises(Blocked, match="keeps no list of its files"):
-        files_of(one, layout)
-
-
 def test_a_record_that_leads_out_of_the_environment_moves_nothing_there(tmp_path: Path) -> None:
     layout = layout_at(tmp_path / "env")
     (tmp_path / "thesis.txt").write_text("years")
@@ -198,48 +186,3 @@ def test_a_record_that_leads_out_of_the_environment_moves_nothing_there(tmp_path
 
 def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
     return frozenset(path for _, path in places_of(content_of(wheel), layout).values())
-
-
-def test_a_wheels_files_and_scripts_go_where_installers_put_them(tmp_path: Path) -> None:
-    layout = layout_at(tmp_path / "env")
-    files = {
-        "torch/__init__.py": "",
-        "torch-1.0.data/scripts/convert": "",
-        "torch-1.0.data/data/share/x.txt": "",
-        "torch-1.0.data/purelib/torch/more.py": "",
-    }
-    wheel = build_wheel(tmp_path, "torch", "1.0", files=files)
-    placed = {str(Path(p).relative_to(layout.prefix)) for p in wheel_paths(wheel, layout)}
-    assert {
-        "bin/convert",
-        "share/x.txt",
-        "lib/site-packages/torch/more.py",
-        "lib/site-packages/torch/__init__.py",
-        "lib/site-packages/torch-1.0.dist-info/RECORD",
-    } <= placed
-
-
-def test_new_entries_are_the_topmost_that_are_missing(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    files = [str(tmp_path / name) for name in ("there/a.py", "there/b/c.py", "d/e/f.py", "d/g.py")]
-    assert new_entries(files) == tuple(
-        str(tmp_path / name) for name in ("d", "there/a.py", "there/b")
-    )
-
-
-@pytest.mark.parametrize(
-    ("need", "breaks"),
-    [
-        ("torch==2.5.1", True),
-        ("torch>=2.5,<2.6", True),
-        ("torch", False),
-        ("torch>=2", False),
-        ("torch==2.13.0", False),
-        ("torch==1.0; sys_platform == 'nowhere'", False),
-        ("torch==1.0; extra == 'old'", False),
-        ("numpy==1.0", False),
-        ("not a requirement", False),
-    ],
-)
-def test_what_a_change_would_break(need: str, breaks: bool) -> None:
-    assert need_breaks(need, {"torch": "2.13.0+cpu"}, {}) is breaks

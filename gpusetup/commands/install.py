@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.commands.common import gather, read_listed
 from gpusetup.commands.install_asking import talk_of
 from gpusetup.commands.install_options import check_usage, configure, kind_of
-from gpusetup.errors import GpuSetupError, Unreached, UsageError
+from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -125,17 +125,12 @@ def _installed(
         task = task.again()
     refuse_unnamed_base(task.machine, task.elsewhere)
     target.require_changeable(task.elsewhere)
-    try:
-        task = with_set(request, job, task, asked, wanted, target)
-        together = by_table(request, job, task, asked, target)
-        task, settled = settle(request, job, target, task, asked, together)
-        plan = settled or plan_task(request, job, target, task)
-        if moved := not_with_old(request, job, task, plan, asked, target):
-            task, plan = moved, plan_task(request, job, target, moved)
-    except Unreached:
-        if request.dry_run:
-            variants.show_implied(request, out, target, task)
-        raise
+    task = with_set(request, job, task, asked, wanted, target)
+    together = by_table(request, job, task, asked, target)
+    task, settled = settle(request, job, target, task, asked, together)
+    plan = settled or plan_task(request, job, target, task)
+    if moved := not_with_old(request, job, task, plan, asked, target):
+        task, plan = moved, plan_task(request, job, target, moved)
     if plan.is_empty:
         return show_unchanged(out, job, target, task)
     if request.dry_run:

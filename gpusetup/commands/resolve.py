@@ -189,7 +189,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 def _torch_of_words(options: argparse.Namespace) -> None:
     """A torch among the requirements of a file is what `--torch` asks for."""
-    if not (options.requirements or options.editable):
+    if not options.requirements:
         return
     from gpusetup.install.packages import requested_packages
 

@@ -38,17 +38,11 @@ def make_plan(
     asked: RequestedPackages,
     machine: Snapshot,
 ) -> Plan:
-    """The plan with everything that can be known before a wheel is fetched.
-
-    Where nobody will be asked, the fetching begins beside the planning.
-    """
+    """The plan with everything that can be known before a wheel is fetched."""
     check_places(job, target)
     if target.venv is None:
         check_importable(target.layout, asked.family)
     plan = _with_family(request, job, target, resolution, asked, machine)
-    if request.yes and not request.dry_run and not job.wheels:
-        check_space_before(job, plan)
-        job.fetcher.early(plan.family, job.cache)
     plan = with_dependencies(job, target, plan)
     check_space_before(job, plan)
     return plan
