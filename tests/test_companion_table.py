@@ -6,17 +6,12 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.companion_table import (
-    Pair,
-    Project,
     companion_table,
     constraints_for,
     releases_for,
-    row_of,
     takes_torch,
     turned,
 )
@@ -92,18 +87,6 @@ def test_what_declares_nothing_is_constrained_for_every_torch(name: str) -> None
             version = re.sub(r"[<>=!]+|\.\*", "", row.versions)
             kept = all(allows(text, version) for text in texts)
             assert kept is bool(row.torch and allows(row.torch, torch)), (torch, version)
-
-
-@given(st.sampled_from(PAIRS), st.sampled_from(TORCHES))
-def test_a_row_and_its_opposite_share_no_version(pair: tuple[Project, Pair], torch: str) -> None:
-    project, row = pair
-    version = re.sub(r"[<>=!]+|\.\*", "", row.versions)
-    if row.torch is None or row_of(project, version) is not row:
-        return
-    takes = takes_torch(project, version, torch)
-    texts = [text.removeprefix(project.name) for text in constraints_for(project, torch)]
-    if takes is False:
-        assert not all(allows(text, version) for text in texts)
 
 
 def test_no_two_rows_of_a_project_speak_of_the_same_release() -> None:

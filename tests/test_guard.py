@@ -13,17 +13,13 @@ from typing import Any
 
 import pytest
 import uv
-from hypothesis import given
 from hypothesis import strategies as st
 from installing import TORCH, Said, World, needs_linux, run_uv, state_of, versions_in
 
 from gpusetup import cli
-from gpusetup.errors import BadInput
 from gpusetup.install.guard import CONSTRAINTS, PIP, RECORD
 from gpusetup.install.project_undo import record_of
-from gpusetup.install.settings.pip_guard import with_constraint
 from gpusetup.model import shell
-from gpusetup.probe.guarded import pins_in
 
 pytestmark = needs_linux
 Guard = Callable[..., Said]
@@ -436,28 +432,6 @@ def test_a_set_that_does_not_go_together_is_not_kept(
     assert not (venv / "gpusetup-constraints.txt").exists()
 
 
-def test_every_line_of_a_strangers_constraints_is_a_pin_or_nothing() -> None:
-    hostile = "torch @ file:///x\n-r /etc/passwd\ntorch==1.*\ntorch==1,==2\n" + "a==1\n" * 999
-    pins = pins_in(f"Torch_Vision == 0.1+CU130\n{hostile}")
-    assert pins[0] == "torch-vision==0.1+cu130"
-    assert set(pins[1:]) == {"a==1"} and len(pins) == 100
-
-
 CONFIG_LINES = st.sampled_from(
     ["[install]", "[global]", "constraint = x", "  y", "# c", "; d", "", "a: b", "--constraint=z"]
 )
-
-
-@given(st.lists(CONFIG_LINES, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_any_configuration_is_kept_whole_or_refused(
-    lines: list[str], end: str, closed: bool
-) -> None:
-    raw = (end.join(lines) + (end if closed else "")).encode()
-    try:
-        after = with_constraint(raw, "/o.txt", "", Path("pip.conf"))
-    except BadInput:
-        return
-    assert with_constraint(after, "/o.txt", "", Path("pip.conf")) == after
-    kept = [line for line in after.splitlines() if b"/o.txt" not in line]
-    missing = [line for line in raw.splitlines() if line not in kept]
-    assert not missing

@@ -82,15 +82,6 @@ def test_the_steps_shown_are_the_steps_run(world: World, install: Install) -> No
     assert [step["exit"] for step in shown["steps"]] == [None, None]
 
 
-def test_no_step_mixes_indexes_and_every_version_is_exact(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    said = install("--venv", "env", *WANTED, "--dry-run", "--json").answer
-    words = said["steps"][-1]["argv"]
-    assert said["after"]["torch"] == f"{TORCH}+cpu"
-    assert {"--offline", "--no-index", "--require-hashes"} <= set(words)
-    assert not [word for word in words if "index-url" in word]
-
-
 def test_a_cpu_build_does_not_count_as_satisfied(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,27 +214,10 @@ def test_what_would_break_is_named_before_anything_is_done(world: World, install
     assert "xformers 0.0.1: it requires torch==2.0.0" in said.out
 
 
-def test_a_shared_folder_keeps_what_others_have_in_it(world: World, install: Install) -> None:
-    other = world.wheel("other", "1.0", files={"shared/other.txt": "x", "other/__init__.py": ""})
-    former = world.wheel("torch", "2.0.0", files={"shared/old.txt": "x", "torch/__init__.py": ""})
-    world.fill(venv := world.venv(), other, former)
-    world.add_torch("cpu")
-    assert install("--python", str(venv), *WANTED, *YES).exit == 0
-    (shared,) = venv.glob("lib/python*/site-packages/shared")
-    assert sorted(p.name for p in shared.iterdir()) == ["other.txt", "torch.txt"]
-
-
 def test_by_pip_nothing_is_installed_and_its_commands_are_named(install: Install) -> None:
     said = install("--venv", "env", *WANTED, *YES, "--installer", "pip")
     assert said.exit == 2
     assert "`gpusetup resolve --installer pip` prints" in said.err
-
-
-def test_paths_with_blanks_and_other_letters(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    said = install("--venv", "mein Übungs raum [1]", *WANTED, *YES)
-    assert said.exit == 0, said.err
-    assert versions_in(Path("mein Übungs raum [1]"))["torch"] == f"{TORCH}+cpu"
 
 
 def test_a_page_without_sizes_hashes_and_metadata_serves_too(
@@ -263,20 +237,6 @@ def test_a_second_environment_needs_no_second_download(world: World, install: In
     world.index.asked.clear()
     assert install("--venv", "two", *WANTED, *YES).exit == 0
     assert not world.index.asked_for("GET *.whl")
-
-
-def test_a_broken_download_is_taken_up_where_it_broke(world: World, install: Install) -> None:
-    noise = random.Random(2).randbytes(500_000)
-    wheel = world.add_torch("cpu", files={"torch/lib/libtorch.so": noise})
-    world.index.faults["/whl/cpu/torch/*.whl"] = Fault(cut_at=100_000, times=3)
-    said = install("--venv", "env", *WANTED, *YES)
-    assert said.exit == 0, said.err
-    ranges = [
-        head["Range"]
-        for line, head in zip(world.index.asked, world.index.headers, strict=True)
-        if line.endswith(wheel.name) and "Range" in head
-    ]
-    assert ranges == ["bytes=65536-", "bytes=131072-", "bytes=196608-"]
 
 
 def test_the_receipt_tells_what_came_from_where_and_no_secret(
@@ -381,57 +341,12 @@ def test_the_metadata_of_a_page_is_compared_with_the_wheels_own(
     assert not Path("env").exists()
 
 
-def test_a_passing_fault_is_waited_out(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    world.index.faults[PAGE] = Fault(status=503, times=2)
-    assert install("--venv", "env", *WANTED, *YES).exit == 0
-
-
 def test_an_index_that_is_not_there(world: World, install: Install) -> None:
     root = "http://127.0.0.1:9/whl"
     said = install("--venv", "env", *WANTED, *YES, "--index-root", root)
     assert said.exit == 3
     assert f"{root}/cpu/torch/: the connection is refused" in said.err
     assert not Path("env").exists()
-
-
-@pytest.mark.parametrize("target", ["new", "there"])
-def test_without_a_network_the_steps_of_the_catalog_are_shown(
-    world: World, install: Install, target: str
-) -> None:
-    root = "http://me:secret@127.0.0.1:9/whl"
-    venv = world.folder / "env" if target == "new" else world.venv()
-    said = install("--venv", str(venv), *WANTED, "--dry-run", "--json", "--index-root", root)
-    assert said.exit == 3
-    assert said.answer["schema"] == "gpusetup.error/1"
-    assert "The index was not asked, or gave no answer" in said.err
-    assert f"torch=={TORCH}+cpu" in said.err
-    assert "--default-index http://127.0.0.1:9/whl/cpu" in said.err
-    assert ("uv venv" in said.err) == (target == "new")
-    assert "secret" not in said.err + said.out
-    assert venv.exists() == (target == "there")
-
-
-def test_an_index_that_says_no_implies_no_steps(world: World, install: Install) -> None:
-    world.add_default("torch", "1.0")
-    said = install("--venv", "env", *WANTED, "--dry-run")
-    assert said.exit == 3
-    assert "Steps" not in said.err
-
-
-def test_credentials_of_the_root_reach_the_files_that_a_page_names_elsewhere(
-    world: World, install: Install
-) -> None:
-    world.add_torch("cpu")
-    world.index.login, world.index.locked = ("me", "s@me"), "/whl/*"
-    host = f"127.0.0.1:{world.index.port}"
-    world.index.absolute = f"http://{host}"
-    root = f"http://me:s%40me@{host}/whl"
-    said = install("--venv", "env", *WANTED, *YES, "--index-root", root)
-    assert said.exit == 0, said.err
-    texts = [said.out, said.err, Path("env/.gpusetup/receipt.json").read_text()]
-    texts += [path.read_text() for path in Path().rglob("*.log")]
-    assert not [text for text in texts if "s%40me" in text or "s@me" in text]
 
 
 def test_links_of_a_page_that_was_redirected_lead_on_from_where_it_is(

@@ -94,20 +94,12 @@ Spoil = Callable[[Place], object]
 JOURNALS: dict[str, Spoil] = {
     "made: an absolute path outside": lambda p: p.made(outside_of(p)),
     "made: climbs out": lambda p: p.made(f"{p.venv}/../home/Documents"),
-    "made: climbs out from another prefix": lambda p: p.write(
-        prefix="/p", made=["/p/../home/Documents"]
-    ),
     "made: the prefix itself": lambda p: p.made(p.venv),
-    "made: the prefix itself, by a dot": lambda p: p.made(f"{p.venv}/."),
     "made: the store": lambda p: p.made(p.store),
-    "made: in the store": lambda p: p.made(p.store / "lock"),
     "made: relative": lambda p: p.made("Documents"),
-    "made: empty": lambda p: p.made(""),
     "made: with a NUL": lambda p: p.made(f"{p.site}/a\0b"),
     "made: behind a link": lambda p: p.made(through_a_link(p, "docs")),
-    "made: home": lambda p: p.made(p.home),
     "made: the root": lambda p: p.made("/"),
-    "made: two slashes": lambda p: p.made(f"{p.venv}//lib"),
     "made: a name that begins like the prefix": lambda p: p.made(f"{p.venv}-other/x"),
     "made: bytes that lead out": lambda p: p.made(
         "bytes:" + os.fsencode(outside_of(p) + "/\udce9").hex()
@@ -116,15 +108,10 @@ JOURNALS: dict[str, Spoil] = {
     "moves: from outside": lambda p: (p.keep(), p.moves(f"{outside_of(p)}/thesis.txt")),
     "moves: behind a link": lambda p: (p.keep(), p.moves(through_a_link(p, "docs"))),
     "moves: kept under a path": lambda p: p.moves(p.site / "x", "../../../home/a.new"),
-    "moves: kept under an absolute path": lambda p: p.moves(
-        p.site / "x", f"{outside_of(p)}/thesis.txt"
-    ),
     "moves: two under one name": lambda p: p.write(
         moves=[{"path": f"{p.site}/{n}", "kept": "00000"} for n in "ab"]
     ),
     "former: climbs out": lambda p: p.write(former="../../home/Documents"),
-    "former: the store": lambda p: p.write(former="."),
-    "former: absolute": lambda p: p.write(former=outside_of(p)),
     "former: a link": lambda p: (
         (p.store / FORMER).symlink_to(p.home / "Documents"),
         p.moves(p.site / "x"),
@@ -140,18 +127,13 @@ JOURNALS: dict[str, Spoil] = {
         p.write(phase="making", venv=True, existed=False),
     ),
     "no JSON": lambda p: (p.store / "journal.json").write_text("{"),
-    "empty": lambda p: (p.store / "journal.json").write_bytes(b""),
     "no UTF-8": lambda p: (p.store / "journal.json").write_bytes(b'{"phase": "\xff"}'),
-    "a list": lambda p: (p.store / "journal.json").write_text("[]"),
     "an unknown phase": lambda p: p.write(phase="deleting"),
-    "a number for a path": lambda p: p.write(made=[7]),
-    "deep": lambda p: (p.store / "journal.json").write_text('{"x":' + "[" * 200_000),
     "deep and closed": lambda p: (p.store / "journal.json").write_text(
         '{"x":' + "[" * 100_000 + "]" * 100_000 + "}"
     ),
     "huge": lambda p: os.truncate(touched(p.store / "journal.json"), 1 << 34),
     "a FIFO": lambda p: os.mkfifo(p.store / "journal.json"),
-    "a folder": lambda p: (p.store / "journal.json").mkdir(),
     "a device": lambda p: (p.store / "journal.json").symlink_to("/dev/zero"),
     "a link to a secret": lambda p: (p.store / "journal.json").symlink_to(
         p.home / ".ssh/id_ed25519"
@@ -169,12 +151,7 @@ JOURNALS: dict[str, Spoil] = {
         p.made(p.site / "x"),
         os.link(p.home / "Documents/thesis.txt", p.store / "lock"),
     ),
-    "the lock is a link": lambda p: (
-        p.made(p.site / "x"),
-        (p.store / "lock").symlink_to(p.home / "fresh"),
-    ),
     "the lock is a FIFO": lambda p: (p.made(p.site / "x"), os.mkfifo(p.store / "lock")),
-    "the lock is a folder": lambda p: (p.made(p.site / "x"), (p.store / "lock").mkdir()),
     "the installer's lock is a link": lambda p: (
         p.made(p.site / "x"),
         (p.store / "installer").symlink_to(p.home / "fresh"),
@@ -219,8 +196,8 @@ def limited(call: Callable[[], Any], seconds: int = 20) -> Any:
         signal.signal(signal.SIGALRM, former)
 
 
-@pytest.mark.parametrize("name", ["a FIFO", "a device", "deep", "a folder"])
-@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", ["a FIFO", "a device", "deep and closed"])
+@pytest.mark.one_in(3)
 def test_doctor_looks_at_such_a_journal_and_comes_back(world: World, name: str) -> None:
     home, venv = planted(world), world.venv()
     JOURNALS[name](Place(world, venv, home))

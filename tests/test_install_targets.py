@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
-import pwd
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -63,16 +61,6 @@ def test_an_environment_of_uv_has_no_pip_and_needs_none(world: World, install: I
 
 
 @pytest.mark.slow
-def test_a_link_to_an_environment(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    venv = world.venv()
-    world.fill(venv, world.wheel("torch", "2.0.0", files={"torch/__init__.py": ""}))
-    link = world.folder / "link"
-    link.symlink_to(venv)
-    cycle(install, venv, named=link)
-
-
-@pytest.mark.slow
 def test_a_python_whose_compiled_packages_go_to_a_link(world: World, install: Install) -> None:
     """As on Fedora and RHEL: `lib64` is a link to `lib`, and one folder has two names."""
     venv = world.venv()
@@ -115,12 +103,6 @@ def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
     assert not (target / ".gpusetup").exists()
 
 
-@pytest.mark.slow
-def test_a_path_with_blanks_and_other_letters(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    cycle(install, world.venv("Übungs raum [1] 数"))
-
-
 def test_a_conda_environment_with_pip(world: World, install: Install) -> None:
     """Made by hand: a folder with conda's records; torch there came from wheels."""
     venv = world.venv("conda")
@@ -161,47 +143,6 @@ def test_what_is_installed_from_sources_and_needs_torch_stays(
     assert "mine 1.0: it requires torch<2.1" in said.out
     cycle(install, venv)
     assert (site / "__editable__.mine.pth").exists()
-
-
-def other_python() -> Path:
-    """An interpreter of another version on this machine."""
-    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    here = f"{sys.version_info[0]}.{sys.version_info[1]}."
-    found = sorted(home.glob(".pyenv/versions/3.1[0-3].*/bin/python"))
-    others = [path for path in found if not path.parent.parent.name.startswith(here)]
-    if not others:
-        pytest.skip("there is no second interpreter")
-    return others[0]
-
-
-def test_another_python_gets_its_own_wheels(world: World, install: Install) -> None:
-    python = other_python()
-    version = re.sub(r"^3\.(\d+)\..*", r"cp3\1", python.parent.parent.name)
-    venv = world.folder / "other"
-    subprocess.run([str(python), "-m", "venv", "--without-pip", str(venv)], check=True)
-    mine = world.add_torch("cpu", "2.6.0")
-    tag = re.sub(r"cp\d+-cp\d+", f"{version}-{version}", mine.name.split("-", 2)[2])
-    theirs = world.wheel(
-        "torch", "2.6.0+cpu", tag=tag.removesuffix(".whl"), files={"torch/__init__.py": "'theirs'"}
-    )
-    world.index.add("whl/cpu", theirs)
-    said = install("--python", str(venv), "--torch", "2.6.0", *WANTED[2:])
-    assert said.exit == 0, said.err
-    (package,) = venv.glob("lib/python*/site-packages/torch/__init__.py")
-    assert package.read_text() == "'theirs'"
-
-
-def test_a_user_site_is_no_target(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A Python outside of an environment that this user cannot write: never into ~/.local."""
-    venv = world.venv()
-    honest = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and honest(path, mode))
-    said = install("--python", str(venv), *WANTED)
-    assert said.exit == 3
-    assert "cannot be written by this user" in said.err
-    assert not (world.folder / "home/.local/lib").exists()
 
 
 # --- wheels from a folder ------------------------------------------------------------------------
@@ -301,15 +242,6 @@ def test_a_folder_that_was_spoiled(
     assert state_of(venv) == before
 
 
-@pytest.mark.parametrize("named", ["cache/", "home/../cache", "home/wheels"])
-def test_a_folder_is_the_same_by_every_path(install: Install, cache: Path, named: str) -> None:
-    Path("home").mkdir()
-    Path("home/wheels").symlink_to(cache)
-    said = install("--venv", "new", "--wheelhouse", named, *WANTED, "--dry-run")
-    assert said.exit == 0 and "0 B to fetch" in said.out, said.out
-    assert ".." not in said.out and "default index" not in said.out
-
-
 def test_a_folder_without_this_torch_says_what_it_lacks(
     world: World, install: Install, cache: Path
 ) -> None:
@@ -320,22 +252,6 @@ def test_a_folder_without_this_torch_says_what_it_lacks(
 
 
 # --- credentials ---------------------------------------------------------------------------------
-
-
-def test_credentials_of_the_users_index_reach_its_files_and_no_text(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The page of an index names its files without them."""
-    url = world.index.simple.replace("//", "//somebody:geheim@")
-    monkeypatch.setenv("UV_DEFAULT_INDEX", url)
-    world.index.login = ("somebody", "geheim")
-    world.add_torch("cpu")
-    root = world.index.index_root.replace("//", "//somebody:geheim@")
-    said = install("--venv", "env", *WANTED, "--index-root", root, "--json")
-    assert said.exit == 0, said.err
-    receipt = Path(said.answer["receipt"]).read_text()
-    log = Path(said.answer["log"]).read_text()
-    assert "geheim" not in said.out + said.err + receipt + log
 
 
 def test_pip_fetches_where_only_pip_knows_the_password(
@@ -500,15 +416,6 @@ def test_what_moves_and_was_not_shown_is_asked_about(world: World) -> None:
     first, second, _ = text.split(ASKED.decode())
     assert "asked again only where that moves what is installed" in first
     assert "filelock 3.20.0 (now 3.0.0)" in second
-
-
-@pytest.mark.slow
-def test_every_version_that_moves_stands_before_the_question(world: World) -> None:
-    world.fill(venv := world.venv(), world.wheel("filelock", "3.0.0"))
-    world.add_torch("cpu", requires=("filelock>=3.20",))
-    code, text = at_a_terminal(world, "--python", str(venv), answer="n")
-    assert code == 1 and text.count(ASKED.decode()) == 1
-    assert "filelock 3.20.0 (now 3.0.0)" in text.partition(ASKED.decode())[0]
 
 
 @pytest.mark.parametrize("answer", ["y", "n", ""])
