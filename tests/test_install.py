@@ -185,19 +185,6 @@ def test_companions_that_are_there_come_along(world: World, install: Install) ->
     assert versions_in(venv)["torchvision"] == f"{row.torchvision}+cpu"
 
 
-def test_other_packages_come_from_the_default_index(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    world.add_default("einops", "0.8.0", requires=("torch>=2",))
-    said = install("einops", "--venv", "env", *WANTED, *YES)
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env")) == {
-        "torch": f"{TORCH}+cpu",
-        "einops": "0.8.0",
-        "filelock": "3.20.0",
-        "typing-extensions": "4.15.0",
-    }
-
-
 def test_what_is_there_and_good_enough_is_not_exchanged(world: World, install: Install) -> None:
     world.fill(venv := world.venv(), world.wheel("filelock", "3.0.0"))
     world.add_torch("cpu")
@@ -259,61 +246,6 @@ def test_the_receipt_tells_what_came_from_where_and_no_secret(
 # --- what bad input gets -------------------------------------------------------------------------
 
 PAGE, WHEEL, REST = "/whl/cpu/torch/", "/whl/cpu/torch/*.whl", "/simple/filelock/*"
-BAD = {
-    "the page times out": (PAGE, Fault(stall_seconds=2), 3, "says nothing for"),
-    "the page says 429": (PAGE, Fault(status=429), 3, "answers 429"),
-    "429 with a long wait": (
-        PAGE,
-        Fault(status=429, headers={"Retry-After": "60"}, times=1),
-        3,
-        "429 Too Many Requests, try again after 60 s",
-    ),
-    "the page says 500": (PAGE, Fault(status=500), 3, "answers 500"),
-    "the page says 503": (PAGE, Fault(status=503), 3, "answers 503"),
-    "the page is garbage": (PAGE, Fault(body=b"\x00\x01 nothing"), 3, "no index page"),
-    "the page is a log-in page": (
-        PAGE,
-        Fault(body=b"<html><a href='/login'>Log in</a></html>"),
-        3,
-        "no index page",
-    ),
-    "the page redirects in a loop": (
-        PAGE,
-        Fault(status=302, headers={"Location": PAGE}),
-        3,
-        "redirects in a loop",
-    ),
-    "the wheel has a wrong hash": (WHEEL, Fault(flip=True), 3, "wrong hash"),
-    "the wheel is a web page": (WHEEL, Fault(body=b"<!doctype html><p>no"), 3, "wrong hash"),
-    "the wheel says 404": (WHEEL, Fault(status=404), 3, "answers 404 although"),
-    "the wheel says 500": (WHEEL, Fault(status=500), 3, "answers 500"),
-    "the wheel stalls": (WHEEL, Fault(cut_at=0, stall_seconds=2), 3, "says nothing for"),
-    "the wheel breaks off at once": (WHEEL, Fault(cut_at=0), 3, "breaks again and again"),
-    "the rest says 503": (REST, Fault(status=503), 3, "503"),
-    "the rest says 429": (REST, Fault(status=429), 3, "429"),
-    "the rest times out": ("/simple/filelock/", Fault(stall_seconds=3), 3, "(?i)time|timed"),
-    "the rest has a wrong hash": ("/simple/*.whl", Fault(flip=True), 3, "wrong hash"),
-    "the rest is not there": (REST, Fault(status=404), 1, "filelock"),
-}
-
-
-@pytest.mark.parametrize(("pattern", "fault", "code", "cause"), BAD.values(), ids=BAD.keys())
-@pytest.mark.one_in(8)
-def test_a_faulty_index_leaves_the_environment_as_it_was(
-    world: World, install: Install, pattern: str, fault: Fault, code: int, cause: str
-) -> None:
-    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"), world.wheel("mine", "1.0"))
-    before = state_of(venv)
-    world.add_torch("cpu")
-    world.index.faults[pattern] = fault
-    said = install("--python", str(venv), *WANTED, *YES)
-    assert said.exit == code, said.err
-    assert state_of(venv) == before
-    assert re.search(cause, said.err)
-    last = said.err.strip().splitlines()
-    assert last[-1].startswith("log: ") and Path(last[-1][5:]).is_file()
-    assert any(line.startswith("hint: nothing was changed") for line in last)
-    assert "Traceback" not in said.err
 
 
 def test_a_wrong_hash_is_printed_whole_beside_the_expected_one(

@@ -78,6 +78,10 @@ FAULTS = {
         "not packed as it says|no index page",
     ),
     "the proxy wants a login": (PAGE, Fault(status=407), "the proxy before .* wants a user name"),
+    "the page times out": (PAGE, Fault(stall_seconds=2), "says nothing for"),
+    "the wheel has a wrong hash": (WHEEL, Fault(flip=True), "wrong hash"),
+    "the wheel says 404": (WHEEL, Fault(status=404), "answers 404 although"),
+    "the rest says 503": ("/simple/filelock/", Fault(status=503), "503"),
     "the wheel says 403": (WHEEL, Fault(status=403), "answers 403 although its page names it"),
     "the wheel wants a login": (WHEEL, Fault(status=401), "wants a user name and a password"),
     "the wheel redirects in a loop": (

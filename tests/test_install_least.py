@@ -99,19 +99,6 @@ def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
 
 
 @needs_linux
-def test_a_package_does_not_take_torch_to_another_maker(world: World, install: Install) -> None:
-    venv = holding(world, "cu130", world.wheel("filelock", "3.20.0"),
-                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
-    before = state_of(venv)
-    world.add_default("big", "1.0", requires=("torch==2.6.0",))
-    world.add_default("torch", "2.6.0")
-    said = install("big", "--python", str(venv), *YES)
-    assert said.exit == 1
-    assert "was left as it is" in said.err
-    assert state_of(venv) == before
-
-
-@needs_linux
 def test_a_named_backend_crosses_the_line(world: World, install: Install) -> None:
     venv = holding(world, "cu130")
     world.add_torch("cpu")
@@ -650,15 +637,6 @@ def test_conda_has_its_own_newest_and_its_own_companions(
     assert code == 0 and f"torch {newest['torch']}+{newest['backend']}" in text
     code, text = replayed(machine, tmp_path, capsys, "torchvision")
     assert code == 0 and "pytorch-gpu=2.5.1 torchvision" in text
-
-
-@pytest.mark.parametrize("name", ["amd", "mac"])
-def test_a_healthy_stack_of_another_maker_is_exit_0(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["doctor", "--from", there(name)]) == 0
-    assert "ok: torch" in capsys.readouterr().out
-    assert cli.main(["install", "--dry-run", "--from", there(name), "--upgrade"]) == 0
 
 
 def test_a_label_says_the_backend_that_no_source_gave(

@@ -15,12 +15,6 @@ from installing import (
 )
 
 from gpusetup.errors import BadInput
-from gpusetup.install.settings.environment import (
-    asking_environment,
-    indexes,
-    logins,
-    uv_is_configured,
-)
 from gpusetup.install.settings.uv_config import (
     settings_of,
     users_settings,
@@ -154,36 +148,3 @@ def test_an_index_without_a_url_is_told(tmp_path: Path, row: str, head: str) -> 
     (tmp_path / "uv.toml").write_text(head.format(row if "'" not in head else "'x'"))
     with pytest.raises(BadInput, match=r"uv\.toml: an index has no `url`"):
         settings_of((tmp_path / "uv.toml",))
-
-
-def test_what_is_asked_for_by_name_is_logged_in_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    environ = {
-        "UV_INDEX": "own=https://i.example/simple https://me:pw@j.example/simple",
-        "UV_INDEX_OWN_USERNAME": "u",
-        "UV_INDEX_OWN_PASSWORD": "p",
-    }
-    assert logins(environ, tmp_path) == {"i.example": ("u", "p"), "j.example": ("me", "pw")}
-    root = "https://r:pw@mirror.example:8443/whl"
-    assert logins({}, tmp_path, root) == {"mirror.example:8443": ("r", "pw")}
-
-
-@pytest.mark.parametrize("where", ["variable", "file"])
-def test_a_page_of_links_is_no_index_and_keeps_nobody_from_pips(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = "https://me:hidden@links.example/a/"
-    environ = {"PIP_INDEX_URL": "https://own.example/simple"}
-    if where == "variable":
-        environ["UV_FIND_LINKS"] = f"/wheels,{page}"
-    else:
-        Path("uv.toml").write_text(f'find-links = ["/wheels", "{page}"]\n')
-    assert not uv_is_configured(environ, tmp_path)
-    assert [*indexes(environ, tmp_path)] == ["https://own.example/simple"]
-    asking = asking_environment(environ, tmp_path)
-    assert asking["UV_DEFAULT_INDEX"] == "https://own.example/simple"
-    assert asking.get("UV_FIND_LINKS") == environ.get("UV_FIND_LINKS")
-    assert logins(environ, tmp_path) == {"links.example": ("me", "hidden")}

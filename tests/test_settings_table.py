@@ -22,7 +22,6 @@ from installing import (
     state_of,
 )
 
-from gpusetup.install.settings.environment import asking_environment
 from gpusetup.install.settings.pip_config import pip_settings
 
 pytestmark = needs_linux
@@ -182,17 +181,3 @@ def test_pips_files_in_its_own_order(tmp_path: Path) -> None:
     assert found["index-url"] == "named" and "find-links" not in found
     assert pip_settings({**environ, "PIP_INDEX_URL": "mine"}, users)["index-url"] == "mine"
     assert pip_settings({**environ, "PIP_CONFIG_FILE": os.devnull}, users) == {}
-
-
-def test_what_pip_is_told_it_is_told_by_variables_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".config/pip").mkdir(parents=True)
-    (tmp_path / ".config/pip/pip.conf").write_text(
-        "[global]\nextra-index-url =\n  https://a\n  https://b\ntarget = /t\nproxy = http://p:1\n"
-    )
-    told = asking_environment({"XDG_CONFIG_DIRS": str(tmp_path / "none")}, tmp_path)
-    assert told["PIP_EXTRA_INDEX_URL"] == "https://a https://b"
-    assert told["PIP_CONFIG_FILE"] == os.devnull and "PIP_TARGET" not in told
-    assert told["PIP_PROXY"] == told["HTTPS_PROXY"] == "http://p:1"

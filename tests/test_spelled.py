@@ -6,8 +6,6 @@ import json
 
 import pytest
 from each_row import each
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.catalog.gpus import each_gpu
@@ -15,7 +13,7 @@ from gpusetup.cli import main
 from gpusetup.errors import UsageError
 from gpusetup.install.complaints import complaint
 from gpusetup.install.packages import requested_packages
-from gpusetup.resolver.spelled import backend_label, driver_named, python_named, torch_named
+from gpusetup.resolver.spelled import driver_named, python_named
 from gpusetup.system.processes import Output
 
 CATALOG = load_catalog()
@@ -63,13 +61,6 @@ def test_a_backend_that_names_none_is_answered_with_what_may_be_meant(
     assert near in capsys.readouterr().err.partition("hint:")[2]
 
 
-@given(st.text(max_size=20))
-def test_any_text_is_some_label_and_every_label_is_its_own(text: str) -> None:
-    label = backend_label(text)
-    assert backend_label(label) == label
-    assert all(backend_label(known) == known for known in CATALOG.backends)
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [
@@ -95,16 +86,6 @@ def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys:
     assert f"{text!r} is a version of CUDA, not of an NVIDIA driver" in said
     assert "`gpusetup resolve --cuda 12.4` asks for a build of it" in said
     assert "the first driver with CUDA 12.4 is `55" in said
-
-
-@given(st.text(max_size=20))
-def test_any_driver_is_a_version_or_refused(text: str) -> None:
-    try:
-        version = driver_named(text, CATALOG)
-    except UsageError as problem:
-        assert problem.hint
-    else:
-        assert version.replace(".", "").isdigit()
 
 
 @pytest.mark.parametrize(
@@ -246,15 +227,6 @@ def test_a_torch_that_is_none_is_refused_with_what_was_meant(
     for command in ("resolve", "doctor"):
         assert main([command, *LAPTOP, "--torch", text]) == 2
         assert told in capsys.readouterr().err
-
-
-@given(st.text(max_size=20))
-def test_any_text_is_read_as_some_torch_and_that_one_as_itself(text: str) -> None:
-    try:
-        once = torch_named(text)
-        assert torch_named(once) == once
-    except UsageError as problem:
-        assert problem.hint
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.install.joint import places as where
+from gpusetup.install.joint.places import usual_index
 from gpusetup.install.settings.environment import uv_program
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.machine import read_machine
@@ -595,7 +595,7 @@ def test_torchvision_is_one_that_torchs_own_index_has(ask: Ask, world: World) ->
     assert (newest["torch"], newest["torchvision"]) == ("2.15.0+cu130", "0.29.2+cu130")
 
 
-def test_uvs_help_names_the_index_that_an_empty_question_is_put_to(tmp_path: Path) -> None:
+def test_uv_names_the_index_that_it_takes_by_itself(tmp_path: Path) -> None:
     environment = {**os.environ, "UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(tmp_path)}
-    said = where._asked_index(uv_program(), environment)
-    assert len(said) == 1 and where.usual_index(uv_program(), environment) == said
+    environment.pop("UV_DEFAULT_INDEX", None)
+    assert len(usual_index(uv_program(), environment)) == 1

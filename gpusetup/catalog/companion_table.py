@@ -64,8 +64,6 @@ class Project(Frozen):
     wheels: Wheels
     on: str
     """`linux-x86_64 windows-x86_64`: where it has builds."""
-    imports: str | None = None
-    """The module's name, where it is another than the project's."""
     gpu: bool = False
     """Whether it is of no use without an NVIDIA GPU."""
     python_only: bool = False
@@ -84,10 +82,6 @@ class Project(Frozen):
     source: str = ""
     rows: tuple[Pair, ...] = ()
     releases: tuple[ReleaseWheel, ...] = ()
-
-    @property
-    def module(self) -> str:
-        return self.imports or self.name.replace("-", "_")
 
     def way_out(self, case: str = "", index: str = "") -> str:
         """What to take in its place. `index`: torch's own, of the backend that is here.

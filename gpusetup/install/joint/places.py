@@ -53,14 +53,7 @@ def users_places(environ: Mapping[str, str], home: Path) -> Places:
 
 
 def usual_index(uv: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The index that uv takes by itself: by its help, which is there at once; an empty question
-    makes it start a Python, too."""
-    said = run((uv, "help", "pip", "compile"), timeout=SECONDS, environment=environment)
-    found = re.search(r"--default-index <\w+>\s[^<]{0,200}<(https?://[^>\s]+)>", said.stdout)
-    return (found[1],) if found else _asked_index(uv, environment)
-
-
-def _asked_index(uv: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The index that uv takes by itself: an empty question names it."""
     argv: tuple[str, ...] = (uv, "pip", "compile", "--emit-index-url", "--no-header", "--quiet")
     argv += ("--offline", "--python", sys.executable, "-")
     said = run(argv, timeout=SECONDS, environment=environment, stdin="\n")
