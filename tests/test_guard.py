@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import uv
-from hypothesis import strategies as st
 from installing import TORCH, Said, World, needs_linux, run_uv, state_of, versions_in
 
 from gpusetup import cli
@@ -232,25 +231,26 @@ def test_a_folder_with_a_space_is_guarded_too(
     assert refused.returncode != 0 and "constraint" in refused.stdout + refused.stderr
 
 
+def changed(venv: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    cli.main(["doctor", "--python", str(venv), "--json"])
+    rows = json.loads(capsys.readouterr().out)["findings"]
+    return [row for row in rows if row["id"] == "guarded-set-changed"]
+
+
 def test_doctor_names_what_was_replaced_all_the_same(
     world: World, venv: Path, guard: Guard, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def found() -> list[dict[str, Any]]:
-        capsys.readouterr()
-        cli.main(["doctor", "--python", str(venv), "--json"])
-        rows = json.loads(capsys.readouterr().out)["findings"]
-        return [row for row in rows if row["id"] == "guarded-set-changed"]
-
     guard("--write")
-    assert not found()
+    assert not changed(venv, capsys)
     run_uv(world, "pip", "install", "-q", "--python", str(venv / "bin/python"), "torch==2.99.0")
-    (row,) = found()
+    (row,) = changed(venv, capsys)
     day = datetime.now(timezone.utc).date().isoformat()
     was = f"torch was {TORCH}+cpu when it was guarded on {day}, it is 2.99.0 now; uv put it there"
     assert row["title"].startswith(was)
     assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
     (venv / CONSTRAINTS).write_bytes(b"torch==\x1b[31m\ntorch==1 ; rm -rf /\n" + b"(" * 200000)
-    assert not found()
+    assert not changed(venv, capsys)
 
 
 def test_doctor_says_from_the_receipt_what_pip_replaced_and_with_what(
@@ -263,22 +263,16 @@ def test_doctor_says_from_the_receipt_what_pip_replaced_and_with_what(
     install = ("install", "--index-root", world.index.index_root, "--yes", "--no-verify")
     assert cli.main([*install, "--python", str(venv), "--torch", TORCH, "--backend", "cpu"]) == 0
 
-    def found() -> list[dict[str, Any]]:
-        capsys.readouterr()
-        cli.main(["doctor", "--python", str(venv), "--json"])
-        rows = json.loads(capsys.readouterr().out)["findings"]
-        return [row for row in rows if row["id"] == "guarded-set-changed"]
-
-    assert not found()
+    assert not changed(venv, capsys)
     assert pip(world, venv, "wants-another").returncode == 0
-    (row,) = found()
+    (row,) = changed(venv, capsys)
     day = datetime.now(timezone.utc).date().isoformat()
     was = f"torch was {TORCH}+cpu when it was installed on {day}"
     said = f"; pip put it there on {day} together with wants-another"
     assert row["title"] == f"{was}, it is 2.99.0 now{said}"
     assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
     (venv / ".gpusetup" / "receipt.json").write_text("[" * 9999)
-    assert not found()
+    assert not changed(venv, capsys)
 
 
 # --- conda, and projects --------------------------------------------------------------------------
@@ -400,8 +394,3 @@ def test_a_set_that_does_not_go_together_is_not_kept(
     refused = guard("--write")
     assert refused.exit == 1 and "torchvision 0.28.0+cpu does not go with torch" in refused.err
     assert not (venv / "gpusetup-constraints.txt").exists()
-
-
-CONFIG_LINES = st.sampled_from(
-    ["[install]", "[global]", "constraint = x", "  y", "# c", "; d", "", "a: b", "--constraint=z"]
-)

@@ -27,7 +27,6 @@ from installing import (
 )
 
 from gpusetup.install.fetching import limits, web
-from gpusetup.install.fetching.page import parse_page
 from gpusetup.install.settings import environment as asking
 from gpusetup.model.frozen import replace
 
@@ -283,43 +282,6 @@ REST_FAULTS: dict[str, tuple[str, Fault, str]] = {
 }
 
 
-@pytest.mark.parametrize(("fault", "cause"), PAGE_FAULTS.values(), ids=PAGE_FAULTS.keys())
-@pytest.mark.one_in(16)
-def test_a_page(
-    world: World, venv: Path, capsys: pytest.CaptureFixture[str], fault: Fault, cause: str
-) -> None:
-    before = state_of(venv)
-    world.index.faults[PAGE] = fault
-    survived(ran(world, capsys, "--python", str(venv)), venv, before, cause)
-
-
-@pytest.mark.parametrize(("fault", "cause"), WHEEL_FAULTS.values(), ids=WHEEL_FAULTS.keys())
-@pytest.mark.one_in(16)
-def test_a_wheel(
-    world: World, venv: Path, capsys: pytest.CaptureFixture[str], fault: Fault, cause: str
-) -> None:
-    before = state_of(venv)
-    world.index.faults[WHEEL] = fault
-    survived(ran(world, capsys, "--python", str(venv)), venv, before, cause)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "fault", "cause"), REST_FAULTS.values(), ids=REST_FAULTS.keys()
-)
-@pytest.mark.one_in(16)
-def test_the_users_own_index(
-    world: World,
-    venv: Path,
-    capsys: pytest.CaptureFixture[str],
-    pattern: str,
-    fault: Fault,
-    cause: str,
-) -> None:
-    before = state_of(venv)
-    world.index.faults[pattern] = fault
-    survived(ran(world, capsys, "--python", str(venv)), venv, before, cause)
-
-
 # --- odd, but it says enough ---------------------------------------------------------------------
 
 
@@ -381,17 +343,26 @@ def test_what_is_odd_but_says_enough_is_installed(
     assert versions_in(fresh)["torch"] == f"{TORCH}+cpu"
 
 
-@pytest.mark.parametrize(("changes", "cause"), REFUSED.values(), ids=REFUSED.keys())
+ANSWERS: dict[str, tuple[str, Fault | dict[str, Any], str]] = {
+    **{f"page: {name}": (PAGE, *row) for name, row in PAGE_FAULTS.items()},
+    **{f"row: {name}": (PAGE, *row) for name, row in REFUSED.items()},
+    **{f"wheel: {name}": (WHEEL, *row) for name, row in WHEEL_FAULTS.items()},
+    **{f"the user's own index: {name}": row for name, row in REST_FAULTS.items()},
+}
+
+
+@pytest.mark.parametrize(("pattern", "sent", "cause"), ANSWERS.values(), ids=ANSWERS.keys())
 @pytest.mark.one_in(16)
-def test_a_row_that_is_wrong(
+def test_what_cannot_be_taken(
     world: World,
     venv: Path,
     capsys: pytest.CaptureFixture[str],
-    changes: dict[str, Any],
+    pattern: str,
+    sent: Fault | dict[str, Any],
     cause: str,
 ) -> None:
     before = state_of(venv)
-    world.index.faults[PAGE] = page_of(world, **changes)
+    world.index.faults[pattern] = page_of(world, **sent) if isinstance(sent, dict) else sent
     survived(ran(world, capsys, "--python", str(venv)), venv, before, cause)
 
 
@@ -422,16 +393,3 @@ def test_metadata_that_is_broken(
     if said.exit != 0:
         survived(said, venv, before, ".*")
     assert state_of(venv) == before
-
-
-@pytest.mark.parametrize("body", HTML_BODIES.values(), ids=HTML_BODIES.keys())
-@pytest.mark.one_in(4)
-def test_a_page_is_read_in_linear_time(body: bytes) -> None:
-    """Four times as long takes less than ten times as long; the old parser took 16 times."""
-    began = time.process_time()
-    text = body.decode("utf-8", "replace")
-    try:
-        parse_page("https://i/whl/torch/", "text/html", text)
-    except ValueError as problem:
-        assert "page" in str(problem)
-    assert time.process_time() - began < 5.0

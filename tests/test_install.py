@@ -82,18 +82,6 @@ def test_the_steps_shown_are_the_steps_run(world: World, install: Install) -> No
     assert [step["exit"] for step in shown["steps"]] == [None, None]
 
 
-def test_a_cpu_build_does_not_count_as_satisfied(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.fill(venv := world.venv(), world.add_torch("cpu"))
-    world.add_torch(FIRST)
-    with_a_gpu(monkeypatch)
-    said = install("--python", str(venv), "--torch", TORCH, *YES, "--json")
-    assert said.exit == 0, said.err
-    assert said.answer["before"] == {"torch": f"{TORCH}+cpu"}
-    assert versions_in(venv)["torch"] == f"{TORCH}+{FIRST}"
-
-
 @pytest.mark.parametrize("missing", ["404", "403", "empty page", "other versions only"])
 @pytest.mark.one_in(4)
 def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
@@ -193,29 +181,10 @@ def test_what_is_there_and_good_enough_is_not_exchanged(world: World, install: I
     assert versions_in(venv)["filelock"] == "3.0.0"
 
 
-def test_what_would_break_is_named_before_anything_is_done(world: World, install: Install) -> None:
-    user = world.wheel("xformers", "0.0.1", requires=("torch==2.0.0",))
-    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"), user)
-    world.add_torch("cpu")
-    said = install("--python", str(venv), *WANTED, "--dry-run")
-    assert "xformers 0.0.1: it requires torch==2.0.0" in said.out
-
-
 def test_by_pip_nothing_is_installed_and_its_commands_are_named(install: Install) -> None:
     said = install("--venv", "env", *WANTED, *YES, "--installer", "pip")
     assert said.exit == 2
     assert "`gpusetup resolve --installer pip` prints" in said.err
-
-
-def test_a_page_without_sizes_hashes_and_metadata_serves_too(
-    world: World, install: Install
-) -> None:
-    world.index.json = world.index.hashes = world.index.metadata = world.index.ranges = False
-    world.add_torch("cpu")
-    assert "its wheel will tell" in install("--venv", "env", *WANTED, "--dry-run").out
-    said = install("--venv", "env", *WANTED, *YES)
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env"))["filelock"] == "3.20.0"
 
 
 def test_a_second_environment_needs_no_second_download(world: World, install: Install) -> None:
@@ -486,26 +455,6 @@ def test_an_error_under_json_is_one_document(world: World, install: Install) -> 
     assert said.exit == said.answer["exit"] == 3
     assert said.answer["schema"] == "gpusetup.error/1"
     assert "log: " in said.answer["hint"]
-
-
-@pytest.mark.slow
-def test_ctrl_c_in_the_middle_of_the_switch_puts_the_former_state_back(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gpusetup.install.switching import switch
-
-    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
-    before = state_of(venv)
-    world.add_torch("cpu")
-
-    def interrupted(*_: object) -> None:
-        assert state_of(venv) != before, "the switch has begun"
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(switch, "place", interrupted)
-    said = install("--python", str(venv), *WANTED, *YES)
-    assert said.exit == 130
-    assert state_of(venv) == before
 
 
 def test_ctrl_c_in_a_long_download_ends_it_soon(world: World) -> None:

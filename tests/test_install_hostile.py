@@ -153,16 +153,35 @@ def touched(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("how", [("--recover",), WANTED], ids=["recover", "install"])
-@pytest.mark.parametrize("spoil", JOURNALS.values(), ids=JOURNALS.keys())
+UNDOS: dict[str, Spoil] = {
+    "from outside": lambda p: p.moves(f"{outside_of(p)}/thesis.txt", name="undo.json"),
+    "kept elsewhere": lambda p: p.moves(
+        p.site / "x", "../../../home/Documents/thesis.txt", name="undo.json"
+    ),
+    "a FIFO": lambda p: os.mkfifo(p.store / "undo.json"),
+    "conda's is deep": lambda p: (p.store / "conda-undo.json").write_text('{"x":' + "[" * 99_999),
+    "former is a link": lambda p: (
+        (p.store / FORMER).symlink_to(p.home / "Documents"),
+        p.moves(p.site / "x", name="undo.json"),
+    ),
+}
+HOW: dict[str, tuple[dict[str, Spoil], tuple[str, ...]]] = {
+    "recover": (JOURNALS, ("--recover",)),
+    "install": (JOURNALS, WANTED),
+    "undo": (UNDOS, ("--undo", "--yes")),
+}
+
+
+@pytest.mark.parametrize(("how", "name"), [(how, name) for how in HOW for name in HOW[how][0]])
 @pytest.mark.one_in(8)
-def test_a_journal_that_somebody_else_wrote(
-    world: World, install: Install, spoil: Spoil, how: tuple[str, ...]
+def test_what_somebody_else_wrote_into_the_store(
+    world: World, install: Install, how: str, name: str
 ) -> None:
     home, venv = planted(world), world.venv()
-    spoil(Place(world, venv, home))
+    spoils, words = HOW[how]
+    spoils[name](Place(world, venv, home))
     before = whole_state(home), whole_state(venv)
-    said = limited(lambda: install("--venv", str(venv), *how))
+    said = limited(lambda: install("--venv", str(venv), *words))
     assert said.exit in (2, 3), (said.out, said.err)
     errors = [line for line in said.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and "Traceback" not in said.err
@@ -198,32 +217,6 @@ def test_doctor_looks_at_such_a_journal_and_comes_back(world: World, name: str) 
     assert said.returncode in (0, 1), said.stderr
     json.loads(said.stdout)
     assert whole_state(home / "Documents") == before
-
-
-UNDOS: dict[str, Spoil] = {
-    "from outside": lambda p: p.moves(f"{outside_of(p)}/thesis.txt", name="undo.json"),
-    "kept elsewhere": lambda p: p.moves(
-        p.site / "x", "../../../home/Documents/thesis.txt", name="undo.json"
-    ),
-    "a FIFO": lambda p: os.mkfifo(p.store / "undo.json"),
-    "conda's is deep": lambda p: (p.store / "conda-undo.json").write_text('{"x":' + "[" * 99_999),
-    "former is a link": lambda p: (
-        (p.store / FORMER).symlink_to(p.home / "Documents"),
-        p.moves(p.site / "x", name="undo.json"),
-    ),
-}
-
-
-@pytest.mark.parametrize("spoil", UNDOS.values(), ids=UNDOS.keys())
-@pytest.mark.one_in(6)
-def test_an_undo_that_somebody_else_wrote(world: World, install: Install, spoil: Spoil) -> None:
-    home, venv = planted(world), world.venv()
-    spoil(Place(world, venv, home))
-    before = whole_state(home), whole_state(venv)
-    said = limited(lambda: install("--venv", str(venv), "--undo", "--yes"))
-    assert said.exit in (2, 3), (said.out, said.err)
-    assert "Traceback" not in said.err
-    assert (whole_state(home), whole_state(venv)) == before
 
 
 def test_what_no_environment_has_stays_when_one_that_was_being_made_goes(

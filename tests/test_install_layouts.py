@@ -34,7 +34,6 @@ from installing import (
 pytestmark = needs_linux
 
 ROOT = Path(__file__).resolve().parent.parent
-HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 NOBODY = 65534
 FILES = {"torch/lib/libtorch.so": "new" * 999, "nvidia/b/lib.so": "b", "shared/new.txt": "new"}
 FORMER = {"torch/__init__.py": "", "torch/old.py": "", "nvidia/a/lib.so": "a"}

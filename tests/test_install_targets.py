@@ -157,7 +157,11 @@ def cache(world: World, install: Install) -> Path:
     return Path("cache").absolute()
 
 
-def test_a_folder_is_filled_with_all_that_a_new_environment_needs(cache: Path) -> None:
+def test_a_folder_is_filled_with_all_that_a_new_environment_needs(
+    world: World, cache: Path
+) -> None:
+    assert versions_in(world.folder / "here") == {}
+    assert not (world.folder / "here/.gpusetup").exists()
     manifest = json.loads((cache / "manifest.json").read_text())
     assert manifest["schema"] == "gpusetup.wheelhouse/1"
     names = sorted(one["filename"] for one in manifest["wheels"])
@@ -171,11 +175,6 @@ def test_a_download_that_is_only_shown_makes_no_folder(world: World, install: In
     said = install("--download", "cache", *WANTED, "--dry-run")
     assert said.exit == 0, said.err
     assert not Path("cache").exists()
-
-
-def test_the_environment_of_a_download_is_not_touched(world: World, cache: Path) -> None:
-    assert versions_in(world.folder / "here") == {}
-    assert not (world.folder / "here/.gpusetup").exists()
 
 
 @pytest.mark.parametrize("there", ["new", "an older torch"])
@@ -287,7 +286,7 @@ def test_what_a_wheel_requires_is_read_from_a_part_of_it(world: World, install: 
 
 def test_nothing_is_installed_that_was_not_shown(world: World, install: Install) -> None:
     """Where the requirements are in the wheel only, the plan is shown again, in full."""
-    world.index.metadata = world.index.ranges = False
+    world.index.json = world.index.hashes = world.index.metadata = world.index.ranges = False
     world.add_torch("cpu")
     said = install("--venv", "env", *WANTED)
     assert said.exit == 0, said.err
@@ -360,21 +359,14 @@ def test_two_at_once_fetch_a_wheel_once(world: World) -> None:
 # --- a terminal ----------------------------------------------------------------------------------
 
 
-def at_a_terminal(
-    world: World, *words: str, answer: str = "y", base: str = sys.executable
-) -> tuple[int, str]:
-    """Exit code and screen of `gpusetup install` where every question gets this answer; `base` is
-    what new environments are made from."""
+def at_a_terminal(world: World, *words: str, answer: str = "y") -> tuple[int, str]:
+    """Exit code and screen of `gpusetup install` where every question gets this answer."""
     argv = [*words, *(word for word in WANTED if word != "--yes")]
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["PYTHONPATH"] = str(ROOT)
         root = ("--index-root", world.index.index_root)
-        program = (
-            "import sys; from gpusetup.install.target import find; from gpusetup.cli import main; "
-            f"find.base_interpreter = lambda: {base!r}; sys.exit(main(sys.argv[1:]))"
-        )
-        os.execv(sys.executable, [sys.executable, "-c", program, "install", *argv, *root])
+        os.execv(sys.executable, [sys.executable, "-m", "gpusetup", "install", *argv, *root])
     said, answered = b"", 0
     while chunk := _read(terminal):
         said += chunk
@@ -423,21 +415,7 @@ def test_what_moves_and_was_not_shown_is_asked_about(world: World) -> None:
 def test_at_a_terminal_it_asks_and_shows_what_comes_in(world: World, answer: str) -> None:
     world.add_torch("cpu", files={"torch/lib/x.so": random.Random(5).randbytes(3_000_000)})
     world.index.faults["/whl/cpu/torch/*.whl"] = Fault(drip_seconds=0.01)
-    words = ["--venv", "env", *WANTED, "--index-root", world.index.index_root]
-    words.remove("--yes")
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ["PYTHONPATH"] = str(ROOT)
-        os.execv(sys.executable, [sys.executable, "-m", "gpusetup", "install", *words])
-    said = b""
-    while b"Proceed? [y/N]" not in said:
-        said += os.read(terminal, 4096)
-    os.write(terminal, f"{answer}\n".encode())
-    while chunk := _read(terminal):
-        said += chunk
-    os.close(terminal)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    text = said.decode("utf-8", "replace")
+    code, text = at_a_terminal(world, "--venv", "env", answer=answer)
     if answer == "y":
         assert code == 0, text
         assert f"torch {TORCH}+cpu" in text.partition("Proceed?")[2]

@@ -18,21 +18,16 @@ from gpusetup.install.switching.files import rename
 from gpusetup.install.switching.transaction import (
     Journal,
     begin,
-    keep,
-    move_aside,
     prepare,
     put_back,
     read_journal,
 )
 from gpusetup.install.target.layout import (
     Layout,
-    content_of,
     covering_entries,
     distributions,
-    places_of,
 )
 from gpusetup.install.target.owned import files_of
-from gpusetup.model.frozen import replace
 
 NAMES = st.sampled_from(["torch", "nvidia", "a", "b.py", "c.so"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -145,35 +140,6 @@ def test_a_distribution_moves_aside_as_whole_folders(tmp_path: Path) -> None:
     assert names == ["shared/torch.txt", "torch", "torch-1.0.dist-info"]
 
 
-def test_somebody_elses_file_that_a_wheel_would_overwrite_is_kept_too(tmp_path: Path) -> None:
-    layout = layout_at(tmp_path / "env")
-    site = Path(layout.purelib)
-    (site / "torch").mkdir()
-    (site / "torch/__init__.py").write_text("mine")
-    (site / "torch/notes.txt").write_text("mine too")
-    before = state_of(tmp_path / "env")
-    wheel = build_wheel(tmp_path, "torch", "1.0", files={"torch/__init__.py": "theirs"})
-    store = tmp_path / "env/.gpusetup"
-    journal = prepare(layout, ["torch"], wheel_paths(wheel, layout), {"torch": "1.0"})
-    begin(store, journal)
-    move_aside(store, journal)
-    unpack(wheel, layout)
-    put_back(store, journal)
-    assert state_of(tmp_path / "env") == before
-
-
-def test_kept_means_that_nothing_of_the_former_is_left(tmp_path: Path) -> None:
-    layout = layout_at(tmp_path / "env")
-    unpack(build_wheel(tmp_path, "torch", "1.0"), layout)
-    store = tmp_path / "env/.gpusetup"
-    journal = prepare(layout, ["torch"], [], {})
-    begin(store, journal)
-    move_aside(store, journal)
-    assert distributions(layout) == ()
-    keep(store, replace(journal, keep=False))
-    assert not store.exists()
-
-
 def test_a_record_that_leads_out_of_the_environment_moves_nothing_there(tmp_path: Path) -> None:
     layout = layout_at(tmp_path / "env")
     (tmp_path / "thesis.txt").write_text("years")
@@ -182,7 +148,3 @@ def test_a_record_that_leads_out_of_the_environment_moves_nothing_there(tmp_path
     with Path(one.info, "RECORD").open("a") as file:
         file.write(f"../../../thesis.txt,,\n{tmp_path}/thesis.txt,,\n")
     assert str(tmp_path / "thesis.txt") not in files_of(one, layout)
-
-
-def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
-    return frozenset(path for _, path in places_of(content_of(wheel), layout).values())

@@ -45,22 +45,6 @@ def test_a_cuda_version_is_its_label_in_resolve_and_install(
     assert json.loads(capsys.readouterr().out)["after"]["torch"] == "2.5.1+cu124"
 
 
-def test_two_backends_are_refused(capsys: Said) -> None:
-    assert main(["resolve", *LAPTOP, "--backend", "cpu", "--cuda", "12.4"]) == 2
-    assert "name two backends: cpu and cu124" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("backend", "near"),
-    [("12", "cu12"), ("13", "cu13"), ("6.4", "rocm6.4"), ("gpu", "`auto`"), ("CUDA", "`auto`")],
-)
-def test_a_backend_that_names_none_is_answered_with_what_may_be_meant(
-    backend: str, near: str, capsys: Said
-) -> None:
-    assert main(["resolve", *LAPTOP, "--backend", backend]) == 2
-    assert near in capsys.readouterr().err.partition("hint:")[2]
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [
@@ -254,6 +238,10 @@ def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
         (("--gpu", "ampere"), "`sm_86`"),
         (("--gpu", "all"), "leave the option out"),
         (("--backend", "mps"), "macOS"),
+        (("--backend", "12"), "cu12"),
+        (("--backend", "6.4"), "rocm6.4"),
+        (("--backend", "CUDA"), "`auto`"),
+        (("--backend", "cpu", "--cuda", "12.4"), "name two backends: cpu and cu124"),
         (("--backend", "rocm"), "the nearest: rocm7.14, rocm7.2, "),
         (("--glibc", "musl"), "glibc only"),
         (("--python", "/usr/bin/python3"), "`/usr/bin/python3 --version` prints it"),

@@ -312,14 +312,6 @@ def test_a_post_release_is_the_same_release_packed_anew(ask: Ask, world: World) 
     assert ask("packed", "--json").answer["held_back"] == []
 
 
-def test_what_cannot_go_together_is_said_in_words(ask: Ask) -> None:
-    said = ask("apart", "server==3.0")
-    assert said.exit == 1
-    assert "apart" in said.err
-    assert "server" in said.err
-    assert "apart goes with torch 2.12.1, server==3.0 goes with torch 2.13.0" in said.err
-
-
 def test_of_a_set_without_solution_the_smallest_part_is_named(ask: Ask) -> None:
     said = ask("plain", "apart", "torchcodec", "server==3.0")
     assert said.exit == 1
