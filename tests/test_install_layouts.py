@@ -219,12 +219,6 @@ def system_packages_with_torch(case: Case) -> None:
     case.python = str(case.venv / "bin/python")
 
 
-def half_metadata(case: Case) -> None:
-    """What an interrupted pip leaves: METADATA and no list."""
-    plain(case)
-    (case.site / "torch-2.0.0.dist-info/RECORD").unlink()
-
-
 def namespace_leftover(case: Case) -> None:
     case.world.venv(case.venv.name)
     (case.site / "torch/lib").mkdir(parents=True)
@@ -507,16 +501,11 @@ def no_home(case: Case) -> None:
     variables(HOME=None, XDG_CACHE_HOME="{}/cache", XDG_STATE_HOME=None)(case)
 
 
-def temporary_folder(options: str) -> Callable[[Case], None]:
-    def made(case: Case) -> None:
-        variables(TMPDIR="{}/tmp")(case)
-        folder = case.world.folder / "tmp"
-        mounted(case, folder, "-t", "tmpfs", "-o", "size=64k", "tmpfs")
-        filled(folder)
-        if options:
-            subprocess.run(["mount", "-o", options, str(folder)], check=True)
-
-    return made
+def full_temporary_folder(case: Case) -> None:
+    variables(TMPDIR="{}/tmp")(case)
+    folder = case.world.folder / "tmp"
+    mounted(case, folder, "-t", "tmpfs", "-o", "size=64k", "tmpfs")
+    filled(folder)
 
 
 # --- the table -----------------------------------------------------------------------------------
@@ -548,7 +537,6 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "torch on PYTHONPATH": (path_of_the_shell, (3, "imports before any of")),
     "torch by a .pth": (path_file, (3, "imports before any of")),
     # the form of the former torch
-    "half a metadata folder": (half_metadata, (3, "RECORD is missing")),
     "namespace leftover": (namespace_leftover, NEW),
     "pipe, socket, loops": (odd_entries, NEW),
     "odd modes": (odd_modes, NEW),
@@ -580,7 +568,7 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "lock is stale": (lock_is_stale, NEW),
     "current folder is gone": (folder_is_gone, NEW),
     "no HOME": (no_home, NEW),
-    "TMPDIR is full": (temporary_folder(""), NEW),
+    "TMPDIR is full": (full_temporary_folder, NEW),
     "TMPDIR is not there": (variables(TMPDIR="{}/nowhere"), NEW),
     "user without name and home": (user_without_name_and_home, NEW),
 }

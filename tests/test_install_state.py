@@ -19,13 +19,13 @@ from installing import (
     TORCH,
     Install,
     World,
+    killed_in,
     needs_linux,
     state_of,
     versions_in,
 )
 
 from gpusetup.errors import Blocked
-from gpusetup.install.switching import transaction
 from gpusetup.install.switching.lock import ending_with_us, is_held, locked
 from gpusetup.install.switching.transaction import Journal, read_journal, write_journal
 from gpusetup.model.frozen import replace
@@ -193,31 +193,6 @@ def test_wrong_questions(install: Install, words: tuple[str, ...]) -> None:
 
 
 # --- recovery ------------------------------------------------------------------------------------
-
-
-def killed_in(
-    phase: str,
-    venv: Path,
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...] = WANTED,
-    *,
-    target: str = "--python",
-) -> None:
-    """An installation that ends without a word as soon as a phase has begun."""
-    honest = transaction.write_journal
-
-    def write(store: Path, journal: Journal, name: str = transaction.JOURNAL) -> None:
-        honest(store, journal, name)
-        if journal.phase == phase and name == transaction.JOURNAL:
-            os._exit(9)
-
-    child = os.fork()
-    if child == 0:
-        monkeypatch.setattr(transaction, "write_journal", write)
-        install(target, str(venv), *words)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
 UNDO = ("--undo", "--yes")
