@@ -196,7 +196,6 @@ def small_scenarios(world: Any) -> Iterator[Scenario]:
         name="upgrade", world=world, words=(*here, *wanted), template=world.folder / "upgrade"
     )
     yield upgrade
-    yield pip_scenario(world, upgrade)
     yield Scenario(name="new", world=world, words=(*here, *wanted), template=None)
     undoable = Scenario(
         name="undo", world=world, words=(*here, "--undo", "--yes"), template=world.folder / "done"
@@ -221,19 +220,6 @@ def data_files(stem: str) -> dict[str, str]:
         f"{stem}.data/headers/{name}.h": "int x;\n",
         f"{stem}.data/platlib/{name}/plat.py": "plat = 1\n",
     }
-
-
-def pip_scenario(world: Any, of: Scenario) -> Scenario:
-    """The same by the target's own pip."""
-    import pip
-
-    template = world.folder / "upgrade-pip"
-    assert of.template is not None
-    shutil.copytree(of.template, template, symlinks=True)
-    (site,) = template.glob("lib/python*/site-packages")
-    (site / "pip").symlink_to(Path(pip.__file__).parent)
-    words = (*of.words, "--installer", "pip")
-    return Scenario(name="pip", world=world, words=words, template=template)
 
 
 def real_scenario(world: Any) -> Scenario:
@@ -332,7 +318,6 @@ WHOM = ("parent", "child", "group")
 INSTALLING = ("staging", "staging", "moving", "installing", "verifying", "keeping")
 PHASES = {
     "upgrade": INSTALLING,
-    "pip": INSTALLING,
     "again": INSTALLING,
     "new": ("making", "staging", "moving", "installing", "keeping"),
     "undo": ("undoing", "returning"),

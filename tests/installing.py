@@ -26,7 +26,8 @@ from index_server import IndexServer, build_wheel, index_server
 from gpusetup import cli
 from gpusetup.install.fetching import limits, web
 from gpusetup.install.settings import environment as asking
-from gpusetup.install.switching import stage, switch
+from gpusetup.install.switching import stage, switch, transaction
+from gpusetup.install.switching.transaction import Journal
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Snapshot
 from gpusetup.model.versions import Capability
@@ -304,3 +305,28 @@ def versions_in(venv: Path) -> dict[str, str]:
     infos = venv.glob("lib/python*/site-packages/*.dist-info")
     pairs = (info.name.removesuffix(".dist-info").rsplit("-", 1) for info in infos)
     return {name.replace("_", "-"): version for name, version in pairs}
+
+
+def killed_in(
+    phase: str,
+    venv: Path,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...] = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify"),
+    *,
+    target: str = "--python",
+) -> None:
+    """An installation that ends without a word as soon as a phase has begun."""
+    honest = transaction.write_journal
+
+    def write(store: Path, journal: Journal, name: str = transaction.JOURNAL) -> None:
+        honest(store, journal, name)
+        if journal.phase == phase and name == transaction.JOURNAL:
+            os._exit(9)
+
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(transaction, "write_journal", write)
+        install(target, str(venv), *words)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9

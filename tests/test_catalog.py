@@ -14,7 +14,7 @@ from each_row import each
 
 import gpusetup
 from gpusetup.catalog.builds import with_catalog
-from gpusetup.catalog.companions import serves_backend, serves_torch
+from gpusetup.catalog.companions import serves_backend
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.catalog.facts import (
     TABLES,
@@ -31,7 +31,6 @@ from gpusetup.catalog.kernels import jetson, release
 from gpusetup.catalog.rows import Name
 from gpusetup.errors import BadInput
 from gpusetup.install.refresh.live_catalog import backends_to_ask
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import Capability, parsed
@@ -88,33 +87,6 @@ def test_releases_run_from_1_10_on_in_order_and_each_has_a_cpu_build_everywhere(
             assert LIVE.row_of(version, "cpu", *on) is not None, (version, on)
 
 
-def test_companions_end_and_become_a_range() -> None:
-    assert [r.torch for r in CATALOG.releases if r.torchaudio][-1] == "2.11.0"
-    assert serves_torch(CATALOG, "torchvision", "0.20.1+cpu", "2.5.1+cu124") is True
-    assert serves_torch(CATALOG, "torchvision", "0.20.1", "2.6.0") is False
-    assert serves_torch(CATALOG, "torchvision", "0.29.2", "2.14.1") is True
-    assert serves_torch(CATALOG, "torchvision", "0.29.2", "2.13.0") is False
-    assert serves_torch(CATALOG, "torchvision", "0.1", "2.13.0") is None
-
-
-@pytest.mark.parametrize(
-    ("version", "torch", "serves"),
-    [
-        ("2.11.0", "2.11.0", True),
-        ("2.11.0+cu130", "2.15.0+cu130", True),
-        ("2.11.1", "2.14.1", True),
-        ("2.11.0", "2.10.0", False),
-        ("2.10.0", "2.13.0", False),
-        ("2.5.0", "2.5.1", True),
-        ("99.0", "2.15.0", None),
-    ],
-)
-def test_torchaudio_serves_its_torch_and_from_2_11_every_later_one(
-    version: str, torch: str, serves: bool | None
-) -> None:
-    assert serves_torch(CATALOG, "torchaudio", version, torch) is serves
-
-
 @each(
     "name, version, backend, platform, serves",
     [
@@ -138,18 +110,6 @@ def test_a_companions_cuda_is_judged_as_it_judges_it_itself(
     name: Name, version: str, backend: str, platform: str | None, serves: bool | None
 ) -> None:
     assert serves_backend(CATALOG, name, version, backend, platform) is serves
-
-
-def test_a_later_torch_gets_the_torchaudio_that_its_index_has() -> None:
-    def beside(torch: str, backend: str, family: str = "linux", on: str = "x86_64") -> str | None:
-        row = CATALOG.row_of(torch, backend, family, on)
-        assert row is not None
-        return row.torchaudio
-
-    assert beside("2.15.0", "cu130") == beside("2.13.0", "cu129") == "2.11.0"
-    assert beside("2.14.1", "cu126", "windows") == beside("2.15.0", "cpu") == "2.11.0"
-    assert beside("2.15.0", "cu132") is None
-    assert beside("2.10.0", "cu130") == "2.10.0"
 
 
 def test_rows_of_companions_agree_with_their_releases() -> None:
@@ -201,44 +161,6 @@ def test_the_floor_of_a_cuda_version(cuda: str, linux: str | None, windows: str 
     assert (CATALOG.driver_floor(cuda), CATALOG.driver_floor(cuda, "windows")) == (linux, windows)
 
 
-def test_ptx_needs_the_driver_of_its_own_minor_version() -> None:
-    assert CATALOG.toolkit_driver("12.8") == "570.26"
-    assert CATALOG.toolkit_driver("12.8", "windows") == "570.65"
-
-
-def test_a_row_is_found_with_or_without_its_label_and_only_on_its_platform() -> None:
-    row = CATALOG.row_of("2.5.1+cu124", "cu124", "windows", "x86_64")
-    assert row is not None and row.driver_floor == "528.33" and row.torchvision == "0.20.1"
-    assert CATALOG.row_of("2.15.0", "cu126", "linux", "x86_64") is None
-    assert CATALOG.row_of("2.5.1", "cu124", "macos", "aarch64") is None
-
-
-def test_kepler_ends_with_torch_2_3_whose_cudnn_has_its_kernels() -> None:
-    with_it = [b.torch for b in CATALOG.builds if "sm_37" in b.kernels and b.channel == "pytorch"]
-    assert max(with_it, key=parsed) == "2.3.1"
-
-
-def test_drivers_end_for_old_architectures() -> None:
-    assert CATALOG.last_branch(Capability(3, 7)) == 470
-    assert CATALOG.last_branch(Capability(6, 1)) == 580
-    assert CATALOG.last_branch(Capability(7, 0)) == 580
-    assert CATALOG.last_branch(Capability(7, 5)) is None
-
-
-def test_known_backends_hold_what_is_not_fitted_and_not_what_never_was() -> None:
-    assert {"rocm6.4", "xpu", "cu113", "cu134", "cu118", "cpu"} <= set(CATALOG.backends)
-    assert not {"cu131", "cu125", "rocm9.9"} & set(CATALOG.backends)
-
-
-def test_conda_rows_are_rows_of_their_own() -> None:
-    forge = CATALOG.row_of("2.13.0", "cu129", "linux", "x86_64", "conda-forge")
-    assert forge is not None and forge.ptx == ("compute_120",) and "sm_60" in forge.kernels
-    channel = [b for b in CATALOG.builds if b.channel == "conda-pytorch"]
-    assert max((b.torch for b in channel), key=parsed) == "2.5.1"
-    newest = max((b.torch for b in CATALOG.builds if b.channel == "conda-forge"), key=parsed)
-    assert newest == "2.13.0"
-
-
 def test_gpus_carry_what_planning_needs() -> None:
     (h100,) = rows_named("NVIDIA H100 80GB HBM3", CATALOG.gpus)
     assert h100.memory_bytes == 80 << 30 and h100.sm_count == 132
@@ -270,19 +192,6 @@ def test_a_torch_of_conda_has_the_architectures_of_its_channel() -> None:
     on = Os(family="linux", machine="x86_64")
     by_conda = with_catalog(Snapshot(os=on, torch=torch), CATALOG)
     assert "sm_60" in (by_conda.torch.kernels or ())
-
-
-T4 = Gpu(name="Tesla T4", maker="nvidia", target="sm_99")
-
-
-def test_what_a_source_answered_is_not_overwritten() -> None:
-    snapshot = machine("T4")
-    told = Snapshot(
-        os=snapshot.os,
-        torch=Torch(version="2.15.0+cu130", backend="cu130", kernels=("sm_75",), cuda="13.0"),
-        gpus=(replace(T4, compute_capability=Capability(9, 9), memory_total_bytes=1),),
-    )
-    assert with_catalog(told, CATALOG) == told
 
 
 def test_a_catalog_that_is_no_catalog_is_refused_with_the_place() -> None:
@@ -379,11 +288,6 @@ def test_facts_are_what_they_are_taken_for() -> None:
     assert newest_first == sorted(newest_first, reverse=True)
     assert all(facts(kind) for kind in TABLES) and len(set(TABLES.values())) == len(TABLES)
     assert {row.name for row in facts(DriverBranch)} == {"good", "last closed"}
-
-
-def test_what_the_frozen_catalog_knows_the_live_one_knows_too() -> None:
-    assert {row.torch for row in CATALOG.releases} <= {row.torch for row in LIVE.releases}
-    assert {b.backend for b in CATALOG.builds} <= {b.backend for b in LIVE.builds}
 
 
 GOLDEN_GPUS = ("GTX 1080 Ti", "T4", "RTX 3090", "RTX 4090", "H100", "RTX 5090", "B200", "GB10")

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 
 import pytest
 import rattler
 import yaml
 from conda_channel import write_channel
-from machines_named import machine_named
+from machines_named import there
 from rattler.exceptions import SolverError
 from rattler.package.build_string import BuildString
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.errors import Blocked
-from gpusetup.install.conda.plan import needs_cuda_to_be_seen
-from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Driver, Snapshot
-from gpusetup.model.resolution import Request, Resolution
-from gpusetup.render.formats import FORMATS
-from gpusetup.resolver import resolve
+from gpusetup.cli import main
 
 GLIBC = ("__glibc", "2.35")
 
 
-def resolution(machine: str, **request: str) -> Resolution:
-    snapshot = machine_named(machine)
-    return resolve(snapshot, Request(installer="conda", **request), load_catalog())
-
-
-def environment_specs(machine: str, **request: str) -> list[str]:
+def environment_specs(machine: str) -> list[str]:
     """The match specs of the `environment.yml` for an example machine."""
-    text = FORMATS["conda"](resolution(machine, **request), machine_named(machine), "conda")
-    specs: list[str] = yaml.safe_load(text)["dependencies"]
+    words = ("--from", there(machine), "--torch", "latest", "--format", "conda")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert main(["resolve", *words]) == 0
+    specs: list[str] = yaml.safe_load(said.getvalue())["dependencies"]
     return specs
 
 
@@ -117,31 +110,3 @@ def test_an_old_glibc_is_refused_by_the_solver_where_the_build_needs_a_newer(cha
                 virtual_packages=found,
             )
         )
-
-
-# --- before conda is run ---
-
-
-def test_no_driver_is_said_before_conda_says_it_in_its_own_words() -> None:
-    with pytest.raises(Blocked) as told:
-        needs_cuda_to_be_seen(resolution("healthy"), Snapshot(), {})
-    assert "__cuda" in told.value.message
-    assert told.value.hint is not None
-    assert "CONDA_OVERRIDE_CUDA=13.0" in told.value.hint
-
-
-def test_a_driver_of_an_older_major_is_told_with_both_versions() -> None:
-    old = Snapshot(driver=Driver(version="550.54.14", cuda="12.4"))
-    with pytest.raises(Blocked, match=r"13\.0.*12\.4"):
-        needs_cuda_to_be_seen(resolution("healthy"), old, {})
-
-
-@pytest.mark.parametrize("environ", [{"CONDA_OVERRIDE_CUDA": "13.0"}, {}])
-def test_a_driver_or_the_override_lets_conda_run(environ: dict[str, str]) -> None:
-    machine = machine_named("healthy")
-    seen = machine if not environ else replace(machine, driver=Driver())
-    needs_cuda_to_be_seen(resolution("healthy"), seen, environ)
-
-
-def test_a_cpu_build_needs_no_driver() -> None:
-    needs_cuda_to_be_seen(resolution("no-gpu"), Snapshot(), {})

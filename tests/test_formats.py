@@ -231,12 +231,6 @@ def test_pixis_own_parsers_read_what_the_file_names(name: str) -> None:
         assert row["index"].startswith("https://download.pytorch.org/whl/")
 
 
-def test_the_form_refuses_what_pixi_deprecates() -> None:
-    old = {**pixi("t4"), "system-requirements": {"cuda": "12"}}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(old, PIXI_FORM)
-
-
 @each(
     "name, torch",
     product(["laptop", "t4", "pascal", "none", "unknown-python"], [None, "2.5.1", "2.3.1"]),

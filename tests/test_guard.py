@@ -13,17 +13,11 @@ from typing import Any
 
 import pytest
 import uv
-from hypothesis import given
-from hypothesis import strategies as st
 from installing import TORCH, Said, World, needs_linux, run_uv, state_of, versions_in
 
 from gpusetup import cli
-from gpusetup.errors import BadInput
 from gpusetup.install.guard import CONSTRAINTS, PIP, RECORD
 from gpusetup.install.project_undo import record_of
-from gpusetup.install.settings.pip_guard import with_constraint
-from gpusetup.model import shell
-from gpusetup.probe.guarded import pins_in
 
 pytestmark = needs_linux
 Guard = Callable[..., Said]
@@ -79,15 +73,6 @@ def test_nothing_is_changed_without_write(venv: Path, guard: Guard) -> None:
     assert state_of(venv) == before
 
 
-def test_on_windows_each_shell_gets_its_line(
-    venv: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shell, "OWN_SYSTEM", "windows")
-    said, file = guard().out, venv / CONSTRAINTS
-    for name in ("PIP_CONSTRAINT", "UV_CONSTRAINT"):
-        assert f"    $env:{name} = '{file}'  # in cmd: set \"{name}={file}\"\n" in said
-
-
 def test_pip_and_uv_fail_by_the_constraint_instead_of_replacing_torch(
     world: World, venv: Path, guard: Guard
 ) -> None:
@@ -104,16 +89,6 @@ def test_pip_and_uv_fail_by_the_constraint_instead_of_replacing_torch(
         assert state_of(venv) == before
     assert pip(world, venv, "wants-any").returncode == 0
     assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
-
-
-@pytest.mark.slow
-def test_without_the_guard_both_replace_it(world: World, venv: Path, guard: Guard) -> None:
-    before = state_of(venv)
-    guard("--write")
-    assert guard("--undo").exit == 0
-    assert state_of(venv) == before
-    assert pip(world, venv, "wants-another").returncode == 0
-    assert versions_in(venv)["torch"] == "2.99.0"
 
 
 @pytest.mark.parametrize(
@@ -219,16 +194,6 @@ def test_a_record_of_somebody_else_changes_nothing(venv: Path, guard: Guard, rec
         assert state_of(venv) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_prefix_that_cannot_be_written_blocks(venv: Path, guard: Guard) -> None:
-    venv.chmod(0o555)
-    try:
-        said = guard("--write")
-    finally:
-        venv.chmod(0o755)
-    assert said.exit == 3 and "cannot be written" in said.err
-
-
 def test_a_write_that_is_refused_blocks(
     venv: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,25 +231,26 @@ def test_a_folder_with_a_space_is_guarded_too(
     assert refused.returncode != 0 and "constraint" in refused.stdout + refused.stderr
 
 
+def changed(venv: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    cli.main(["doctor", "--python", str(venv), "--json"])
+    rows = json.loads(capsys.readouterr().out)["findings"]
+    return [row for row in rows if row["id"] == "guarded-set-changed"]
+
+
 def test_doctor_names_what_was_replaced_all_the_same(
     world: World, venv: Path, guard: Guard, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def found() -> list[dict[str, Any]]:
-        capsys.readouterr()
-        cli.main(["doctor", "--python", str(venv), "--json"])
-        rows = json.loads(capsys.readouterr().out)["findings"]
-        return [row for row in rows if row["id"] == "guarded-set-changed"]
-
     guard("--write")
-    assert not found()
+    assert not changed(venv, capsys)
     run_uv(world, "pip", "install", "-q", "--python", str(venv / "bin/python"), "torch==2.99.0")
-    (row,) = found()
+    (row,) = changed(venv, capsys)
     day = datetime.now(timezone.utc).date().isoformat()
     was = f"torch was {TORCH}+cpu when it was guarded on {day}, it is 2.99.0 now; uv put it there"
     assert row["title"].startswith(was)
     assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
     (venv / CONSTRAINTS).write_bytes(b"torch==\x1b[31m\ntorch==1 ; rm -rf /\n" + b"(" * 200000)
-    assert not found()
+    assert not changed(venv, capsys)
 
 
 def test_doctor_says_from_the_receipt_what_pip_replaced_and_with_what(
@@ -297,22 +263,16 @@ def test_doctor_says_from_the_receipt_what_pip_replaced_and_with_what(
     install = ("install", "--index-root", world.index.index_root, "--yes", "--no-verify")
     assert cli.main([*install, "--python", str(venv), "--torch", TORCH, "--backend", "cpu"]) == 0
 
-    def found() -> list[dict[str, Any]]:
-        capsys.readouterr()
-        cli.main(["doctor", "--python", str(venv), "--json"])
-        rows = json.loads(capsys.readouterr().out)["findings"]
-        return [row for row in rows if row["id"] == "guarded-set-changed"]
-
-    assert not found()
+    assert not changed(venv, capsys)
     assert pip(world, venv, "wants-another").returncode == 0
-    (row,) = found()
+    (row,) = changed(venv, capsys)
     day = datetime.now(timezone.utc).date().isoformat()
     was = f"torch was {TORCH}+cpu when it was installed on {day}"
     said = f"; pip put it there on {day} together with wants-another"
     assert row["title"] == f"{was}, it is 2.99.0 now{said}"
     assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
     (venv / ".gpusetup" / "receipt.json").write_text("[" * 9999)
-    assert not found()
+    assert not changed(venv, capsys)
 
 
 # --- conda, and projects --------------------------------------------------------------------------
@@ -434,30 +394,3 @@ def test_a_set_that_does_not_go_together_is_not_kept(
     refused = guard("--write")
     assert refused.exit == 1 and "torchvision 0.28.0+cpu does not go with torch" in refused.err
     assert not (venv / "gpusetup-constraints.txt").exists()
-
-
-def test_every_line_of_a_strangers_constraints_is_a_pin_or_nothing() -> None:
-    hostile = "torch @ file:///x\n-r /etc/passwd\ntorch==1.*\ntorch==1,==2\n" + "a==1\n" * 999
-    pins = pins_in(f"Torch_Vision == 0.1+CU130\n{hostile}")
-    assert pins[0] == "torch-vision==0.1+cu130"
-    assert set(pins[1:]) == {"a==1"} and len(pins) == 100
-
-
-CONFIG_LINES = st.sampled_from(
-    ["[install]", "[global]", "constraint = x", "  y", "# c", "; d", "", "a: b", "--constraint=z"]
-)
-
-
-@given(st.lists(CONFIG_LINES, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_any_configuration_is_kept_whole_or_refused(
-    lines: list[str], end: str, closed: bool
-) -> None:
-    raw = (end.join(lines) + (end if closed else "")).encode()
-    try:
-        after = with_constraint(raw, "/o.txt", "", Path("pip.conf"))
-    except BadInput:
-        return
-    assert with_constraint(after, "/o.txt", "", Path("pip.conf")) == after
-    kept = [line for line in after.splitlines() if b"/o.txt" not in line]
-    missing = [line for line in raw.splitlines() if line not in kept]
-    assert not missing

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 import subprocess
@@ -131,17 +129,6 @@ def test_no_uv_toml_is_put_above_somebodys_home_or_below_others_settings(
     (world.folder / "uv.toml").write_text("")
     said = guard(folder / ".venv").out
     assert str(folder / "uv.toml") not in said and str(world.folder / "uv.toml") in said
-
-
-def test_a_script_that_a_previous_edition_changed_is_put_back(guard: Guard, folder: Path) -> None:
-    script = folder / ".venv/bin/activate"
-    before = base64.b64encode(script.read_bytes()).decode()
-    script.write_text("changed")
-    rows = {"bin/activate": {"before": before, "after": hashlib.sha256(b"changed").hexdigest()}}
-    record = {"schema": "gpusetup.guard-undo/1", "files": rows}
-    (folder / ".venv" / RECORD).write_text(json.dumps(record))
-    assert guard(folder / ".venv", "--undo").exit == 0
-    assert base64.b64encode(script.read_bytes()).decode() == before
 
 
 def test_a_record_of_somebody_else_writes_nothing_beside_the_environment(

@@ -40,6 +40,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "install/project.py",
         "install/project_extras.py",
         "install/project_guard.py",
+        "install/settings/uv_config.py",
         "fleet/profile.py",
     ),
     "tomli": ("install/", "configs/toml_text.py"),

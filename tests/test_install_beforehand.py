@@ -28,29 +28,6 @@ def world(world: World) -> World:
     return world
 
 
-OLD_PIP = """
-import sys
-options = [word for word in sys.argv if word in ("--dry-run", "--report")]
-if options:
-    sys.stderr.write("\\nUsage:   \\n  python -m pip install [options] ...\\n\\n")
-    sys.exit(f"no such option: {options[0]}")
-"""
-
-
-def test_an_old_pip_is_told_and_no_usage_text(world: World, install: Install) -> None:
-    venv = world.venv()
-    old = {"pip/__init__.py": "", "pip/__main__.py": OLD_PIP}
-    world.fill(venv, world.wheel("pip", "20.3.4", files=old))
-    before = state_of(venv)
-    said = install("--python", str(venv), "--installer", "pip", *WANTED)
-    assert said.exit == 3, said.err
-    assert f"The pip of {venv}, 20.3.4, cannot say what it would install; 22.2" in said.err
-    assert "`--installer uv`" in said.err and "-m pip install --upgrade pip` first" in said.err
-    assert "Usage" not in said.err
-    assert state_of(venv) == before
-    assert install("--python", str(venv), *WANTED).exit == 0
-
-
 def test_a_torch_on_pythonpath_that_would_hide_ours_is_told(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,6 @@ from installing import (
 
 from gpusetup.install.fetching import web
 from gpusetup.install.settings import trust
-from gpusetup.install.settings.environment import uv_program
 
 pytestmark = [
     needs_linux,
@@ -156,7 +155,6 @@ CA_SETTINGS: dict[str, Setting] = {
 }
 
 
-@pytest.mark.parametrize("program", ["uv", "pip"])
 @pytest.mark.parametrize("setting", CA_SETTINGS.values(), ids=CA_SETTINGS.keys())
 @pytest.mark.slow
 def test_one_setting_is_enough(
@@ -165,37 +163,13 @@ def test_one_setting_is_enough(
     install: Install,
     monkeypatch: pytest.MonkeyPatch,
     setting: Setting,
-    program: str,
 ) -> None:
-    venv = world.venv_with_pip() if program == "pip" else world.venv()
+    venv = world.venv()
     setting(world, monkeypatch, own / "ca.pem")
-    said = install("--python", str(venv), "--installer", program, *WANTED)
+    said = install("--python", str(venv), *WANTED)
     assert said.exit == 0, said.err
     assert versions_in(venv)["filelock"] == "3.20.0"
     assert world.index.asked_for("GET /simple/filelock/*")
-
-
-def test_uv_alone_is_given_what_nobody_checked_and_passes_over_what_is_broken(
-    world: World, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bundle = world.folder / "own.pem"
-    broken = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"
-    bundle.write_text(broken + (own / "ca.pem").read_text())
-    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
-    home = world.folder / "home"
-    given = trust.trusted_environment(os.environ, home, checked=False)
-    assert "MAA=" in Path(given["SSL_CERT_FILE"]).read_text()
-    assert "MAA=" not in Path(trust.trusted_environment(os.environ, home)["PIP_CERT"]).read_text()
-    words = ("pip", "compile", "--quiet", "--no-header", "--python", sys.executable, "-")
-    said = subprocess.run(
-        [uv_program(), *words],
-        input="filelock",
-        env={**os.environ, **given},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert said.stdout.startswith("filelock==3.20.0"), said.stderr
 
 
 def test_the_file_that_uv_and_pip_are_given_goes_when_we_end(own: Path, tmp_path: Path) -> None:
@@ -212,22 +186,6 @@ def test_the_file_that_uv_and_pip_are_given_goes_when_we_end(own: Path, tmp_path
     path, same = said.stdout.split()
     assert Path(path).parent == tmp_path and same == "True"
     assert not list(tmp_path.iterdir())
-
-
-def test_a_session_has_what_its_own_settings_name_and_nothing_of_anothers(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trust, "_GOOD", set())
-    monkeypatch.setattr(trust, "_PROBES", [])
-    for read in (trust._of_file, trust._of_folder, trust._context_of):
-        read.cache_clear()
-    broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    named = tmp_path / "own.pem"
-    named.write_text(broken + (own / "ca.pem").read_text())
-    ours = trust._context(trust.trust({"SSL_CERT_FILE": str(named)}, tmp_path))
-    assert not trust._PROBES  # what OpenSSL was asked with is the session's
-    theirs = trust._context(trust.trust({}, tmp_path))
-    assert ours.cert_store_stats()["x509"] == theirs.cert_store_stats()["x509"] + 1
 
 
 # --- what is not enough --------------------------------------------------------------------------

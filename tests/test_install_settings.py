@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,10 @@ from installing import (
 )
 
 from gpusetup.errors import BadInput
-from gpusetup.install.settings.environment import (
-    asking_environment,
-    indexes,
-    logins,
-    uv_is_configured,
-)
 from gpusetup.install.settings.uv_config import (
-    parse_toml,
     settings_of,
-    toml_value,
     users_settings,
     uv_files,
-    write_settings,
 )
 
 WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
@@ -41,80 +31,9 @@ def world(world: World) -> World:
     return world
 
 
-OTHER_QUESTIONS = (
-    'torch-backend = "cu126"',
-    "require-hashes = true",
-    "no-deps = true",
-    'target = "elsewhere"',
-    'python-version = "3.9"',
-    'no-emit-package = ["filelock"]',
-    'no-binary = [":all:"]',
-    'output-file = "elsewhere"',
-)
-
-
-@needs_linux
-@pytest.mark.parametrize("setting", OTHER_QUESTIONS)
-@pytest.mark.one_in(8)
-def test_uvs_configuration_of_other_questions_changes_nothing(
-    world: World, install: Install, setting: str
-) -> None:
-    world.fill(venv := world.venv(), world.wheel("old", "1"))
-    Path("uv.toml").write_text(f"[pip]\n{setting}\n")
-    said = install("--python", str(venv), *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(venv) == {**ALL, "old": "1"}
-    assert not Path("elsewhere").exists()
-
-
-VARIABLES = {
-    "pip": (
-        {"PIP_REQUIRE_HASHES": "1"},
-        {"PIP_USER": "1"},
-        {"PIP_NO_DEPS": "1"},
-        {"PIP_TARGET": "elsewhere"},
-        {"PIP_REQUIRE_VIRTUALENV": "1"},
-    ),
-    "uv": (
-        {"UV_REQUIRE_HASHES": "1"},
-        {"UV_TORCH_BACKEND": "cu126"},
-        {"UV_SYSTEM_PYTHON": "1"},
-    ),
-}
-
-
-@needs_linux
-@pytest.mark.parametrize(
-    ("program", "variables"), [(name, one) for name, them in VARIABLES.items() for one in them]
-)
-@pytest.mark.one_in(8)
-def test_variables_of_other_questions_change_nothing(
-    world: World,
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    program: str,
-    variables: dict[str, str],
-) -> None:
-    world.fill(venv := world.venv_with_pip(), world.wheel("old", "1"))
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    said = install("--python", str(venv), "--installer", program, *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(venv) == {**ALL, "old": "1"}
-    assert not Path("elsewhere").exists()
-
-
 @needs_linux
 @pytest.mark.parametrize("where", ["a folder", "a page", "a page with a login"])
-@pytest.mark.parametrize(
-    ("setting", "program"),
-    [
-        ("UV_FIND_LINKS", "uv"),
-        ("PIP_FIND_LINKS", "uv"),
-        ("PIP_FIND_LINKS", "pip"),
-        ("uv.toml", "uv"),
-    ],
-)
+@pytest.mark.parametrize("setting", ["UV_FIND_LINKS", "PIP_FIND_LINKS", "uv.toml"])
 @pytest.mark.one_in(6)
 def test_what_only_the_users_links_have_is_found_and_what_the_index_has_too_comes_once(
     world: World,
@@ -122,10 +41,9 @@ def test_what_only_the_users_links_have_is_found_and_what_the_index_has_too_come
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     setting: str,
-    program: str,
     where: str,
 ) -> None:
-    venv = world.venv_with_pip()
+    venv = world.venv()
     wheels = [world.wheel("only-linked", "1.0"), world.wheel("filelock", "3.20.0")]
     links = [str(place := tmp_path / "links")]
     place.mkdir()
@@ -145,7 +63,7 @@ def test_what_only_the_users_links_have_is_found_and_what_the_index_has_too_come
         monkeypatch.setenv(setting, ("," if setting.startswith("UV") else " ").join(links))
     if setting.startswith("PIP"):
         monkeypatch.delenv("UV_DEFAULT_INDEX")
-    said = install("--python", str(venv), "--installer", program, *WANTED, "only-linked")
+    said = install("--python", str(venv), *WANTED, "only-linked")
     assert said.exit == 0, (said.err, said.out)
     assert versions_in(venv).items() >= {**ALL, "only-linked": "1.0"}.items()
     assert "hidden" not in said.out + said.err
@@ -230,59 +148,3 @@ def test_an_index_without_a_url_is_told(tmp_path: Path, row: str, head: str) -> 
     (tmp_path / "uv.toml").write_text(head.format(row if "'" not in head else "'x'"))
     with pytest.raises(BadInput, match=r"uv\.toml: an index has no `url`"):
         settings_of((tmp_path / "uv.toml",))
-
-
-def test_what_is_written_for_uv_is_read_as_it_was(tmp_path: Path) -> None:
-    settings = {
-        "index": [{"name": 'a "b"', "url": "https://i/\u00e4\U0001f40d", "default": True}],
-        "no-index": False,
-        "pip": {"find-links": ["C:\\wheels"]},
-    }
-    assert (
-        parse_toml(write_settings(settings, tmp_path / "x").read_text(encoding="utf-8")) == settings
-    )
-    when = datetime(2026, 1, 2, tzinfo=timezone.utc)
-    assert toml_value(when) == '"2026-01-02T00:00:00+00:00"'
-
-
-def test_what_is_asked_for_by_name_is_logged_in_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    environ = {
-        "UV_INDEX": "own=https://i.example/simple https://me:pw@j.example/simple",
-        "UV_INDEX_OWN_USERNAME": "u",
-        "UV_INDEX_OWN_PASSWORD": "p",
-    }
-    assert logins(environ, tmp_path) == {"i.example": ("u", "p"), "j.example": ("me", "pw")}
-    root = "https://r:pw@mirror.example:8443/whl"
-    assert logins({}, tmp_path, root) == {"mirror.example:8443": ("r", "pw")}
-
-
-def test_pips_switches_are_off_while_it_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    asking = asking_environment({"PIP_USER": "1", "PIP_CERT": "/c", "PIP_TARGET": "/t"}, tmp_path)
-    assert (asking["PIP_USER"], asking["PIP_CONFIG_FILE"]) == ("0", "/dev/null")
-    assert "PIP_TARGET" not in asking
-    assert not uv_is_configured({}, tmp_path)
-
-
-@pytest.mark.parametrize("where", ["variable", "file"])
-def test_a_page_of_links_is_no_index_and_keeps_nobody_from_pips(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = "https://me:hidden@links.example/a/"
-    environ = {"PIP_INDEX_URL": "https://own.example/simple"}
-    if where == "variable":
-        environ["UV_FIND_LINKS"] = f"/wheels,{page}"
-    else:
-        Path("uv.toml").write_text(f'find-links = ["/wheels", "{page}"]\n')
-    assert not uv_is_configured(environ, tmp_path)
-    assert [*indexes(environ, tmp_path)] == ["https://own.example/simple"]
-    asking = asking_environment(environ, tmp_path)
-    assert asking["UV_DEFAULT_INDEX"] == "https://own.example/simple"
-    assert asking.get("UV_FIND_LINKS") == environ.get("UV_FIND_LINKS")
-    assert logins(environ, tmp_path) == {"links.example": ("me", "hidden")}

@@ -1,4 +1,4 @@
-"""What an installation leaves behind: undo, forget, recovery, one at a time."""
+"""What an installation leaves behind: undo, recovery, one at a time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from installing import (
     TORCH,
     Install,
     World,
+    killed_in,
     needs_linux,
     state_of,
     versions_in,
 )
 
 from gpusetup.errors import Blocked
-from gpusetup.install.switching import transaction
 from gpusetup.install.switching.lock import ending_with_us, is_held, locked
-from gpusetup.install.switching.transaction import ENDINGS, Journal, read_journal, write_journal
+from gpusetup.install.switching.transaction import Journal, read_journal, write_journal
 from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
@@ -62,7 +62,7 @@ def journal_in(venv: Path) -> Journal | None:
     return read_journal(venv / ".gpusetup")
 
 
-# --- undo and forget -----------------------------------------------------------------------------
+# --- undo ----------------------------------------------------------------------------------------
 
 
 def test_undo_brings_back_exactly_what_was_there(venv: Path, install: Install) -> None:
@@ -152,46 +152,27 @@ def test_what_was_kept_and_is_not_whole_is_not_brought_back(venv: Path, install:
     assert said.exit == 3
     assert "What was kept for the undo is not whole" in said.err
     assert state_of(venv) == there
-    assert install("--forget", "--python", str(venv)).exit == 0
-    assert "keeps nothing to undo" in install("--undo", "--python", str(venv), "--yes").err
 
 
 @pytest.mark.slow
-def test_a_spoiled_undo_is_told_and_can_be_forgotten(venv: Path, install: Install) -> None:
+def test_a_spoiled_undo_is_told(venv: Path, install: Install) -> None:
     assert install("--python", str(venv), *WANTED).exit == 0
     (venv / ".gpusetup/undo.json").write_text('{"schema')
     said = install("--undo", "--python", str(venv), "--yes")
     assert said.exit == 2
-    assert "`gpusetup install --forget` drops what was kept" in said.err
-    assert install("--forget", "--python", str(venv)).exit == 0
-    assert not list((venv / ".gpusetup").glob("former-*"))
+    assert "remove the file" in said.err
+    (venv / ".gpusetup/undo.json").unlink()
     (venv / ".gpusetup/journal.json").write_text("")
     said = install("--recover", "--python", str(venv))
     assert said.exit == 2
     assert "copy away the folders former-*" in " ".join(said.err.split())
 
 
-def test_what_is_kept_is_told_and_forgotten(venv: Path, install: Install) -> None:
-    said = install("--python", str(venv), *WANTED)
-    assert f"`gpusetup install --undo --python {venv}` puts back what was there; " in said.out
-    after = state_of(venv)
-    gone = install("--python", str(venv), "--forget")
-    assert gone.exit == 0
-    assert "freed" in gone.out
-    assert state_of(venv) == after
-    assert not list((venv / ".gpusetup").glob("former*"))
-    assert install("--python", str(venv), "--undo", "--yes").exit == 3
-
-
-@pytest.mark.parametrize("why", ["--no-keep", "an image build"])
-@pytest.mark.one_in(2)
-def test_nothing_is_kept_where_nothing_shall_be(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, why: str
+def test_nothing_is_kept_in_an_image_build(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if why == "an image build":
-        monkeypatch.setattr("platform.node", lambda: "buildkitsandbox")
-    more = () if why == "an image build" else ("--no-keep",)
-    said = install("--python", str(venv), *WANTED, *more)
+    monkeypatch.setattr("platform.node", lambda: "buildkitsandbox")
+    said = install("--python", str(venv), *WANTED)
     assert said.exit == 0
     assert "--undo" not in said.out
     assert [path.name for path in (venv / ".gpusetup").iterdir()] == ["receipt.json"]
@@ -206,37 +187,12 @@ def test_the_plan_of_an_undo_is_shown_and_nothing_is_done(venv: Path, install: I
     assert state_of(venv) == after
 
 
-@pytest.mark.parametrize("words", [("--undo", "--forget"), ("--undo", "numpy"), ("--undo",)])
+@pytest.mark.parametrize("words", [("--undo", "--recover"), ("--undo", "numpy"), ("--undo",)])
 def test_wrong_questions(install: Install, words: tuple[str, ...]) -> None:
     assert install(*words).exit == 2
 
 
 # --- recovery ------------------------------------------------------------------------------------
-
-
-def killed_in(
-    phase: str,
-    venv: Path,
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...] = WANTED,
-    *,
-    target: str = "--python",
-) -> None:
-    """An installation that ends without a word as soon as a phase has begun."""
-    honest = transaction.write_journal
-
-    def write(store: Path, journal: Journal, name: str = transaction.JOURNAL) -> None:
-        honest(store, journal, name)
-        if journal.phase == phase and name == transaction.JOURNAL:
-            os._exit(9)
-
-    child = os.fork()
-    if child == 0:
-        monkeypatch.setattr(transaction, "write_journal", write)
-        install(target, str(venv), *words)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
 UNDO = ("--undo", "--yes")
@@ -279,7 +235,10 @@ def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_
     for told in (planned, json.loads(capsys.readouterr().out)["notes"][0]):
         assert told.startswith(head) and ending in told
     assert cli.main(["doctor", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["findings"][0]["id"] == "install-unfinished"
+    said_by_doctor = json.loads(capsys.readouterr().out)
+    finding = said_by_doctor["findings"][0]
+    assert said_by_doctor["cause"] == finding["id"] == "install-unfinished" and finding["root"]
+    assert finding["fix"]["commands"][0].endswith("--recover")
     assert state_of(venv) == there
     assert (venv / ".gpusetup/journal.json").read_bytes() == journal
     again = install("--python", str(venv), *words)
@@ -414,43 +373,6 @@ def test_an_environment_that_was_moved_meanwhile_is_recovered_where_it_is(
     assert not venv.exists()
 
 
-@pytest.mark.slow
-def test_the_next_installation_recovers_first_and_says_so(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed_in("installing", venv, install, monkeypatch)
-    said = install("--python", str(venv), *WANTED, "--dry-run")
-    assert "was interrupted while the new files were being installed" in said.err
-    assert journal_in(venv) is not None, "a dry run changes nothing"
-    said = install("--python", str(venv), *WANTED)
-    assert said.exit == 0, said.err
-    assert "recovering first" in said.err
-    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
-
-
-def test_doctor_names_it_as_the_root_and_the_way_out(
-    venv: Path,
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from gpusetup import cli
-
-    killed_in("installing", venv, install, monkeypatch)
-    cli.main(["doctor", "--python", str(venv), "--json"])
-    said = json.loads(capsys.readouterr().out)
-    assert said["cause"] == "install-unfinished"
-    (finding,) = [one for one in said["findings"] if one["root"]]
-    assert "stopped while installing" in finding["evidence"][0]["text"]
-    assert finding["fix"]["commands"][0].endswith("--recover")
-
-
-def test_every_phase_has_an_end() -> None:
-    from typing import get_args
-
-    assert set(ENDINGS) == set(get_args(transaction.Phase))
-
-
 def test_an_environment_that_was_being_made_goes_altogether(install: Install) -> None:
     """Its interpreter may not be there yet."""
     store = Path("env/.gpusetup").absolute()
@@ -543,12 +465,12 @@ def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
     assert state_of(venv) == before and not (venv / ".gpusetup").exists()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.one_in(2)
 def test_who_is_asked_to_end_puts_the_former_state_back(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
 ) -> None:
-    """`kill`, a closed terminal, in the middle of the switch."""
+    """`kill`, a closed terminal, Ctrl-C, in the middle of the switch."""
     from gpusetup.install.switching import switch
 
     before = state_of(venv)

@@ -158,12 +158,11 @@ def test_what_goes_with_the_torch_that_is_there_leaves_it(install: Install, venv
     assert versions_in(venv)["torch"] == "2.9.1+cu130"
 
 
-@pytest.mark.parametrize("tool", ["uv", "pip"])
 def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
-    world: World, install: Install, tool: str
+    world: World, install: Install
 ) -> None:
-    venv = world.venv_with_pip()
-    on_it = ("--python", str(venv), "--installer", tool, "--no-verify")
+    venv = world.venv()
+    on_it = ("--python", str(venv), "--no-verify")
     assert install("--torch", "2.8.0", "--backend", "cu126", *on_it, "--yes").exit == 0
     for word in ("onnxruntime-gpu", "decoder"):
         said = install(word, *on_it, "--dry-run", "--json")

@@ -13,29 +13,21 @@ from hypothesis import strategies as st
 from index_server import build_wheel
 from installing import state_of
 
-from gpusetup.errors import Blocked
 from gpusetup.install.switching import transaction
 from gpusetup.install.switching.files import rename
 from gpusetup.install.switching.transaction import (
     Journal,
     begin,
-    keep,
-    move_aside,
     prepare,
     put_back,
     read_journal,
 )
 from gpusetup.install.target.layout import (
     Layout,
-    content_of,
     covering_entries,
     distributions,
-    need_breaks,
-    new_entries,
-    places_of,
 )
 from gpusetup.install.target.owned import files_of
-from gpusetup.model.frozen import replace
 
 NAMES = st.sampled_from(["torch", "nvidia", "a", "b.py", "c.so"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -148,44 +140,6 @@ def test_a_distribution_moves_aside_as_whole_folders(tmp_path: Path) -> None:
     assert names == ["shared/torch.txt", "torch", "torch-1.0.dist-info"]
 
 
-def test_somebody_elses_file_that_a_wheel_would_overwrite_is_kept_too(tmp_path: Path) -> None:
-    layout = layout_at(tmp_path / "env")
-    site = Path(layout.purelib)
-    (site / "torch").mkdir()
-    (site / "torch/__init__.py").write_text("mine")
-    (site / "torch/notes.txt").write_text("mine too")
-    before = state_of(tmp_path / "env")
-    wheel = build_wheel(tmp_path, "torch", "1.0", files={"torch/__init__.py": "theirs"})
-    store = tmp_path / "env/.gpusetup"
-    journal = prepare(layout, ["torch"], wheel_paths(wheel, layout), {"torch": "1.0"})
-    begin(store, journal)
-    move_aside(store, journal)
-    unpack(wheel, layout)
-    put_back(store, journal)
-    assert state_of(tmp_path / "env") == before
-
-
-def test_kept_means_that_nothing_of_the_former_is_left(tmp_path: Path) -> None:
-    layout = layout_at(tmp_path / "env")
-    unpack(build_wheel(tmp_path, "torch", "1.0"), layout)
-    store = tmp_path / "env/.gpusetup"
-    journal = prepare(layout, ["torch"], [], {})
-    begin(store, journal)
-    move_aside(store, journal)
-    assert distributions(layout) == ()
-    keep(store, replace(journal, keep=False))
-    assert not store.exists()
-
-
-def test_a_distribution_without_a_list_of_its_files_is_refused(tmp_path: Path) -> None:
-    layout = layout_at(tmp_path / "env")
-    unpack(build_wheel(tmp_path, "torch", "1.0"), layout)
-    (one,) = distributions(layout)
-    Path(one.info, "RECORD").unlink()
-    with pytest.raises(Blocked, match="keeps no list of its files"):
-        files_of(one, layout)
-
-
 def test_a_record_that_leads_out_of_the_environment_moves_nothing_there(tmp_path: Path) -> None:
     layout = layout_at(tmp_path / "env")
     (tmp_path / "thesis.txt").write_text("years")
@@ -194,52 +148,3 @@ def test_a_record_that_leads_out_of_the_environment_moves_nothing_there(tmp_path
     with Path(one.info, "RECORD").open("a") as file:
         file.write(f"../../../thesis.txt,,\n{tmp_path}/thesis.txt,,\n")
     assert str(tmp_path / "thesis.txt") not in files_of(one, layout)
-
-
-def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
-    return frozenset(path for _, path in places_of(content_of(wheel), layout).values())
-
-
-def test_a_wheels_files_and_scripts_go_where_installers_put_them(tmp_path: Path) -> None:
-    layout = layout_at(tmp_path / "env")
-    files = {
-        "torch/__init__.py": "",
-        "torch-1.0.data/scripts/convert": "",
-        "torch-1.0.data/data/share/x.txt": "",
-        "torch-1.0.data/purelib/torch/more.py": "",
-    }
-    wheel = build_wheel(tmp_path, "torch", "1.0", files=files)
-    placed = {str(Path(p).relative_to(layout.prefix)) for p in wheel_paths(wheel, layout)}
-    assert {
-        "bin/convert",
-        "share/x.txt",
-        "lib/site-packages/torch/more.py",
-        "lib/site-packages/torch/__init__.py",
-        "lib/site-packages/torch-1.0.dist-info/RECORD",
-    } <= placed
-
-
-def test_new_entries_are_the_topmost_that_are_missing(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    files = [str(tmp_path / name) for name in ("there/a.py", "there/b/c.py", "d/e/f.py", "d/g.py")]
-    assert new_entries(files) == tuple(
-        str(tmp_path / name) for name in ("d", "there/a.py", "there/b")
-    )
-
-
-@pytest.mark.parametrize(
-    ("need", "breaks"),
-    [
-        ("torch==2.5.1", True),
-        ("torch>=2.5,<2.6", True),
-        ("torch", False),
-        ("torch>=2", False),
-        ("torch==2.13.0", False),
-        ("torch==1.0; sys_platform == 'nowhere'", False),
-        ("torch==1.0; extra == 'old'", False),
-        ("numpy==1.0", False),
-        ("not a requirement", False),
-    ],
-)
-def test_what_a_change_would_break(need: str, breaks: bool) -> None:
-    assert need_breaks(need, {"torch": "2.13.0+cpu"}, {}) is breaks

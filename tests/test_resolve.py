@@ -60,30 +60,6 @@ def test_of_this_machine_only_the_system_is_read_where_the_rest_is_described(
     assert not [line for line in asked if line.startswith(("run ", "which ", "ask "))]
 
 
-@pytest.mark.parametrize(
-    ("words", "torch", "backend", "fallbacks"),
-    [
-        ((*LAPTOP, "--torch", "latest"), "2.15.0", "cu130", ["cu132"]),
-        ((*LAPTOP, "--torch", "2.5.1"), "2.5.1", "cu124", ["cu121", "cu118"]),
-        (there("--driver", "580.95.05", "--gpu", "GTX 1080 Ti"), "2.14.1", "cu126", []),
-        (
-            there("--driver", "535.183.01", "--gpu", "V100", "--python", "3.12"),
-            "2.14.1",
-            "cu126",
-            [],
-        ),
-        (there("--driver", "470.256.02", "--gpu", "T4"), "2.7.1", "cu118", []),
-    ],
-)
-def test_the_answer_as_json(words, torch, backend, fallbacks, capsys) -> None:  # type: ignore[no-untyped-def]
-    assert main(["resolve", *words, "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert (answer["torch"], answer["backend"]) == (torch, backend)
-    assert [choice["backend"] for choice in answer["fallbacks"]] == fallbacks
-    assert answer["index_url"].endswith(backend)
-    assert all(row["reason"] for row in answer["rejections"])
-
-
 def test_the_first_answer_is_that_of_doctor_and_install_and_the_newest_stands_next_to_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -252,20 +228,3 @@ def test_a_mirrors_password_is_not_printed(capsys: pytest.CaptureFixture[str]) -
     others = [choice["index_url"] for choice in answer["fallbacks"]]
     assert others == [f"{MIRROR}/cu121", f"{MIRROR}/cu118"]
     assert any("left out" in note for note in answer["notes"])
-
-
-def test_what_a_refresh_saw_is_used_afterwards_for_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    tag = "cp311-cp311-manylinux_2_28_x86_64"
-    asked = ["resolve", *there("--gpu", "T4", "--driver", "580.95.05"), "--json"]
-    with index_server(tmp_path / "index") as index:
-        index.add("whl/cu130", build_wheel(tmp_path / "w", "torch", "2.16.0+cu130", tag=tag))
-        asked += ["--index-root", index.index_root]
-        assert main([*asked, "--refresh"]) == 0
-    first = json.loads(capsys.readouterr().out)
-    assert main(asked) == 0
-    assert json.loads(capsys.readouterr().out)["torch"] == first["torch"] == "2.16.0"
-    assert main(asked[:-2]) == 0
-    assert json.loads(capsys.readouterr().out)["torch"] == "2.15.0"

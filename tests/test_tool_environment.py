@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import uv
-from installing import FIRST, TORCH, Install, World, needs_linux, run_uv, versions_in
+from installing import TORCH, World, needs_linux, run_uv, versions_in
 
 from gpusetup import cli
 from gpusetup.install.tool_environment import tool_command, tool_note
@@ -63,10 +63,6 @@ def test_what_is_installed_into_it_is_said_to_be_put_back_and_the_printed_way_ho
     assert (found["torch"], found["small"]) == (f"{TORCH}+cpu", "1.0")
 
 
-def test_another_environment_gets_no_such_note(world: World, install: Install) -> None:
-    assert tool_note(world.venv(), {"torch": f"{TORCH}+{FIRST}"}) == ()
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -87,18 +83,6 @@ def test_a_receipt_that_no_command_says_again_gives_none(text: str, tmp_path: Pa
     (tmp_path / "uv-receipt.toml").write_text(text)
     (note,) = tool_note(tmp_path, {"torch": "2.13.0+cpu"})
     assert "uv tool upgrade" in note and "`uv tool install" not in note
-
-
-def test_python_extras_and_what_the_receipt_said_of_torch_are_minded() -> None:
-    text = """[tool]
-requirements = [{ name = "a", extras = ["b"], specifier = ">=1" }, { name = "torch" }]
-python = "3.12"
-"""
-    argv = tool_command(text, {"torch": "2.13.0", "torchvision": "0.28.0", "vllm": "1"})
-    assert argv is not None
-    assert " ".join(argv) == (
-        "uv tool install --python 3.12 --with torch==2.13.0 --with torchvision==0.28.0 a[b]>=1"
-    )
 
 
 def test_doctor_finds_a_torch_that_the_tools_receipt_does_not_name(

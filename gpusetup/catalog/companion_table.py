@@ -9,8 +9,7 @@ from typing import Literal
 
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.specifiers import Versions
-from gpusetup.model.versions import Capability
+from gpusetup.model.versions import Capability, allows
 from gpusetup.named_file import shipped
 
 Wheels = Literal["index", "torch index", "release", "source"]
@@ -65,8 +64,6 @@ class Project(Frozen):
     wheels: Wheels
     on: str
     """`linux-x86_64 windows-x86_64`: where it has builds."""
-    imports: str | None = None
-    """The module's name, where it is another than the project's."""
     gpu: bool = False
     """Whether it is of no use without an NVIDIA GPU."""
     python_only: bool = False
@@ -85,10 +82,6 @@ class Project(Frozen):
     source: str = ""
     rows: tuple[Pair, ...] = ()
     releases: tuple[ReleaseWheel, ...] = ()
-
-    @property
-    def module(self) -> str:
-        return self.imports or self.name.replace("-", "_")
 
     def way_out(self, case: str = "", index: str = "") -> str:
         """What to take in its place. `index`: torch's own, of the backend that is here.
@@ -129,7 +122,7 @@ def companion_table() -> CompanionTable:
 def row_of(project: Project, version: str) -> Pair | None:
     """The row of one release; None where the table does not know it."""
     public = version.partition("+")[0]
-    return next((row for row in project.rows if Versions(row.versions).allows(public)), None)
+    return next((row for row in project.rows if allows(row.versions, public)), None)
 
 
 def takes_torch(project: Project, version: str, torch: str) -> bool | None:
@@ -142,7 +135,7 @@ def takes_torch(project: Project, version: str, torch: str) -> bool | None:
     row = row_of(project, version)
     if row is None or row.torch is None:
         return None
-    return Versions(row.torch).allows(torch.partition("+")[0])
+    return allows(row.torch, torch.partition("+")[0])
 
 
 def releases_for(project: Project, torch: str) -> tuple[str, ...]:
@@ -156,7 +149,7 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
 
 
 def _admits(row: Pair, torch: str) -> bool:
-    return row.torch is not None and Versions(row.torch).allows(torch)
+    return row.torch is not None and allows(row.torch, torch)
 
 
 def constraints_for(project: Project, torch: str) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ from gpusetup.catalog.builds import Catalog, Same
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import Companion, Name
 from gpusetup.model.resolution import TorchBuild
-from gpusetup.model.specifiers import Versions
-from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.model.versions import allows, cuda_of, parsed
 
 
 def companion(catalog: Catalog, name: Name, version: str) -> Companion | None:
@@ -48,13 +47,7 @@ def _pinned(catalog: Catalog, name: Name, public: str) -> Companion | None:
 def serves_torch(catalog: Catalog, name: Name, version: str, torch: str) -> bool | None:
     """Whether a companion serves a torch; None where the catalog does not know it."""
     row = companion(catalog, name, version)
-    return None if row is None else _admits(row.torch, torch.partition("+")[0])
-
-
-@lru_cache(maxsize=4096)
-def _admits(needs: str, torch: str) -> bool:
-    """The same question, asked for every build of the catalog: with a memory."""
-    return Versions(needs).allows(torch)
+    return None if row is None else allows(row.torch, torch.partition("+")[0])
 
 
 def serves_backend(
@@ -135,15 +128,14 @@ def _is_built(catalog: Catalog, row: Companion, build: TorchBuild, python: str |
 
 def releases_with(catalog: Catalog, wanted: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """The releases of torch whose companions are as specified, oldest first."""
-    asked = [(name, Versions(text)) for name, text in wanted]
     return tuple(
         row.torch
         for row in catalog.releases
-        if all(_own(catalog, row.torch, name, versions) for name, versions in asked)
+        if all(_own(catalog, row.torch, name, text) for name, text in wanted)
     )
 
 
-def _own(catalog: Catalog, torch: str, name: str, versions: Versions) -> bool:
+def _own(catalog: Catalog, torch: str, name: str, wanted: str) -> bool:
     """Whether the companion that belongs to a torch is allowed; a label is set aside."""
     row = catalog.release_of(torch)
     own = getattr(row, name, None)
@@ -151,7 +143,7 @@ def _own(catalog: Catalog, torch: str, name: str, versions: Versions) -> bool:
         serving = (
             one.version
             for one in catalog.companions
-            if one.name == name and _admits(one.torch, torch)
+            if one.name == name and allows(one.torch, torch)
         )
         own = max(serving, key=parsed, default=None)
-    return own is not None and versions.allows(own)
+    return own is not None and allows(wanted, own)

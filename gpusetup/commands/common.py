@@ -239,15 +239,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="what a requirements.txt, a pyproject.toml or a script's `# /// script` block lists",
-    )
-    parser.add_argument(
-        "-e",
-        "--editable",
-        metavar="DIR[EXTRA]",
-        action="append",
-        default=[],
-        help="what the project in a folder requires, with these extras",
+        help="what a requirements.txt or a pyproject.toml lists",
     )
 
 
@@ -258,9 +250,9 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
     from gpusetup.install.listed_words import words_of_files
     from gpusetup.render.language import plain
 
-    if not (options.requirements or options.editable):
+    if not options.requirements:
         return
-    listed = words_of_files(options.requirements, options.editable)
+    listed = words_of_files(options.requirements)
     if listed.hashed and options.command == "install":
         raise UsageError(
             f"{listed.hashed} names hashes, and what is chosen here may be another file than those",

@@ -46,8 +46,8 @@ ROWS = (
     Foreign(
         names="pre prerelease nightly",
         commands="install resolve",
-        way="`--torch nightly` takes the newest nightly, unproven; `--torch latest` is the newest "
-        "release",
+        way="`gpusetup resolve --torch nightly` prints the command that takes the newest nightly; "
+        "`--torch latest` is the newest release",
     ),
     Foreign(names="user system break-system-packages", commands="install", way=ENVIRONMENT),
     Foreign(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.commands.common import gather, read_listed
 from gpusetup.commands.install_asking import talk_of
 from gpusetup.commands.install_options import check_usage, configure, kind_of
-from gpusetup.errors import GpuSetupError, Unreached, UsageError
+from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -98,7 +98,6 @@ def _installed(
         tell_if_held,
     )
     from gpusetup.install.answers import plan_answer
-    from gpusetup.install.channel import channel_task, is_channel, refuse_more
     from gpusetup.install.decide import decide
     from gpusetup.install.execute import execute
     from gpusetup.install.joint.coming import by_table, not_with_old, with_set
@@ -114,34 +113,24 @@ def _installed(
     if asked.left_out:
         job.talk(asked.left_out_words)
     wanted = resolver_request(request, asked)
-    if is_channel(request):
-        refuse_more(request, asked)
     if variant := variants.variant_of(request, machine):
         refuse_plan_id(request)
         return variant(request, out, job, target, machine, asked)
     if request.wheelhouse:
         wanted = variants.use_wheelhouse(job, target, request.wheelhouse, wanted)
-    if is_channel(request):
-        request, task = channel_task(request, job, target, machine, asked)
-    else:
-        task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
+    task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
     if task.is_done:
         if is_proven(request, out, job, target, task):
             return 0
         task = task.again()
     refuse_unnamed_base(task.machine, task.elsewhere)
     target.require_changeable(task.elsewhere)
-    try:
-        task = with_set(request, job, task, asked, wanted, target)
-        together = by_table(request, job, task, asked, target)
-        task, settled = settle(request, job, target, task, asked, together)
-        plan = settled or plan_task(request, job, target, task)
-        if moved := not_with_old(request, job, task, plan, asked, target):
-            task, plan = moved, plan_task(request, job, target, moved)
-    except Unreached:
-        if request.dry_run:
-            variants.show_implied(request, out, target, task)
-        raise
+    task = with_set(request, job, task, asked, wanted, target)
+    together = by_table(request, job, task, asked, target)
+    task, settled = settle(request, job, target, task, asked, together)
+    plan = settled or plan_task(request, job, target, task)
+    if moved := not_with_old(request, job, task, plan, asked, target):
+        task, plan = moved, plan_task(request, job, target, moved)
     if plan.is_empty:
         return show_unchanged(out, job, target, task)
     if request.dry_run:

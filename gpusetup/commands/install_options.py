@@ -23,14 +23,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--torch",
         type=torch_named,
         metavar="SPEC",
-        help="a version or specifier: 2.5.1, '>=2.6,<2.9'; or nightly: the newest of its index",
+        help="2.5.1, or a specifier such as '>=2.6,<2.9'",
     )
     add_backend_options(parser)
     parser.add_argument(
         "--installer",
         default="auto",
         choices=("auto", "uv", "pip", "conda"),
-        help="default: auto (uv)",
+        help="default: auto (uv); pip's commands are printed only, with `--from`",
     )
     parser.add_argument(
         "--venv",
@@ -68,20 +68,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-verify", action="store_true", help="do not prove the result by computing"
     )
-    parser.add_argument(
-        "--no-keep",
-        action="store_true",
-        help="do not keep the former state for `--undo` (never kept in an image build)",
-    )
     state = parser.add_argument_group("afterwards")
     state.add_argument(
         "--undo", action="store_true", help="put back what the last installation replaced"
     )
     state.add_argument(
         "--recover", action="store_true", help="end what an interrupted installation left"
-    )
-    state.add_argument(
-        "--forget", action="store_true", help="drop what is kept for `--undo`, to free its disk"
     )
     parser.add_argument(
         "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
@@ -99,11 +91,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def kind_of(options: argparse.Namespace) -> str | None:
-    """`recover`, `undo` or `forget`, where one of them is asked for."""
-    kinds = [kind for kind in ("recover", "undo", "forget") if getattr(options, kind)]
-    if len(kinds) > 1:
-        raise UsageError(f"`--{kinds[0]}` and `--{kinds[1]}` exclude each other")
-    return kinds[0] if kinds else None
+    """`recover` or `undo`, where one of them is asked for."""
+    if options.recover and options.undo:
+        raise UsageError("`--recover` and `--undo` exclude each other")
+    return "recover" if options.recover else "undo" if options.undo else None
 
 
 def check_usage(options: argparse.Namespace) -> None:
@@ -124,6 +115,11 @@ def check_usage(options: argparse.Namespace) -> None:
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
         )
+    if options.installer == "pip" and not options.machine_from:
+        raise UsageError(
+            "`--installer pip` installs nothing: uv does, or conda where conda installed torch",
+            hint="`gpusetup resolve --installer pip` prints pip's commands",
+        )
     if options.machine_from and options.venv:
         raise UsageError("`--from` and `--venv` exclude each other")
     kind = kind_of(options)
@@ -143,7 +139,7 @@ def check_usage(options: argparse.Namespace) -> None:
             f"`--{kind}` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",
         )
-    asks = kind not in ("recover", "forget") and not options.dry_run and not options.yes
+    asks = kind != "recover" and not options.dry_run and not options.yes
     if asks and not sys.stdin.isatty():
         does = "undoes" if kind else "installs"
         raise UsageError(

@@ -1,15 +1,14 @@
-"""`gpusetup install --recover`, `--undo`, `--forget`: what an installation left in its target."""
+"""`gpusetup install --recover`, `--undo`: what an installation left in its target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from gpusetup.commands.install_asking import is_refused, talk_of, tell_if_held
 from gpusetup.commands.install_conda import undo as undo_by_conda
 from gpusetup.install.conda.history import read_undo
-from gpusetup.install.fetching.wheels import size_text
 from gpusetup.install.log import Log
 from gpusetup.install.recovery import (
     drop_if_made,
@@ -23,8 +22,6 @@ from gpusetup.install.request import InstallRequest
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.transaction import (
     STORE,
-    forget_undo,
-    kept_for_undo,
     recover,
     undo,
     undo_journal,
@@ -41,18 +38,10 @@ from gpusetup.render.language import plain
 from gpusetup.system.signals import uninterrupted
 from gpusetup.system.system import LiveSystem
 
-KINDS = ("recover", "undo", "forget")
-
 
 def run_kind(kind: str, request: InstallRequest, out: Console, log: Log) -> int:
-    """One of `KINDS` on the target that the request names."""
-    target = target_folder(request)
-    calls: dict[str, Callable[[InstallRequest, Console, Log, Path], int]] = {
-        "recover": _recover,
-        "undo": _undo,
-        "forget": _forget,
-    }
-    return calls[kind](request, out, log, target)
+    """`recover` or `undo` on the target that the request names."""
+    return (_recover if kind == "recover" else _undo)(request, out, log, target_folder(request))
 
 
 def _recover(_request: InstallRequest, out: Console, log: Log, folder: Path) -> int:
@@ -96,23 +85,6 @@ def _undo(request: InstallRequest, out: Console, log: Log, folder: Path) -> int:
         undo(store, undo_journal(store, layout))
     log.line(f"undone: {undo_changes(journal)}")
     return _show(out, log, folder, "restored", journal.before, "Undone.")
-
-
-def _forget(request: InstallRequest, out: Console, log: Log, folder: Path) -> int:
-    recover_unfinished(folder, talk_of(out), dry_run=request.dry_run)
-    store, before = folder / STORE, torch_family_in(folder)
-    if not store.is_dir():
-        return _show(out, log, folder, "unchanged", before, "Nothing is kept.")
-    if request.dry_run:
-        kept = kept_for_undo(store)
-        text = f"{size_text(kept[1])} would be freed." if kept else "Nothing is kept."
-        return _show(out, log, folder, "planned", before, text)
-    with locked(store, talk_of(out)):
-        freed = forget_undo(store)
-    log.line(f"forgot what was kept: {freed} bytes")
-    return _show(
-        out, log, folder, "unchanged", before, f"{size_text(freed)} freed; no undo is left."
-    )
 
 
 def _show(

@@ -14,8 +14,7 @@ from gpusetup.errors import UsageError
 from gpusetup.install.answers import plan_answer, versions_after
 from gpusetup.install.conda.plan import conda_program
 from gpusetup.install.credentials import without_credentials
-from gpusetup.install.decide import Task
-from gpusetup.install.described import Described, describe, implied
+from gpusetup.install.described import Described, describe
 from gpusetup.install.download import (
     fetch_into_folder,
     plan_download,
@@ -104,15 +103,6 @@ def _described_text(described: Described) -> str:
     return described_text(described)
 
 
-def show_implied(request: InstallRequest, out: Console, target: Target, task: Task) -> None:
-    """What the catalog implies, where the index could not be asked."""
-    head = (
-        f"The index was not asked, or gave no answer: what follows is what the catalog of "
-        f"{load_catalog().as_of} implies."
-    )
-    out.talk(Screen((head, *described_text(implied(request, target, task)).lines)))
-
-
 # --- into a project ------------------------------------------------------------------------------
 
 UNWRITTEN = (
@@ -167,7 +157,7 @@ def write_project(
 
 
 def _project_text(options: argparse.Namespace) -> str:
-    if options.venv or options.installer in ("pip", "conda"):
+    if options.venv or options.installer == "conda":
         raise UsageError("`--project` writes a file for uv: no `--venv`, no other `--installer`")
     return read_project(Path(options.project))
 

@@ -47,8 +47,6 @@ OPTIONS: Mapping[str, str] = {
     "--project": "pyproject requirements lock uv-project",
     "--undo": "rollback revert restore back uninstall remove",
     "--recover": "resume repair continue unlock abort",
-    "--forget": "clean cleanup purge gc prune",
-    "--no-keep": "no-backup no-undo",
     "--no-verify": "no-check skip-verify skip-tests no-test",
     "--installer": "tool manager use with mamba micromamba pip uv conda",
     "--from": "f machine host snapshot replay example file input load",

@@ -17,6 +17,7 @@ from gpusetup.commands.common import (
     read_listed,
     told,
 )
+from gpusetup.commands.resolve_channel import CHANNELS, run_channel
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -31,10 +32,7 @@ from gpusetup.resolver.spelled import (
 )
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from gpusetup.catalog.builds import Catalog
-    from gpusetup.install.joint.places import Places
     from gpusetup.model.resolution import Offer
     from gpusetup.resolver.described import Description
     from gpusetup.resolver.least import Decision
@@ -111,7 +109,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--torch",
         type=torch_named,
         metavar="SPEC",
-        help="2.5.1, a specifier such as '>=2.6,<2.9', or nightly: the newest that its index has",
+        help="2.5.1, a specifier such as '>=2.6,<2.9', or nightly",
     )
     add_backend_options(wish)
     wish.add_argument("--installer", choices=("uv", "pip", "conda"))
@@ -121,7 +119,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     wish.add_argument(
         "--offline",
         action="store_true",
-        help="with PACKAGE: ask nobody, answer from the table and from what was asked before",
+        help="with PACKAGE: ask nobody, answer from the table of companions",
     )
     wish.add_argument(
         "--refresh",
@@ -140,16 +138,9 @@ def run(options: argparse.Namespace, out: Console) -> int:
     options.refuse_words()
     read_listed(options, out)
     _torch_of_words(options)
-    is_channel = options.torch in ("nightly", "test")
+    is_channel = options.torch in CHANNELS
     if not is_channel:
         _check_format(options)
-    ahead = _ask_ahead(options) if options.packages and not is_channel else None
-    return _answered(options, out, ahead, is_channel=is_channel)
-
-
-def _answered(
-    options: argparse.Namespace, out: Console, ahead: Future[Places] | None, *, is_channel: bool
-) -> int:
     import os
 
     from gpusetup.catalog.builds import with_catalog
@@ -171,13 +162,11 @@ def _answered(
     snapshot = with_catalog(snapshot, catalog)
     shown = without_credentials(root)
     if is_channel:
-        from gpusetup.commands.resolve_channel import run_channel
-
-        return run_channel(options, snapshot, request, catalog, root, out)
+        return run_channel(options, snapshot, request, catalog, shown, out)
     if options.packages:
         from gpusetup.commands.resolve_together import run_together
 
-        return run_together(options, snapshot, request, catalog, shown, out, ahead)
+        return run_together(options, snapshot, request, catalog, shown, out)
     decision = _decision(snapshot, request, given, catalog)
     decision = replace(decision, newest=at_root(decision.newest, shown))
     resolution = at_root(decision.resolution, shown)
@@ -198,15 +187,9 @@ def _answered(
     return 0 if resolution.build else Unsatisfiable.exit_code
 
 
-def _ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
-    from gpusetup.commands.resolve_together import ask_ahead
-
-    return ask_ahead(options)
-
-
 def _torch_of_words(options: argparse.Namespace) -> None:
     """A torch among the requirements of a file is what `--torch` asks for."""
-    if not (options.requirements or options.editable):
+    if not options.requirements:
         return
     from gpusetup.install.packages import requested_packages
 

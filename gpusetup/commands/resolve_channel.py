@@ -1,10 +1,8 @@
-"""`gpusetup resolve --torch nightly`: the newest build of a channel that fits, unproven."""
+"""`gpusetup resolve --torch nightly`: the command that takes the newest build of a channel."""
 
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable, UsageError
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
     from gpusetup.model.resolution import Request
     from gpusetup.render.language import Screen
 
+CHANNELS = {"nightly": "each day", "test": "soon"}
+"""The channel -> when another build takes the place of its newest one."""
 FAMILY = ("torch", "torchvision", "torchaudio")
 
 
@@ -30,9 +30,7 @@ def run_channel(
     root: str,
     out: Console,
 ) -> int:
-    """The backend is that of the newest release that fits; the version is what its index has."""
-    from gpusetup.install.credentials import without_credentials
-    from gpusetup.install.fetching.channel import notes
+    """The backend is that of the newest release that fits; nobody is asked."""
     from gpusetup.resolver import resolve
 
     channel = options.torch
@@ -44,17 +42,25 @@ def run_channel(
             hint="`gpusetup resolve` says what stands against each",
         )
     index = f"{root.rstrip('/')}/{channel}/{build.backend}"
-    shown = without_credentials(index)
-    version = None if options.offline else _newest(index, shown, snapshot, out)
+    note = (
+        f"unproven: a {channel} build has no row in the catalog, and another takes its place "
+        f"{CHANNELS[channel]}; the command takes the newest that the index has when it runs; "
+        "`gpusetup verify` proves it here"
+    )
     answer = ResolveAnswer(
-        torch=version or channel,
+        torch=channel,
         backend=build.backend,
-        index_url=shown,
-        commands=commands(shown, version),
-        notes=notes(channel, version),
+        index_url=index,
+        commands={
+            "uv": (
+                ("uv", "pip", "install", "--prerelease", "allow", *FAMILY, "--index-url", index),
+            ),
+            "pip": (("python", "-m", "pip", "install", "--pre", *FAMILY, "--index-url", index),),
+        },
+        notes=(note,),
         catalog_as_of=str(catalog.as_of),
     )
-    out.answer(answer, _text(answer, channel, snapshot, options.installer or "uv"))
+    out.answer(answer, _text(answer, snapshot, options.installer or "uv"))
     return 0
 
 
@@ -72,35 +78,13 @@ def _refuse_more(options: argparse.Namespace, channel: str) -> None:
         )
 
 
-def _newest(index: str, shown: str, snapshot: Snapshot, out: Console) -> str:
-    from gpusetup.install.fetching.channel import newest, tags_of
-    from gpusetup.install.fetching.fetch import Fetcher
-    from gpusetup.install.settings.environment import logins
-
-    out.talk(f"asked: {shown} (`--offline` asks nobody)")
-    fetcher = Fetcher(lambda _: None, logins(os.environ, Path.home()))
-    return newest(fetcher.text, index, tags_of(snapshot)).version
-
-
-def commands(index: str, version: str | None) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """uv's and pip's line; the companions are those that the channel has beside it.
-
-    >>> commands("https://mirror.example/nightly/cpu", "2.16.0.dev20261119+cpu")["pip"][0][5]
-    'torch==2.16.0.dev20261119+cpu'
-    """
-    words = (f"torch=={version}" if version else "torch", *FAMILY[1:])
-    pip = ("python", "-m", "pip", "install", "--pre", *words, "--index-url", index)
-    uv = ("uv", "pip", "install", "--prerelease", "allow", *words, "--index-url", index)
-    return {"uv": (uv,), "pip": (pip,)}
-
-
-def _text(answer: ResolveAnswer, channel: str, snapshot: Snapshot, installer: str) -> Screen:
+def _text(answer: ResolveAnswer, snapshot: Snapshot, installer: str) -> Screen:
     from gpusetup.render.language import GOOD, Row, Screen, command, heading, remark
 
     argv = answer.commands[installer][0]
     return Screen(
         (
-            Row((f"torch {answer.torch}", GOOD), f" from {channel}/{answer.backend}"),
+            Row((f"torch {answer.torch}", GOOD), f" from {answer.torch}/{answer.backend}"),
             "",
             heading(f"With {installer}"),
             command(shell_line(argv, snapshot.os.family)),

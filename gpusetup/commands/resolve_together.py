@@ -13,35 +13,11 @@ from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from gpusetup.catalog.builds import Catalog
     from gpusetup.install.fetching.fetch import Fetcher
-    from gpusetup.install.joint.places import Places
     from gpusetup.install.joint.table import Joint
     from gpusetup.model.machine import Snapshot
     from gpusetup.model.resolution import Request, Resolution
-
-
-def ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
-    """Where will be asked is found out while the machine is read; None where nobody is asked, and
-    where something was asked before: what is kept is there sooner."""
-    from gpusetup.install.joint.kept import is_any_kept
-
-    if options.offline or is_any_kept(os.environ):
-        return None
-    from concurrent.futures import ThreadPoolExecutor
-
-    from gpusetup.install.joint.places import named_places, with_usual
-
-    places = named_places(os.environ, Path.home())  # here: no thread of ours holds uv's start up
-    pool = ThreadPoolExecutor(2)
-    try:
-        found = pool.submit(with_usual, places)
-        pool.submit(places.trusted)  # uv will be run, and needs the certificates
-        return found
-    finally:
-        pool.shutdown(wait=False)
 
 
 def run_together(
@@ -51,49 +27,26 @@ def run_together(
     catalog: Catalog,
     root: str,
     out: Console,
-    ahead: Future[Places] | None = None,
 ) -> int:
-    """The set, or why there is none. `ahead`: where is asked, found out meanwhile."""
-    from gpusetup.install.joint.kept import is_any_kept
+    """The set, by the user's own indexes or offline by our table; or why there is none."""
+    from gpusetup.install.joint.places import users_places
     from gpusetup.install.joint.table import by_table
 
     words, left_out = requirements_of(options.packages, snapshot)
     if left_out:
         out.talk(left_out)
-    if options.offline and not is_any_kept(os.environ):
+    if options.offline:
         joint = by_table(snapshot, request, words, catalog)
     else:
-        joint = _asked(options, snapshot, request, words, catalog, ahead, out)
+        from gpusetup.install.joint.choose import choose_together
+
+        places = users_places(os.environ, Path.home())
+        out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
+        wanted = (snapshot, request, words, catalog, places, cache(_fetcher))
+        joint = choose_together(*wanted, explain=options.explain)
     resolution = _resolution(joint, snapshot, request, catalog, root)
     _show(joint, resolution, snapshot, options, out)
     return Unsatisfiable.exit_code if joint.refused else 0
-
-
-def _asked(
-    options: argparse.Namespace,
-    snapshot: Snapshot,
-    request: Request,
-    words: tuple[str, ...],
-    catalog: Catalog,
-    ahead: Future[Places] | None,
-    out: Console,
-) -> Joint:
-    """The set by the user's own indexes, or offline by what they said before."""
-    from gpusetup.install.joint.choose import choose_together
-
-    places = ahead.result() if ahead else places_of()
-    if not options.offline:
-        out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
-    return choose_together(
-        snapshot,
-        request,
-        words,
-        catalog,
-        places,
-        cache(_fetcher),
-        explain=options.explain,
-        offline=options.offline,
-    )
 
 
 def _fetcher() -> Fetcher:
@@ -119,13 +72,6 @@ def _is_companion(word: str) -> bool:
     from gpusetup.install.joint.words import name_of
 
     return name_of(word) in ("torchvision", "torchaudio")
-
-
-def places_of() -> Places:
-    """uv and the indexes of the user's own settings."""
-    from gpusetup.install.joint.places import users_places
-
-    return users_places(os.environ, Path.home())
 
 
 def _resolution(

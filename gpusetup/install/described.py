@@ -1,5 +1,6 @@
-"""The steps as one would type them: for a machine that is only described (`--from`), and for this
-one where no index can be asked. Nothing is asked of anybody here."""
+"""The steps as one would type them for a machine that is only described (`--from`).
+
+Nothing is asked of anybody here."""
 
 from __future__ import annotations
 
@@ -11,8 +12,6 @@ from gpusetup.install.decide import Task, decide
 from gpusetup.install.packages import RequestedPackages, requested_packages
 from gpusetup.install.refusals import check_described
 from gpusetup.install.request import InstallRequest, resolver_request
-from gpusetup.install.switching.steps import venv_step
-from gpusetup.install.target.find import Target
 from gpusetup.installers import INSTALLERS
 from gpusetup.installers.options import FAMILY, InstallerOptions, packages_step
 from gpusetup.model.documents import DoneStep, InstallAnswer
@@ -33,8 +32,8 @@ class Described(Frozen):
     asked: RequestedPackages
     unlabelled: str | None
     """The backend of a torch whose version does not carry it."""
-    os_family: str | None = None
-    """Whose shell the steps are quoted for; None for this machine's."""
+    os_family: str | None
+    """Whose shell the steps are quoted for."""
 
 
 def describe(request: InstallRequest, talk: Callable[[str], None], machine: Snapshot) -> Described:
@@ -57,16 +56,6 @@ def describe(request: InstallRequest, talk: Callable[[str], None], machine: Snap
         newest=task.newest,
     )
     notes = task.notes if task.is_done else (*broken(task), *task.all_notes)
-    return _described(task, answer, steps, notes, machine.os.family)
-
-
-def _described(
-    task: Task,
-    answer: InstallAnswer,
-    steps: tuple[Step, ...],
-    notes: tuple[str, ...],
-    os_family: str | None = None,
-) -> Described:
     build = task.resolution.build
     comes = build is not None and not build.labelled and "torch" in task.asked.family
     return Described(
@@ -76,7 +65,7 @@ def _described(
         notes=notes,
         asked=task.asked,
         unlabelled=build.backend if build is not None and comes else None,
-        os_family=os_family,
+        os_family=machine.os.family,
     )
 
 
@@ -120,31 +109,6 @@ def broken(task: Task) -> tuple[str, ...]:
     if build is None or not task.decision.moves:
         return ()
     return pinned_in_words(task.machine, build)
-
-
-def implied(request: InstallRequest, target: Target, task: Task) -> Described:
-    """The steps that the catalog implies for a target whose index could not be asked."""
-    asked = task.asked
-    installer = "uv" if request.installer == "auto" else request.installer
-    options = InstallerOptions(
-        python=target.python,
-        packages=(*asked.family, *asked.packages, *asked.followers, *asked.pinned),
-        index_root=request.root,
-    )
-    steps = _commands(installer, task, options)
-    if target.venv is not None:
-        base = target.layout.python
-        steps = (venv_step("uv", target.venv, base, seed=installer == "pip"), *steps)
-    installed = target.installed
-    answer = InstallAnswer(
-        state="planned",
-        target=target.venv or target.layout.prefix,
-        before={name: installed[name] for name in FAMILY if name in installed},
-        after=versions_after(task.resolution, asked),
-        steps=(),
-        why=task.why,
-    )
-    return _described(task, answer, steps, task.all_notes)
 
 
 def _family_of(machine: Snapshot) -> dict[str, str]:

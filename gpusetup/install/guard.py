@@ -42,15 +42,8 @@ PINNED = "conda-meta/pinned"
 STATE = "conda-meta/state"
 UV_TOML = f"../{FILE}"
 """Beside a `.venv`; the guard makes it and takes it away, and changes none that is there."""
-ACTIVATION = (
-    "activate activate.fish activate.csh Activate.ps1 activate.ps1 activate.bat deactivate.bat"
-)
-OURS = (
-    *(CONSTRAINTS, PIP, PINNED, STATE, UV_TOML),
-    *(f"{folder}/{name}" for folder in ("bin", "Scripts") for name in ACTIVATION.split()),
-)
-"""What the guard may put back, from the environment's folder on: the scripts that activate were
-changed by a previous edition only."""
+OURS = (CONSTRAINTS, PIP, PINNED, STATE, UV_TOML)
+"""What the guard may put back, from the environment's folder on."""
 SCHEMA = "gpusetup.guard-undo/1"
 MOST_BYTES = 1 << 18
 """Of a file that is changed."""

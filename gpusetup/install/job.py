@@ -171,6 +171,6 @@ def new_job(
         environ=os.environ,
         show_progress=show_progress,
         talk=talk,
-        keep=not (request.no_keep or in_image_build()),
+        keep=not in_image_build(),
         pip=pip,
     )

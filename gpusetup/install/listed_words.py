@@ -1,19 +1,18 @@
-"""Requirements that a file lists: `requirements.txt`, `pyproject.toml` with its extras,
-the metadata inside a script. They are read as words of the command line, which judges each."""
+"""Requirements that a file lists: `requirements.txt`, `pyproject.toml`.
+
+They are read as words of the command line, which judges each."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import own_line
 from gpusetup.report.cleaning.decode import decode, is_binary
 
 MOST_BYTES = 1 << 20
@@ -30,14 +29,13 @@ class Listed(Frozen):
     """The first file whose lines name hashes."""
 
 
-def words_of_files(files: Sequence[str], folders: Sequence[str]) -> Listed:
-    """Everything that `-r FILE` and `-e DIR[EXTRA]` name.
+def words_of_files(files: Sequence[str]) -> Listed:
+    """Everything that `-r FILE` names.
 
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
     found = [words_of_file(Path(name)) for name in files]
-    found += [_of_folder(name) for name in folders]
-    named = zip((*files, *folders), found, strict=True)
+    named = zip(files, found, strict=True)
     empty = tuple(f"{name} lists no requirement" for name, one in named if not one.words)
     return Listed(
         words=tuple(word for one in found for word in one.words),
@@ -47,12 +45,10 @@ def words_of_files(files: Sequence[str], folders: Sequence[str]) -> Listed:
 
 
 def words_of_file(path: Path, depth: int = 0) -> Listed:
-    """One file, by its name: a project, a script, or a list of requirements."""
+    """One file, by its name: a project, or a list of requirements."""
     text = _read(path)
     if path.suffix == ".toml":
-        return Listed(words=tuple(project_words(_toml(path, text), path, ())))
-    if path.suffix == ".py":
-        return Listed(words=script_words(path, text))
+        return Listed(words=project_words(path, text))
     return _requirements(path, text, depth)
 
 
@@ -62,15 +58,8 @@ def _read(path: Path) -> str:
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem
     # pip reads a list in Windows' own encoding too, as its editors write a comment there.
-    is_list = path.suffix not in (".toml", ".py") and not is_binary(raw)
+    is_list = path.suffix != ".toml" and not is_binary(raw)
     return decode(raw) if is_list else named_file.text_of(raw, path)
-
-
-def _toml(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return parse_toml(text)
-    except ValueError as problem:
-        raise BadInput(f"{path} is no TOML: {problem}") from problem
 
 
 # --- a list of requirements ----------------------------------------------------------------------
@@ -105,7 +94,7 @@ def _requirements(path: Path, text: str, depth: int) -> Listed:
 
 
 CANNOT = {
-    "e": "is a folder: name it to gpusetup itself, by `-e DIR`",
+    "e": "is a folder: name its pyproject.toml to gpusetup itself, by `-r`",
     "c": "is a list of constraints: write those that count into the requirements",
 }
 
@@ -122,53 +111,18 @@ def lines_of(text: str) -> Iterator[str]:
             yield plain
 
 
-# --- a project, and a script ---------------------------------------------------------------------
+# --- a project -----------------------------------------------------------------------------------
 
 
-def _of_folder(named: str) -> Listed:
-    """`DIR[extra,other]`: what its project requires. It itself is not installed."""
-    found = re.fullmatch(r"(.*?)(?:\[([\w.,\s-]*)\])?", named)
-    folder = Path(found[1] if found else named)
-    extras = [one.strip() for one in (found[2] or "").split(",") if one.strip()] if found else []
-    path = folder / "pyproject.toml"
-    words = project_words(_toml(path, _read(path)), path, extras)
-    line = own_line("uv", "pip", "install", "--no-deps", "-e", named)
-    then = f"{folder} itself comes last, into the same environment: `{line}`"
-    return Listed(words=tuple(words), notes=(then,))
-
-
-def project_words(document: dict[str, Any], path: Path, extras: Sequence[str]) -> Iterator[str]:
-    """`dependencies`, and those of the extras."""
-    project = document.get("project")
+def project_words(path: Path, text: str) -> tuple[str, ...]:
+    """Its `dependencies`."""
+    try:
+        project = parse_toml(text).get("project")
+    except ValueError as problem:
+        raise BadInput(f"{path} is no TOML: {problem}") from problem
     if not isinstance(project, dict):
         raise BadInput(f"{path} has no [project] table", hint="`uv init` writes one")
-    yield from _strings(project.get("dependencies", []), path)
-    optional = project.get("optional-dependencies", {})
-    for extra in extras:
-        yield from _strings(_named(optional, extra, f"{path} has no extra {extra!r}"), path)
-
-
-def _named(table: Any, name: str, problem: str) -> Any:
-    if not isinstance(table, dict) or name not in table:
-        known = ", ".join(sorted(map(str, table))) if isinstance(table, dict) else ""
-        raise UsageError(problem, hint=f"there is {known}" if known else "it has none")
-    return table[name]
-
-
-def _strings(rows: Any, path: Path) -> Iterator[str]:
+    rows = project.get("dependencies", [])
     if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
         raise BadInput(f"{path}: its dependencies are no list of requirements")
-    yield from rows
-
-
-BLOCK = re.compile(r"(?m)^# /// script[ \t]*$\s(?P<content>(^#(| .*)$\s)+)^# ///[ \t]*$")
-"""Source: packaging.python.org, inline script metadata (PEP 723)."""
-
-
-def script_words(path: Path, text: str) -> tuple[str, ...]:
-    """`dependencies` of the metadata inside a script."""
-    found = BLOCK.findall(text.replace("\r\n", "\n"))
-    if len(found) != 1:
-        raise BadInput(f"{path} has {'no' if not found else 'more than one'} `# /// script` block")
-    lines = (line[2:] if line.startswith("# ") else line[1:] for line in found[0][0].splitlines())
-    return tuple(_strings(_toml(path, "\n".join(lines)).get("dependencies", []), path))
+    return tuple(rows)

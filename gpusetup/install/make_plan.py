@@ -1,4 +1,4 @@
-"""Makes the plan: the target, torch's index, and uv or pip are asked; nothing is changed."""
+"""Makes the plan: the target, torch's index, and uv are asked; nothing is changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from gpusetup.catalog.companion_table import companion_table, cuda_constraints
 from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.file import load_catalog
-from gpusetup.install.fetching.channel import CHANNELS
 from gpusetup.install.fetching.choose import at_root, choices_of, first_that_has, versions_of
 from gpusetup.install.fetching.dependencies import ask_dependencies
 from gpusetup.install.fetching.stand_ins import stand_ins
@@ -39,20 +38,11 @@ def make_plan(
     asked: RequestedPackages,
     machine: Snapshot,
 ) -> Plan:
-    """The plan with everything that can be known before a wheel is fetched.
-
-    Where nobody will be asked, the fetching begins beside the planning.
-    """
-    installer = "uv" if request.installer == "auto" else request.installer
-    check_places(job, target, installer)
+    """The plan with everything that can be known before a wheel is fetched."""
+    check_places(job, target)
     if target.venv is None:
         check_importable(target.layout, asked.family)
-    plan = replace(
-        _with_family(request, job, target, resolution, asked, machine), installer=installer
-    )
-    if request.yes and not request.dry_run and not job.wheels:
-        check_space_before(job, plan)
-        job.fetcher.early(plan.family, job.cache)
+    plan = _with_family(request, job, target, resolution, asked, machine)
     plan = with_dependencies(job, target, plan)
     check_space_before(job, plan)
     return plan
@@ -78,11 +68,9 @@ def _with_family(
         target=target.venv or target.layout.prefix,
         python=target.python,
         venv=target.venv,
-        installer="uv",
         choice=replace(choice, index_url=at_root(choice, root)),
         passed_over=passed,
         fallbacks=choices[choices.index(choice) + 1 :],
-        channel=at_root(choice, root) if request.torch in CHANNELS else None,
         family=_sized(job, (*family, *asked.files)),
         packages=(*asked.packages, *asked.followers),
         pinned=asked.pinned,
@@ -116,10 +104,9 @@ def finished(job: Job, target: Target, plan: Plan) -> Plan:
     dependencies = None if plan.dependencies is None else _sized(job, plan.dependencies)
     plan = replace(plan, dependencies=dependencies, family=_changing(plan.family, installed))
     layout = target.layout if target.venv is None else replace(target.layout, python=target.python)
-    steps = switch_steps(plan, layout, job.uv, plan.target)
+    steps = switch_steps(layout, job.uv, plan.target)
     if target.venv is not None:
-        seed = plan.installer == "pip"
-        steps = (venv_step(job.uv, target.venv, target.layout.python, seed=seed), *steps)
+        steps = (venv_step(job.uv, target.venv, target.layout.python), *steps)
     before = {name: installed[name] for name in plan.after if name in installed}
     if target.venv is None:
         check_leaving(target.layout, before)

@@ -121,7 +121,7 @@ def _refuse_a_place(word: str) -> None:
             f"{word!r} is a file; `install` takes the names of packages",
             hint="`gpusetup install --wheelhouse DIR` installs from a folder of wheels",
         )
-    if re.search(r"\.(txt|in|toml|py)$", word) and "@" not in word:
+    if re.search(r"\.(txt|in|toml)$", word) and "@" not in word:
         raise UsageError(
             f"{word!r} is a file; `install` takes the names of packages",
             hint=f"did you mean `gpusetup install -r {own_word(word)}`?",

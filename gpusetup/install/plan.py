@@ -19,14 +19,11 @@ class Plan(Frozen):
     """The interpreter of the target."""
     venv: str | None = None
     """The environment to be made first."""
-    installer: str
     choice: Choice
     passed_over: tuple[tuple[str, str], ...] = ()
     """Backends whose index has no such wheel, and what it says."""
     fallbacks: tuple[Choice, ...] = ()
     """What is left to fall back to."""
-    channel: str | None = None
-    """The index of a nightly or test build: what it requires is sought there too."""
     family: tuple[Wheel, ...]
     dependencies: tuple[Wheel, ...] | None = None
     packages: tuple[str, ...] = ()

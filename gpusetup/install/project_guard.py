@@ -16,7 +16,7 @@ import tomlkit
 from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.install.project import parse, parse_any, table_in, versions_named, written
 from gpusetup.install.project_extras import name_in
-from gpusetup.model.specifiers import Versions
+from gpusetup.model.versions import allows
 
 CONSTRAINTS, OVERRIDES = "constraint-dependencies", "override-dependencies"
 
@@ -42,7 +42,7 @@ def constrained(text: str, pins: Mapping[str, str], *, own: bool = False) -> str
     versions = {name: v if own else v.partition("+")[0] for name, v in pins.items()}
     wanted = {name: f"{name}=={version}" for name, version in versions.items()}
     for name, said in () if own else versions_named(document, wanted).items():
-        if not Versions(said.partition("+")[0]).allows(versions[name]):
+        if not allows(said.partition("+")[0], versions[name]):
             raise Unsatisfiable(
                 f"The project asks for {name}{said}, the environment has {wanted[name]}: uv could "
                 "lock neither beside a constraint",

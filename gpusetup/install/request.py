@@ -39,7 +39,6 @@ class InstallRequest(Frozen):
     plan_id: str | None = None
     """What the plan has to be."""
     no_verify: bool = False
-    no_keep: bool = False
 
     @property
     def for_other_host(self) -> bool:

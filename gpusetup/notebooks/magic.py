@@ -27,7 +27,7 @@ ELSEWHERE = ("--from", "--report", "--reports", "--project")
 TARGETS = ("--python", "--venv", *ELSEWHERE)
 """Options that say what is read; without one it is this kernel's environment."""
 LEFT_TO_TERMINALS = ("mcp", "completion", "slurm", "fleet")
-KINDS = ("--dry-run", "--yes", "-y", "--undo", "--recover", "--forget")
+KINDS = ("--dry-run", "--yes", "-y", "--undo", "--recover")
 WORTH_TELLING = ("install", "verify", "tune")
 """What takes long enough that its progress is shown."""
 

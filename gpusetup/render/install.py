@@ -82,11 +82,11 @@ def _what(plan: Plan) -> str:
     choice = plan.choice
     where = f"from {choice.backend} ({without_credentials(choice.index_url)})"
     if any(wheel.name == "torch" for wheel in plan.family) or not plan.pinned:
-        return f"torch {choice.torch} {where} by {plan.installer}"
+        return f"torch {choice.torch} {where} by uv"
     named = [wheel.name for wheel in plan.family]
     companions = f"{', '.join(named)} {where}" if named else ""
     wanted = without_logins(", ".join(filter(None, (companions, *plan.packages))))
-    return f"{wanted} by {plan.installer}; {', '.join(plan.pinned)} {_stay(plan.pinned)}"
+    return f"{wanted} by uv; {', '.join(plan.pinned)} {_stay(plan.pinned)}"
 
 
 def unchanged_text(answer: InstallAnswer, notes: Iterable[str]) -> Screen:
@@ -242,7 +242,7 @@ def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> Screen
     if kept_bytes is not None:
         lines.append(
             f"`gpusetup install --undo --python {plain(answer.target)}` puts back what was there; "
-            f"{size_text(kept_bytes)} are kept for it, `--forget` frees them"
+            f"{size_text(kept_bytes)} are kept for it"
         )
     return Screen((*lines, labelled("log:", f"{answer.log}", 5, indent=0)))
 

@@ -30,7 +30,7 @@ def torch_beside(beside: Sequence[tuple[str, str]], torch: str | None) -> str | 
             f"{' '.join(name for name, _ in beside)}`",
         )
     wanted = specifier(torch)
-    both = [one for one in fits if wanted is None or wanted.allows(one)]
+    both = [one for one in fits if wanted is None or wanted.contains(one)]
     if not both:
         raise UsageError(
             f"{said} goes with torch {fits[-1]}, not with {torch}",

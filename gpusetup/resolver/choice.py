@@ -9,8 +9,9 @@ from gpusetup.catalog.builds import Catalog, Same
 from gpusetup.catalog.kernels import release
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.versions import parsed
 from gpusetup.resolver.constraints import fits
-from gpusetup.resolver.situation import CHANNELS, Situation, is_allowed, version
+from gpusetup.resolver.situation import CHANNELS, Situation, is_allowed
 
 
 def in_scope(situation: Situation, catalog: Catalog) -> tuple[TorchBuild, ...]:
@@ -84,9 +85,9 @@ def preference(situation: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
 def is_beyond(build: TorchBuild, situation: Situation) -> bool:
     """Whether a build needs a driver of a later branch than an unknown one is taken to be of."""
     floor, assumed = build.driver_floor, situation.assumed_driver
-    return bool(floor and assumed and version(floor).major > version(assumed).major)
+    return bool(floor and assumed and parsed(floor).major > parsed(assumed).major)
 
 
 @lru_cache(maxsize=512)
 def newest_first(torch: str) -> tuple[int, ...]:
-    return tuple(-part for part in (*version(torch).release, 0, 0, 0)[:4])
+    return tuple(-part for part in (*parsed(torch).release, 0, 0, 0)[:4])

@@ -10,7 +10,8 @@ from functools import lru_cache
 from gpusetup.catalog.kernels import release, served_by
 from gpusetup.model.machine import Gpu
 from gpusetup.model.resolution import TorchBuild
-from gpusetup.resolver.situation import Situation, is_allowed, version
+from gpusetup.model.versions import parsed
+from gpusetup.resolver.situation import Situation, is_allowed
 
 
 def is_asked_torch(build: TorchBuild, situation: Situation) -> str | None:
@@ -58,13 +59,13 @@ def libc_reaches(build: TorchBuild, situation: Situation) -> str | None:
     name, _, found = situation.libc.partition(" ")
     if name == "musl":
         return f"needs glibc, found {situation.libc}: there are no wheels for musl"
-    if build.glibc and found and version(found) < version(build.glibc):
+    if build.glibc and found and parsed(found) < parsed(build.glibc):
         return f"needs glibc {build.glibc}, found {found}"
     return None
 
 
 def macos_reaches(build: TorchBuild, situation: Situation) -> str | None:
-    if not (build.macos and situation.macos) or version(situation.macos) >= version(build.macos):
+    if not (build.macos and situation.macos) or parsed(situation.macos) >= parsed(build.macos):
         return None
     return f"needs macOS {build.macos}, found {situation.macos}"
 
@@ -90,7 +91,7 @@ def driver_reaches(build: TorchBuild, situation: Situation) -> str | None:
     floor = build.driver_floor
     if floor is None:
         return _driver_serves(build.cuda, situation)
-    if situation.driver is None or version(situation.driver) >= version(floor):
+    if situation.driver is None or parsed(situation.driver) >= parsed(floor):
         return None
     return f"needs NVIDIA driver {floor}, found {situation.driver}"
 
@@ -119,7 +120,7 @@ def driver_knows_every_gpu(build: TorchBuild, situation: Situation) -> str | Non
         return None
     here = {gpu.name for gpu in situation.gpus}
     for name, first in situation.first_drivers:
-        if name in here and version(situation.driver) < version(first):
+        if name in here and parsed(situation.driver) < parsed(first):
             return f"{name} needs NVIDIA driver {first} or newer, found {situation.driver}"
     return None
 
@@ -144,7 +145,7 @@ def _why_dropped(build: TorchBuild, gpus: tuple[Gpu, ...], situation: Situation)
     """What a library beside torch leaves out, where that is known."""
     majors = {gpu.compute_capability.major for gpu in gpus if gpu.compute_capability}
     for row in situation.dropped:
-        if row.major in majors and version(build.torch) >= version(row.from_torch):
+        if row.major in majors and parsed(build.torch) >= parsed(row.from_torch):
             return f" ({row.because})"
     return ""
 

@@ -12,10 +12,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import (
-    CompanionTable,
     Pair,
     Project,
     row_of,
@@ -231,31 +229,6 @@ def best(solved: Sequence[Solved]) -> Solved | None:
 
 YEAR = 365
 """Days; a release that is older than this beside its newest is not taken silently."""
-
-
-def is_gpu_to_cpu(before: str | None, chosen: str) -> bool:
-    """Whether a choice would leave an accelerator for the CPU.
-
-    >>> is_gpu_to_cpu("cu130", "cpu"), is_gpu_to_cpu("cpu", "cu130"), is_gpu_to_cpu(None, "cpu")
-    (True, False, False)
-    """
-    return maker_of(before) is not None and maker_of(chosen) is None
-
-
-def refusals(
-    chosen: Solved, newest: Mapping[str, str], why: Mapping[str, str], table: CompanionTable
-) -> tuple[HeldBack, ...]:
-    """What is behind its newest by more than a year: each is a "no", with its reason."""
-    return tuple(
-        HeldBack(package=name, at=chosen.versions[name], by=why.get(name) or _beside(name, table))
-        for name, days in chosen.days_behind.items()
-        if days > YEAR and name in newest
-    )
-
-
-def _beside(name: str, table: CompanionTable) -> str:
-    project = table.project(name)
-    return f"the table of companions ({project.source})" if project else "what it requires"
 
 
 def labelled(name: str, version: str, build: TorchBuild) -> str:

@@ -23,7 +23,6 @@ from gpusetup.resolver.situation import (
     Situation,
     is_allowed,
     is_any_allowed,
-    version,
 )
 
 STALE_DAYS = 120
@@ -76,7 +75,7 @@ def never_together(
     with_backend = [row.torch for row in rows if row.backend == situation.backend]
     if not with_torch or situation.backend in with_torch or not with_backend:
         return None
-    torches = sorted(set(with_backend), key=version)
+    torches = sorted(set(with_backend), key=parsed)
     span = torches[0] if len(torches) == 1 else f"{torches[0]} to {torches[-1]}"
     return (
         f"torch {situation.torch_text} was never built for {situation.backend}: it is there for "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.catalog.builds import Catalog, Channel, Same, rows_of_gpu
@@ -16,8 +16,10 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, PciDevice, Snapshot, visible_gpus
 from gpusetup.model.resolution import Request
-from gpusetup.model.specifiers import Versions
-from gpusetup.model.versions import Version, parsed
+from gpusetup.model.versions import parsed
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)
@@ -54,7 +56,7 @@ class Situation(Frozen):
     """What libraries of later torch leave out, of the architectures that are here."""
     presence: Literal["some", "none", "unknown"]
     """Whether there is an NVIDIA GPU; `none` only where a source said so."""
-    torch: Versions | None
+    torch: SpecifierSet | None
     torch_text: str | None
     backend: str
     channels: tuple[Channel, ...]
@@ -189,7 +191,7 @@ def _presence(snapshot: Snapshot, gpus: tuple[Gpu, ...]) -> Literal["some", "non
     return "none" if snapshot.gpus == () or snapshot.os.family == "macos" else "unknown"
 
 
-def _asked_torch(text: str | None) -> Versions | None:
+def _asked_torch(text: str | None) -> SpecifierSet | None:
     """The torch that is asked for; an unreadable one matches nothing."""
     try:
         return specifier(text)
@@ -197,7 +199,7 @@ def _asked_torch(text: str | None) -> Versions | None:
         return specifier("==0")
 
 
-def specifier(text: str | None) -> Versions | None:
+def specifier(text: str | None) -> SpecifierSet | None:
     """The torch that is asked for; UsageError where the text is no version or specifier.
 
     A bare version means that version, `2.5` its newest patch; a local label is set aside.
@@ -210,8 +212,10 @@ def specifier(text: str | None) -> Versions | None:
         return None
     if plain[0].isdigit():
         plain = f"=={plain}.*" if plain.count(".") < 2 and "*" not in plain else f"=={plain}"
+    from packaging.specifiers import SpecifierSet
+
     try:
-        return Versions(plain)
+        return SpecifierSet(plain)
     except ValueError:
         raise UsageError(
             f"{text!r} is no torch version", hint="such as `2.5.1` or `>=2.6,<2.9`"
@@ -242,10 +246,4 @@ def _allows_any(asked: str | None, known: Same) -> bool:
 def _allows(asked: str | None, torch: str) -> bool:
     """The same, with a memory: every row of the catalog asks it of every machine."""
     wanted = _asked_torch(asked)
-    return wanted is None or wanted.contains(version(torch))
-
-
-@lru_cache(maxsize=1024)
-def version(text: str) -> Version:
-    """`parsed` with a memory, for the same versions of many builds."""
-    return parsed(text)
+    return wanted is None or wanted.contains(parsed(torch))

@@ -173,8 +173,8 @@ def check_torch(text: str | None, catalog: Catalog) -> None:
     if re.search(r"nightly|\bdev\b|preview|master|\bmain\b", plain):
         raise UsageError(
             f"`--torch {text}`: a nightly build is another each day, and cannot be named here",
-            hint="`--torch latest` is the newest release; `gpusetup install --torch nightly` takes "
-            "the newest nightly that fits, unproven",
+            hint="`--torch latest` is the newest release; `gpusetup resolve --torch nightly` "
+            "prints the command that takes the newest nightly, unproven",
         )
     cuda = re.fullmatch(r"(?:cuda|cu)?[\s_-]*(\d{2})\.?(\d)(?:\.\d+)?", plain)
     if cuda and f"cu{cuda[1]}{cuda[2]}" in catalog.backends:
@@ -207,14 +207,17 @@ def _is_contradictory(text: str) -> bool:
     >>> _is_contradictory("==2.5.1,<2.4"), _is_contradictory(">=2.9,<2.6"), _is_contradictory(">=2")
     (True, True, False)
     """
-    from gpusetup.model.specifiers import holds, plain_clauses
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-    clauses = plain_clauses(text) or ()
-    exact = [one for sign, one, prefix in clauses if sign == "==" and not prefix]
-    low = [one for sign, one, prefix in clauses if sign in (">=", ">") and not prefix]
+    try:
+        clauses = SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    exact = [one.version for one in clauses if one.operator == "==" and one.version[-1:] != "*"]
+    low = [one.version for one in clauses if one.operator in (">=", ">")]
     # A bound, and the nearest version above it, stand for all that it allows.
-    tried = exact or [*low, *((*one, 0, 1) for one in low)]
-    return bool(tried) and not any(all(holds(c, one) for c in clauses) for one in tried)
+    tried = exact or [*low, *(f"{parsed(one).base_version}.0.1" for one in low)]
+    return bool(tried) and not any(clauses.contains(one, prereleases=True) for one in tried)
 
 
 def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:

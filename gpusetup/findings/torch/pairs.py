@@ -18,7 +18,7 @@ from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.machine import Package
-from gpusetup.model.specifiers import Versions
+from gpusetup.model.versions import allows
 from gpusetup.readings.packages import normalised
 
 PAIR_MISMATCH = Cause(
@@ -112,7 +112,7 @@ def _asks(package: Package, torch: str) -> tuple[str | None, str]:
 
 def _allows(limits: str, torch: str) -> bool:
     try:
-        return Versions(limits).allows(torch)
+        return allows(limits, torch)
     except ValueError:  # a stranger's record
         return True
 

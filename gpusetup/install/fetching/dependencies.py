@@ -1,4 +1,4 @@
-"""What else has to be fetched: uv or pip is asked, with the user's own indexes, and locks it.
+"""What else has to be fetched: uv is asked, with the user's own indexes, and locks it.
 
 torch and its companions are known already; where their wheels are not here yet, stand-ins that
 hold nothing but their METADATA tell what they require.
@@ -7,7 +7,6 @@ hold nothing but their METADATA tell what they require.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,18 +14,16 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from gpusetup.errors import Blocked, GpuSetupError, Unsatisfiable
+from gpusetup.errors import Unsatisfiable
 from gpusetup.install.complaints import complaint
-from gpusetup.install.fetching.causes import known_cause
 from gpusetup.install.fetching.missing_package import index_problem
-from gpusetup.install.fetching.wheel_cache import blocked, check_here, is_here
+from gpusetup.install.fetching.wheel_cache import check_here, is_here
 from gpusetup.install.fetching.wheelhouse import link_others, located
-from gpusetup.install.fetching.wheels import Wheel, locked, reported, target_tags
+from gpusetup.install.fetching.wheels import Wheel, locked, target_tags
 from gpusetup.install.job import Job, temporary
 from gpusetup.install.plan import Plan
 from gpusetup.install.settings.environment import (
     asking_environment,
-    beside_channel,
     switching_environment,
     with_links,
 )
@@ -37,10 +34,8 @@ from gpusetup.install.settings.uv_config import (
     write_settings,
 )
 from gpusetup.install.target.find import Target
-from gpusetup.install.target.layout import Layout, distributions, versions
-from gpusetup.installers.options import as_links
-from gpusetup.model.shell import own_line
-from gpusetup.system.processes import Output, run
+from gpusetup.install.target.layout import Layout
+from gpusetup.system.processes import run
 
 ASK_SECONDS = 120.0
 
@@ -153,106 +148,13 @@ def _uv_lock(
     return parse_toml(output.stdout)
 
 
-def ask_pip(
-    layout: Layout,
-    family: Sequence[Wheel],
-    packages: Sequence[str],
-    sources: Sequence[str],
-    environment: Mapping[str, str],
-    *,
-    fresh: bool = False,
-) -> tuple[Wheel, ...]:
-    """The wheels that the target's pip would fetch beyond the family; `fresh`: the base's pip, for
-    an environment that is still to be made."""
-    import json
-
-    if not layout.has_pip:
-        raise Blocked(
-            f"{layout.prefix} has no pip.",
-            hint="use `--installer uv`, which needs none in the target",
-        )
-    with tempfile.TemporaryDirectory(dir=environment.get("TMPDIR")) as folder:
-        report, log = Path(folder, "report.json"), Path(folder, "pip.log")
-        wanted = Path(folder, "wanted.txt")  # others may read the arguments of a program
-        wanted.write_text("\n".join((*pins(family), *packages)) + "\n", encoding="utf-8")
-        argv = (
-            *(
-                layout.python,
-                "-m",
-                "pip",
-                "install",
-                "--dry-run",
-                "--quiet",
-                "--only-binary",
-                ":all:",
-            ),
-            *("--report", str(report), "--log", str(log), *sources),
-            *(("--ignore-installed",) if fresh else ()),
-            *("-r", str(wanted)),
-        )
-        output = run(argv, timeout=ASK_SECONDS, environment=environment)
-        if not output.ok:
-            raise too_old(layout, output) or pip_complaint(output, log, packages)
-        found = json.loads(report.read_text(encoding="utf-8"))
-    return reported(found, {wheel.name for wheel in family})
-
-
-def too_old(layout: Layout, output: Output) -> Blocked | None:
-    """A pip before 22.2 does not know how to say what it would do."""
-    if not re.search(
-        r"no such option: --?(dry-run|report|only-binary)", output.stderr + output.stdout
-    ):
-        return None
-    version = versions(distributions(layout)).get("pip")
-    newer = own_line(layout.python, "-m", "pip", "install", "--upgrade", "pip")
-    return Blocked(
-        f"The pip of {layout.prefix}{f', {version},' if version else ''} cannot say what it would "
-        "install; 22.2 and later can",
-        hint=f"nothing was changed; use `--installer uv`, which needs none, or `{newer}` first",
-    )
-
-
-def pip_complaint(output: Output, log: Path, packages: Sequence[str] = ()) -> GpuSetupError:
-    """What pip failed of: a page that it could not fetch, which only its log tells, comes first."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    for url, cause in unfetched(text):
-        if not re.match(r"4(03|04|10)\b", cause):
-            return blocked(url, cause)
-    return complaint("pip cannot plan the installation", output, packages)
-
-
-def unfetched(log: str) -> tuple[tuple[str, str], ...]:
-    """The pages that pip's log says it could not fetch, and why.
-
-    >>> unfetched("Could not fetch URL http://i/x/: 503 Server Error: no for url: u - skipping")
-    (('http://i/x/', '503 Server Error'),)
-    """
-    found = re.findall(r"Could not fetch URL (\S+): (.*?) - skipping", log)
-    return tuple((url, _short(cause)) for url, cause in found)
-
-
-def _short(cause: str) -> str:
-    """pip's reason in few words.
-
-    >>> _short("Max retries exceeded (Caused by ResponseError('too many 503 error responses'))")
-    'answers 503'
-    """
-    if known := re.match(r"\d{3} \w+ Error", cause):
-        return known[0]
-    if status := re.search(r"too many (\d{3}) error responses", cause):
-        return f"answers {status[1]}"
-    return known_cause(cause) or cause[:200]
-
-
 def ask_dependencies(job: Job, target: Target, plan: Plan, links: Path) -> tuple[Wheel, ...]:
-    """What uv or pip would fetch beyond the family, asked with the user's own settings."""
+    """What uv would fetch beyond the family, asked with the user's own settings."""
     prefix = target.layout.prefix
     environment = asking_environment(job.environ, Path.home(), prefix) | temporary(links.parent)
     settings, logins = split_credentials(users_settings(job.environ, Path.home()), environment)
     environment |= {**logins, "UV_CONFIG_FILE": str(write_settings(settings, links / "uv.toml"))}
     environment.pop("UV_NO_CONFIG", None)
-    if plan.channel:
-        environment |= beside_channel(environment, plan.channel)
     sources: tuple[str, ...] = ()
     if job.wheels:
         link_others(job.wheels, plan.family, links)
@@ -263,16 +165,17 @@ def ask_dependencies(job: Job, target: Target, plan: Plan, links: Path) -> tuple
         file = links / "cuda.txt"
         file.write_text("\n".join(plan.constraints) + "\n", encoding="utf-8")
         sources = (*sources, "--constraint", str(file))
-    fresh = target.venv is not None
-    wanted = (*plan.packages, *plan.pinned)
-    # A new environment has no pip to ask before it is made: its base's is asked, else uv.
-    by_pip = plan.installer == "pip" and (target.layout.has_pip or not fresh)
     try:
-        if by_pip:
-            of_pip = (*sources, "--find-links", as_links(str(links)))
-            found = ask_pip(target.layout, plan.family, wanted, of_pip, environment, fresh=fresh)
-        else:
-            found = _by_uv(job, target, plan, sources, with_links(environment, str(links)))
+        found = ask_uv(
+            job.uv,
+            target.layout.python,
+            target.layout,
+            plan.family,
+            (*plan.packages, *plan.pinned),
+            sources,
+            with_links(environment, str(links)),
+            fresh=target.venv is not None or not target.installed,
+        )
     except Unsatisfiable as problem:
         if job.wheels:
             raise
@@ -282,19 +185,3 @@ def ask_dependencies(job: Job, target: Target, plan: Plan, links: Path) -> tuple
         if is_here(wheel, job.cache / wheel.filename):
             check_here(wheel, job.cache / wheel.filename)
     return named
-
-
-def _by_uv(
-    job: Job, target: Target, plan: Plan, sources: Sequence[str], environment: Mapping[str, str]
-) -> tuple[Wheel, ...]:
-    fresh = target.venv is not None or not target.installed
-    return ask_uv(
-        job.uv,
-        target.layout.python,
-        target.layout,
-        plan.family,
-        (*plan.packages, *plan.pinned),
-        sources,
-        environment,
-        fresh=fresh,
-    )

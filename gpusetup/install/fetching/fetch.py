@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked, Unreached
@@ -62,8 +62,6 @@ if TYPE_CHECKING:
 __all__ = ["Fetcher", "NeedsLogin", "Progress"]
 PARTIAL = 206
 SHA256 = re.compile(r"[0-9a-fA-F]{64}")
-END_SECONDS = 2.0
-"""How long the end waits for what is fetched beside; a connection that hangs is left alone."""
 
 Progress = Callable[[Wheel, int], None]
 """Called with the bytes that have come since the last call."""
@@ -83,9 +81,6 @@ class Fetcher:
         """Once set, whatever is being fetched ends soon: something else failed, or Ctrl-C."""
         self._guard = Lock()
         self._locks: dict[str, Lock] = {}
-        self._failed: dict[str, Blocked] = {}
-        """Wheels that `early` could not fetch, each with the cause: `wheel` does not try again."""
-        self._beside: list[Thread] = []
         self.planned_by: dict[str, str] = {}
         """A wheel's file name -> what its page gave as its METADATA, if the plan goes by that."""
 
@@ -94,9 +89,6 @@ class Fetcher:
 
     def __exit__(self, *_: object) -> None:
         self.stopped.set()
-        until = time.monotonic() + END_SECONDS
-        for thread in self._beside:
-            thread.join(max(0.0, until - time.monotonic()))
 
     def text(self, url: str, accept: str = "*/*") -> tuple[str, str, str] | None:
         """A page's own URL, where it was redirected to, its media type and its text; None where
@@ -154,8 +146,6 @@ class Fetcher:
     def wheel(self, wheel: Wheel, cache: Path, progress: Progress = lambda _w, _n: None) -> Path:
         """The wheel in the cache, fetched unless it is there already, and checked."""
         with self._lock_of(wheel.filename):
-            if problem := self._failed.get(wheel.filename):
-                raise problem
             path = self._wheel(wheel, cache, progress)
         planned_by = self.planned_by.get(wheel.filename)
         try:
@@ -170,24 +160,6 @@ class Fetcher:
                 "is in the wheel, or name a mirror: `--index-root URL`",
             )
         return path
-
-    def early(self, wheels: Iterable[Wheel], cache: Path) -> None:
-        """Begin to fetch beside what else is going on; what goes wrong is raised by `wheel`."""
-        for wheel in wheels:
-            thread = Thread(target=self._early, args=(wheel, cache), daemon=True)
-            thread.start()
-            self._beside.append(thread)
-
-    def _early(self, wheel: Wheel, cache: Path) -> None:
-        with self._lock_of(wheel.filename):
-            try:
-                cache.mkdir(parents=True, exist_ok=True)
-                self._wheel(wheel, cache, lambda _wheel, _bytes: None)
-            except Blocked as problem:
-                self._failed[wheel.filename] = problem
-                self._log(f"{wheel.filename}, fetched early: {problem.message}")
-            except OSError as problem:
-                self._log(f"{wheel.filename}, fetched early: {problem}")
 
     def _lock_of(self, filename: str) -> Lock:
         with self._guard:

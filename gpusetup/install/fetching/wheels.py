@@ -121,33 +121,6 @@ def _of_lock(package: Mapping[str, Any], row: Mapping[str, Any]) -> Wheel:
     )
 
 
-def reported(report: Mapping[str, Any], skip: Iterable[str]) -> tuple[Wheel, ...]:
-    """The wheels that `pip install --dry-run --report` names, apart from the projects to skip."""
-    from packaging.utils import canonicalize_name
-
-    left_out = set(skip)
-    found = []
-    for row in report.get("install", ()):
-        name = canonicalize_name(row["metadata"]["name"])
-        if name in left_out:
-            continue
-        info = row["download_info"]
-        url = info["url"]
-        if not WHEEL_NAME.fullmatch(file_name(url)):
-            raise ValueError(f"{name} {row['metadata']['version']}")
-        hashes = info.get("archive_info", {}).get("hashes", {})
-        found.append(
-            Wheel(
-                name=name,
-                version=row["metadata"]["version"],
-                filename=file_name(url),
-                url=url,
-                sha256=hashes.get("sha256"),
-            )
-        )
-    return tuple(found)
-
-
 def file_name(url: str) -> str:
     """The last part of a URL, decoded.
 

@@ -1,4 +1,4 @@
-"""uv is asked which versions go together: one question, its answer or its reason, kept a while."""
+"""uv is asked which versions go together: one question, its answer or its reason."""
 
 from __future__ import annotations
 
@@ -6,26 +6,18 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from threading import Event, Lock
+from threading import Lock
 
-from gpusetup.errors import BadInput, GpuSetupError, Unsatisfiable
-from gpusetup.install.joint.honest import require_honest
-from gpusetup.install.joint.kept import counting, digest, keep_text, kept_text
+from gpusetup.errors import GpuSetupError, Unsatisfiable
 from gpusetup.install.settings.environment import with_links
-from gpusetup.model.codec import from_json, to_json
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.system.processes import Output, run
 
 SECONDS = 300.0
-FRESH_SECONDS = 600.0
-"""How long an answer counts, as an index's page does."""
 GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 """The minors of glibc that uv has a platform for."""
-FORM = 3
-"""Of a kept answer: one of another form is asked anew."""
 USUAL_MACOS = "15.0"
 USUAL_GLIBC = "2.35"
 """What is taken where the machine's is not known: Ubuntu 22.04's."""
@@ -40,7 +32,7 @@ class Question(Frozen):
     platform: str
     macos: str | None = None
     """The version of macOS; uv takes an old one where it is not told."""
-    links: str | None = None
+    links: str
     """The folder of stand-ins."""
     standing_in: tuple[str, ...] = ()
     """Their names: two folders with the same are the same."""
@@ -52,15 +44,9 @@ class Locked(Frozen):
     name: str
     version: str
     index: str | None = None
+    """None where uv takes it from a folder of this machine."""
     files: tuple[tuple[str, str], ...] = ()
     """Name and sha256 of its wheels."""
-    here: tuple[str, ...] = ()
-    """The addresses of those in folders of this machine (`file:`)."""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether uv takes it from a folder; an index may have the same file, too."""
-        return bool(self.here) and len(self.here) == len(self.files)
 
 
 class Answer(Frozen):
@@ -73,69 +59,26 @@ class Answer(Frozen):
         return next((one.version for one in self.packages if one.name == name), None)
 
 
-def _nothing() -> None:
-    pass
-
-
 class Asker:
-    """Asks uv in one environment of settings, and keeps what it says."""
+    """Asks uv in one environment of settings, each question once."""
 
-    def __init__(
-        self,
-        uv: str,
-        environment: Mapping[str, str],
-        folder: Path,
-        trusted: Callable[[], Mapping[str, str]] = dict,
-        *,
-        offline: bool = False,
-    ) -> None:
-        self._uv, self._environment, self._folder = uv, dict(environment), folder
-        self._trusted, self.offline = cache(trusted), offline
-        self._asking: defaultdict[str, Lock] = defaultdict(Lock)
+    def __init__(self, uv: str, environment: Mapping[str, str]) -> None:
+        self._uv, self._environment = uv, environment
+        self._told: dict[Question, Answer] = {}
+        self._asking: defaultdict[Question, Lock] = defaultdict(Lock)
         """By question: two that put the same one run uv once."""
-        self.asked = 0
-        """How often uv was run."""
-        self.begun = Event()
-        """Set once uv is at work, or was not needed: what else is asked does not delay it."""
 
-    def ask(self, question: Question, prepare: Callable[[], None] = _nothing) -> Answer | None:
-        """The answer; None where we are offline and it is not kept. `prepare` comes before uv is
-        run. Raises what `complaint` makes of an index that does not answer."""
-        key = self._key(question)
-        place = self._folder / f"{key}.json"
-        try:
-            with self._asking[key]:
-                kept = _kept(place, None if self.offline else FRESH_SECONDS)
-                if kept is not None or self.offline:
-                    return kept
-                return self._asked(question, place, prepare)
-        finally:
-            self.begun.set()
-
-    def _asked(self, question: Question, place: Path, prepare: Callable[[], None]) -> Answer:
-        prepare()
-        said = self._run(question)
-        answer = _answer(said, question.wants)
-        found = ((one.name, one.version, url) for one in answer.packages for url in one.here)
-        require_honest(found, question.standing_in)
-        if said.ok or "No solution found" in said.stderr:
-            keep_text(place, to_json(answer))
-        return answer
-
-    def remembered(self, question: str, ask: Callable[[], str]) -> str:
-        """What was said to a question of ours: asked until something is, then once in a while;
-        offline what was said before, or nothing."""
-        place = self._folder / f"{digest((FORM, question))}.json"
-        kept = kept_text(place, None if self.offline else FRESH_SECONDS)
-        if kept or self.offline:
-            return kept or ""
-        said = ask()
-        if said:
-            keep_text(place, said)
-        return said
+    def ask(self, question: Question, prepare: Callable[[], None]) -> Answer:
+        """The answer; `prepare` comes before uv is run. Raises what `complaint` makes of an index
+        that does not answer."""
+        key = replace(question, links="")
+        with self._asking[key]:
+            if key not in self._told:
+                prepare()
+                self._told[key] = _answer(self._run(question), question.wants)
+            return self._told[key]
 
     def _run(self, question: Question) -> Output:
-        self.asked += 1
         argv: tuple[str, ...] = (
             *(self._uv, "pip", "compile", "--format", "pylock.toml", "--no-build", "--quiet"),
             *("--no-header", "--no-annotate", "--python-version", question.python),
@@ -144,30 +87,15 @@ class Asker:
             *("--python-platform", question.platform),
         )
         text = "\n".join((*question.wants, "")) + "\n"
-        environment = {**self._environment, **self._trusted()}
-        if question.links:
-            environment = with_links(environment, question.links)
+        environment = with_links(self._environment, question.links)
         if question.macos:
             environment["MACOSX_DEPLOYMENT_TARGET"] = question.macos
-        if question.constraints and question.links:
-            file = Path(question.links) / f"constraints-{digest(question.constraints)}.txt"
+        if question.constraints:
+            name = f"constraints-{abs(hash(question.constraints))}.txt"
+            file = Path(question.links) / name
             file.write_text("\n".join(question.constraints) + "\n", encoding="utf-8")
             argv += ("--constraints", str(file))
-        self.begun.set()
         return run((*argv, "-"), timeout=SECONDS, environment=environment, stdin=text)
-
-    def _key(self, question: Question) -> str:
-        platform = f"{question.platform} {question.macos or ''}".rstrip()
-        parts = (question.wants, question.constraints, question.python, platform)
-        return digest((FORM, *parts, question.standing_in, counting(self._environment)))
-
-
-def _kept(place: Path, seconds: float | None) -> Answer | None:
-    said = kept_text(place, seconds)
-    try:
-        return from_json(said, Answer, what="a kept answer") if said else None
-    except BadInput:
-        return None
 
 
 def _answer(said: Output, wants: Sequence[str]) -> Answer:
@@ -187,13 +115,12 @@ def _locked(row: Mapping[str, object]) -> Locked:
     urls = [str(one.get("url", "")) for one in wheels]
     named = zip(wheels, urls, strict=True)
     files = ((str(one.get("name") or url.rpartition("/")[2]), _sha(one)) for one, url in named)
-    index = row.get("index")
+    index, here = row.get("index"), bool(urls) and all(url.startswith("file:") for url in urls)
     return Locked(
         name=str(row["name"]),
         version=str(row.get("version", "")),
-        index=str(index) if index else None,
+        index=None if here else str(index or ""),
         files=tuple(files),
-        here=tuple(url for url in urls if url.startswith("file:")),
     )
 
 

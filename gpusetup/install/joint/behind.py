@@ -49,10 +49,10 @@ def _held_by(work: Work, build: TorchBuild, name: str, at: str, page: Listed) ->
     if not newest.has_wheel:
         return f"{newest.version} has no wheel, only its source"
     other = why_no_newer(work, name, page)
-    newer = work.build_of(other) if work.one_cuda and other else None
-    if newer and other and (wrong := work.other_cuda(newer, other)):
+    newer = work.build_of(other) if work.one_cuda else None
+    if newer and (wrong := work.other_cuda(newer, other)):
         return " and ".join(wrong.values())
-    return other.reason if other and other.reason else f"torch {build.torch} beside the others"
+    return other.reason or f"torch {build.torch} beside the others"
 
 
 def _against(work: Work, build: TorchBuild, name: str, exact: str) -> str:
@@ -61,23 +61,21 @@ def _against(work: Work, build: TorchBuild, name: str, exact: str) -> str:
 
     def goes(words: Sequence[str]) -> bool:
         answer = work.free([exact, *words])
-        return answer is None or answer.reason is None
+        return answer.reason is None
 
     if goes(others):
-        beside = work.beside(build, [exact])
-        why = beside.reason if beside and beside.reason else f"{exact} needs another torch"
+        why = work.beside(build, [exact]).reason or f"{exact} needs another torch"
         return f"{why}, and the others go with torch {build.torch}"
     left = smallest_conflict(others, goes) if len(others) > 1 else others
     answer = work.free([exact, *left])
-    why = (answer.reason if answer else None) or f"{exact} does not go with it"
-    return f"{why}, which excludes {' and '.join(left)}"
+    return f"{answer.reason or f'{exact} does not go with it'}, which excludes {' and '.join(left)}"
 
 
 def is_limited(work: Work, name: str) -> bool:
     return bool(Requirement(work.words[work.names.index(name)]).specifier)
 
 
-def why_no_newer(work: Work, name: str, page: Listed) -> Answer | None:
+def why_no_newer(work: Work, name: str, page: Listed) -> Answer:
     """A package alone at its newest release, with any torch."""
     assert page.newest is not None
     return work.free([f"{word_of(name, work)}=={page.newest.version}"])

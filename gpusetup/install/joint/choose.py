@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import (
     companion_table,
 )
-from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.errors import Unsatisfiable
 from gpusetup.install.joint.ask import Answer, Asker, Locked
 from gpusetup.install.joint.behind import behind, is_limited, why_no_newer
 from gpusetup.install.joint.links import page_file
@@ -30,11 +30,10 @@ from gpusetup.install.joint.notes import (
 )
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.releases import Listed, is_listed, listed
-from gpusetup.install.joint.table import Joint, candidates_of, from_table, other_cuda_only
+from gpusetup.install.joint.table import Joint, candidates_of, other_cuda_only
 from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_of
 from gpusetup.install.joint.work import Work, hashes_of
 from gpusetup.installers.options import FAMILY
-from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
     from gpusetup.install.fetching.fetch import Fetcher
 
 WORKERS = 4
-BEFORE_SECONDS = 10.0
-"""How long a page waits for uv to be at work: uv takes longest, and starts first."""
 
 
 def choose_together(
@@ -66,7 +63,6 @@ def choose_together(
     fetcher: Callable[[], Fetcher],
     *,
     explain: bool = False,
-    offline: bool = False,
     prefer: TorchBuild | None = None,
     behind_days: int = 0,
 ) -> Joint:
@@ -79,11 +75,28 @@ def choose_together(
     words = by_name(words)
     projects = projects_of([name_of(word) for word in words], companion_table())
     asked = Asked(words=tuple(words), projects=projects)
-    asker = Asker(places.uv, places.environment, places.cache, places.trusted, offline=offline)
-    wish = partial(_chosen, machine, request, catalog, places, fetcher, asker)
+    wish = partial(_chosen, machine, request, catalog, _Index(places, fetcher))
     wish = partial(wish, explain=explain, prefer=prefer, behind_days=behind_days)
     joint, others = wish(asked, words)
     return _of_one_cuda(machine, request, catalog, asked, joint, others, wish) if others else joint
+
+
+class _Index:
+    """The user's indexes: uv is asked by them, and each of their pages is read once."""
+
+    def __init__(self, places: Places, fetcher: Callable[[], Fetcher]) -> None:
+        self.indexes, self._named, self._fetcher = places.indexes, places.named, fetcher
+        self.asker = Asker(places.uv, places.environment)
+        self.page = cache(self._page)
+        self.has_torch = cache(self._has_torch)
+
+    def _page(self, name: str) -> Listed:
+        return listed(self._fetcher(), self.indexes, name) if self.indexes else Listed(name=name)
+
+    def _has_torch(self) -> bool:
+        """Whether the user's indexes list torch at all: a mirror of other packages need not. The
+        client's own default index has it."""
+        return not self._named or is_listed(self._fetcher(), self.indexes, "torch")
 
 
 def _of_one_cuda(
@@ -113,9 +126,7 @@ def _chosen(
     machine: Snapshot,
     request: Request,
     catalog: Catalog,
-    places: Places,
-    fetcher: Callable[[], Fetcher],
-    asker: Asker,
+    index: _Index,
     asked: Asked,
     words: Sequence[str],
     *,
@@ -125,20 +136,24 @@ def _chosen(
 ) -> tuple[Joint, Mapping[str, str]]:
     """The best set of any CUDA, or of the one that is asked for; and what of it would not load."""
     builds = candidates_of(machine, request, catalog, asked, prefer)
-    one_cuda, indexes = asked.only is not None, places.indexes
+    one_cuda = asked.only is not None
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         work = Work(
-            machine, words, builds, asker, Path(folder), catalog, indexes, one_cuda=one_cuda
+            machine,
+            words,
+            builds,
+            index.asker,
+            Path(folder),
+            catalog,
+            index.indexes,
+            one_cuda=one_cuda,
         )
-        to_ask = indexes if places.named and not asker.offline else ()
-        has_torch = pool.submit(_has_torch, asker, fetcher, to_ask)
-        pages = pool.map(lambda name: _listed(asker, fetcher, indexes, name), work.names)
+        has_torch = pool.submit(index.has_torch)
+        pages = pool.map(index.page, work.names)
         first = work.free(work.words)
-        if first is not None and not has_torch.result():
+        if not has_torch.result():
             work.stand_in(listed=False)
             first = work.free(work.words)
-        if first is None:
-            return from_table(work.words, builds, catalog), {}
         found = dict(zip(work.names, pages, strict=True))
         build, answer = _preferred(work, prefer, found, behind_days) or best_of(
             work, first, found, pool
@@ -181,39 +196,6 @@ def _chosen(
 _NONE = Listed(name="")
 
 
-def _has_torch(asker: Asker, fetcher: Callable[[], Fetcher], indexes: Sequence[str]) -> bool:
-    """Whether the user's indexes list torch at all: a mirror of other packages need not. The
-    client's own default index has it."""
-
-    def ask() -> str:
-        asker.begun.wait(BEFORE_SECONDS)
-        return "it is" if is_listed(fetcher(), indexes, "torch") else ""
-
-    return not indexes or bool(asker.remembered(f"is torch there {[*indexes]}", ask))
-
-
-def _listed(
-    asker: Asker, fetcher: Callable[[], Fetcher], indexes: Sequence[str], name: str
-) -> Listed:
-    """A package's page, which is kept as long as an answer; an empty one is not."""
-    came = []
-
-    def ask() -> str:
-        asker.begun.wait(BEFORE_SECONDS)
-        came.append(listed(fetcher(), indexes, name))
-        return to_json(came[0]) if came[0].releases else ""
-
-    if not indexes:
-        return Listed(name=name)
-    said = asker.remembered(f"page {name} {[*indexes]}", ask)
-    if came or not said:
-        return came[0] if came else Listed(name=name)
-    try:
-        return from_json(said, Listed, what="the kept page")
-    except BadInput:
-        return Listed(name=name) if asker.offline else listed(fetcher(), indexes, name)
-
-
 def _is_old(held: HeldBack, found: Mapping[str, Listed], words: Sequence[str]) -> bool:
     """Whether a release is of years ago, and nobody asked for an old one."""
     if found.get(held.package, _NONE).days_behind(held.at) <= YEAR:
@@ -230,8 +212,10 @@ def _preferred(
 ) -> tuple[TorchBuild, Answer] | None:
     """The set of one torch, where it leaves nothing further behind."""
     build = prefer if prefer in work.builds else None
-    answer = work.beside(build, work.words) if build else None
-    if build is None or answer is None or answer.reason or not work.agrees(answer, build):
+    if build is None:
+        return None
+    answer = work.beside(build, work.words)
+    if answer.reason or not work.agrees(answer, build):
         return None
     days_behind = (found[name].days_behind(answer.version(name) or "0") for name in work.names)
     return None if any(days > behind_days for days in days_behind) else (build, answer)
@@ -247,7 +231,7 @@ def best_of(
     solved = {
         one.torch: (one, answer)
         for one, answer in zip(work.builds, answers, strict=True)
-        if answer is not None and answer.reason is None
+        if answer.reason is None
     }
     taken = best([_solved(work, one, answer, found) for one, answer in solved.values()])
     if taken is None:
@@ -267,8 +251,6 @@ def _newest_of_uv(
         if build is None or not work.agrees(answer, build):
             return None
         late = [n for n in work.names if found[n].days_behind(answer.version(n) or "0")]
-        if len(late) == len(work.names) == 1:
-            pool.submit(_look_ahead, work, found[late[0]])
         newer = [*filter(None, pool.map(partial(_newer_than, work, answer, found), late))]
         if not newer:
             return build, answer
@@ -292,13 +274,7 @@ def _newer_than(
         other = why_no_newer(work, name, page)
     else:
         other = work.free([asked, f"{name}>{release}"])
-    return None if other is None or other.reason else other
-
-
-def _look_ahead(work: Work, page: Listed) -> None:
-    """Ask beside the others what will be asked where nothing newer goes: `_held_by`."""
-    if page.newest is not None and page.newest.has_wheel and not is_limited(work, page.name):
-        why_no_newer(work, page.name, page)
+    return None if other.reason else other
 
 
 def _solved(work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, Listed]) -> Solved:
@@ -318,8 +294,6 @@ def _newer_torch(
         if why := work.not_taken(answer, newer):
             return build, answer, (HeldBack(package="torch", at=build.torch, by=why),)
         other = work.beside(newer, exact)
-        if other is None:
-            return build, answer, ()
         if other.reason is None:
             return newer, other, ()
         held = HeldBack(package="torch", at=build.torch, by=other.reason)
@@ -342,7 +316,7 @@ def _package(work: Work, build: TorchBuild, one: Locked) -> JointPackage:
     project = work.table.project(name)
     file = page_file(project, version, work.python) if project else None
     is_family = name in FAMILY
-    own = None if one.is_here else without_credentials(one.index or "") or work.index
+    own = None if one.index is None else without_credentials(one.index) or work.index
     where = index_url(build.backend) if is_family else own
     return JointPackage(
         name=name,

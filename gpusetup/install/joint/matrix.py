@@ -46,7 +46,7 @@ def _cell(
     work: Work, taken: Answer, found: Mapping[str, Listed], word: str, build: TorchBuild
 ) -> Cell:
     answer, name = work.beside(build, [word]), name_of(word)
-    version = answer.version(name) if answer else None
+    version = answer.version(name)
     reason = None if version else _empty(work, taken, found[name], build, word, answer)
     if version and (days := found[name].days_behind(version)) > YEAR:
         newest = found[name].newest
@@ -75,7 +75,7 @@ def _empty(
     page: Listed,
     build: TorchBuild,
     word: str,
-    answer: Answer | None,
+    answer: Answer,
 ) -> str:
     """Why a package has nothing for a torch: in the words of the release that is taken."""
     project = work.table.project(page.name)
@@ -86,4 +86,4 @@ def _empty(
     other = None if Requirement(word).specifier else _the_taken(work, taken, page.name, build)
     if other is not None and other.reason:
         return other.reason
-    return (answer.reason if answer else None) or "was not asked: offline"
+    return answer.reason or "uv gives no reason"

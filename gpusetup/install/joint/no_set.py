@@ -14,7 +14,7 @@ from gpusetup.resolver.joint import smallest_conflict
 
 
 def no_set(
-    work: Work, first: Answer, found: Mapping[str, Listed], answers: Sequence[Answer | None]
+    work: Work, first: Answer, found: Mapping[str, Listed], answers: Sequence[Answer]
 ) -> Unsatisfiable:
     """Why nothing goes together, in the words of the fewest packages that clash."""
     for name in work.names:
@@ -23,12 +23,12 @@ def no_set(
             raise _no_index(page)
         if page.releases and not (page.newest and page.newest.has_wheel):
             return Unsatisfiable(*_source_only(name, work))
-    why = first.reason or next((a.reason for a in answers if a and a.reason), None)
+    why = first.reason or next((a.reason for a in answers if a.reason), None)
     because = f": {why or 'uv gives no reason'}"
     left = _conflict(work) if first.reason and len(work.words) > 1 else work.words
     if len(left) > 1 and first.reason:
         return Unsatisfiable(*_exclude_each_other(work, left, because))
-    if first.reason and len(left) < len(work.words) and (own := work.free(left)) and own.reason:
+    if first.reason and len(left) < len(work.words) and (own := work.free(left)).reason:
         because = f": {own.reason}"
     return Unsatisfiable(*_none_goes(left, because, work))
 
@@ -65,7 +65,7 @@ def _conflict(work: Work) -> tuple[str, ...]:
 
     def goes(words: Sequence[str]) -> bool:
         answer = work.free(words)
-        return answer is None or answer.reason is None
+        return answer.reason is None
 
     return smallest_conflict(work.words, goes)
 
@@ -76,13 +76,12 @@ def _exclude_each_other(work: Work, words: Sequence[str], because: str) -> tuple
     torches = {
         word: (answer.version("torch") or "").partition("+")[0]
         for word, answer in alone.items()
-        if answer is not None and answer.reason is None
+        if answer.reason is None
     }
     each = ", ".join(f"{word} alone goes with torch {torches[word]}" for word in torches)
     others = [word for word in work.words if word not in words]
     apart = f"; {' and '.join(others)} {'is' if len(others) == 1 else 'are'} no part of it"
-    own = work.free(words)
-    why = own.reason if own is not None else None
+    why = work.free(words).reason
     because = f": {why}" if why else because
     if len(set(torches.values())) == len(words) and (not why or re.search(r"\btorch\b", why)):
         because = f": {', '.join(f'{word} goes with torch {t}' for word, t in torches.items())}"

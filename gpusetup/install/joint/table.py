@@ -16,8 +16,7 @@ from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_o
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.resolution import Cell, HeldBack, JointPackage, Request, TorchBuild
-from gpusetup.model.specifiers import Versions
-from gpusetup.model.versions import parsed
+from gpusetup.model.versions import allows, parsed
 from gpusetup.resolver import resolve
 from gpusetup.resolver.joint import Asked, candidates, labelled, majors_here, needs_gpu, not_there
 from gpusetup.resolver.situation import situation_of
@@ -176,7 +175,7 @@ def _row_beside(project: Project, word: str, build: TorchBuild, catalog: Catalog
         (
             row
             for row in spoken
-            if (not row.torch or Versions(row.torch).allows(build.torch))
+            if (not row.torch or allows(row.torch, build.torch))
             and has_cuda(project, row, build.cuda_major, usual)
         ),
         None,

@@ -77,11 +77,8 @@ class Work:
                 write_links(self.links, self._unwritten)
                 self._unwritten = None
 
-    def _ask(self, wants: Sequence[str], constraints: Sequence[str]) -> Answer | None:
-        return self.asker.ask(self.question(wants, constraints), self._write)
-
-    def question(self, wants: Sequence[str], constraints: Sequence[str]) -> Question:
-        return Question(
+    def _ask(self, wants: Sequence[str], constraints: Sequence[str]) -> Answer:
+        question = Question(
             wants=tuple(wants),
             constraints=tuple(constraints),
             python=self.python,
@@ -90,14 +87,15 @@ class Work:
             links=str(self.links),
             standing_in=self.standing_in,
         )
+        return self.asker.ask(question, self._write)
 
-    def free(self, wants: Sequence[str]) -> Answer | None:
+    def free(self, wants: Sequence[str]) -> Answer:
         """With any torch that fits."""
         newest, oldest = self.builds[0].torch, self.builds[-1].torch
         span = (f"torch>={oldest},<={newest}", *self.holes)
         return self._ask((*wants, "torch"), span)
 
-    def beside(self, build: TorchBuild, wants: Sequence[str]) -> Answer | None:
+    def beside(self, build: TorchBuild, wants: Sequence[str]) -> Answer:
         """With one torch; what our table says of it is added."""
         rows = tuple(
             text
@@ -132,7 +130,7 @@ class Work:
             return answer
         exact = [f"{name}=={answer.version(name)}" for name in self.names if name != "torchvision"]
         again = self.beside(build, [*self.words, *exact])
-        return again if again is not None and again.reason is None else answer
+        return again if again.reason is None else answer
 
     def instead(
         self, build: TorchBuild, other: TorchBuild, answer: Answer
@@ -142,7 +140,7 @@ class Work:
         self.stand_in(listed=self.listed)
         exact = [f"{name}=={answer.version(name)}" for name in self.names]
         again = self.beside(other, [*self.words, *exact])
-        return other, again if again is not None and again.reason is None else answer
+        return other, again if again.reason is None else answer
 
     def build_of(self, answer: Answer) -> TorchBuild | None:
         torch = (answer.version("torch") or "").partition("+")[0]

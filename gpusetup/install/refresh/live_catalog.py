@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog
@@ -61,16 +60,6 @@ class ListedBuilds(Frozen):
     rows: tuple[Seen, ...]
     answered: tuple[str, ...]
     root: str
-
-
-def refreshed(
-    catalog: Catalog, root: str, notify: Callable[[str], None], *, today: date | None = None
-) -> Catalog:
-    """The catalog with what the index lists now. Raises Blocked where it cannot be asked."""
-    asked = ask_root(catalog, root, notify)
-    return merged(
-        catalog, asked.rows, frozenset(asked.answered), (today or date.today()).isoformat()
-    )
 
 
 def ask_root(

@@ -57,21 +57,21 @@ def uv_program() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if found is None:
-        raise Blocked("The program uv is not found.", hint="`pip install uv`, or `--installer pip`")
+        raise Blocked("The program uv is not found.", hint="`pip install uv`")
     return found
 
 
 def asking_environment(
-    environ: Mapping[str, str], home: Path, prefix: str | None = None, *, trusting: bool = True
+    environ: Mapping[str, str], home: Path, prefix: str | None = None
 ) -> dict[str, str]:
     """The environment in which uv and pip are asked: the user's own settings, short time limits.
-
-    `trusting`: with the certificates that are trusted, which take a while to be read.
 
     Where only pip is told which index to use, uv is told the same. Settings of another target, or
     of another question, are left out: only where packages come from is theirs to say. `prefix` is
     the target's, where its pip may have settings.
     """
+    from gpusetup.install.settings.trust import trusted_environment
+
     always = {
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
@@ -82,15 +82,9 @@ def asking_environment(
     pip = pip_settings(environ, home, prefix)
     pip |= {"constraint": _not_ours(pip["constraint"])} if "constraint" in pip else {}
     learned = {} if uv_is_configured(environ, home) else uv_settings(pip)
-    trusted = _trusted(environ, home) if trusting else {}  # instead of pip's own on certificates
+    trusted = trusted_environment(environ, home)  # instead of pip's own on certificates
     pip = {key: value for key, value in pip.items() if key not in ("cert", "client-cert")}
     return {**learned, **_counting(environ), **as_variables(pip), **trusted, **LIMITS, **always}
-
-
-def _trusted(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    from gpusetup.install.settings.trust import trusted_environment
-
-    return trusted_environment(environ, home)
 
 
 def _counting(environ: Mapping[str, str]) -> dict[str, str]:
@@ -197,16 +191,6 @@ def indexes(environ: Mapping[str, str], home: Path) -> Iterator[str]:
     words = [url_of_index(word) for word in named.split()]
     words += [url for _, url in index_urls(users_settings(environ, home))]
     yield from (word for word in words if word.startswith(("http://", "https://")))
-
-
-def beside_channel(environment: Mapping[str, str], index: str) -> dict[str, str]:
-    """The variables by which uv and pip ask a channel's index beside the user's own: what a nightly
-    torch requires exactly (its triton) lies there under a name that the others have too."""
-    more = {
-        name: " ".join(filter(None, (environment.get(name), index)))
-        for name in ("UV_INDEX", "PIP_EXTRA_INDEX_URL")
-    }
-    return {**more, "UV_INDEX_STRATEGY": "unsafe-best-match"}
 
 
 def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:

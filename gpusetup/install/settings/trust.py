@@ -8,7 +8,6 @@ setting that names nothing usable is passed over, and told where a TLS connectio
 from __future__ import annotations
 
 import atexit
-import binascii
 import contextlib
 import os
 import re
@@ -59,10 +58,8 @@ class Trust(Frozen):
     """The file of a certificate of our own, for a server that asks who we are."""
 
 
-def trust(
-    environ: Mapping[str, str] | None = None, home: Path | None = None, *, checked: bool = True
-) -> Trust:
-    """What is trusted by setting, whosever setting it is. `checked`: OpenSSL takes it."""
+def trust(environ: Mapping[str, str] | None = None, home: Path | None = None) -> Trust:
+    """What is trusted by setting, whosever setting it is."""
     environ = os.environ if environ is None else environ
     home = home or Path.home()
     pip = pip_settings(environ, home)
@@ -75,7 +72,7 @@ def trust(
             continue
         place = _place(path, home)
         try:
-            read = _usable(place, checked=checked)
+            read = _usable(place)
         except (OSError, ValueError) as problem:
             problems.append(f"{name} names {place}, {_why(problem)}")
             continue
@@ -102,101 +99,38 @@ def _why(problem: Exception) -> str:
     return f"which cannot be read ({words})"
 
 
-def _usable(place: Path, *, checked: bool) -> tuple[str, ...]:
-    """The certificates of a file or a folder: those that OpenSSL takes, or without asking it those
-    that have the form of one."""
-    read = _of_folder if place.is_dir() else _of_file
-    found = read(place, place.stat().st_mtime_ns)
-    return _valid(found) if checked else tuple(filter(_is_formed, found))
+def _usable(place: Path) -> tuple[str, ...]:
+    """The certificates of a file or a folder that OpenSSL takes."""
+    return _read(place, place.stat().st_mtime_ns)
 
 
 @lru_cache(MOST_FOLDERS)
-def _of_folder(place: Path, _changed: int) -> tuple[str, ...]:
-    """What a folder holds, which is read once as long as no file comes or goes."""
+def _read(place: Path, _changed: int) -> tuple[str, ...]:
+    """Read once as long as it stays as it is. A store of OpenSSL has each file twice, once under
+    its hash; what a link leads to may be gone."""
+    if not place.is_dir():
+        return _taken(_blocks(place))
     found: dict[str, None] = {}
-    seen = set()
     for one in (place / name for name in sorted(os.listdir(place))[:MOST_FILES]):
-        state = _state(one)  # a store of OpenSSL has each file twice, once under its hash
-        if state and stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in seen:
-            seen.add((state.st_dev, state.st_ino))
+        if one.is_file():
             found.update(dict.fromkeys(_blocks(one)))
-    return tuple(found)
-
-
-@lru_cache(MOST_FILES)
-def _of_file(file: Path, _changed: int) -> tuple[str, ...]:
-    """What a file holds, which is read once as long as it stays as it is."""
-    return _blocks(file)
-
-
-def _is_formed(block: str) -> bool:
-    """
-    >>> _is_formed("-----BEGIN X-----\\nMAA=\\n-----END X-----"), _is_formed("-----A-----A-----")
-    (True, False)
-    """
-    try:
-        return binascii.a2b_base64(block.split("-----")[2])[:1] == b"0"
-    except (binascii.Error, IndexError):
-        return False
-
-
-def _state(file: Path) -> os.stat_result | None:
-    """What a link leads to; nothing where that is gone."""
-    try:
-        return file.stat()
-    except OSError:
-        return None
+    return _taken(tuple(found))
 
 
 def _blocks(file: Path) -> tuple[str, ...]:
     return tuple(block.decode("ascii") for block in CERTIFICATE.findall(_content(file)))
 
 
-def _valid(blocks: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that OpenSSL takes. It is asked once for each, and for many together: one by one takes
-    ten times as long."""
-    with _PROBING:
-        new = tuple(block for block in blocks if block not in _GOOD)
-        if new:
-            _GOOD.update(_good(new))
-        return tuple(block for block in blocks if block in _GOOD)
+def _taken(blocks: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that OpenSSL takes: all at once, for one by one takes ten times as long."""
+    if not blocks or _takes("\n".join(blocks)):
+        return blocks
+    return tuple(filter(_takes, blocks))
 
 
-def _good(new: tuple[str, ...]) -> tuple[str, ...]:
-    if not _PROBES:
-        _PROBES.append((ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), set()))
-    probe, taken = _PROBES[0]
-    is_whole = _takes_file(probe, "\n".join(new))
-    good = new if is_whole else tuple(block for block in new if _takes(probe, block))
-    taken.update(good)
-    return good
-
-
-_GOOD: set[str] = set()
-"""Certificates that OpenSSL took: the stores of a system hold mostly the same ones."""
-_PROBES: list[tuple[ssl.SSLContext, set[str]]] = []
-"""The context that is asked, with what it took; none where a session has it."""
-_PROBING = Lock()
-
-
-def _takes_file(context: ssl.SSLContext, certificates: str) -> bool:
-    """As `_takes`. Our other threads go on while OpenSSL reads a file, and wait while it reads a
-    text; in a file it would take a trusted certificate (`x509 -trustout`) that it refuses there."""
-    if os.name != "posix" or "-BEGIN TRUSTED" in certificates:
-        return _takes(context, certificates)
+def _takes(certificates: str) -> bool:
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:
-            file.write(certificates)
-            file.flush()
-            context.load_verify_locations(file.name)
-    except (OSError, ValueError):  # an SSLError is an OSError
-        return False
-    return True
-
-
-def _takes(context: ssl.SSLContext, certificates: str) -> bool:
-    try:
-        context.load_verify_locations(cadata=certificates)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError):
         return False
     return True
@@ -235,7 +169,7 @@ def _context(trusted: Trust) -> ssl.SSLContext:
     """On Linux the system's store is a file: what uv and pip are given counts for us. OpenSSL is
     not asked for its defaults, which go by variables that may name a pipe."""
     if sys.platform == "linux":
-        return _context_of(_everything(trusted, checked=True), trusted.client)
+        return _context_of(_everything(trusted), trusted.client)
     import truststore
 
     system: ssl.SSLContext = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -247,11 +181,7 @@ def _context(trusted: Trust) -> ssl.SSLContext:
 @lru_cache(1)
 def _context_of(certificates: tuple[str, ...], _client: str | None) -> ssl.SSLContext:
     """OpenSSL takes hundreds of certificates in a tenth of a second: sessions that trust the same
-    and show the same certificate of their own share a context, and the one that was asked about
-    just these is theirs."""
-    with _PROBING:
-        if _PROBES and _PROBES[0][1] == {*certificates}:
-            return _PROBES.pop()[0]
+    and show the same certificate of their own share a context."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata="\n".join(certificates))
     return context
@@ -276,16 +206,13 @@ def _adapter(context: ssl.SSLContext) -> Any:
 # --- uv and pip ----------------------------------------------------------------------------------
 
 
-def trusted_environment(
-    environ: Mapping[str, str], home: Path, *, checked: bool = True
-) -> dict[str, str]:
-    """The variables by which uv and pip trust the same: one file that holds it all. Without
-    `checked` for uv alone, and sooner: it passes over what is no certificate, pip refuses the file.
+def trusted_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    """The variables by which uv and pip trust the same: one file that holds it all.
 
     On Windows and macOS the system's store is no file. Where no setting names anything, uv is told
     to look there itself; pip does since 24.2.
     """
-    trusted = trust(environ, home, checked=checked)
+    trusted = trust(environ, home)
     client = (
         {"SSL_CLIENT_CERT": trusted.client, "PIP_CLIENT_CERT": trusted.client}
         if trusted.client
@@ -294,33 +221,21 @@ def trusted_environment(
     if sys.platform != "linux" and not trusted.certificates:
         return {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1", **client}
     with _WRITING:
-        bundle = _bundle(trusted, checked=checked)
+        bundle = _bundle(trusted)
     if bundle is None:
         return client
     names = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
     return {**dict.fromkeys(names, bundle), **client}
 
 
-_WRITTEN: dict[tuple[bool, tuple[str, ...]], str] = {}
-"""Whether it was checked, the user's certificates -> the file with these and all others, which goes
-when we end."""
-
-
+_WRITTEN: dict[tuple[str, ...], str] = {}
+"""The user's certificates -> the file with these and all others, which goes when we end."""
 _WRITING = Lock()
 """Two that ask at once write one file."""
 
 
-_READING = Lock()
-"""Two that ask at once read the stores once."""
-
-
-def _everything(trusted: Trust, *, checked: bool) -> tuple[str, ...]:
+def _everything(trusted: Trust) -> tuple[str, ...]:
     """The user's certificates, the public ones and the system's."""
-    with _READING:
-        return _read_stores(trusted, checked=checked)
-
-
-def _read_stores(trusted: Trust, *, checked: bool) -> tuple[str, ...]:
     import certifi  # requests' own; requests itself takes ten times as long to load
 
     own = ssl.get_default_verify_paths().openssl_cafile
@@ -328,13 +243,13 @@ def _read_stores(trusted: Trust, *, checked: bool) -> tuple[str, ...]:
     found = dict.fromkeys(trusted.certificates)
     for store in dict.fromkeys(stores):
         with contextlib.suppress(OSError, ValueError):
-            found.update(dict.fromkeys(_usable(Path(store), checked=checked)))
+            found.update(dict.fromkeys(_usable(Path(store))))
     return tuple(found)
 
 
-def _bundle(trusted: Trust, *, checked: bool) -> str | None:
+def _bundle(trusted: Trust) -> str | None:
     """A file with all that is trusted; None where none can be written."""
-    known = _WRITTEN.get((checked, trusted.certificates))
+    known = _WRITTEN.get(trusted.certificates)
     if known and Path(known).is_file():
         return known
     folder = Path(tempfile.gettempdir())
@@ -343,9 +258,9 @@ def _bundle(trusted: Trust, *, checked: bool) -> str | None:
         path = held(_new_bundle)
     except OSError:
         return None
-    _WRITTEN[checked, trusted.certificates] = str(path)
+    _WRITTEN[trusted.certificates] = str(path)
     try:
-        path.write_text("\n".join((*_everything(trusted, checked=checked), "")), encoding="ascii")
+        path.write_text("\n".join((*_everything(trusted), "")), encoding="ascii")
     except OSError as problem:
         _drop_bundles()
         raise Blocked(

@@ -7,11 +7,9 @@ about other questions and would give a wrong answer, or none.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import date, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -228,31 +226,10 @@ def url_of_index(word: str) -> str:
 
 def write_settings(settings: Mapping[str, Any], path: Path) -> Path:
     """The settings as a file for uv."""
-    top = {key: value for key, value in settings.items() if key != "pip"}
-    lines = [*_lines(top), "[pip]", *_lines(settings.get("pip", {}))]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    import tomlkit
+
+    path.write_text(tomlkit.dumps(settings), encoding="utf-8")
     return path
-
-
-def _lines(table: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {toml_value(value)}" for key, value in table.items()]
-
-
-def toml_value(value: Any) -> str:
-    """A value as TOML writes it on one line.
-
-    >>> toml_value([{"name": "a", "url": "https://i"}, True])
-    '[{"name" = "a", "url" = "https://i"}, true]'
-    """
-    if isinstance(value, dict):
-        rows = (f"{toml_value(key)} = {toml_value(one)}" for key, one in value.items())
-        return "{" + ", ".join(rows) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    if isinstance(value, (bool, int, float)):
-        return json.dumps(value)
-    text = value.isoformat() if isinstance(value, (date, datetime)) else str(value)
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _toml(path: Path) -> dict[str, Any]:

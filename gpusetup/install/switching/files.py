@@ -6,16 +6,13 @@ another name first, so that what bears its own name is always complete.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
 import re
 import shutil
-import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,7 +22,6 @@ from gpusetup.install.switching.durable import sync_folder, sync_tree
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
 """How often, and after which rest, a folder is removed in which somebody still writes."""
-DELETERS = 8
 
 
 def write_safely(path: Path, text: str) -> None:
@@ -166,7 +162,6 @@ def remove(path: Path) -> None:
         except NotADirectoryError:  # a file stands where a folder would be
             return
         return
-    _remove_tree(path)
     for attempt in range(BUSY_TRIES):
         if not os.path.lexists(path):
             return
@@ -181,42 +176,6 @@ def remove(path: Path) -> None:
             time.sleep(BUSY_SECONDS)
         else:
             return
-
-
-def _remove_tree(top: Path) -> None:
-    """Delete a folder in one walk: its files several folders at a time, for a busy disk has each
-    deletion wait, then the folders, which are empty. What is left, and why, `rmtree` tells.
-
-    Each folder is entered as `rmtree` does, so that a link put in its place leads nowhere.
-    """
-    if not hasattr(os, "fwalk"):  # Windows
-        return
-    at_once = threading.BoundedSemaphore(2 * DELETERS)
-
-    def clear(handle: int, names: list[str]) -> None:
-        try:
-            for name in names:
-                with contextlib.suppress(OSError):
-                    os.unlink(name, dir_fd=handle)
-        finally:
-            os.close(handle)
-            at_once.release()
-
-    def drop(folder: str) -> None:
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)
-
-    levels: dict[int, list[str]] = {}
-    with ThreadPoolExecutor(DELETERS) as pool:
-        for folder, below, names, handle in os.fwalk(top):
-            levels.setdefault(folder.count(os.sep), []).append(folder)
-            links = [name for name in below if os.path.islink(os.path.join(folder, name))]
-            if names or links:
-                at_once.acquire()
-                pool.submit(clear, os.dup(handle), [*names, *links])
-    with ThreadPoolExecutor(DELETERS) as pool:
-        for level in sorted(levels, reverse=True):
-            list(pool.map(drop, levels[level]))
 
 
 def bytes_in(folders: Iterable[Path]) -> int:

@@ -98,7 +98,7 @@ class Unreadable(BadInput):
 
 
 UNREADABLE = {
-    UNDO: "`gpusetup install --forget` drops what was kept",
+    UNDO: "remove the file: then nothing is kept for an undo",
     JOURNAL: "copy away the folders former-* beside it, they hold what was moved aside; then "
     "remove the file, and the environment is taken as it is",
 }

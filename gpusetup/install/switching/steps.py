@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 
-from gpusetup.install.plan import Plan
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import Layout
 from gpusetup.installers.options import as_links
 from gpusetup.model.finding import Step
 
 
-def switch_steps(plan: Plan, layout: Layout, program: str, prefix: str) -> tuple[Step, ...]:
+def switch_steps(layout: Layout, program: str, prefix: str) -> tuple[Step, ...]:
     """The command that unpacks the wheels: one, offline, each by its hash, into a folder of the
     environment `prefix` from which they are renamed to their places once they are compared."""
     stage = os.path.join(prefix, STORE, STAGING)
@@ -27,14 +26,8 @@ def switch_steps(plan: Plan, layout: Layout, program: str, prefix: str) -> tuple
         "-r",
         wanted,
     )
-    if plan.installer == "pip":
-        quiet = ("--no-warn-script-location", "--no-compile", "--no-cache-dir")
-        where = ("--ignore-installed", "--prefix", root)
-        argv: tuple[str, ...] = (layout.python, "-m", "pip", "install", *quiet, *where, *asked)
-    else:
-        ours = ("--no-config", "--offline", "--cache-dir", cache, "--link-mode", "hardlink")
-        there = ("--python", layout.python, "--prefix", root)
-        argv = (program, "pip", "install", *ours, *there, *asked)
+    ours = ("--no-config", "--offline", "--cache-dir", cache, "--link-mode", "hardlink")
+    argv = (program, "pip", "install", *ours, "--python", layout.python, "--prefix", root, *asked)
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
     return (
         Step(
@@ -45,7 +38,7 @@ def switch_steps(plan: Plan, layout: Layout, program: str, prefix: str) -> tuple
     )
 
 
-def venv_step(program: str, folder: str, base: str, *, seed: bool) -> Step:
+def venv_step(program: str, folder: str, base: str) -> Step:
     """The command that makes an environment."""
     argv = (
         program,
@@ -53,7 +46,6 @@ def venv_step(program: str, folder: str, base: str, *, seed: bool) -> Step:
         "--quiet",
         "--no-project",
         "--allow-existing",  # the store with the journal is in it already
-        *(("--seed",) if seed else ()),
         "--python",
         base,
         folder,

@@ -99,7 +99,7 @@ def switch(
 def _staged(job: Job, plan: Plan, layout: Layout, wheels: Sequence[Path], store: Path) -> Staged:
     """Everything that comes, unpacked beside the environment, compared, and on the disk."""
     folder = prepare_stage(store, plan.wheels, wheels)
-    _unpack(job, plan, layout)
+    _unpack(job, layout)
     with ThreadPoolExecutor(1) as pool:  # the disk writes while we compute digests
         synced = pool.submit(sync_tree, folder)
         staged = unpacked(folder, wheels, layout)
@@ -138,8 +138,8 @@ def _kept(store: Path, journal: Journal) -> None:
         keep(store, journal)
 
 
-def _unpack(job: Job, plan: Plan, layout: Layout) -> None:
-    for step in switch_steps(plan, layout, job.uv, layout.prefix):
+def _unpack(job: Job, layout: Layout) -> None:
+    for step in switch_steps(layout, job.uv, layout.prefix):
         job.talk("Unpacking ...")
         output = run_step(job, step)
         if not output.ok:
@@ -184,7 +184,7 @@ def _receipt(
         installed_at=now(),
         python=shareable(DoneStep(argv=(plan.python,))).argv[0],
         backend=plan.choice.backend,
-        installer=plan.installer,
+        installer="uv",
         before=journal.before,
         after=plan.after,
         wheels=tuple(map(receipt_wheel, plan.wheels, digests)),

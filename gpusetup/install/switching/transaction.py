@@ -285,22 +285,17 @@ def undo_known(store: Path, layout: Layout) -> Journal:
     if undo is None:
         raise Blocked(
             f"{layout.prefix} keeps nothing to undo",
-            hint="one installation is kept, until the next or `--forget`; not with `--no-keep` "
-            "nor in an image build",
+            hint="one installation is kept, until the next; none in an image build",
         )
     installed = versions(distributions(layout))
+    hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
     other = {n: installed.get(n) for n, v in undo.after.items() if installed.get(n) != v}
     if other:
         now = ", ".join(f"{name} is {version or 'gone'}" for name, version in other.items())
         raise Blocked(
             f"{layout.prefix} has been changed since by something else: {now}",
-            hint="nothing was changed; `gpusetup install --torch VERSION` installs another, "
-            "`gpusetup install --forget` drops what was kept",
+            hint=hint,
         )
-    hint = (
-        "nothing was changed; `gpusetup install --torch VERSION` installs another, "
-        "`gpusetup install --forget` drops what was kept"
-    )
     lost = [m.path for m in undo.moves if not os.path.lexists(store / undo.former / m.kept)]
     if lost:
         raise Blocked(
@@ -342,16 +337,11 @@ def finish_undo(store: Path, journal: Journal) -> None:
     forget(store)
 
 
-def forget_undo(store: Path) -> int:
-    """Drop what is kept for an undo; how many bytes that frees."""
-    try:
-        kept = kept_for_undo(store)
-    except Unreadable:
-        kept = None
+def forget_undo(store: Path) -> None:
+    """Drop what is kept for an undo."""
     (store / UNDO).unlink(missing_ok=True)
     (store / CONDA_UNDO).unlink(missing_ok=True)
     drop_leftovers(store)
-    return kept[1] if kept else 0
 
 
 # --- recovery ------------------------------------------------------------------------------------

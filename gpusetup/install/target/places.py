@@ -18,14 +18,8 @@ if TYPE_CHECKING:
     from gpusetup.install.target.find import Target
 
 
-def check_places(job: Job, target: Target, installer: str) -> None:
+def check_places(job: Job, target: Target) -> None:
     """`Blocked` where a folder that will be written cannot be: told before anybody is asked."""
-    if job.wheels and installer == "pip" and target.venv is not None:
-        raise Blocked(
-            f"{target.venv} would be made without pip: a wheelhouse brings none",
-            hint="nothing was changed; `--installer uv` needs no pip, or make the environment "
-            "first (`python -m venv`)",
-        )
     cache = "nothing was changed; set XDG_CACHE_HOME to a folder that can be written"
     places = []
     if target.venv is not None:
@@ -33,8 +27,7 @@ def check_places(job: Job, target: Target, installer: str) -> None:
         places.append((target.venv, f"nothing was changed; name another folder: `{named} DIR`"))
     if job.owns_cache:
         places.append((str(job.cache), cache))
-    if installer == "uv":
-        places.append((uv_cache(job.environ), f"{cache}, or UV_CACHE_DIR"))
+    places.append((uv_cache(job.environ), f"{cache}, or UV_CACHE_DIR"))
     for folder, hint in places:
         if problem := unwritable(folder):
             raise Blocked(f"{folder} cannot be made or written: {problem}", hint=hint)
