@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from verify_faults import meets, outside, share
+from verify_faults import meets, outside
 from verifying import ROOT
-
-from gpusetup.verify.operators.sampling import FAMILIES, every
 
 MODES = """
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -128,44 +126,3 @@ def test_a_file_of_mutants_is_run_and_resumed(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "caught 1 of 1"
     assert json.loads(results.read_text())["erf_is_wrong"]["word"] == "caught"
-
-
-@pytest.mark.slow
-def test_a_share_of_the_census_finds_what_standard_missed(tmp_path: Path) -> None:
-    file, results, kept = (tmp_path / name for name in ("theirs.py", "r.json", "share.json"))
-    file.write_text(MODES, encoding="utf-8")
-    rows = {name: {"word": "missed", "met": None} for name in ("nothing", "erf_is_wrong")}
-    results.write_text(json.dumps(rows), encoding="utf-8")
-    words = ("--from", str(file), "--missed-by", str(results), "--share", "0.25")
-    command = [sys.executable, str(ROOT / "scripts/mutants_verify.py"), *words]
-    done = subprocess.run(
-        [*command, "--results", str(kept)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1].endswith(" of 1")
-    assert json.loads(kept.read_text())["nothing"]["word"] == "missed"
-
-
-def test_a_share_has_every_sample_once_and_a_seed_orders_it() -> None:
-    first, second = share.shuffled(1), share.shuffled(2)
-    assert first != second
-    assert set(first) == set(second)
-    rows = [each for each in first if each[0] in FAMILIES]
-    assert len(rows) == sum(1 for name in FAMILIES for _ in every(name))
-    assert len(first) == len(set(first)) > len(rows)  # and torch's own database
-
-
-def test_a_round_of_a_share_has_each_row_and_each_entry_once() -> None:
-    units = share.shuffled(1)
-    named = [(family, getattr(unit, "operator", unit[0])) for family, unit in units]
-    whole = len(set(named))
-    assert len(set(named[:whole])) == whole
-    assert len(set(units[: 2 * whole])) == 2 * whole
-
-
-def test_only_what_a_run_before_missed_is_asked(tmp_path: Path) -> None:
-    before = tmp_path / "before.json"
-    words = {"nothing": "missed", "a": "caught", "b": "missed", "c": "error"}
-    before.write_text(json.dumps({name: {"word": each} for name, each in words.items()}))
-    names = ["nothing", "a", "b", "c", "d"]
-    assert outside.asked_for(before, names) == ["nothing", "b"]
-    assert outside.asked_for(None, names) == names

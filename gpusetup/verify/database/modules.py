@@ -7,16 +7,14 @@ it writes into its buffers (the running mean of a batch norm).
 from __future__ import annotations
 
 import contextlib
-import random
 import zlib
 from itertools import islice
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..operators.releases import release
 from ..values import WrongQuestion
 from .calls import Answer, Call, mapped, tensors_of
 from .loading import kept_chance, seeded
-from .own_modules import Case, Packed, own
 from .rules import CHAIN_ROOM, CHAINS, HALVES, matches, module_left_out, not_longer
 
 FORMATS = ("float32", *HALVES)
@@ -29,6 +27,21 @@ MOST_ROWS = 20_000
 LONG_ROOM = 8.0
 """Sums of so many numbers, one after the other, lose some roundoffs more; half precision is added
 up in float32."""
+
+
+class Case(NamedTuple):
+    """One module of the database and what it is called with, in float32."""
+
+    made: Callable[[], Any]
+    given: Tuple[Any, ...]
+    options: Dict[str, Any]
+
+
+class Packed(NamedTuple):
+    """A packed sequence; its sizes stay on the CPU."""
+
+    data: Any
+    sizes: Tuple[int, ...]
 
 
 class ModuleEntry(NamedTuple):
@@ -44,7 +57,6 @@ class ModuleEntry(NamedTuple):
         return SIZES[:1] if not_longer(self.name, dtype, release(torch)) else SIZES
 
     def cases(self, torch: Any, mode: str, seed: int) -> List[Case]:
-        """What torch's database has of it, and what is here alone."""
         with kept_chance(torch):
             seeded(torch, zlib.crc32(f"{seed}:{self.name}:{mode}".encode()))
             found = self.info.module_inputs_func(
@@ -54,8 +66,7 @@ class ModuleEntry(NamedTuple):
                 requires_grad=True,
                 training=mode == "train",
             )
-            rows = [self._case(each) for each in found if each.forward_input is not None]
-            return rows + own(torch, self.name)
+            return [self._case(each) for each in found if each.forward_input is not None]
 
     def _case(self, given: Any) -> Case:
         built, called = given.constructor_input, given.forward_input
@@ -71,13 +82,12 @@ class Module(NamedTuple):
 
     name: str
     module: Any
-    same: bool = False
     room: float = 1.0
     unique: bool = True
 
     def run(self, state: Dict[str, Any], *given: Any, **options: Any) -> Any:
         put(self.module, state)
-        args = [unpacked(each) for each in given] * (3 if self.same else 1)
+        args = [unpacked(each) for each in given]
         if self.name == "nn.BCELoss":  # a target that is moved stays a probability
             args[1] = args[1].clamp(0, 1)
         found = self.module(*args, **options)
@@ -168,21 +178,6 @@ def every(torch: Any, entry: ModuleEntry, seed: int) -> Iterator[Asked]:
                     yield from _asked(torch, case, sample, seed)
 
 
-def drawn(torch: Any, entry: ModuleEntry, seed: int, turn: int, count: int = 2) -> List[Asked]:
-    """Some samples of an entry; others each turn."""
-    chance = random.Random(f"{seed}:{turn}:{entry.name}")
-    mode = chance.choice(entry.modes())
-    formats = [name for name in FORMATS if not module_left_out(entry.name, name)]
-    cases = list(enumerate(entry.cases(torch, mode, seed)))
-    found: List[Asked] = []
-    for number, case in chance.sample(cases, min(count, len(cases))):
-        dtype = chance.choice(formats)
-        size = chance.choice(entry.sizes(torch, dtype))
-        sample = Sample(entry.name, dtype, number, mode, size)
-        found += _asked(torch, case, sample, seed)
-    return found
-
-
 def named(torch: Any, known: Dict[str, ModuleEntry], text: str, seed: int) -> Asked:
     """The sample of a name. Raises WrongQuestion where there is none."""
     entry, dtype, number, mode, size = [*text.rsplit("/", 4), "", "", "", ""][:5]
@@ -214,12 +209,12 @@ def _asked(torch: Any, case: Case, sample: Sample, seed: int) -> Iterator[Asked]
 
     def lowered(x: Any) -> Any:
         y = x.detach().to(low) if x.dtype == torch.float32 else x.detach()
-        return y.requires_grad_(x.requires_grad and case.learns)
+        return y.requires_grad_(x.requires_grad)
 
     args, options = given
     arguments = (state, *(_packed(torch, each) for each in args))
     call = Call(mapped(torch, arguments, lowered), mapped(torch, options, lowered), lambda x: x)
-    yield sample, Module(sample.entry, module, case.same, _room(sample)), call
+    yield sample, Module(sample.entry, module, _room(sample)), call
 
 
 def _room(sample: Sample) -> float:

@@ -94,7 +94,7 @@ MODULES_LEFT_OUT: Tuple[Rule, ...] = (
 )
 NOT_LONGER: Tuple[Rule, ...] = (
     Rule(
-        "its first axis is time, or fits a mask: `own_modules.py` has longer ones",
+        "its first axis is time, or fits a mask",
         ("nn.RNN*", "nn.LSTM*", "nn.GRU*", "nn.Transformer*", "nn.MultiheadAttention"),
     ),
     Rule("its first axis may be classes, each compared with each", ("nn.MultiLabelMarginLoss",)),
