@@ -14,7 +14,7 @@ from gpusetup.verify.checks import patterns
 from gpusetup.verify.values import Asked, ask_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-CHECKS = ("grad-scaler", "chance", "random", "sorting", "optimizers", "attention", "float8", "int8")
+CHECKS = ("grad-scaler", "chance", "sorting", "optimizers", "attention", "float8", "int8")
 
 
 @pytest.mark.slow
