@@ -15,7 +15,13 @@ def _household(t: Any, x: Any) -> Any:
     return q @ packed.triu(), t.ormqr(packed, tau, packed.triu())
 
 
+def _general(t: Any, x: Any) -> Any:
+    values, vectors = t.linalg.eig(x)
+    return ((vectors * values.unsqueeze(-2)) @ t.linalg.inv(vectors)).real
+
+
 FACTORS: Tuple[Operator, ...] = (
+    _linear_algebra("eig", lambda t, x, y: _general(t, x), lambda t, x, y: 1 * x, 8192),
     _linear_algebra(
         "cholesky above",
         lambda t, x, y: _rebuilt(t.linalg.cholesky(_spd(t, x), upper=True).transpose(-1, -2)),
