@@ -20,10 +20,6 @@ effect, a miss is told as met or not. The run named `nothing` has no fault and h
 `--results` keeps each answer, and the same command goes on after an interruption; its last line is
 "caught N of M".
 
-`--share MINUTES` asks the census alone, and not by operator: its samples in an order that the seed
-gives, for so many minutes of CPU each. `--missed-by FILE.json` takes the mutants that `--results`
-of a run before calls missed. What `standard` or `census` catch is the sum of both.
-
 `--ranks N` tries each mutant among N ranks (gloo, forked from a warm process, too): a function
 may take `rank`, its number. It is called after the ranks met and before the first collective.
 `get_kernel(...).call_boxed` holds the interpreter's lock, and with gloo the ranks may then wait for
@@ -63,8 +59,6 @@ def main() -> int:
     outside.add_argument("--results", type=Path, metavar="FILE", help="keep and go on from here")
     outside.add_argument("--level", choices=("standard", "census"), default="standard")
     outside.add_argument("--seed", type=int, default=1000, metavar="N", help="of all (1000)")
-    outside.add_argument("--share", type=float, default=0, metavar="MINUTES", help="of the census")
-    outside.add_argument("--missed-by", type=Path, metavar="FILE", help="results of a run before")
     outside.add_argument("--every", action="store_true", help="every check, after a failure too")
     outside.add_argument("--ranks", type=int, default=0, metavar="N", help="among N ranks")
     options = parser.parse_args()

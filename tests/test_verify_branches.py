@@ -110,7 +110,7 @@ def test_row_18_without_a_temporary_folder_what_needs_one_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker, "has_scratch", lambda: False)
-    for name in ("compile", "dataloader", "optimizer", "optimizers", "determinism"):
+    for name in ("compile", "dataloader", "optimizers", "determinism"):
         found = worker.served({"name": name, "device": "cpu"}, False)["outcome"]
         assert found["status"] == SKIPPED, name
         assert "TMPDIR" in found["hint"]

@@ -15,9 +15,8 @@ from gpusetup.verify.checks import census, whole
 from gpusetup.verify.operators import rounding
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.drawing import LAYOUTS, given, laid_out
-from gpusetup.verify.operators.releases import EIGHT_BITS, known_wrong, loses_weight
-from gpusetup.verify.operators.releases import FAULTS as FAULTS_OF_RELEASES
-from gpusetup.verify.operators.sampling import FAMILIES, drawn, every, row_of
+from gpusetup.verify.operators.releases import loses_weight
+from gpusetup.verify.operators.sampling import FAMILIES, drawn, row_of
 from gpusetup.verify.values import Asked, WrongQuestion, ask_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -43,9 +42,8 @@ def test_every_operator_agrees_with_its_definition(family: str) -> None:
             assert [p for p in parts if not p.worst <= 1] == []
 
 
-def test_there_are_two_hundred_operators_and_names_are_unique() -> None:
+def test_names_of_operators_are_unique() -> None:
     rows = [row.name for family in FAMILIES.values() for row in family]
-    assert len(rows) >= 200
     assert len(set(rows)) == len(rows)
 
 
@@ -55,11 +53,6 @@ def test_a_draw_takes_each_operator_and_follows_the_seed() -> None:
         assert len([s for s in samples if s.size != "edges"]) == count
         assert {s.operator for s in samples} == {row.name for row in FAMILIES[family]}
         assert drawn(family, count, 3) == samples != drawn(family, count, 4)
-
-
-def test_the_census_holds_every_combination_once() -> None:
-    samples = list(every("products"))
-    assert len(set(samples)) == len(samples) > 1000
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -72,23 +65,13 @@ def test_a_layout_keeps_the_values(layout: str) -> None:
 
 FAULTS = (
     ("reductions", "softmax", "_softmax", scaled(1.001), "long"),
-    ("reductions", "sum", "sum", element(1.0, 0), "tile"),
-    ("reductions", "cumsum", "cumsum", element(1.0), "block"),
     ("products", "mm", "mm", element(0.1), "tile"),
-    ("products", "linear", "addmm", element(0.1), "warp"),
     ("pointwise", "gelu", "gelu", element(0.01), "long"),
-    ("pointwise", "add", "add", element(0.01), "block"),
-    ("pointwise", "mul", "mul", element(0.01), "block"),
-    ("pointwise", "div", "div", element(0.01), "block"),
-    ("moving", "flip", "flip", element(1.0), "tile"),
     ("indexing", "index_add", "index_add", element(1.0), "block"),
     ("sorting", "sort", "sort", part(1, element(1, 0)), "warp"),
-    ("sorting", "topk", "topk", part(0, element(-1.0, 0)), "warp"),
     ("convolutions", "conv2d", "convolution", element(0.1), "warp"),
     ("pools", "max_pool2d", "max_pool2d_with_indices", part(0, element(9.0)), "warp"),
-    ("norms", "layer_norm", "native_layer_norm", part(0, element(0.1)), "tile"),
     ("norms", "batch_norm in training", "native_batch_norm", part(0, scaled(1.01)), "warp"),
-    ("losses", "mse_loss", "mse_loss", scaled(1.001), "tile"),
 )
 
 
@@ -215,36 +198,12 @@ def test_a_sum_that_is_kept_in_half_precision_is_seen(dtype: str) -> None:
     assert max(p.worst for p in compared(torch, "cpu", sound, sample, 3)) < 0.5
 
 
-def test_where_a_slope_jumps_either_side_is_right() -> None:
-    row = row_of("pointwise", "relu6")
-    for seed in range(3):
-        sample = Sample("relu6", "float16", "pitched", "block", seed)
-        assert [p for p in compared(torch, "cpu", row, sample, seed) if not p.worst <= 1] == []
-
-
-def test_few_numbers_that_are_moved_alike_by_chance_are_asked_again() -> None:
-    """What is handed back is one number for both of a line: the gradient is nothing but rounding,
-    and so is every moved one, where both were moved by the same factor."""
-    row = row_of("sequences", "softmax with masks")
-    sample = Sample(row.name, "float32", "contiguous", "warp", 37)
-    assert [p for p in compared(torch, "cpu", row, sample, 9518) if not p.worst <= 1] == []
-    half = row._replace(run=lambda *given: [each / 2 for each in row.run(*given)])
-    assert [p for p in compared(torch, "cpu", half, sample, 9518) if not p.worst <= 1]
-
-
 def test_a_gradient_of_few_numbers_may_be_nothing_but_a_difference() -> None:
     """Of two numbers' softmax one is nearly 1, and its gradient 1 - 0.9999."""
     row = row_of("reductions", "softmax")
     sample = Sample(row.name, "float32", "contiguous", "tile", 2)
     told = compared(torch, "cpu", row, sample, 9627, anew=True)
     assert [p for p in told if not p.worst <= 1] == []
-
-
-def test_a_weight_whose_numbers_lie_apart_fails_no_cpu() -> None:
-    """torch's kernel reads it as if they lay side by side, in every release that was seen."""
-    row = row_of("norms", "batch_norm of lines")
-    sample = Sample(row.name, "float64", "contiguous", "long", 79)
-    assert [p for p in compared(torch, "cpu", row, sample, 9117) if not p.worst <= 1] == []
 
 
 def test_a_determinant_may_be_negative() -> None:
@@ -255,14 +214,6 @@ def test_a_determinant_may_be_negative() -> None:
     wrong = row._replace(run=lambda t, x, y: t.ones(2))
     bad = [p for p in compared(torch, "cpu", wrong, sample, 9612, anew=True) if not p.worst <= 1]
     assert bad and {p.label.partition(" ")[0] for p in bad} == {sample.name}
-
-
-def test_few_numbers_that_are_handed_back_may_be_moved_alike_too() -> None:
-    """-0.5 and 0.5 for the two places of one correlation: its gradient is 0, and every moved one,
-    where both were moved by the same factor, which one in 64 samples of this kind does."""
-    row = row_of("reductions", "corrcoef")
-    sample = Sample(row.name, "float64", "offset", "tile", 174)
-    assert [p for p in compared(torch, "cpu", row, sample, 20031) if not p.worst <= 1] == []
 
 
 @pytest.mark.parametrize("number", (-3.8, -4.5, -5.5))
@@ -319,34 +270,6 @@ def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer(
     assert census.sorting("cpu").status == "failed"
     said = "\"sort\" not implemented for 'Half'"
     assert census.sorting("cpu").status == "skipped"
-
-
-@pytest.mark.parametrize("version", ["2.9.1", "2.13.0"])
-def test_a_torch_with_a_wrong_gradient_of_the_trace_is_asked_for_the_wide_one(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gpusetup.verify.operators.rows_factors import _trace
-
-    asked = []
-
-    def trace(x: torch.Tensor) -> torch.Tensor:
-        asked.append(tuple(x.shape))
-        return x.diagonal().sum()
-
-    monkeypatch.setattr(torch, "__version__", version)
-    monkeypatch.setattr(torch.Tensor, "trace", trace)
-    assert _trace(torch, torch.ones(5, 3)) == _trace(torch, torch.ones(3, 5)) == 3
-    assert asked == [(3, 5) if version == "2.9.1" else (5, 3), (3, 5)]
-
-
-def test_what_a_release_gives_wrong_names_samples_that_there_are() -> None:
-    rows = {row.name: row for family in FAMILIES.values() for row in family}
-    for fault in FAULTS_OF_RELEASES:
-        for name in fault.operators:
-            assert set(fault.dtypes) & set(rows[name].dtypes), name
-        assert set(fault.layouts) <= set(LAYOUTS)
-    here = {name for name in rows if known_wrong(torch, "cpu", name, "bfloat16", "pitched")}
-    assert here <= {*EIGHT_BITS}, "of the torch of these tests nothing is known; of some CPUs this"
 
 
 LOST = {"width": 40, "channels": 8, "groups": 2, "dilation": 2, "stride": 1}

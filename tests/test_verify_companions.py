@@ -56,21 +56,6 @@ STAND_INS = {
         "attend(q, k, v, causal)",
         "attend(q, k, v, False)",
     ),
-    "flash-attn-3": Made(
-        "flash_attn_interface",
-        ATTEND + "def flash_attn_func(q, k, v, causal): return attend(q, k, v, causal), None",
-        "attend(q, k, v, causal)",
-        "attend(q, k, v, causal) * 1.02",
-    ),
-    "xformers": Made(
-        "xformers/ops",
-        ATTEND
-        + "class LowerTriangularMask: pass\n"
-        + "def memory_efficient_attention(q, k, v, attn_bias=None):\n"
-        + "    return attend(q, k, v, attn_bias is not None)",
-        "attn_bias is not None",
-        "False",
-    ),
     "flashinfer-python": Made(
         "flashinfer",
         ATTEND
@@ -78,13 +63,6 @@ STAND_INS = {
         + "    return attend(q[None], k[None], v[None], causal)[0]",
         "attend(q[None], k[None], v[None], causal)[0]",
         "attend(q[None], v[None], k[None], causal)[0]",
-    ),
-    "sageattention": Made(
-        "sageattention",
-        ATTEND
-        + "def sageattn(q, k, v, tensor_layout, is_causal): return attend(q, k, v, is_causal)",
-        "is_causal)",
-        "not is_causal)",
     ),
     "jax": Made(
         "jax",
@@ -102,20 +80,6 @@ STAND_INS = {
         "norm(x, weight, eps))",
         "norm(x, weight, 0.1))",
     ),
-    "sglang-kernel": Made(
-        "sgl_kernel",
-        NORM + "def rmsnorm(x, weight, eps): return norm(x, weight, eps)",
-        "return norm(x, weight, eps)",
-        "return norm(x.abs(), weight, eps)",
-    ),
-    "causal-conv1d": Made(
-        "causal_conv1d",
-        "import torch.nn.functional as F\n"
-        "def causal_conv1d_fn(x, w):\n"
-        "    return F.conv1d(F.pad(x, (3, 0)), w[:, None], groups=16)",
-        "(3, 0)",
-        "(0, 3)",
-    ),
     "torch-scatter": Made(
         "torch_scatter",
         "import torch\n"
@@ -123,17 +87,6 @@ STAND_INS = {
         "    return torch.zeros(7, 6).index_add(dim, places, x)",
         "places, x)",
         "places.roll(1), x)",
-    ),
-    "numba": Made("numba", "def njit(f): return lambda x: f(x) + 0", "f(x) + 0", "f(x) & 0xFFFF"),
-    "bitsandbytes": Made(
-        "bitsandbytes",
-        "import torch, types\n"
-        "functional = types.SimpleNamespace(\n"
-        "    int8_linear_matmul=lambda a, b: (a.long() @ b.long().T).int(),\n"
-        "    quantize_blockwise=lambda x: (x.half(), None),\n"
-        "    dequantize_blockwise=lambda x, state: x.float())",
-        "(a.long() @ b.long().T).int()",
-        "(a.float() @ b.float().T).clamp(max=9000).int()",
     ),
     "onnxruntime": Made(
         "onnxruntime",

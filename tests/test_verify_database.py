@@ -18,7 +18,7 @@ from gpusetup.verify.database import loading
 from gpusetup.verify.database.comparing import NotAsked, compared
 from gpusetup.verify.database.entries import Entry, entries
 from gpusetup.verify.database.rules import LEFT_OUT, left_out, matches
-from gpusetup.verify.database.sampling import calls, drawn, named
+from gpusetup.verify.database.sampling import calls, named
 from gpusetup.verify.values import FAILED, PASSED, SKIPPED, Asked, WrongQuestion, ask_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -77,8 +77,7 @@ def test_a_database_that_cannot_be_loaded_is_a_skip(monkeypatch: pytest.MonkeyPa
 def test_a_sample_has_the_same_numbers_by_its_name_and_others_by_seed(
     known: dict[str, Entry],
 ) -> None:
-    chosen = drawn(torch, "cpu", known["addmm"], 5)
-    for sample, call in chosen:
+    for sample, call in list(calls(torch, "cpu", known["addmm"], "float32", 5))[:3]:
         again = named(torch, "cpu", known, sample.name, 5)[1]
         other = named(torch, "cpu", known, sample.name, 6)[1]
         assert torch.equal(call.given[1].detach(), again.given[1].detach())
@@ -147,12 +146,3 @@ def test_a_failure_says_how_to_repeat_it(known: dict[str, Entry]) -> None:
         found = database("cpu")
     assert found.status == FAILED
     assert f"--seed 3 --only {name}`" in str(found.hint)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_what_standard_draws_is_right(seed: int) -> None:
-    ask_for(Asked(seed, level="standard"))
-    found = database("cpu")
-    assert found.status == PASSED, found.detail
-    assert found.value is not None and found.value < 0.9

@@ -1,4 +1,4 @@
-"""No kernel is forgotten: standard calls each of the CPU's, or the list says why it does not; no
+"""No kernel is forgotten: standard or torch's database calls each, or the list says why not; no
 exponent is, nor a pair of bytes."""
 
 from __future__ import annotations
@@ -7,20 +7,27 @@ from typing import Any
 
 import pytest
 import torch
-from verify_faults.kernels import NOT_CALLED, called_by, called_by_rows, of_this_torch
+from verify_faults.kernels import (
+    NOT_CALLED,
+    called_by,
+    called_by_database,
+    called_by_rows,
+    of_this_torch,
+)
 from verify_faults.layers import Operator
 
 from gpusetup.verify.checks import patterns
 from gpusetup.verify.values import Asked, ask_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-CHECKS = ("grad-scaler", "chance", "random", "sorting", "optimizers", "attention", "float8", "int8")
+CHECKS = ("grad-scaler", "chance", "sorting", "optimizers", "attention", "float8", "int8")
+CHECKS += ("elementwise", "embedding", "linear-algebra", "reductions")
 
 
 @pytest.mark.slow
 def test_every_kernel_of_the_cpu_is_called_or_stands_in_the_list() -> None:
     ask_for(Asked(level="standard"))
-    called = called_by(CHECKS) | called_by_rows()
+    called = called_by(CHECKS) | called_by_rows() | called_by_database()
     kernels = of_this_torch()
     assert len(kernels) > 400
     assert sorted(kernels - called - set(NOT_CALLED)) == []

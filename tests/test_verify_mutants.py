@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -12,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from verify_faults import meets, outside, share
+from verify_faults import outside
 from verifying import ROOT
-
-from gpusetup.verify.operators.sampling import FAMILIES, every
 
 MODES = """
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -42,12 +38,6 @@ def module_of(tmp_path: Path, text: str = MODES) -> Any:
     return outside.loaded(file)
 
 
-def test_a_function_without_parameters_is_a_mutant(tmp_path: Path) -> None:
-    assert set(outside.mutants(module_of(tmp_path))) == {"erf_is_wrong", "nothing_is_wrong"}
-    listed = module_of(tmp_path, MODES + "MUTANTS = [('a', erf_is_wrong), nothing_is_wrong]\n")
-    assert set(outside.mutants(listed)) == {"a", "nothing_is_wrong"}
-
-
 def test_a_mode_holds_on_every_thread_and_ends(tmp_path: Path) -> None:
     import torch
 
@@ -62,62 +52,6 @@ def test_a_mode_holds_on_every_thread_and_ends(tmp_path: Path) -> None:
     assert float(zero.erf()) == 0.0
 
 
-def test_what_calls_a_replaced_operator_runs_first_and_the_rest_after_it() -> None:
-    from gpusetup.verify.checks import census
-
-    calls = meets.called(["sorting", "fft"])
-    assert "sort" in calls["sorting"]
-    assert "sort" not in calls["fft"]
-    usual = [each.name for each in census.chosen("sorting")]
-    calls[f"census-sorting/{usual[-1]}"] = ["sort"]
-    with meets.sooner(["fft", "census-sorting", "sorting"], calls, {"sort"}) as checks:
-        assert checks == ["census-sorting", "sorting", "fft"]
-        assert [each.name for each in census.chosen("sorting")] == [usual[-1], *usual[:-1]]
-    assert [each.name for each in census.chosen("sorting")] == usual
-
-
-def test_the_operators_that_a_mutant_replaces_are_known() -> None:
-    import torch
-
-    with meets.replaced() as names:
-        library = torch.library.Library("replaced_in_a_test", "DEF")
-        library.define("turned_(Tensor x) -> Tensor")
-        library.impl("turned_", torch.neg, "CPU")
-    assert names == {"turned"}
-    library._destroy()
-
-
-def test_a_fork_that_dies_is_no_miss() -> None:
-    def dies(tell: Any) -> None:
-        tell({"check": "a", "status": "passed"})
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    assert outside.answers(dies) == ([{"check": "a", "status": "passed"}], False)
-    assert outside.answers(lambda tell: tell({"check": "a"})) == ([{"check": "a"}], True)
-
-
-def test_the_figure_counts_what_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    def row(word: str, met: bool | None = None) -> dict[str, Any]:
-        return outside.Judged(word, [], "", met, 1)._asdict()
-
-    done = {"nothing": row("missed"), "a": row("caught"), "b": row("missed", False)}
-    assert outside.concluded({**done, "c": row("error")}) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said == ["missed: b met by no computation", "no answer: c", "caught 1 of 3"]
-    assert outside.concluded({"nothing": row("caught")}) == 1
-
-
-def test_what_only_hung_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    def row(said: str) -> dict[str, Any]:
-        return outside.Judged("caught", ["all_reduce"], said, None, 1)._asdict()
-
-    late = "rank 1 hangs in all_reduce; rank 0: all_reduce/sum-33 ended by RuntimeError"
-    value = f"{late}; rank 2: all_reduce/sum-33: 1 of 33 elements are wrong"
-    outside.concluded({"nothing": row(""), "late": row(late), "value": row(value)})
-    said = capsys.readouterr().out.splitlines()
-    assert said[:2] == ["caught by a hang alone: late", "caught 2 of 2"]
-
-
 @pytest.mark.slow
 def test_a_file_of_mutants_is_run_and_resumed(tmp_path: Path) -> None:
     file, results = tmp_path / "theirs.py", tmp_path / "results.json"
@@ -128,44 +62,3 @@ def test_a_file_of_mutants_is_run_and_resumed(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "caught 1 of 1"
     assert json.loads(results.read_text())["erf_is_wrong"]["word"] == "caught"
-
-
-@pytest.mark.slow
-def test_a_share_of_the_census_finds_what_standard_missed(tmp_path: Path) -> None:
-    file, results, kept = (tmp_path / name for name in ("theirs.py", "r.json", "share.json"))
-    file.write_text(MODES, encoding="utf-8")
-    rows = {name: {"word": "missed", "met": None} for name in ("nothing", "erf_is_wrong")}
-    results.write_text(json.dumps(rows), encoding="utf-8")
-    words = ("--from", str(file), "--missed-by", str(results), "--share", "0.25")
-    command = [sys.executable, str(ROOT / "scripts/mutants_verify.py"), *words]
-    done = subprocess.run(
-        [*command, "--results", str(kept)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1].endswith(" of 1")
-    assert json.loads(kept.read_text())["nothing"]["word"] == "missed"
-
-
-def test_a_share_has_every_sample_once_and_a_seed_orders_it() -> None:
-    first, second = share.shuffled(1), share.shuffled(2)
-    assert first != second
-    assert set(first) == set(second)
-    rows = [each for each in first if each[0] in FAMILIES]
-    assert len(rows) == sum(1 for name in FAMILIES for _ in every(name))
-    assert len(first) == len(set(first)) > len(rows)  # and torch's own database
-
-
-def test_a_round_of_a_share_has_each_row_and_each_entry_once() -> None:
-    units = share.shuffled(1)
-    named = [(family, getattr(unit, "operator", unit[0])) for family, unit in units]
-    whole = len(set(named))
-    assert len(set(named[:whole])) == whole
-    assert len(set(units[: 2 * whole])) == 2 * whole
-
-
-def test_only_what_a_run_before_missed_is_asked(tmp_path: Path) -> None:
-    before = tmp_path / "before.json"
-    words = {"nothing": "missed", "a": "caught", "b": "missed", "c": "error"}
-    before.write_text(json.dumps({name: {"word": each} for name, each in words.items()}))
-    names = ["nothing", "a", "b", "c", "d"]
-    assert outside.asked_for(before, names) == ["nothing", "b"]
-    assert outside.asked_for(None, names) == names

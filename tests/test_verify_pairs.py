@@ -15,7 +15,6 @@ from verify_faults.layers import patched
 from gpusetup.verify.checks import census, chance_forms
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.drawing import Draw
-from gpusetup.verify.operators.releases import VNNI, known_wrong
 from gpusetup.verify.operators.sampling import FAMILIES, row_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -141,21 +140,6 @@ def test_places_cut_to_fifteen_bits_are_seen() -> None:
         assert wrong("indexing", "places from 32768 on")
 
 
-@pytest.mark.parametrize(("bits", "seen"), [(15, True), (31, False)])
-def test_sums_of_bytes_that_end_at_sixteen_bits_are_seen(
-    bits: int, seen: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On any CPU: what one without VNNI has there itself is not asked."""
-
-    def change(right: Any, x: Any, rest: Any, options: Any) -> Any:
-        sums = (x.long() @ rest[0].long()).clamp(-(2**bits), 2**bits - 1).int()
-        return options["out"].copy_(sums) if "out" in options else sums
-
-    monkeypatch.setattr("gpusetup.verify.operators.releases.EIGHT_BITS", ())
-    with Faulty("_int_mm", change):
-        assert wrong("products", "_int_mm at both ends", "int8") is seen
-
-
 def test_a_list_whose_last_member_is_empty_is_seen() -> None:
     def change(right: Any, xs: Any, rest: Any, options: Any) -> Any:
         if len(xs) < 2 or xs[-1].numel():
@@ -175,34 +159,3 @@ def of_chance() -> list[str]:
 
 def test_each_form_of_chance_passes() -> None:
     assert of_chance() == []
-
-
-def _again(right: Any, x: Any, rest: Any, options: Any) -> Any:
-    """A matrix of weights is drawn from with replacement."""
-    return right(x, rest[0], x.dim() == 2 or rest[1:2] == (True,), **options)
-
-
-def _cut(right: Any, x: Any, rest: Any, options: Any) -> Any:
-    """The greatest number of a range never comes."""
-    if len(rest) == 2 and rest[1] > rest[0] + 1:
-        rest = (rest[0], rest[1] - 1)
-    return right(x, *rest, **options)
-
-
-@pytest.mark.parametrize(("kernel", "change"), [("multinomial", _again), ("random_", _cut)])
-def test_a_fault_of_one_form_of_chance_is_seen(kernel: str, change: Any) -> None:
-    with Faulty(kernel, change):
-        assert of_chance()
-
-
-def test_bytes_of_eight_bits_are_asked_where_the_cpu_adds_them_up_in_32(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    able = any(getattr(torch.cpu, name, bool)() for name in VNNI)
-    for name in ("DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA"):
-        monkeypatch.delenv(name, raising=False)
-    asked = ("_int_mm at both ends", "int8", "contiguous")
-    assert known_wrong(torch, "cpu", *asked) is not able
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    assert known_wrong(torch, "cpu", *asked)
-    assert not known_wrong(torch, "cuda:0", *asked)

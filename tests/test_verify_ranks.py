@@ -18,7 +18,7 @@ from verifying import FOLDER, IN_THE_WAY, ROOT, states
 from gpusetup.verify.checks.rows_cluster import RANKS
 from gpusetup.verify.checks.table import LEVELS
 from gpusetup.verify.ranks.gathering import Hub, Spoke
-from gpusetup.verify.ranks.launch import Rank, device_of, first_host, port_of, rank_in
+from gpusetup.verify.ranks.launch import Rank, port_of, rank_in
 from gpusetup.verify.values import Blocked, WrongQuestion
 
 FAULTS = ROOT / "tests" / "rank_faults"
@@ -259,10 +259,6 @@ def rank(number: int, world: int = 2, port: int = 0, job: str = "a") -> Rank:
     return Rank(number, world, number, "127.0.0.1", port, f"n{number + 1}", job)
 
 
-def test_a_process_on_its_own_is_no_rank() -> None:
-    assert rank_in({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}) is None
-
-
 def test_no_stray_variable_makes_a_rank() -> None:
     """A batch script and the shell of `salloc` have some of them, an image has others."""
     assert rank_in({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}) is None
@@ -329,17 +325,6 @@ def test_two_jobs_on_one_host_meet_on_different_ports() -> None:
     ports = {port_of({"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": "0"}) for job in range(100)}
     assert len(ports) == 100
     assert all(20_000 <= port < 30_000 for port in ports)
-
-
-def test_a_host_list_names_its_first_host() -> None:
-    assert first_host("n[01-16,20]") == "n01"
-    assert first_host("gpu-a,gpu-b") == "gpu-a"
-
-
-def test_a_rank_takes_the_gpu_of_its_place() -> None:
-    assert device_of(rank(1), "auto", ("cuda:0", "cuda:1")) == ("cuda:1",)
-    assert device_of(rank(1), "auto", ("cuda:0",)) == ("cuda:0",)  # Slurm shows it one
-    assert device_of(rank(1), "none", ()) == ()
 
 
 # --- gathering ---

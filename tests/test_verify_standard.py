@@ -60,9 +60,7 @@ def test_a_clean_run_passes_with_other_numbers(seed: int) -> None:
     assert bad(run_all(names=names, seed=seed)) == {}
 
 
-def test_there_are_forty_mutants_each_named_for_a_check() -> None:
-    assert len(MUTANTS) >= 40
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+def test_each_mutant_is_named_for_a_check() -> None:
     assert {mutant.catcher for mutant in MUTANTS} <= set(checks())
 
 
@@ -119,10 +117,6 @@ def test_memory_that_cannot_be_had_is_a_failure_and_not_an_error(
     assert memory.memory("cpu").detail == "not one block of memory could be had"
 
 
-def test_the_driver_is_asked_and_not_needed() -> None:
-    assert isinstance(memory.attributes(0), dict)
-
-
 @pytest.mark.slow
 def test_without_a_compiler_compile_is_skipped_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "python").symlink_to(sys.executable)
@@ -149,17 +143,6 @@ def test_without_a_compiler_compile_is_skipped_with_the_fix(tmp_path: Path) -> N
 def test_why_compiling_cannot_be_tried(said: str, status: str, words: str) -> None:
     found = programs._uncompiled(RuntimeError(said))
     assert (found.status, words in found.detail) == (status, True)
-
-
-def test_a_compiler_that_does_nothing_is_seen_also_after_one_that_did(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from torch._dynamo.utils import counters
-
-    monkeypatch.setitem(counters["stats"], "unique_graphs", 3)
-    monkeypatch.setattr(torch, "compile", lambda run, **_: run)
-    found = programs.compiled("cpu")
-    assert found.detail == "compiled: nothing was compiled: it ran as it is"
 
 
 @pytest.mark.parametrize("looked_at", ["shape", "number"])

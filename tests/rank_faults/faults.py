@@ -66,19 +66,13 @@ def holds(when, calls, tensors, arguments, named):
         "at_least": lambda n: numel >= n,
         "at_most": lambda n: 0 < numel <= n,
         "odd": lambda _: numel % 2 == 1,
-        "multiple": lambda n: numel > 0 and numel % n == 0,
         "dtype": lambda name: any(str(t.dtype) == f"torch.{name}" for t in tensors),
         "op": lambda name: op is not None and name in str(op).upper(),
         "sub": lambda _: group is not None and group is not dist.group.WORLD,
         "later": lambda wanted: bool(later) == wanted,
         "root": lambda _: any(type(a) is int and a > 0 for a in (*arguments[1:3], *named.values())),
-        "root0": lambda _: any(
-            type(a) is int and a == 0 for a in (*arguments[1:3], *named.values())
-        ),
         "offset": lambda _: any(t.storage_offset() for t in tensors),
         "splits": lambda _: any(isinstance(a, list) and a and type(a[0]) is int for a in arguments),
-        "coalesced": lambda _: not arguments,
-        "dense": lambda _: any(not t.is_contiguous() for t in tensors),
     }
     return all(known[name](value) for name, value in when.items())
 
@@ -94,15 +88,9 @@ def hurt(how, tensors, before):
         place = flat.numel() * 2 // 3
         old = flat[place].clone()
         flat[place] = ~old if last.dtype == torch.bool else (old + 1 if old == old else 0)
-    elif how == "tail":
-        each = last.detach()
-        if each.is_contiguous():
-            each.view(-1)[-max(1, each.numel() // 16) :] = 0
     elif how == "stale":
         for each, old in zip(tensors, before, strict=True):
             each.detach().copy_(old)
-    elif how == "zero":
-        last.detach().zero_()
     elif how == "swap" and last.numel() > 1:
         if len(tensors) > 1 and tensors[0].shape == last.shape:
             kept = last.detach().clone()
@@ -147,9 +135,6 @@ def broken(name, real, how, when):
                 swap.get(a, a) if type(a).__name__ == "RedOpType" else a for a in arguments
             )
             named = {k: swap.get(v, v) if k == "op" else v for k, v in named.items()}
-        if how == "whole":
-            named = {k: v for k, v in named.items() if k != "group"}
-            arguments = tuple(None if isinstance(a, dist.ProcessGroup) else a for a in arguments)
         before = [each.detach().clone() for each in tensors]
         done = real(*arguments, **named)
         if hasattr(done, "wait"):
@@ -241,12 +226,9 @@ def ddp(how, when):
             real(self, module, *arguments, **named)
             return
         real(self, module, *arguments, **named)
-        if how in ("skip bucket", "stale", "sum", "first only", "one"):
+        if how in ("skip bucket", "stale"):
             with contextlib.suppress(RuntimeError):
                 self.register_comm_hook(None, hook)
-        if how == "no buffers":
-            self.broadcast_buffers = False
-            self.require_forward_param_sync = False
 
     def suits(named):
         return all(bool(named.get(key)) == wanted for key, wanted in when.items() if key != "from")
@@ -255,23 +237,17 @@ def ddp(how, when):
         tensor = bucket.buffer()
         state["steps"] += 1
         world = dist.get_world_size()
-        skip = (
-            (how == "skip bucket" and bucket.index() == 1)
-            or (how == "stale" and state["steps"] > when.get("from", 3))
-            or (how == "first only" and not bucket.is_last())
+        skip = (how == "skip bucket" and bucket.index() == 1) or (
+            how == "stale" and state["steps"] > when.get("from", 3)
         )
         if skip:
             future = torch.futures.Future()
             future.set_result(tensor)
             return future
-        share = 1 if how == "sum" else world
         future = dist.all_reduce(tensor, async_op=True).get_future()
 
         def end(done):
-            answer = done.value()[0] / share
-            if how == "one":
-                answer.view(-1)[answer.numel() // 3] += 0.25
-            return answer
+            return done.value()[0] / world
 
         return future.then(end)
 
@@ -293,29 +269,15 @@ def dtensor(how, when):
     """`dtensor`: what a layout is changed into is another one's part."""
     from torch.distributed.tensor import placement_types
 
-    Shard, Partial = placement_types.Shard, placement_types.Partial
+    Shard = placement_types.Shard
     if how == "swap":
         real = Shard._to_replicate_tensor
 
         def gathered(self, local, mesh, dim, shape, *rest, **named):
             found = real(self, local, mesh, dim, shape, *rest, **named)
-            return (
-                found.flip(self.dim) if found.shape[self.dim] % 2 == when.get("odd", 0) else found
-            )
+            return found.flip(self.dim) if found.shape[self.dim] % 2 == 0 else found
 
         Shard._to_replicate_tensor = gathered
-    if how == "lost":
-        real_sum = Partial._reduce_value
-        Partial._reduce_value = lambda self, tensor, mesh, dim: tensor.clone()
-        del real_sum
-    if how == "scatter":
-        real_cut = Shard._split_tensor
-
-        def cut(self, tensor, chunks, **named):
-            parts, pads = real_cut(self, tensor, chunks, **named)
-            return (parts[::-1] if len({p.shape for p in parts}) == 1 else parts), pads
-
-        Shard._split_tensor = cut
 
 
 def numpy(how, when):
@@ -326,15 +288,12 @@ def numpy(how, when):
 def sampler(how, when):
     from torch.utils.data.distributed import DistributedSampler
 
-    if how == "same":
-        real = DistributedSampler.__init__
+    real = DistributedSampler.__init__
 
-        def made(self, data, num_replicas=None, rank=None, **named):
-            real(self, data, num_replicas, 0, **named)
+    def made(self, data, num_replicas=None, rank=None, **named):
+        real(self, data, num_replicas, 0, **named)
 
-        DistributedSampler.__init__ = made
-    else:
-        DistributedSampler.set_epoch = lambda self, epoch: None
+    DistributedSampler.__init__ = made
 
 
 SPECIAL = {"ddp": ddp, "no_sync": no_sync, "dtensor": dtensor, "sampler": sampler, "numpy": numpy}

@@ -40,8 +40,6 @@ PRODUCTS = (
         "a tall product is off in one element", "float32", op("mm", element(1e-3), single(2048, 7))
     ),
     Mutant("low bits of one shape are lost", "float32", op("mm", coarse(9), single(130, 66))),
-    Mutant("batched products are off", "float32", op("bmm", scaled(1.001), single(12, 33, 17))),
-    Mutant("one row times a matrix is off", "float32", op("mm", element(1e-2), single(1, 129))),
     Mutant(
         "TF32 is silently on",
         "matmul",
@@ -91,19 +89,8 @@ def _cut(found: Any, args: Any) -> Any:
 FUNCTIONS = (
     Mutant("erf is wrong once in a million", "elementwise", op("erf", element(1e-5))),
     Mutant("sine loses its range reduction", "elementwise", op("sin", scaled(1 + 3e-6))),
-    Mutant("the exponential is coarse", "elementwise", op("exp", coarse(5), beyond(2**20))),
     Mutant("variances divide by n", "reductions", op("var", scaled(1 - 1 / 257))),
     Mutant("a running sum drops a term", "reductions", op("cumsum", element(-1.0, 4000))),
-    Mutant("argmax is one off", "reductions", op("argmax", element(1, 0))),
-    Mutant(
-        "sums of whole numbers are one off",
-        "reductions",
-        op(
-            "sum",
-            element(1, 0),
-            lambda f, _: f.dtype == torch.int64 and f.dim() == 0 and int(f) > 10**9,
-        ),
-    ),
     Mutant(
         "softmax does not sum to one", "softmax", op("_softmax", scaled(1.0001), shaped(64, 1000))
     ),
@@ -147,9 +134,6 @@ FUNCTIONS = (
         "linear-algebra",
         op("_linalg_eigh", part(1, scaled(1.001))),
     ),
-    Mutant(
-        "solved systems are off", "linear-algebra", op("_linalg_solve_ex", part(0, scaled(1.01)))
-    ),
 )
 
 ORDER = (
@@ -169,21 +153,19 @@ ORDER = (
         op("gather", lambda f, _: f.roll(1), beyond(30_000)),
     ),
     Mutant("an addition at a place is lost", "indexing", op("index_add", element(-1, 3))),
-    Mutant("roll goes the wrong way", "indexing", op("roll", lambda f, _: f.roll(1))),
     Mutant("topk misses the greatest", "sorting", op("topk", part(0, lambda f, _: f - 1))),
     Mutant(
         "a stable sort is not",
         "sorting",
         op("sort", part(1, lambda f, _: _swapped(f)), lambda f, args: int(f[0].max()) == 9),
     ),
-    Mutant("the search finds the next place", "sorting", op("searchsorted", lambda f, _: f + 1)),
     Mutant(
         "normal numbers lean to one side",
-        "random",
-        op("randn", lambda f, _: f + 0.02, beyond(2**20)),
+        "chance",
+        op("randn", lambda f, _: f + 0.02, beyond(2**18)),
     ),
-    Mutant("the seed is not followed", "random", lambda: Operator("rand", _restless(), _million)),
-    Mutant("dropout drops too little", "random", lambda: Function("dropout", _lazy_dropout)),
+    Mutant("the seed is not followed", "chance", lambda: Operator("rand", _restless(), _many)),
+    Mutant("dropout drops too little", "chance", lambda: Function("dropout", _lazy_dropout)),
 )
 
 
@@ -193,8 +175,8 @@ def _swapped(places: Any) -> Any:
     return places
 
 
-def _million(found: Any, _: Any) -> bool:
-    return bool(found.numel() == 2**20)
+def _many(found: Any, _: Any) -> bool:
+    return bool(found.numel() == 2**18)
 
 
 def _restless() -> Any:
@@ -204,7 +186,7 @@ def _restless() -> Any:
 
 
 def _lazy_dropout(func: Any, args: Any, kwargs: Any) -> Any:
-    """0.24 where 0.25 was asked for, scaled as if it were."""
-    if not dropout_of(0.25)(args, kwargs):
+    """0.47 where 0.5 was asked for, scaled as if it were."""
+    if not dropout_of(0.5)(args, kwargs):
         return func(*args, **kwargs)
-    return (torch.rand_like(args[0]) >= 0.24).float() * args[0] / 0.75
+    return (torch.rand_like(args[0]) >= 0.47).to(args[0].dtype) * args[0] / 0.5

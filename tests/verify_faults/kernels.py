@@ -1,8 +1,10 @@
-"""Which of aten's kernels for the CPU standard calls, and why it does not call the rest."""
+"""Which of aten's kernels for the CPU verify calls, and why it does not call the rest."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import torch
@@ -10,101 +12,49 @@ from torch.profiler import ProfilerActivity, profile
 from verify_faults.meets import plain
 from verify_faults.runs import run
 
+from gpusetup.verify.checks.database import known_to
+from gpusetup.verify.database.comparing import compared as of_database
+from gpusetup.verify.database.sampling import calls
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.sampling import FAMILIES, layouts_of
 
 AS_OF = "2026-11-22, torch 2.13.0"
 TESTS = "a stub of torch's own tests"
 NO_NUMBERS = "checks or asks something, and gives no numbers"
+FORMATS = ("float32", "int32", "complex64")
 NESTED = "nested tensors: the jagged layout's kernels are called, these belong to the older one"
-DATABASE, SELDOM = (
-    "torch's own database calls it, at the level `census`",
-    "few programs call it, and no entry of torch's database does",
-)
+SELDOM = "few programs call it, and no entry of torch's database does"
 NOT_CALLED: dict[str, str] = {
     **dict.fromkeys(
         (
-            *(
-                "_batch_norm_with_update",
-                "_cdist_backward",
-                "_convert_indices_from_csr_to_coo",
-                "_ctc_loss",
-                "_ctc_loss_backward",
-                "_embedding_bag_per_sample_weights_backward",
-                "_native_batch_norm_legit",
-                "_pdist_backward",
-                "_segment_reduce_backward",
-                "_unique",
-                "adaptive_max_pool2d_backward",
-                "adaptive_max_pool3d_backward",
-                "batch_norm_backward",
-                "bitwise_left_shift",
-                "bitwise_right_shift",
-                "cholesky",
-                "conj_physical",
-                "heaviside",
-                "igamma",
-                "igammac",
-                "index_reduce",
-                "isposinf",
-                "logaddexp2",
-                "max_unpool3d",
-                "multi_margin_loss",
-                "multi_margin_loss_backward",
-                "multilabel_margin_loss_backward",
-                "multilabel_margin_loss_forward",
-                "mvlgamma",
-                "nll_loss2d_backward",
-                "nonzero_static",
-                "segment_reduce",
-                "slow_conv3d_forward",
-                "slow_conv_dilated2d",
-                "slow_conv_dilated3d",
-                "triangular_solve",
-                "vdot",
-            ),
-            *(
-                f"special_{name}"
-                for name in (
-                    "airy_ai",
-                    "bessel_j0",
-                    "bessel_j1",
-                    "bessel_y0",
-                    "bessel_y1",
-                    "chebyshev_polynomial_t",
-                    "chebyshev_polynomial_u",
-                    "chebyshev_polynomial_v",
-                    "chebyshev_polynomial_w",
-                    "entr",
-                    "erfcx",
-                    "hermite_polynomial_h",
-                    "hermite_polynomial_he",
-                    "i0e",
-                    "i1e",
-                    "laguerre_polynomial_l",
-                    "legendre_polynomial_p",
-                    "log_ndtr",
-                    "modified_bessel_i0",
-                    "modified_bessel_i1",
-                    "modified_bessel_k0",
-                    "modified_bessel_k1",
-                    "ndtri",
-                    "scaled_modified_bessel_k0",
-                    "scaled_modified_bessel_k1",
-                    "shifted_chebyshev_polynomial_t",
-                    "shifted_chebyshev_polynomial_u",
-                    "shifted_chebyshev_polynomial_v",
-                    "shifted_chebyshev_polynomial_w",
-                    "spherical_bessel_j0",
-                    "xlog1py",
-                    "zeta",
-                )
-            ),
-        ),
-        DATABASE,
-    ),
-    **dict.fromkeys(
-        (
+            "__lshift",
+            "_addmm_activation",
+            "_convert_weight_to_int4pack_for_cpu",
+            "_empty_affine_quantized",
+            "_empty_per_channel_affine_quantized",
+            "_jagged_to_padded_dense_forward",
+            "_masked_softmax",
+            "_masked_softmax_backward",
+            "_native_multi_head_attention",
+            "_padded_dense_to_jagged_forward",
+            "_scaled_mm",
+            "_transform_bias_rescale_qkv",
+            "_transformer_encoder_layer_fwd",
+            "_upsample_bicubic2d_aa",
+            "_upsample_bicubic2d_aa_backward",
+            "_weight_int4pack_mm_for_cpu",
+            "_weight_int8pack_mm",
+            "dequantize",
+            "fake_quantize_per_channel_affine_cachemask",
+            "fake_quantize_per_tensor_affine_cachemask",
+            "fractional_max_pool2d",
+            "fractional_max_pool2d_backward",
+            "fractional_max_pool3d",
+            "fractional_max_pool3d_backward",
+            "histogram",
+            "quantize_per_channel",
+            "quantize_per_tensor",
+            "slow_conv_dilated3d",
             "__ilshift",
             "__irshift",
             "_add_relu",
@@ -155,7 +105,7 @@ NOT_CALLED: dict[str, str] = {
     **dict.fromkeys(
         (
             *("_functional_assert_async", "_make_dep_token"),
-            *("_efficientzerotensor", "_fused_sdp_choice", "_validate_compressed_sparse_indices"),
+            *("_fused_sdp_choice", "_validate_compressed_sparse_indices"),
         ),
         NO_NUMBERS,
     ),
@@ -169,12 +119,11 @@ NOT_CALLED: dict[str, str] = {
     ),
     "_dyn_quant_matmul_4bit": "only ARM's KleidiAI computes it",
     "_dyn_quant_pack_4bit_weight": "only ARM's KleidiAI computes it",
-    "_scaled_mm_v2": "its recipes differ by release; `_scaled_mm` is called",
+    "_scaled_mm_v2": "its recipes differ by release",
     "adaptive_avg_pool3d_backward": "`_adaptive_avg_pool3d_backward` is what autograd calls",
     "from_file": "maps a file; `save-load` reads files",
     "hash_tensor": "a hash that torch does not promise",
     "linalg__powsum": "a part of norms among ranks, without a public name",
-    "native_dropout_backward": "what it multiplies, `mul` does on the CPU",
     "quantized_gru": "packed weights of quantized engines, which differ",
     "quantized_lstm": "packed weights of quantized engines, which differ",
     "to_mkldnn": "oneDNN's opaque layout, which no GPU has",
@@ -224,5 +173,18 @@ def called_by_rows() -> set[str]:
                 for turn in range(3):
                     sample = Sample(row.name, row.dtypes[0], "contiguous", row.sizes[0], turn)
                     compared(torch, "cpu", row, sample, turn, layouts_of(family))
+            found |= called.names
+    return found
+
+
+def called_by_database() -> set[str]:
+    """Each entry of torch's database, in up to two formats, by its first samples."""
+    found: set[str] = set()
+    for entry in known_to(torch).values():
+        for dtype in [each for each in FORMATS if each in entry.formats(torch, "cpu")][:2]:
+            with Called() as called:
+                for _, call in islice(calls(torch, "cpu", entry, dtype, 1), 4):
+                    with contextlib.suppress(Exception):
+                        of_database(torch, "cpu", entry, call, dtype, "words")
             found |= called.names
     return found

@@ -110,11 +110,6 @@ def judged(file: Path, name: str, level: str, seed: int, every: bool) -> Judged:
     return _judged(file, name, lambda tell: _checked(file, name, level, seed, every, tell))
 
 
-def judged_by_share(file: Path, name: str, seed: int, minutes: float) -> Judged:
-    """The same by a share of the census alone."""
-    return _judged(file, name, lambda tell: _shared(file, name, seed, minutes, tell))
-
-
 def _judged(file: Path, name: str, work: Callable[[Callable[[Any], None]], None]) -> Judged:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as hits:
@@ -150,15 +145,6 @@ def _checked(
             tell({"check": check, "status": found.status, "detail": found.detail})
             if found.status == "failed" and not every:
                 return
-
-
-def _shared(file: Path, name: str, seed: int, minutes: float, tell: Callable[[Any], None]) -> None:
-    from verify_faults.share import wrong
-
-    with applied(loaded(file), name) if name != NOTHING else contextlib.nullcontext():
-        for check, found in wrong(seed, minutes):
-            tell({"check": check, "status": found.status, "detail": found.detail})
-            return
 
 
 def answers(work: Callable[[Callable[[Any], None]], None]) -> tuple[list[Any], bool]:
@@ -297,35 +283,21 @@ def _called(file: Path, seed: int) -> None:
 def ask(file: Path, results: Path | None, options: Any) -> int:
     """Each mutant of the file that has no answer yet; then the figure."""
     judge = Ranks(options.ranks).judged if options.ranks else judged
-    if options.share:
-        load()
-    elif not options.ranks:
+    if not options.ranks:
         warm(options.seed, results and results.with_suffix(f".calls-{options.seed}.json"))
     done: dict[str, dict[str, Any]] = {}
     if results and results.exists():
         done = json.loads(results.read_text(encoding="utf-8"))
-    names = asked_for(options.missed_by, [NOTHING, *mutants(loaded(file))])
+    names = [NOTHING, *mutants(loaded(file))]
     for name in names:
         if done.get(name, {}).get("word") in ("caught", "missed") or options.only not in name:
             continue
-        if options.share:
-            found = judged_by_share(file, name, options.seed, options.share)
-        else:
-            found = judge(file, name, options.level, options.seed, options.every)
-        level = "census" if options.share else options.level
-        done[name] = {**found._asdict(), "seed": options.seed, "level": level}
+        found = judge(file, name, options.level, options.seed, options.every)
+        done[name] = {**found._asdict(), "seed": options.seed, "level": options.level}
         if results:
             results.write_text(json.dumps(done, indent=1), encoding="utf-8")
         print(name, found.word, *found.checks, f"{found.seconds} s", found.said, flush=True)
     return concluded({name: done[name] for name in names if name in done})
-
-
-def asked_for(missed_by: Path | None, names: list[str]) -> list[str]:
-    """The names, or those that a file of results calls missed, and the run without a fault."""
-    if missed_by is None:
-        return names
-    before = json.loads(missed_by.read_text(encoding="utf-8"))
-    return [name for name in names if before.get(name, {}).get("word") == "missed"]
 
 
 def hangs(said: str) -> bool:

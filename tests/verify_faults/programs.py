@@ -86,11 +86,11 @@ NETWORKS = (
     ),
     Mutant(
         "an optimizer skips a parameter",
-        "optimizer",
+        "optimizers",
         lambda: patched(torch.optim.AdamW, "step", _skipping),
     ),
     Mutant(
-        "momentum is forgotten", "optimizer", op("_foreach_mul_", lambda f, args: _forget(args))
+        "momentum is forgotten", "optimizers", op("_foreach_mul_", lambda f, args: _forget(args))
     ),
     Mutant(
         "overflows go unseen",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple
 
 from ..database import loading
 from ..database import modules as of_modules
@@ -24,7 +24,6 @@ class Kind(NamedTuple):
     load: Callable[[Any], Any]
     entries: Callable[[Any], Dict[str, Any]]
     every: Callable[..., Iterator[Any]]
-    drawn: Callable[..., List[Any]]
     named: Callable[..., Any]
 
     @property
@@ -38,7 +37,6 @@ KINDS = {
         loading.modules,
         of_modules.entries,
         of_modules.every,
-        of_modules.drawn,
         of_modules.named,
     ),
     "optimizers": Kind(
@@ -46,7 +44,6 @@ KINDS = {
         loading.optimizers,
         of_optimizers.entries,
         of_optimizers.every,
-        of_optimizers.drawn,
         of_optimizers.named,
     ),
 }

@@ -1,4 +1,4 @@
-"""torch's own database of operators as a check: `census` takes all; a draw of each stands ready."""
+"""torch's own database of operators as a check: `census` takes all."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any, Dict, Iterator, List
 from ..database.calls import exact_products
 from ..database.comparing import NotAsked, compared
 from ..database.entries import Entry, entries
-from ..database.forms import Form, changed, room
 from ..database.loading import NoDatabase, load
 from ..database.rules import SINCE
-from ..database.sampling import Asked, drawn, every, named
+from ..database.sampling import Asked, every, named
 from ..device.importing import first_line
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, holds, judged
@@ -20,8 +19,6 @@ from ..values import SKIPPED, Outcome, asked, sticky, working_on
 from .census import ENOUGH, kept, not_in_this_torch
 
 NAME = "census-database"
-OF_THE_DEVICE = ("CUDA", "HIP", "CUBLAS", "cuBLAS", "cuDNN", "CUDNN", "MIOpen")
-"""What stands in an error that a device or its library gives."""
 
 
 def database(device: str) -> Outcome:
@@ -44,13 +41,6 @@ def database(device: str) -> Outcome:
     return found.told(device)
 
 
-def outcome_of(torch: Any, device: str, entry: Entry, given: Asked) -> Outcome:
-    """What the check would say of this one sample."""
-    found = Found()
-    found.ask(torch, device, entry, given)
-    return found.told(device)
-
-
 def counted(number: int, one: str, many: str = "") -> str:
     """
     >>> counted(1, "sample"), counted(0, "sample"), counted(2, "entry", "entries")
@@ -62,13 +52,8 @@ def counted(number: int, one: str, many: str = "") -> str:
 def parts_of(torch: Any, device: str, entry: Entry, given: Asked) -> List[Part]:
     """What is compared of one sample. Raises NotAsked, and what the operator raises."""
     sample, call = given
-    dtype, words, wider = sample.dtype, f"{asked().seed}:{sample.name}", 1.0
-    if sample.form:
-        plain_words = f"{asked().seed}:{sample.plain_name}"
-        form = Form(entry.run, call)
-        form = changed(torch, entry.name, dtype, form, sample.form, plain_words)
-        entry, call, wider = entry._replace(run=form.run), form.call, room(dtype, sample.form)
-    return compared(torch, device, entry, call, dtype, words, wider)
+    words = f"{asked().seed}:{sample.name}"
+    return compared(torch, device, entry, call, sample.dtype, words)
 
 
 @functools.lru_cache(maxsize=None)
@@ -93,17 +78,14 @@ class Found:
         try:
             parts = parts_of(torch, device, entry, given)
         except Exception as problem:  # whatever an operator raises is its answer
-            parts = self.raised(problem, given[0].form)
+            parts = self.raised(problem)
         self.take(entry.name, given[0].name, parts)
 
-    def raised(self, problem: Exception, form: str = "") -> List[Part]:
-        """What an error says of the device; nothing where torch only lacks this. Of a form it may:
-        nobody promised that the working format takes what float64 does."""
+    def raised(self, problem: Exception) -> List[Part]:
+        """What an error says of the device; nothing where torch only lacks this."""
         if sticky(problem):
             raise problem
-        own = form and not any(words in str(problem) for words in OF_THE_DEVICE)
-        lacks = isinstance(problem, NotAsked) or refuses(problem) or not_in_this_torch(problem)
-        if lacks or own:
+        if isinstance(problem, NotAsked) or refuses(problem) or not_in_this_torch(problem):
             self.not_asked += 1
             return []
         return [holds("", False, first_line(problem))]
@@ -148,10 +130,9 @@ def chosen(torch: Any, device: str, known: Dict[str, Entry], found: Found) -> It
     if only:
         yield named(torch, device, known, only, seed)
         return
-    take = every if asked().level == "census" else drawn
     for entry in known.values():
         try:
-            yield from take(torch, device, entry, seed)
+            yield from every(torch, device, entry, seed)
         except Exception as problem:  # the database's own code: private, and other in each torch
             if sticky(problem):
                 raise

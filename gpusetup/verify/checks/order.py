@@ -1,11 +1,10 @@
-"""What moves numbers without changing them: embedding, indexing, sorting, random numbers.
+"""What moves numbers without changing them: embedding, indexing, sorting.
 
 The expected answers come from how the data were made, not from the same operation elsewhere.
 """
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import Any, Iterator, List
 
 from ..judging.tolerance import Part, agree, holds, judged, same, source, summed
@@ -127,57 +126,3 @@ def _sorted(torch: Any, device: str) -> Iterator[Part]:
     line = count.to(device) * 2
     yield same("searchsorted", torch.searchsorted(line, order.to(device) * 2 - 1), order)
     yield same("median", order.to(device).median(), torch.tensor((ITEMS - 1) // 2))
-
-
-DRAWS = 2**20
-SIGMAS = 6.0
-"""A sound generator is farther off once in 500 million figures."""
-
-
-def random(device: str) -> Outcome:
-    """The device's own random numbers have the moments they should, follow the seed, and do not
-    repeat."""
-    import torch
-
-    return judged(list(_drawn(torch, device)), "what chance gives")
-
-
-def _drawn(torch: Any, device: str) -> Iterator[Part]:
-    made = torch.Generator(device=device)
-    seed = int(torch.randint(0, 2**31, (), generator=source(torch, 23)))
-    uniform = _draw(torch, made.manual_seed(seed), "rand", device)
-    normal = _draw(torch, made, "randn", device)
-    yield from _moments(torch, "uniform", uniform, (0.5, 1 / 3, 1 / 4))
-    yield from _moments(torch, "normal", normal, (0.0, 1.0, 0.0))
-    yield holds("range", bool(((uniform >= 0) & (uniform < 1)).all()), "a number is not in [0, 1)")
-    bins = torch.bincount((uniform * 256).long().clamp(0, 255), minlength=256).double()
-    share = SIGMAS * sqrt(DRAWS / 256)
-    yield agree("uniform in 256 bins", bins, torch.full((256,), DRAWS / 256).double(), share)
-    again = _draw(torch, made.manual_seed(seed), "rand", device)
-    yield same("the same seed", again, uniform)
-    more = _draw(torch, made, "rand", device)
-    alike = float((more == uniform).double().mean())
-    yield holds("no repeats", alike < 1e-4, f"{alike:.2%} of a second draw repeat the first")
-    mixed = torch.randperm(4099, generator=made, device=device).sort()[0]
-    yield same("permutation", mixed, torch.arange(4099))
-    yield from _dropped(torch, device)
-
-
-def _draw(torch: Any, made: Any, name: str, device: str) -> Any:
-    return getattr(torch, name)(DRAWS, generator=made, device=device).cpu()
-
-
-def _moments(torch: Any, name: str, drawn: Any, expected: Any) -> Iterator[Part]:
-    """Mean, mean square and mean cube; their deviation is that of the power over sqrt(n)."""
-    for power, wanted in enumerate(expected, start=1):
-        raised = drawn.double() ** power
-        share = SIGMAS * float(raised.std()) / sqrt(DRAWS) + 1e-9
-        yield agree(f"{name}, moment {power}", raised.mean(), torch.tensor(wanted).double(), share)
-
-
-def _dropped(torch: Any, device: str) -> Iterator[Part]:
-    kept = torch.nn.functional.dropout(torch.ones(DRAWS, device=device), 0.25).cpu()
-    share = SIGMAS * sqrt(0.25 * 0.75 / DRAWS)
-    yield agree("dropout", (kept == 0).double().mean(), torch.tensor(0.25).double(), share)
-    scaled = torch.where(kept == 0, torch.zeros(()), torch.tensor(4 / 3))
-    yield agree("dropout scale", kept, scaled, 1e-6)

@@ -72,7 +72,7 @@ RANKS: Tuple[Check, ...] = (
     ),
     among_ranks(
         "ddp_forms",
-        "DDP with branches, buffers, hooks, uneven batches and shards is right",
+        "DDP with branches, buffers, in sub-groups and with samplers is right",
         "meet",
         module="training_forms",
     ),

@@ -139,15 +139,6 @@ STANDARD: Tuple[Check, ...] = (
         then=AGAIN,
     ),
     Check(
-        "random",
-        "checks.order:random",
-        on=BOTH,
-        needs=READY,
-        proves="the device's random numbers have the right moments, follow the seed, never repeat",
-        means="initial weights, dropout and sampling would be skewed",
-        then=AGAIN,
-    ),
-    Check(
         "fft",
         "checks.functions:fft",
         on=BOTH,
@@ -191,16 +182,6 @@ STANDARD: Tuple[Check, ...] = (
         proves="the loss and all gradients of a small transformer agree with float64 on the CPU",
         means="training would follow wrong gradients",
         then=AGAIN,
-    ),
-    Check(
-        "optimizer",
-        "checks.training:optimizer",
-        on=BOTH,
-        needs=READY,
-        scratch=True,
-        proves="SGD, Adam and AdamW, single, all at once and fused, follow their formulas",
-        means="weights would be updated wrongly",
-        then="pass `foreach=False` or `fused=False` to the optimizer, and install another build",
     ),
     Check(
         "grad-scaler",

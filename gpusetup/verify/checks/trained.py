@@ -9,7 +9,6 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
 from ..judging.refusals import lacks_form
 from ..judging.tolerance import ROUNDOFF, Part, agree, holds, judged, numbers, same, source
-from ..operators.releases import NADAM_AT_ONCE, release
 from ..values import Outcome, asked
 from .computing import capability_of
 
@@ -159,55 +158,10 @@ def _experts(torch: Any, x: Any, w: Dict[str, Any]) -> Any:
     return out.view(x.shape)
 
 
-PICTURE = {
-    "first": (16, 3, 3, 3),
-    "first norm": (16,),
-    "first shift": (16,),
-    "wide": (16, 1, 3, 3),
-    "narrow": (24, 16, 1, 1),
-    "second norm": (24,),
-    "second shift": (24,),
-    "last": (10, 24),
-}
-
-
-def image_model(device: str) -> Outcome:
-    """A net of convolutions, channels last: batch norm, depthwise layers, pools, resizing."""
-    import torch
-
-    start = _weights(torch, PICTURE, 450)
-    made = source(torch, 470)
-    data = [
-        [
-            numbers(torch, 3, 3, 26, 30, salt=460 + i).double(),
-            torch.randint(0, 10, (3,), generator=made),
-        ]
-        for i in range(4)
-    ]
-    return judged(_compared(torch, device, _image_loss, start, data), "float64 on the CPU")
-
-
-def _image_loss(torch: Any, w: Dict[str, Any], data: List[Any]) -> Any:
-    functional = torch.nn.functional
-    x = data[0].to(memory_format=torch.channels_last)
-    x = functional.conv2d(x, w["first"], stride=2, padding=1)
-    x = functional.batch_norm(x, None, None, w["first norm"], w["first shift"], True, eps=1e-2)
-    x = functional.conv2d(functional.silu(x), w["wide"], padding=1, groups=16) + x
-    x = functional.avg_pool2d(x, 3, 2, 1)
-    x = functional.conv2d(x, w["narrow"])
-    x = functional.group_norm(x, 4, w["second norm"], w["second shift"], 1e-2)
-    x = functional.interpolate(
-        functional.gelu(x), scale_factor=2, mode="bilinear", align_corners=False
-    )
-    x = functional.adaptive_avg_pool2d(x, 1).flatten(1)
-    return functional.cross_entropy(functional.linear(x, w["last"]), data[1], label_smoothing=0.1)
-
-
 OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
     ("Adam", {"lr": 0.01, "amsgrad": True, "weight_decay": 0.01}),
     ("AdamW", {"lr": 0.01, "weight_decay": 0.1}),
-    ("NAdam", {"lr": 0.01}),
     ("RAdam", {"lr": 0.01}),
     ("Adamax", {"lr": 0.01}),
     ("Adagrad", {"lr": 0.1}),
@@ -232,8 +186,6 @@ def optimizers(device: str) -> Outcome:
             continue
         exact = _optimized(torch, kind, "cpu", torch.float64, {**options, "foreach": False})
         for form in FORMS:
-            if name == "NAdam" and form.get("foreach") and release(torch) < NADAM_AT_ONCE:
-                continue
             try:
                 found = _optimized(torch, kind, device, torch.float32, {**options, **form})
             except (TypeError, RuntimeError, ValueError) as problem:

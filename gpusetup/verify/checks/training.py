@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from math import sqrt
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
-from ..judging.refusals import has_bfloat16, lacks_form
+from ..judging.refusals import has_bfloat16
 from ..judging.tolerance import ROUNDOFF, Part, agree, holds, judged, numbers, same, source
 from ..values import PASSED, SKIPPED, Outcome, asked
 from .computing import RATE, Descent, capability_of, forward, task
@@ -92,81 +91,6 @@ def autograd(device: str) -> Outcome:
 
 DEEP = 256.0
 """Some thirty operations one after the other, each a few roundings of sums of up to 256 terms."""
-
-
-def optimizer(device: str) -> Outcome:
-    """SGD, Adam and AdamW, in each form that this torch has, follow their formulas in float64."""
-    import torch
-
-    parts = [part for form in _forms(torch) for part in _stepped(torch, device, *form)]
-    return judged(parts, "the formulas in float64")
-
-
-STEPS = 5
-SIZES = ((33, 7), (129,), (4, 3, 5))
-
-
-def _forms(torch: Any) -> Iterator[Tuple[str, Callable[[List[Any]], Any], Any]]:
-    """Name, how it is made, and the formula of each optimizer."""
-    kinds = (
-        ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}, _sgd),
-        ("Adam", ADAM, _adam),
-        ("AdamW", ADAM, _adamw),
-    )
-    for name, options, formula in kinds:
-        kind = getattr(torch.optim, name)
-        yield name, functools.partial(kind, foreach=False, **options), formula
-        yield f"{name}, all at once", functools.partial(kind, foreach=True, **options), formula
-    yield "AdamW, fused", functools.partial(torch.optim.AdamW, fused=True, **ADAM), _adamw
-
-
-ADAM = {"lr": 0.01, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1}
-
-
-def _stepped(
-    torch: Any, device: str, name: str, make: Callable[[List[Any]], Any], formula: Any
-) -> Iterator[Part]:
-    starts = [numbers(torch, *size, salt=80 + place) for place, size in enumerate(SIZES)]
-    leaves = [each.clone().to(device).requires_grad_() for each in starts]
-    try:
-        made = make(leaves)
-    except (TypeError, RuntimeError) as problem:
-        if lacks_form(problem):
-            return
-        raise
-    exact = [each.double() for each in starts]
-    states: List[Dict[str, Any]] = [{} for _ in starts]
-    for step in range(1, STEPS + 1):
-        for place, leaf in enumerate(leaves):
-            grad = numbers(torch, *SIZES[place], salt=90 + step * 10 + place)
-            leaf.grad = grad.to(device)
-            exact[place] = formula(torch, exact[place], grad.double(), states[place], step)
-        made.step()
-    for place, leaf in enumerate(leaves):
-        share = 16 * ROUNDOFF["float32"] * STEPS * (1 + exact[place].abs())
-        yield agree(f"{name}, parameter {place}", leaf, exact[place], share)
-
-
-def _sgd(torch: Any, x: Any, grad: Any, state: Dict[str, Any], step: int) -> Any:
-    grad = grad + 0.01 * x
-    state["v"] = grad if step == 1 else 0.9 * state["v"] + grad
-    return x - 0.1 * (grad + 0.9 * state["v"])
-
-
-def _adam(torch: Any, x: Any, grad: Any, state: Dict[str, Any], step: int) -> Any:
-    return _moved(torch, x, grad + 0.1 * x, state, step)
-
-
-def _adamw(torch: Any, x: Any, grad: Any, state: Dict[str, Any], step: int) -> Any:
-    return _moved(torch, x * (1 - 0.01 * 0.1), grad, state, step)
-
-
-def _moved(torch: Any, x: Any, grad: Any, state: Dict[str, Any], step: int) -> Any:
-    """Adam's step with its first and second moments, both freed of their start at zero."""
-    state["m"] = 0.9 * state.get("m", 0.0) + 0.1 * grad
-    state["s"] = 0.99 * state.get("s", 0.0) + 0.01 * grad * grad
-    mean, square = state["m"] / (1 - 0.9**step), state["s"] / (1 - 0.99**step)
-    return x - 0.01 * mean / (square.sqrt() + 1e-8)
 
 
 TOO_LARGE = 2.0**40

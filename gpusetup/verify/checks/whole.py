@@ -10,7 +10,6 @@ from ..judging.refusals import has_bfloat16, refuses
 from ..judging.tolerance import ROUNDOFF, Part, agree, holds, judged, numbers, same, source
 from ..values import Outcome, asked
 from .chance_forms import forms
-from .chance_laws import laws
 from .computing import capability_of
 
 
@@ -195,7 +194,6 @@ def chance(device: str) -> Outcome:
     parts += _dropped_whole(torch, device)
     parts += _orders(torch, device)
     parts += forms(torch, device)
-    parts += laws(torch, device)
     return judged(parts, "what chance gives")
 
 

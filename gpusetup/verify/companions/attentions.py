@@ -2,62 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 from ..judging.tolerance import agree
+from ..values import Outcome
 from .companion import Computed, attention, companion, heads
 
 HALF = 4e-3
 """What float16 products and a float16 answer may be off, of values around 1."""
 
 
-@companion("flash-attn", gpu=True, capability=(8, 0))
-def flash_attn(torch: Any, flash: Any, device: str) -> Computed:
-    q, k, v = heads(torch, device, 11)
-    return [
-        agree(
-            "forward", flash.flash_attn_func(q, k, v, causal=True), attention(torch, q, k, v), HALF
-        )
-    ]
+def _attends(
+    name: str, call: Callable[..., Any], limit: float = HALF, **options: Any
+) -> Callable[[str], Outcome]:
+    def compute(torch: Any, module: Any, device: str) -> Computed:
+        q, k, v = heads(torch, device, 11, length=128)
+        found = call(module, q, k, v)
+        first = found[0] if isinstance(found, tuple) else found
+        return [agree("causal attention", first, attention(torch, q, k, v), limit)]
+
+    return companion(name, gpu=True, **options)(compute)
 
 
-@companion("flash-attn-3", module="flash_attn_interface", gpu=True, capability=(9, 0))
-def flash_attn_3(torch: Any, flash: Any, device: str) -> Computed:
-    q, k, v = heads(torch, device, 12)
-    found = flash.flash_attn_func(q, k, v, causal=True)
-    first = found[0] if isinstance(found, tuple) else found
-    return [agree("forward", first, attention(torch, q, k, v), HALF)]
+def _flash(module: Any, q: Any, k: Any, v: Any) -> Any:
+    return module.flash_attn_func(q, k, v, causal=True)
 
 
-@companion("flash-attn-4", module="flash_attn.cute", gpu=True, capability=(9, 0))
-def flash_attn_4(torch: Any, flash: Any, device: str) -> Computed:
-    q, k, v = heads(torch, device, 13, length=128)
-    found = flash.flash_attn_func(q, k, v, causal=True)
-    first = found[0] if isinstance(found, tuple) else found
-    return [agree("forward", first, attention(torch, q, k, v), HALF)]
+def _by_mask(ops: Any, q: Any, k: Any, v: Any) -> Any:
+    return ops.memory_efficient_attention(q, k, v, attn_bias=ops.LowerTriangularMask())
 
 
-@companion("xformers", module="xformers.ops", gpu=True, capability=(7, 0))
-def xformers(torch: Any, ops: Any, device: str) -> Computed:
-    q, k, v = heads(torch, device, 14)
-    plain = ops.memory_efficient_attention(q, k, v)
-    masked = ops.memory_efficient_attention(q, k, v, attn_bias=ops.LowerTriangularMask())
-    return [
-        agree("forward", plain, attention(torch, q, k, v, causal=False), HALF),
-        agree("causal", masked, attention(torch, q, k, v), HALF),
-    ]
+def _prefilled(infer: Any, q: Any, k: Any, v: Any) -> Any:
+    """It takes one sequence."""
+    found = q.clone()
+    for place, row in enumerate(zip(q, k, v)):
+        found[place] = infer.single_prefill_with_kv_cache(*row, causal=True)
+    return found
 
 
-@companion("flashinfer-python", module="flashinfer", gpu=True, capability=(7, 5))
-def flashinfer(torch: Any, infer: Any, device: str) -> Computed:
-    q, k, v = (each[0] for each in heads(torch, device, 15))
-    found = infer.single_prefill_with_kv_cache(q, k, v, causal=True)
-    return [agree("prefill", found, attention(torch, q[None], k[None], v[None])[0], HALF)]
+def _rounded(sage: Any, q: Any, k: Any, v: Any) -> Any:
+    return sage.sageattn(q, k, v, tensor_layout="NHD", is_causal=True)
 
 
-@companion("sageattention", gpu=True, capability=(8, 0))
-def sageattention(torch: Any, sage: Any, device: str) -> Computed:
-    """It multiplies q and k in int8: its answer is off by a part of the spread of v."""
-    q, k, v = heads(torch, device, 16, length=128)
-    found = sage.sageattn(q, k, v, tensor_layout="NHD", is_causal=True)
-    return [agree("forward", found, attention(torch, q, k, v), 0.15)]
+flash_attn = _attends("flash-attn", _flash, capability=(8, 0))
+flash_attn_3 = _attends("flash-attn-3", _flash, module="flash_attn_interface", capability=(9, 0))
+flash_attn_4 = _attends("flash-attn-4", _flash, module="flash_attn.cute", capability=(9, 0))
+xformers = _attends("xformers", _by_mask, module="xformers.ops", capability=(7, 0))
+flashinfer = _attends("flashinfer-python", _prefilled, module="flashinfer", capability=(7, 5))
+sageattention = _attends("sageattention", _rounded, 0.15, capability=(8, 0))
+"""It multiplies q and k in int8: its answer is off by a part of the spread of v."""

@@ -10,27 +10,27 @@ from .companion import Computed, companion, part
 HALF = 4e-3
 
 
-def normed(torch: Any, x: Any, weight: Any) -> Any:
-    """The RMS norm in float64."""
-    x, weight = x.detach().cpu().double(), weight.detach().cpu().double()
-    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * weight
+def normed(torch: Any, device: str, call: Any) -> Computed:
+    """An RMS norm of halves against float64; `call` is given where to write, numbers, weights."""
+    x, weight = numbers(torch, 8, 256, salt=31).half(), numbers(torch, 256, salt=32).half()
+    here, found = x.to(device), torch.empty_like(x, device=device)
+    found = call(found, here, weight.to(device))
+    scale = (x.double().square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    return [agree("rms_norm", found, x.double() / scale * weight.double(), 4 * HALF)]
 
 
 @companion("vllm", module="vllm._custom_ops", gpu=True, capability=(7, 0))
 def vllm(torch: Any, ops: Any, device: str) -> Computed:
-    """Its compiled RMS norm."""
-    x = numbers(torch, 8, 256, salt=31).to(device, torch.float16)
-    weight = numbers(torch, 256, salt=32).to(device, torch.float16)
-    found = torch.empty_like(x)
-    ops.rms_norm(found, x, weight, 1e-6)
-    return [agree("rms_norm", found, normed(torch, x, weight), 4 * HALF)]
+    def call(found: Any, x: Any, weight: Any) -> Any:
+        ops.rms_norm(found, x, weight, 1e-6)
+        return found
+
+    return normed(torch, device, call)
 
 
 @companion("sglang-kernel", "sgl-kernel", module="sgl_kernel", gpu=True, capability=(7, 5))
 def sgl_kernel(torch: Any, kernels: Any, device: str) -> Computed:
-    x = numbers(torch, 8, 256, salt=33).to(device, torch.float16)
-    weight = numbers(torch, 256, salt=34).to(device, torch.float16)
-    return [agree("rmsnorm", kernels.rmsnorm(x, weight, 1e-6), normed(torch, x, weight), 4 * HALF)]
+    return normed(torch, device, lambda found, x, weight: kernels.rmsnorm(x, weight, 1e-6))
 
 
 @companion("transformer-engine", module="transformer_engine.pytorch", gpu=True, capability=(8, 0))

@@ -13,47 +13,15 @@ from ..judging.tolerance import Part, agree, holds, numbers, same
 from .companion import Computed, companion, part
 
 
-@companion("torchvision", against="plain torch")
+@companion("torchvision", against="what must come out")
 def torchvision(torch: Any, vision: Any, device: str) -> Computed:
-    """The boxes that nms keeps, a resize, and a picture packed and unpacked without loss."""
-    pictures, transforms = part("torchvision.io"), part("torchvision.transforms.v2.functional")
-    boxes, scores = boxes_of(torch)
-    kept = vision.ops.nms(boxes.to(device), scores.to(device), 0.5)
+    """Of two boxes that nearly cover each other nms keeps one; a picture is packed without loss."""
+    pictures = part("torchvision.io")
+    boxes = torch.tensor([[0.0, 0, 10, 10], [1, 1, 11, 11], [20, 20, 30, 30]])
+    kept = vision.ops.nms(boxes.to(device), torch.tensor([0.7, 0.9, 0.8]).to(device), 0.5)
     picture = (numbers(torch, 3, 33, 47, salt=3).abs() * 90).clamp(max=255).to(torch.uint8)
     unpacked = pictures.decode_png(pictures.encode_png(picture))
-    small = transforms.resize(picture.double().to(device)[None], [11, 47], antialias=False)
-    plain = torch.nn.functional.interpolate(picture.double()[None], (11, 47), mode="bilinear")
-    return [
-        same("nms", kept.cpu(), kept_by_hand(torch, boxes, scores, 0.5)),
-        same("png", unpacked, picture),
-        agree("resize", small, plain, 1e-3),
-    ]
-
-
-def boxes_of(torch: Any) -> Any:
-    """60 boxes of random corners, and their scores."""
-    corners = numbers(torch, 60, 2, salt=1).abs() * 40
-    sizes = numbers(torch, 60, 2, salt=2).abs() * 20 + 5
-    return torch.cat([corners, corners + sizes], 1), torch.linspace(0, 1, 60).roll(17)
-
-
-def kept_by_hand(torch: Any, boxes: Any, scores: Any, most: float) -> Any:
-    """Which boxes non-maximum suppression keeps, by its definition."""
-    left, kept = scores.argsort(descending=True).tolist(), []
-    while left:
-        best = left.pop(0)
-        kept.append(best)
-        left = [each for each in left if overlap(boxes[best], boxes[each]) <= most]
-    return torch.tensor(kept)
-
-
-def overlap(one: Any, other: Any) -> float:
-    """Intersection over union of two boxes."""
-    wide = float(min(one[2], other[2]) - max(one[0], other[0]))
-    high = float(min(one[3], other[3]) - max(one[1], other[1]))
-    shared = max(0.0, wide) * max(0.0, high)
-    areas = [float((box[2] - box[0]) * (box[3] - box[1])) for box in (one, other)]
-    return shared / (sum(areas) - shared)
+    return [same("nms", kept, torch.tensor([1, 2])), same("png", unpacked, picture)]
 
 
 @companion("torchaudio", against="the sine that it must be")

@@ -114,14 +114,8 @@ def tensorflow(torch: Any, tf: Any, device: str) -> Computed:
 @companion("numba", against="whole numbers")
 def numba(torch: Any, nb: Any, device: str) -> Computed:
     """A loop compiled for the CPU adds whole numbers rightly."""
-    import numpy
-
-    added = nb.njit(squares_below)
-    looped, exact = torch.tensor([int(added(1000))]), torch.tensor([squares_below(1000)])
-    return [
-        same("loop", looped, exact),
-        holds("array", int(nb.njit(total)(numpy.arange(100))) == 4950),
-    ]
+    looped = torch.tensor([int(nb.njit(squares_below)(1000))])
+    return [same("loop", looped, torch.tensor([squares_below(1000)]))]
 
 
 def squares_below(limit: int) -> int:
@@ -129,10 +123,6 @@ def squares_below(limit: int) -> int:
     for each in range(limit):
         found += each * each
     return found
-
-
-def total(values: Any) -> Any:
-    return values.sum()
 
 
 @companion("numba-cuda", module="numba.cuda", gpu=True, capability=(5, 0), against="whole numbers")

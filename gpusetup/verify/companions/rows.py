@@ -9,13 +9,13 @@ from ..values import Check, WrongQuestion
 
 ALL = "all"
 _ROWS: Tuple[Tuple[str, str, str], ...] = (
-    ("torchvision", "media:torchvision", "nms, a resize and a PNG are right"),
+    ("torchvision", "media:torchvision", "nms and a PNG are right"),
     ("torchaudio", "media:torchaudio", "a resampled sine is that sine"),
     ("torchcodec", "media:torchcodec", "a sound file is decoded to the samples written"),
     ("flash-attn", "attentions:flash_attn", "its attention is the exact one"),
     ("flash-attn-3", "attentions:flash_attn_3", "its attention is the exact one"),
     ("flash-attn-4", "attentions:flash_attn_4", "its attention is the exact one"),
-    ("xformers", "attentions:xformers", "its attention, plain and causal, is the exact one"),
+    ("xformers", "attentions:xformers", "its attention is the exact one"),
     ("flashinfer-python", "attentions:flashinfer", "its prefill attention is the exact one"),
     ("sageattention", "attentions:sageattention", "its attention is near the exact one"),
     ("bitsandbytes", "numbers_of:bitsandbytes", "an 8-bit product is exact"),

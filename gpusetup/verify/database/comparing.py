@@ -42,13 +42,6 @@ AGAIN = 8
 FAR = 1e4
 
 
-class Exact(NamedTuple):
-    """The exact answer, and those of the moved arguments."""
-
-    answer: Answer
-    moved: List[Answer]
-
-
 class Target(NamedTuple):
     """One tensor that is to be right."""
 
@@ -70,7 +63,6 @@ class Question:
         self.made = torch.Generator().manual_seed(self.chance.getrandbits(62))
         self.u = ROUNDOFF.get(dtype, ROUNDOFF["float32"])
         self.room = 1.0
-        self.wider = 1.0
         self.at_least = 0.0
         """The size of the answer below which its roundoff does not fall."""
         self.height = 0.0
@@ -180,11 +172,8 @@ def limits(torch: Any, question: Question, target: Target) -> Tuple[Any, Any]:
     least = SMALLEST.get(question.dtype, torch.finfo(target.found.dtype).tiny)
     own = OWN.get(question.dtype, OWN["float32"])
     allowed = question.room * own * (u * most + least) + MOVED * (change + SHARE * spread)
-    allowed *= question.wider
     top = torch.finfo(target.found.dtype).max
     unsure |= size + allowed >= top
-    if question.wider > 1:  # sums that end on their way, or infinity less infinity
-        unsure |= ~target.found.isfinite() & (~exact.isfinite() | (top < 1e5))
     if "gradient" in target.label and question.height**3 * 4 >= top:
         unsure |= ~target.found.isfinite()
     return allowed, unsure
@@ -314,13 +303,10 @@ def _has_nan(x: Any) -> bool:
     return bool((x != x).any())
 
 
-def compared(
-    torch: Any, device: str, entry: Any, call: Call, dtype: str, words: str, wider: float = 1.0
-) -> List[Part]:
-    """All comparisons of a sample, with limits that are `wider`. Raises what the exact computation
-    raises."""
+def compared(torch: Any, device: str, entry: Any, call: Call, dtype: str, words: str) -> List[Part]:
+    """All comparisons of a sample. Raises what the exact computation raises."""
     question = Question(torch, device, entry.run, call, dtype, words)
-    question.unique, question.wider = entry.unique, wider
+    question.unique = entry.unique
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -329,7 +315,6 @@ def compared(
             raise NotAsked(first_line(problem)) from problem
         moved = question.all_moved(exact)
         question.room = ROOM.get(entry.name, 1.0) * entry.room
-        question.room *= long_sums(call_elements(torch, call), dtype) if wider > 1 else 1.0
         question.back = 2.0 if entry.name in WRITES_BACK else 0.0
         if matches(entry.name, SCALE_OF_ARGUMENTS):
             given = tensors_of(torch, (call.given, call.options)) + question.upstream
@@ -342,19 +327,6 @@ def compared(
         for way, answer in entry.other_ways(question, found):
             parts += _all(question, way, answer, exact, moved)
     return parts
-
-
-def call_elements(torch: Any, call: Call) -> int:
-    return max((x.numel() for x in tensors_of(torch, (call.given, call.options))), default=0)
-
-
-def long_sums(elements: int, dtype: str) -> float:
-    """How much more room long sums have, which may be added one by one.
-
-    >>> long_sums(100, "float32"), long_sums(36864, "float32"), long_sums(36864, "float16")
-    (1.0, 72.0, 1.0)
-    """
-    return max(1.0, elements / 512) if dtype in ("float32", "complex64") else 1.0
 
 
 class NotAsked(Exception):

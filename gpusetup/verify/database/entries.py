@@ -12,8 +12,6 @@ from .loading import Database, kept_chance, seeded
 from .rules import BY_SIGN, left_out, without_gradient
 
 FORMATS = ("float32", "bfloat16", "float16", "complex64", "int32", "int16", "int8", "uint8")
-SAME_WIDTH = ("float64", "complex128", "int64", "bool")
-"""Formats without a wider one: on the CPU they would be compared with themselves."""
 
 
 class Entry(NamedTuple):

@@ -7,28 +7,32 @@ it writes into its buffers (the running mean of a batch norm).
 from __future__ import annotations
 
 import contextlib
-import random
 import zlib
 from itertools import islice
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
-from ..operators.releases import release
 from ..values import WrongQuestion
 from .calls import Answer, Call, mapped, tensors_of
 from .loading import kept_chance, seeded
-from .own_modules import Case, Packed, own
-from .rules import CHAIN_ROOM, CHAINS, HALVES, matches, module_left_out, not_longer
+from .rules import CHAIN_ROOM, CHAINS, HALVES, matches, module_left_out
 
 FORMATS = ("float32", *HALVES)
 MODES = ("train", "eval")
-SIZES = ("given", "longer")
-LONG = 33_000
-"""Elements that a longer sample has at least: more than 32,768, from where on the CPU shares
-pointwise work out, and more than a block of a GPU holds."""
-MOST_ROWS = 20_000
-LONG_ROOM = 8.0
-"""Sums of so many numbers, one after the other, lose some roundoffs more; half precision is added
-up in float32."""
+
+
+class Case(NamedTuple):
+    """One module of the database and what it is called with, in float32."""
+
+    made: Callable[[], Any]
+    given: Tuple[Any, ...]
+    options: Dict[str, Any]
+
+
+class Packed(NamedTuple):
+    """A packed sequence; its sizes stay on the CPU."""
+
+    data: Any
+    sizes: Tuple[int, ...]
 
 
 class ModuleEntry(NamedTuple):
@@ -40,11 +44,7 @@ class ModuleEntry(NamedTuple):
         differ = self.info.train_and_eval_differ or self.name.startswith("nn.Transformer")
         return MODES if differ else MODES[:1]
 
-    def sizes(self, torch: Any, dtype: str) -> Tuple[str, ...]:
-        return SIZES[:1] if not_longer(self.name, dtype, release(torch)) else SIZES
-
     def cases(self, torch: Any, mode: str, seed: int) -> List[Case]:
-        """What torch's database has of it, and what is here alone."""
         with kept_chance(torch):
             seeded(torch, zlib.crc32(f"{seed}:{self.name}:{mode}".encode()))
             found = self.info.module_inputs_func(
@@ -54,8 +54,7 @@ class ModuleEntry(NamedTuple):
                 requires_grad=True,
                 training=mode == "train",
             )
-            rows = [self._case(each) for each in found if each.forward_input is not None]
-            return rows + own(torch, self.name)
+            return [self._case(each) for each in found if each.forward_input is not None]
 
     def _case(self, given: Any) -> Case:
         built, called = given.constructor_input, given.forward_input
@@ -71,13 +70,12 @@ class Module(NamedTuple):
 
     name: str
     module: Any
-    same: bool = False
     room: float = 1.0
     unique: bool = True
 
     def run(self, state: Dict[str, Any], *given: Any, **options: Any) -> Any:
         put(self.module, state)
-        args = [unpacked(each) for each in given] * (3 if self.same else 1)
+        args = [unpacked(each) for each in given]
         if self.name == "nn.BCELoss":  # a target that is moved stays a probability
             args[1] = args[1].clamp(0, 1)
         found = self.module(*args, **options)
@@ -147,11 +145,10 @@ class Sample(NamedTuple):
     dtype: str
     number: int
     mode: str
-    size: str
 
     @property
     def name(self) -> str:
-        return f"{self.entry}/{self.dtype}/{self.number}/{self.mode}/{self.size}"
+        return f"{self.entry}/{self.dtype}/{self.number}/{self.mode}"
 
 
 Asked = Tuple[Sample, Module, Call]
@@ -163,47 +160,24 @@ def every(torch: Any, entry: ModuleEntry, seed: int) -> Iterator[Asked]:
         cases = entry.cases(torch, mode, seed)
         for dtype in (name for name in FORMATS if not module_left_out(entry.name, name)):
             for number, case in enumerate(cases):
-                for size in entry.sizes(torch, dtype):
-                    sample = Sample(entry.name, dtype, number, mode, size)
-                    yield from _asked(torch, case, sample, seed)
-
-
-def drawn(torch: Any, entry: ModuleEntry, seed: int, turn: int, count: int = 2) -> List[Asked]:
-    """Some samples of an entry; others each turn."""
-    chance = random.Random(f"{seed}:{turn}:{entry.name}")
-    mode = chance.choice(entry.modes())
-    formats = [name for name in FORMATS if not module_left_out(entry.name, name)]
-    cases = list(enumerate(entry.cases(torch, mode, seed)))
-    found: List[Asked] = []
-    for number, case in chance.sample(cases, min(count, len(cases))):
-        dtype = chance.choice(formats)
-        size = chance.choice(entry.sizes(torch, dtype))
-        sample = Sample(entry.name, dtype, number, mode, size)
-        found += _asked(torch, case, sample, seed)
-    return found
+                yield _asked(torch, case, Sample(entry.name, dtype, number, mode), seed)
 
 
 def named(torch: Any, known: Dict[str, ModuleEntry], text: str, seed: int) -> Asked:
     """The sample of a name. Raises WrongQuestion where there is none."""
-    entry, dtype, number, mode, size = [*text.rsplit("/", 4), "", "", "", ""][:5]
+    entry, dtype, number, mode = [*text.rsplit("/", 3), "", "", ""][:4]
     row = known.get(entry)
-    fits = row and dtype in FORMATS and mode in row.modes() and size in row.sizes(torch, dtype)
+    fits = row and dtype in FORMATS and mode in row.modes()
     if row and fits and number.isdigit() and not module_left_out(entry, dtype):
-        sample = Sample(entry, dtype, int(number), mode, size)
+        sample = Sample(entry, dtype, int(number), mode)
         for case in islice(row.cases(torch, mode, seed), sample.number, sample.number + 1):
-            for each in _asked(torch, case, sample, seed):
-                return each
+            return _asked(torch, case, sample, seed)
     raise WrongQuestion(f"{text!r} names no sample of census-modules")
 
 
-def _asked(torch: Any, case: Case, sample: Sample, seed: int) -> Iterator[Asked]:
-    """The sample's module with its call; none where it has no longer one."""
-    given: Any = (case.given, case.options)
+def _asked(torch: Any, case: Case, sample: Sample, seed: int) -> Asked:
+    """The sample's module with its call."""
     made = torch.Generator().manual_seed(zlib.crc32(f"{seed}:{sample.name}".encode()))
-    if sample.size == "longer":
-        given = longer(torch, given, made)
-        if given is None:
-            return
     with kept_chance(torch):
         seeded(torch, zlib.crc32(f"{seed}:{sample.entry}:{sample.number}".encode()))
         module = case.made().train(sample.mode == "train")
@@ -214,17 +188,15 @@ def _asked(torch: Any, case: Case, sample: Sample, seed: int) -> Iterator[Asked]
 
     def lowered(x: Any) -> Any:
         y = x.detach().to(low) if x.dtype == torch.float32 else x.detach()
-        return y.requires_grad_(x.requires_grad and case.learns)
+        return y.requires_grad_(x.requires_grad)
 
-    args, options = given
-    arguments = (state, *(_packed(torch, each) for each in args))
-    call = Call(mapped(torch, arguments, lowered), mapped(torch, options, lowered), lambda x: x)
-    yield sample, Module(sample.entry, module, case.same, _room(sample)), call
+    arguments = (state, *(_packed(torch, each) for each in case.given))
+    options = mapped(torch, case.options, lowered)
+    call = Call(mapped(torch, arguments, lowered), options, lambda x: x)
+    return sample, Module(sample.entry, module, _room(sample)), call
 
 
 def _room(sample: Sample) -> float:
-    if sample.size == "longer" and sample.dtype == "float32":
-        return LONG_ROOM
     if not matches(sample.entry, CHAINS):
         return 1.0
     return CHAIN_ROOM * (2.0 if sample.dtype in HALVES else 1.0)
@@ -258,25 +230,3 @@ def _buffer(torch: Any, name: str, x: Any, made: Any) -> Any:
         return x.detach().clone()
     drawn = torch.rand(tuple(x.shape), generator=made)
     return drawn + 0.5 if name.endswith("var") else drawn
-
-
-def longer(torch: Any, given: Any, made: Any) -> Any:
-    """The same call with many more rows, drawn from those that there are; the first tensor's are
-    scaled, each by another number. None where it has no rows."""
-    first = next(iter(tensors_of(torch, given)), None)
-    if first is None or not first.dim() or not first.numel():
-        return None
-    rows = first.shape[0]
-    count = min(max(2 * rows, -(-LONG * rows // first.numel())), MOST_ROWS)
-    places = torch.randint(0, rows, (count,), generator=made)
-    scales = 1 - torch.randint(0, 128, (count,), generator=made) / 256
-
-    def chosen(x: Any) -> Any:
-        if not x.dim() or x.shape[0] != rows:
-            return x
-        y = x.detach().index_select(0, places)
-        if x is first and y.is_floating_point():
-            y = y * scales.reshape(-1, *[1] * (y.dim() - 1)).to(y.dtype)
-        return y.requires_grad_(x.requires_grad)
-
-    return mapped(torch, given, chosen)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import math
-import random
 import zlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
@@ -247,15 +246,6 @@ def every(torch: Any, entry: OptimizerEntry, seed: int) -> Iterator[Asked]:
         for dtype in entry.formats(case):
             for number in range(len(entry.settings(torch, case))):
                 yield _asked(torch, entry, Sample(entry.name, dtype, number, case), seed)
-
-
-def drawn(torch: Any, entry: OptimizerEntry, seed: int, turn: int) -> List[Asked]:
-    """One sample of an entry; another each turn."""
-    chance = random.Random(f"{seed}:{turn}:{entry.name}")
-    case = chance.choice(entry.cases())
-    number = chance.randrange(len(entry.settings(torch, case)))
-    dtype = chance.choice(entry.formats(case))
-    return [_asked(torch, entry, Sample(entry.name, dtype, number, case), seed)]
 
 
 def named(torch: Any, known: Dict[str, OptimizerEntry], text: str, seed: int) -> Asked:

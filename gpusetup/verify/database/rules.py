@@ -92,31 +92,6 @@ MODULES_LEFT_OUT: Tuple[Rule, ...] = (
     Rule("after the first call it is the module of the same name without Lazy", ("nn.Lazy*",)),
     Rule("draws its windows; `chance` judges what is drawn", ("nn.FractionalMaxPool*",)),
 )
-NOT_LONGER: Tuple[Rule, ...] = (
-    Rule(
-        "its first axis is time, or fits a mask: `own_modules.py` has longer ones",
-        ("nn.RNN*", "nn.LSTM*", "nn.GRU*", "nn.Transformer*", "nn.MultiheadAttention"),
-    ),
-    Rule("its first axis may be classes, each compared with each", ("nn.MultiLabelMarginLoss",)),
-    Rule("a few rows at a time: minutes", ("nn.LinearCrossEntropyLoss",)),
-    Rule(
-        "adds up the gradients of a row, or of its weights over the rows, in half precision",
-        ("nn.Embedding", "nn.LayerNorm"),
-        HALVES,
-    ),
-    Rule(
-        "in use it writes its running values back as the mean of so many like ones, a roundoff"
-        " beside them (2.5.1 and 2.9.1; 2.13.0 is right)",
-        ("nn.InstanceNorm*",),
-        before=(2, 13),
-    ),
-    Rule(
-        "adds up in float16, which ends at 65504, before it divides",
-        ("nn.NLLLoss", "nn.CrossEntropyLoss"),
-        ("float16",),
-    ),
-)
-"""Modules that are not asked with many rows."""
 CHAINS = ("nn.Transformer*", "nn.MultiheadAttention")
 CHAIN_ROOM = 4.0
 """Of some twenty operators one after the other: each rounds; twice that in halves. The gradient of
@@ -228,15 +203,6 @@ def module_left_out(name: str, dtype: str = "", now: Tuple[int, ...] = (2, 13)) 
     ('', 'after the firs')
     """
     return _reason(MODULES_LEFT_OUT, name, dtype, now)
-
-
-def not_longer(name: str, dtype: str, now: Tuple[int, ...] = (2, 13)) -> str:
-    """Why a module is not asked with many rows; empty where it is.
-
-    >>> not_longer("nn.Linear", "float16")
-    ''
-    """
-    return _reason(NOT_LONGER, name, dtype, now)
 
 
 def optimizer_left_out(name: str, dtype: str = "", now: Tuple[int, ...] = (2, 13)) -> str:

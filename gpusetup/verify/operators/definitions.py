@@ -32,10 +32,6 @@ def added(t: Any, x: Any, dim: int) -> Any:
     return halved(t, x, dim, lambda a, b: a + b, 0.0)
 
 
-def multiplied(t: Any, x: Any, dim: int) -> Any:
-    return halved(t, x, dim, lambda a, b: a * b, 1.0)
-
-
 def greatest(t: Any, x: Any, dim: int) -> Any:
     return halved(t, x, dim, lambda a, b: t.where(a >= b, a, b), -INFINITE)
 

@@ -12,7 +12,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .releases import SOUND_FORMS, reads_lines_apart, release
+from .releases import reads_lines_apart
 
 NO_SUCH_FORM = (TypeError, RuntimeError, NotImplementedError)
 """What an operator raises whose other form takes less than this one."""
@@ -26,11 +26,17 @@ ANOTHER_CALL = (
     "_native_batch_norm_legit",
     "_fused_moving_avg_obs_fq_helper",
     "binary_cross_entropy",
+    "masked_scatter",
+    "baddbmm",
+    "mean",
+    "mse_loss",
+    "smooth_l1_loss",
+    "huber_loss",
 )
 """Those that a second call is not free to: the first four and the seventh update running values
 without saying so; the fifth adds to what is in `out`; the sixth leaves `out` as it was where the
-input has strides (torch 2.13); the last wants room for all losses in `out`, also where it gives
-their mean."""
+input has strides (torch 2.13); the eighth wants room for all losses in `out`, also where it gives
+their mean; of the others some release before 2.9 leaves `out` as it was, or reads it."""
 
 
 WIDER = 3
@@ -114,7 +120,7 @@ def into_out(func: Any) -> Tuple[Any, List[str]]:
     (['out'], [])
     """
     name = func.overloadpacket.__name__
-    if _gives_views(func) or name in ANOTHER_CALL or not _sound(name):
+    if _gives_views(func) or name in ANOTHER_CALL:
         return None, []
     for overload in func.overloadpacket.overloads():
         other = getattr(func.overloadpacket, overload)
@@ -133,18 +139,13 @@ def in_place(func: Any) -> Optional[Any]:
     """
     name = func._schema.name.rpartition("::")[2]
     packet = getattr(torch.ops.aten, f"{name}_", None) if not name.endswith("_") else None
-    if packet is None or _gives_views(func) or not _sound(name):
+    if packet is None or _gives_views(func) or name in ANOTHER_CALL:
         return None
     for overload in packet.overloads():
         other = getattr(packet, overload)
         if _taken(other) == _taken(func):
             return other
     return None
-
-
-def _sound(name: str) -> bool:
-    """Whether this release of torch is not known to give the form wrong."""
-    return release(torch) >= SOUND_FORMS.get(name, (0,))
 
 
 def _taken(func: Any) -> List[Tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Tuple
 
 from .drawing import Draw, Given, given
-from .rows_functions import _cut, _dims, _sigmoid, one, several, two
+from .rows_functions import _cut, _dims, _sigmoid, several, two
 from .table import ANY, FLOATS, WHOLE, Operator
 
 
@@ -35,23 +35,9 @@ def _by_hand_clamp(t: Any, x: Any, low: float, high: float) -> Any:
 ARITHMETIC: Tuple[Operator, ...] = (
     binary("add", two(-9, 9), lambda t, x, y: x + y, lambda t, x, y: x - (-y), weight=4),
     binary("sub", two(-9, 9), lambda t, x, y: x - y, lambda t, x, y: x + (-1.0 * y), weight=2),
-    binary(
-        "add alpha", two(-9, 9), lambda t, x, y: t.add(x, y, alpha=3), lambda t, x, y: x + 3 * y
-    ),
     binary("mul", two(-9, 9), lambda t, x, y: x * y, lambda t, x, y: x / (1 / y), weight=4),
     binary("div", two(0.1, 9), lambda t, x, y: x / y, lambda t, x, y: x * y.reciprocal(), weight=2),
     binary("pow", _powers, lambda t, x, y: x**y, lambda t, x, y: (x.log() * y).exp(), slack=8),
-    binary("cube", one(-4, 4), lambda t, x: x**3, lambda t, x: x * x * x, slack=2),
-    binary(
-        "atan2", two(0.2, 9), lambda t, x, y: t.atan2(x, y), lambda t, x, y: (x / y).atan(), slack=2
-    ),
-    binary(
-        "hypot",
-        two(0.2, 9),
-        lambda t, x, y: t.hypot(x, y),
-        lambda t, x, y: (x * x + y * y).sqrt(),
-        slack=2,
-    ),
     binary(
         "maximum",
         several(2, -9, 9),
@@ -65,29 +51,6 @@ ARITHMETIC: Tuple[Operator, ...] = (
         lambda t, x, y: t.minimum(x, y),
         lambda t, x, y: t.where(x < y, x, y),
         learns=False,
-    ),
-    binary(
-        "logaddexp",
-        two(-9, 9),
-        lambda t, x, y: t.logaddexp(x, y),
-        lambda t, x, y: (x.exp() + y.exp()).log(),
-        slack=8,
-    ),
-    binary(
-        "copysign",
-        two(-9, 9),
-        lambda t, x, y: t.copysign(x, y),
-        lambda t, x, y: t.where(y < 0, -x.abs(), x.abs()),
-        learns=False,
-    ),
-    binary(
-        "remainder",
-        two(1, 9),
-        lambda t, x, y: t.remainder(x, y),
-        lambda t, x, y: x - y * (x / y).floor(),
-        learns=False,
-        dtypes=("float64",),
-        slack=64,
     ),
     binary(
         "addcmul",
@@ -146,37 +109,6 @@ ARITHMETIC: Tuple[Operator, ...] = (
         lambda t, x: x[:, : x.shape[1] // 2] * _sigmoid(t, x[:, x.shape[1] // 2 :]),
         slack=4,
     ),
-    Operator(
-        "add in place",
-        several(2, -9, 9),
-        lambda t, x, y: x.clone().add_(y, alpha=2).mul_(0.5),
-        lambda t, x, y: (x + 2 * y) / 2,
-        split=True,
-    ),
-    Operator(
-        "into out",
-        several(2, -9, 9),
-        lambda t, x, y: t.mul(x, y, out=t.empty_like(x)),
-        lambda t, x, y: x * y,
-        learns=False,
-        split=True,
-    ),
-    Operator(
-        "axpy",
-        several(2, -9, 9),
-        lambda t, x, y: t._foreach_add([x, y, x], [y, x, x], alpha=0.5),
-        lambda t, x, y: [x + 0.5 * y, y + 0.5 * x, x + 0.5 * x],
-        learns=False,
-        slack=2,
-    ),
-    Operator(
-        "foreach mul and sqrt",
-        several(2, 0.5, 9),
-        lambda t, x, y: t._foreach_sqrt(t._foreach_mul([x, y], [y, y])),
-        lambda t, x, y: [(x * y).sqrt(), (y * y).sqrt()],
-        learns=False,
-        slack=2,
-    ),
 )
 
 
@@ -206,32 +138,7 @@ INTEGERS: Tuple[Operator, ...] = (
     _ints(
         "integer remainder", lambda t, x, y: x % y, lambda t, x, y: x - y * (x / y).floor(), 1, 100
     ),
-    _ints(
-        "bits",
-        lambda t, x, y: (x & y) + (x | y) + (x ^ y),
-        lambda t, x, y: x + y + _xor(t, x, y),
-        0,
-        64,
-    ),
-    _ints("shift left", lambda t, x, y: x << (y % 3), lambda t, x, y: x * 2 ** (y % 3)),
-    _ints("shift right", lambda t, x, y: x >> (y % 3), lambda t, x, y: (x / 2 ** (y % 3)).floor()),
-    Operator(
-        "logic",
-        _wholes(0, 2),
-        lambda t, x, y: (t.logical_and(x, y), t.logical_or(x, y), t.logical_xor(x, y), ~x.bool()),
-        lambda t, x, y: (x * y > 0, x + y > 0, x != y, x < 1),
-        dtypes=ANY,
-        learns=False,
-    ),
 )
-
-
-def _xor(t: Any, x: Any, y: Any) -> Any:
-    total = 0 * x
-    for bit in range(6):
-        one_bit, other = (((each / 2**bit).floor() % 2) for each in (x, y))
-        total = total + (one_bit != other).double() * 2**bit
-    return total
 
 
 def _cast(target: str) -> Operator:

@@ -157,39 +157,6 @@ def _attention_exact(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form:
     return found[:, 0] if form == "three axes" else found
 
 
-def _heads(d: Draw) -> Given:
-    n, queries, keys = d.choice((1, 2)), d.choice((1, 5, 17, 33)), d.choice((3, 16, 31))
-    width = d.choice((8, 16, 48))
-    scale = 1 / sqrt(width)
-    return given(
-        d.normal(queries, n, width),
-        d.normal(keys, n, width),
-        d.normal(3 * width, width) * scale,
-        d.normal(3 * width) * scale,
-        d.normal(width, width) * scale,
-        d.normal(width) * scale,
-    )
-
-
-def _many_heads(t: Any, x: Any, y: Any, wi: Any, bi: Any, wo: Any, bo: Any) -> Any:
-    call = t.nn.functional.multi_head_attention_forward
-    nothing = (None, None, False, 0.0)
-    return call(x, y, y, x.shape[2], 4, wi, bi, *nothing, wo, bo, training=True)
-
-
-def _many_heads_exact(t: Any, x: Any, y: Any, wi: Any, bi: Any, wo: Any, bo: Any) -> Any:
-    width = x.shape[2]
-    parts = []
-    for place, source in enumerate((x, y, y)):
-        w, b = (each[place * width : (place + 1) * width] for each in (wi, bi))
-        lines = by.product(t, source, w.t()) + b
-        parts.append(lines.reshape(*source.shape[:2], 4, width // 4).permute(1, 2, 0, 3))
-    q, k, v = parts
-    shares = by.softmax(t, q @ k.transpose(-1, -2) / sqrt(width // 4), -1)
-    found = (shares @ v).permute(2, 0, 1, 3).reshape(x.shape)
-    return by.product(t, found, wo.t()) + bo, by.mean(t, shares, 1)
-
-
 CELLS: Tuple[Operator, ...] = (
     *_recurrent("lstm", 4),
     *_recurrent("gru", 3),
@@ -204,16 +171,5 @@ CELLS: Tuple[Operator, ...] = (
         weight=6,
         arithmetic="product",
         sizes=("tiny", "warp", "tile"),
-    ),
-    Operator(
-        "multi_head_attention",
-        _heads,
-        _many_heads,
-        _many_heads_exact,
-        slack=16,
-        weight=2,
-        arithmetic="product",
-        sizes=("tiny", "warp", "tile"),
-        dtypes=("float32", "bfloat16", "float64"),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any, Callable, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
-from .rows_convolutions import _padded, _windows, image
+from .rows_convolutions import _windows, image
 from .rows_parameters import _up_to_the_corners
 from .rows_pools import pooled
 from .table import FULL, Operator
@@ -84,24 +84,6 @@ def _adaptive(kind: str, sizes: Tuple[int, ...]) -> Operator:
     )
 
 
-def _unpooled(t: Any, x: Any, kernel: int, stride: int) -> Any:
-    if min(x.shape[2:]) < 2:
-        return x * 1
-    found, places = t.nn.functional.max_pool2d(x, 2, return_indices=True)
-    return t.nn.functional.max_unpool2d(found, places, 2, output_size=x.shape[2:])
-
-
-def _unpooled_exact(t: Any, x: Any, kernel: int, stride: int) -> Any:
-    if min(x.shape[2:]) < 2:
-        return x * 1
-    rows, columns = (n // 2 * 2 for n in x.shape[2:])
-    inner = x[:, :, :rows, :columns]
-    top = by.greatest(t, _windows(t, inner, [2, 2], 2).flatten(4), -1)
-    wide = top.repeat_interleave(2, 2).repeat_interleave(2, 3)
-    kept = t.where(inner == wide, inner, 0 * inner)
-    return _filled(t, kept, (x.shape[2] - rows, x.shape[3] - columns), 0.0)
-
-
 POOLED: Tuple[Operator, ...] = (
     Operator(
         "max_pool2d with a last part",
@@ -119,49 +101,8 @@ POOLED: Tuple[Operator, ...] = (
         weight=2,
     ),
     Operator("max_pool2d spread", pooled(2), _spread_max, _spread_max_exact, weight=2),
-    Operator(
-        "avg_pool2d by another number",
-        pooled(2),
-        lambda t, x, kernel, stride: t.nn.functional.avg_pool2d(
-            x, kernel, stride, divisor_override=3
-        ),
-        lambda t, x, kernel, stride: (
-            by.added(t, _windows(t, x, [kernel] * 2, stride).flatten(4), -1) / 3
-        ),
-        slack=4,
-    ),
-    Operator(
-        "avg_pool3d padded",
-        pooled(3),
-        lambda t, x, kernel, stride: t.nn.functional.avg_pool3d(x, 2, stride, 1),
-        lambda t, x, kernel, stride: by.mean(
-            t, _windows(t, _padded(t, x, 1, 3), [2] * 3, stride).flatten(5), -1
-        ),
-        slack=4,
-        dtypes=FULL,
-    ),
-    Operator(
-        "max_pool3d padded",
-        pooled(3),
-        lambda t, x, kernel, stride: t.nn.functional.max_pool3d(x, 2, stride, 1),
-        lambda t, x, kernel, stride: by.greatest(
-            t, _windows(t, _padded(t, x, 1, 3, float("-inf")), [2] * 3, stride).flatten(5), -1
-        ),
-    ),
     *(_adaptive("avg", sizes) for sizes in ((3,), (3, 2), (2, 3, 2))),
     *(_adaptive("max", sizes) for sizes in ((3,), (3, 2), (2, 3, 2))),
-    Operator("max_unpool2d", pooled(2), _unpooled, _unpooled_exact, learns=False, weight=2),
-    Operator(
-        "lp_pool2d",
-        pooled(2),
-        lambda t, x, kernel, stride: t.nn.functional.lp_pool2d(x + 1, 2, kernel, stride),
-        lambda t, x, kernel, stride: by.added(
-            t, _windows(t, (x + 1) ** 2, [kernel] * 2, stride).flatten(4), -1
-        ).sqrt(),
-        learns=False,
-        slack=16,
-        dtypes=FULL,
-    ),
 )
 
 # --- resizing ------------------------------------------------------------------------------------
@@ -193,10 +134,6 @@ def _by_places(places: Callable[..., Any]) -> Callable[..., Any]:
 
 def _nearest(t: Any, n: int, length: int) -> Any:
     return (t.arange(length) * n).div(length, rounding_mode="floor")
-
-
-def _nearest_middle(t: Any, n: int, length: int) -> Any:
-    return ((2 * t.arange(length) + 1) * n).div(2 * length, rounding_mode="floor")
 
 
 def _by_lines(t: Any, x: Any, sides: Any) -> Any:
@@ -231,24 +168,10 @@ def _resized(name: str, dims: int, exact: Any, slack: float, **options: Any) -> 
     )
 
 
-NEAREST, EXACT = _by_places(_nearest), _by_places(_nearest_middle)
+NEAREST = _by_places(_nearest)
 WAYS = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 RESIZED: Tuple[Operator, ...] = (
-    *(
-        Operator(
-            f"nearest-exact {dims}d by whole times",
-            _enlarged(dims),
-            lambda t, x, times: t.nn.functional.interpolate(
-                x, [times * n for n in x.shape[2:]], mode="nearest-exact"
-            ),
-            lambda t, x, times: EXACT(t, x, [times * n for n in x.shape[2:]]),
-            slack=4,
-            steady=False,
-            dtypes=FULL,
-        )
-        for dims in (1, 2, 3)
-    ),
     *(
         _resized(mode, dims, _by_lines, 2048 if dims == 1 else 512, mode=mode, align_corners=False)
         for dims, mode in WAYS.items()
@@ -283,10 +206,6 @@ RESIZED: Tuple[Operator, ...] = (
         8,
         mode="area",
     ),
-    _resized(
-        "bicubic corners", 2, None, 512, mode="bicubic", align_corners=True, row={"dtypes": FULL}
-    ),
-    _resized("bicubic", 2, None, 512, mode="bicubic", align_corners=False, row={"dtypes": FULL}),
 )
 
 
@@ -325,50 +244,11 @@ SAMPLED: Tuple[Operator, ...] = (
     _sampled(3, "bilinear", "zeros", False),
     _sampled(3, "bilinear", "border", True),
     _sampled(3, "nearest", "zeros", False),
-    Operator(
-        "affine_grid",
-        lambda d: given(d.normal(2, 2, 3), shape=(2, 1, d.length(65), d.length(65))),
-        lambda t, x, shape: (
-            t.nn.functional.affine_grid(x, shape, align_corners=False),
-            t.nn.functional.affine_grid(x, shape, align_corners=True),
-        ),
-        lambda t, x, shape: tuple(_affine(t, x, shape, corners) for corners in (False, True)),
-        dtypes=FULL,
-        slack=16,
-        learns=False,
-    ),
 )
-
-
-def _affine(t: Any, x: Any, shape: Any, corners: bool) -> Any:
-    lines = []
-    for n in shape[2:]:
-        at = (2 * t.arange(n, dtype=t.float64) + 1) / n - 1
-        lines.append(2 * t.arange(n, dtype=t.float64) / (n - 1) - 1 if corners and n > 1 else at)
-        if corners and n == 1:
-            lines[-1] = 0 * lines[-1]
-    rows, columns = lines
-    ones = t.ones(shape[2], shape[3], dtype=t.float64)
-    base = t.stack([columns + 0 * ones, rows.unsqueeze(1) + 0 * ones, ones], -1)
-    return by.added(t, base[None, :, :, None, :] * x[:, None, None], -1)
-
-
-def _unfolded(t: Any, x: Any) -> Any:
-    seen = _windows(t, _padded(t, x, 1, 2), [3, 2], 2)
-    n, c, rows, columns = seen.shape[:4]
-    return seen.permute(0, 1, 4, 5, 2, 3).reshape(n, c * 6, rows * columns)
 
 
 IMAGES: Tuple[Operator, ...] = (
     *POOLED,
     *RESIZED,
     *SAMPLED,
-    Operator(
-        "unfold",
-        lambda d: given(d.normal(*image(2)(d))),
-        lambda t, x: t.nn.functional.unfold(x, (3, 2), padding=1, stride=2),
-        _unfolded,
-        slack=4,
-        steady=False,
-    ),
 )

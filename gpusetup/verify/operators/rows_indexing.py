@@ -7,7 +7,7 @@ from typing import Any, Tuple
 from . import definitions as by
 from .drawing import Draw, Given, given
 from .rows_moving import _flat, _numbered, moving
-from .table import FLOATS, Operator
+from .table import Operator
 
 
 def _lookup(d: Draw) -> Given:
@@ -120,13 +120,6 @@ INDEXING: Tuple[Operator, ...] = (
     ),
     moving("scatter", _scattered, lambda t, x, i, s, dim: x.scatter(dim, i, s), _put, weight=3),
     moving(
-        "scatter of a value",
-        _scattered,
-        lambda t, x, i, s, dim: (s * 0).scatter(dim, i[:, :1], 5.0),
-        dtypes=FLOATS,
-        learns=False,
-    ),
-    moving(
         "index_add",
         _meeting,
         lambda t, x, i, s: x.index_add(0, i, s),
@@ -169,29 +162,6 @@ INDEXING: Tuple[Operator, ...] = (
         steady=False,
     ),
     moving(
-        "index_copy",
-        _scattered,
-        lambda t, x, i, s, dim: x.index_copy(0, t.arange(x.shape[0], device=x.device).flip(0), s),
-        lambda t, x, i, s, dim: s.flip(0),
-    ),
-    moving(
-        "index_fill",
-        _lookup,
-        lambda t, x, i: x.index_fill(0, i, 4),
-        lambda t, x, i: t.where(
-            (by.added(t, _one_hot(t, i, x.shape[0]), 1) > 0).unsqueeze(1), 0 * x + 4, x
-        ),
-        sizes=("tiny", "warp", "tile"),
-    ),
-    moving(
-        "take",
-        _lookup,
-        lambda t, x, i: t.take(x, i),
-        lambda t, x, i: x.contiguous().reshape(-1)[i],
-        steady=False,
-        slack=8,
-    ),
-    moving(
         "masked_select",
         _flagged,
         lambda t, x, m: (x[m], x.masked_select(m)),
@@ -204,13 +174,6 @@ INDEXING: Tuple[Operator, ...] = (
         lambda t, x, m: m.nonzero()[:, 0] * x.shape[1] + m.nonzero()[:, 1],
         lambda t, x, m: _kept(t, _numbered(t, x), m),
         learns=False,
-        weight=2,
-    ),
-    moving(
-        "masked put",
-        _flagged,
-        lambda t, x, m: _masked_put(x, m),
-        lambda t, x, m: t.where(m, 0 * x + 2, x),
         weight=2,
     ),
     moving(
@@ -229,14 +192,6 @@ INDEXING: Tuple[Operator, ...] = (
         dtypes=("int64", "int32"),
         learns=False,
     ),
-    moving(
-        "one_hot",
-        lambda d: given(d.whole(0, 33, d.length(4097)).double()),
-        lambda t, x: t.nn.functional.one_hot(x.long(), 33),
-        lambda t, x: (x.unsqueeze(1) == t.arange(33)).long(),
-        dtypes=("int64",),
-        learns=False,
-    ),
 )
 
 
@@ -245,9 +200,3 @@ def _met_greatest(t: Any, x: Any, places: Any, more: Any) -> Any:
     raised = t.where(hit.unsqueeze(-1), more.unsqueeze(0), -1e9 + 0 * more.unsqueeze(0))
     top = by.greatest(t, raised, 1)
     return t.where(top > x, top, x)
-
-
-def _masked_put(x: Any, flags: Any) -> Any:
-    x = x.clone()
-    x[flags] = 2
-    return x

@@ -6,7 +6,7 @@ from typing import Any, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
-from .table import FULL, Operator
+from .table import Operator
 
 
 def classed(d: Draw) -> Given:
@@ -67,11 +67,6 @@ def _loss(name: str, exact: Any, slack: float = 4.0, weight: float = 1.0) -> Ope
     )
 
 
-def _huber(t: Any, x: Any, y: Any) -> Any:
-    away = (x - y).abs()
-    return t.where(away < 1, away * away / 2, away - 0.5)
-
-
 def _with_logits(t: Any, x: Any, y: Any) -> Any:
     return by.softplus(t, x) - x * y
 
@@ -107,29 +102,5 @@ LOSSES: Tuple[Operator, ...] = (
     ),
     Operator("cross_entropy ignoring", classed, _ignored, _ignored_exact, slack=8, weight=2),
     _loss("mse_loss", lambda t, x, y: (x - y) * (x - y), weight=3),
-    _loss("l1_loss", lambda t, x, y: (x - y).abs()),
-    _loss("smooth_l1_loss", _huber),
-    _loss("huber_loss", _huber),
     _loss("binary_cross_entropy_with_logits", _with_logits, 8, 2),
-    Operator(
-        "binary_cross_entropy",
-        lambda d: given(
-            *(d.uniform(0.05, 0.95, *shape) for shape in [d.shape(2)] for _ in range(2))
-        ),
-        lambda t, x, y: t.nn.functional.binary_cross_entropy(x, y.detach()),
-        lambda t, x, y: (
-            -by.mean(t, (y.detach() * x.log() + (1 - y.detach()) * (1 - x).log()).reshape(-1), 0)
-        ),
-        slack=8,
-        dtypes=FULL,
-    ),
-    Operator(
-        "kl_div",
-        lambda d: given(
-            *(d.uniform(0.05, 0.95, *shape) for shape in [d.shape(2)] for _ in range(2))
-        ),
-        lambda t, x, y: t.nn.functional.kl_div(x.log(), y, reduction="sum"),
-        lambda t, x, y: by.added(t, (y * (y.log() - x.log())).reshape(-1), 0),
-        slack=16,
-    ),
 )

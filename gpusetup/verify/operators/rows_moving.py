@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Tuple
 
 from .drawing import Draw, Given, given
-from .table import ANY, FLOATS, Operator
+from .table import ANY, Operator
 
 KEPT = ANY[:-1]
 
@@ -56,25 +56,12 @@ MOVES: Tuple[Operator, ...] = (
     moved("transpose", shaped(2), lambda t, x: x.t().contiguous(), weight=3),
     moved("transpose of four", shaped(4), lambda t, x: x.transpose(1, 2).contiguous(), weight=3),
     moved("reshape", shaped(3), lambda t, x: x.transpose(0, 1).reshape(-1), weight=2),
-    moved("clone", shaped(3), lambda t, x: x.clone(), weight=2),
     moved("expand", shaped(2), lambda t, x: x.unsqueeze(1).expand(-1, 3, -1).contiguous()),
     moved("repeat", shaped(2), lambda t, x: x.repeat(2, 3)),
     moved("repeat_interleave", shaped(2), lambda t, x: x.repeat_interleave(3, 1), weight=2),
     moved("roll", shaped(2, 2), lambda t, x: x.roll((1, -2), (0, 1))),
     moved("flip", shaped(3), lambda t, x: x.flip(0, 2)),
-    moved("rot90", shaped(2), lambda t, x: x.rot90(1)),
     moved("slices", shaped(2, 3), lambda t, x: x[1::2, :-1].contiguous(), weight=2),
-    moved("select", shaped(3), lambda t, x: x.select(1, -1).contiguous()),
-    moved("diagonal", shaped(2), lambda t, x: x.diagonal().contiguous()),
-    moved("unfold a dimension", shaped(2, 4), lambda t, x: x.unfold(1, 4, 2).contiguous()),
-    moved(
-        "squeeze and narrow", shaped(2, 2), lambda t, x: x.unsqueeze(1).narrow(2, 1, 1).squeeze(1)
-    ),
-    moved(
-        "pixel_shuffle",
-        lambda d: given(d.whole(0, 100, 2, 8, d.length(65), d.length(65)).double()),
-        lambda t, x: t.nn.functional.pixel_shuffle(x, 2),
-    ),
     moving("tril", shaped(2), lambda t, x: x.tril(-1), lambda t, x: x * _below(t, x, -1), weight=2),
     moving("triu", shaped(3), lambda t, x: x.triu(1), lambda t, x: x * _above(t, x, 1), weight=2),
     moving(
@@ -99,38 +86,10 @@ MOVES: Tuple[Operator, ...] = (
         weight=2,
     ),
     moving(
-        "split",
-        shaped(2, 2),
-        lambda t, x: t.stack([x[:, :1] + each[:, :1] for each in x.split(3, 1)]),
-        lambda t, x: _split(t, x),
-        learns=False,
-    ),
-    moving(
         "pad",
         shaped(2),
         lambda t, x: t.nn.functional.pad(x, (1, 2, 3, 0), value=7),
         lambda t, x: _padded(t, x),
-    ),
-    moving(
-        "pad by reflection",
-        shaped(3, 5),
-        lambda t, x: t.nn.functional.pad(x, (2, 3), mode="reflect"),
-        lambda t, x: x[..., _reflected(t, x.shape[-1], 2, 3)],
-        dtypes=FLOATS,
-    ),
-    moving(
-        "pad by repetition",
-        shaped(3, 2),
-        lambda t, x: t.nn.functional.pad(x, (2, 3), mode="replicate"),
-        lambda t, x: x[..., t.arange(-2, x.shape[-1] + 3).clamp(0, x.shape[-1] - 1)],
-        dtypes=FLOATS,
-    ),
-    moving(
-        "pad around",
-        shaped(3, 5),
-        lambda t, x: t.nn.functional.pad(x, (2, 3), mode="circular"),
-        lambda t, x: x[..., t.arange(-2, x.shape[-1] + 3) % x.shape[-1]],
-        dtypes=FLOATS,
     ),
     moving(
         "copy_",
@@ -147,19 +106,6 @@ MOVES: Tuple[Operator, ...] = (
         lambda t, x: 1 * x,
         learns=False,
         weight=2,
-    ),
-    moving(
-        "fill",
-        shaped(2),
-        lambda t, x: (t.zeros_like(x), t.ones_like(x), t.full_like(x, 3)),
-        lambda t, x: (0 * x, 0 * x + 1, 0 * x + 3),
-        learns=False,
-    ),
-    moving(
-        "diag_embed",
-        lambda d: given(d.whole(0, 9, 2, d.length(257)).double()),
-        lambda t, x: t.diag_embed(x),
-        lambda t, x: x.unsqueeze(-1) * t.eye(x.shape[-1]),
     ),
 )
 
@@ -196,21 +142,11 @@ def _stacked(t: Any, x: Any) -> Any:
     return x.unsqueeze(1) + t.arange(2).reshape(1, 2, 1)
 
 
-def _split(t: Any, x: Any) -> Any:
-    firsts = x[:, t.arange(0, x.shape[1], 3)]
-    return (x[:, :1] + firsts).t().unsqueeze(-1)
-
-
 def _padded(t: Any, x: Any) -> Any:
     rows, columns = t.arange(-3, x.shape[0]), t.arange(-1, x.shape[1] + 2)
     inside = (rows >= 0).unsqueeze(1) & ((columns >= 0) & (columns < x.shape[1]))
     found = x[rows.clamp(min=0)][:, columns.clamp(0, x.shape[1] - 1)]
     return t.where(inside, found, 0 * found + 7)
-
-
-def _reflected(t: Any, n: int, before: int, after: int) -> Any:
-    places = t.arange(-before, n + after).abs()
-    return t.where(places >= n, 2 * (n - 1) - places, places)
 
 
 def _copied_wide(t: Any, x: Any) -> Any:

@@ -2,45 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import Any, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
-from .rows_moving import moving, shaped
-from .rows_sorting import BIG, _mixed, _ordered, _stable_places
+from .rows_moving import moving
+from .rows_sorting import _mixed, _ordered, _stable_places
 from .table import Operator
-
-
-def _rows_alike(d: Draw) -> Given:
-    return given(d.whole(0, 3, d.choice((5, 17, 65, 130)), d.choice((1, 2, 3))).double())
-
-
-def _runs(d: Draw) -> Given:
-    return given(d.whole(0, 2, d.length(4097)).double())
-
-
-def _runs_exact(t: Any, x: Any) -> Any:
-    keys = x.tolist()
-    found: List[Any] = []
-    counts: List[int] = []
-    for key in keys:
-        if found and found[-1] == key:
-            counts[-1] += 1
-        else:
-            found.append(key)
-            counts.append(1)
-    return t.tensor(found, dtype=x.dtype), t.tensor(counts)
-
-
-def _rows_exact(t: Any, x: Any) -> Any:
-    rows = [tuple(row) for row in x.tolist()]
-    found = sorted(set(rows))
-    places = {row: i for i, row in enumerate(found)}
-    return (
-        t.tensor(found, dtype=x.dtype),
-        t.tensor([places[row] for row in rows]),
-        t.tensor([rows.count(row) for row in found]),
-    )
 
 
 def _keys(d: Draw) -> Given:
@@ -87,14 +55,6 @@ ORDERS: Tuple[Operator, ...] = (
         dtypes=("float32", "float64", "bfloat16", "float16"), weight=2
     ),
     moving(
-        "sort of whole numbers",
-        _mixed,
-        lambda t, x, dim: (x.sort(dim)[0], x.msort() if dim == 0 else x.sort(dim)[0]),
-        lambda t, x, dim: (_ordered(t, x, dim)[0],) * 2,
-        dtypes=(*BIG, "uint8", "int16"),
-        learns=False,
-    ),
-    moving(
         "topk of few",
         _mixed,
         lambda t, x, dim: (*x.topk(1, dim), x.topk(x.shape[dim], dim)[0]),
@@ -104,37 +64,6 @@ ORDERS: Tuple[Operator, ...] = (
         ),
         learns=False,
         weight=2,
-    ),
-    moving(
-        "topk unsorted",
-        _mixed,
-        lambda t, x, dim: x.topk(max(1, x.shape[dim] // 2), dim, sorted=False)[0].sort(dim)[0],
-        lambda t, x, dim: _ordered(t, x, dim)[0].narrow(
-            dim, x.shape[dim] - max(1, x.shape[dim] // 2), max(1, x.shape[dim] // 2)
-        ),
-        learns=False,
-    ),
-    moving(
-        "unique runs",
-        _runs,
-        lambda t, x: t.unique_consecutive(x, return_counts=True),
-        _runs_exact,
-        learns=False,
-    ),
-    moving(
-        "unique rows",
-        _rows_alike,
-        lambda t, x: t.unique(x, dim=0, return_inverse=True, return_counts=True),
-        _rows_exact,
-        learns=False,
-    ),
-    moving(
-        "unique with places",
-        lambda d: given(d.whole(0, 50, d.length(1025)).double()),
-        lambda t, x: t.unique(x, return_inverse=True)[1],
-        lambda t, x: t.tensor([sorted(set(x.tolist())).index(each) for each in x.tolist()]),
-        learns=False,
-        dtypes=BIG,
     ),
     moving(
         "searchsorted in lines",
@@ -148,34 +77,8 @@ ORDERS: Tuple[Operator, ...] = (
         dtypes=("float32", "float64", "int64", "int32"),
         weight=2,
     ),
-    moving(
-        "searchsorted by an order",
-        lambda d: given(d.order(d.length(250)).double(), d.whole(0, 251, d.length(1025)).double()),
-        lambda t, x, v: t.searchsorted(x, v, sorter=x.argsort()),
-        lambda t, x, v: by.added(t, (x.unsqueeze(0) < v.unsqueeze(1)).long(), 1),
-        learns=False,
-        dtypes=("float32", "float64", "int64"),
-    ),
-    moving(
-        "places of extremes",
-        shaped(2, 2),
-        lambda t, x: (x.argmax(1, keepdim=True), x.argmin(0), x.argmax()),
-        lambda t, x: _first_places(t, x),
-        learns=False,
-        dtypes=("float32", "float64", "int64", "int32"),
-        weight=2,
-    ),
 )
 
 
 def _sorted_odd(x: Any) -> Any:
     return x.sort()[0], x.sort(descending=True)[0], x.topk(max(1, x.numel() // 3))[0]
-
-
-def _first_places(t: Any, x: Any) -> Any:
-    lines, columns, line = x.tolist(), x.t().tolist(), x.reshape(-1).tolist()
-    return (
-        t.tensor([[row.index(max(row))] for row in lines]),
-        t.tensor([row.index(min(row)) for row in columns]),
-        t.tensor(line.index(max(line))),
-    )

@@ -8,12 +8,11 @@ from typing import Any, Tuple
 from . import definitions as by
 from .drawing import Draw, Given, given
 from .releases import by_channel
-from .rows_convolutions import _padded, _windows, image
-from .rows_functions import one, several, two
+from .rows_convolutions import image
+from .rows_functions import one
 from .rows_norms import _by_channel, places
-from .rows_pools import pooled
-from .rows_products import _added_batches, _linear, _product, _vector, _with_bias
-from .table import FLOATS, FULL, Operator
+from .rows_products import _added_batches, _linear, _product, _with_bias
+from .table import FULL, Operator
 
 # --- functions -----------------------------------------------------------------------------------
 
@@ -33,43 +32,6 @@ POINTWISE: Tuple[Operator, ...] = (
         lambda t, x: t.nn.functional.gelu(x, approximate="tanh"),
         lambda t, x: x / 2 * (1 + _tanh(t, sqrt(2 / pi) * (x + 0.044715 * x * x * x))),
         24,
-    ),
-    _function(
-        "softplus with threshold",
-        one(-9, 9),
-        lambda t, x: t.nn.functional.softplus(x, 2.0, 8.0),
-        lambda t, x: t.where(2 * x > 8, x, t.log1p((2 * x).clamp(max=30).exp()) / 2),
-        8,
-    ),
-    _function(
-        "elu of half",
-        one(-5, 3),
-        lambda t, x: t.nn.functional.elu(x, 0.5),
-        lambda t, x: t.where(x > 0, x, t.expm1(x.clamp(max=0)) / 2),
-    ),
-    _function(
-        "leaky_relu of a third",
-        one(-3, 3),
-        lambda t, x: t.nn.functional.leaky_relu(x, 1 / 3),
-        lambda t, x: t.where(x > 0, x, x / 3),
-    ),
-    _function(
-        "clamp from below",
-        one(-3, 3),
-        lambda t, x: x.clamp(min=0.25),
-        lambda t, x: t.where(x > 0.25, x, 0.25 + 0 * x),
-    ),
-    _function(
-        "clamp between tensors",
-        several(3, -3, 3),
-        lambda t, x, a, b: t.clamp(x, a - 1, b + 7),
-        lambda t, x, a, b: t.where(x < a - 1, a - 1, t.where(x > b + 7, b + 7, x)),
-    )._replace(learns=False),
-    _function(
-        "sub of double",
-        two(-5, 5),
-        lambda t, x, y: t.sub(x, y, alpha=2),
-        lambda t, x, y: x - y - y,
     ),
 )
 
@@ -124,13 +86,6 @@ PRODUCTS: Tuple[Operator, ...] = (
         _forgotten(_added_batches),
         lambda t, b, x, y: t.baddbmm(_none_of(t, b), x, y, beta=0),
         lambda t, b, x, y: by.product(t, x, y),
-        learns=False,
-    ),
-    _product(
-        "addmv of nothing",
-        _vector,
-        lambda t, x, v: t.addmv(x[:, 0] * float("nan"), x, v, beta=0),
-        lambda t, x, v: by.added(t, x * v, 1),
         learns=False,
     ),
     _product(
@@ -215,12 +170,6 @@ def _padded_exact(t: Any, x: Any, i: Any, none: int) -> Any:
     return by.product(t, one_hot, t.where(taught, x, x.detach()))
 
 
-def _bags(d: Draw) -> Given:
-    rows, width = d.shape(2, 2)
-    count = d.choice((1, 3, 8, 9))
-    return given(d.normal(rows, width), d.whole(0, rows, d.choice((1, 5, 17, 33)), count))
-
-
 INDEXING: Tuple[Operator, ...] = (
     Operator(
         "embedding with padding",
@@ -233,32 +182,9 @@ INDEXING: Tuple[Operator, ...] = (
         sizes=("tiny", "warp", "tile"),
         steady=False,
     ),
-    Operator(
-        "embedding_bag",
-        _bags,
-        lambda t, x, i: t.nn.functional.embedding_bag(i, x, mode="mean"),
-        lambda t, x, i: by.mean(t, t.stack([x[row] for row in i]), 1),
-        dtypes=FULL,
-        slack=4,
-        weight=2,
-        sizes=("tiny", "warp", "tile"),
-        steady=False,
-    ),
 )
 
 # --- images --------------------------------------------------------------------------------------
-
-
-def _without_border(t: Any, x: Any, kernel: int, stride: int) -> Any:
-    return t.nn.functional.avg_pool2d(x, 3, stride, 1, count_include_pad=False)
-
-
-def _without_border_exact(t: Any, x: Any, kernel: int, stride: int) -> Any:
-    sums, counts = (
-        by.added(t, _windows(t, _padded(t, each, 1, 2), [3, 3], stride).flatten(4), -1)
-        for each in (x, t.ones_like(x))
-    )
-    return sums / counts
 
 
 def _up_to_the_corners(t: Any, x: Any, dim: int, length: int) -> Any:
@@ -277,22 +203,7 @@ def _resized(d: Draw) -> Given:
     return given(d.normal(*shape), sides=sides)
 
 
-def _nearest_exact(t: Any, x: Any, sides: Any) -> Any:
-    for dim, length in zip((2, 3), sides):
-        at = (t.arange(length) * x.shape[dim]).div(length, rounding_mode="floor")
-        x = x.index_select(dim, at)
-    return x
-
-
 IMAGES: Tuple[Operator, ...] = (
-    Operator(
-        "avg_pool2d without its border",
-        pooled(2),
-        _without_border,
-        _without_border_exact,
-        slack=4,
-        weight=2,
-    ),
     Operator(
         "interpolate to the corners",
         _resized,
@@ -306,15 +217,6 @@ IMAGES: Tuple[Operator, ...] = (
         slack=512,
         weight=3,
         sizes=("tiny", "warp", "tile", "block"),
-        steady=False,
-    ),
-    Operator(
-        "interpolate nearest to a size",
-        lambda d: given(d.normal(*image(2)(d)), times=d.choice((1, 2, 3))),
-        lambda t, x, times: t.nn.functional.interpolate(
-            x, [times * n for n in x.shape[2:]], mode="nearest"
-        ),
-        lambda t, x, times: _nearest_exact(t, x, [times * n for n in x.shape[2:]]),
         steady=False,
     ),
 )
@@ -341,16 +243,6 @@ def _batch_norm_known_exact(t: Any, x: Any, mean: Any, spread: Any) -> Any:
     return away / (_by_channel(x, spread.detach()) + 1e-3).sqrt()
 
 
-def _over_two(t: Any, x: Any, w: Any, b: Any) -> Any:
-    return t.nn.functional.layer_norm(x, x.shape[2:], None, None, 1e-3)
-
-
-def _over_two_exact(t: Any, x: Any, w: Any, b: Any) -> Any:
-    lines = x.reshape(x.shape[0] * x.shape[1], -1)
-    away = lines - by.mean(t, lines, 1).unsqueeze(1)
-    return (away / (by.mean(t, away * away, 1) + 1e-3).sqrt().unsqueeze(1)).reshape(x.shape)
-
-
 NORMS: Tuple[Operator, ...] = (
     Operator(
         "batch_norm of any channels",
@@ -359,14 +251,5 @@ NORMS: Tuple[Operator, ...] = (
         _batch_norm_known_exact,
         slack=4,
         weight=5,
-    ),
-    Operator(
-        "layer_norm over images",
-        _channels,
-        _over_two,
-        _over_two_exact,
-        serial=True,
-        slack=8,
-        dtypes=FLOATS,
     ),
 )

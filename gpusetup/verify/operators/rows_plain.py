@@ -7,7 +7,7 @@ float32; two products of bytes leave 16 bits; a place from 32768 on leaves a sho
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any, List, Tuple
+from typing import Any, List
 
 from . import definitions as by
 from .drawing import Draw, Given, given
@@ -158,7 +158,7 @@ LOGITS = Operator(
     _great,
     _soft,
     _soft_exact,
-    dtypes=("float32", "float64", "bfloat16"),
+    dtypes=("float32", "float64"),
     learns=False,
     slack=4,
     sizes=FEW,
@@ -189,83 +189,6 @@ GREAT_SCORES = Operator(
     slack=8,
     arithmetic="product",
     sizes=FEW,
-)
-
-# --- products of whole numbers at both ends ------------------------------------------------------
-
-
-def _ends(bits: int, least: int) -> Any:
-    most = least + 2**bits - 1
-
-    def make(d: Draw) -> Given:
-        """Long enough for every sum of 16 bits to be left; the same end many times."""
-        n, k, m = d.choice((17, 32, 33)), d.choice((16, 64, 130)), d.choice((8, 16, 32))
-        ends = d.torch.tensor([least, most, most, least + 1, most - 1])
-        both = [ends[d.whole(0, 5, *shape)].double() for shape in ((n, k), (k, m))]
-        both[0][0], both[1][:, 0] = most, most
-        both[0][1], both[1][:, 1] = least, least
-        return given(*both)
-
-    return make
-
-
-def _multiplied(t: Any, x: Any, y: Any) -> Any:
-    found = [x @ y, t.mm(x, y), t.bmm(x.unsqueeze(0), y.unsqueeze(0))[0], x[0] @ y, x @ y[:, 0]]
-    found += [x[0].dot(y[:, 0]), t.addmm(x[:, :1], x, y), x.sum(1), x.sum(), x.prod(1), x.cumsum(1)]
-    return found
-
-
-def _multiplied_exact(bits: int, signed: bool) -> Any:
-    def exact(t: Any, x: Any, y: Any) -> Any:
-        x, y = x.long(), y.long()
-
-        def cut(z: Any) -> Any:
-            return _wrapped(z, bits, signed)
-
-        whole = (x.unsqueeze(2) * y.unsqueeze(0)).sum(1)
-        return [
-            *(cut(z) for z in (whole, whole, whole, whole[0], whole[:, 0], whole[0, 0])),
-            *(cut(whole + x[:, :1]), x.sum(1), x.sum()),
-            *(x.prod(1), x.cumsum(1)),
-        ]
-
-    return exact
-
-
-def _wrapped(x: Any, bits: int, signed: bool) -> Any:
-    """What is left of a whole number in so many bits."""
-    half = 2 ** (bits - 1) if signed else 0
-    return x if bits == 64 else (x + half).remainder(2**bits) - half
-
-
-def _by_bytes(t: Any, x: Any, y: Any) -> Any:
-    return t._int_mm(x, y)
-
-
-WHOLE_PRODUCTS: Tuple[Operator, ...] = (
-    *(
-        Operator(
-            f"products of {name} at both ends",
-            _ends(bits, -(2 ** (bits - 1)) if signed else 0),
-            _multiplied,
-            _multiplied_exact(bits, signed),
-            dtypes=(name,),
-            learns=False,
-            kept=True,
-            sizes=FEW,
-        )
-        for name, bits, signed in (("int8", 8, True), ("uint8", 8, False), ("int16", 16, True))
-    ),
-    Operator(
-        "_int_mm at both ends",
-        _ends(8, -128),
-        _by_bytes,
-        lambda t, x, y: (x.long().unsqueeze(2) * y.long().unsqueeze(0)).sum(1),
-        dtypes=("int8",),
-        learns=False,
-        kept=True,
-        sizes=FEW,
-    ),
 )
 
 # --- places from 32768 and from 65536 on ---------------------------------------------------------

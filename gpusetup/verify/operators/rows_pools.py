@@ -7,7 +7,7 @@ from typing import Any, Callable, Tuple
 from . import definitions as by
 from .drawing import Draw, Given, given
 from .rows_convolutions import _padded, _windows, image
-from .table import FULL, Operator
+from .table import Operator
 
 
 def pooled(dims: int) -> Callable[[Draw], Given]:
@@ -80,13 +80,6 @@ POOLS: Tuple[Operator, ...] = (
     Operator("max_pool2d padded", pooled(2), _padded_max, _padded_max_exact, weight=3),
     Operator("max_pool2d places", pooled(2), _max_indices, _max_exact, weight=2),
     Operator("adaptive_avg_pool2d", pooled(2), _adapted, _adapted_exact, slack=2, weight=3),
-    Operator(
-        "adaptive_max_pool2d",
-        pooled(2),
-        lambda t, x, kernel, stride: t.nn.functional.adaptive_max_pool2d(x, 1),
-        lambda t, x, kernel, stride: by.greatest(t, x.flatten(2), -1)[..., None, None],
-        learns=False,
-    ),
 )
 
 
@@ -126,24 +119,6 @@ RESIZING: Tuple[Operator, ...] = (
         lambda t, x: _line_up(t, _line_up(t, x, 2), 3),
         slack=4,
         weight=2,
-        steady=False,
-    ),
-    Operator(
-        "interpolate bicubic",
-        _image,
-        lambda t, x: t.nn.functional.interpolate(
-            x, scale_factor=2, mode="bicubic", align_corners=False
-        ),
-        slack=8,
-        steady=False,
-        dtypes=FULL,
-    ),
-    Operator(
-        "grid_sample",
-        lambda d: given(d.normal(2, 3, 9, 11), d.uniform(-0.9, 0.9, 2, 6, 7, 2)),
-        lambda t, x, g: t.nn.functional.grid_sample(x, g, align_corners=False),
-        slack=16,
-        dtypes=FULL,
         steady=False,
     ),
     Operator(

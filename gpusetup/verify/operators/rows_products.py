@@ -71,16 +71,6 @@ def _added_batches(d: Draw) -> Given:
     return given(d.normal(b, n, m), d.normal(b, n, k), d.normal(b, k, m))
 
 
-def _outer(d: Draw) -> Given:
-    n, m = d.shape(2)
-    return given(d.normal(n, m), d.normal(n), d.normal(m))
-
-
-def _bilinear(d: Draw) -> Given:
-    n, a, b = (d.length(33) for _ in range(3))
-    return given(d.normal(n, a), d.normal(n, b), d.normal(5, a, b))
-
-
 def _heads(d: Draw) -> Given:
     q, k, width = (d.length(65) for _ in range(3))
     return given(d.normal(2, q, 3, width), d.normal(2, k, 3, width))
@@ -135,12 +125,6 @@ PRODUCTS: Tuple[Operator, ...] = (
         roundings_back=1,
     ),
     _product("mv", _vector, lambda t, x, v: x @ v, lambda t, x, v: by.added(t, x * v, 1), weight=2),
-    _product(
-        "vector times matrix",
-        _vector,
-        lambda t, x, v: v @ x.t(),
-        lambda t, x, v: by.added(t, x * v, 1),
-    ),
     _product("dot", _vectors, lambda t, x, y: t.dot(x, y), lambda t, x, y: by.added(t, x * y, 0)),
     _product(
         "baddbmm",
@@ -151,13 +135,6 @@ PRODUCTS: Tuple[Operator, ...] = (
         roundings_back=1,
     ),
     _product(
-        "addbmm",
-        _added_batches,
-        lambda t, b, x, y: t.addbmm(b[0], x, y),
-        lambda t, b, x, y: b[0] + by.added(t, by.product(t, x, y), 0),
-        roundings=0,
-    ),
-    _product(
         "addmv",
         _vector,
         # Another row's number is added: its own and 2 * v of one column may cancel in every row.
@@ -166,46 +143,7 @@ PRODUCTS: Tuple[Operator, ...] = (
         roundings=2,
     ),
     _product(
-        "addr",
-        _outer,
-        lambda t, x, a, b: t.addr(x, a, b),
-        lambda t, x, a, b: x + a.unsqueeze(1) * b,
-        roundings=0,
-    ),
-    _product(
-        "outer",
-        _outer,
-        lambda t, x, a, b: t.outer(a, b),
-        lambda t, x, a, b: a.unsqueeze(1) * b,
-        learns=False,
-    ),
-    _product(
         "einsum", _heads, lambda t, x, y: t.einsum("bqhd,bkhd->bhqk", x, y), _heads_exact, weight=2
-    ),
-    _product(
-        "tensordot",
-        _heads,
-        lambda t, x, y: t.tensordot(x, y[0, 0], dims=([2, 3], [0, 1])),
-        lambda t, x, y: by.added(t, by.added(t, x * y[0, 0], 3), 2),
-        slack=2,
-    ),
-    _product(
-        "bilinear",
-        _bilinear,
-        lambda t, x, y, w: t.nn.functional.bilinear(x, y, w),
-        lambda t, x, y, w: by.added(
-            t, by.added(t, x[:, None, :, None] * w * y[:, None, None, :], 3), 2
-        ),
-        dtypes=FULL,
-        slack=4,
-    ),
-    _product(
-        "kron",
-        lambda d: given(d.normal(*d.shape(2, share=8)), d.normal(2, 3)),
-        lambda t, x, y: t.kron(x.contiguous(), y.contiguous()),  # it takes views of its own
-        lambda t, x, y: (x[:, None, :, None] * y[None, :, None, :]).reshape(
-            x.shape[0] * 2, x.shape[1] * 3
-        ),
     ),
 )
 
@@ -237,14 +175,6 @@ EXACT: Tuple[Operator, ...] = (
         learns=False,
         weight=4,
     ),
-    Operator(
-        "mm of integers",
-        _exact_wholes(3),
-        lambda t, x, y: x @ y,
-        lambda t, x, y: by.product(t, x, y),
-        dtypes=("int64", "int32"),
-        learns=False,
-    ),
 )
 
 
@@ -257,13 +187,6 @@ def _square(least: int = 1) -> Callable[[Draw], Given]:
         return given(x, d.normal(2, n, 3))
 
     return make
-
-
-def _times(t: Any, *many: Any) -> Any:
-    out = many[0]
-    for each in many[1:]:
-        out = by.product(t, out, each)
-    return out
 
 
 def _positive(t: Any, x: Any) -> Any:
@@ -315,9 +238,6 @@ ALGEBRA: Tuple[Operator, ...] = (
     ),
     _linear_algebra("lu", lambda t, x, y: _lu(t, x), lambda t, x, y: 1 * x),
     _linear_algebra(
-        "lstsq", lambda t, x, y: x @ t.linalg.lstsq(x, y)[0], lambda t, x, y: 1 * y, 2048
-    ),
-    _linear_algebra(
         "triangular solve",
         lambda t, x, y: x.triu() @ t.linalg.solve_triangular(x.triu(), y, upper=True),
         lambda t, x, y: 1 * y,
@@ -328,14 +248,6 @@ ALGEBRA: Tuple[Operator, ...] = (
         # Of one number three deviations below 1 the sign is the other.
         lambda t, x, y: t.linalg.eigvals(x).prod(-1).real.sign(),
         2048,
-    ),
-    _linear_algebra(
-        "matrix power",
-        lambda t, x, y: t.linalg.matrix_power(x, 3),
-        lambda t, x, y: _times(t, x, x, x),
-    ),
-    _linear_algebra(
-        "pinv", lambda t, x, y: x @ t.linalg.pinv(x), lambda t, x, y: _identity(t, x), 2048
     ),
 )
 

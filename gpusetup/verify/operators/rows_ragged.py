@@ -1,14 +1,12 @@
-"""Sequences of unlike lengths: packed for a recurrent net, padded, nested."""
+"""Sequences of unlike lengths, packed for a recurrent net."""
 
 from __future__ import annotations
 
-from math import sqrt
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Tuple
 
-from . import definitions as by
 from .drawing import Draw, Given, given
 from .rows_cells import step, weights
-from .table import FULL, Operator
+from .table import Operator
 
 
 def _packed(gates: int) -> Callable[[Draw], Given]:
@@ -50,43 +48,6 @@ def _packed_exact(kind: str) -> Callable[..., Any]:
     return exact
 
 
-def _several(d: Draw) -> Given:
-    """Sequences one after the other, and a matrix that each of their steps meets."""
-    lengths = tuple(d.choice((1, 2, 7, 16, 33)) for _ in range(d.choice((2, 3, 5))))
-    width, out = d.choice((3, 8, 17, 32)), d.choice((4, 16, 33))
-    scale = 1 / sqrt(width)
-    return given(
-        d.normal(sum(lengths), width),
-        d.normal(out, width) * scale,
-        d.normal(out) * scale,
-        lengths=lengths,
-    )
-
-
-def _padded(t: Any, parts: List[Any], value: float = 0.0) -> Any:
-    longest = max(len(part) for part in parts)
-    rows = []
-    for part in parts:
-        more = t.full((longest - len(part), *part.shape[1:]), value, dtype=part.dtype)
-        rows.append(t.cat([part, more]))
-    return t.stack(rows)
-
-
-def _nested(t: Any, x: Any, lengths: Tuple[int, ...]) -> Any:
-    return t.nested.as_nested_tensor([each.contiguous() for each in x.split(list(lengths))])
-
-
-def _nested_linear(t: Any, x: Any, w: Any, b: Any, lengths: Tuple[int, ...]) -> Any:
-    found = t.nn.functional.linear(_nested(t, x, lengths), w, b)
-    return found.to_padded_tensor(0.0), found.softmax(-1).to_padded_tensor(0.0)
-
-
-def _nested_exact(t: Any, x: Any, w: Any, b: Any, lengths: Tuple[int, ...]) -> Any:
-    lines = by.product(t, x, w.t()) + b
-    shares = by.softmax(t, lines, 1)
-    return tuple(_padded(t, list(each.split(list(lengths)))) for each in (lines, shares))
-
-
 RAGGED: Tuple[Operator, ...] = (
     *(
         Operator(
@@ -100,26 +61,5 @@ RAGGED: Tuple[Operator, ...] = (
             sizes=("tiny", "warp", "tile"),
         )
         for kind, gates in (("lstm", 4), ("gru", 3), ("rnn_tanh", 1))
-    ),
-    Operator(
-        "padded sequences",
-        _several,
-        lambda t, x, w, b, lengths: t.nn.utils.rnn.pad_sequence(
-            x.split(list(lengths)), batch_first=True, padding_value=-2.0
-        ),
-        lambda t, x, w, b, lengths: _padded(t, list(x.split(list(lengths))), -2.0),
-        kept=True,
-        sizes=("tiny", "warp", "tile"),
-    ),
-    Operator(
-        "nested linear and softmax",
-        _several,
-        _nested_linear,
-        _nested_exact,
-        dtypes=FULL,
-        learns=False,
-        slack=8,
-        arithmetic="product",
-        sizes=("tiny", "warp", "tile"),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any, Callable, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
-from .table import ANY, FULL, WHOLE, Operator
+from .table import WHOLE, Operator
 
 
 def along(
@@ -65,33 +65,14 @@ def _average(t: Any, x: Any) -> Any:
     return _total(t, x) / x.numel()
 
 
-def _count(d: Draw) -> Given:
-    dims = d.choice((1, 2, 3))
-    return given(d.whole(0, 2, *d.shape(dims)).double(), dim=d.choice(range(dims)))
-
-
 def _wholes(d: Draw) -> Given:
     dims = d.choice((1, 2, 3))
     return given(d.whole(0, 100, *d.shape(dims)).double(), dim=d.choice(range(dims)))
 
 
-def _pair(d: Draw) -> Given:
-    rows, width = d.shape(2, 2)
-    return given(d.normal(rows, width), d.normal(rows, width))
-
-
-def _points(d: Draw) -> Given:
-    width = d.choice((1, 2, 3, 16, 33))
-    return given(d.normal(d.length(300), width), d.normal(d.length(300), width))
-
-
 def _cumulated(d: Draw) -> Given:
     dims = d.choice((1, 2, 3))
     return given(d.uniform(-1, 1, *d.shape(dims, 2)), dim=d.choice(range(dims)))
-
-
-def _near_one(d: Draw) -> Given:
-    return given(d.uniform(0.98, 1.02, *d.shape(2, 2)), dim=d.choice((0, 1)))
 
 
 def _half_masked(d: Draw) -> Given:
@@ -108,35 +89,7 @@ SUMS: Tuple[Operator, ...] = (
     Operator("mean", along(), lambda t, x, dim: x.mean(dim), by.mean, weight=3, roundings=1),
     Operator("mean of all", _everything, lambda t, x: x.mean(), _average, roundings=1),
     Operator(
-        "sum over two",
-        lambda d: given(d.uniform(-1, 1, *d.shape(4))),
-        lambda t, x: x.sum((0, 2)),
-        lambda t, x: by.added(t, by.added(t, x, 2), 0),
-        weight=2,
-        roundings=1,
-    ),
-    Operator(
-        "prod", _near_one, lambda t, x, dim: x.prod(dim), by.multiplied, dtypes=FULL, slack=64
-    ),
-    Operator(
         "var", along(), lambda t, x, dim: x.var(dim), by.variance, slack=2, weight=2, roundings=1
-    ),
-    Operator(
-        "std",
-        along(),
-        lambda t, x, dim: x.std(dim),
-        lambda t, x, dim: by.variance(t, x, dim).sqrt(),
-        slack=4,
-        sizes=("warp", "tile", "block", "long"),
-        roundings=1,
-    )._replace(make=along(least=15)),
-    Operator(
-        "var_mean",
-        along(),
-        lambda t, x, dim: t.var_mean(x, dim=dim, unbiased=False),
-        lambda t, x, dim: (by.variance(t, x, dim, 0), by.mean(t, x, dim)),
-        slack=2,
-        roundings=1,
     ),
     Operator(
         "norm",
@@ -149,59 +102,6 @@ SUMS: Tuple[Operator, ...] = (
         roundings=1,
     ),
     Operator(
-        "norm 1 and infinite",
-        along(),
-        lambda t, x, dim: (
-            t.linalg.vector_norm(x, 1, dim=dim),
-            t.linalg.vector_norm(x, float("inf"), dim=dim),
-        ),
-        lambda t, x, dim: (by.added(t, x.abs(), dim), by.greatest(t, x.abs(), dim)),
-        learns=False,
-        slack=4,
-        serial=True,
-        roundings=1,
-    ),
-    Operator(
-        "foreach norm",
-        _pair,
-        lambda t, x, y: t._foreach_norm([x, y]),
-        lambda t, x, y: [_total(t, x * x).sqrt(), _total(t, y * y).sqrt()],
-        learns=False,
-        serial=True,
-        weight=2,
-        roundings=1,
-    ),
-    Operator(
-        "logsumexp",
-        along(-8, 8),
-        lambda t, x, dim: x.logsumexp(dim),
-        lambda t, x, dim: by.added(t, x.exp(), dim).log(),
-        slack=8,
-    ),
-    Operator(
-        "nansum",
-        along(),
-        lambda t, x, dim: t.where(x > 0.5, x * float("nan"), x).nansum(dim),
-        lambda t, x, dim: by.added(t, t.where(x > 0.5, 0 * x, x), dim),
-        learns=False,
-    ),
-    Operator(
-        "count_nonzero",
-        _count,
-        lambda t, x, dim: t.count_nonzero(x, dim),
-        lambda t, x, dim: by.added(t, (x != 0).to(t.int64), dim),
-        dtypes=ANY,
-        learns=False,
-    ),
-    Operator(
-        "any and all",
-        _count,
-        lambda t, x, dim: (x.bool().any(dim), x.bool().all(dim)),
-        lambda t, x, dim: (by.greatest(t, x, dim) > 0, by.least(t, x, dim) > 0),
-        dtypes=ANY,
-        learns=False,
-    ),
-    Operator(
         "sum of whole numbers",
         _wholes,
         lambda t, x, dim: x.sum(dim),
@@ -209,24 +109,6 @@ SUMS: Tuple[Operator, ...] = (
         dtypes=WHOLE,
         learns=False,
         weight=2,
-    ),
-    Operator(
-        "cosine_similarity",
-        _pair,
-        lambda t, x, y: t.nn.functional.cosine_similarity(x, y),
-        lambda t, x, y: (
-            by.added(t, x * y, 1) / (by.added(t, x * x, 1) * by.added(t, y * y, 1)).sqrt()
-        ),
-        slack=8,
-    ),
-    Operator(
-        "cdist",
-        _points,
-        lambda t, x, y: t.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist"),
-        lambda t, x, y: by.added(t, (x.unsqueeze(1) - y.unsqueeze(0)) ** 2, -1).sqrt(),
-        dtypes=FULL,
-        learns=False,
-        slack=4,
     ),
 )
 
@@ -279,20 +161,6 @@ EXTREMES: Tuple[Operator, ...] = (
         lambda t, x, dim: _ranked(t, x, dim, (x.shape[dim] - 1) // 2),
         weight=2,
     ),
-    _chosen(
-        "kthvalue",
-        _apart_small,
-        lambda t, x, dim: x.kthvalue(1 + x.shape[dim] // 3, dim)[0],
-        lambda t, x, dim: _ranked(t, x, dim, x.shape[dim] // 3),
-    ),
-    _chosen(
-        "quantile",
-        _apart_small,
-        lambda t, x, dim: t.quantile(x, 0.0, dim=dim),
-        by.least,
-        dtypes=FULL,
-        learns=False,
-    ),
 )
 
 
@@ -320,40 +188,6 @@ RUNNING: Tuple[Operator, ...] = (
         dtypes=("int64", "int32"),
         learns=False,
         weight=2,
-    ),
-    Operator(
-        "cumprod",
-        _near_one,
-        lambda t, x, dim: x.cumprod(dim),
-        lambda t, x, dim: by.running(t, x, dim, lambda a, b: a * b),
-        dtypes=FULL,
-        slack=64,
-    ),
-    Operator(
-        "cummax",
-        _apart_small,
-        lambda t, x, dim: (x.cummax(dim)[0], x.cummin(dim)[0]),
-        lambda t, x, dim: (
-            by.running(t, x, dim, lambda a, b: t.where(a > b, a, b)),
-            by.running(t, x, dim, lambda a, b: t.where(a < b, a, b)),
-        ),
-        learns=False,
-    ),
-    Operator(
-        "logcumsumexp",
-        along(-4, 4),
-        lambda t, x, dim: x.logcumsumexp(dim),
-        lambda t, x, dim: by.running(t, x.exp(), dim, lambda a, b: a + b).log(),
-        dtypes=FULL,
-        slack=16,
-        serial=True,
-    ),
-    Operator(
-        "diff",
-        along(),
-        lambda t, x, dim: x.diff(dim=dim),
-        lambda t, x, dim: x.narrow(dim, 1, x.shape[dim] - 1) - x.narrow(dim, 0, x.shape[dim] - 1),
-        slack=2,
     ),
 )
 
@@ -385,15 +219,6 @@ SOFTMAX: Tuple[Operator, ...] = (
         learns=False,
         slack=8,
         weight=3,
-    ),
-    Operator(
-        "softmax to float32",
-        along(normal=True),
-        lambda t, x, dim: x.softmax(dim, dtype=t.float32),
-        by.softmax,
-        slack=8,
-        dtypes=("bfloat16", "float16", "float32"),
-        weight=2,
     ),
 )
 

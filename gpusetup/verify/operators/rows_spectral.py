@@ -42,11 +42,6 @@ def _lines(d: Draw) -> Given:
     return given(d.normal(*shape), d.normal(*shape), norm=d.choice(tuple(SCALES)))
 
 
-def _planes(d: Draw) -> Given:
-    shape = (d.choice((1, 2)), max(2, d.length(129)), d.choice((2, 3, 8, 15)))
-    return given(d.normal(*shape), d.normal(*shape), norm=d.choice(tuple(SCALES)))
-
-
 def _apart(t: Any, found: Any) -> Any:
     return t.stack([found.real, found.imag], -1) if found.is_complex() else found
 
@@ -106,19 +101,6 @@ def _back_to_real(odd: int) -> Callable[..., Any]:
     return exact
 
 
-def _two(back: bool) -> Callable[..., Any]:
-    def exact(t: Any, a: Any, b: Any, norm: str) -> Any:
-        n = a.shape[-1] * a.shape[-2]
-        scale = 1 / (n * SCALES[norm](n)) if back else SCALES[norm](n)
-        return _scaled(_along(t, *_along(t, a, b, -1, back), -2, back), scale)
-
-    return exact
-
-
-def _two_of_real(t: Any, a: Any, b: Any, norm: str) -> Any:
-    return tuple(x[..., : a.shape[-1] // 2 + 1] for x in _two(False)(t, a, 0 * a, norm))
-
-
 SPECTRAL: Tuple[Operator, ...] = (
     _transform("fft", lambda t, a, b, norm: t.fft.fft(t.complex(a, b), norm=norm), _forward),
     _transform("ifft", lambda t, a, b, norm: t.fft.ifft(t.complex(a, b), norm=norm), _backward),
@@ -132,23 +114,5 @@ SPECTRAL: Tuple[Operator, ...] = (
         "irfft of odd",
         lambda t, a, b, norm: t.fft.irfft(t.complex(a, b), 2 * a.shape[-1] - 1, norm=norm),
         _back_to_real(1),
-    ),
-    _transform(
-        "fft of rows",
-        lambda t, a, b, norm: t.fft.fft(t.complex(a, b), dim=-2, norm=norm),
-        lambda t, a, b, norm: _scaled(_along(t, a, b, -2), SCALES[norm](a.shape[-2])),
-        _planes,
-    ),
-    _transform(
-        "fft2", lambda t, a, b, norm: t.fft.fft2(t.complex(a, b), norm=norm), _two(False), _planes
-    ),
-    _transform(
-        "ifft2", lambda t, a, b, norm: t.fft.ifft2(t.complex(a, b), norm=norm), _two(True), _planes
-    ),
-    _transform("rfft2", lambda t, a, b, norm: t.fft.rfft2(a, norm=norm), _two_of_real, _planes),
-    _transform(
-        "fftshift",
-        lambda t, a, b, norm: t.fft.ifftshift(t.fft.fftshift(a, -1).roll(1, -1), -1),
-        lambda t, a, b, norm: a[..., (t.arange(a.shape[-1]) - 1) % a.shape[-1]],
     ),
 )

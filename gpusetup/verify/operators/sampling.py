@@ -10,14 +10,11 @@ from .comparing import Sample
 from .drawing import LAYOUTS
 from .rows_arithmetic import ARITHMETIC, CASTS, INTEGERS, ODD
 from .rows_cells import CELLS
-from .rows_complex import COMPLEX_AND_MIXED
 from .rows_convolutions import CONVOLUTIONS
 from .rows_factors import FACTORS, SHAPES
-from .rows_forms import NORMED, SLOPES, SPARSE
 from .rows_functions import FUNCTIONS
 from .rows_images import IMAGES
 from .rows_indexing import INDEXING
-from .rows_inference import FAST_PATH, FEW_BITS
 from .rows_lists import LISTS
 from .rows_losses import LOSSES
 from .rows_moving import MOVING
@@ -30,30 +27,24 @@ from .rows_plain import (
     FAR_SPREADS,
     GREAT_SCORES,
     LOGITS,
-    WHOLE_PRODUCTS,
 )
 from .rows_pools import POOLS, RESIZING
 from .rows_products import ALGEBRA, LINEAR
-from .rows_quantized import QUANTIZED
 from .rows_ragged import RAGGED
 from .rows_reductions import REDUCTIONS
-from .rows_resampled import RESAMPLED
 from .rows_sequences import SEQUENCES
 from .rows_sorting import SORTING
-from .rows_special import FURTHER
+from .rows_sparse import SPARSE
 from .rows_spectral import SPECTRAL
 from .rows_statistics import STATISTICS
 from .rows_views import VIEWS
 from .table import Operator
 
 FAMILIES: Dict[str, Tuple[Operator, ...]] = {
-    "pointwise": (
-        *(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
-        *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES, *QUANTIZED),
-    ),
+    "pointwise": (*(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),),
     "lists": LISTS,
     "reductions": (*(*REDUCTIONS, *with_parameters.REDUCTIONS, *STATISTICS, FAR_SPREADS, LOGITS),),
-    "products": (*LINEAR, *with_parameters.PRODUCTS, *FEW_BITS, *WHOLE_PRODUCTS),
+    "products": (*LINEAR, *with_parameters.PRODUCTS),
     "algebra": (*ALGEBRA, *FACTORS, SHAPES),
     "spectral": SPECTRAL,
     "sparse": SPARSE,
@@ -61,9 +52,9 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "indexing": (*INDEXING, *with_parameters.INDEXING, FAR_PLACES),
     "sorting": (*SORTING, *ORDERS),
     "convolutions": CONVOLUTIONS,
-    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED),
-    "norms": (*NORMS, *with_parameters.NORMS, *NORMED, FAR_MEANS),
-    "sequences": (*SEQUENCES, *CELLS, *RAGGED, *FAST_PATH, GREAT_SCORES),
+    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES),
+    "norms": (*NORMS, *with_parameters.NORMS, FAR_MEANS),
+    "sequences": (*SEQUENCES, *CELLS, *RAGGED, GREAT_SCORES),
     "losses": (*LOSSES, FAR_CLASSES),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}

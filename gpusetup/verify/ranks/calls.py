@@ -43,14 +43,6 @@ def all_reduce(scene: Scene) -> Start:
     return lambda later: scene.dist.all_reduce(tensor, scene.op, group=group, async_op=later)
 
 
-def all_reduce_list(scene: Scene) -> Start:
-    tensors = _reduce_in_place(scene, 3)
-    group = scene.members.handle
-    return lambda later: scene.dist.all_reduce_coalesced(
-        tensors, scene.op, group=group, async_op=later
-    )
-
-
 def all_reduce_batch(scene: Scene) -> Start:
     tensors = _reduce_in_place(scene, 3)
 
@@ -164,26 +156,6 @@ def all_gather_tensor(scene: Scene) -> Start:
     return lambda later: scene.dist.all_gather_into_tensor(found, part, group, later)
 
 
-def all_gather_stacked(scene: Scene) -> Start:
-    """Into a matrix with a row for each rank."""
-    part, found = _gathered(scene), scene.blank(scene.world * scene.size)
-    _expect_parts(scene, found, scene.size)
-    rows, group = found.view(scene.world, scene.size), scene.members.handle
-    return lambda later: scene.dist.all_gather_into_tensor(rows, part.view(1, -1), group, later)
-
-
-def all_gather_list(scene: Scene) -> Start:
-    scene.draw(scene.size)
-    sizes = (scene.size, scene.size // 2 + 1)
-    parts = [scene.given(size, size % 13) for size in sizes]
-    found = [[scene.blank(size) for size in sizes] for _ in range(scene.world)]
-    for member, tensors in enumerate(found):
-        for tensor in tensors:
-            scene.expect(tensor, scene.rows[member], tensor.numel() % 13)
-    group = scene.members.handle
-    return lambda later: scene.dist.all_gather_coalesced(found, parts, group, later)
-
-
 def all_gather_batch(scene: Scene) -> Start:
     scene.draw(scene.size)
     parts = [scene.given(scene.size, phase) for phase in PHASES]
@@ -272,7 +244,6 @@ def reduce_scatter_functional(scene: Scene) -> Start:
 ALL_REDUCE = Collective(
     {
         "plain": all_reduce,
-        "list": all_reduce_list,
         "batch": all_reduce_batch,
         "functional": all_reduce_functional,
     },
@@ -285,8 +256,6 @@ ALL_GATHER = Collective(
     {
         "plain": all_gather,
         "tensor": all_gather_tensor,
-        "stacked": all_gather_stacked,
-        "list": all_gather_list,
         "batch": all_gather_batch,
         "functional": all_gather_functional,
     },

@@ -142,30 +142,6 @@ def ring_batch(scene: Scene) -> Start:
     return start
 
 
-def ring_tags(scene: Scene) -> Start:
-    """Two messages to the same rank, told apart by their tags, received in the other order."""
-    sent, found, to, whence = _ring(scene)
-    other = scene.own(scene.size, 5)
-    second = scene.blank(scene.size)
-    if scene.world > 1:
-        member = scene.members.ranks.index(whence)
-        scene.expect(second, scene.rows[member], 5)
-    group, dist = scene.members.handle, scene.dist
-
-    def start(later: bool) -> Any:
-        if scene.world == 1:
-            return None
-        works = [
-            dist.isend(sent, to, group, 1),
-            dist.isend(other, to, group, 2),
-            dist.irecv(second, whence, group, 2),
-            dist.irecv(found, whence, group, 1),
-        ]
-        return _ended(works, later)
-
-    return start
-
-
 def _ended(works: List[Any], later: bool) -> Any:
     ended = Ended(*(work.wait for work in works if work is not None))
     if later:
@@ -189,7 +165,6 @@ SEND_RECV = Collective(
         "blocking": ring_blocking,
         "handles": ring_handles,
         "batch": ring_batch,
-        "tags": ring_tags,
     },
     BITS,
 )

@@ -1,8 +1,8 @@
-"""Data parallel training in its other forms: branches, buffers, hooks, uneven batches, samplers."""
+"""Data parallel training in its other forms: branches, buffers, sub-groups, samplers."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator
 
 from ..values import Outcome, asked
 from .group import Group, together
@@ -11,10 +11,8 @@ from .training import (
     apart,
     batch,
     batches_of,
-    gradients,
     loss,
     net,
-    parameters,
     steps,
     wrapped,
 )
@@ -22,20 +20,13 @@ from .waiting import Part, told
 
 
 def ddp_forms(device: str) -> Outcome:
-    """Branches, buffers, hooks, uneven batches, a sharded optimizer, a sampler."""
+    """Branches, buffers, a sub-group, a sampler."""
     return together("ddp_forms", lambda group: told(group, "ddp_forms", _forms(group)))
 
 
 def _forms(group: Group) -> Iterator[Part]:
     yield "unused parameters", lambda: _branches(group)
     yield "batch norm's values", lambda: _buffers(group)
-    yield "hook of our own", lambda: _own_hook(group)
-    yield "hook in half", lambda: _hooked(group, "fp16_compress_hook", 2e-3)
-    if group.backend == "nccl":  # torch offers that hook with no other one
-        yield "hook in bfloat16", lambda: _hooked(group, "bf16_compress_hook", 2e-2)
-    yield "hook as usual", lambda: _hooked(group, "allreduce_hook", 1e-12)
-    yield "uneven batches", lambda: _joined(group)
-    yield "sharded optimizer", lambda: _sharded_optimizer(group)
     yield "in a sub-group", lambda: _in_a_sub_group(group)
     yield "sampler", lambda: _sampled(group)
 
@@ -110,96 +101,6 @@ def _buffers(group: Group) -> str:
         if said:
             return said
     return ""
-
-
-def _own_hook(group: Group) -> str:
-    """A hook gets every gradient once, in buckets."""
-    import torch
-    import torch.distributed as dist
-
-    model = net(torch, group.device)
-    shared = wrapped(model, group, {"bucket_cap_mb": 0.01})
-    seen: List[int] = []
-
-    def hook(_: Any, bucket: Any) -> Any:
-        tensor = bucket.buffer()
-        seen.append(tensor.numel())
-        work = dist.all_reduce(tensor, async_op=True).get_future()
-        return work.then(lambda done: done.value()[0] / group.world)
-
-    hook.__annotations__.clear()  # torch compares them with types, and these are texts
-    shared.register_comm_hook(None, hook)
-    alone = net(torch, group.device)
-    for step in range(3):
-        model.zero_grad()
-        alone.zero_grad()
-        seen.clear()
-        loss(torch, shared, batch(torch, group, step, group.rank, 1)).backward()
-        loss(torch, alone, batch(torch, group, step, 0, group.world)).backward()
-        if sum(seen) != sum(value.numel() for value in model.parameters()):
-            return f"the hook saw {sum(seen)} gradients"
-        said = apart(gradients(model), gradients(alone))
-        if said:
-            return said
-    return ""
-
-
-def _hooked(group: Group, name: str, limit: float) -> str:
-    import torch
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
-    if not hasattr(default_hooks, name):
-        return ""
-    model, alone = net(torch, group.device), net(torch, group.device)
-    shared = wrapped(model, group, {"bucket_cap_mb": 0.01})
-    shared.register_comm_hook(None, getattr(default_hooks, name))
-    for step in range(2):
-        model.zero_grad()
-        alone.zero_grad()
-        loss(torch, shared, batch(torch, group, step, group.rank, 1)).backward()
-        loss(torch, alone, batch(torch, group, step, 0, group.world)).backward()
-        said = apart(gradients(model), gradients(alone), limit)
-        if said:
-            return said
-    return ""
-
-
-def _joined(group: Group) -> str:
-    """Rank r has 1 + r % 3 batches: who has none left contributes nothing."""
-    import torch
-
-    model, alone = net(torch, group.device), net(torch, group.device)
-    shared = wrapped(model, group, {})
-    optimizer = torch.optim.SGD(shared.parameters(), lr=0.1)
-    counts = [1 + rank % 3 for rank in range(group.world)]
-    with shared.join():
-        for step in range(counts[group.rank]):
-            optimizer.zero_grad()
-            loss(torch, shared, batch(torch, group, step, group.rank, 1)).backward()
-            optimizer.step()
-    reference = torch.optim.SGD(alone.parameters(), lr=0.1)
-    for step in range(max(counts)):
-        reference.zero_grad()
-        for rank, count in enumerate(counts):
-            if step < count:
-                part = loss(torch, alone, batch(torch, group, step, rank, 1))
-                (part / group.world).backward()
-        reference.step()
-    return apart(parameters(model), parameters(alone))
-
-
-def _sharded_optimizer(group: Group) -> str:
-    import torch
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
-    model = net(torch, group.device)
-    optimizer = ZeroRedundancyOptimizer(
-        model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.05
-    )
-    shared = wrapped(model, group, {})
-    found = steps(torch, shared, batches_of(torch, group, group.rank, 1), optimizer)
-    alone = net(torch, group.device)
-    return apart(found, steps(torch, alone, batches_of(torch, group, 0, group.world)))
 
 
 def _in_a_sub_group(group: Group) -> str:
