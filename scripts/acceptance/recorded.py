@@ -70,7 +70,8 @@ paths; it refuses less where a file is in use, and its console hands on no singl
 
 [story]: ../how-to/windows-and-wsl.md#what-was-tried
 
-Somebody who had not read the code typed this. *Limit*: what Wine does otherwise than Windows.
+Somebody who had not read the code typed this; what was unclear or wrong was typed again after
+mending. *Limit*: what Wine does otherwise than Windows.
 
 """
 MENDED = (
