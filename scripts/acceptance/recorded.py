@@ -74,21 +74,22 @@ Somebody who had not read the code typed this; what was unclear or wrong was typ
 mending. *Limit*: what Wine does otherwise than Windows.
 
 """
-MENDED = (
-    ("encodings", "UTF-16 and code pages were not read", "named_file listed_words"),
-    ("line ends", "a diff showed CR", "project"),
-    ("paths", "`\\\\?\\…`, `..`, `D:.venv` and long ones", "install_targets install"),
-    ("commands", "cmd, cells and blanks took other words", "commands guard assistants notebooks"),
-    ("targets", "a gone `VIRTUAL_ENV`, the system's own Python", "cli probe_target install"),
-    ("driver", "a DLL that does not load was no finding", "rules"),
-    ("processes", "one that may not be read ended `monitor`", "monitor"),
-    ("Ctrl-C, Ctrl-Break", "children went on", "windows"),
-    ("files in use", "nobody said which program", "install_state"),
-    ("kills", "undo told two stories", "install_state windows"),
-    ("records", "what a snapshot hides was a difference", "fleet"),
-    ("projects", "guard contradicted them", "guard"),
-)
-"""Defects that this found: class, what was wrong, the tests (`tests/test_….py`) that hold it."""
+MENDED = """
+| defects | what was wrong | `tests/test_….py` |
+| --- | --- | --- |
+| encodings | UTF-16 and code pages were not read | `named_file`, `listed_words` |
+| line ends | a diff showed CR | `project` |
+| paths | `\\\\?\\…`, `..`, `D:.venv` and long ones | `install_targets`, `install` |
+| commands | other words in cmd and in cells | `commands`, `guard`, `assistants`, `notebooks` |
+| targets | a gone `VIRTUAL_ENV`, the system's own Python | `cli`, `probe_target`, `install` |
+| driver | a DLL that does not load was no finding | `rules` |
+| processes | one that may not be read ended `monitor` | `monitor` |
+| Ctrl-C, Ctrl-Break | children went on | `windows` |
+| files in use | nobody said which program | `install_state` |
+| kills | undo told two stories | `install_state`, `windows` |
+| records | what a snapshot hides was a difference | `fleet` |
+| projects | guard contradicted them | `guard` |
+"""
 
 
 def page(generated: str, folder: Path = RUNS) -> str:
@@ -115,14 +116,8 @@ def tried() -> str:
         text += f"\n{verdict.capitalize()} both times: {'; '.join(lists)}.\n"
         rows = [row for row in rows if not row["first"] == row["now"] == verdict]
     table = "".join(f"| {r['typed']} | {r['first']} | {r['now']} |\n" for r in rows)
-    text += f"\n| typed | at first sight | after mending |\n| --- | --- | --- |\n{table}"
-    mended = "".join(
-        f"| {kind} | {wrong} | {', '.join(f'`{name}`' for name in tests.split())} |\n"
-        for kind, wrong, tests in MENDED
-    )
-    return (
-        f"{text}\n| defects | what was wrong | `tests/test_….py` |\n| --- | --- | --- |\n{mended}"
-    )
+    head = "\n| typed | at first sight | after mending |\n| --- | --- | --- |\n"
+    return f"{text}{head}{table}{MENDED}"
 
 
 def recorded(folder: Path) -> Iterator[dict[str, Any]]:
