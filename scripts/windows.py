@@ -75,6 +75,7 @@ devices=1
 0.pcie_width_max=8
 0.virtualization=0
 0.display_active=1
+0.driver_model=0
 """
 """The machine that this project was made for, as the stand-in's state file (tests/standin)."""
 GPUS = {"rtx-3050": RTX_3050, "none": ""}

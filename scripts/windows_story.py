@@ -21,6 +21,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -201,8 +202,17 @@ def killed(asked: Laptop, phase: str) -> Iterator[Step]:
 
 
 def as_text(steps: list[Step], machine: Laptop) -> str:
-    """The steps, with short names for this machine's own folders and addresses."""
-    text = "\n".join(f"C:\\project> {step.typed}\n{step.ended.out}" for step in steps)
+    """The steps, with short names for this machine's own folders and addresses. What an answer
+    begins with is not told twice."""
+    told: list[str] = []
+    before: set[str] = set()
+    for step in steps:
+        lines = step.ended.out.splitlines()
+        same = list(takewhile(before.__contains__, lines))
+        same, end = (["[as above]"], lines[len(same) :]) if len(same) > 3 else ([], lines)
+        told += ["", f"C:\\project> {step.typed}", *same, *end]
+        before.update(lines)
+    text = "\n".join(told[1:]) + "\n"
     names = {
         seen_from_windows(machine.house): "D:\\wheels",
         seen_from_windows(ROOT): "D:\\gpusetup",

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusetup import api
+from gpusetup.model import shell
 from gpusetup.model.documents import CheckAnswer, ErrorAnswer, InstallAnswer, VerifyAnswer
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
@@ -291,6 +292,12 @@ LINES = {
 @each("line", list(LINES))
 def test_a_line_is_about_this_kernel_and_installs_nothing_unasked(line: str) -> None:
     assert magic.words_of(line) == LINES[line]
+
+
+def test_on_windows_a_quoted_path_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "OWN_SYSTEM", "windows")
+    said = magic.words_of('doctor --report "C:\\Fehler Bericht.txt" --python=D:\\Übung\\.venv')
+    assert said == ["doctor", "--report", "C:\\Fehler Bericht.txt", "--python=D:\\Übung\\.venv"]
 
 
 @pytest.mark.parametrize("line", ["nope", "resolve 'x", "mcp", "slurm", "doctor --frm x"])

@@ -70,11 +70,12 @@ def test_a_tool_environment_is_no_target(files: dict[str, str], prefix: str, too
 
 
 def test_a_named_interpreter_that_is_none_is_a_wrong_question() -> None:
-    for named in ("/nowhere/python", "pyton", "/proj"):
-        with pytest.raises(BadInput, match="no Python interpreter") as problem:
+    there, gone = "no Python interpreter", "is not there"
+    for named, said in (("/nowhere/python", gone), ("pyton", gone), ("/proj", there)):
+        with pytest.raises(BadInput, match=said) as problem:
             choose_target(system({**OWN_FILES, "/proj/": ""}, facts=OWN), named)
         assert "`.venv/bin/python`" in str(problem.value.hint)
-    with pytest.raises(BadInput) as problem:
+    with pytest.raises(BadInput, match=gone) as problem:
         choose_target(system({}, facts=OWN, family="windows"), "C:\\nowhere\\python.exe")
     assert r"`.venv\Scripts\python.exe`" in str(problem.value.hint)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from gpusetup.commands.parser import COMMANDS, command, no_such_command, read_words
 from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.model import shell
 from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
 from gpusetup.notebooks.notes import notes
 from gpusetup.notebooks.page import html
@@ -113,8 +114,12 @@ def asked(line: str, names: dict[str, Any]) -> Answer | None:
 def words_of(line: str) -> list[str]:
     """The line's words, with this kernel's Python as the target, and an installation that only
     shows its plan unless it says `--yes`. Raises UsageError."""
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    if shell.OWN_SYSTEM == "windows":
+        lexer.escape = ""  # a backslash is a path's
     try:
-        words = shlex.split(line, posix=os.name == "posix") or ["doctor"]
+        words = list(lexer) or ["doctor"]
     except ValueError as problem:
         raise UsageError(
             f"The line cannot be read: {problem}", hint="is a quote missing?"

@@ -95,8 +95,9 @@ def _named(system: System, named: str) -> str:
     if not re.search(r"[/\\]", named) and (found := system.which(named)):
         return found
     usual = PLACES[system.family][0]
+    what = "is no Python interpreter or environment" if exists(system, path) else "is not there"
     raise BadInput(
-        f"`--python {named}` is no Python interpreter or environment.",
+        f"`--python {named}` {what}.",
         hint=f"name an interpreter (`.venv{separator(usual)}{usual}`) or the folder of an "
         "environment",
     )

@@ -70,7 +70,7 @@ def _row(label: str, said: str, style: str = HEADING) -> Row:
 
 def _steps(commands: Iterable[str]) -> list[Row]:
     steps = [command_line(one) for one in commands]
-    return [heading("Steps"), *steps] if steps else []
+    return [heading("Steps that gpusetup runs"), *steps] if steps else []
 
 
 def _notes(notes: Iterable[str]) -> list[Row]:

@@ -14,11 +14,6 @@ from gpusetup.model.versions import parsed
 
 SYSTEMS: Mapping[str, str] = {
     "win": "windows",
-    "win32": "windows",
-    "win64": "windows",
-    "win7": "windows",
-    "win10": "windows",
-    "win11": "windows",
     "nt": "windows",
     "darwin": "macos",
     "mac": "macos",

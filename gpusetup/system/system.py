@@ -260,7 +260,7 @@ def _facts() -> dict[str, Any]:
 
 
 def _family(platform: str) -> Family:
-    return {"win32": "windows", "cygwin": "windows", "darwin": "macos"}.get(platform, "linux")  # type: ignore[return-value]
+    return {"win32": "windows", "darwin": "macos"}.get(platform, "linux")  # type: ignore[return-value]
 
 
 def _usable_cores() -> int | None:

@@ -70,8 +70,25 @@ paths; it refuses less where a file is in use, and its console hands on no singl
 
 [story]: ../how-to/windows-and-wsl.md#what-was-tried
 
-Somebody who had not read the code typed this. *Limit*: what Wine does otherwise than Windows.
+Somebody who had not read the code typed this; what was unclear or wrong was typed again after
+mending. *Limit*: what Wine does otherwise than Windows.
 
+"""
+MENDED = """
+| defects | what was wrong | `tests/test_….py` |
+| --- | --- | --- |
+| encodings | UTF-16 and code pages were not read | `named_file`, `listed_words` |
+| line ends | a diff showed CR | `project` |
+| paths | `\\\\?\\…`, `..`, `D:.venv` and long ones | `install_targets`, `install` |
+| commands | other words in cmd and in cells | `commands`, `guard`, `assistants`, `notebooks` |
+| targets | a gone `VIRTUAL_ENV`, the system's own Python | `cli`, `probe_target`, `install` |
+| driver | a DLL that does not load was no finding | `rules` |
+| processes | one that may not be read ended `monitor` | `monitor` |
+| Ctrl-C, Ctrl-Break | children went on | `windows` |
+| files in use | nobody said which program | `install_state` |
+| kills | undo told two stories | `install_state`, `windows` |
+| records | what a snapshot hides was a difference | `fleet` |
+| projects | guard contradicted them | `guard` |
 """
 
 
@@ -99,7 +116,8 @@ def tried() -> str:
         text += f"\n{verdict.capitalize()} both times: {'; '.join(lists)}.\n"
         rows = [row for row in rows if not row["first"] == row["now"] == verdict]
     table = "".join(f"| {r['typed']} | {r['first']} | {r['now']} |\n" for r in rows)
-    return f"{text}\n| typed | at first sight | after mending |\n| --- | --- | --- |\n{table}"
+    head = "\n| typed | at first sight | after mending |\n| --- | --- | --- |\n"
+    return f"{text}{head}{table}{MENDED}"
 
 
 def recorded(folder: Path) -> Iterator[dict[str, Any]]:

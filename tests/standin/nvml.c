@@ -190,6 +190,12 @@ NUMBER(nvmlDeviceGetFanSpeed, "fan")
 NUMBER(nvmlDeviceGetPerformanceState, "pstate")
 NUMBER(nvmlDeviceGetMinorNumber, "minor")
 
+EXPORT nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, unsigned int *now, unsigned int *next) {
+    nvmlReturn_t code = number(device, "driver_model", now);
+    *next = *now;
+    return code;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *now, unsigned int *next) {
     nvmlReturn_t code = number(device, "mig_mode", now);
     *next = *now;
