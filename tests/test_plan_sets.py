@@ -13,7 +13,7 @@ from gpusetup.plan.answer.choose import CLEAR_ELSEWHERE
 from gpusetup.plan.answer.odds import BANDS, KINDS, SURE, kind_of
 
 PUBLISHED = script("published")
-MET: list[Any] = [one for path in PUBLISHED.SETS for one in PUBLISHED.met(path)]
+MET: list[Any] = PUBLISHED.met()
 RUNS = [one for one in MET if one.needs is not None]
 
 

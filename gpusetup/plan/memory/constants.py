@@ -44,7 +44,7 @@ class Constants(Frozen):
     segment serves nothing else."""
     gaps_varied: float = 1.47
     """The same where sequences are neither padded nor packed to one length: the median of the first
-    half of ms-swift's runs (`tests/plan_published_blind.csv`)."""
+    half of ms-swift's runs (`tests/plan_published.csv`)."""
     gaps_expandable: float = 0.15
     """The same with expandable segments."""
     context_bytes: float
