@@ -29,7 +29,7 @@ from gpusetup.plan.memory.capacity import is_linked  # noqa: E402
 from gpusetup.plan.memory.constants import shipped_constants  # noqa: E402
 from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
 from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
-from gpusetup.plan.model import dated, named, trainers  # noqa: E402
+from gpusetup.plan.model import named, trainers  # noqa: E402
 from gpusetup.plan.model.shape import Shape  # noqa: E402
 from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
 
@@ -37,7 +37,7 @@ PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
 NAMED = {"optimizer": optimizer_named, "strategy": strategy_named, "lora_targets": targets_named}
 KNOWN = {field.name for field in fields(Workload)}
-BESIDE = {"offload", "sp", "mlm", "classes", "as_of"}
+BESIDE = {"offload", "sp", "mlm", "classes"}
 """Words of `how` that are no settings of a workload."""
 
 
@@ -100,17 +100,16 @@ def recipe(row: dict[str, str]) -> Recipe:
 
 def workload(row: dict[str, str]) -> Workload:
     """The run that a row describes, by the trainer's defaults and what it says."""
-    said, day = words(row), words(row).get("as_of")
+    said = words(row)
     if unknown := set(said) - KNOWN - BESIDE:
         raise ValueError(f"how: no such word: {', '.join(sorted(unknown))}")
     shape, trainer = model(row["model"]), trainers.trainer_named(row["trainer"]) or ""
     values = settings(said)
-    chosen: dict[str, Any] = trainers.trainer_settings(trainer) | dated.as_of(trainer, day)
+    chosen: dict[str, Any] = trainers.trainer_settings(trainer)
     chosen |= trainers.attention_of(shape.kind, trainer) | trainers.prepared(chosen | values)
     chosen |= trainers.adapters_of(chosen | values, trainer)
     chosen |= trainers.base_of(chosen | values, trainer)
     chosen |= trainers.buckets_of(chosen | values, trainer)
-    chosen |= dated.compiled_loss(chosen | values, trainer, day)
     chosen |= trainers.loaded_by(chosen | values, trainer) | values
     if "amp" not in said and "lora" not in said:
         chosen = trainers.with_masters(chosen, trainer, said="dtype" in said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.plan.memory.stages import layers_together, stage_layers
+from gpusetup.plan.memory.stages import stage_layers
 from gpusetup.plan.memory.states import QUANTIZED, WHOLE, casts, upcast
 from gpusetup.plan.model.shape import TRANSLATORS, targets
 from gpusetup.plan.model.trainers import CAPPED
@@ -39,7 +39,7 @@ def checkpoint_amount(w: Workload, r: Recipe) -> float:
     """
     if not w.checkpointing or w.offload_checkpoints:
         return 0.0
-    each = w.shape.hidden * (residual_bytes(w) / 2) / divided(w) / layers_together(w)
+    each = w.shape.hidden * (residual_bytes(w) / 2) / divided(w)
     return checkpointed(w) * stage_layers(w) * each * tokens_per_gpu(w, r)
 
 
@@ -136,7 +136,7 @@ def eight_bit_inputs(w: Workload) -> float:
 
 def frozen(w: Workload) -> bool:
     """Whether the weights of the layers themselves are frozen."""
-    return w.lora is not None or w.frozen >= 1 or w.prefix is not None
+    return w.lora is not None or w.frozen >= 1
 
 
 def norm_bytes(w: Workload) -> int:
@@ -146,8 +146,6 @@ def norm_bytes(w: Workload) -> int:
     it is and compute the rest anew.
     """
     residual, compute = residual_bytes(w), w.compute_bytes
-    if w.prefix is not None:  # no linear layer learns: none of their inputs is kept
-        return 4 if w.shape.rms_norm else residual
     if w.compile or w.fused_kernels or w.fused_norms or not w.shape.rms_norm:
         return residual + compute
     normalised = 4 if w.shape.kind in WIDE_NORMS else residual
@@ -201,17 +199,11 @@ def plain_softmax(w: Workload) -> bool:
     return (w.amp is None and w.shape.kind in PLAIN_SOFTMAX) or (w.megatron and w.fused_kernels)
 
 
-CLAMPED = ("llama", "baichuan")
-"""`torch.max` in `LlamaAttention.forward` of transformers 4.28.1 to 4.30.2, not of 4.31.0, and in
-the models with code of their own that were made of it."""
-
-
 def score_bytes(w: Workload) -> float:
     """Bytes for every pair of tokens, of all heads.
 
     A dropout keeps its mask, and gives what is multiplied then: in 16 bits the copy that is kept
-    anyway, in 32 bits one more. A maximum keeps what it was taken of, as wide as the mask that was
-    added, which is as wide as the hidden state. A softmax that is written out, exp(x - max) / sum,
+    anyway, in 32 bits one more. A softmax that is written out, exp(x - max) / sum,
     keeps its powers for two gradients, and what is multiplied; autocast takes powers in 32 bits. A
     cap keeps its tanh.
     """
@@ -221,7 +213,6 @@ def score_bytes(w: Workload) -> float:
     eager = (w.compute_bytes if plain else 4) + w.compute_bytes * narrow + dropped
     powers = 4 if w.amp else w.compute_bytes
     eager += w.compute_bytes * (w.shape.kind in CAPPED)
-    eager += residual_bytes(w) * (w.clamped_scores and w.shape.kind in CLAMPED)
     each = {
         "flash": 0.0,
         "sdpa": w.compute_bytes / w.shape.heads,
@@ -241,12 +232,8 @@ def mlp_bytes(w: Workload) -> float:
     Beside an embedding that was made 32-bit bitsandbytes' layers give the dtype that they got
     (`out.to(inp_dtype)` in `Linear4bit`, `output.to(A.dtype)` in `MatMul8bitLt`, 0.41.1): gate,
     activation and up projection are 32-bit; their product, which autocast narrows for LoRA, is not.
-    A tiled one keeps its input alone and has a part as long as the hidden size at once
-    (`TiledMLP`, Arctic Long Sequence Training, arXiv 2506.13996), next to nothing of a long one.
     """
     s, compute = w.shape, w.compute_bytes
-    if w.tiled_mlp:  # the gradient of its input is written in parts
-        return s.hidden * compute
     bare_relu = s.activation == "relu" and s.kind not in TRANSLATORS  # T5 drops of it
     usual = (4 if s.gated else 2 - bare_relu, 0)
     one_kernel = s.gated or w.compile or w.fused_kernels or w.fused_activation
@@ -255,7 +242,7 @@ def mlp_bytes(w: Workload) -> float:
     wide = 3 if s.gated and upcast(w) else wide
     tensors -= 1 if s.gated and (w.fused_kernels or w.compile) else 0
     tensors += 1 if s.gated and w.attention == "written" and not w.compile else 0
-    tensors -= 1 if frozen(w) and (w.lora_targets != "all" or w.prefix is not None) else 0
+    tensors -= 1 if frozen(w) and w.lora_targets != "all" else 0
     width = s.intermediate * ((tensors - wide) * compute + wide * 4)
     return width + 3 * s.experts * s.hidden * compute
 
@@ -314,8 +301,7 @@ of a layer with 134 million pairs takes 12.0 in 16 and in 32 bits."""
 def layer_bytes(w: Workload, r: Recipe) -> float:
     """The backward pass of one layer: its recomputed activations, and gradients half as large.
 
-    The scores of eager attention take twice what they keep. The other layers of a checkpoint keep
-    what they keep, too.
+    The scores of eager attention take twice what they keep.
     """
     tokens = tokens_per_gpu(w, r)
     kept = kept_pair_bytes(w) / w.tensor_parallel * tokens
@@ -324,7 +310,7 @@ def layer_bytes(w: Workload, r: Recipe) -> float:
     passing = passing_bytes_a_token(w, r) * tokens
     if not w.checkpointing:
         return passing + peak - kept
-    return rest + passing + peak + (layers_together(w) - 1) * (rest + kept)
+    return rest + passing + peak
 
 
 def passing_bytes_a_token(w: Workload, r: Recipe) -> float:
@@ -332,15 +318,12 @@ def passing_bytes_a_token(w: Workload, r: Recipe) -> float:
 
     Liger's and Unsloth's SwiGLU writes the gradients of gate and up projection over these two
     (`swiglu_backward` of liger-kernel 0.8.5), so that only the gradient of their product and the
-    layer's own come to them; Megatron's writes new ones. A tiled MLP passes next to nothing, and
-    under sequence parallelism attention's gradients are those that are exchanged.
+    layer's own come to them; Megatron's writes new ones.
     """
     s = w.shape
     half = 0.5 * (layer_bytes_a_token(w) - kept_pair_bytes(w) / w.tensor_parallel)
-    if w.tiled_mlp and r.sp > 1:
-        return s.hidden * w.compute_bytes
     in_place = w.fused_kernels and s.gated and not w.gradient_dtype and not s.experts
-    if not in_place or w.tiled_mlp:
+    if not in_place:
         return half
     return min(half, (s.intermediate / w.tensor_parallel + s.hidden) * w.compute_bytes)
 

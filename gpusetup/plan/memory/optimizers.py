@@ -14,10 +14,6 @@ class Optimizer(Frozen):
     """Bytes of other states."""
     copies: float = 0.0
     """Copies of the parameters that a `foreach` step makes at once."""
-    low_rank: bool = False
-    """Whether states are of gradients of a rank (`optimizer_rank`)."""
-    projects: bool = False
-    """Whether it keeps the projection to that rank."""
     paged: bool = False
     """Whether states leave the GPU when the rest needs the room (CUDA's unified memory)."""
 
@@ -38,9 +34,6 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "prodigy": Optimizer(moments=4),
     "lion": Optimizer(moments=1),
     "lion8bit": Optimizer(fixed=EIGHT_BITS),
-    "galore": Optimizer(moments=2, low_rank=True, projects=True),
-    "galore8bit": Optimizer(fixed=2 * EIGHT_BITS, low_rank=True, projects=True),
-    "apollo": Optimizer(moments=2, low_rank=True),
     "adam-mini": Optimizer(moments=1),
     "came": Optimizer(moments=1),
     "ademamix": Optimizer(moments=3),

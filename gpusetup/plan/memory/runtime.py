@@ -6,13 +6,6 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.model.workload import Workload
 
-ALL_KERNELS = 0.8 * GIB
-"""What all of torch's kernels take more than those that are called. torch sets
-`CUDA_MODULE_LOADING=LAZY` since 1.13 (`_lazy_init` in `torch/cuda/__init__.py`; not in 1.12.1).
-CUDA can load lazily since 11.7; what was built with an older one loads all (NVIDIA's programming
-guide, "Lazy Loading"), as torch 1.13.1+cu116 does.
-transformers' documentation measured 1,343 MiB for a context with them on a V100."""
-
 LINKED_NCCL = 1.2 * GIB
 """NCCL's buffers and kernels where GPUs are linked by NVLink: the median of seven messages of runs
 out of memory on several A100 to H200 is 1.28 GiB beside a context (0.6 to 2.9; both halves of them
@@ -24,8 +17,7 @@ make two or more."""
 
 def runtime_bytes(w: Workload, c: Constants) -> float:
     """All of it, and what other programs hold of the card."""
-    kernels = ALL_KERNELS if w.all_kernels else 0.0
-    return c.context_bytes + kernels + nccl_bytes(w, c) + w.beside * GIB
+    return c.context_bytes + nccl_bytes(w, c) + w.beside * GIB
 
 
 def nccl_bytes(w: Workload, c: Constants) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.plan.memory.optimizers import OPTIMIZERS
-from gpusetup.plan.model.shape import targets
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload
 
 ZERO = ("zero1", "zero2", "zero3")
@@ -198,25 +197,13 @@ def optimizer_bytes(w: Workload) -> float:
 def kept_by_optimizer(w: Workload) -> float:
     """Bytes a trained parameter of the optimizer's states, wherever they are."""
     row, own = OPTIMIZERS[w.optimizer], 0.0
-    master = master_bytes(w) if masters(w) and w.lora is None else 0
+    master = 4 if masters(w) and w.lora is None else 0
     width: float = 4 if master else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
-    width = MOMENTS[w.moments] if w.moments is not None else width
     if w.optimizer == "adafactor":
         own = adafactor_bytes(w)
     if w.optimizer == "muon":
         own = muon_bytes(w) * width
-    if row.low_rank:
-        own = low_rank_bytes(w, width, row.moments or row.fixed / width, projects=row.projects)
-        return master + own
     return master + row.moments * width + row.fixed + own
-
-
-MOMENTS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
-
-
-def master_bytes(w: Workload) -> int:
-    """Bytes a parameter of the copy that is stepped."""
-    return BYTES[w.master_dtype or "fp32"]
 
 
 def muon_bytes(w: Workload) -> float:
@@ -224,31 +211,10 @@ def muon_bytes(w: Workload) -> float:
     return w.shape.outside / max(w.shape.parameters, 1)
 
 
-def low_rank_bytes(w: Workload, width: float, states: float, *, projects: bool) -> float:
-    """States of gradients of a rank, a trained parameter: those of a matrix of a x b have r x
-    max(a, b) numbers, and GaLore keeps the r x min(a, b) of its projection. Embedding, head and
-    norms have AdamW's own (GaLore, arXiv 2403.03507; APOLLO, arXiv 2412.05270).
-    """
-    s, r = w.shape, w.optimizer_rank
-    matrices = targets(s, "all")
-    whole = sum(a * b for a, b in matrices)
-    kept = sum(min(r, a, b) * (states * max(a, b) + projects * min(a, b)) for a, b in matrices)
-    inside = (s.parameters - s.outside) / max(s.parameters, 1)
-    return width * (inside * kept / whole + (1 - inside) * states)
-
-
 def adafactor_bytes(w: Workload) -> float:
     """A matrix of a x b has a + b 32-bit factors: 4 x (1/a + 1/b) bytes a parameter."""
     a, b = w.shape.hidden, max(w.shape.intermediate, w.shape.hidden)
     return 4 * (1 / a + 1 / b)
-
-
-def state_bytes(w: Workload, r: Recipe) -> float:
-    """Weights, gradients and optimizer states on the fullest GPU; with Offload they are the host's.
-
-    16 bytes a parameter over n under FSDP with AdamW in 32 bits: 4 + 4 + 8.
-    """
-    return standing_bytes(w, r) + gradient_state_bytes(w, r)
 
 
 def divisors(w: Workload) -> tuple[int, int, int]:
@@ -343,8 +309,7 @@ def unit_amount(w: Workload) -> float:
     """Parameters of the largest unit that is gathered whole; in 32 bits they count twice."""
     if not SHARDED[w.strategy][0]:
         return 0.0
-    largest = w.shape.parameters if w.one_unit else w.shape.largest_unit
-    return largest / w.tensor_parallel * (w.compute_bytes / 2)
+    return w.shape.largest_unit / w.tensor_parallel * (w.compute_bytes / 2)
 
 
 LIVE = 1e9
@@ -353,12 +318,8 @@ default this is in DeepSpeed's and in transformers' documentation (2 GB in 16 bi
 
 
 def live_bytes(w: Workload) -> float:
-    """What stays gathered beside the shards: under ZeRO 3 all up to `LIVE` parameters.
-
-    FSDP1 whose gathers have no limit runs ahead of the GPU: all units are gathered before the first
-    is freed.
-    """
-    ahead = (w.strategy == "fsdp1" and w.gather_ahead) or holds_gathered(w)
+    """What stays gathered beside the shards: under ZeRO 3 all up to `LIVE` parameters."""
+    ahead = holds_gathered(w)
     if w.gpus < 2 or not (ahead or w.strategy == "zero3"):
         return 0.0
     whole = local(w, w.shape.parameters)
@@ -390,11 +351,4 @@ FROZEN_UNIT = 4.0
 def unit_bytes(w: Workload, trained: float) -> float:
     """Bytes a parameter of a unit; one whose weights are frozen has no gradients to reduce."""
     share = 0.0 if w.lora is not None else min(1.0, w.trained / max(w.shape.parameters, 1))
-    if w.one_unit:
-        return ONE_UNIT * (1 + share)
     return FROZEN_UNIT + (trained - FROZEN_UNIT) * share
-
-
-ONE_UNIT = 2.0
-"""Bytes a parameter of a model that is one unit: its 16-bit weights, as much again of gradients
-before they are reduced; nothing is there to fetch ahead."""

@@ -9,7 +9,6 @@ from gpusetup.plan.memory.states import (
     engine_of_adapters,
     gradient_state_bytes,
     local,
-    master_bytes,
     masters,
 )
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload
@@ -24,8 +23,6 @@ ADAFACTOR_COPIES = 4.4
 def largest_tensor(w: Workload) -> float:
     """Elements of the largest tensor that is trained: the table of tokens, or one of the MLP's."""
     s = w.shape
-    if w.prefix is not None:
-        return float(w.trained)
     if w.lora is not None and not w.trained_embeddings:
         return float(w.lora * max(s.intermediate, s.vocabulary and s.query))
     table = s.vocabulary if w.trained_layers is None else 0
@@ -47,24 +44,14 @@ def step_bytes(w: Workload, r: Recipe) -> float:
     """
     part = local(w, w.trained) / divisors(w)[2]
     if r.offload or w.offload_optimizer:
-        return on_gpu_bytes(w, part)
+        return 0.0
     if deepspeed(w):
         return engine_step_bytes(w, r, part)
     if w.optimizer == "adafactor":
         return ADAFACTOR_COPIES * 4 * largest_tensor(w) / divisors(w)[2]
-    wide = master_bytes(w) * part if masters(w) and w.gradient_dtype != "fp32" else 0.0
+    wide = 4 * part if masters(w) and w.gradient_dtype != "fp32" else 0.0
     width = 4 if masters(w) else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
     return wide + copies_bytes(w, width, part, largest_tensor(w) / divisors(w)[2])
-
-
-def on_gpu_bytes(w: Workload, part: float) -> float:
-    """What DeepSpeed's step takes of the GPU where the optimizer is on the host.
-
-    Stages 1 and 2 of 0.14.1 to 0.16.9 copied the 32-bit part to the GPU to make it 16-bit there
-    (`fp32_partition.to(...)` in `stage_1_and_2.py`; 0.14.0 and 0.17.0 do not).
-    """
-    copied = w.parts_on_gpu and deepspeed(w) and w.strategy in ("zero1", "zero2")
-    return master_bytes(w) * part if copied else 0.0
 
 
 def copies_bytes(w: Workload, width: float, elements: float, tensor: float) -> float:
@@ -83,7 +70,7 @@ def engine_step_bytes(w: Workload, r: Recipe, part: float) -> float:
     gradients but those of the part are let go (`independent_gradient_partition_epilogue`), and the
     part's when they are 32-bit.
     """
-    wide = master_bytes(w)
+    wide = 4
     if w.strategy == "zero3":
         group = min(part, SUB_GROUP)
         return wide * group + copies_bytes(w, wide, group, group)
@@ -105,8 +92,7 @@ def bucket_buffer_bytes(w: Workload, r: Recipe) -> float:
     """
     stages = deepspeed(w) or engine_of_adapters(w)
     stages &= w.strategy in ("zero1", "zero2") and not r.offload
-    buckets = (1 + w.overlap_comm) * stages
-    return buckets * (w.reduce_bucket or BUCKET) * w.compute_bytes
+    return stages * (w.reduce_bucket or BUCKET) * w.compute_bytes
 
 
 def norm_bytes(w: Workload, r: Recipe) -> float:
