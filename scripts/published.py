@@ -109,7 +109,6 @@ def workload(row: dict[str, str]) -> Workload:
     chosen |= trainers.attention_of(shape.kind, trainer) | trainers.prepared(chosen | values)
     chosen |= trainers.adapters_of(chosen | values, trainer)
     chosen |= trainers.base_of(chosen | values, trainer)
-    chosen |= trainers.buckets_of(chosen | values, trainer)
     chosen |= trainers.loaded_by(chosen | values, trainer) | values
     if "amp" not in said and "lora" not in said:
         chosen = trainers.with_masters(chosen, trainer, said="dtype" in said)

@@ -25,7 +25,6 @@ from gpusetup.plan.model.trainers import (
     adapters_of,
     attention_of,
     base_of,
-    buckets_of,
     loaded_by,
     prepared,
     trainer_settings,
@@ -56,7 +55,7 @@ def workload_of(
     said = {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
     how |= prepared(how | said) | adapters_of(how | said, question.trainer)
     computed = {"lora": question.lora, "amp": question.amp or how.get("amp")}
-    how |= base_of(computed, question.trainer) | buckets_of(how | said, question.trainer)
+    how |= base_of(computed, question.trainer)
     how |= loaded_by(how | said, question.trainer) | said
     how |= {f"offload_{what}": True for what in question.offload}
     if question.amp is not None:

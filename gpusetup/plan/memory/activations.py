@@ -99,7 +99,6 @@ def layer_bytes_a_token(w: Workload) -> float:
         return denoiser_bytes(w, rates[rate_of(w)])
     outside = s.norms * norm_bytes(w) * s.hidden + 2 * s.dropout * s.hidden
     inside = attention_bytes(w) + mlp_bytes(w) + adapter_bytes(w) + quantized_input_bytes(w)
-    inside -= eight_bit_inputs(w)
     whole = s.norms * s.hidden * w.compute_bytes * (1 - 1 / divided(w)) * (not w.megatron)
     return outside / divided(w) + whole + inside / w.tensor_parallel
 
@@ -125,13 +124,6 @@ def denoiser_bytes(w: Workload, rate: float) -> float:
     branches = s.sample.adapted[0] / (2 * s.hidden * s.layers)
     inputs = (s.hidden + s.intermediate) * w.compute_bytes * (w.lora_targets == "all")
     return rate * s.hidden + inputs + branches * w.lora * BYTES[w.adapter_dtype] + scores
-
-
-def eight_bit_inputs(w: Workload) -> float:
-    """Bytes a token less that linear layers keep of their inputs, which Transformer Engine's 8 bits
-    make half as wide. torchao's float8 keeps them as they were."""
-    s = w.shape
-    return 1.0 * (s.query + s.intermediate) if w.quantize == "fp8" and w.megatron else 0.0
 
 
 def frozen(w: Workload) -> bool:
@@ -160,17 +152,8 @@ def attention_bytes(w: Workload) -> float:
     leaves of it, with its mask.
     """
     s, compute = w.shape, w.compute_bytes
-    shared = s.query if repeats(w) else s.key_value
-    own = (2 * s.query + 2 * shared) * compute + 4 * s.heads
+    own = (2 * s.query + 2 * s.key_value) * compute + 4 * s.heads
     return own + kept_pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
-
-
-def repeats(w: Workload) -> bool:
-    """Whether keys and values that several heads share are copied for each of them.
-
-    transformers does so for attention that is no flash attention (`repeat_kv`), litgpt always.
-    """
-    return w.repeat_kv or w.attention in ("sdpa", *WRITES_SCORES)
 
 
 def pair_bytes(w: Workload) -> float:

@@ -52,5 +52,5 @@ OPTIMIZERS: dict[str, Optimizer] = {
 at once (torch.optim, whose documentation says sizeof(parameters) more); bitsandbytes and torchao
 keep one byte or half of one a moment; Lion one moment (Chen et al., arXiv 2302.06675); Prodigy
 AdamW's two, its own sums and the first weights (prodigyopt 1.1.2 with `slice_p=1`); Muon one for
-matrices, AdamW for the rest (`muon_bytes`); Adafactor a row and a column for each matrix (Shazeer
-and Stern, arXiv 1804.04235)."""
+matrices, AdamW for the rest (not counted); Adafactor a row and a column for each matrix (Shazeer
+and Stern, arXiv 1804.04235: next to nothing)."""

@@ -9,7 +9,7 @@ from gpusetup.plan.model.workload import Workload
 LINKED_NCCL = 1.2 * GIB
 """NCCL's buffers and kernels where GPUs are linked by NVLink: the median of seven messages of runs
 out of memory on several A100 to H200 is 1.28 GiB beside a context (0.6 to 2.9; both halves of them
-1.1 and 1.3), where six on cards without NVLink have 0.1 (`tests/plan_runtime.csv`). NCCL uses few
+1.1 and 1.3), where six on cards without NVLink have 0.1. NCCL uses few
 channels there and 24 to 32 here; each has 9.2 MiB for either neighbour (the buffers of its Simple,
 LL128 and LL protocols: 4, 4.7 and 0.5), so that a communicator takes 0.4 to 0.6 GiB, and trainers
 make two or more."""

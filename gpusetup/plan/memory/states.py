@@ -95,7 +95,7 @@ def cast_bytes(w: Workload) -> float:
     """Autocast's 16-bit copies of the weights, trained or frozen, that the backward pass needs.
 
     They go as it uses them, as activations do: at the optimizer's step there are none. Looking up
-    an embedding casts nothing. Under checkpointing they are made anew (`copied_bytes`).
+    an embedding casts nothing. Under checkpointing they are made anew.
     """
     if w.checkpointing or not casts(w) or w.amp is None:
         return 0.0
@@ -105,17 +105,6 @@ def cast_bytes(w: Workload) -> float:
     looked_up = 0 if s.tied else s.vocabulary * s.hidden
     quantized = s.parameters - s.outside if w.quantize in QUANTIZED else 0
     return present(w, max(s.parameters - quantized - looked_up, 0), 1) * BYTES[w.amp]
-
-
-def copied_bytes(w: Workload) -> float:
-    """Autocast's 16-bit copies of the trained weights under checkpointing.
-
-    They stay until autocast is left, which is the end of the forward pass
-    (`at::autocast::cached_cast` keeps the copy of a leaf that requires a gradient).
-    """
-    if not w.checkpointing or not casts(w) or w.lora is not None or w.amp is None:
-        return 0.0
-    return local(w, w.trained) * BYTES[w.amp]
 
 
 def casts(w: Workload) -> bool:
@@ -142,18 +131,6 @@ def plain_bytes(w: Workload) -> float:
     return share * weight_bytes(w) + (1 - share) * BYTES[w.frozen_dtype]
 
 
-def eight_bit_copies(w: Workload) -> float:
-    """Bytes a parameter of the 8-bit weights that Transformer Engine keeps beside the 16-bit ones.
-
-    Of every linear layer the weight and its transpose, made once a step for all its micro-batches
-    (`is_first_microbatch` in Transformer Engine's `module/linear.py`, 1.13), unless they are there
-    instead (`fp8_param_gather`). torchao makes them anew in each layer.
-    """
-    share = 1 - w.shape.outside / max(w.shape.parameters, 1)
-    beside = w.quantize == "fp8" and w.megatron and not w.eight_bit_weights
-    return 2.0 * share if beside else 0.0
-
-
 def base_bytes(w: Workload) -> float:
     """The model without adapters: quantised layers, embedding and head as they are, or 32-bit.
 
@@ -162,7 +139,7 @@ def base_bytes(w: Workload) -> float:
     stored, parts = QUANTIZED.get(w.quantize or ""), divisors(w)[0]
     model = present(w, w.shape.parameters, parts)
     if stored is None:
-        return model * (plain_bytes(w) + eight_bit_copies(w))
+        return model * plain_bytes(w)
     outside = local(w, w.shape.outside) / parts
     tower = local(w, w.shape.tower) / parts * (w.quantize == "int4")
     plain = outside * (4 if upcast(w) else weight_bytes(w)) + tower * weight_bytes(w)
@@ -196,25 +173,10 @@ def optimizer_bytes(w: Workload) -> float:
 
 def kept_by_optimizer(w: Workload) -> float:
     """Bytes a trained parameter of the optimizer's states, wherever they are."""
-    row, own = OPTIMIZERS[w.optimizer], 0.0
+    row = OPTIMIZERS[w.optimizer]
     master = 4 if masters(w) and w.lora is None else 0
     width: float = 4 if master else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
-    if w.optimizer == "adafactor":
-        own = adafactor_bytes(w)
-    if w.optimizer == "muon":
-        own = muon_bytes(w) * width
-    return master + row.moments * width + row.fixed + own
-
-
-def muon_bytes(w: Workload) -> float:
-    """Muon leaves embedding and head to AdamW: one state more for their share."""
-    return w.shape.outside / max(w.shape.parameters, 1)
-
-
-def adafactor_bytes(w: Workload) -> float:
-    """A matrix of a x b has a + b 32-bit factors: 4 x (1/a + 1/b) bytes a parameter."""
-    a, b = w.shape.hidden, max(w.shape.intermediate, w.shape.hidden)
-    return 4 * (1 / a + 1 / b)
+    return master + row.moments * width + row.fixed
 
 
 def divisors(w: Workload) -> tuple[int, int, int]:
@@ -249,7 +211,6 @@ def standing_bytes(w: Workload, r: Recipe) -> float:
     adapters = local(w, w.adapters) * (BYTES[w.adapter_dtype] if w.lora is not None else 0)
     buckets = present(w, w.trained, 1) * bucket_bytes(w)
     optimizer = present(w, w.trained, for_optimizer) * optimizer_bytes(w)
-    buckets += third_bucket_bytes(w)
     beside = reference_bytes(w) + encoder_bytes(w) * (w.encoders == "resident")
     return base_bytes(w) + adapters / for_weights + buckets + optimizer + beside
 
@@ -258,13 +219,6 @@ def encoder_bytes(w: Workload) -> float:
     """The frozen encoders of text and the VAE of a denoiser, whole on each GPU, in 16 bits."""
     sample = w.shape.sample
     return 2.0 * (sample.encoder + sample.vae) if sample else 0.0
-
-
-def third_bucket_bytes(w: Workload) -> float:
-    """What ZeRO 3 collects gradients in, from the start (`IPGBucketZ3` in `stage3.py`, 0.17.2)."""
-    if w.strategy != "zero3" or not (deepspeed(w) or engine_of_adapters(w)):
-        return 0.0
-    return (w.reduce_bucket or w.shape.hidden**2) * w.compute_bytes
 
 
 def deepspeed(w: Workload) -> bool:
@@ -280,12 +234,6 @@ def gradient_state_bytes(w: Workload, r: Recipe) -> float:
     if r.offload or w.step == "backward" or (w.offload_optimizer and deepspeed(w)):
         return 0.0
     return present(w, w.trained, divisors(w)[1]) * gradient_bytes(w)
-
-
-def engine_of_adapters(w: Workload) -> bool:
-    """Whether DeepSpeed's engine steps adapters beside a 16-bit base."""
-    half = w.lora is not None and w.compute_bytes == 2 and not w.megatron
-    return half and w.strategy in ZERO
 
 
 def host_bytes(w: Workload, r: Recipe) -> float:

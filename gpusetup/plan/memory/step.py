@@ -6,7 +6,6 @@ from gpusetup.plan.memory.optimizers import OPTIMIZERS
 from gpusetup.plan.memory.states import (
     deepspeed,
     divisors,
-    engine_of_adapters,
     gradient_state_bytes,
     local,
     masters,
@@ -23,8 +22,6 @@ ADAFACTOR_COPIES = 4.4
 def largest_tensor(w: Workload) -> float:
     """Elements of the largest tensor that is trained: the table of tokens, or one of the MLP's."""
     s = w.shape
-    if w.lora is not None and not w.trained_embeddings:
-        return float(w.lora * max(s.intermediate, s.vocabulary and s.query))
     table = s.vocabulary if w.trained_layers is None else 0
     return max(table, s.intermediate) * s.hidden / w.tensor_parallel
 
@@ -77,30 +74,3 @@ def engine_step_bytes(w: Workload, r: Recipe, part: float) -> float:
     norm = 2 * part + 8 * min(part, largest_tensor(w))
     peak = max(norm, 2 * wide * part, wide * part + copies_bytes(w, wide, part, part))
     return max(0.0, peak - gradient_state_bytes(w, r))
-
-
-BUCKET = 5e8
-"""Gradients that ZeRO 1 and 2 reduce at once: `reduce_bucket_size`, DeepSpeed's default."""
-
-
-def bucket_buffer_bytes(w: Workload, r: Recipe) -> float:
-    """What DeepSpeed's stages 1 and 2 collect gradients in while the backward pass runs.
-
-    `backward` makes it whole, whatever the model's size, as `contiguous_gradients` is on by
-    default, on one GPU as on several, and however little is trained (`stage_1_and_2.py` of 0.9.5
-    and 0.17.2); with `overlap_comm` (off by default) there are two.
-    """
-    stages = deepspeed(w) or engine_of_adapters(w)
-    stages &= w.strategy in ("zero1", "zero2") and not r.offload
-    return stages * (w.reduce_bucket or BUCKET) * w.compute_bytes
-
-
-def norm_bytes(w: Workload, r: Recipe) -> float:
-    """What the norm of the largest gradient takes where DeepSpeed's optimizer is on the host.
-
-    Stages 1 and 2 take it of each gradient as it comes, in 64 bits
-    (`set_norm_for_param_grad_in_gpu` in `stage_1_and_2.py` of 0.9.5 and 0.17.2).
-    """
-    if not bucket_buffer_bytes(w, r) or not w.offload_optimizer:
-        return 0.0
-    return 8 * min(local(w, w.trained) / divisors(w)[2], largest_tensor(w))

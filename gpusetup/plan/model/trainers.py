@@ -183,22 +183,6 @@ def loaded_by(how: Mapping[str, Any], trainer: str | None) -> dict[str, bool]:
     return {"load_whole": True} if whole else {}
 
 
-BUCKETS = {"ms-swift": 200_000_000}
-"""Trainers whose own config of ZeRO 2 says `reduce_bucket_size`: ms-swift's `zero2.json` (2.4 to
-3.5); LLaMA-Factory's has DeepSpeed's own 500 million."""
-
-
-def buckets_of(how: Mapping[str, Any], trainer: str | None) -> dict[str, int]:
-    """The gradients that DeepSpeed reduces at once, where a trainer's config of ZeRO 2 says it.
-
-    >>> buckets_of({"strategy": "zero2"}, "ms-swift"), buckets_of({"strategy": "zero3"}, "ms-swift")
-    ({'reduce_bucket': 200000000}, {})
-    """
-    said = BUCKETS.get(trainer or "")
-    stage = how.get("strategy") in ("zero1", "zero2")
-    return {"reduce_bucket": said} if said and stage else {}
-
-
 def quantized(how: Mapping[str, Any]) -> bool:
     """Whether the base is stored in fewer than 16 bits."""
     return how.get("quantize") in ("nf4", "nf4-dq", "int8")

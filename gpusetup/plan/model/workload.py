@@ -78,8 +78,6 @@ class Workload(Frozen):
     """Selective checkpointing: `op` (every second matrix product), `core` (what attention computes
     of queries and keys alone), or every n-th layer: `2`."""
     attention: Attention = "flash"
-    repeat_kv: bool = False
-    """Whether keys and values that heads share are copied for each (litgpt)."""
     fused_kernels: bool = False
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
     fused_norms: bool = False
@@ -115,9 +113,6 @@ class Workload(Frozen):
     """Whether its GPUs talk by NVLink, for which NCCL has many channels."""
     varied: bool = False
     """Whether each batch has its own length: neither padded to one nor packed."""
-    reduce_bucket: int | None = None
-    """Gradients that DeepSpeed reduces at once (`reduce_bucket_size`); None: 500 million at stages
-    1 and 2, at stage 3 the hidden size squared, which transformers makes of `auto`."""
     eval_batch: int | None = None
     """Sequences of a GPU when the trainer evaluates between its steps."""
     expandable: bool = False
@@ -128,9 +123,6 @@ class Workload(Frozen):
     """Where the encoders of text and the VAE of a denoiser are: `resident` beside it for each step,
     `loaded` with it and gone before the first, or nowhere: latents and embeddings were made
     before."""
-    eight_bit_weights: bool = False
-    """Whether Transformer Engine's 8-bit weights are there instead of 16-bit ones, not beside them:
-    `fp8_param_gather`."""
 
     @property
     def data_parallel(self) -> int:
