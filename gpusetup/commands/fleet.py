@@ -31,7 +31,6 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup fleet show records/",
     'gpusetup fleet show records/ --since last-week/ --nodes "gpu[001-064]"',
-    "gpusetup fleet show records/ --format openmetrics --output gpusetup.prom",
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
@@ -61,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="a node unlike the others, or slowed, counts too"
     )
-    parser.add_argument("--format", choices=("text", "html", "openmetrics"), default="text")
+    parser.add_argument("--format", choices=("text", "html"), default="text")
     fleet_run.add_options(parser)
     fleet_sweep.add_options(parser)
 
@@ -72,7 +71,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return fleet_sweep.run(options, out)
     _checked(options, out)
     left_alone: Mapping[str, str] = {}
-    if options.action == "run" and not options.records:
+    if options.action == "run":
         gathered = fleet_run.run(options, out)
         if gathered is None:
             return 0
@@ -92,9 +91,8 @@ def _checked(options: argparse.Namespace, out: Console) -> None:
         if options.folder:
             raise UsageError(
                 "`fleet run` takes no folder",
-                hint="`--from DIR` for records that are there, `--into DIR` for new ones",
+                hint="`fleet show DIR` for records that are there, `--into DIR` for new ones",
             )
-        options.folder = options.records
     elif not options.folder:
         raise UsageError("`fleet show` needs the folder of records")
 
@@ -107,14 +105,10 @@ def _shown(options: argparse.Namespace, left_alone: Mapping[str, str], out: Cons
         from gpusetup.render.fleet import fleet_screen
 
         out.answer(found, fleet_screen(found))
-    elif options.format == "html":
+    else:
         from gpusetup.render.fleet_html import fleet_page
 
         out.script(fleet_page(found))
-    else:
-        from gpusetup.render.openmetrics import fleet_metrics
-
-        out.script(fleet_metrics(found))
     bad = (
         node.status != "ok" if options.strict else node.status == "failed" for node in found.nodes
     )
