@@ -107,9 +107,8 @@ def workload(row: dict[str, str]) -> Workload:
     values = settings(said)
     chosen: dict[str, Any] = trainers.trainer_settings(trainer)
     chosen |= trainers.attention_of(shape.kind, trainer) | trainers.prepared(chosen | values)
-    chosen |= trainers.adapters_of(chosen | values, trainer)
     chosen |= trainers.base_of(chosen | values, trainer)
-    chosen |= trainers.loaded_by(chosen | values, trainer) | values
+    chosen |= values
     if "amp" not in said and "lora" not in said:
         chosen = trainers.with_masters(chosen, trainer, said="dtype" in said)
     chosen |= {

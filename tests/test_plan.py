@@ -535,7 +535,7 @@ LONG = ("--model", "qwen3-14b", "--context", "51200", "--gpu", "A100 80GB", "--g
         ((*MODEL, *H20, "--gpus", "4", "--pp", "2", "--trained-layers", "1"), "`--pp` exclude"),
         (
             (*MODEL, *H20, "--checkpointing", "bogus"),
-            "'bogus' is none of full, none, selective, op, core,",
+            "'bogus' is none of full, none, selective, op,",
         ),
         ((*MODEL, *H20, "--checkpointing", "0"), "'0' is none of full,"),
         ((*MODEL, *H20, "--selective", "bogus"), "`--selective bogus` is neither `op`"),

@@ -24,7 +24,7 @@ NAMED = "--model qwen3-4b --context 4096 --batch 16 --gpu-mem 80GiB --gpus 8"
 GROUPS: dict[str, tuple[str, ...]] = {
     f"{PLAIN} 2048 --batch 4": (
         "", "--batch 5", "--context 4096", "--checkpointing", "--checkpointing --compile",
-        "--selective op", "--selective op --compile", "--selective 2", "--selective core",
+        "--selective op", "--selective op --compile", "--selective 2",
         "--attention eager", "--attention eager --checkpointing", "--attention sdpa",
         "--attention written", "--fused-kernels", "--fused-kernels --checkpointing", "--compile",
         "--dtype fp32 --amp bf16", "--dtype fp32 --amp bf16 --checkpointing", "--accumulate 4",

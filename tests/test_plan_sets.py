@@ -17,8 +17,8 @@ RUNS = [one for one in MET if one.needs is not None]
 
 @pytest.mark.parametrize(
     ("measure", "most", "bias"),
-    [("", 0.065, 0.02), ("allocated", 0.045, 0.02), ("reserved", 0.075, 0.025),
-     ("total", 0.08, 0.04)],
+    [("", 0.07, 0.03), ("allocated", 0.05, 0.025), ("reserved", 0.08, 0.035),
+     ("total", 0.085, 0.05)],
 )  # fmt: skip
 def test_published_figures_are_met_in_the_median(measure: str, most: float, bias: float) -> None:
     mine = [one for one in MET if one.error is not None]

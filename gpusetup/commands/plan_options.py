@@ -22,7 +22,7 @@ def tokens(text: str) -> int:
 class Checkpointing(argparse.BooleanOptionalAction):
     """`--checkpointing` alone or in a trainer's own words: `full`, `none`, or what it selects.
 
-    torchtitan's `mode` is full, selective or none; Megatron-LM's granularity full or selective.
+    torchtitan's `mode` is full, selective or none; Megatron-LM's granularity full.
 
     >>> parser = argparse.ArgumentParser()
     >>> _ = parser.add_argument("--checkpointing", action=Checkpointing)
@@ -52,13 +52,13 @@ class Checkpointing(argparse.BooleanOptionalAction):
         elif word in SELECTED or (word.isdecimal() and 1 <= int(word) <= MOST_UNITS):
             namespace.selective = SELECTED.get(word, word)
         else:
-            known = f"full, none, selective, op, core, or 1 to {MOST_UNITS} (every how many units)"
+            known = f"full, none, selective, op, or 1 to {MOST_UNITS} (every how many units)"
             raise argparse.ArgumentError(self, f"{values!r} is none of {known}")
 
 
 EVERY_UNIT = ("full", "yes", "true", "on", "all")
 NO_UNIT = ("none", "no", "false", "off")
-SELECTED = {"selective": "op", "op": "op", "core": "core"}
+SELECTED = {"selective": "op", "op": "op"}
 MOST_UNITS = 1000
 
 
@@ -133,9 +133,9 @@ def how_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--amp", choices=("bf16", "fp16", "none"), help="mixed precision")
     group.add_argument("--quantize", choices=("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"))
     group.add_argument(
-        "--checkpointing", action=Checkpointing, default=None, help="of each unit, or op, core, N"
+        "--checkpointing", action=Checkpointing, default=None, help="of each unit, or op, N"
     )
-    group.add_argument("--selective", metavar="op|core|N", help="selective checkpointing")
+    group.add_argument("--selective", metavar="op|N", help="selective checkpointing")
     group.add_argument("--loss", metavar="NAME", help="eager, compiled, chunked, liger, cce, ...")
     group.add_argument(
         "--attention",

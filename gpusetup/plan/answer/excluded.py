@@ -130,10 +130,10 @@ def _quantised_is_frozen(w: Workload, question: Question) -> None:
 
 def _selective_is_known(w: Workload, question: Question) -> None:
     said = w.selective
-    if said not in (None, "op", "core") and not (said.isdecimal() and 1 <= int(said) <= 1000):
+    if said not in (None, "op") and not (said.isdecimal() and 1 <= int(said) <= 1000):
         raise UsageError(
             f"`--selective {said}` is neither `op` nor every how many layers",
-            hint="`op`, `2`, or `core` (what attention computes alone, as Megatron-LM does)",
+            hint="`op`, or `2`: every second layer",
         )
 
 

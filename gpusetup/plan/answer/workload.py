@@ -22,10 +22,8 @@ from gpusetup.plan.model.named import (
 from gpusetup.plan.model.sample import of_size
 from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.model.trainers import (
-    adapters_of,
     attention_of,
     base_of,
-    loaded_by,
     prepared,
     trainer_settings,
     with_masters,
@@ -53,10 +51,10 @@ def workload_of(
     how |= trainer_settings(question.trainer, gpus) if question.trainer else {}
     how |= attention_of(shape.kind, question.trainer)
     said = {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
-    how |= prepared(how | said) | adapters_of(how | said, question.trainer)
+    how |= prepared(how | said)
     computed = {"lora": question.lora, "amp": question.amp or how.get("amp")}
     how |= base_of(computed, question.trainer)
-    how |= loaded_by(how | said, question.trainer) | said
+    how |= said
     how |= {f"offload_{what}": True for what in question.offload}
     if question.amp is not None:
         how["autocast"] = question.amp != "none"
@@ -66,7 +64,7 @@ def workload_of(
         how = with_masters(how, question.trainer, said=question.dtype is not None)
         how["frozen_dtype"] = loaded if how["dtype"] != loaded else None
     if question.selective:
-        how["checkpointing"] = question.selective != "core"
+        how["checkpointing"] = True
     elif question.checkpointing is not None:
         how["selective"] = None
     if question.loss:

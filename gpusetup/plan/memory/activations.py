@@ -56,7 +56,7 @@ def selected_bytes(w: Workload, r: Recipe) -> float:
     for (what torch 2.13's partitioner saves of a Llama layer under this policy is its input, q, v,
     what attention gives and w1). Every n-th layer: the others keep all.
     """
-    if not w.checkpointing or w.selective in (None, "core"):
+    if not w.checkpointing or w.selective is None:
         return 0.0
     s, tokens = w.shape, tokens_per_gpu(w, r)
     if w.selective == "op":
@@ -71,15 +71,13 @@ def selected_bytes(w: Workload, r: Recipe) -> float:
 WRITES_SCORES = ("eager", "written")
 """Attention that has a number for every pair of tokens in memory."""
 
+
 MLP_KEPT = {"gelu_new": (5, 3), "gelu_python": (4, 0), "quick_gelu": (3, 0), "gelu_fast": (8, 0)}
 """Activation -> tensors of the MLP's width that stay, and how many of them autocast makes 32-bit.
 
 Without a gate: what goes in and what comes out, of `relu` the latter alone. These are written out
 in transformers, so that each step keeps its own; `pow` and what follows it run in 32 bits under
 autocast. Megatron's `bias_gelu` is one kernel."""
-
-WIDE_NORMS = ("gemma", "gemma2", "gemma3_text")
-"""Families whose RMSNorm multiplies by its weight in 32 bits, and keeps what it multiplies so."""
 
 
 def layer_bytes_a_token(w: Workload) -> float:
@@ -96,7 +94,7 @@ def layer_bytes_a_token(w: Workload) -> float:
     s = w.shape
     if s.sample and s.sample.trained and s.sample.frozen:
         rates = s.sample.frozen if frozen(w) else s.sample.trained
-        return denoiser_bytes(w, rates[rate_of(w)])
+        return rates[rate_of(w)] * s.hidden + pair_bytes(w)
     outside = s.norms * norm_bytes(w) * s.hidden + 2 * s.dropout * s.hidden
     inside = attention_bytes(w) + mlp_bytes(w) + adapter_bytes(w) + quantized_input_bytes(w)
     whole = s.norms * s.hidden * w.compute_bytes * (1 - 1 / divided(w)) * (not w.megatron)
@@ -112,20 +110,6 @@ def rate_of(w: Workload) -> int:
     return 2 if by_autocast else int(w.compute_bytes < 4)
 
 
-def denoiser_bytes(w: Workload, rate: float) -> float:
-    """Bytes a token that a layer of a denoiser keeps, by what was read off its class.
-
-    LoRA also keeps what its branches give, and, beside the MLP, the inputs of its two layers.
-    """
-    s = w.shape
-    scores = kept_pair_bytes(w)
-    if w.lora is None or s.sample is None or s.sample.adapted is None:
-        return rate * s.hidden + scores
-    branches = s.sample.adapted[0] / (2 * s.hidden * s.layers)
-    inputs = (s.hidden + s.intermediate) * w.compute_bytes * (w.lora_targets == "all")
-    return rate * s.hidden + inputs + branches * w.lora * BYTES[w.adapter_dtype] + scores
-
-
 def frozen(w: Workload) -> bool:
     """Whether the weights of the layers themselves are frozen."""
     return w.lora is not None or w.frozen >= 1
@@ -138,10 +122,9 @@ def norm_bytes(w: Workload) -> int:
     it is and compute the rest anew.
     """
     residual, compute = residual_bytes(w), w.compute_bytes
-    if w.compile or w.fused_kernels or w.fused_norms or not w.shape.rms_norm:
+    if w.compile or w.fused_kernels or not w.shape.rms_norm:
         return residual + compute
-    normalised = 4 if w.shape.kind in WIDE_NORMS else residual
-    return 4 + normalised * (not frozen(w)) + compute
+    return 4 + residual * (not frozen(w)) + compute
 
 
 def attention_bytes(w: Workload) -> float:
@@ -153,20 +136,12 @@ def attention_bytes(w: Workload) -> float:
     """
     s, compute = w.shape, w.compute_bytes
     own = (2 * s.query + 2 * s.key_value) * compute + 4 * s.heads
-    return own + kept_pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
+    return own + pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
 
 
 def pair_bytes(w: Workload) -> float:
     """Bytes a token for its scores with all others."""
     return w.length * score_bytes(w)
-
-
-def kept_pair_bytes(w: Workload) -> float:
-    """Those of them that stay until the backward pass: none where attention's core is recomputed.
-
-    Megatron-LM's selective recomputation (Korthikanti et al., arXiv 2205.05198, section 5).
-    """
-    return 0.0 if w.selective == "core" else pair_bytes(w)
 
 
 PLAIN_SOFTMAX = ("bert", "distilbert", "roberta", "electra", "gpt2", "vit")
@@ -242,10 +217,9 @@ def adapter_bytes(w: Workload) -> float:
         return 0.0
     rows = targets(w.shape, w.lora_targets)
     wide = BYTES[w.adapter_dtype] > w.compute_bytes
-    casted = 4 if w.adapter_casts and wide else 0
-    narrowed = w.amp and w.strategy in WHOLE and wide and not casted
+    narrowed = w.amp and w.strategy in WHOLE and wide
     again = w.compute_bytes if w.lora_dropout or narrowed else 0
-    inputs = sum(a for a, _ in rows) * (casted + again + w.lora_dropout)
+    inputs = sum(a for a, _ in rows) * (again + w.lora_dropout)
     ranks = w.lora * len(rows) * BYTES[w.adapter_dtype]
     return inputs + ranks + w.dora * sum(b for _, b in rows) * 2 * w.compute_bytes
 
@@ -287,7 +261,7 @@ def layer_bytes(w: Workload, r: Recipe) -> float:
     The scores of eager attention take twice what they keep.
     """
     tokens = tokens_per_gpu(w, r)
-    kept = kept_pair_bytes(w) / w.tensor_parallel * tokens
+    kept = pair_bytes(w) / w.tensor_parallel * tokens
     rest = layer_bytes_a_token(w) * tokens - kept
     peak = max(scores_in_backward(w, r), 1.5 * pair_bytes(w) / w.tensor_parallel * tokens)
     passing = passing_bytes_a_token(w, r) * tokens
@@ -304,7 +278,7 @@ def passing_bytes_a_token(w: Workload, r: Recipe) -> float:
     layer's own come to them; Megatron's writes new ones.
     """
     s = w.shape
-    half = 0.5 * (layer_bytes_a_token(w) - kept_pair_bytes(w) / w.tensor_parallel)
+    half = 0.5 * (layer_bytes_a_token(w) - pair_bytes(w) / w.tensor_parallel)
     in_place = w.fused_kernels and s.gated and not w.gradient_dtype and not s.experts
     if not in_place:
         return half

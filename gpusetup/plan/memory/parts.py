@@ -28,7 +28,6 @@ from gpusetup.plan.memory.gaps import (
 from gpusetup.plan.memory.loss import SHIFTED, loss_bytes
 from gpusetup.plan.memory.runtime import runtime_bytes
 from gpusetup.plan.memory.states import (
-    FROZEN_UNIT,
     QUANTIZED,
     alone_amount,
     base_bytes,
@@ -37,7 +36,6 @@ from gpusetup.plan.memory.states import (
     encoder_bytes,
     gradient_bytes,
     gradient_state_bytes,
-    holds_gathered,
     host_bytes,
     live_bytes,
     standing_bytes,
@@ -99,8 +97,6 @@ class Terms(Frozen):
     gradients: float
     gathered: float
     """The unit that is gathered, or what stays gathered."""
-    less: float
-    """What is gathered less while the loss is computed."""
     step: float
     """What the optimizer's step takes; less what is gathered, which is free by then."""
 
@@ -112,21 +108,20 @@ class Terms(Frozen):
     @property
     def passing(self) -> float:
         """What passes at the end of the forward pass, beside what is gathered then."""
-        return max(self.logits - self.less, self.layer)
+        return max(self.logits, self.layer)
 
 
 def terms(w: Workload, r: Recipe, c: Constants) -> Terms:
     """All terms of a step, each by its formula."""
     checkpoint = c.checkpoint if w.batch is None else max(c.checkpoint, 2.0)
     unit = unit_amount(w) * unit_bytes(w, c.unit_offloaded if r.offload else c.unit)
-    gathered = gathered_and_live(w, unit)
+    gathered = max(unit, live_bytes(w))
     return Terms(
         logits=loss_bytes(w, r, c),
         layer=layer_bytes(w, r) + held_bytes(w, r) + head_gradient_bytes(w, r),
         kept=checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r) + cast_bytes(w),
         gradients=gradient_state_bytes(w, r),
         gathered=gathered,
-        less=gathered - gathered_at_loss(w, gathered),
         step=step_bytes(w, r) - (gathered if w.batch is not None else 0.0),
     )
 
@@ -150,11 +145,11 @@ def highest(w: Workload, t: Terms) -> Highest:
     """
     late = t.step if w.gradients_stay else t.gradients + t.after
     forward = w.batch is None or t.kept + t.passing >= late
-    by_logits = forward and t.logits - t.less == t.passing
+    by_logits = forward and t.logits == t.passing
     return Highest(
         forward=forward,
         by_logits=by_logits,
-        passing=t.passing + t.less * by_logits,
+        passing=t.passing,
         other=t.layer if forward else t.after,
     )
 
@@ -165,7 +160,6 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     A moment of the step, or the loading before it, or the evaluation between steps. Where the step
     reserves more than a moment that has more allocated, it is what `reserved` says.
     """
-    w = without_mask(w, r)
     t = terms(w, r, c)
     step = in_step(w, r, c, t)
     loading, evaluation = at_loading(w, c, step.host), at_evaluation(w, r, c, t)
@@ -173,19 +167,11 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     return replace(top, cached=max(top.cached, step.total + step.cached - top.total))
 
 
-def without_mask(w: Workload, r: Recipe) -> Workload:
-    """Sequence parallelism gives torch's attention no mask, which would be of all pairs of tokens.
-
-    `UlyssesSPAttentionHF.forward` leaves it out (DeepSpeed 0.18.2); positions tell sequences apart.
-    """
-    return replace(w, attention="flash") if r.sp > 1 and w.attention == "sdpa" else w
-
-
 def in_step(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
     """The memory at the highest moment of a step."""
     top = highest(w, t)
     runtime = runtime_bytes(w, c)
-    standing = standing_bytes(w, r) + t.gathered - t.less * top.by_logits
+    standing = standing_bytes(w, r) + t.gathered
     staying = t.gradients if w.gradients_stay or not top.forward else 0.0
     held, stays = gaps_of(w, r, c, t, top)
     return Parts(
@@ -241,32 +227,12 @@ def at_evaluation(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
                  moment="evaluation")  # fmt: skip
 
 
-def gathered_and_live(w: Workload, unit: float) -> float:
-    """The unit that is gathered, or what stays gathered, beside which only gradients come."""
-    live = live_bytes(w)
-    if not live or w.strategy == "zero3" or not holds_gathered(w):
-        return max(unit, live)
-    return live + max(0.0, unit - unit_amount(w) * FROZEN_UNIT)
-
-
 def head_gradient_bytes(w: Workload, r: Recipe) -> float:
     """The gradient of a trained head, which is there when the backward pass comes to the layers."""
     if w.gradients_stay or w.lora is not None or w.step == "backward" or r.offload:
         return 0.0
     head = w.shape.vocabulary * w.shape.hidden * w.trains_head / w.tensor_parallel
     return head * gradient_bytes(w) / divisors(w)[1]
-
-
-def gathered_at_loss(w: Workload, gathered: float) -> float:
-    """What is gathered while the loss is computed: the head's unit, where a layer's is larger.
-
-    So it is with experts. Halo's gpt-oss 20B on 8 GPUs has 2 GiB beside shards, checkpoints and 8
-    bytes a logit, less than two of its layers.
-    """
-    head = w.shape.vocabulary * w.shape.hidden
-    if w.batch is None or holds_gathered(w) or head == 0:
-        return gathered
-    return max(gathered * min(1.0, head / w.shape.largest_unit), min(gathered, live_bytes(w)))
 
 
 def loaded_bytes(w: Workload) -> float:

@@ -36,5 +36,4 @@ def communicators(w: Workload) -> int:
     """Groups of GPUs that exchange tensors by NCCL."""
     if w.gpus == 1 or w.strategy in ("dp", "device-map"):
         return 0
-    degrees = (w.tensor_parallel, w.pipeline_parallel, w.context_parallel, w.expert_parallel)
-    return 1 + sum(degree > 1 for degree in degrees) * (w.batch is not None)
+    return 1

@@ -64,8 +64,6 @@ class Workload(Frozen):
     """The linear layers that LoRA is beside."""
     adapter_dtype: Dtype = "fp32"
     """What adapters are kept in: PEFT makes them 32-bit, torchtune and litgpt as the base."""
-    adapter_casts: bool = False
-    """Whether every target casts its input to the adapter's dtype (PEFT without autocast)."""
     lora_dropout: bool = False
     dora: bool = False
     trained_embeddings: bool = False
@@ -75,13 +73,10 @@ class Workload(Frozen):
     upcast_rest: bool = False
     """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
     selective: str | None = None
-    """Selective checkpointing: `op` (every second matrix product), `core` (what attention computes
-    of queries and keys alone), or every n-th layer: `2`."""
+    """Selective checkpointing: `op` (every second matrix product), or every n-th layer: `2`."""
     attention: Attention = "flash"
     fused_kernels: bool = False
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
-    fused_norms: bool = False
-    """Whether that is so of norms and rotation alone (fms-acceleration without LoRA in the MLP)."""
     fused_activation: bool = False
     """Whether an activation that transformers writes out (`gelu_new`) is one kernel."""
     compile: bool = False
