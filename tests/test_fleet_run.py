@@ -293,7 +293,7 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("run", "--hosts", "/nonexistent"), "cannot be read"),
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--slurm", "--image", "x"), "`--image` is for `--kubernetes`"),
-        (("run", "--ray", "auto", "--shared"), "`--shared` is for `--slurm`"),
+        (("run", "--ray", "auto", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--slurm", "--loss", "0.5"), "`--loss` has no part in `fleet run`"),
         (("show", "x", "--slurm"), "`--slurm` has no part in `fleet show`"),
         (("show", "x", "--partition", "p"), "`--partition` has no part in `fleet show`"),

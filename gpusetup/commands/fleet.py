@@ -60,7 +60,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="a node unlike the others, or slowed, counts too"
     )
-    parser.add_argument("--format", choices=("text", "html"), default="text")
     fleet_run.add_options(parser)
     fleet_sweep.add_options(parser)
 
@@ -83,8 +82,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
 def _checked(options: argparse.Namespace, out: Console) -> None:
     """What cannot be meant. Raises UsageError."""
     refuse_foreign(options)
-    if out.json and options.format != "text":
-        raise UsageError(f"`--json` and `--format {options.format}` exclude each other")
     if options.after and not options.slurm:
         raise UsageError("what follows `--` goes to srun: it needs `fleet run --slurm`")
     if options.action == "run":
@@ -101,14 +98,9 @@ def _shown(options: argparse.Namespace, left_alone: Mapping[str, str], out: Cons
     found = show(options)
     rest = tuple(NotAsked(name=name, why=why) for name, why in left_alone.items())
     found = replace(found, not_asked=rest)
-    if out.json or options.format == "text":
-        from gpusetup.render.fleet import fleet_screen
+    from gpusetup.render.fleet import fleet_screen
 
-        out.answer(found, fleet_screen(found))
-    else:
-        from gpusetup.render.fleet_html import fleet_page
-
-        out.script(fleet_page(found))
+    out.answer(found, fleet_screen(found))
     bad = (
         node.status != "ok" if options.strict else node.status == "failed" for node in found.nodes
     )

@@ -75,11 +75,6 @@ def _add_engines(group: argparse._ArgumentGroup) -> None:
         help="a Job on each idle node; or what sets a node's condition from now on",
     )
     group.add_argument("--partition", metavar="NAME", help="Slurm: of this partition only")
-    group.add_argument(
-        "--shared",
-        action="store_true",
-        help="Slurm: sbatch instead of srun, for `--into` lies where all nodes write",
-    )
     fleet_kubernetes.add_options(group)
 
 
@@ -109,7 +104,7 @@ def run(options: argparse.Namespace, out: Console) -> Gathered | None:
     if options.kubernetes and fleet_kubernetes.printed(options, work, out):
         return None
     into = _folder(options)
-    engine = _engine(options, work, into)
+    engine = _engine(options, work)
     if options.print:
         out.text(engine.plan)
         return None
@@ -163,11 +158,11 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def _engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
+def _engine(options: argparse.Namespace, work: Work) -> Engine:
     if options.slurm:
         from gpusetup.commands.fleet_slurm import slurm_engine
 
-        return slurm_engine(options, work, into)
+        return slurm_engine(options, work)
     if options.hosts:
         return _hosts(options, work)
     if options.kubernetes:
