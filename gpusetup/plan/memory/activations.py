@@ -135,8 +135,17 @@ def attention_bytes(w: Workload) -> float:
     leaves of it, with its mask.
     """
     s, compute = w.shape, w.compute_bytes
-    own = (2 * s.query + 2 * s.key_value) * compute + 4 * s.heads
+    shared = s.query if repeats(w) else s.key_value
+    own = (2 * s.query + 2 * shared) * compute + 4 * s.heads
     return own + pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
+
+
+def repeats(w: Workload) -> bool:
+    """Whether keys and values that several heads share are copied for each of them.
+
+    transformers does so for attention that is no flash attention (`repeat_kv`), litgpt always.
+    """
+    return w.repeat_kv or w.attention in ("sdpa", *WRITES_SCORES)
 
 
 def pair_bytes(w: Workload) -> float:

@@ -75,6 +75,8 @@ class Workload(Frozen):
     selective: str | None = None
     """Selective checkpointing: `op` (every second matrix product), or every n-th layer: `2`."""
     attention: Attention = "flash"
+    repeat_kv: bool = False
+    """Whether keys and values that heads share are copied for each (litgpt)."""
     fused_kernels: bool = False
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
     fused_activation: bool = False
