@@ -149,12 +149,8 @@ class PlanQuestion(TypedDict, total=False):
     gpu_mem: str
     gpus: int
     trainer: str
-    as_of: str
     strategy: str
     optimizer: str
-    optimizer_rank: int
-    masters: Literal["fp32", "bf16", "fp16"]
-    moments: Literal["fp32", "bf16", "fp16", "fp8"]
     step: Literal["foreach", "fused", "loop", "backward"]
     accumulate: int
     dtype: Literal["fp32", "bf16", "fp16"]
@@ -174,21 +170,13 @@ class PlanQuestion(TypedDict, total=False):
     tp: int
     tp_sp: bool
     pp: int
-    vpp: int
     cp: int
     ep: int
     shard: int
     load_whole: bool
-    gather_ahead: bool
     reentrant: bool
     reshard: bool
-    kept_inputs: int
-    checkpoint_layers: int
     trained_layers: int
-    prefix: int
-    prefix_projection: bool
-    one_unit: bool
-    tiled_mlp: bool
     frames: int
     size: str
     encoders: Literal["none", "loaded", "resident"]
@@ -196,7 +184,6 @@ class PlanQuestion(TypedDict, total=False):
     varied: bool
     classes: int
     beside: float
-    reduce_bucket: int
     reference: bool
     max_context: bool
     max_batch: bool

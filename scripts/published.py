@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Hold `gpusetup plan` against published memory figures: tests/plan_published*.csv, or a file.
+"""Hold `gpusetup plan` against published memory figures: tests/plan_published.csv, or a file.
 
 python scripts/published.py [rows.csv ...] [--rows]     by set, and together; each row
 
-A row has `gib` of a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or
-not (`oom`) on a `card`. `how` are settings of the run by their names in `Workload`; `asked` says
-why plan cannot be asked for a run.
+An empty cell, but of `gib`, says what the cell above it says; `-` says nothing. A row has `gib` of
+a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or not (`oom`) on a
+`card`. `how` are settings of the run by their names in `Workload`.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import statistics
 import sys
 from collections.abc import Iterable
@@ -28,15 +29,15 @@ from gpusetup.plan.memory.capacity import is_linked  # noqa: E402
 from gpusetup.plan.memory.constants import shipped_constants  # noqa: E402
 from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
 from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
-from gpusetup.plan.model import dated, named, trainers  # noqa: E402
+from gpusetup.plan.model import named, trainers  # noqa: E402
 from gpusetup.plan.model.shape import Shape  # noqa: E402
 from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
 
-SETS = sorted(ROOT.glob("tests/plan_published*.csv"))
+PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
 NAMED = {"optimizer": optimizer_named, "strategy": strategy_named, "lora_targets": targets_named}
 KNOWN = {field.name for field in fields(Workload)}
-BESIDE = {"offload", "sp", "mlm", "classes", "as_of"}
+BESIDE = {"offload", "sp", "mlm", "classes"}
 """Words of `how` that are no settings of a workload."""
 
 
@@ -58,9 +59,15 @@ class Met(NamedTuple):
         return not self.right and self.row["measure"] == "oom"
 
 
-def met(path: Path) -> list[Met]:
+def met(path: Path = PUBLISHED) -> list[Met]:
+    above: dict[str, str] = {"set": path.stem}
+    found = []
     with path.open(encoding="utf-8", newline="") as file:
-        return [judged(row) for row in csv.DictReader(file) if not row.get("asked")]
+        for row in csv.DictReader(file):
+            above |= {name: text for name, text in row.items() if text or name == "gib"}
+            said = {name: text.removeprefix("-") for name, text in above.items()}
+            found += [] if said.get("asked") else [judged(said)]
+    return found
 
 
 def judged(row: dict[str, str]) -> Met:
@@ -93,18 +100,15 @@ def recipe(row: dict[str, str]) -> Recipe:
 
 def workload(row: dict[str, str]) -> Workload:
     """The run that a row describes, by the trainer's defaults and what it says."""
-    said, day = words(row), words(row).get("as_of")
+    said = words(row)
     if unknown := set(said) - KNOWN - BESIDE:
         raise ValueError(f"how: no such word: {', '.join(sorted(unknown))}")
     shape, trainer = model(row["model"]), trainers.trainer_named(row["trainer"]) or ""
     values = settings(said)
-    chosen: dict[str, Any] = trainers.trainer_settings(trainer) | dated.as_of(trainer, day)
+    chosen: dict[str, Any] = trainers.trainer_settings(trainer)
     chosen |= trainers.attention_of(shape.kind, trainer) | trainers.prepared(chosen | values)
-    chosen |= trainers.adapters_of(chosen | values, trainer)
     chosen |= trainers.base_of(chosen | values, trainer)
-    chosen |= trainers.buckets_of(chosen | values, trainer)
-    chosen |= dated.compiled_loss(chosen | values, trainer, day)
-    chosen |= trainers.loaded_by(chosen | values, trainer) | values
+    chosen |= values
     if "amp" not in said and "lora" not in said:
         chosen = trainers.with_masters(chosen, trainer, said="dtype" in said)
     chosen |= {
@@ -166,14 +170,14 @@ def summary(name: str, rows: Iterable[Met]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path, default=SETS, metavar="CSV")
+    parser.add_argument("files", nargs="*", type=Path, default=[PUBLISHED], metavar="CSV")
     parser.add_argument("--rows", action="store_true", help="each row with its prediction")
     options = parser.parse_args()
     together: list[Met] = []
-    for path in options.files:
-        rows = met(path)
+    sets = itertools.groupby(itertools.chain(*map(met, options.files)), lambda one: one.row["set"])
+    for name, rows in ((name, list(its)) for name, its in sets):
         together += rows
-        print(summary(path.stem, rows))
+        print(summary(name, rows))
         for one in rows if options.rows else ():
             error = "" if one.error is None else f"{one.error:+.1%}"
             needs = "" if one.needs is None else f"{one.needs:.2f} of the card"

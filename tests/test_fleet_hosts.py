@@ -1,4 +1,4 @@
-"""`fleet run --hosts` through a real sshd on this machine, by ssh and by pdsh."""
+"""`fleet run --hosts` through a real sshd on this machine, by ssh."""
 
 from __future__ import annotations
 
@@ -90,10 +90,7 @@ def _until(holds: object) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("way", [(), ("--pdsh",)])
-def test_hosts_answer_and_those_that_do_not_are_named(hosts: Path, way: tuple[str, ...]) -> None:
-    if way and shutil.which("pdsh") is None:
-        pytest.skip("no pdsh")
+def test_hosts_answer_and_those_that_do_not_are_named(hosts: Path) -> None:
     python = node_python.recorded_python(hosts)
     for node in ("n1", "n2", "n3", "slow"):
         snapshot, verify = fleet_records.machine(0), fleet_records.report(random.Random(1))
@@ -103,7 +100,7 @@ def test_hosts_answer_and_those_that_do_not_are_named(hosts: Path, way: tuple[st
     (hosts / "slow" / "hang").write_text("verify")
     (hosts / "list").write_text("n[1-3]\nslow\ndead\n")
     given = ("--hosts", str(hosts / "list"), "--into", str(hosts / "records"), "--limit", "6")
-    words = ("-m", "gpusetup", "fleet", "run", *given, "--node-python", str(python), "--json", *way)
+    words = ("-m", "gpusetup", "fleet", "run", *given, "--node-python", str(python), "--json")
     said = subprocess.run((sys.executable, *words), capture_output=True, text=True, check=False)
     rows = {one["name"]: one for one in json.loads(said.stdout)["nodes"]}
     assert {name for name, one in rows.items() if one["status"] == "ok"} == {"n1", "n2", "n3"}

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,6 @@ from gpusetup.fleet.engines.kubernetes import (
     Setting,
     job,
     kube_nodes,
-    problem_detector,
     watchers,
 )
 from gpusetup.fleet.engines.kubernetes_report import Verdict, changed, condition, report
@@ -44,7 +42,6 @@ OBJECTS = (
     job(SETTING, Work(python="python"), "gpu-1.example.com", 8),
     job(Setting(image="i"), Work(python="python"), "n", 0),
     *watchers(SETTING, "/opt/env/bin/python", {"nvidia.com/gpu.present": "true"}),
-    *problem_detector(SETTING, "python"),
 )
 NAMES = [f"{one['kind']}-{number}" for number, one in enumerate(OBJECTS)]
 
@@ -79,9 +76,8 @@ def test_what_is_printed_is_what_kubectl_reads(capsys: pytest.CaptureFixture[str
     assert nodes == ["1e3", "yes", "gpu-2"]
     names = [one["metadata"]["name"] for one in read]
     assert len(set(names)) == 3 and all(len(name) < 64 for name in names)
-    for kind in ("daemonset", "problem-detector"):
-        assert main(["fleet", "run", "--kubernetes", kind, "--print", "--image", "train:1"]) == 0
-        assert [one["kind"] for one in yaml.safe_load_all(capsys.readouterr().out)]
+    assert main(["fleet", "run", "--kubernetes", "daemonset", "--print", "--image", "train:1"]) == 0
+    assert [one["kind"] for one in yaml.safe_load_all(capsys.readouterr().out)]
 
 
 @pytest.mark.parametrize(
@@ -108,28 +104,6 @@ def test_no_object_sets_a_taint_and_the_watcher_may_do_three_things() -> None:
     (role,) = [one for one in OBJECTS if one["kind"] == "ClusterRole"]
     may = {(r["resources"][0], verb) for r in role["rules"] for verb in r["verbs"]}
     assert may == {("nodes", "get"), ("nodes/status", "patch"), ("events", "create")}
-
-
-@pytest.mark.parametrize(
-    ("code", "said", "exit"),
-    [(0, "ok: 8 x H100", 0), (1, "failed: ecc-error: GPU 3", 1), (2, "error: x", 2), (139, "", 2)],
-)
-def test_the_plug_in_ends_as_the_problem_detector_wants(
-    code: int, said: str, exit: int, tmp_path: Path
-) -> None:
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\necho '{said}'\necho more >&2\nexit {code}\n")
-    python.chmod(0o755)
-    (config,) = problem_detector(SETTING, str(python))
-    (tmp_path / "gpusetup.sh").write_text(config["data"]["gpusetup.sh"])
-    told = subprocess.run(
-        ("sh", str(tmp_path / "gpusetup.sh")), text=True, capture_output=True, check=False
-    )
-    assert told.returncode == exit
-    assert told.stdout == f"{said.removeprefix('failed: ')}\n"
-    rules = json.loads(config["data"]["gpusetup-monitor.json"])
-    assert {one["type"] for one in rules["rules"]} == {"permanent", "temporary"}
-    assert rules["rules"][0]["condition"] == rules["conditions"][0]["type"] == CONDITION
 
 
 # --- nodes and conditions -------------------------------------------------------------------------

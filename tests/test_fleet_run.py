@@ -292,11 +292,8 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("run", "--slurm", "--limit", "1"), "5 seconds"),
         (("run", "--hosts", "/nonexistent"), "cannot be read"),
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
-        (("run", "--slurm", "--pdsh"), "`--pdsh` is for `--hosts`"),
-        (("run", "--pdsh"), "`--pdsh` is for `--hosts`"),
         (("run", "--slurm", "--image", "x"), "`--image` is for `--kubernetes`"),
-        (("run", "--ray", "auto", "--shared"), "`--shared` is for `--slurm`"),
-        (("run", "--from", "x", "--level", "stress"), "`--level` asks for new records"),
+        (("run", "--ray", "auto", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--slurm", "--loss", "0.5"), "`--loss` has no part in `fleet run`"),
         (("show", "x", "--slurm"), "`--slurm` has no part in `fleet show`"),
         (("show", "x", "--partition", "p"), "`--partition` has no part in `fleet show`"),
@@ -335,14 +332,3 @@ def test_a_folder_with_records_is_not_mixed_with_new_ones(
     (tmp_path / "records" / "old.json").write_text("{}")
     code, answer, _ = run("n1")
     assert code == 2 and "new folder" in answer["message"]
-
-
-def test_from_a_folder_is_the_same_as_to_show_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "n1.json").write_text(json.dumps(fleet_records.machine(0)))
-    answers = []
-    for words in (["run", "--from", str(tmp_path)], ["show", str(tmp_path)]):
-        main(["fleet", *words, "--json"])
-        answers.append(capsys.readouterr().out)
-    assert answers[0] == answers[1]

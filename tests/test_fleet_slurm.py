@@ -76,30 +76,18 @@ def test_sound_nodes_are_green_and_the_queue_is_empty_afterwards(slurm: Cluster)
 def test_a_job_has_all_gpus_and_cpus_of_its_node(slurm: Cluster) -> None:
     if not (slurm.folder / "gres.conf").exists():
         pytest.skip("no right to make device nodes")
-    for how in ((), ("--shared",)):
-        fleet(slurm, f"room{len(how)}", "--nodes", "n1", *how)
-        assert (slurm.folder.parent / "room-n1").read_text() == "0,1 2\n"
+    fleet(slurm, "room", "--nodes", "n1")
+    assert (slurm.folder.parent / "room-n1").read_text() == "0,1 2\n"
 
 
-def test_the_same_from_a_shared_folder(slurm: Cluster) -> None:
-    code, answer, said = fleet(slurm, "shared", "--shared", "--nodes", "n[1-2]")
-    assert states(answer) == {"n1": "ok", "n2": "ok"}, (answer, said)
-    assert code == 0
-    kinds = {path.suffix for path in (slurm.folder.parent / "shared").iterdir()}
-    assert kinds == {".json"}
-
-
-@pytest.mark.parametrize("how", [(), ("--shared",)])
-def test_a_node_that_hangs_is_named_in_time_and_the_others_shown(
-    slurm: Cluster, how: tuple[str, ...]
-) -> None:
+def test_a_node_that_hangs_is_named_in_time_and_the_others_shown(slurm: Cluster) -> None:
     began = time.monotonic()
-    fleet(slurm, f"before{len(how)}", *how)
+    fleet(slurm, "before")
     limit = max(15, round(time.monotonic() - began))  # a busy machine needs more
     hang = slurm.folder.parent / "hang-n2"
     hang.write_text("")
     began = time.monotonic()
-    code, answer, _ = fleet(slurm, f"hung{len(how)}", "--limit", str(limit), *how)
+    code, answer, _ = fleet(slurm, "hung", "--limit", str(limit))
     took = time.monotonic() - began
     hang.unlink()
     assert (code, states(answer)) == (1, {"n1": "ok", "n2": "failed", "n3": "ok"})

@@ -268,6 +268,14 @@ def test_the_variable_that_hides_gpus_counts(
     assert said in told.err
 
 
+def test_a_process_that_is_not_there_is_a_wrong_question(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine()
+    assert cli.main(["monitor", "--pid", "999999999"]) == 2
+    assert "No process 999999999 can be seen" in capsys.readouterr().err
+
+
 # --- what goes wrong ------------------------------------------------------------------------------
 
 

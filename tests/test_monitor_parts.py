@@ -9,16 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from monitoring import Gpu, samples
 
 from gpusetup.monitor import memory_report
-from gpusetup.monitor.histogram import Histogram
 from gpusetup.monitor.stretch import MOST_SLICES
 from gpusetup.monitor.tree import Process, Tree, loader_workers, tree_sample
 from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
-from gpusetup.render.live import process_lines, sparkline
+from gpusetup.render.live import process_lines
 
 
 def process(pid: int, parent: int = 0, **more: object) -> Process:
@@ -84,30 +81,6 @@ def test_a_real_process_and_its_children_are_seen_until_they_end() -> None:
     assert told.memory_bytes > 1 << 20 and told.cores
     child.communicate(b"\n")
     assert watched.sample() is None
-
-
-@given(st.lists(st.integers(0, 300), min_size=1, max_size=80))
-def test_percentiles_are_those_of_the_sorted_list(values: list[int]) -> None:
-    told = Histogram()
-    for value in values:
-        told.add(value)
-    ranked = sorted(values)
-    for percent in (5, 50, 95, 100):
-        place = max(0, -(-percent * len(ranked) // 100) - 1)
-        assert told.percentile(percent) == ranked[place]
-    assert told.peak == ranked[-1] and told.mean == pytest.approx(sum(values) / len(values))
-
-
-@given(st.lists(st.one_of(st.none(), st.floats(-50, 150)), max_size=200), st.integers(-3, 150))
-def test_a_sparkline_has_a_sign_for_each_value_and_never_more_than_its_width(
-    values: list[float], width: int
-) -> None:
-    shown = sparkline(values, width)
-    assert len(shown) == min(len(values), max(0, width))
-    assert all(
-        (value is None) == (sign == " ")
-        for value, sign in zip(values[::-1], shown[::-1], strict=False)
-    )
 
 
 def test_foreign_process_names_cannot_steer_the_terminal() -> None:

@@ -6,14 +6,12 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpusetup import cli
 from gpusetup.commands.plan_trace import trace
@@ -31,13 +29,10 @@ from gpusetup.plan.code.trace import (
     Trace,
     Traced,
     _Trouble,
-    adjusted,
     answer_of,
-    by_module,
     check,
     error_of,
     largest_batch,
-    lines,
     notes,
 )
 from gpusetup.plan.memory.constants import shipped_constants
@@ -242,73 +237,6 @@ def storages() -> ModuleType:
     return inside("trace_storages")
 
 
-@pytest.fixture
-def counting(storages: ModuleType) -> Iterator[Any]:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    ledger = storages.Ledger()
-    with FakeTensorMode(), storages.Counting(ledger, lambda *_: None):
-        yield ledger
-
-
-def test_views_and_things_in_place_take_nothing(counting: Any) -> None:
-    import torch
-
-    counting.begin("forward")
-    tensor = torch.zeros(1000)
-    kept = (tensor.view(10, 100), tensor[3:], tensor.add_(1))
-    assert counting.peaks()["forward"][0] == 4000
-    assert len(kept) == 3
-
-
-def test_what_was_freed_no_longer_counts(counting: Any) -> None:
-    import torch
-
-    counting.begin("forward")
-    for _ in range(3):
-        torch.zeros(1000)
-    counting.begin("backward")
-    kept = torch.zeros(10)
-    assert {phase: size for phase, (size, _) in counting.peaks().items()} == {
-        "forward": 4000,
-        "backward": 40,
-    }
-    assert kept.shape == (10,)
-
-
-def test_a_storage_that_is_resized_counts_with_its_present_size(counting: Any) -> None:
-    import torch
-
-    counting.begin("forward")
-    tensor = torch.zeros(1000)
-    tensor.untyped_storage().resize_(0)
-    counting.begin("backward")
-    tensor.untyped_storage().resize_(8000)
-    size, place = counting.peaks()["backward"]
-    assert size == 8000
-    assert counting.standing_at(place) == {("gathered", ""): 8000}
-
-
-def test_a_restarted_ledger_begins_with_what_is_alive(counting: Any) -> None:
-    import torch
-
-    kept, gone = torch.zeros(100), torch.zeros(900)
-    del gone
-    counting.restart()
-    counting.begin("forward")
-    assert counting.peaks()["forward"][0] == 400
-    assert kept.shape == (100,)
-
-
-def test_a_convolution_gets_its_workspace_in_backward(storages: ModuleType) -> None:
-    import torch
-
-    gradient, inputs = torch.empty(2, 3), torch.empty(4, 5, dtype=torch.bfloat16)
-    operator = torch.ops.aten.convolution_backward.default
-    assert storages.workspace(operator, (gradient, inputs)) == 24 + 40
-    assert storages.workspace(torch.ops.aten.mm.default, (gradient, inputs)) == 0
-
-
 def test_what_a_function_may_return(steps: ModuleType) -> None:
     import torch
 
@@ -318,17 +246,6 @@ def test_what_a_function_may_return(steps: ModuleType) -> None:
     assert steps.job_of({"model": model, "batch": batch, "loss": max, "dataset": 1}).loss is max
     by_batch = steps.made(lambda batch: (model, torch.zeros(batch, 2)), 7)
     assert by_batch.batch.shape == (7, 2)
-
-
-def test_an_example_batch_is_made_as_long_as_asked(steps: ModuleType) -> None:
-    import torch
-
-    example = {"x": torch.zeros(3, 5), "mask": torch.zeros(4, 4), "y": [torch.zeros(3)], "n": 1}
-    sized = steps.sized(example, 8)
-    assert sized["x"].shape == (8, 5)
-    assert sized["mask"].shape == (4, 4)
-    assert sized["y"][0].shape == (8,)
-    assert sized["n"] == 1
 
 
 @pytest.mark.parametrize(
@@ -344,35 +261,6 @@ def test_an_example_batch_is_made_as_long_as_asked(steps: ModuleType) -> None:
 def test_what_a_function_may_not_return(steps: ModuleType, returned: Any, words: str) -> None:
     with pytest.raises(steps.Contract, match="^" + words.replace("(", r"\(").replace(")", r"\)")):
         steps.job_of(returned)
-
-
-def test_the_loss_is_the_models_own_or_the_usual_one(steps: ModuleType) -> None:
-    import torch
-
-    logits, classes = torch.zeros(4, 6, 10, requires_grad=True), torch.zeros(4, 6).long()
-    assert steps.usual_loss(logits, classes).item() == pytest.approx(2.302585)
-    assert steps.own_loss((torch.zeros(3), torch.tensor(5.0))).item() == 5
-    assert steps.own_loss({"loss": 7}) == 7
-    assert steps.own_loss(logits) is None
-    with pytest.raises(steps.NoLoss, match="there is no loss: the model gives a tensor of shape"):
-        steps.loss_of(torch.nn.Identity(), torch.zeros(3, 2), None)
-
-
-def test_blocks_are_the_repeated_parts_that_hold_parts(steps: ModuleType) -> None:
-    from torch import nn
-
-    def block() -> nn.Module:
-        return nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-
-    class Model(nn.Module):  # type: ignore[misc, unused-ignore]
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Linear(2, 2)
-            self.layers = nn.ModuleList([block(), block(), nn.Linear(2, 2)])
-
-    model = Model()
-    assert steps.blocks(model) == [model.layers[0], model.layers[1]]
-    assert steps.blocks(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))) == []
 
 
 def test_autocast_chooses_the_dtypes_of_cuda() -> None:
@@ -418,67 +306,6 @@ def test_autocast_chooses_the_dtypes_of_cuda() -> None:
 
 
 # --- what is made of a trace -------------------------------------------------------------------
-
-
-def one(batch: int, forward: int, backward: int, optimizer: int, **more: Any) -> Traced:
-    phases = {"forward": forward, "backward": backward, "optimizer": optimizer}
-    return Traced(
-        batch=batch,
-        phases=phases,
-        peak_phase=max(phases, key=lambda phase: phases[phase]),
-        standing=more.pop("standing", ()),
-        parameters=268_435_456,
-        trained_bytes=40,
-        **more,
-    )
-
-
-@given(
-    slopes=st.tuples(*[st.integers(1, 1000)] * 2),
-    fixed=st.tuples(*[st.integers(0, 10**6)] * 3),
-    batches=st.lists(st.integers(1, 500), min_size=2, max_size=2, unique=True),
-    limit=st.integers(1, 10**7),
-)
-def test_the_largest_batch_is_the_last_within_the_limit(
-    slopes: tuple[int, int], fixed: tuple[int, ...], batches: list[int], limit: int
-) -> None:
-    def phases(batch: int) -> list[int]:
-        return [fixed[0] + slopes[0] * batch, fixed[1] + slopes[1] * batch, fixed[2]]
-
-    found = Trace(torch="2", traces=tuple(one(batch, *phases(batch)) for batch in batches))
-    best = largest_batch(found, limit)
-    assert best == 0 or max(phases(best)) <= limit
-    assert max(phases(best + 1)) > limit
-
-
-def test_the_line_near_the_limit_counts() -> None:
-    """The peak is the largest of several lines: the first two batches may lie on another one."""
-    found = Trace(
-        torch="2",
-        traces=(one(1, 1010, 0, 0), one(2, 1020, 0, 0), one(40, 4000, 0, 0), one(50, 5000, 0, 0)),
-    )
-    assert lines(found, limit=4800)["forward"].a_sample == 100
-    assert largest_batch(found, 4800) == 48
-
-
-def test_ddp_keeps_the_gradients_twice_and_zero_1_shares_the_states() -> None:
-    states = Standing(kind="optimizer", module="a", bytes=80)
-    found = Trace(torch="2", traces=(one(1, 100, 300, 200, standing=(states,)),))
-    ask = CodeRequest(code="a:b", batch=1, strategy="ddp", gpus=4)
-    assert adjusted(ask, found).asked.phases == {"forward": 140, "backward": 340, "optimizer": 240}
-    shared = adjusted(replace(ask, strategy="zero1"), found).asked
-    assert shared.phases == {"forward": 80, "backward": 280, "optimizer": 180}
-    assert {row.kind: row.bytes for row in shared.standing} == {"gradients": 40, "optimizer": 20}
-    assert adjusted(replace(ask, gpus=1), found) == found
-
-
-def test_modules_that_differ_in_their_number_are_shown_together() -> None:
-    rows = tuple(
-        Standing(kind="activations", module=name, bytes=10)
-        for name in ("layers.0.up", "layers.1.up", "layers.1.down")
-    )
-    shown = by_module(one(1, 1, 2, 3, standing=rows), rows=1)
-    assert shown == (Standing(kind="activations", module="layers.*.up", bytes=20),)
 
 
 @pytest.mark.parametrize(
@@ -528,6 +355,19 @@ def test_flags_that_contradict_code_are_refused(
 
 
 # --- the answer --------------------------------------------------------------------------------
+
+
+def one(batch: int, forward: int, backward: int, optimizer: int, **more: Any) -> Traced:
+    phases = {"forward": forward, "backward": backward, "optimizer": optimizer}
+    return Traced(
+        batch=batch,
+        phases=phases,
+        peak_phase=max(phases, key=lambda phase: phases[phase]),
+        standing=more.pop("standing", ()),
+        parameters=268_435_456,
+        trained_bytes=40,
+        **more,
+    )
 
 
 def found_trace() -> Trace:

@@ -336,10 +336,18 @@ def test_llama_factory_freezes_all_but_the_last_layers(line: str, layers: int | 
         assert (w.dtype, w.amp, w.frozen_dtype) == ("fp32", "bf16", "bf16")
 
 
-def test_trained_layers_are_written_for_llama_factory(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("plan", "--model", "llama-3.1-8b", "--gpu", "A100 80GB", "--context", "1024")
-    ask = (*words, "--trainer", "llama-factory", "--trained-layers", "4", "--format", "yaml")
-    assert main(ask) == 0
-    said = capsys.readouterr().out
-    assert "--trained-layers" not in said
-    assert asked(said).question.trained_layers == 4
+def test_an_evaluation_is_read_of_a_config() -> None:
+    text = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: lora\ntemplate: qwen"
+    text += "\ncutoff_len: 2048\nper_device_train_batch_size: 1\neval_strategy: steps\n"
+    for more, batch in (("", 8), ("per_device_eval_batch_size: 2\n", 2)):
+        found = question_of(read_config((text + more).encode(), "train.yaml"))
+        assert found.question.eval_batch == batch
+    assert question_of(read_config(text[:-21].encode(), "train.yaml")).question.eval_batch is None
+
+
+def test_fsdps_own_words_are_understood() -> None:
+    text = (
+        "model_name_or_path: gpt2\nper_device_train_batch_size: 1\nfsdp: shard_grad_op auto_wrap\n"
+    )
+    question = question_of(read_config(text.encode(), "train.yaml")).question
+    assert (question.strategy, question.reshard) == ("fsdp1", False)

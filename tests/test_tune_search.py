@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import statistics
 from functools import partial
@@ -16,7 +15,7 @@ from simulated_devices import devices
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.knee import fastest, next_for_speed
-from gpusetup.tune.search import answer, next_batch, search, stopped
+from gpusetup.tune.search import answer, search, stopped
 from gpusetup.tune.trial import Goal, Trial
 
 
@@ -47,52 +46,6 @@ def test_on_simulated_devices_few_trials_find_nearly_the_largest_and_nothing_uns
     seed: int, hard: bool
 ) -> None:
     check(seed, 208, hard)
-
-
-def test_lines_that_do_not_rise_name_a_size_all_the_same() -> None:
-    """Memory in large blocks: two sizes that take the same say nothing of the third."""
-    sizes = [(8, 900), (11, 900), (12, 901)]
-    done = [
-        Trial(batch=batch, status="ok", peak_bytes=peak, phases={"forward": peak}, readings=12,
-              noise=0.0, static_bytes=899)
-        for batch, peak in sizes
-    ]  # fmt: skip
-    for count in (1, 2, 3):
-        assert (next_batch(done[:count], Goal(limit_bytes=910)) or 99) > done[count - 1].batch
-
-
-def test_between_one_that_ran_and_one_above_the_limit_the_size_is_never_walked_down_by_one() -> (
-    None
-):
-    """What a smaller pair of sizes promised is believed no more."""
-    goal = Goal(limit_bytes=1000)
-    sizes = [(8, 500), (100, 600), (300, 1010)]
-    done = [
-        Trial(batch=batch, status="ok", peak_bytes=peak, readings=5, noise=0.0, static_bytes=490)
-        for batch, peak in sizes
-    ]
-    batch = next_batch(done, goal)
-    assert batch is not None and 270 <= batch <= 296
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_addresses_that_differ_from_run_to_run_end_the_search_near_the_limit(seed: int) -> None:
-    """The same size reads up to 1 % more or less, and most of it stands before any batch."""
-    draw, limit, true = random.Random(seed), 895 << 20, 2400
-
-    def read(batch: int) -> Trial:
-        taken = (765 << 20) + batch * (130 << 20) // true
-        peak = round(taken * (1 + draw.uniform(-0.008, 0.008)))
-        return Trial(
-            batch=batch, status="ok" if peak <= 1.02 * limit else "oom", peak_bytes=peak,
-            phases={"space": peak}, static_bytes=745 << 20, readings=2, noise=0.01,
-        )  # fmt: skip
-
-    trials = search(read, Goal(limit_bytes=limit))
-    sizes = [one.batch for one in trials]
-    assert len(trials) <= 9
-    assert (answer(trials, Goal(limit_bytes=limit)) or 0) >= 0.9 * true
-    assert all(abs(one - other) > 1 for one, other in itertools.pairwise(sizes))
 
 
 def straight(static: int, each: int, limit: int, batch: int) -> Trial:
@@ -188,11 +141,6 @@ def test_a_size_that_ran_above_the_limit_is_not_answered_and_tells_where_the_lim
     assert len(trials) <= 5
 
 
-def test_the_second_size_is_never_more_than_128_times_the_first() -> None:
-    flat = Trial(batch=8, status="ok", peak_bytes=GIB, static_bytes=GIB, readings=8, noise=0.0)
-    assert (next_batch([flat], Goal(limit_bytes=80 * GIB)) or 0) <= 8 * 128
-
-
 def test_max_is_tried_itself_where_memory_is_no_limit() -> None:
     goal = Goal(limit_bytes=80 * GIB, largest=24)
     trials = search(lambda batch: straight(GIB, 1, 80 * GIB, batch), goal)
@@ -241,18 +189,3 @@ def test_where_nvml_tells_the_smallest_that_keeps_the_gpu_busy_is_taken() -> Non
     assert fastest(trials, goal, busy=99.0) == 64
     beyond = Trial(batch=256, status="ok", samples_per_second=101.0, utilization_percent=98.0)
     assert fastest([*trials, beyond], goal, busy=99.0) == 64  # none is: the knee
-
-
-def test_where_a_handful_is_left_below_a_failure_steps_between_the_last_sizes_end_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of 37 that fit, 35 are less than 95 %; workspaces from 27 and 33 on make the line steep."""
-    sizes = [(2, 1040), (26, 1520), (32, 1680), (35, 1820)]
-    ran = [
-        Trial(batch=batch, status="ok", peak_bytes=peak, readings=12, noise=0.002, static_bytes=900)
-        for batch, peak in sizes
-    ]
-    done, goal = [*ran[:2], Trial(batch=38, status="oom"), *ran[2:]], Goal(limit_bytes=1860)
-    assert next_batch(done, goal) == 36
-    monkeypatch.setattr("gpusetup.tune.search.LEFT", 0)
-    assert next_batch(done, goal) is None

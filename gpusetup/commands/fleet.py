@@ -31,7 +31,6 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup fleet show records/",
     'gpusetup fleet show records/ --since last-week/ --nodes "gpu[001-064]"',
-    "gpusetup fleet show records/ --format openmetrics --output gpusetup.prom",
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
@@ -61,7 +60,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="a node unlike the others, or slowed, counts too"
     )
-    parser.add_argument("--format", choices=("text", "html", "openmetrics"), default="text")
     fleet_run.add_options(parser)
     fleet_sweep.add_options(parser)
 
@@ -72,7 +70,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return fleet_sweep.run(options, out)
     _checked(options, out)
     left_alone: Mapping[str, str] = {}
-    if options.action == "run" and not options.records:
+    if options.action == "run":
         gathered = fleet_run.run(options, out)
         if gathered is None:
             return 0
@@ -84,17 +82,14 @@ def run(options: argparse.Namespace, out: Console) -> int:
 def _checked(options: argparse.Namespace, out: Console) -> None:
     """What cannot be meant. Raises UsageError."""
     refuse_foreign(options)
-    if out.json and options.format != "text":
-        raise UsageError(f"`--json` and `--format {options.format}` exclude each other")
     if options.after and not options.slurm:
         raise UsageError("what follows `--` goes to srun: it needs `fleet run --slurm`")
     if options.action == "run":
         if options.folder:
             raise UsageError(
                 "`fleet run` takes no folder",
-                hint="`--from DIR` for records that are there, `--into DIR` for new ones",
+                hint="`fleet show DIR` for records that are there, `--into DIR` for new ones",
             )
-        options.folder = options.records
     elif not options.folder:
         raise UsageError("`fleet show` needs the folder of records")
 
@@ -103,18 +98,9 @@ def _shown(options: argparse.Namespace, left_alone: Mapping[str, str], out: Cons
     found = show(options)
     rest = tuple(NotAsked(name=name, why=why) for name, why in left_alone.items())
     found = replace(found, not_asked=rest)
-    if out.json or options.format == "text":
-        from gpusetup.render.fleet import fleet_screen
+    from gpusetup.render.fleet import fleet_screen
 
-        out.answer(found, fleet_screen(found))
-    elif options.format == "html":
-        from gpusetup.render.fleet_html import fleet_page
-
-        out.script(fleet_page(found))
-    else:
-        from gpusetup.render.openmetrics import fleet_metrics
-
-        out.script(fleet_metrics(found))
+    out.answer(found, fleet_screen(found))
     bad = (
         node.status != "ok" if options.strict else node.status == "failed" for node in found.nodes
     )

@@ -8,7 +8,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked, ToolFailed, UsageError
-from gpusetup.fleet.engines.kubernetes import Object, Setting, job, problem_detector, watchers
+from gpusetup.fleet.engines.kubernetes import Object, Setting, job, watchers
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpusetup.fleet.engines.engine import Engine
     from gpusetup.fleet.work import Work
 
-KINDS = ("jobs", "daemonset", "problem-detector")
+KINDS = ("jobs", "daemonset")
 SELECTOR = {"nvidia.com/gpu.present": "true"}
 """The label that NVIDIA's feature discovery gives a node with GPUs."""
 APPLY_SECONDS = 60.0
@@ -87,7 +87,7 @@ def printed(options: argparse.Namespace, work: Work, out: Console) -> bool:
     kind = options.kubernetes
     if kind == "jobs" and not options.print:
         return False
-    objects = _jobs(options, work) if kind == "jobs" else _lasting(options, kind)
+    objects = _jobs(options, work) if kind == "jobs" else _lasting(options)
     if options.print:
         out.text(yaml_of(objects))
     else:
@@ -113,11 +113,8 @@ def _jobs(options: argparse.Namespace, work: Work) -> tuple[Object, ...]:
     return tuple(job(setting, in_image(work, options), node, gpus) for node, gpus in idle.items())
 
 
-def _lasting(options: argparse.Namespace, kind: str) -> tuple[Object, ...]:
-    python = options.node_python or "python"
-    if kind == "problem-detector":
-        return problem_detector(Setting(image="", namespace=options.namespace), python)
-    return watchers(setting_of(options), python, SELECTOR)
+def _lasting(options: argparse.Namespace) -> tuple[Object, ...]:
+    return watchers(setting_of(options), options.node_python or "python", SELECTOR)
 
 
 def yaml_of(objects: tuple[Object, ...]) -> str:

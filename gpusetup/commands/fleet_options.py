@@ -11,22 +11,19 @@ from gpusetup.commands import fleet_run, fleet_sweep
 from gpusetup.errors import UsageError
 
 SHOWN: Mapping[str, Any] = {
-    "since": [], "nodes": None, "profile": None, "strict": False, "format": "text",
+    "since": [], "nodes": None, "profile": None, "strict": False,
 }  # fmt: skip
 """What `show` takes, and `run` when it shows its records, with the values of nobody."""
-BOTH = ("device", "python", "limit", "records")
+BOTH = ("device", "python", "limit")
 """Options of `run` that `sweep` takes too."""
 ENGINES = {
     "slurm": "--slurm",
     "hosts": "--hosts",
-    "records": "--from",
     "ray": "--ray",
     "kubernetes": "--kubernetes",
 }
 OF_ENGINE = {
     "partition": "slurm",
-    "shared": "slurm",
-    "pdsh": "hosts",
     "image": "kubernetes",
     "namespace": "kubernetes",
     "runtime_class": "kubernetes",
@@ -39,7 +36,7 @@ def refuse_foreign(options: argparse.Namespace) -> None:
     """Raise UsageError for an option that the action or the engine would pass over."""
     action = options.action
     if action == "sweep" and options.folder:
-        raise UsageError("`fleet sweep` takes no folder", hint="`--from DIR` for outputs of others")
+        raise UsageError("`fleet sweep` takes no folder")
     run, sweep = _run_options(), _sweep_options()
     taken = {
         "show": SHOWN.keys(),
@@ -64,8 +61,6 @@ def _refuse_other_engines(options: argparse.Namespace, given: list[str]) -> None
         owner = OF_ENGINE.get(name, engine)
         if owner != engine:
             raise UsageError(f"`{_flag(name)}` is for `{ENGINES[owner]}`", hint=HINT)
-        if engine == "records" and name != engine:
-            raise UsageError(f"`{_flag(name)}` asks for new records, and `--from` has them", HINT)
 
 
 def _flag(name: str) -> str:

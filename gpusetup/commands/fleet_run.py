@@ -63,13 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _add_engines(group: argparse._ArgumentGroup) -> None:
     one = group.add_mutually_exclusive_group()
     one.add_argument("--slurm", action="store_true", help="an exclusive job on each idle node")
-    one.add_argument("--hosts", metavar="FILE", help="ssh to each host of a file; see --pdsh")
-    one.add_argument(
-        "--from",
-        dest="records",
-        metavar="DIR",
-        help="records that are there: `show`; sweep: outputs of nccl-tests or dcgmi",
-    )
+    one.add_argument("--hosts", metavar="FILE", help="ssh to each host of a file")
     one.add_argument(
         "--ray", metavar="ADDRESS", help="an actor on each node of a Ray cluster; `auto`: this one"
     )
@@ -77,17 +71,11 @@ def _add_engines(group: argparse._ArgumentGroup) -> None:
         "--kubernetes",
         nargs="?",
         const="jobs",
-        choices=("jobs", "daemonset", "problem-detector"),
+        choices=("jobs", "daemonset"),
         help="a Job on each idle node; or what sets a node's condition from now on",
     )
     group.add_argument("--partition", metavar="NAME", help="Slurm: of this partition only")
-    group.add_argument(
-        "--shared",
-        action="store_true",
-        help="Slurm: sbatch instead of srun, for `--into` lies where all nodes write",
-    )
     fleet_kubernetes.add_options(group)
-    group.add_argument("--pdsh", action="store_true", help="hosts: through pdsh instead of ssh")
 
 
 def _limit(text: str) -> float:
@@ -116,7 +104,7 @@ def run(options: argparse.Namespace, out: Console) -> Gathered | None:
     if options.kubernetes and fleet_kubernetes.printed(options, work, out):
         return None
     into = _folder(options)
-    engine = _engine(options, work, into)
+    engine = _engine(options, work)
     if options.print:
         out.text(engine.plan)
         return None
@@ -170,11 +158,11 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def _engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
+def _engine(options: argparse.Namespace, work: Work) -> Engine:
     if options.slurm:
         from gpusetup.commands.fleet_slurm import slurm_engine
 
-        return slurm_engine(options, work, into)
+        return slurm_engine(options, work)
     if options.hosts:
         return _hosts(options, work)
     if options.kubernetes:
@@ -193,22 +181,16 @@ def _engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
 
 def _hosts(options: argparse.Namespace, work: Work) -> Engine:
     from gpusetup.fleet.engines.engine import by_words, needed
-    from gpusetup.fleet.engines.hosts import (
-        END_SECONDS,
-        MOST_BYTES,
-        hosts_in,
-        pdsh_words,
-        ssh_words,
-    )
+    from gpusetup.fleet.engines.hosts import END_SECONDS, MOST_BYTES, hosts_in, ssh_words
     from gpusetup.fleet.work import shell
     from gpusetup.named_file import read_text
 
     text = read_text(options.hosts, MOST_BYTES)
     names, command = _named(hosts_in(text, options.hosts), options), shell(work)
-    needed("pdsh" if options.pdsh else "ssh")
+    needed("ssh")
 
     def words(host: str) -> tuple[str, ...]:
-        return pdsh_words(host, command, work.limit) if options.pdsh else ssh_words(host, command)
+        return ssh_words(host, command)
 
     limit = work.limit + END_SECONDS
     return by_words("hosts", names, words, limit, more_seconds=END_SECONDS)

@@ -5,17 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
-import threading
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked
 from gpusetup.fleet.engines.engine import Engine, needed, plan_of
 from gpusetup.fleet.engines.slurm_run import (
     BUSY,
-    END,
-    ERRORS,
     NO_SUCH_ROOM,
     SINFO,
     SINFO_SECONDS,
@@ -24,31 +19,26 @@ from gpusetup.fleet.engines.slurm_run import (
     Job,
     chosen,
     outside_a_job,
-    sbatch_words,
     scancel_words,
     slots,
     srun_words,
 )
 from gpusetup.model.frozen import replace
-from gpusetup.system.processes import Output, no_answer_in
+from gpusetup.system.processes import Output
 from gpusetup.system.processes import run as start
 
 if TYPE_CHECKING:
     from gpusetup.fleet.work import Work
 
-MOST_BYTES = 64 << 20
-"""Of what a job wrote; three records are some hundred kilobytes."""
-LOOK_SECONDS = 0.5
 
-
-def slurm_engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
+def slurm_engine(options: argparse.Namespace, work: Work) -> Engine:
     """Slurm as `fleet run` asks it."""
     from gpusetup.fleet.work import script
 
     found = _chosen(options)
     name = f"gpusetup-{secrets.token_hex(4)}"
     job = Job(name=name, script=script(work), limit=work.limit, more=tuple(options.after))
-    asking = _Sharing(job, found, into) if options.shared else _Asking(job, found)
+    asking = _Asking(job, found)
     return Engine(
         f"Slurm gets an exclusive job ({name}) for each of",
         tuple(found.idle),
@@ -91,7 +81,6 @@ class _Asking:
         self.environment = outside_a_job(os.environ)
         self.patience = job.limit + min(START_SECONDS, job.limit)
         """Seconds from the submission of a job to its end."""
-        self.over = threading.Event()
 
     def words(self, node: str) -> tuple[str, ...]:
         return srun_words(self.job, node, self.found.idle[node])
@@ -111,58 +100,8 @@ class _Asking:
 
     def end(self) -> None:
         """Nobody waits any more, and what is left of this run is cancelled."""
-        self.over.set()
         self.cancel()
 
     def cancel(self, node: str | None = None) -> None:
         """Cancel one node's job, or all of them."""
         start(scancel_words(self.job, node), timeout=SINFO_SECONDS, environment=self.environment)
-
-
-class _Sharing(_Asking):
-    """The same by sbatch: each job writes into a folder that all nodes and this machine share.
-
-    Slurm is asked once for each job; its end is seen in the folder.
-    """
-
-    def __init__(self, job: Job, found: Chosen, folder: Path) -> None:
-        super().__init__(job, found)
-        self.folder = folder
-
-    def words(self, node: str) -> tuple[str, ...]:
-        return sbatch_words(self.job, node, self.found.idle[node], str(self._file(node)))
-
-    def _file(self, node: str, end: str = "") -> Path:
-        return self.folder / f"{node}.out{end}"
-
-    def ask(self, node: str) -> Output:
-        began = time.monotonic()
-        said = start(self.words(node), timeout=SINFO_SECONDS, environment=self.environment)
-        if not said.ok:
-            return said
-        ended = self._wait(node, began + self.patience)
-        if not ended and not self.over.is_set():
-            self.cancel(node)
-        return self._read(node, replace(said, seconds=time.monotonic() - began), ended)
-
-    def _wait(self, node: str, until: float) -> bool:
-        while not self._file(node, END).exists():
-            if time.monotonic() > until or self.over.wait(LOOK_SECONDS):
-                return False
-        return True
-
-    def _read(self, node: str, said: Output, ended: bool) -> Output:
-        """What the job wrote; its files are then gone."""
-        out, err = _text(self._file(node)), _text(self._file(node, ERRORS))
-        for end in ("", ERRORS, END):
-            self._file(node, end).unlink(missing_ok=True)
-        problem = None if ended else no_answer_in(self.patience)
-        return replace(said, stdout=out, stderr=err, problem=problem)
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(MOST_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from gpusetup.errors import BadInput, Blocked, Unsatisfiable, UsageError
+from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
@@ -79,8 +79,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
     if not 1 <= options.repeats <= 1000:
         raise UsageError(f"`--repeats` is {options.repeats}", hint="from 1 to 1000")
-    if options.records:
-        return _from_files(options, out)
     try:
         rank = rank_in(os.environ)
         if rank is None:
@@ -89,22 +87,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
     except Stop as problem:
         kind = UsageError if isinstance(problem, WrongQuestion) else Blocked
         raise kind(problem.message, hint=problem.hint) from problem
-
-
-def _from_files(options: argparse.Namespace, out: Console) -> int:
-    from pathlib import Path
-
-    from gpusetup.fleet.sweep.others import judge_runs, nothing_in, read_runs
-    from gpusetup.render.sweep import sweep_screen
-
-    runs = read_runs(Path(options.records))
-    found = judge_runs(runs, options.loss)
-    out.answer(found, sweep_screen(found))
-    if runs.empty:
-        out.talk(f"error: {plain(nothing_in(runs.empty))}")
-    if not found.ok:
-        return Unsatisfiable.exit_code
-    return BadInput.exit_code if runs.empty else 0
 
 
 def _worker(options: argparse.Namespace, device: str) -> tuple[str, ...]:

@@ -51,8 +51,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--pid", type=int, metavar="PID",
         help="watch this running process and its children too, until it ends")  # fmt: skip
     add("--csv", metavar="FILE", help="also write one row a GPU and sample there")
-    add("--prom", metavar="FILE", help="also keep the last sample there, as OpenMetrics for the "
-        "textfile collector of node_exporter")  # fmt: skip
     add("--html", metavar="FILE", help="also write one page with charts there, at the end")
     add_timeout(parser)
     add("--replay", metavar="FILE",
@@ -179,7 +177,7 @@ def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
 def _recording(options: argparse.Namespace, out: Console) -> Recording:
     from gpusetup.commands.monitor_recording import Recording
 
-    return Recording(out, csv=options.csv, html=options.html, prom=options.prom)
+    return Recording(out, csv=options.csv, html=options.html)
 
 
 def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
@@ -189,7 +187,7 @@ def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
         sample = source.next(patience_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
-    if options.csv or options.prom:
+    if options.csv:
         with _recording(options, out) as recording:
             recording.see(sample)
     if out.json:

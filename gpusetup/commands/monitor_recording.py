@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,6 @@ from gpusetup.monitor.values import Sample, Summary
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 from gpusetup.render.terminal import can_be_drawn_on
-from gpusetup.system.refused import blocked_by_files
 from gpusetup.system.signals import interrupt_ourselves
 from gpusetup.verify import streams
 
@@ -31,37 +29,13 @@ class Lines:
         streams.put(shown(sample_lines(sample), sys.stdout))
 
 
-class Prom:
-    """The last sample as OpenMetrics, in a file that is whole at any moment."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        self._half = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        record.opened(str(self._half)).close()
-        self._half.unlink()
-
-    def sample(self, sample: Sample) -> None:
-        from gpusetup.render.monitor_metrics import monitor_metrics
-
-        with blocked_by_files(f"Cannot write {self._path}", "name another file"):
-            self._half.write_text(monitor_metrics(sample), encoding="utf-8")
-            self._half.replace(self._path)
-
-
 class Recording:
     """Takes the samples of one run and answers at its end.
 
     The files are opened first: one that cannot be written ends the job before it begins.
     """
 
-    def __init__(
-        self,
-        out: Console,
-        *,
-        csv: str | None = None,
-        html: str | None = None,
-        prom: str | None = None,
-    ) -> None:
+    def __init__(self, out: Console, *, csv: str | None = None, html: str | None = None) -> None:
         self._out, self._html = out, html
         self._stack = ExitStack()
         self._tally = Tally()
@@ -70,8 +44,6 @@ class Recording:
         self._history = record.History()
         if csv:
             self._sinks.append(record.Csv(self._stack.enter_context(record.opened(csv))))
-        if prom:
-            self._sinks.append(Prom(prom))
         if html:
             record.opened(html).close()
             self._sinks.append(self._history)

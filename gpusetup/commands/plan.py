@@ -40,8 +40,7 @@ EXAMPLES = (
 RENAMED = {
     "tokens": "max_tokens", "tensor_parallel": "tp", "pipeline_parallel": "pp",
     "context_parallel": "cp", "expert_parallel": "ep", "sequence_parallel": "tp_sp",
-    "trained_embeddings": "train_embeddings", "virtual_pipeline": "vpp",
-    "master_dtype": "masters",
+    "trained_embeddings": "train_embeddings",
 }  # fmt: skip
 """Fields of a question -> the options that fill them."""
 
@@ -84,9 +83,9 @@ def _one(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -
     decision = solve(w, asked.case, options.solve) if options.solve else decide(w, asked.case)
     found = answer(decision, asked)
     if options.format == "yaml":
-        from gpusetup.commands.plan_yaml import settings
+        from gpusetup.plan.answer.yaml import plan_yaml
 
-        out.text(settings(found, decision, asked))
+        out.text(plan_yaml(found, text=not decision.fit.workload.shape.no_decoder))
     else:
         from gpusetup.render.plan import plan_text
 
@@ -180,7 +179,6 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
     notes = (*own, *assumed(question, w, case), *table_notes(question, w, case))
     config = found.read if found else None
     asked = Asked(place=place, case=case, solved=options.solve, notes=notes, config=config,
-                  trainer=question.trainer, accumulate=question.accumulate or 1,
                   unasked=unasked(question, w))  # fmt: skip
     return asked, w
 

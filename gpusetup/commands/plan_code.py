@@ -20,12 +20,12 @@ IGNORED = (
     "users", "items", "embedding_dim", "mlm", "context", "max_tokens", "lora", "sp", "shard",
     "loss", "trainer", "step", "quantize", "selective", "attention", "offload", "cp", "ep",
     "lora_targets", "dora", "train_embeddings", "fused_kernels", "compile", "tp_sp",
-    "load_whole", "gather_ahead", "reentrant",
-    "reshard", "kept_inputs", "checkpoint_layers", "trained_layers",
-    "reference", "vpp", "optimizer_rank", "prefix", "prefix_projection", "one_unit", "eval_batch",
-    "varied", "reduce_bucket", "classes", "beside", "as_of", "tiled_mlp",
+    "load_whole", "reentrant",
+    "reshard", "trained_layers",
+    "reference", "eval_batch",
+    "varied", "classes", "beside",
     "frames", "size", "encoders",
-    "masters", "moments",
+
 )  # fmt: skip
 """Flags that describe a workload; the code is one."""
 

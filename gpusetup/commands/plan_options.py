@@ -22,7 +22,7 @@ def tokens(text: str) -> int:
 class Checkpointing(argparse.BooleanOptionalAction):
     """`--checkpointing` alone or in a trainer's own words: `full`, `none`, or what it selects.
 
-    torchtitan's `mode` is full, selective or none; Megatron-LM's granularity full or selective.
+    torchtitan's `mode` is full, selective or none; Megatron-LM's granularity full.
 
     >>> parser = argparse.ArgumentParser()
     >>> _ = parser.add_argument("--checkpointing", action=Checkpointing)
@@ -52,13 +52,13 @@ class Checkpointing(argparse.BooleanOptionalAction):
         elif word in SELECTED or (word.isdecimal() and 1 <= int(word) <= MOST_UNITS):
             namespace.selective = SELECTED.get(word, word)
         else:
-            known = f"full, none, selective, op, core, or 1 to {MOST_UNITS} (every how many units)"
+            known = f"full, none, selective, op, or 1 to {MOST_UNITS} (every how many units)"
             raise argparse.ArgumentError(self, f"{values!r} is none of {known}")
 
 
 EVERY_UNIT = ("full", "yes", "true", "on", "all")
 NO_UNIT = ("none", "no", "false", "off")
-SELECTED = {"selective": "op", "op": "op", "core": "core"}
+SELECTED = {"selective": "op", "op": "op"}
 MOST_UNITS = 1000
 
 
@@ -105,10 +105,6 @@ def what_options(parser: argparse.ArgumentParser) -> None:
         "--frozen", type=float, default=0.0, metavar="SHARE", help="share not trained"
     )
     group.add_argument("--trained-layers", type=int, metavar="N", help="the last N alone")
-    group.add_argument("--prefix", type=int, metavar="N", help="prefix tuning of N tokens a layer")
-    group.add_argument(
-        "--prefix-projection", action="store_const", const=True, help="an MLP makes them"
-    )
 
 
 def where_options(parser: argparse.ArgumentParser) -> None:
@@ -128,25 +124,18 @@ def how_options(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("how")
     group.add_argument("--trainer", metavar="NAME", help="its defaults: hf, trl, torchtune, ...")
-    group.add_argument("--as-of", metavar="DAY", help="the trainer's defaults of a day: 2024-05")
     strategies = (*STRATEGIES, "shard-grad-op")
     group.add_argument("--strategy", type=strategy_named, choices=strategies)
     group.add_argument("--optimizer", type=optimizer_named, choices=tuple(OPTIMIZERS))
-    group.add_argument("--optimizer-rank", type=int, metavar="N", help="of GaLore, APOLLO: 128")
     group.add_argument("--step", choices=("foreach", "fused", "loop", "backward"))
     group.add_argument("--accumulate", type=int, metavar="N", help="micro-batches a step")
     group.add_argument("--dtype", choices=("fp32", "bf16", "fp16"))
-    group.add_argument("--masters", choices=("fp32", "bf16", "fp16"), help="the copy stepped")
-    group.add_argument("--moments", choices=("fp32", "bf16", "fp16", "fp8"), help="AdamW's")
     group.add_argument("--amp", choices=("bf16", "fp16", "none"), help="mixed precision")
     group.add_argument("--quantize", choices=("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"))
     group.add_argument(
-        "--checkpointing", action=Checkpointing, default=None, help="of each unit, or op, core, N"
+        "--checkpointing", action=Checkpointing, default=None, help="of each unit, or op, N"
     )
-    group.add_argument("--selective", metavar="op|core|N", help="selective checkpointing")
-    tiled = "the MLP computes parts of a sequence in turn: DeepSpeed's TiledMLP"
-    group.add_argument("--tiled-mlp", action="store_const", const=True, help=tiled)
-    group.add_argument("--checkpoint-layers", type=int, metavar="N", help="layers a checkpoint")
+    group.add_argument("--selective", metavar="op|N", help="selective checkpointing")
     group.add_argument("--loss", metavar="NAME", help="eager, compiled, chunked, liger, cce, ...")
     group.add_argument(
         "--attention",
@@ -168,27 +157,17 @@ def _parallel_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tp", type=int, default=1, metavar="N", help="tensor parallelism")
     group.add_argument("--tp-sp", action="store_const", const=True, help="norms divided, too")
     group.add_argument("--pp", type=int, default=1, metavar="N", help="pipeline parallelism")
-    group.add_argument("--vpp", type=int, metavar="N", help="pieces a stage: interleaved pipeline")
     group.add_argument("--cp", type=int, metavar="N", help="context parallelism")
     group.add_argument("--ep", type=int, metavar="N", help="expert parallelism")
     group.add_argument("--shard", type=int, metavar="N", help="GPUs that share a copy under hsdp")
     whole = "every GPU gets the whole model first: DeepSpeed without zero.Init"
     group.add_argument("--load-whole", action="store_const", const=True, help=whole)
-    ahead = "FSDP1 without a limit on its gathers: the default before torch 2.0"
-    group.add_argument("--gather-ahead", action="store_const", const=True, help=ahead)
     way = "layers are recomputed as transformers does, or by torch's checkpoint_wrapper"
     group.add_argument("--reentrant", action=argparse.BooleanOptionalAction, help=way)
     free = "what was gathered is freed after the forward pass: not under SHARD_GRAD_OP"
     group.add_argument("--reshard", action=argparse.BooleanOptionalAction, help=free)
-    one = "FSDP gathers the whole model at once: no layers were wrapped"
-    group.add_argument("--one-unit", action="store_const", const=True, help=one)
-    group.add_argument(
-        "--reduce-bucket", type=int, metavar="N", help="DeepSpeed's reduce_bucket_size: 500000000"
-    )
     copy = "a frozen copy of the model stands beside it: DPO, RLHF with a KL term"
     group.add_argument("--reference", action="store_const", const=True, help=copy)
-    kept = "copies of their inputs that 4-bit layers keep: 1 with bitsandbytes before 0.43.2"
-    group.add_argument("--kept-inputs", type=int, choices=(0, 1, 2), help=kept)
 
 
 def answer_options(parser: argparse.ArgumentParser) -> None:

@@ -18,12 +18,12 @@ TRAINING = (
     "users", "items", "embedding_dim", "mlm", "max_tokens", "lora", "trainer", "strategy",
     "optimizer", "step", "accumulate", "dtype", "amp", "quantize", "checkpointing", "selective",
     "loss", "attention", "offload", "lora_targets", "dora", "train_embeddings", "fused_kernels",
-    "compile", "sp", "tp_sp", "cp", "ep", "shard", "load_whole", "gather_ahead", "reentrant",
-    "reshard", "kept_inputs", "checkpoint_layers", "trained_layers", "reference",
-    "vpp", "optimizer_rank", "prefix", "prefix_projection", "one_unit", "eval_batch",
-    "varied", "reduce_bucket", "classes", "beside", "as_of", "tiled_mlp",
+    "compile", "sp", "tp_sp", "cp", "ep", "shard", "load_whole", "reentrant",
+    "reshard", "trained_layers", "reference",
+    "eval_batch",
+    "varied", "classes", "beside",
     "frames", "size", "encoders",
-    "masters", "moments",
+
     "solve", "code", "cells", "calibrate", "png",
 )  # fmt: skip
 CONTEXT = 8192

@@ -17,10 +17,7 @@ OPTIMIZERS: dict[str, tuple[str, str | None]] = {
     "muon": ("muon", None), "lion": ("lion", None), "lion32bit": ("lion", "loop"),
     "lion8bit": ("lion8bit", "loop"), "sgd": ("sgd", None),
     "prodigy": ("prodigy", "loop"), "lomo": ("sgd", "backward"),
-    "galoreadamw": ("galore", "loop"), "galoreadamw8bit": ("galore8bit", "loop"),
-    "galoreadamwlayerwise": ("galore", "backward"), "apolloadamw": ("apollo", "loop"),
-    "galoreadamw8bitlayerwise": ("galore8bit", "backward"),
-    "apolloadamwlayerwise": ("apollo", "backward"), "adammini": ("adam-mini", "loop"),
+    "adammini": ("adam-mini", "loop"),
     "came": ("came", "loop"), "camepytorch": ("came", "loop"), "ademamix": ("ademamix", "loop"),
     "ademamix8bit": ("ademamix8bit", "loop"), "adan": ("adan", "loop"), "lamb": ("lamb", "loop"),
     "schedulefreeadamw": ("schedule-free", "foreach"), "adamwfp8": ("adamw-fp8", "loop"),
@@ -28,8 +25,7 @@ OPTIMIZERS: dict[str, tuple[str, str | None]] = {
     "rmsprop": ("rmsprop", "foreach"),
 }  # fmt: skip
 """Name in small letters without its module, dashes, dots -> what it keeps, how it steps
-(transformers' `OptimizerNames`, bitsandbytes.optim, torchao.optim, DeepSpeed, NeMo,
-galore_torch 1.0, apollo_torch 1.0.3)."""
+(transformers' `OptimizerNames`, bitsandbytes.optim, torchao.optim, DeepSpeed, NeMo)."""
 
 
 def optimizer(text: str) -> tuple[str, str | None] | None:

@@ -38,8 +38,6 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
     if len(shown) > MOST_FINDINGS:
         lines += ["", f"and {len(shown) - MOST_FINDINGS} more: `--json` lists all"]
     lines += section("Measured", map(_level, answer.levels))
-    pairs = (f"  {one} {other}" for one, other in answer.measure_next[:MOST_FINDINGS])
-    lines += section("To be measured next", pairs)
     if answer.exclude.slurm:
         job = f"sbatch {quote(answer.exclude.slurm)} job.sh"
         lines += section("To leave these nodes out of a Slurm job", [command(job)])
@@ -50,8 +48,6 @@ def _verdict(answer: SweepAnswer) -> Row:
     nodes = f"{answer.nodes} node{'s' if answer.nodes != 1 else ''}"
     how = f"{len(answer.ranks)} ranks on {nodes}, {answer.backend}"
     took = f"{answer.rounds} rounds in {answer.seconds:.1f} s"
-    if answer.files:
-        how, took = nodes, f"{answer.files} outputs read, {len(answer.left_out)} files left out"
     blamed = sum(one.blames for one in answer.findings)
     if answer.ok:
         return marked(OK, "ok", f"{how}, {took}: all alike")

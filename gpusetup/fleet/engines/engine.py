@@ -77,6 +77,5 @@ WHERE = {
     "sinfo": "`--slurm` runs where Slurm's commands are, as on a login node; "
     "`--hosts FILE` needs ssh only",
     "kubectl": "`--kubernetes --print` shows the objects without it",
-    "pdsh": "leave `--pdsh` out: ssh is asked then",
 }
 """Program -> where to go without it."""

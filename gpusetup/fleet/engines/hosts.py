@@ -1,6 +1,6 @@
-"""Machines without a scheduler: a file of host names, asked by ssh or pdsh.
+"""Machines without a scheduler: a file of host names, asked by ssh.
 
-Sources: ssh(1) of OpenSSH 9, pdsh(1) 2.34.
+Source: ssh(1) of OpenSSH 9.
 """
 
 from __future__ import annotations
@@ -44,13 +44,3 @@ def ssh_words(host: str, command: str) -> tuple[str, ...]:
     """
     options = ("-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_SECONDS}")
     return ("ssh", "-n", "-T", *options, "--", host, command)
-
-
-def pdsh_words(host: str, command: str, limit: float) -> tuple[str, ...]:
-    """The same through pdsh, by whatever way to the hosts it is set up for.
-
-    >>> " ".join(pdsh_words("n1", "true", 60))
-    'pdsh -N -S -t 15 -u 60 -w n1 true'
-    """
-    times = ("-t", str(CONNECT_SECONDS), "-u", f"{limit:.0f}")
-    return ("pdsh", "-N", "-S", *times, "-w", host, command)

@@ -1,15 +1,14 @@
 """Kubernetes: the objects that prove a node, or watch it, as plain data.
 
 A Job for each node; or a DaemonSet whose pods set a condition of their node and write an event,
-and never a taint; or the files of a plug-in for the node problem detector, which does the same.
+and never a taint.
 Sources: the API reference of Kubernetes 1.28 to 1.37 (v1, batch/v1, apps/v1, and v1 of
-rbac.authorization.k8s.io); node problem detector, docs/custom_plugin_monitor.md (2024).
+rbac.authorization.k8s.io).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from shlex import join
 from typing import Any
@@ -171,57 +170,6 @@ def _watcher(setting: Setting, python: str, selector: Mapping[str, str]) -> Obje
         "tolerations": [{"operator": "Exists"}],
         "containers": [container],
         "volumes": [{"name": "kmsg", "hostPath": {"path": "/dev/kmsg"}}],
-    }
-
-
-# --- the node problem detector's plug-in
-
-PLUGIN = """\
-#!/bin/sh
-# For the node problem detector: 0 is sound, 1 a problem, 2 unknown; one line says what.
-said=$({call} 2>&1)
-code=$?
-printf '%s\\n' "${{said#failed: }}" | head -n 1
-test $code -le 1 || code=2
-exit $code
-"""
-
-
-def problem_detector(setting: Setting, python: str) -> tuple[Object, ...]:
-    """The plug-in's two files, as a ConfigMap for the detector's own pods."""
-    call = join((python, "-I", "-m", "gpusetup", "node-check", "--no-color"))
-    files = {
-        "gpusetup-monitor.json": json.dumps(monitor("/config/gpusetup.sh"), indent=2) + "\n",
-        "gpusetup.sh": PLUGIN.format(call=call),
-    }
-    named = {"name": "gpusetup-node-problem-detector", "namespace": setting.namespace}
-    return ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": files},)
-
-
-def monitor(path: str) -> Object:
-    """The detector's `--config.custom-plugin-monitor` file: a condition and an event."""
-    sound = {
-        "type": CONDITION,
-        "reason": "GpusAreSound",
-        "message": "the node is sound",
-    }
-    rule = {"reason": "GpusetupFoundAProblem", "path": path, "timeout": "30s"}
-    return {
-        "plugin": "custom",
-        "pluginConfig": {
-            "invoke_interval": f"{CHECK_SECONDS}s",
-            "timeout": "40s",
-            "max_output_length": 250,
-            "concurrency": 1,
-            "enable_message_change_based_condition_update": True,
-        },
-        "source": "gpusetup-monitor",
-        "metricsReporting": True,
-        "conditions": [sound],
-        "rules": [
-            {"type": "permanent", "condition": CONDITION, **rule},
-            {"type": "temporary", **rule},
-        ],
     }
 
 

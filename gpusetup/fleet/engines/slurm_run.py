@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from shlex import quote
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.folder import natural
@@ -23,8 +22,6 @@ START_SECONDS = 60.0
 """So long may an idle node take from the allocation to the first word: prolog, launch, mounts."""
 BUSY = ("Immediate execution impossible", "Requested nodes are busy")
 """What srun says where a node was taken between the question and the job."""
-ERRORS, END = ".err", ".end"
-"""What the names of a job's other files in the shared folder end with."""
 NO_SUCH_ROOM = "Requested node configuration is not available"
 """What srun says where CPUs that sinfo counts are kept for the system."""
 OF_A_JOB = ("SLURM_", "SBATCH_", "SRUN_", "PMI", "PMIX")
@@ -163,7 +160,7 @@ class Job(Frozen):
     limit: float
     """Seconds."""
     more: tuple[str, ...] = ()
-    """Options of the caller's for srun or sbatch."""
+    """Options of the caller's for srun."""
 
 
 def srun_words(job: Job, node: str, room: Room) -> tuple[str, ...]:
@@ -177,18 +174,6 @@ def srun_words(job: Job, node: str, room: Room) -> tuple[str, ...]:
     cpus = (f"--cpus-per-task={room.cpus}",) if room.cpus else ()
     words = ("srun", *_common(job, node, room), *cpus, start, "--input=none", "--quiet")
     return (*words, *job.more, "sh", "-c", job.script)
-
-
-def sbatch_words(job: Job, node: str, room: Room, said: str) -> tuple[str, ...]:
-    """A job that writes into a shared folder, and a last empty file when it has ended.
-
-    >>> job = Job(name="gpusetup-1", script="true", limit=90)
-    >>> sbatch_words(job, "n1", Room(partition="all"), "/shared/n1.out")[-1]
-    '--wrap=sh -c true; : > /shared/n1.out.end'
-    """
-    files = (f"--output={said}", f"--error={said}{ERRORS}", "--no-requeue")
-    words = ("sbatch", *_common(job, node, room), *files, "--quiet")
-    return (*words, *job.more, f"--wrap=sh -c {quote(job.script)}; : > {quote(said + END)}")
 
 
 def _common(job: Job, node: str, room: Room) -> tuple[str, ...]:

@@ -14,9 +14,7 @@ from gpusetup.fleet.sweep.verdict import NOTES, Fault, Named, verdict
 from gpusetup.model.frozen import Frozen
 
 GB = 1e9
-OF_NODES: tuple[Fault, ...] = (
-    *("absent", "hung", "slow-compute", "broken-link", "slow-link", "dcgm"),
-)
+OF_NODES: tuple[Fault, ...] = (*("absent", "hung", "slow-compute", "broken-link", "slow-link"),)
 """Faults of a rank, so of its node: that one is left out of jobs."""
 
 
@@ -70,16 +68,6 @@ FACTS: Mapping[Fault, Fact] = {
         words="no exchange of any pair ended",
         then="name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME",
     ),
-    "slow-pair": Fact(
-        words="{rate} between {who}; the median is {middle} ({share}), and which of them is slow "
-        "this does not tell",
-        then="measure each of them with another node",
-    ),
-    "wrong-values": Fact(
-        words="wrong values in an exchange of {who}",
-        then="`gpusetup verify --level standard` on each of these nodes",
-    ),
-    "dcgm": Fact(words="", then="on that node: `gpusetup node-check`, and the kernel's log"),
 }  # fmt: skip
 
 
@@ -140,12 +128,6 @@ class SweepAnswer(Frozen):
     seconds: float
     message_bytes: int
     exclude: Exclude = Exclude()
-    files: int = 0
-    """With `--from`: outputs that were read; then there are no ranks and no rounds."""
-    left_out: tuple[str, ...] = ()
-    """Files that are none."""
-    measure_next: tuple[tuple[str, str], ...] = ()
-    """With `--from`: pairs of nodes whose measurement would tell more."""
 
 
 class Course(Frozen):

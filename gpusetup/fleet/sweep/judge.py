@@ -149,11 +149,6 @@ def shared_rounds(
             yield middle, {rank: rate / middle for rank, rate in rates.items()}
 
 
-def node_scores(rates: Mapping[int, float], loss: float) -> Scores:
-    """Scores of what was measured once each."""
-    return _judged(rates, [0.0] * len(rates), loss)
-
-
 def _judged(of: Mapping[int, float], noise: Sequence[float], loss: float) -> Scores:
     values = list(of.values())
     middle = median(values) if values else 0.0
@@ -169,6 +164,6 @@ def _judged(of: Mapping[int, float], noise: Sequence[float], loss: float) -> Sco
 
 def slow_groups(rates: Mapping[tuple[int, ...], float], loss: float) -> tuple[tuple[int, ...], ...]:
     """Of groups of one size, those slower than the others."""
-    found = node_scores(dict(enumerate(rates.values())), loss)
+    found = _judged(dict(enumerate(rates.values())), [0.0] * len(rates), loss)
     groups = list(rates)
     return tuple(groups[number] for number in found.slow)

@@ -33,11 +33,7 @@ Fault = Literal[
     "apart",
     "uneven",
     "unmeasured",
-    "slow-pair",
-    "wrong-values",
-    "dcgm",
 ]
-"""The last three are of files that others measured."""
 NOTES = ("apart", "uneven", "slow-group")
 """What may be how the network is built: it is said, and nobody is blamed."""
 FEW_PATHS, SHARE_OF_PATHS = 3, 0.05

@@ -138,7 +138,8 @@ def linear(w: Workload, r: Recipe, start: Constants) -> tuple[float, tuple[float
         "exchange": activations.exchange_amount(w, r),
         "fragmentation": 0.0 if r.env else passing / start.logit,
     }
-    fixed = states.state_bytes(w, r) + activations.kept_bytes(w, r) + zero.context_bytes
+    fixed = states.standing_bytes(w, r) + states.gradient_state_bytes(w, r)
+    fixed += activations.kept_bytes(w, r) + zero.context_bytes
     fixed += zero.nccl_bytes if w.gpus > 1 and w.strategy != "dp" else 0.0
     fixed += 0.0 if fitted_logit else passing
     if fitted_logit:

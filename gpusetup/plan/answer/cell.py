@@ -18,10 +18,10 @@ from gpusetup.model.shell import setting, shell_for
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import Option, candidates, host_holds, near_limit
 from gpusetup.plan.answer.decide import Case, Decision, better, decide
+from gpusetup.plan.answer.doubt import doubt
 from gpusetup.plan.answer.helps import helps
 from gpusetup.plan.answer.ladder import ladder
 from gpusetup.plan.answer.measured import NONE, is_standard
-from gpusetup.plan.answer.odds import doubt, first_sight, odds
 from gpusetup.plan.answer.place import Place
 from gpusetup.plan.answer.speed import speed
 from gpusetup.plan.answer.unasked import Unasked, left_open
@@ -38,7 +38,7 @@ MEASURED_SOURCE = "measured: Trinity-RFT's GPU configuration guide"
 FITTED_SOURCE = "predicted by the memory model, which was fitted to measured jobs of this kind"
 MODEL_SOURCE = (
     "predicted by the memory model, which met published figures that it had not seen within "
-    f"{first_sight():.1f} % in the median"
+    "12.1 % in the median"
 )
 
 
@@ -52,9 +52,6 @@ class Asked(Frozen):
     """What was assumed where nothing was said."""
     config: ConfigRead | None = None
     """What was read of a training config."""
-    trainer: str | None = None
-    accumulate: int = 1
-    """Micro-batches a step."""
     unasked: tuple[Unasked, ...] = ()
     """What the answer hangs on that nobody said."""
     brief: bool = False
@@ -173,9 +170,8 @@ EXTRA = (
     "lora", "lora_targets", "dora", "quantize", "selective", "attention", "compile", "step", "loss",
     "tensor_parallel", "pipeline_parallel", "sequence_parallel", "context_parallel",
     "expert_parallel", "offload_optimizer", "offload_checkpoints", "trained_embeddings",
-    "load_whole", "gather_ahead", "reentrant", "reshard", "kept_inputs",
-    "checkpoint_layers", "trained_layers", "reference", "virtual_pipeline", "prefix",
-    "prefix_projection", "one_unit", "varied", "tiled_mlp", "encoders",
+    "load_whole", "reentrant", "reshard", "kept_inputs", "trained_layers", "reference", "varied",
+    "encoders",
 )  # fmt: skip
 """Settings that are named where they are not the usual ones."""
 PLAIN = Workload(shape=model_of_size(10**9, text=True), context=1)
@@ -360,14 +356,13 @@ def _moment(told: Told) -> Iterator[str]:
         yield line
 
 
-def _near_the_limit(told: Told) -> Iterator[str]:
-    """How other runs went that were said to need as much; cells tell of the measured trainer's."""
+def _not_sure(told: Told) -> Iterator[str]:
+    """Why a recipe with room to spare is not called clear."""
     decision = told.decision
-    if decision.measured or is_standard(decision.fit.workload) or decision.fit.clear:
+    if decision.recipe is None or decision.measured or decision.fit.clear:
         return
-    near = odds(decision.shown.parts.total / decision.fit.limits.capacity)
-    kind = doubt(decision.fit.workload, decision.recipe) if decision.recipe else None
-    yield from (said for said in (near, kind) if said is not None)
+    kind = doubt(decision.fit.workload, decision.recipe)
+    yield from () if kind is None else (kind,)
 
 
 def _unasked(told: Told) -> Iterator[str]:
@@ -386,6 +381,6 @@ LINES: tuple[Callable[[Told], Iterator[str]], ...] = (
     _others,
     _estimate_differs,
     _moment,
-    _near_the_limit,
+    _not_sure,
     _unasked,
 )

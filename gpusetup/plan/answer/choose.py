@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.plan.answer.doubt import doubt
 from gpusetup.plan.answer.measured import is_standard
-from gpusetup.plan.answer.odds import doubt
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.memory.parts import Parts, parts
 from gpusetup.plan.memory.states import SHARDED, WHOLE, host_bytes
@@ -19,7 +19,7 @@ CLEAR = 0.03
 """A margin from which on an answer is clear, for the trainer that was measured."""
 CLEAR_ELSEWHERE = 0.2
 """The same for other jobs, of which only published figures are known: of those said to fit from
-here on 1 in 51 ran out of memory, of those said not to 1 in 59 fitted (`odds.py` by kind)."""
+here on 1 in 51 ran out of memory, of those said not to 1 in 59 fitted (`doubt.py`)."""
 
 
 class Limits(Frozen):

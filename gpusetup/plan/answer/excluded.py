@@ -44,8 +44,6 @@ def _parallel_divides(w: Workload, question: Question) -> None:
         raise UsageError(f"`--tp {tp}` does not divide the {w.shape.heads} heads of the model")
     if pp > w.shape.layers:
         raise UsageError(f"`--pp {pp}` is more than the {w.shape.layers} layers of the model")
-    if w.virtual_pipeline > 1 and pp == 1:
-        raise UsageError("`--vpp` divides the stages of a pipeline", hint="add `--pp 4`")
     if tp * pp > 1 and w.strategy in ("single", "dp", "device-map"):
         raise UsageError(f"`--strategy {w.strategy}` has neither tensor nor pipeline parallelism")
 
@@ -103,10 +101,6 @@ def _budget_takes_longest(w: Workload, question: Question) -> None:
 def _adapters_or_frozen(w: Workload, question: Question) -> None:
     if w.lora is not None and w.frozen:
         raise UsageError("`--lora` and `--frozen` exclude each other", hint="LoRA freezes it all")
-    if w.prefix is not None and (w.lora is not None or w.frozen or w.trained_layers is not None):
-        raise UsageError(
-            "`--prefix` trains its tokens alone: leave `--lora`, `--frozen` and the like out"
-        )
     if w.trained_layers is not None and (w.lora is not None or w.frozen):
         other = "--frozen" if w.frozen else "--lora"
         raise UsageError(
@@ -128,8 +122,7 @@ def _last_layers_are_there(w: Workload, question: Question) -> None:
 
 
 def _quantised_is_frozen(w: Workload, question: Question) -> None:
-    frozen = w.frozen >= 1 or w.prefix is not None
-    if w.quantize in QUANTIZED and w.lora is None and not frozen:
+    if w.quantize in QUANTIZED and w.lora is None and w.frozen < 1:
         raise UsageError(
             f"Weights in {w.quantize} are not trained themselves", hint="add `--lora 16`"
         )
@@ -137,18 +130,10 @@ def _quantised_is_frozen(w: Workload, question: Question) -> None:
 
 def _selective_is_known(w: Workload, question: Question) -> None:
     said = w.selective
-    if said not in (None, "op", "core") and not (said.isdecimal() and 1 <= int(said) <= 1000):
+    if said not in (None, "op") and not (said.isdecimal() and 1 <= int(said) <= 1000):
         raise UsageError(
             f"`--selective {said}` is neither `op` nor every how many layers",
-            hint="`op`, `2`, or `core` (what attention computes alone, as Megatron-LM does)",
-        )
-
-
-def _checkpoints_are_on(w: Workload, question: Question) -> None:
-    if w.checkpoint_layers > 1 and not w.checkpointing:
-        raise UsageError(
-            "`--checkpoint-layers` says how checkpoints lie, and checkpointing is off",
-            hint="add `--checkpointing`, or leave it out",
+            hint="`op`, or `2`: every second layer",
         )
 
 
@@ -173,15 +158,6 @@ def _unknown_is_unsaid(w: Workload, question: Question) -> None:
         raise UsageError(f"A sample of {w.shape.name} always has {w.shape.fixed_tokens} tokens")
 
 
-def _unit_is_gathered(w: Workload, question: Question) -> None:
-    if w.one_unit and not SHARDED[w.strategy][0]:
-        raise UsageError(
-            f"`--one-unit` says how FSDP gathers, not {w.strategy}", hint="`--strategy fsdp1`"
-        )
-    if w.prefix_projection and w.prefix is None:
-        raise UsageError("`--prefix-projection` makes a prefix", hint="add `--prefix 16`")
-
-
 def _encoders_are_a_denoisers(w: Workload, question: Question) -> None:
     if w.encoders != "none" and not (w.shape.sample and w.shape.sample.vae):
         raise UsageError(
@@ -192,7 +168,6 @@ def _encoders_are_a_denoisers(w: Workload, question: Question) -> None:
 
 RULES = (
     _encoders_are_a_denoisers,
-    _unit_is_gathered,
     _one_gpu_is_one,
     _parallel_divides,
     _shard_divides,
@@ -203,7 +178,6 @@ RULES = (
     _last_layers_are_there,
     _quantised_is_frozen,
     _selective_is_known,
-    _checkpoints_are_on,
     _loss_is_known,
     _optimizer_is_known,
     _unknown_is_unsaid,

@@ -76,7 +76,7 @@ def _more_or_shorter(w: Workload, case: Case) -> Iterator[tuple[str, Workload]]:
 
 
 def _adapters(w: Workload) -> Iterator[tuple[str, Workload]]:
-    frozen = w.frozen or w.trained_layers is not None or w.prefix is not None
+    frozen = w.frozen or w.trained_layers is not None
     if w.lora is None and not frozen:
         small = replace(w, lora=16, dtype="bf16", amp=None)
         four = replace(small, quantize="nf4")

@@ -17,13 +17,8 @@ MOST: dict[str, int] = {
     "accumulate": 10**6,
     "context_parallel": 1024,
     "expert_parallel": 1024,
-    "checkpoint_layers": 1024,
-    "virtual_pipeline": 1024,
-    "optimizer_rank": 10**5,
-    "prefix": 10**6,
     "eval_batch": 10**6,
     "classes": 10**7,
-    "reduce_bucket": 10**12,
     "trained_layers": 1024,
     "users": 10**12,
     "items": 10**12,
@@ -58,24 +53,15 @@ class Question(Frozen):
     sp: int | None = None
     strategy: Strategy | None = None
     trainer: str | None = None
-    as_of: str | None = None
-    """The day whose defaults the trainer has."""
     optimizer: str | None = None
-    optimizer_rank: int | None = None
-    master_dtype: str | None = None
-    moments: str | None = None
     dtype: str | None = None
     amp: str | None = None
     checkpointing: bool | None = None
     loss: str | None = None
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
-    virtual_pipeline: int | None = None
     shard: int | None = None
     lora: int | None = None
-    prefix: int | None = None
-    """Trained tokens before every layer's keys and values."""
-    prefix_projection: bool | None = None
     frozen: float = 0.0
     accumulate: int | None = None
     quantize: str | None = None
@@ -87,19 +73,13 @@ class Question(Frozen):
     lora_targets: str | None = None
     dora: bool | None = None
     load_whole: bool | None = None
-    gather_ahead: bool | None = None
     reentrant: bool | None = None
     reshard: bool | None = None
-    one_unit: bool | None = None
-    tiled_mlp: bool | None = None
     eval_batch: int | None = None
     beside: float | None = None
     varied: bool | None = None
-    reduce_bucket: int | None = None
     reference: bool | None = None
     """Whether a frozen copy of the model stands beside it."""
-    kept_inputs: int | None = None
-    checkpoint_layers: int | None = None
     trained_layers: int | None = None
     """The last layers where they alone are trained."""
     trained_embeddings: bool | None = None

@@ -11,7 +11,6 @@ from gpusetup.plan.answer.excluded import check
 from gpusetup.plan.answer.question import MOST, Question
 from gpusetup.plan.memory.loss import SAME_AS
 from gpusetup.plan.memory.states import QUANTIZED
-from gpusetup.plan.model.dated import as_of, compiled_loss
 from gpusetup.plan.model.named import (
     count,
     model_named,
@@ -23,11 +22,8 @@ from gpusetup.plan.model.named import (
 from gpusetup.plan.model.sample import of_size
 from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.model.trainers import (
-    adapters_of,
     attention_of,
     base_of,
-    buckets_of,
-    loaded_by,
     prepared,
     trainer_settings,
     with_masters,
@@ -38,10 +34,7 @@ SAME_NAME = (
     "strategy", "optimizer", "dtype", "quantize", "selective", "attention", "fused_kernels",
     "compile", "step", "lora_targets", "dora", "trained_embeddings", "sequence_parallel",
     "context_parallel", "expert_parallel", "checkpointing", "load_whole",
-    "gather_ahead", "reentrant", "reshard", "kept_inputs", "checkpoint_layers",
-    "trained_layers", "virtual_pipeline", "optimizer_rank", "prefix", "prefix_projection",
-    "one_unit", "tiled_mlp", "eval_batch", "varied", "reduce_bucket", "beside",
-    "master_dtype", "moments", "encoders",
+    "reentrant", "reshard", "trained_layers", "eval_batch", "varied", "beside", "encoders",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 
@@ -56,14 +49,12 @@ def workload_of(
     by_batch = counts_samples(question, shape)
     how = usual(question, by_batch=by_batch, linux=linux, gpus=gpus)
     how |= trainer_settings(question.trainer, gpus) if question.trainer else {}
-    how |= as_of(question.trainer, question.as_of)
     how |= attention_of(shape.kind, question.trainer)
     said = {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
-    how |= prepared(how | said) | adapters_of(how | said, question.trainer)
+    how |= prepared(how | said)
     computed = {"lora": question.lora, "amp": question.amp or how.get("amp")}
-    how |= base_of(computed, question.trainer) | buckets_of(how | said, question.trainer)
-    how |= compiled_loss(how | said, question.trainer, question.as_of)
-    how |= loaded_by(how | said, question.trainer) | said
+    how |= base_of(computed, question.trainer)
+    how |= said
     how |= {f"offload_{what}": True for what in question.offload}
     if question.amp is not None:
         how["autocast"] = question.amp != "none"
@@ -73,7 +64,7 @@ def workload_of(
         how = with_masters(how, question.trainer, said=question.dtype is not None)
         how["frozen_dtype"] = loaded if how["dtype"] != loaded else None
     if question.selective:
-        how["checkpointing"] = question.selective != "core"
+        how["checkpointing"] = True
     elif question.checkpointing is not None:
         how["selective"] = None
     if question.loss:
@@ -115,8 +106,7 @@ def usual(question: Question, *, by_batch: bool, linux: bool, gpus: int) -> dict
 
     A frozen base is kept as people do, in bf16.
     """
-    alone = question.lora is not None or question.prefix is not None
-    alone |= question.quantize in QUANTIZED
+    alone = question.lora is not None or question.quantize in QUANTIZED
     return {
         "strategy": default_strategy(by_batch=by_batch or not linux, gpus=gpus),
         "optimizer": "adamw",

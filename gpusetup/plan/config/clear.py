@@ -9,7 +9,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import CLEAR_ELSEWHERE
-from gpusetup.plan.answer.odds import doubt
+from gpusetup.plan.answer.doubt import doubt
 from gpusetup.plan.answer.workload import shape_of_question, workload_of
 from gpusetup.plan.config.question import for_gpus, question_of
 from gpusetup.plan.memory.capacity import capacity, is_linked

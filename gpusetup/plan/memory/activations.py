@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.plan.memory.stages import layers_together, stage_layers
+from gpusetup.plan.memory.stages import stage_layers
 from gpusetup.plan.memory.states import QUANTIZED, WHOLE, casts, upcast
 from gpusetup.plan.model.shape import TRANSLATORS, targets
 from gpusetup.plan.model.trainers import CAPPED
@@ -39,7 +39,7 @@ def checkpoint_amount(w: Workload, r: Recipe) -> float:
     """
     if not w.checkpointing or w.offload_checkpoints:
         return 0.0
-    each = w.shape.hidden * (residual_bytes(w) / 2) / divided(w) / layers_together(w)
+    each = w.shape.hidden * (residual_bytes(w) / 2) / divided(w)
     return checkpointed(w) * stage_layers(w) * each * tokens_per_gpu(w, r)
 
 
@@ -56,7 +56,7 @@ def selected_bytes(w: Workload, r: Recipe) -> float:
     for (what torch 2.13's partitioner saves of a Llama layer under this policy is its input, q, v,
     what attention gives and w1). Every n-th layer: the others keep all.
     """
-    if not w.checkpointing or w.selective in (None, "core"):
+    if not w.checkpointing or w.selective is None:
         return 0.0
     s, tokens = w.shape, tokens_per_gpu(w, r)
     if w.selective == "op":
@@ -71,15 +71,13 @@ def selected_bytes(w: Workload, r: Recipe) -> float:
 WRITES_SCORES = ("eager", "written")
 """Attention that has a number for every pair of tokens in memory."""
 
+
 MLP_KEPT = {"gelu_new": (5, 3), "gelu_python": (4, 0), "quick_gelu": (3, 0), "gelu_fast": (8, 0)}
 """Activation -> tensors of the MLP's width that stay, and how many of them autocast makes 32-bit.
 
 Without a gate: what goes in and what comes out, of `relu` the latter alone. These are written out
 in transformers, so that each step keeps its own; `pow` and what follows it run in 32 bits under
 autocast. Megatron's `bias_gelu` is one kernel."""
-
-WIDE_NORMS = ("gemma", "gemma2", "gemma3_text")
-"""Families whose RMSNorm multiplies by its weight in 32 bits, and keeps what it multiplies so."""
 
 
 def layer_bytes_a_token(w: Workload) -> float:
@@ -96,10 +94,9 @@ def layer_bytes_a_token(w: Workload) -> float:
     s = w.shape
     if s.sample and s.sample.trained and s.sample.frozen:
         rates = s.sample.frozen if frozen(w) else s.sample.trained
-        return denoiser_bytes(w, rates[rate_of(w)])
+        return rates[rate_of(w)] * s.hidden + pair_bytes(w)
     outside = s.norms * norm_bytes(w) * s.hidden + 2 * s.dropout * s.hidden
     inside = attention_bytes(w) + mlp_bytes(w) + adapter_bytes(w) + quantized_input_bytes(w)
-    inside -= eight_bit_inputs(w)
     whole = s.norms * s.hidden * w.compute_bytes * (1 - 1 / divided(w)) * (not w.megatron)
     return outside / divided(w) + whole + inside / w.tensor_parallel
 
@@ -113,30 +110,9 @@ def rate_of(w: Workload) -> int:
     return 2 if by_autocast else int(w.compute_bytes < 4)
 
 
-def denoiser_bytes(w: Workload, rate: float) -> float:
-    """Bytes a token that a layer of a denoiser keeps, by what was read off its class.
-
-    LoRA also keeps what its branches give, and, beside the MLP, the inputs of its two layers.
-    """
-    s = w.shape
-    scores = kept_pair_bytes(w)
-    if w.lora is None or s.sample is None or s.sample.adapted is None:
-        return rate * s.hidden + scores
-    branches = s.sample.adapted[0] / (2 * s.hidden * s.layers)
-    inputs = (s.hidden + s.intermediate) * w.compute_bytes * (w.lora_targets == "all")
-    return rate * s.hidden + inputs + branches * w.lora * BYTES[w.adapter_dtype] + scores
-
-
-def eight_bit_inputs(w: Workload) -> float:
-    """Bytes a token less that linear layers keep of their inputs, which Transformer Engine's 8 bits
-    make half as wide. torchao's float8 keeps them as they were."""
-    s = w.shape
-    return 1.0 * (s.query + s.intermediate) if w.quantize == "fp8" and w.megatron else 0.0
-
-
 def frozen(w: Workload) -> bool:
     """Whether the weights of the layers themselves are frozen."""
-    return w.lora is not None or w.frozen >= 1 or w.prefix is not None
+    return w.lora is not None or w.frozen >= 1
 
 
 def norm_bytes(w: Workload) -> int:
@@ -146,12 +122,9 @@ def norm_bytes(w: Workload) -> int:
     it is and compute the rest anew.
     """
     residual, compute = residual_bytes(w), w.compute_bytes
-    if w.prefix is not None:  # no linear layer learns: none of their inputs is kept
-        return 4 if w.shape.rms_norm else residual
-    if w.compile or w.fused_kernels or w.fused_norms or not w.shape.rms_norm:
+    if w.compile or w.fused_kernels or not w.shape.rms_norm:
         return residual + compute
-    normalised = 4 if w.shape.kind in WIDE_NORMS else residual
-    return 4 + normalised * (not frozen(w)) + compute
+    return 4 + residual * (not frozen(w)) + compute
 
 
 def attention_bytes(w: Workload) -> float:
@@ -164,7 +137,7 @@ def attention_bytes(w: Workload) -> float:
     s, compute = w.shape, w.compute_bytes
     shared = s.query if repeats(w) else s.key_value
     own = (2 * s.query + 2 * shared) * compute + 4 * s.heads
-    return own + kept_pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
+    return own + pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
 
 
 def repeats(w: Workload) -> bool:
@@ -180,14 +153,6 @@ def pair_bytes(w: Workload) -> float:
     return w.length * score_bytes(w)
 
 
-def kept_pair_bytes(w: Workload) -> float:
-    """Those of them that stay until the backward pass: none where attention's core is recomputed.
-
-    Megatron-LM's selective recomputation (Korthikanti et al., arXiv 2205.05198, section 5).
-    """
-    return 0.0 if w.selective == "core" else pair_bytes(w)
-
-
 PLAIN_SOFTMAX = ("bert", "distilbert", "roberta", "electra", "gpt2", "vit")
 """Families whose eager attention takes its softmax in the dtype of the scores; others in 32 bits
 (`dtype=torch.float32` in transformers' Llama and those that came after it)."""
@@ -201,17 +166,11 @@ def plain_softmax(w: Workload) -> bool:
     return (w.amp is None and w.shape.kind in PLAIN_SOFTMAX) or (w.megatron and w.fused_kernels)
 
 
-CLAMPED = ("llama", "baichuan")
-"""`torch.max` in `LlamaAttention.forward` of transformers 4.28.1 to 4.30.2, not of 4.31.0, and in
-the models with code of their own that were made of it."""
-
-
 def score_bytes(w: Workload) -> float:
     """Bytes for every pair of tokens, of all heads.
 
     A dropout keeps its mask, and gives what is multiplied then: in 16 bits the copy that is kept
-    anyway, in 32 bits one more. A maximum keeps what it was taken of, as wide as the mask that was
-    added, which is as wide as the hidden state. A softmax that is written out, exp(x - max) / sum,
+    anyway, in 32 bits one more. A softmax that is written out, exp(x - max) / sum,
     keeps its powers for two gradients, and what is multiplied; autocast takes powers in 32 bits. A
     cap keeps its tanh.
     """
@@ -221,7 +180,6 @@ def score_bytes(w: Workload) -> float:
     eager = (w.compute_bytes if plain else 4) + w.compute_bytes * narrow + dropped
     powers = 4 if w.amp else w.compute_bytes
     eager += w.compute_bytes * (w.shape.kind in CAPPED)
-    eager += residual_bytes(w) * (w.clamped_scores and w.shape.kind in CLAMPED)
     each = {
         "flash": 0.0,
         "sdpa": w.compute_bytes / w.shape.heads,
@@ -241,12 +199,8 @@ def mlp_bytes(w: Workload) -> float:
     Beside an embedding that was made 32-bit bitsandbytes' layers give the dtype that they got
     (`out.to(inp_dtype)` in `Linear4bit`, `output.to(A.dtype)` in `MatMul8bitLt`, 0.41.1): gate,
     activation and up projection are 32-bit; their product, which autocast narrows for LoRA, is not.
-    A tiled one keeps its input alone and has a part as long as the hidden size at once
-    (`TiledMLP`, Arctic Long Sequence Training, arXiv 2506.13996), next to nothing of a long one.
     """
     s, compute = w.shape, w.compute_bytes
-    if w.tiled_mlp:  # the gradient of its input is written in parts
-        return s.hidden * compute
     bare_relu = s.activation == "relu" and s.kind not in TRANSLATORS  # T5 drops of it
     usual = (4 if s.gated else 2 - bare_relu, 0)
     one_kernel = s.gated or w.compile or w.fused_kernels or w.fused_activation
@@ -255,7 +209,7 @@ def mlp_bytes(w: Workload) -> float:
     wide = 3 if s.gated and upcast(w) else wide
     tensors -= 1 if s.gated and (w.fused_kernels or w.compile) else 0
     tensors += 1 if s.gated and w.attention == "written" and not w.compile else 0
-    tensors -= 1 if frozen(w) and (w.lora_targets != "all" or w.prefix is not None) else 0
+    tensors -= 1 if frozen(w) and w.lora_targets != "all" else 0
     width = s.intermediate * ((tensors - wide) * compute + wide * 4)
     return width + 3 * s.experts * s.hidden * compute
 
@@ -272,10 +226,9 @@ def adapter_bytes(w: Workload) -> float:
         return 0.0
     rows = targets(w.shape, w.lora_targets)
     wide = BYTES[w.adapter_dtype] > w.compute_bytes
-    casted = 4 if w.adapter_casts and wide else 0
-    narrowed = w.amp and w.strategy in WHOLE and wide and not casted
+    narrowed = w.amp and w.strategy in WHOLE and wide
     again = w.compute_bytes if w.lora_dropout or narrowed else 0
-    inputs = sum(a for a, _ in rows) * (casted + again + w.lora_dropout)
+    inputs = sum(a for a, _ in rows) * (again + w.lora_dropout)
     ranks = w.lora * len(rows) * BYTES[w.adapter_dtype]
     return inputs + ranks + w.dora * sum(b for _, b in rows) * 2 * w.compute_bytes
 
@@ -314,17 +267,16 @@ of a layer with 134 million pairs takes 12.0 in 16 and in 32 bits."""
 def layer_bytes(w: Workload, r: Recipe) -> float:
     """The backward pass of one layer: its recomputed activations, and gradients half as large.
 
-    The scores of eager attention take twice what they keep. The other layers of a checkpoint keep
-    what they keep, too.
+    The scores of eager attention take twice what they keep.
     """
     tokens = tokens_per_gpu(w, r)
-    kept = kept_pair_bytes(w) / w.tensor_parallel * tokens
+    kept = pair_bytes(w) / w.tensor_parallel * tokens
     rest = layer_bytes_a_token(w) * tokens - kept
     peak = max(scores_in_backward(w, r), 1.5 * pair_bytes(w) / w.tensor_parallel * tokens)
     passing = passing_bytes_a_token(w, r) * tokens
     if not w.checkpointing:
         return passing + peak - kept
-    return rest + passing + peak + (layers_together(w) - 1) * (rest + kept)
+    return rest + passing + peak
 
 
 def passing_bytes_a_token(w: Workload, r: Recipe) -> float:
@@ -332,15 +284,12 @@ def passing_bytes_a_token(w: Workload, r: Recipe) -> float:
 
     Liger's and Unsloth's SwiGLU writes the gradients of gate and up projection over these two
     (`swiglu_backward` of liger-kernel 0.8.5), so that only the gradient of their product and the
-    layer's own come to them; Megatron's writes new ones. A tiled MLP passes next to nothing, and
-    under sequence parallelism attention's gradients are those that are exchanged.
+    layer's own come to them; Megatron's writes new ones.
     """
     s = w.shape
-    half = 0.5 * (layer_bytes_a_token(w) - kept_pair_bytes(w) / w.tensor_parallel)
-    if w.tiled_mlp and r.sp > 1:
-        return s.hidden * w.compute_bytes
+    half = 0.5 * (layer_bytes_a_token(w) - pair_bytes(w) / w.tensor_parallel)
     in_place = w.fused_kernels and s.gated and not w.gradient_dtype and not s.experts
-    if not in_place or w.tiled_mlp:
+    if not in_place:
         return half
     return min(half, (s.intermediate / w.tensor_parallel + s.hidden) * w.compute_bytes)
 

@@ -34,8 +34,6 @@ class Constants(Frozen):
     gaps: float = 0.15
     """The share of what comes and goes that segments of fixed size leave unusable in a plain
     loop; the median of published pairs."""
-    gaps_eager: float = 0.39
-    """The same with eager attention, whose scores come in segments of two widths."""
     gaps_sharded: float = 0.31
     """The same where units of parameters are gathered and free late: between the pairs' median,
     0.26, and the share of least error on published figures, 0.36."""
@@ -44,7 +42,7 @@ class Constants(Frozen):
     segment serves nothing else."""
     gaps_varied: float = 1.47
     """The same where sequences are neither padded nor packed to one length: the median of the first
-    half of ms-swift's runs (`tests/plan_published_blind.csv`)."""
+    half of ms-swift's runs (`tests/plan_published.csv`)."""
     gaps_expandable: float = 0.15
     """The same with expandable segments."""
     context_bytes: float

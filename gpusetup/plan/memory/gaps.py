@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.plan.memory.activations import WRITES_SCORES, scores_in_backward
+from gpusetup.plan.memory.activations import WRITES_SCORES
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.memory.loss import logit_amount, shifts
 from gpusetup.plan.memory.states import SHARDED, divisors, optimizer_bytes, present
@@ -30,8 +30,7 @@ def gaps(w: Workload, r: Recipe, c: Constants, moving: float, passing: float) ->
         return moving * min(c.gaps_expandable, fixed)
     if gathers(w):
         return moving * fixed
-    scores = (c.gaps_eager - c.gaps) * changing(w, r, moving)
-    return moving * fixed + scores + own_segments(w, r, c)
+    return moving * fixed + own_segments(w, r, c)
 
 
 IDLE = 0.5
@@ -68,19 +67,6 @@ def own_segments(w: Workload, r: Recipe, c: Constants) -> float:
     shifted = c.gaps_shifted if shifts(w, r) or w.loss == "vocab-parallel" else 0.0
     shifted += w.compute_bytes * (w.loss == "hf" and w.compute_bytes < 4)
     return logit_amount(w, r) * shifted
-
-
-def changing(w: Workload, r: Recipe, moving: float) -> float:
-    """Of what moves, what leaves the larger gaps of scores that are written to memory.
-
-    Scores and their gradients, of several widths, come and go in the backward pass of each layer.
-    Where layers are recomputed, as in all pairs that this share is the median of, they are most of
-    what moves. Where layers keep their scores only one layer's backward pass does that; what is
-    kept is freed in turn, and leaves gaps like anything else (PEFT's three runs of BERT: 3 to 5 %).
-    """
-    if w.attention not in WRITES_SCORES:
-        return 0.0
-    return moving if w.checkpointing else min(moving, scores_in_backward(w, r))
 
 
 STAYING = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.18, (True, True): 0.05}

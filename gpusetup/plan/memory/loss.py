@@ -5,7 +5,6 @@ from __future__ import annotations
 from gpusetup.plan.memory.activations import final_norm_bytes
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.memory.states import upcast
-from gpusetup.plan.model.trainers import CAPPED
 from gpusetup.plan.model.workload import Recipe, Workload, samples_per_group, tokens_per_gpu
 
 LOSSES: dict[str, tuple[float, float] | None] = {
@@ -98,34 +97,10 @@ def chunk_bytes(w: Workload, r: Recipe) -> float:
     return logit_amount(w, r) * 12 / CHUNKS * (not w.compile) + 2 * head * w.trains_head
 
 
-def gathered_bytes(w: Workload, r: Recipe) -> float:
-    """Under TP with SP the head's input, and its gradient, stand whole on every GPU."""
-    if not w.sequence_parallel or w.tensor_parallel == 1:
-        return 0.0
-    return 2 * w.shape.hidden * w.compute_bytes * tokens_per_gpu(w, r)
-
-
-def shift_bytes(w: Workload, r: Recipe) -> float:
-    """The copy of the logits without the last token, where the loss reads logits as they are.
-
-    A single sequence needs none. gpt-oss 20B takes 7 bytes a logit with one sequence and 8 with
-    two, four and eight beside its checkpoints (whitecircle's comparison of Halo with TRL).
-    """
-    if w.loss != "in-place-shifted" or w.batch is None or samples_per_group(w, r) == 1:
-        return 0.0
-    return logit_amount(w, r) * w.compute_bytes
-
-
-def capped_bytes(w: Workload, r: Recipe) -> float:
-    """What a cap of the logits keeps: its tanh (`final_logit_softcapping`)."""
-    capped = w.shape.kind in CAPPED and w.loss != "fused"
-    return logit_amount(w, r) * w.compute_bytes * capped
-
-
 def loss_bytes(w: Workload, r: Recipe, c: Constants) -> float:
     """The logits and all that stands with them."""
-    logits = logit_amount(w, r) * logit_bytes(w, c) + shift_bytes(w, r) + capped_bytes(w, r)
-    return logits + chunk_bytes(w, r) + gathered_bytes(w, r) + final_norm_bytes(w, r)
+    logits = logit_amount(w, r) * logit_bytes(w, c)
+    return logits + chunk_bytes(w, r) + final_norm_bytes(w, r)
 
 
 def logit_bytes(w: Workload, c: Constants) -> float:

@@ -14,10 +14,6 @@ class Optimizer(Frozen):
     """Bytes of other states."""
     copies: float = 0.0
     """Copies of the parameters that a `foreach` step makes at once."""
-    low_rank: bool = False
-    """Whether states are of gradients of a rank (`optimizer_rank`)."""
-    projects: bool = False
-    """Whether it keeps the projection to that rank."""
     paged: bool = False
     """Whether states leave the GPU when the rest needs the room (CUDA's unified memory)."""
 
@@ -38,9 +34,6 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "prodigy": Optimizer(moments=4),
     "lion": Optimizer(moments=1),
     "lion8bit": Optimizer(fixed=EIGHT_BITS),
-    "galore": Optimizer(moments=2, low_rank=True, projects=True),
-    "galore8bit": Optimizer(fixed=2 * EIGHT_BITS, low_rank=True, projects=True),
-    "apollo": Optimizer(moments=2, low_rank=True),
     "adam-mini": Optimizer(moments=1),
     "came": Optimizer(moments=1),
     "ademamix": Optimizer(moments=3),
@@ -59,5 +52,5 @@ OPTIMIZERS: dict[str, Optimizer] = {
 at once (torch.optim, whose documentation says sizeof(parameters) more); bitsandbytes and torchao
 keep one byte or half of one a moment; Lion one moment (Chen et al., arXiv 2302.06675); Prodigy
 AdamW's two, its own sums and the first weights (prodigyopt 1.1.2 with `slice_p=1`); Muon one for
-matrices, AdamW for the rest (`muon_bytes`); Adafactor a row and a column for each matrix (Shazeer
-and Stern, arXiv 1804.04235)."""
+matrices, AdamW for the rest (not counted); Adafactor a row and a column for each matrix (Shazeer
+and Stern, arXiv 1804.04235: next to nothing)."""

@@ -27,20 +27,15 @@ from gpusetup.plan.memory.gaps import (
 )
 from gpusetup.plan.memory.loss import SHIFTED, loss_bytes
 from gpusetup.plan.memory.runtime import runtime_bytes
-from gpusetup.plan.memory.second_stack import looking_bytes
 from gpusetup.plan.memory.states import (
-    FROZEN_UNIT,
     QUANTIZED,
     alone_amount,
     base_bytes,
     cast_bytes,
-    copied_bytes,
-    deepspeed,
     divisors,
     encoder_bytes,
     gradient_bytes,
     gradient_state_bytes,
-    holds_gathered,
     host_bytes,
     live_bytes,
     standing_bytes,
@@ -48,7 +43,7 @@ from gpusetup.plan.memory.states import (
     unit_bytes,
     weight_bytes,
 )
-from gpusetup.plan.memory.step import bucket_buffer_bytes, norm_bytes, step_bytes
+from gpusetup.plan.memory.step import step_bytes
 from gpusetup.plan.model.workload import Recipe, Workload
 
 
@@ -90,10 +85,6 @@ class Parts(Frozen):
         return self.total - self.runtime - self.fragmentation
 
 
-BEFORE_BACKWARD = 0.7
-"""The share of a loss that stands before the backward pass: 2 + 4 + 4 of 14 bytes a logit."""
-
-
 class Terms(Frozen):
     """What stands or passes in a step on the fullest GPU, in bytes, whenever that is."""
 
@@ -106,51 +97,32 @@ class Terms(Frozen):
     gradients: float
     gathered: float
     """The unit that is gathered, or what stays gathered."""
-    less: float
-    """What is gathered less while the loss is computed."""
     step: float
     """What the optimizer's step takes; less what is gathered, which is free by then."""
-    buffer: float
-    """What gradients are collected in while the backward pass runs."""
-    copies: float
-    """Autocast's copies of the weights, until the forward pass ends."""
-
-    @property
-    def early(self) -> float:
-        """Copies of the weights and the part of a loss that stands beside them."""
-        return self.copies + self.logits * BEFORE_BACKWARD if self.copies else 0.0
 
     @property
     def after(self) -> float:
         """What passes when gradients are there: a layer, or the optimizer's step."""
-        return max(self.layer + self.buffer, self.step)
+        return max(self.layer, self.step)
 
     @property
     def passing(self) -> float:
         """What passes at the end of the forward pass, beside what is gathered then."""
-        return max(self.logits - self.less, self.layer, self.early - self.less)
+        return max(self.logits, self.layer)
 
 
 def terms(w: Workload, r: Recipe, c: Constants) -> Terms:
     """All terms of a step, each by its formula."""
     checkpoint = c.checkpoint if w.batch is None else max(c.checkpoint, 2.0)
     unit = unit_amount(w) * unit_bytes(w, c.unit_offloaded if r.offload else c.unit)
-    gathered = gathered_and_live(w, unit)
+    gathered = max(unit, live_bytes(w))
     return Terms(
         logits=loss_bytes(w, r, c),
-        layer=max(layer_bytes(w, r), norm_bytes(w, r))
-        + held_bytes(w, r)
-        + head_gradient_bytes(w, r),
-        kept=checkpoint_amount(w, r) * checkpoint
-        + kept_bytes(w, r)
-        + looking_bytes(w, r)
-        + cast_bytes(w),
+        layer=layer_bytes(w, r) + held_bytes(w, r) + head_gradient_bytes(w, r),
+        kept=checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r) + cast_bytes(w),
         gradients=gradient_state_bytes(w, r),
         gathered=gathered,
-        less=gathered - gathered_at_loss(w, gathered),
         step=step_bytes(w, r) - (gathered if w.batch is not None else 0.0),
-        buffer=bucket_buffer_bytes(w, r),
-        copies=copied_bytes(w),
     )
 
 
@@ -160,15 +132,9 @@ class Highest(Frozen):
     forward: bool
     """Whether it is the end of the forward pass."""
     by_logits: bool
-    by_copies: bool
     passing: float
-    buffer: float
     other: float
     """A layer's backward pass or the optimizer's step, where the logits are not the larger."""
-
-    @property
-    def by_loss(self) -> bool:
-        return self.by_logits or self.by_copies
 
 
 def highest(w: Workload, t: Terms) -> Highest:
@@ -178,17 +144,13 @@ def highest(w: Workload, t: Terms) -> Highest:
     Otherwise gradients come while what was kept goes, and a later moment may be higher.
     """
     late = t.step if w.gradients_stay else t.gradients + t.after
-    forward = w.batch is None or t.kept + t.passing + t.buffer >= late
-    buffer = t.buffer * (forward or t.layer + t.buffer >= t.step)
-    by_copies = forward and t.early - t.less == t.passing > -t.less
-    by_logits = forward and t.logits - t.less == t.passing
+    forward = w.batch is None or t.kept + t.passing >= late
+    by_logits = forward and t.logits == t.passing
     return Highest(
         forward=forward,
         by_logits=by_logits,
-        by_copies=by_copies,
-        passing=t.passing + t.less * (by_copies or by_logits),
-        buffer=buffer,
-        other=t.layer if forward else t.after - buffer,
+        passing=t.passing,
+        other=t.layer if forward else t.after,
     )
 
 
@@ -198,7 +160,6 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     A moment of the step, or the loading before it, or the evaluation between steps. Where the step
     reserves more than a moment that has more allocated, it is what `reserved` says.
     """
-    w = without_mask(w, r)
     t = terms(w, r, c)
     step = in_step(w, r, c, t)
     loading, evaluation = at_loading(w, c, step.host), at_evaluation(w, r, c, t)
@@ -206,36 +167,21 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     return replace(top, cached=max(top.cached, step.total + step.cached - top.total))
 
 
-def without_mask(w: Workload, r: Recipe) -> Workload:
-    """Sequence parallelism gives torch's attention no mask, which would be of all pairs of tokens.
-
-    `UlyssesSPAttentionHF.forward` leaves it out (DeepSpeed 0.18.2); positions tell sequences apart.
-    """
-    return replace(w, attention="flash") if r.sp > 1 and w.attention == "sdpa" else w
-
-
 def in_step(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
     """The memory at the highest moment of a step."""
     top = highest(w, t)
     runtime = runtime_bytes(w, c)
-    standing = standing_bytes(w, r) + t.gathered - t.less * top.by_loss
+    standing = standing_bytes(w, r) + t.gathered
     staying = t.gradients if w.gradients_stay or not top.forward else 0.0
     held, stays = gaps_of(w, r, c, t, top)
     return Parts(
-        states=standing
-        + top.buffer
-        + staying
-        + (t.copies if top.by_copies else 0.0)
-        + (alone_amount(w, r) * c.alone if w.batch is None else 0.0),
+        states=standing + staying + (alone_amount(w, r) * c.alone if w.batch is None else 0.0),
         checkpoints=t.kept if top.forward else 0.0,
-        logits=t.logits * BEFORE_BACKWARD if top.by_copies else t.logits * top.by_logits,
+        logits=t.logits * top.by_logits,
         fragmentation=stays,
-        other=runtime + exchange_amount(w, r) * c.exchange + (0.0 if top.by_loss else top.other),
+        other=runtime + exchange_amount(w, r) * c.exchange + (0.0 if top.by_logits else top.other),
         runtime=runtime,
-        cached=held
-        - stays
-        + idle_logits(w, r, t.logits, at_peak=top.by_logits)
-        + beside_flat(w, r, t),
+        cached=held - stays + idle_logits(w, r, t.logits, at_peak=top.by_logits),
         host=host_bytes(w, r),
     )
 
@@ -281,32 +227,12 @@ def at_evaluation(w: Workload, r: Recipe, c: Constants, t: Terms) -> Parts:
                  moment="evaluation")  # fmt: skip
 
 
-def gathered_and_live(w: Workload, unit: float) -> float:
-    """The unit that is gathered, or what stays gathered, beside which only gradients come."""
-    live = live_bytes(w)
-    if not live or w.strategy == "zero3" or not holds_gathered(w):
-        return max(unit, live)
-    return live + max(0.0, unit - unit_amount(w) * FROZEN_UNIT)
-
-
 def head_gradient_bytes(w: Workload, r: Recipe) -> float:
     """The gradient of a trained head, which is there when the backward pass comes to the layers."""
     if w.gradients_stay or w.lora is not None or w.step == "backward" or r.offload:
         return 0.0
     head = w.shape.vocabulary * w.shape.hidden * w.trains_head / w.tensor_parallel
     return head * gradient_bytes(w) / divisors(w)[1]
-
-
-def gathered_at_loss(w: Workload, gathered: float) -> float:
-    """What is gathered while the loss is computed: the head's unit, where a layer's is larger.
-
-    So it is with experts. Halo's gpt-oss 20B on 8 GPUs has 2 GiB beside shards, checkpoints and 8
-    bytes a logit, less than two of its layers.
-    """
-    head = w.shape.vocabulary * w.shape.hidden
-    if w.batch is None or holds_gathered(w) or head == 0:
-        return gathered
-    return max(gathered * min(1.0, head / w.shape.largest_unit), min(gathered, live_bytes(w)))
 
 
 def loaded_bytes(w: Workload) -> float:
@@ -328,18 +254,3 @@ def undivided_bytes(w: Workload) -> float:
     if w.quantize in QUANTIZED:
         return base_bytes(replace(w, strategy="single"))
     return w.shape.parameters * weight_bytes(w)
-
-
-def beside_flat(w: Workload, r: Recipe, t: Terms) -> float:
-    """Segments that DeepSpeed's flat tensors of the step leave idle, or are idle beside.
-
-    Its step takes tensors of a GPU's whole part, several GiB each, for which the segments of the
-    forward and the backward pass are too small: what both take stands side by side, the smaller of
-    them idle. Stage 1's gradients that are let go before the step are of those segments, too, and
-    what stage 3 gathers.
-    Qwen2.5 7B on four GPUs has 11 to 18 GiB reserved beside 40 to 57 allocated.
-    """
-    if not deepspeed(w) or w.batch is None or r.offload or r.env:
-        return 0.0
-    before = t.kept + t.passing + t.buffer + t.gathered + t.gradients * (w.strategy != "zero3")
-    return min(max(t.step + t.gathered, 0.0), before)

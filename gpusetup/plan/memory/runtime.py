@@ -6,17 +6,10 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.model.workload import Workload
 
-ALL_KERNELS = 0.8 * GIB
-"""What all of torch's kernels take more than those that are called. torch sets
-`CUDA_MODULE_LOADING=LAZY` since 1.13 (`_lazy_init` in `torch/cuda/__init__.py`; not in 1.12.1).
-CUDA can load lazily since 11.7; what was built with an older one loads all (NVIDIA's programming
-guide, "Lazy Loading"), as torch 1.13.1+cu116 does.
-transformers' documentation measured 1,343 MiB for a context with them on a V100."""
-
 LINKED_NCCL = 1.2 * GIB
 """NCCL's buffers and kernels where GPUs are linked by NVLink: the median of seven messages of runs
 out of memory on several A100 to H200 is 1.28 GiB beside a context (0.6 to 2.9; both halves of them
-1.1 and 1.3), where six on cards without NVLink have 0.1 (`tests/plan_runtime.csv`). NCCL uses few
+1.1 and 1.3), where six on cards without NVLink have 0.1. NCCL uses few
 channels there and 24 to 32 here; each has 9.2 MiB for either neighbour (the buffers of its Simple,
 LL128 and LL protocols: 4, 4.7 and 0.5), so that a communicator takes 0.4 to 0.6 GiB, and trainers
 make two or more."""
@@ -24,8 +17,7 @@ make two or more."""
 
 def runtime_bytes(w: Workload, c: Constants) -> float:
     """All of it, and what other programs hold of the card."""
-    kernels = ALL_KERNELS if w.all_kernels else 0.0
-    return c.context_bytes + kernels + nccl_bytes(w, c) + w.beside * GIB
+    return c.context_bytes + nccl_bytes(w, c) + w.beside * GIB
 
 
 def nccl_bytes(w: Workload, c: Constants) -> float:
@@ -44,5 +36,4 @@ def communicators(w: Workload) -> int:
     """Groups of GPUs that exchange tensors by NCCL."""
     if w.gpus == 1 or w.strategy in ("dp", "device-map"):
         return 0
-    degrees = (w.tensor_parallel, w.pipeline_parallel, w.context_parallel, w.expert_parallel)
-    return 1 + sum(degree > 1 for degree in degrees) * (w.batch is not None)
+    return 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.plan.memory.optimizers import OPTIMIZERS
-from gpusetup.plan.model.shape import targets
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload
 
 ZERO = ("zero1", "zero2", "zero3")
@@ -96,7 +95,7 @@ def cast_bytes(w: Workload) -> float:
     """Autocast's 16-bit copies of the weights, trained or frozen, that the backward pass needs.
 
     They go as it uses them, as activations do: at the optimizer's step there are none. Looking up
-    an embedding casts nothing. Under checkpointing they are made anew (`copied_bytes`).
+    an embedding casts nothing. Under checkpointing they are made anew.
     """
     if w.checkpointing or not casts(w) or w.amp is None:
         return 0.0
@@ -106,17 +105,6 @@ def cast_bytes(w: Workload) -> float:
     looked_up = 0 if s.tied else s.vocabulary * s.hidden
     quantized = s.parameters - s.outside if w.quantize in QUANTIZED else 0
     return present(w, max(s.parameters - quantized - looked_up, 0), 1) * BYTES[w.amp]
-
-
-def copied_bytes(w: Workload) -> float:
-    """Autocast's 16-bit copies of the trained weights under checkpointing.
-
-    They stay until autocast is left, which is the end of the forward pass
-    (`at::autocast::cached_cast` keeps the copy of a leaf that requires a gradient).
-    """
-    if not w.checkpointing or not casts(w) or w.lora is not None or w.amp is None:
-        return 0.0
-    return local(w, w.trained) * BYTES[w.amp]
 
 
 def casts(w: Workload) -> bool:
@@ -143,18 +131,6 @@ def plain_bytes(w: Workload) -> float:
     return share * weight_bytes(w) + (1 - share) * BYTES[w.frozen_dtype]
 
 
-def eight_bit_copies(w: Workload) -> float:
-    """Bytes a parameter of the 8-bit weights that Transformer Engine keeps beside the 16-bit ones.
-
-    Of every linear layer the weight and its transpose, made once a step for all its micro-batches
-    (`is_first_microbatch` in Transformer Engine's `module/linear.py`, 1.13), unless they are there
-    instead (`fp8_param_gather`). torchao makes them anew in each layer.
-    """
-    share = 1 - w.shape.outside / max(w.shape.parameters, 1)
-    beside = w.quantize == "fp8" and w.megatron and not w.eight_bit_weights
-    return 2.0 * share if beside else 0.0
-
-
 def base_bytes(w: Workload) -> float:
     """The model without adapters: quantised layers, embedding and head as they are, or 32-bit.
 
@@ -163,7 +139,7 @@ def base_bytes(w: Workload) -> float:
     stored, parts = QUANTIZED.get(w.quantize or ""), divisors(w)[0]
     model = present(w, w.shape.parameters, parts)
     if stored is None:
-        return model * (plain_bytes(w) + eight_bit_copies(w))
+        return model * plain_bytes(w)
     outside = local(w, w.shape.outside) / parts
     tower = local(w, w.shape.tower) / parts * (w.quantize == "int4")
     plain = outside * (4 if upcast(w) else weight_bytes(w)) + tower * weight_bytes(w)
@@ -197,58 +173,10 @@ def optimizer_bytes(w: Workload) -> float:
 
 def kept_by_optimizer(w: Workload) -> float:
     """Bytes a trained parameter of the optimizer's states, wherever they are."""
-    row, own = OPTIMIZERS[w.optimizer], 0.0
-    master = master_bytes(w) if masters(w) and w.lora is None else 0
+    row = OPTIMIZERS[w.optimizer]
+    master = 4 if masters(w) and w.lora is None else 0
     width: float = 4 if master else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
-    width = MOMENTS[w.moments] if w.moments is not None else width
-    if w.optimizer == "adafactor":
-        own = adafactor_bytes(w)
-    if w.optimizer == "muon":
-        own = muon_bytes(w) * width
-    if row.low_rank:
-        own = low_rank_bytes(w, width, row.moments or row.fixed / width, projects=row.projects)
-        return master + own
-    return master + row.moments * width + row.fixed + own
-
-
-MOMENTS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
-
-
-def master_bytes(w: Workload) -> int:
-    """Bytes a parameter of the copy that is stepped."""
-    return BYTES[w.master_dtype or "fp32"]
-
-
-def muon_bytes(w: Workload) -> float:
-    """Muon leaves embedding and head to AdamW: one state more for their share."""
-    return w.shape.outside / max(w.shape.parameters, 1)
-
-
-def low_rank_bytes(w: Workload, width: float, states: float, *, projects: bool) -> float:
-    """States of gradients of a rank, a trained parameter: those of a matrix of a x b have r x
-    max(a, b) numbers, and GaLore keeps the r x min(a, b) of its projection. Embedding, head and
-    norms have AdamW's own (GaLore, arXiv 2403.03507; APOLLO, arXiv 2412.05270).
-    """
-    s, r = w.shape, w.optimizer_rank
-    matrices = targets(s, "all")
-    whole = sum(a * b for a, b in matrices)
-    kept = sum(min(r, a, b) * (states * max(a, b) + projects * min(a, b)) for a, b in matrices)
-    inside = (s.parameters - s.outside) / max(s.parameters, 1)
-    return width * (inside * kept / whole + (1 - inside) * states)
-
-
-def adafactor_bytes(w: Workload) -> float:
-    """A matrix of a x b has a + b 32-bit factors: 4 x (1/a + 1/b) bytes a parameter."""
-    a, b = w.shape.hidden, max(w.shape.intermediate, w.shape.hidden)
-    return 4 * (1 / a + 1 / b)
-
-
-def state_bytes(w: Workload, r: Recipe) -> float:
-    """Weights, gradients and optimizer states on the fullest GPU; with Offload they are the host's.
-
-    16 bytes a parameter over n under FSDP with AdamW in 32 bits: 4 + 4 + 8.
-    """
-    return standing_bytes(w, r) + gradient_state_bytes(w, r)
+    return master + row.moments * width + row.fixed
 
 
 def divisors(w: Workload) -> tuple[int, int, int]:
@@ -283,7 +211,6 @@ def standing_bytes(w: Workload, r: Recipe) -> float:
     adapters = local(w, w.adapters) * (BYTES[w.adapter_dtype] if w.lora is not None else 0)
     buckets = present(w, w.trained, 1) * bucket_bytes(w)
     optimizer = present(w, w.trained, for_optimizer) * optimizer_bytes(w)
-    buckets += third_bucket_bytes(w)
     beside = reference_bytes(w) + encoder_bytes(w) * (w.encoders == "resident")
     return base_bytes(w) + adapters / for_weights + buckets + optimizer + beside
 
@@ -292,13 +219,6 @@ def encoder_bytes(w: Workload) -> float:
     """The frozen encoders of text and the VAE of a denoiser, whole on each GPU, in 16 bits."""
     sample = w.shape.sample
     return 2.0 * (sample.encoder + sample.vae) if sample else 0.0
-
-
-def third_bucket_bytes(w: Workload) -> float:
-    """What ZeRO 3 collects gradients in, from the start (`IPGBucketZ3` in `stage3.py`, 0.17.2)."""
-    if w.strategy != "zero3" or not (deepspeed(w) or engine_of_adapters(w)):
-        return 0.0
-    return (w.reduce_bucket or w.shape.hidden**2) * w.compute_bytes
 
 
 def deepspeed(w: Workload) -> bool:
@@ -314,12 +234,6 @@ def gradient_state_bytes(w: Workload, r: Recipe) -> float:
     if r.offload or w.step == "backward" or (w.offload_optimizer and deepspeed(w)):
         return 0.0
     return present(w, w.trained, divisors(w)[1]) * gradient_bytes(w)
-
-
-def engine_of_adapters(w: Workload) -> bool:
-    """Whether DeepSpeed's engine steps adapters beside a 16-bit base."""
-    half = w.lora is not None and w.compute_bytes == 2 and not w.megatron
-    return half and w.strategy in ZERO
 
 
 def host_bytes(w: Workload, r: Recipe) -> float:
@@ -343,8 +257,7 @@ def unit_amount(w: Workload) -> float:
     """Parameters of the largest unit that is gathered whole; in 32 bits they count twice."""
     if not SHARDED[w.strategy][0]:
         return 0.0
-    largest = w.shape.parameters if w.one_unit else w.shape.largest_unit
-    return largest / w.tensor_parallel * (w.compute_bytes / 2)
+    return w.shape.largest_unit / w.tensor_parallel * (w.compute_bytes / 2)
 
 
 LIVE = 1e9
@@ -353,12 +266,8 @@ default this is in DeepSpeed's and in transformers' documentation (2 GB in 16 bi
 
 
 def live_bytes(w: Workload) -> float:
-    """What stays gathered beside the shards: under ZeRO 3 all up to `LIVE` parameters.
-
-    FSDP1 whose gathers have no limit runs ahead of the GPU: all units are gathered before the first
-    is freed.
-    """
-    ahead = (w.strategy == "fsdp1" and w.gather_ahead) or holds_gathered(w)
+    """What stays gathered beside the shards: under ZeRO 3 all up to `LIVE` parameters."""
+    ahead = holds_gathered(w)
     if w.gpus < 2 or not (ahead or w.strategy == "zero3"):
         return 0.0
     whole = local(w, w.shape.parameters)
@@ -390,11 +299,4 @@ FROZEN_UNIT = 4.0
 def unit_bytes(w: Workload, trained: float) -> float:
     """Bytes a parameter of a unit; one whose weights are frozen has no gradients to reduce."""
     share = 0.0 if w.lora is not None else min(1.0, w.trained / max(w.shape.parameters, 1))
-    if w.one_unit:
-        return ONE_UNIT * (1 + share)
     return FROZEN_UNIT + (trained - FROZEN_UNIT) * share
-
-
-ONE_UNIT = 2.0
-"""Bytes a parameter of a model that is one unit: its 16-bit weights, as much again of gradients
-before they are reduced; nothing is there to fetch ahead."""

@@ -6,10 +6,8 @@ from gpusetup.plan.memory.optimizers import OPTIMIZERS
 from gpusetup.plan.memory.states import (
     deepspeed,
     divisors,
-    engine_of_adapters,
     gradient_state_bytes,
     local,
-    master_bytes,
     masters,
 )
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload
@@ -24,10 +22,6 @@ ADAFACTOR_COPIES = 4.4
 def largest_tensor(w: Workload) -> float:
     """Elements of the largest tensor that is trained: the table of tokens, or one of the MLP's."""
     s = w.shape
-    if w.prefix is not None:
-        return float(w.trained)
-    if w.lora is not None and not w.trained_embeddings:
-        return float(w.lora * max(s.intermediate, s.vocabulary and s.query))
     table = s.vocabulary if w.trained_layers is None else 0
     return max(table, s.intermediate) * s.hidden / w.tensor_parallel
 
@@ -47,24 +41,14 @@ def step_bytes(w: Workload, r: Recipe) -> float:
     """
     part = local(w, w.trained) / divisors(w)[2]
     if r.offload or w.offload_optimizer:
-        return on_gpu_bytes(w, part)
+        return 0.0
     if deepspeed(w):
         return engine_step_bytes(w, r, part)
     if w.optimizer == "adafactor":
         return ADAFACTOR_COPIES * 4 * largest_tensor(w) / divisors(w)[2]
-    wide = master_bytes(w) * part if masters(w) and w.gradient_dtype != "fp32" else 0.0
+    wide = 4 * part if masters(w) and w.gradient_dtype != "fp32" else 0.0
     width = 4 if masters(w) else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
     return wide + copies_bytes(w, width, part, largest_tensor(w) / divisors(w)[2])
-
-
-def on_gpu_bytes(w: Workload, part: float) -> float:
-    """What DeepSpeed's step takes of the GPU where the optimizer is on the host.
-
-    Stages 1 and 2 of 0.14.1 to 0.16.9 copied the 32-bit part to the GPU to make it 16-bit there
-    (`fp32_partition.to(...)` in `stage_1_and_2.py`; 0.14.0 and 0.17.0 do not).
-    """
-    copied = w.parts_on_gpu and deepspeed(w) and w.strategy in ("zero1", "zero2")
-    return master_bytes(w) * part if copied else 0.0
 
 
 def copies_bytes(w: Workload, width: float, elements: float, tensor: float) -> float:
@@ -83,38 +67,10 @@ def engine_step_bytes(w: Workload, r: Recipe, part: float) -> float:
     gradients but those of the part are let go (`independent_gradient_partition_epilogue`), and the
     part's when they are 32-bit.
     """
-    wide = master_bytes(w)
+    wide = 4
     if w.strategy == "zero3":
         group = min(part, SUB_GROUP)
         return wide * group + copies_bytes(w, wide, group, group)
     norm = 2 * part + 8 * min(part, largest_tensor(w))
     peak = max(norm, 2 * wide * part, wide * part + copies_bytes(w, wide, part, part))
     return max(0.0, peak - gradient_state_bytes(w, r))
-
-
-BUCKET = 5e8
-"""Gradients that ZeRO 1 and 2 reduce at once: `reduce_bucket_size`, DeepSpeed's default."""
-
-
-def bucket_buffer_bytes(w: Workload, r: Recipe) -> float:
-    """What DeepSpeed's stages 1 and 2 collect gradients in while the backward pass runs.
-
-    `backward` makes it whole, whatever the model's size, as `contiguous_gradients` is on by
-    default, on one GPU as on several, and however little is trained (`stage_1_and_2.py` of 0.9.5
-    and 0.17.2); with `overlap_comm` (off by default) there are two.
-    """
-    stages = deepspeed(w) or engine_of_adapters(w)
-    stages &= w.strategy in ("zero1", "zero2") and not r.offload
-    buckets = (1 + w.overlap_comm) * stages
-    return buckets * (w.reduce_bucket or BUCKET) * w.compute_bytes
-
-
-def norm_bytes(w: Workload, r: Recipe) -> float:
-    """What the norm of the largest gradient takes where DeepSpeed's optimizer is on the host.
-
-    Stages 1 and 2 take it of each gradient as it comes, in 64 bits
-    (`set_norm_for_param_grad_in_gpu` in `stage_1_and_2.py` of 0.9.5 and 0.17.2).
-    """
-    if not bucket_buffer_bytes(w, r) or not w.offload_optimizer:
-        return 0.0
-    return 8 * min(local(w, w.trained) / divisors(w)[2], largest_tensor(w))

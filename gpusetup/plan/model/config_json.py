@@ -14,10 +14,9 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan.model.anatomy import family_shape, known_shape
 from gpusetup.plan.model.encoders import ENCODER_KINDS, TWO_STACKS, encoder_shape, stacks_shape
 from gpusetup.plan.model.families import FAMILIES, Family
-from gpusetup.plan.model.images import DENOISER_CLASSES, denoiser_shape, tower_parameters
+from gpusetup.plan.model.images import tower_parameters
 from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.model.unsaid import UNSAID, Unsaid
-from gpusetup.plan.model.video import CLASSES, video_shape
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model", "n_embed", "dim", "embed_dim"),
@@ -74,10 +73,6 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     Raises UsageError for a model that has no layers of attention, BadInput for a needed key that is
     missing.
     """
-    if values.get("_class_name") in DENOISER_CLASSES:
-        return denoiser_shape(values, what)
-    if values.get("_class_name") in CLASSES:
-        return video_shape(values, what)
     if isinstance(values.get("vision_config"), Mapping):
         return _with_images(values, what)
     kind = values.get("model_type")

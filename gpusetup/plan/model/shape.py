@@ -181,19 +181,3 @@ def lora_parameters(shape: Shape, rank: int, which: str = "all", *, dora: bool =
         return rank * {"all": every, "attention": attention, "qv": attention // 2}[which]
     each = (rank * (a + b) + b * dora for a, b in targets(shape, which))
     return shape.layers * sum(each)
-
-
-def prefix_parameters(shape: Shape, tokens: int, *, projected: bool = False) -> int:
-    """The parameters of trained keys and values of so many tokens before every layer's own.
-
-    P-tuning v2 (Liu et al., arXiv 2110.07602): layers x 2 x key width a token. With a projection an
-    embedding of the tokens and two matrices make them (`PrefixEncoder` of PEFT and of ChatGLM).
-
-    >>> from gpusetup.plan.model.named import model_named
-    >>> prefix_parameters(model_named("llama-2-7b"), 16)
-    4194304
-    """
-    width = 2 * shape.layers * shape.key_value
-    if not projected:
-        return tokens * width
-    return tokens * shape.key_value + shape.hidden * (shape.key_value + width + 1) + width

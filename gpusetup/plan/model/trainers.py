@@ -141,17 +141,6 @@ def prepared(how: Mapping[str, Any]) -> dict[str, bool]:
     return {"checkpointing": True, "reentrant": how.get("reentrant", True)} if ready else {}
 
 
-def adapters_of(how: Mapping[str, Any], trainer: str | None) -> dict[str, str]:
-    """What adapters beside a quantised base are kept in, where that differs from the trainer's row.
-
-    TRL makes them 16-bit (`SFTTrainer`, 1.16.0, after the QLoRA paper).
-
-    >>> adapters_of({"quantize": "nf4"}, "trl"), adapters_of({}, "trl")
-    ({'adapter_dtype': 'bf16'}, {})
-    """
-    return {"adapter_dtype": "bf16"} if trainer == "trl" and quantized(how) else {}
-
-
 def base_of(how: Mapping[str, Any], trainer: str | None) -> dict[str, Any]:
     """What the frozen base of a LoRA is kept in, where that differs from the trainer's row.
 
@@ -165,38 +154,6 @@ def base_of(how: Mapping[str, Any], trainer: str | None) -> dict[str, Any]:
     """
     half = how.get("amp") in ("bf16", "fp16") and how.get("lora") is not None
     return {"dtype": how["amp"], "autocast": True} if trainer == "diffusers" and half else {}
-
-
-def loaded_by(how: Mapping[str, Any], trainer: str | None) -> dict[str, bool]:
-    """Whether every GPU gets the whole base before FSDP divides it, where a trainer does so.
-
-    axolotl loads a 4-bit base to each rank's own GPU (`_set_device_map_config`, 0.19.0), because
-    4-bit parameters cannot go through the `meta` device (its `fsdp2_prepare_model`).
-
-    >>> loaded_by({"quantize": "nf4", "strategy": "fsdp", "lora": 8}, "axolotl")
-    {'load_whole': True}
-    >>> loaded_by({"quantize": "nf4", "strategy": "ddp", "lora": 8}, "axolotl")
-    {}
-    """
-    divided = how.get("strategy") in ("fsdp", "fsdp1", "hsdp")
-    whole = trainer == "axolotl" and divided and how.get("quantize") in ("nf4", "nf4-dq")
-    return {"load_whole": True} if whole else {}
-
-
-BUCKETS = {"ms-swift": 200_000_000}
-"""Trainers whose own config of ZeRO 2 says `reduce_bucket_size`: ms-swift's `zero2.json` (2.4 to
-3.5); LLaMA-Factory's has DeepSpeed's own 500 million."""
-
-
-def buckets_of(how: Mapping[str, Any], trainer: str | None) -> dict[str, int]:
-    """The gradients that DeepSpeed reduces at once, where a trainer's config of ZeRO 2 says it.
-
-    >>> buckets_of({"strategy": "zero2"}, "ms-swift"), buckets_of({"strategy": "zero3"}, "ms-swift")
-    ({'reduce_bucket': 200000000}, {})
-    """
-    said = BUCKETS.get(trainer or "")
-    stage = how.get("strategy") in ("zero1", "zero2")
-    return {"reduce_bucket": said} if said and stage else {}
 
 
 def quantized(how: Mapping[str, Any]) -> bool:

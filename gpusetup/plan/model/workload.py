@@ -6,13 +6,12 @@ import math
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.model.shape import Shape, lora_parameters, prefix_parameters
+from gpusetup.plan.model.shape import Shape, lora_parameters
 
 Strategy = Literal[
     "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map"
 ]
 Dtype = Literal["fp32", "bf16", "fp16"]
-Moments = Literal["fp32", "bf16", "fp16", "fp8"]
 Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager", "written"]
 Encoders = Literal["none", "loaded", "resident"]
@@ -39,14 +38,6 @@ class Workload(Frozen):
     """Whether gradients stand from one micro-batch to the next; always under a budget of tokens."""
     strategy: Strategy = "fsdp"
     optimizer: str = "adamw"
-    master_dtype: Dtype | None = None
-    """What the copy that is stepped is kept in where it is not 32-bit (DeepSpeed's
-    `bf16_master_weights_and_grads`, Megatron Core's `--main-params-dtype`)."""
-    moments: Moments | None = None
-    """What the optimizer's moments are kept in where not as its own (DeepSpeed's
-    `bf16_optimizer_states`, Megatron Core's `--exp-avg-dtype`)."""
-    optimizer_rank: int = 128
-    """The rank of gradients that a low-rank optimizer keeps states of (GaLore, APOLLO)."""
     dtype: Dtype = "fp32"
     """What the parameters are kept in."""
     gradient_dtype: Dtype | None = None
@@ -57,18 +48,12 @@ class Workload(Frozen):
     loss: str = "trainer"
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
-    virtual_pipeline: int = 1
-    """Pieces of the model a stage has: interleaved pipelines."""
     micro_batches: int | None = None
     """Micro-batches of a step, where a pipeline has fewer than it could hold."""
     shard: int | None = None
     """GPUs that share one copy under `hsdp`."""
     lora: int | None = None
     """The rank of LoRA on all linear layers; the model itself is frozen then."""
-    prefix: int | None = None
-    """Trained tokens before the keys and values of every layer (P-tuning v2, prefix tuning)."""
-    prefix_projection: bool = False
-    """Whether an MLP makes them of an embedding, and is trained."""
     frozen: float = 0.0
     """The share of the parameters that is not trained."""
     trained_layers: int | None = None
@@ -79,8 +64,6 @@ class Workload(Frozen):
     """The linear layers that LoRA is beside."""
     adapter_dtype: Dtype = "fp32"
     """What adapters are kept in: PEFT makes them 32-bit, torchtune and litgpt as the base."""
-    adapter_casts: bool = False
-    """Whether every target casts its input to the adapter's dtype (PEFT without autocast)."""
     lora_dropout: bool = False
     dora: bool = False
     trained_embeddings: bool = False
@@ -90,17 +73,12 @@ class Workload(Frozen):
     upcast_rest: bool = False
     """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
     selective: str | None = None
-    """Selective checkpointing: `op` (every second matrix product), `core` (what attention computes
-    of queries and keys alone), or every n-th layer: `2`."""
-    checkpoint_layers: int = 1
-    """Layers that one checkpoint is for: all of them are computed anew before its backward pass."""
+    """Selective checkpointing: `op` (every second matrix product), or every n-th layer: `2`."""
     attention: Attention = "flash"
     repeat_kv: bool = False
     """Whether keys and values that heads share are copied for each (litgpt)."""
     fused_kernels: bool = False
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
-    fused_norms: bool = False
-    """Whether that is so of norms and rotation alone (fms-acceleration without LoRA in the MLP)."""
     fused_activation: bool = False
     """Whether an activation that transformers writes out (`gelu_new`) is one kernel."""
     compile: bool = False
@@ -126,45 +104,22 @@ class Workload(Frozen):
     reshard: bool = True
     """Whether FSDP frees the weights it gathered after the forward pass (`SHARD_GRAD_OP` and
     `reshard_after_forward=False` do not), and ZeRO 3 (`mem_efficient_linear=False` does not)."""
-    one_unit: bool = False
-    """Whether FSDP gathers the whole model at once: no wrapping of layers was asked for."""
     beside: float = 0.0
     """GiB of the card that other programs hold: an engine that generates, another job."""
-    clamped_scores: bool = False
-    """Whether Llama's eager attention takes the maximum of its scores and the least number, which
-    keeps them once more (transformers before 4.31)."""
     linked: bool = False
     """Whether its GPUs talk by NVLink, for which NCCL has many channels."""
-    all_kernels: bool = False
-    """Whether CUDA's context holds all of torch's kernels: CUDA 11 with torch before 1.13."""
     varied: bool = False
     """Whether each batch has its own length: neither padded to one nor packed."""
-    reduce_bucket: int | None = None
-    """Gradients that DeepSpeed reduces at once (`reduce_bucket_size`); None: 500 million at stages
-    1 and 2, at stage 3 the hidden size squared, which transformers makes of `auto`."""
-    overlap_comm: bool = False
-    """Whether DeepSpeed's stages 1 and 2 fill a second bucket while the first is reduced."""
     eval_batch: int | None = None
     """Sequences of a GPU when the trainer evaluates between its steps."""
     expandable: bool = False
     """Whether the trainer itself switches expandable segments on."""
-    tiled_mlp: bool = False
-    """Whether the MLP computes a part of the sequence after the other, in both passes: DeepSpeed's
-    `TiledMLP`, of whose parts one stands at once."""
     autocast: bool = False
     """Whether weights in 16 bits are trained under autocast, which computes norms in 32 bits."""
     encoders: Encoders = "none"
     """Where the encoders of text and the VAE of a denoiser are: `resident` beside it for each step,
     `loaded` with it and gone before the first, or nowhere: latents and embeddings were made
     before."""
-    parts_on_gpu: bool = False
-    """Whether DeepSpeed copies the 32-bit part of an optimizer on the host to the GPU, at once."""
-    eight_bit_weights: bool = False
-    """Whether Transformer Engine's 8-bit weights are there instead of 16-bit ones, not beside them:
-    `fp8_param_gather`."""
-    gather_ahead: bool = False
-    """Whether nothing limits how many units FSDP1 gathers at once (`limit_all_gathers=False`, the
-    default before torch 2.0)."""
 
     @property
     def data_parallel(self) -> int:
@@ -239,8 +194,6 @@ class Workload(Frozen):
     @property
     def trained(self) -> int:
         """The parameters that get gradients and optimizer states."""
-        if self.prefix is not None:
-            return prefix_parameters(self.shape, self.prefix, projected=self.prefix_projection)
         if self.lora is not None:
             return self.adapters + self.shape.outside * self.trained_embeddings
         if self.trained_layers is not None:
@@ -250,8 +203,7 @@ class Workload(Frozen):
 
     @property
     def trains_head(self) -> bool:
-        layers_alone = self.trained_layers is not None or self.prefix is not None
-        return self.lora is None and self.frozen < 1 and not layers_alone
+        return self.lora is None and self.frozen < 1 and self.trained_layers is None
 
 
 class Recipe(Frozen):
