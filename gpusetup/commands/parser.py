@@ -83,7 +83,7 @@ class Parser(argparse.ArgumentParser):
         option = next((word for word in unknown if word.startswith("-")), None)
         if option is None:
             said = " ".join(unknown)
-            hint = word_refused(unknown[0], self.words, self, COMMANDS)
+            hint = word_refused(unknown[0], self, COMMANDS)
             raise UsageError(f"`{self.prog}` takes no {said!r}", hint=self._ended(hint))
         name, _, value = option.partition("=")
         after = self.words[self.words.index(option) + 1 :] if option in self.words else ()
@@ -105,7 +105,7 @@ class Parser(argparse.ArgumentParser):
 
 def no_such_command(word: str) -> UsageError:
     """A word that is no command, with the command of that meaning."""
-    from gpusetup.commands.meant import command_meant
+    from gpusetup.commands.refused import command_meant
 
     meant = command_meant(word)
     return UsageError(
