@@ -215,7 +215,7 @@ ANY: Any = api
 """Where types are wrong on purpose."""
 PAGES: dict[str, Callable[[str], object]] = {
     "a GPU": lambda page: api.resolve(gpu=[page]),
-    "GPUs": lambda page: api.resolve(os="linux", driver="580", gpu=[page[:2500]]),
+    "GPUs": lambda page: api.resolve(os="linux", driver="580", gpu=[page[:5000]]),
     "a driver": lambda page: api.resolve(os="linux", driver=page, gpu=["sm_90"]),
     "another host's": lambda page: api.diagnose("rtx3050-laptop", for_driver=page, for_gpu=[page]),
     "a package": lambda page: api.resolve(page, machine="rtx3050-laptop", offline=True),
