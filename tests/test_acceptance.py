@@ -9,7 +9,6 @@ import importlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -31,7 +30,6 @@ from acceptance import (  # noqa: E402
     clean,
     command,
     evidence,
-    page,
     processes,
     readings,
     recorded,
@@ -88,7 +86,7 @@ def test_the_examples_in_the_parts_hold(name: str) -> None:
 
 
 def test_each_doubt_and_each_part_has_its_line() -> None:
-    assert [known.id for known in DOUBTS] == [f"doubt-{number}" for number in range(1, 45)]
+    assert len({known.id for known in DOUBTS}) == len(DOUBTS) >= 10
     assert len({known.id for known in ALL}) == len(ALL)
     names = {part.name for part in PARTS}
     assert {known.part for known in ALL} <= names
@@ -98,11 +96,9 @@ def test_each_doubt_and_each_part_has_its_line() -> None:
 
 
 def test_what_the_parts_ask_verify_for_is_there() -> None:
-    from acceptance.suspicions import EXACT, GREEDY, RATES
-
     from gpusetup.verify.checks.table import named
 
-    asked = {name for known in ALL for name in known.checks} | {*EXACT, *GREEDY, *RATES}
+    asked = {name for known in ALL for name in known.checks}
     for name in asked:
         assert "cuda" in named(name).on, name
 
@@ -126,11 +122,7 @@ def test_every_part_is_killed_at_its_limit_and_the_next_one_runs(
     assert not any(part["ok"] for part in parts)
     said = [claim["id"] for part in parts for claim in part["claims"]]
     assert set(said) == {known.id for known in ALL if known.part != "node-check"}
-    assert sorted(file.name for file in out.iterdir()) == [
-        "evidence.json",
-        "index.html",
-        "runs.tar.gz",
-    ]
+    assert sorted(file.name for file in out.iterdir()) == ["evidence.json", "runs.tar.gz"]
 
 
 def test_a_part_whose_command_is_not_built_says_so(tmp_path: Path) -> None:
@@ -231,12 +223,13 @@ def test_time_that_was_not_enough_refutes_nothing(tmp_path: Path) -> None:
     def absent() -> None:
         import no_such_package  # type: ignore[import-not-found] # noqa: F401
 
-    attempt(work, "doubt-2", late)
-    attempt(work, "doubt-3", absent)
-    attempt(work, "doubt-9", lambda: 1 / 0)
-    claims, _ = answers_in(tmp_path, "suspicions", "cuda")
+    attempt(work, "tune-batch", late)
+    attempt(work, "doubt-15", absent)
+    attempt(work, "oom-survived", lambda: 1 / 0)
+    claims, _ = answers_in(tmp_path, "tune", "cuda")
     found = {claim.id: claim.verdict for claim in claims}
-    assert [found[f"doubt-{number}"] for number in (2, 3, 9)] == ["open", "open", "fails"]
+    names = ("tune-batch", "doubt-15", "oom-survived")
+    assert [found[name] for name in names] == ["open", "open", "fails"]
 
 
 def test_checks_that_verify_left_out_for_its_time_leave_the_level_open(
@@ -286,7 +279,7 @@ def test_nothing_is_decided_without_a_card() -> None:
     said = [{"claim": known.id, "verdict": "holds", "figure": ""} for known in ALL]
     for part in PARTS:
         for claim in claims_of(part.name, said, "cpu"):
-            assert claim.verdict in ("stand-in", "elsewhere"), claim
+            assert claim.verdict == "stand-in", claim
 
 
 def test_readings_name_the_field_that_differs() -> None:
@@ -418,7 +411,7 @@ def test_who_and_where_and_secrets_reach_no_file(
     result = Result("clean", False, "crashed", 1.0, 2.0, claims, tables, problem=talk)
     out = tmp_path / "out"
     found = evidence.written(out, FACTS | {"card": talk}, [result], tmp_path / "runs")
-    shown = [page.page(found), (out / evidence.FILE).read_text()]
+    shown = [json.dumps(found), (out / evidence.FILE).read_text()]
     with tarfile.open(out / evidence.ARCHIVE) as packed:
         texts = [packed.extractfile(entry) for entry in packed]
         shown += [text.read().decode() for text in texts if text]
@@ -436,18 +429,10 @@ def test_private_words_do_not_reach_the_evidence() -> None:
     assert not [word for word in ("12345678", "jane", "pw@") if word in shown[0]]
 
 
-def test_the_page_escapes_what_strangers_wrote(tmp_path: Path) -> None:
-    whole = kept(tmp_path)
-    whole["card"] = "<script>alert(1)</script>"
-    shown = page.page(whole)
-    assert "<script" not in shown and "&lt;script&gt;" in shown
-    assert "7 runs &lt;b&gt; | none" in shown
-
-
 def test_the_table_of_evidence_says_none_without_a_run(tmp_path: Path) -> None:
     text = recorded.page("", tmp_path)
     assert "| none |" in text
-    assert text.count("| not yet |") == sum(not known.needs for known in ALL)
+    assert text.count("| not yet |") == len(ALL)
 
 
 def test_the_table_of_evidence_names_card_driver_torch_date_claim_and_figure(
@@ -545,53 +530,6 @@ def test_evidence_of_another_machine_or_code_is_neither_mixed_nor_lost(
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     assert quick(monkeypatch, tmp_path, "--parts", "readings") == (0, ["readings"])
     assert [part["name"] for part in evidence.read(tmp_path)["parts"]] == ["clean", "readings"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"schema": "gpus',
-        "[]",
-        '{"a": 1}',
-        "",
-        "null",
-        "[" * 100_000,
-        json.dumps({"schema": evidence.SCHEMA, "parts": {"clean": 1}}),
-        json.dumps({"schema": evidence.SCHEMA, "parts": [{"name": 5, "claims": "x"}, 7, None]}),
-    ],
-)
-@pytest.mark.one_in(4)
-def test_damaged_evidence_is_kept_aside_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, capsys: Any
-) -> None:
-    (tmp_path / evidence.FILE).write_text(text)
-    assert quick(monkeypatch, tmp_path, "--parts", "clean") == (0, ["clean"])
-    assert (tmp_path / f"{evidence.FILE}.damaged-1").read_text() == text
-    assert "damaged-1" in capsys.readouterr().err
-    assert [part["name"] for part in evidence.read(tmp_path)["parts"]] == ["clean"]
-
-
-def test_a_disk_that_fills_up_sends_the_evidence_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    out, real = tmp_path / "out", evidence.written
-    monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: str(tmp_path / "elsewhere"))
-    monkeypatch.setattr("tempfile.TemporaryDirectory", lambda **_: contextlib.nullcontext(
-        str(tmp_path / "runs")))  # fmt: skip
-    monkeypatch.setattr(evidence, "prepared", lambda out: ())
-
-    def full(where: Path, *more: Any) -> Any:
-        if where == out:
-            raise OSError(28, "No space left on device")
-        return real(where, *more)
-
-    monkeypatch.setattr(evidence, "written", full)
-    code, ran = quick(monkeypatch, out, "--parts", "readings,clean")
-    assert (code, ran) == (1, ["readings", "clean"])
-    said = capsys.readouterr()
-    assert "No space left on device" in said.err and str(tmp_path / "elsewhere") in said.out
-    parts = evidence.read(tmp_path / "elsewhere")["parts"]
-    assert [part["name"] for part in parts] == ["readings", "clean"]
 
 
 SAY = "import sys; sys.path[:0] = [{!r}]; from acceptance.command import say; say({!r}); say('b')"
@@ -734,11 +672,6 @@ def test_readings_of_nvidia_smi_alone_are_not_compared_with_themselves(tmp_path:
     assert verdicts["readings-match"] == verdicts["doubt-16"] == "open"
 
 
-def test_what_is_only_compared_with_is_named_where_it_is_not_installed(tmp_path: Path) -> None:
-    whole = kept(tmp_path, absent=["accelerate", "bitsandbytes"])
-    assert "Not installed, so not compared with: accelerate, bitsandbytes." in page.page(whole)
-
-
 def test_an_older_python_is_told_in_a_sentence(tmp_path: Path) -> None:
     code = f"import runpy, sys; sys.version_info = (3, 9, 18); runpy.run_path({str(SCRIPT)!r})"
     argv = (sys.executable, "-c", code, "--out", str(tmp_path / "out"))
@@ -756,22 +689,6 @@ def test_the_start_of_the_script_is_read_by_old_pythons() -> None:
     assert "__future__" not in start and start.isascii()
 
 
-@pytest.mark.slow
-def test_the_terminal_names_the_second_call_until_it_was_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "two words"
-    _, ran = quick(monkeypatch, out)
-    *_, named, call_, place = capsys.readouterr().out.splitlines()
-    assert "suspicions" not in ran and named.startswith("suspicions (")
-    words = shlex.split(call_)
-    assert words[0] == sys.executable and words[2:] == ["--out", str(out), "--parts", "suspicions"]
-    assert place == f"{out}/index.html"
-    assert quick(monkeypatch, out, *words[4:])[1] == ["suspicions"]
-    quick(monkeypatch, out)
-    assert "second call" not in capsys.readouterr().out
-
-
 def test_a_part_that_cannot_be_started_costs_no_other_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -780,7 +697,7 @@ def test_a_part_that_cannot_be_started_costs_no_other_part(
     result = run_part(PARTS[0], options, "cpu", tmp_path / "runs", 5.0)
     assert (result.ok, result.status) == (False, CRASHED)
     assert "cannot be started" in result.problem and "no-python" in result.problem
-    assert {claim.verdict for claim in result.claims} <= {"open", "elsewhere"}
+    assert {claim.verdict for claim in result.claims} == {"open"}
 
 
 LEAVES_FILES = """
@@ -821,7 +738,7 @@ def test_no_temporary_file_stays(
     assert [part["status"] for part in evidence.read(tmp_path / "out")["parts"]] == [status]
     assert [*temp.iterdir()] == []
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
-        evidence.FILE, "index.html", evidence.ARCHIVE
+        evidence.FILE, evidence.ARCHIVE
     ]  # fmt: skip
     with tarfile.open(tmp_path / "out" / evidence.ARCHIVE) as packed:
         assert not [name for name in packed.getnames() if "kernel" in name or "lock" in name]

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
 STAND_IN = "stand-in"
 """What a verdict becomes without a card: the question was run, the answer says nothing."""
-ELSEWHERE = "elsewhere"
-"""Another machine than this one decides it."""
 LATE = 75
 """The exit code of a part that saw its time end."""
 DONE, KILLED, CRASHED, NOT_BUILT = "done", "killed at its limit", "crashed", "not built"
@@ -26,8 +24,6 @@ class Part(NamedTuple):
     what: str
     command: str | None = None
     """The command of gpusetup without which there is nothing to run."""
-    extra: bool = False
-    """Runs by its name only, or where the minutes leave room."""
 
     @property
     def module(self) -> str:
@@ -45,7 +41,6 @@ PARTS = (
         "tune", 55, 20, "tune --batch-size beside bisection; out of memory survived", command="tune"
     ),
     Part("monitor", 85, 25, "monitor on eight workloads of known kind", command="monitor"),
-    Part("suspicions", 150, 60, "what reading the code made doubtful, tried", extra=True),
 )
 
 
