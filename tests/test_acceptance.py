@@ -35,14 +35,13 @@ from acceptance import (  # noqa: E402
     verify,
 )
 from acceptance.claims import ALL, DOUBTS, claims_of  # noqa: E402
-from acceptance.running import answers_in, run_part  # noqa: E402
+from acceptance.running import answers_in  # noqa: E402
 from acceptance.values import (  # noqa: E402
     CRASHED,
     DONE,
     FAILED,
     KILLED,
     NOT_BEGUN,
-    NOT_BUILT,
     PARTS,
     Part,
     Result,
@@ -104,7 +103,6 @@ def test_every_part_is_killed_at_its_limit_and_the_next_one_runs(
 ) -> None:
     monkeypatch.setattr(card, "machine", lambda *_: FACTS | {"device": "cpu"})
     monkeypatch.setattr(command, "PARTS", [part._replace(least=0.0) for part in PARTS])
-    monkeypatch.setattr(running, "is_built", lambda name: True)
     names = [part.name for part in PARTS if part.name != "node-check"]
     out = tmp_path / "out"
     words = ["--out", str(out), "--device", "cpu", "--parts", ",".join(names), "--minutes", "0.21"]
@@ -118,12 +116,6 @@ def test_every_part_is_killed_at_its_limit_and_the_next_one_runs(
     said = [claim["id"] for part in parts for claim in part["claims"]]
     assert set(said) == {known.id for known in ALL if known.part != "node-check"}
     assert sorted(file.name for file in out.iterdir()) == ["evidence.json", "runs.tar.gz"]
-
-
-def test_a_part_whose_command_is_not_built_says_so(tmp_path: Path) -> None:
-    part = Part("later", 5, 1, "a command of tomorrow", command="no-such-command")
-    result = run_part(part, None, "cpu", tmp_path, 5)
-    assert (result.status, result.ok) == (NOT_BUILT, True)
 
 
 ORPHAN = """
@@ -515,10 +507,7 @@ def rehearsed(out: Path, *words: str, **environment: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_a_rehearsal_on_the_cpu_gets_through_every_part(tmp_path: Path) -> None:
     parts = rehearsed(tmp_path)
-    assert {name: part["status"] for name, part in parts.items() if part["status"] != DONE} in (
-        {},
-        {"node-check": NOT_BUILT},
-    )
+    assert {part["status"] for part in parts.values()} == {DONE}
     caught = parts["mutants"]["tables"]["mutants"]
     assert all(row["caught"] for row in caught), caught
     assert parts["clean"]["tables"]["distances"]

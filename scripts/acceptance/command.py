@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import os
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -92,36 +91,14 @@ class Keeper:
     def keep(self, result: Result) -> None:
         """Written first, shown then: a terminal that is gone costs nothing."""
         self.results.append(result)
-        with held():
-            evidence.written(self.out, self.facts, self.results, self.runs)
+        evidence.written(self.out, self.facts, self.results, self.runs)
         say(line(result))
 
 
-@contextlib.contextmanager
-def held() -> Iterator[None]:
-    """Meanwhile signals wait, so that what is written is whole."""
-    block = getattr(signal, "pthread_sigmask", None)
-    before = block(signal.SIG_BLOCK, {signal.SIGINT, *SIGNALS}) if block else None
-    try:
-        yield
-    finally:
-        if block:
-            block(signal.SIG_SETMASK, before)
-
-
 def say(text: str, stream: Any = None) -> None:
-    """A line for a terminal that may be gone, full, or without these letters."""
-    stream = stream or sys.stdout
-    if stream is None:
-        return
-    try:
-        try:
-            print(text, file=stream, flush=True)
-        except UnicodeError:
-            print(text.encode("ascii", "backslashreplace").decode(), file=stream, flush=True)
-    except (OSError, ValueError):
-        with contextlib.suppress(OSError, ValueError):  # nor at the end of Python
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    """A line for a terminal that may be gone."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=stream or sys.stdout, flush=True)
 
 
 def number_of(ended: BaseException) -> int:
