@@ -17,8 +17,8 @@ from gpusetup.monitor import memory_report
 from gpusetup.monitor.histogram import Histogram
 from gpusetup.monitor.stretch import MOST_SLICES
 from gpusetup.monitor.tree import Process, Tree, loader_workers, tree_sample
-from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
-from gpusetup.render.live import process_lines, sparkline
+from gpusetup.monitor.values import Sample
+from gpusetup.render.live import sparkline
 
 
 def process(pid: int, parent: int = 0, **more: object) -> Process:
@@ -108,13 +108,6 @@ def test_a_sparkline_has_a_sign_for_each_value_and_never_more_than_its_width(
         (value is None) == (sign == " ")
         for value, sign in zip(values[::-1], shown[::-1], strict=False)
     )
-
-
-def test_foreign_process_names_cannot_steer_the_terminal() -> None:
-    hostile = ProcessUse(pid=1, name="\x1b[2Jred[bold]", memory_bytes=1 << 30)
-    lines = process_lines([GpuSample(index=0, processes=(hostile,) * 12)], 60)
-    assert lines[0] == "GPU 0  pid 1  1.0 GiB  ?[2Jred[bold]"
-    assert lines[-1] == "and 4 more processes"
 
 
 def test_the_memory_report_starts_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ from rich.live import Live
 from standin import A100
 
 from gpusetup.monitor.summary import summarise, tallied
-from gpusetup.monitor.values import GpuSample, Sample
-from gpusetup.render.live import LiveScreen
+from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
+from gpusetup.render.live import LiveScreen, once
 
 HERE = Path(__file__).resolve().parent
 HOT = "one hot card of eight makes all ranks wait"
@@ -111,3 +111,12 @@ def test_a_terminal_gets_what_it_can_show_and_is_as_it_was(
     else:
         assert "\x1b[?1049h" in live and "\x1b[?1049l" in live and "\x1b[?25h" in live
         assert bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", live)) != ("NO_COLOR" in environment)
+
+
+def test_foreign_process_names_cannot_steer_the_terminal() -> None:
+    hostile = ProcessUse(pid=1, name="\x1b[2Jred[bold]", memory_bytes=1 << 30)
+    rich = Rich(width=100, record=True, file=io.StringIO())
+    gpu = GpuSample(index=0, processes=(hostile,))
+    rich.print(once(Sample(at="2026-11-20T06:00:00.000Z", seconds=0, gpus=(gpu,)), 100))
+    said = rich.export_text()
+    assert "?[2Jred[bold]" in said and "1.0 GiB" in said and "\x1b" not in said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TextIO
@@ -28,7 +28,6 @@ BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.-:=+*#"
 KEPT = 120
 """How many samples back the longest sparkline reaches."""
-PROCESSES = 8
 JUDGED_EVERY_SECONDS = 10.0
 """The verdict so far costs some milliseconds."""
 Past = Mapping[str, Sequence[float | None]]
@@ -121,28 +120,10 @@ COLUMNS = (
 LEFT = ("GPU", "name", "past", "links", "held down by")
 
 
-def process_lines(gpus: Iterable[GpuSample], width: int) -> list[str]:
-    """The heaviest processes, one a line."""
-    rows = [
-        (process.memory_bytes or 0, gpu.label, process)
-        for gpu in gpus
-        for process in gpu.processes or ()
-    ]
-    rows.sort(key=lambda row: (-row[0], row[1], row[2].pid))
-    lines = [
-        f"GPU {label}  pid {process.pid}  {memory(process.memory_bytes, None)}  "
-        f"{plain(process.name or '(name hidden)')}"
-        for _, label, process in rows[:PROCESSES]
-    ]
-    more = len(rows) - PROCESSES
-    lines = [line if len(line) <= width else line[: max(0, width - 1)] + "…" for line in lines]
-    return [*lines, f"and {more} more processes"] if more > 0 else lines
-
-
 def once(sample: Sample, width: int) -> RenderableType:
     """One sample as a table."""
-    table = gpu_table(sample, max(width, 100))
-    return Group(table, *(Text(line) for line in process_lines(sample.gpus, width)))
+    table, users = gpu_table(sample, max(width, 100)), Users().rows(sample)
+    return Group(table, *([users_table(users)] if users else []))
 
 
 # --- the screen -----------------------------------------------------------------------------------
@@ -224,11 +205,11 @@ def users_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         table.add_row(
             one["gpu"],
             str(one["pid"]),
-            plain(one["user"]),
+            Text(plain(one["user"])),
             memory(one["memory_bytes"], None),
             measured(one["sm_percent"], "%"),
             measured(one["cpu_percent"], "%"),
-            plain(one["command"]) or "(hidden)",
+            Text(plain(one["command"]) or "(name hidden)"),
         )
     return table
 
