@@ -30,7 +30,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),
     "typing_extensions": ("model/frozen.py", "findings/record.py", "api.py"),
-    "platformdirs": ("install/", "probe/", "tune/", "assistants/permits.py"),
+    "platformdirs": ("install/", "probe/", "tune/"),
     "mcp": ("assistants/server.py",),
     "anyio": ("assistants/server.py",),
     "shtab": ("commands/completion.py",),

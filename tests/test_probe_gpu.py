@@ -440,30 +440,6 @@ def test_two_real_children_agree_about_gpus_in_another_order(live: Live) -> None
     assert [gpu.visible for gpu in gpus] == [True, True]
 
 
-@pytest.mark.parametrize("code", [100, 101, 304, 802, 803, 804, 999])
-def test_every_code_of_cuinit_arrives_beside_a_healthy_nvml(live: Live, code: int) -> None:
-    side = live(cuda__init=code)
-    assert (side.driver.nvml_code, side.cuda_api.init_code) == (0, code)
-    assert [gpu.name for gpu in side.gpus] == ["NVIDIA A100-SXM4-40GB"]
-
-
-@pytest.mark.parametrize("code", [4, 9, 17, 18, 999])
-def test_every_code_of_nvml_arrives_and_cuda_is_asked_all_the_same(live: Live, code: int) -> None:
-    side = live(nvml__init=code)
-    assert (side.driver.nvml_code, side.cuda_api.init_code) == (code, 0)
-    assert side.driver.library_version == "580.95.05"
-    assert side.gpus[0].uuid == standin.uuid(0)
-
-
-def test_a_hanging_driver_ends_at_the_limit_with_an_event_for_each_child(live: Live) -> None:
-    side = live(nvml__hang=1, cuda__hang=1, limit=0.6)
-    assert side.driver.seconds is None
-    assert [dict(event.values) for event in side.events] == [
-        {"asked": "nvml", "how": "hung", "problem": "no answer in 0.6 s", "step": "nvmlInit"},
-        {"asked": "libcuda", "how": "hung", "problem": "no answer in 0.6 s", "step": "cuInit"},
-    ]
-
-
 def test_a_slow_driver_is_announced_and_its_seconds_are_kept(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:

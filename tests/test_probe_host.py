@@ -14,7 +14,7 @@ from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events, read_environment
 from gpusetup.probe.host import SECURE_BOOT, read_cpu, read_distro, read_os
 from gpusetup.probe.machine import wanted_by
-from gpusetup.probe.memory import cache_folder, read_cgroup_limit, read_disks, read_memory
+from gpusetup.probe.memory import read_cgroup_limit, read_disks, read_memory
 from gpusetup.probe.target import Target
 from gpusetup.probe.toolkit import read_toolkit
 
@@ -374,26 +374,6 @@ def test_a_folder_that_is_not_there_yet_has_the_room_of_the_one_above_it() -> No
         Disk(subject="uv-cache", path="/big/uv", free_bytes=5 * GIB, writable=True),
         Disk(subject="pip-cache", path="/home/u/.cache/pip", free_bytes=2 * GIB, writable=True),
         Disk(subject="tmp", path="/tmp", free_bytes=GIB, writable=True),
-    )
-
-
-@pytest.mark.parametrize(
-    ("family", "environ", "tool", "path"),
-    [
-        ("linux", {"XDG_CACHE_HOME": "/x"}, "uv", "/x/uv"),
-        ("macos", {}, "uv", "/u/.cache/uv"),
-        ("macos", {}, "pip", "/u/Library/Caches/pip"),
-        ("windows", {"LOCALAPPDATA": "C:\\L"}, "uv", "C:\\L\\uv\\cache"),
-        ("windows", {"LOCALAPPDATA": "C:\\L"}, "pip", "C:\\L\\pip\\Cache"),
-        ("windows", {}, "pip", None),
-        ("linux", {"PIP_CACHE_DIR": "/p"}, "pip", "/p"),
-    ],
-)
-def test_where_the_caches_are(
-    family: Any, environ: dict[str, str], tool: str, path: str | None
-) -> None:
-    assert (
-        cache_folder(system({}, family=family, facts={"home": "/u"}, environ=environ), tool) == path
     )
 
 
