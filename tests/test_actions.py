@@ -429,15 +429,6 @@ def test_an_event_of_wrong_types_is_told_in_a_sentence(
     assert capsys.readouterr().out == told_
 
 
-@each("changed", [{"issue": None}, {"issue": {"number": 1, "pull_request": {}}}])
-def test_what_is_no_issue_is_left_alone(changed: Any, tmp_path: Path, hub: Any) -> None:
-    (tmp_path / "event.json").write_text(json.dumps(event("issues.opened") | changed), "utf-8")
-    server = hub()
-    here = job(tmp_path, server, "issues.opened", GITHUB_EVENT_PATH=str(tmp_path / "event.json"))
-    assert triage.main(here) == 0
-    assert server.posted == []
-
-
 # --- verify ---------------------------------------------------------------------------------------
 
 

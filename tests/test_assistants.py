@@ -29,7 +29,6 @@ from installing import (
 from gpusetup.assistants import installing, tools
 from gpusetup.assistants.bounded import bounded
 from gpusetup.cli import main
-from gpusetup.errors import UsageError
 from gpusetup.model import shell
 from gpusetup.redaction import private_here
 
@@ -313,19 +312,9 @@ def test_a_signal_ends_the_server_while_it_waits_for_the_client(ending: signal.S
     assert (rest, said) == (b"", b"")
 
 
-@pytest.mark.parametrize(
-    "calls",
-    [
-        pytest.param([("diagnose", {})], id="one tool"),
-        pytest.param(
-            [("diagnose", {}), ("resolve", {}), ("install", {})],
-            id="every tool that looks at the machine",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
+@pytest.mark.slow
 def test_what_says_who_and_where_is_left_out(
-    calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     venv = tmp_path / "home" / "gerlinde" / "secretproject" / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
@@ -333,6 +322,7 @@ def test_what_says_who_and_where_is_left_out(
     monkeypatch.setenv("USER", "gerlinde")
     monkeypatch.setenv("LOGNAME", "gerlinde")
     words = ("--python", str(venv / "bin" / "python"))
+    calls: Calls = [("diagnose", {}), ("resolve", {}), ("install", {})]
 
     async def talk(client: Any) -> Any:
         texts = [(await client.call_tool(*call)).content[0].text for call in calls]
@@ -378,14 +368,6 @@ def test_a_report_is_answered_without_who_and_where(text: str) -> None:
     assert (answer["cause"], answer["certainty"]) == (exact["cause"], exact["certainty"])
 
 
-@each("word", ["x\0y", "\ud800"])
-def test_a_word_that_no_text_has_is_a_wrong_question(word: str) -> None:
-    asked = ({"torch": word}, {"packages": [word]})
-    for values in asked:
-        with pytest.raises(UsageError, match="has a character that no text has"):
-            tools.call("install", values, tools.Setting())
-
-
 def test_no_tool_can_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool that answers with what it read is looked over before the answer leaves."""
     leak = {"rows": [{"text": "see /home/alice.smith/x, alice.smith", "of": "hf_" + "a1B2" * 9}]}
@@ -424,15 +406,6 @@ def test_a_cut_names_its_place() -> None:
         ".rows: 200 of 20000 items",
     ]
     assert found["cause"] == "ok"
-
-
-@pytest.mark.slow
-def test_a_long_report_has_a_short_answer() -> None:
-    text = "\n".join(f"CUDA error: out of memory in step {n} of {'y' * 900}" for n in range(3000))
-    [(document, is_error)] = answers([("read_report", {"text": text})])
-    assert not is_error
-    assert document["cause"] == "out-of-memory"
-    assert len(json.dumps(document)) <= 24_000
 
 
 # --- an installation ----------------------------------------------------------------------------

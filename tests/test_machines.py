@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from each_row import each
-from machines_named import ABOUT, FOLDERS, NAMED, SHIPPED, played
+from machines_named import ABOUT, FOLDERS, NAMED, played
 
 from gpusetup.model.codec import from_json, to_json
 from gpusetup.probe.machine import read_machine
+from gpusetup.probe.saved import MACHINES as SHIPPED
 from gpusetup.probe.saved import dump_snapshot, example_machines, machine_named
 from gpusetup.system.system import LiveSystem
 from gpusetup.system.tape import RecordingSystem, ReplaySystem, Tape
