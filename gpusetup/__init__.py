@@ -15,18 +15,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Snapshot": "gpusetup.model.machine",
-    "Finding": "gpusetup.model.finding",
-    "read_machine": "gpusetup.probe.machine",
-    "diagnose": "gpusetup.diagnosis.diagnose",
-    "resolve": "gpusetup.resolver",
-    "Request": "gpusetup.model.resolution",
-    "load_catalog": "gpusetup.catalog.file",
     "load_ipython_extension": "gpusetup.notebooks.magic",
     "unload_ipython_extension": "gpusetup.notebooks.magic",
 }
-
-__all__ = ["Finding", "Request", "Snapshot", "diagnose", "load_catalog", "read_machine", "resolve"]
 
 
 def __getattr__(name: str) -> Any:

@@ -125,24 +125,18 @@ def watched() -> int:
     """The live screen at the end of a composed run of eight GPUs, one of which is too hot."""
     from monitor_kinds import composed
     from rich.console import Console as Rich
-    from rich.segment import Segment, Segments
-    from rich.style import Style
+    from rich.live import Live
 
-    from gpusetup.monitor.summary import summarise, tallied
-    from gpusetup.render.frame import Past, View, frame
+    from gpusetup.monitor.tally import Tally
+    from gpusetup.render.live import LiveScreen
 
-    run, past = composed("one hot card of eight makes all ranks wait", 0), Past()
+    run, tally = composed("one hot card of eight makes all ranks wait", 0), Tally()
+    live = Live(auto_refresh=False)
+    screen = LiveScreen(tally, live, command=run.command)
     for sample in run.samples:
-        past.add(sample)
-    view = View(
-        sample=run.samples[-1],
-        past={label: tuple(values) for label, values in past.values.items()},
-        so_far=summarise(tallied(run.samples), command=run.command),
-    )
-    screen = Rich()
-    for line in frame(view, screen.width, 30):
-        screen.print(Segments([Segment(text, Style.parse(role)) for text, role in line]), end="")
-        screen.line()
+        tally.add(sample)
+        screen.sample(sample)
+    Rich().print(live.renderable)
     return 0
 
 

@@ -26,7 +26,6 @@ from gpusetup.model.codec import from_plain, to_json, to_plain  # noqa: E402
 from gpusetup.probe.driver_files import parse_loader_cache  # noqa: E402
 from gpusetup.probe.machine import read_machine  # noqa: E402
 from gpusetup.probe.packages import recorded_libraries  # noqa: E402
-from gpusetup.probe.saved import dump_snapshot  # noqa: E402
 from gpusetup.readings.environment import kept  # noqa: E402
 from gpusetup.redaction import Private, Scrubber, private_here  # noqa: E402
 from gpusetup.redaction.words import COMMON_NAMES  # noqa: E402
@@ -135,7 +134,7 @@ def main() -> int:
     pairs = dict(pair.split("=", 1) for pair in options.replace)
     private = private_here()
     tape = redacted(lightened(record(deep=options.deep)), pairs, private)
-    snapshot = replace(read_machine(ReplaySystem(tape), deep=options.deep), origin="recorded")
+    read_machine(ReplaySystem(tape), deep=options.deep)  # it can be played
     about = {
         "origin": "recorded",
         "source": "scripts/record_machine.py",
@@ -145,7 +144,6 @@ def main() -> int:
     texts = {
         "machine.json": to_json(about, indent=1) + "\n",
         "tape.json": to_json(tape, indent=1) + "\n",
-        "snapshot.json": dump_snapshot(snapshot),
     }
     if found := left_over("".join(texts.values()), private):
         raise GpuSetupError(f"not written: {', '.join(found)} would be left; use `--replace`")

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from judging import judged
+from machines_named import snapshots
 from message_samples import samples
 from precedence_witnesses import witnesses
 from report_classes_all import EVERY
@@ -31,11 +32,9 @@ from gpusetup.findings.makers import gpu_maker
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.saved import load_snapshot
 from gpusetup.report.read import read_report
 
 PACKAGE = Path(gpusetup.__file__).parent
-MACHINES = Path(__file__).parent / "machines"
 GUARDS = ("is_report", "says_nothing_else")
 TABLES = (
     (gpu_maker, "STOPS_EARLIER"),
@@ -88,12 +87,15 @@ def _calls_of(file: Path) -> Iterator[Call]:
 @cache
 def material() -> tuple[Snapshot, ...]:
     """The recorded machines, the witnesses of the order, and what the texts of the tests say."""
-    machines = map(load_snapshot, sorted(MACHINES.glob("*/snapshot.json")))
     classes = chain.from_iterable((*one.variants, *one.neighbours) for one in EVERY.values())
     texts = dict.fromkeys(
         (*(text for _, text in MESSAGES), *(one.text for one in samples()), *classes)
     )
-    return (*machines, *(witness.machine for _, witness in witnesses()), *map(read_report, texts))
+    return (
+        *snapshots().values(),
+        *(witness.machine for _, witness in witnesses()),
+        *map(read_report, texts),
+    )
 
 
 def _answer(diagnosis: Diagnosis) -> Answer:

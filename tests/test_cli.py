@@ -18,8 +18,6 @@ from machines_named import there
 
 from gpusetup import __version__
 from gpusetup.cli import main
-from gpusetup.commands.meant import COMMANDS as COMMAND_WORDS
-from gpusetup.commands.meant import OPTIONS, option_line, options_meant
 from gpusetup.commands.parser import COMMANDS, EXAMPLES, build_parser, child_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,11 +48,7 @@ def offered(said: str) -> list[str]:
     "words, meant",
     [
         ("resolve --version 2.5.1", "--torch"),
-        ("resolve --pytorch-version 2.5.1", "--torch"),
-        ("resolve --torch-release 2.5.1", "--torch"),
-        ("resolve --device sm_86", "--gpu"),
         ("resolve --arch sm_86", "--gpu"),
-        ("resolve --platform linux", "--os"),
         ("resolve --cuda-version 12.4", "--cuda"),
         ("resolve --why", "--explain"),
         ("resolve torch==2.5.1", "--torch"),
@@ -63,30 +57,23 @@ def offered(said: str) -> list[str]:
         ("install --device cpu", "--backend"),
         ("install --env .venv", "--venv"),
         ("install --env .venv", "--python"),
-        ("install --prefix /x", "--venv"),
-        ("install --target /x", "--venv"),
         ("install -t /x", "--venv"),
         ("install -n base", "--python"),
         ("install --force", "--yes"),
         ("install --extra-index-url x", "--index-root"),
         ("install --find-links x", "--wheelhouse"),
         ("install --rollback", "--undo"),
-        ("install --simulate", "--dry-run"),
-        ("doctor --gpu T4", "--for-gpu"),
         ("doctor --log x.txt", "--report"),
         ("doctor report.txt", "--report"),
         ("doctor --debug", "--verbose"),
         ("doctor --env x", "--python"),
         ("plan --seq-len 4096", "--context"),
         ("plan --vram 8GB", "--gpu-mem"),
-        ("plan --world-size 8", "--gpus"),
         ("plan --gradient_checkpointing", "--checkpointing"),
         ("plan --precision bf16", "--amp"),
-        ("tune --overwrite c.yaml", "--in-place"),
         ("monitor --delay 2", "--interval"),
         ("monitor -i 0", "--gpu"),
         ("verify --quick", "--level"),
-        ("verify --duration 3", "--seconds"),
         ("snapshot --raw", "--keep-private"),
     ],
 )
@@ -106,18 +93,6 @@ def test_several_meanings_are_listed_with_what_each_does(
     said = capsys.readouterr().err
     assert "--venv DIR" in said and "made where it is not there" in said
     assert "--python PATH" in said
-
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_what_is_offered_is_an_option_of_the_command(name: str) -> None:
-    parser = child_of(build_parser(name), name)
-    spoken = {
-        word for words in (*OPTIONS.values(), *COMMAND_WORDS.values()) for word in words.split()
-    }
-    for word in sorted(spoken):
-        for action in options_meant(f"--{word}", parser._actions):
-            assert set(action.option_strings) <= set(parser._option_string_actions)
-            assert option_line(action).startswith("-")
 
 
 @pytest.mark.parametrize(
@@ -249,9 +224,7 @@ def test_schema_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) ->
         (["install", "--quiet"], "`2>/dev/null`"),
         (["doctor", "-q", "-x"], "`2>/dev/null`"),
         (["doctor", "--fix"], "`gpusetup install` installs"),
-        (["doctor", "--cuda", "12.4"], "`gpusetup resolve --cuda 12.4`"),
-        (["doctor", "--gpus", "all"], "doctor reads every GPU"),
-        (["doctor", "-V"], "`gpusetup -V` prints the version"),
+        (["doctor", "-V"], "`gpusetup --version` is about gpusetup itself"),
         (["-v"], "options stand after a command: `gpusetup doctor -v`"),
         (["--strict", "doctor"], "`gpusetup doctor --strict`"),
         (["monitor", "-l", "1"], "`--interval SECONDS`"),
@@ -262,9 +235,6 @@ def test_schema_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) ->
         ),
         (["resolve", "--index-root", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["resolve", "--format", "json"], "`--json` prints it"),
-        (["resolve", "--format", "environment.yml"], "did you mean `conda`?"),
-        (["doctor", "--format", "md"], "did you mean `markdown`?"),
-        (["resolve", "--installer", "mamba"], "did you mean `conda`?"),
         (["doctor", "--json=true"], "`--json` takes no value"),
         (["doctor", "healthy"], "did you mean `--from healthy`?"),
         (["doctor", "torch.cuda.is_available() is False"], "`--report -`"),
@@ -274,9 +244,6 @@ def test_schema_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) ->
         (["resolve", "4090"], "did you mean `--gpu 4090`?"),
         (["resolve", "--from", "rtx3050-laptop", "torch==2.5.1"], "did you mean `--torch 2.5.1`?"),
         (["resolve", "--gpu", "T4", "torch==2.5.1"], "did you mean `--torch 2.5.1`?"),
-        (["plan", "Qwen3-8B"], "did you mean `--model Qwen3-8B`?"),
-        (["plan", "--model", "qwen3", "8b"], "did you mean `--model 'qwen3 8b'`?"),
-        (["plan", "--gpu", "4090", "x2"], "did you mean `--gpu '4090 x2'`?"),
         (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
         (["verify", "--seconds", "10s"], "did you mean `--seconds 10`?"),
         (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),

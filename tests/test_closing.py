@@ -15,24 +15,16 @@ from closing.simulator import paste
 from closing.variants import variants
 from closing.world import World, world_of
 from each_row import each
-from machines_named import example_machines, machine_named
+from machines_named import FOLDERS, snapshot_of
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.probe.saved import load_snapshot
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = sorted(path.parent for path in (ROOT / "tests" / "machines").glob("*/snapshot.json"))
 LEAST_VARIANTS = 300
 
 
 @each("folder", FOLDERS)
 def test_the_fix_of_every_recorded_machine_closes(folder: Path) -> None:
-    assert complaints(world_of(load_snapshot(folder / "snapshot.json"))) == []
-
-
-@each("name", example_machines())
-def test_the_fix_of_every_example_machine_closes(name: str) -> None:
-    assert complaints(world_of(machine_named(name))) == []
+    assert complaints(world_of(snapshot_of(folder))) == []
 
 
 PARTS = 24

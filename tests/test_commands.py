@@ -28,6 +28,7 @@ from closing.shells import by_powershell
 from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
+from machines_named import there
 from source_trees import parsed
 
 from gpusetup.cli import main
@@ -135,7 +136,6 @@ def test_a_line_of_our_own_holds_no_value_of_a_machine(path: Path) -> None:
 
 # --- values that want to act ----------------------------------------------------------------------
 
-MACHINES, LAPTOP = ROOT / "tests" / "machines", "windows-rtx3050laptop-581.29-cpu-torch"
 COUNT = int(os.environ.get("GPUSETUP_HOSTILE", "100"))
 
 
@@ -287,7 +287,7 @@ def by_cmd(line: str) -> tuple[str, ...]:
 def test_cmd_gets_the_same_words_as_powershell(
     words: str, folder: str, is_bare: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    machine = json.loads((MACHINES / LAPTOP / "snapshot.json").read_text(encoding="utf-8"))
+    machine = json.loads(Path(there("rtx3050-laptop")).read_text(encoding="utf-8"))
     machine["python"] |= {"executable": f"{folder}\\python.exe", "prefix": folder}
     path = tmp_path / "machine.json"
     path.write_text(json.dumps(machine), encoding="utf-8")

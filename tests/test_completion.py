@@ -107,17 +107,6 @@ def test_a_script_is_read_by_its_shell(
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("shell", ["bash", "fish"])
-def test_example_machines_are_offered_beside_files(
-    shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if not shutil.which(shell):
-        pytest.skip(f"no {shell} here")
-    (tmp_path / "rtx.json").touch()
-    offered = completions(shell, "gpusetup doctor --from rtx", tmp_path, script(shell, capsys))
-    assert {"rtx3050-laptop", "rtx.json"} <= set(offered)
-
-
 def test_powershell_is_told_by_its_own_command(capsys: pytest.CaptureFixture[str]) -> None:
     said = script("powershell", capsys)
     assert "Register-ArgumentCompleter -Native -CommandName" in said

@@ -14,7 +14,7 @@ import pytest
 import standin
 from each_row import each
 from judging import HEALTHY, changed, judged
-from machines_named import machine_named
+from machines_named import FOLDERS, machine_named, snapshot_of
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
@@ -28,13 +28,12 @@ from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Event, Snapshot
 from gpusetup.model.shell import Line
-from gpusetup.probe.saved import dump_snapshot, load_snapshot
+from gpusetup.probe.saved import dump_snapshot
 from gpusetup.render.console import Console
 from gpusetup.render.markdown import doctor_markdown, escaped
 from gpusetup.render.text import doctor_screen
 
 HERE = Path(__file__).resolve().parent
-FOLDERS = sorted(path.parent for path in (HERE / "machines").glob("*/snapshot.json"))
 
 CAUSES = {
     "alpine-rtx3060-musl": "no-wheel-for-platform",
@@ -124,7 +123,7 @@ def test_the_screen_of_a_machine_that_nothing_was_read_of(same_as_file) -> None:
 
 @each("folder", FOLDERS)
 def test_every_machine_is_judged_as_a_person_would(folder: Path, same_as_file) -> None:  # type: ignore[no-untyped-def]
-    machine = load_snapshot(folder / "snapshot.json")
+    machine = snapshot_of(folder)
     assert judged(machine).cause == CAUSES[folder.name]
     same_as_file(screen(machine, 100), folder / "doctor.txt")
 
@@ -194,7 +193,7 @@ def test_the_laptops_reply_for_a_thread(same_as_file) -> None:  # type: ignore[n
 
 @each("folder", FOLDERS)
 def test_a_reply_has_closed_fences_and_ends_with_what_to_report(folder: Path) -> None:
-    text = doctor_markdown(answer_for(load_snapshot(folder / "snapshot.json")))
+    text = doctor_markdown(answer_for(snapshot_of(folder)))
     lines = text.splitlines()
     assert len([line for line in lines if line.startswith("```")]) % 2 == 0
     assert lines[-1].startswith(("If that does not help", "If it still fails"))

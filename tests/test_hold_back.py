@@ -117,21 +117,3 @@ def test_a_setuid_program_becomes_nobody_else(monkeypatch: pytest.MonkeyPatch) -
             pytest.skip("the setuid bit does nothing here (nosuid)")
         LiveSystem().ask("read_nvml", timeout=60)
         assert driver.facts()["euid"] == "0"
-
-
-def test_a_program_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
-    said = LiveSystem().run((str(tmp_path / "nvidia-smi"),), 60)
-    assert said.exit == 127
-    assert "No such file" in said.stderr
-
-
-def test_a_file_of_python_runs_as_if_it_were_named(tmp_path: Path) -> None:
-    from gpusetup.system.system import HOLD_BACK
-
-    file = tmp_path / "said.py"
-    file.write_text("import sys\nprint(__name__, __file__ == sys.argv[0], sys.argv[1:])\n")
-    said = subprocess.run(
-        (sys.executable, "-I", HOLD_BACK, str(file), "a"), capture_output=True, text=True
-    )
-    assert said.stdout == "__main__ True ['a']\n"
-    assert said.returncode == 0

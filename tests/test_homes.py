@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),
     "typing_extensions": ("model/frozen.py", "findings/record.py", "api.py"),
-    "platformdirs": ("install/", "probe/", "tune/", "assistants/permits.py"),
+    "platformdirs": ("install/", "probe/", "tune/"),
     "mcp": ("assistants/server.py",),
     "anyio": ("assistants/server.py",),
     "shtab": ("commands/completion.py",),
@@ -67,12 +68,20 @@ def imported(source: ast.Module) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
+NAMED = re.compile(r"(?m)^\s*(?:import|from) (\w+)")
+"""What may be an import: only files that name a dependency are parsed."""
+
+
+def needs_a_home(name: str) -> bool:
+    return name not in ANYWHERE and (name in HOMES or name not in sys.stdlib_module_names)
+
+
 def strangers() -> Iterator[str]:
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).as_posix()
-        for name in sorted(set(imported(parsed(path)))):
-            if name in ANYWHERE or (name in sys.stdlib_module_names and name not in HOMES):
-                continue
+        if not any(map(needs_a_home, NAMED.findall(path.read_text(encoding="utf-8")))):
+            continue
+        for name in filter(needs_a_home, sorted(set(imported(parsed(path))))):
             if not any(place == home or place.startswith(home) for home in HOMES.get(name, ())):
                 yield f"{place} imports {name}"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from each_row import each
+from machines_named import FOLDERS, machine_named, snapshot_of
 from report_messages import MESSAGES
 
 from gpusetup.catalog.file import load_catalog
@@ -14,14 +15,8 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.finding import Finding, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import PciDevice, Snapshot
-from gpusetup.probe.saved import load_snapshot
 from gpusetup.report.read import read_report
 
-ROOT = Path(__file__).resolve().parent.parent
-MACHINES = sorted((
-    *(ROOT / "tests" / "machines").glob("*/snapshot.json"),
-    *(ROOT / "gpusetup" / "data" / "machines").glob("*.json"),
-))  # fmt: skip
 INNER = re.compile(
     r"on the tape|\b0 to 0\b|\b10de:|\bGPU\(s\)|\bNoneType\b|\bNone (?:is|has|of)\b|snapshot\.\w"
     r"|<[\w.]+ object|\bPython None\b|\bx\?|generation \?"
@@ -43,9 +38,9 @@ def check(machine: Snapshot) -> None:
             assert machine.os.family != "linux" or not LINUX_ONLY.search(text), (finding.id, text)
 
 
-@each("path", MACHINES)
-def test_no_machine_shows_an_inner_word(path: Path) -> None:
-    check(load_snapshot(path))
+@each("folder", FOLDERS)
+def test_no_machine_shows_an_inner_word(folder: Path) -> None:
+    check(snapshot_of(folder))
 
 
 def test_no_message_shows_an_inner_word() -> None:
@@ -55,7 +50,7 @@ def test_no_message_shows_an_inner_word() -> None:
 
 def test_a_gpu_that_only_the_bus_shows_goes_by_its_name() -> None:
     device = PciDevice(vendor="nvidia", bus_id="0000:01:00.0", device_id="25a2")
-    machine = load_snapshot(ROOT / "tests/machines/linux-rtx4090-no-driver/snapshot.json")
+    machine = machine_named("no-driver")
     titles = [
         f.title for f in diagnose(replace(machine, pci_devices=(device,)), load_catalog()).findings
     ]

@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 import tree_sitter_pwsh
+from machines_named import snapshots
 from report_asked import NO_DRIVER, UNAVAILABLE
 from report_classes_all import EVERY
 from tree_sitter import Language, Parser
@@ -20,10 +20,8 @@ from gpusetup.evidence.context import cuda_needed
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.probe.saved import load_snapshot
 from gpusetup.report.read import read_bytes
 
-MACHINES = sorted((Path(__file__).parent / "machines").glob("*/snapshot.json"))
 CATALOG = load_catalog()
 
 
@@ -32,8 +30,7 @@ def every_answer() -> dict[str, Diagnosis]:
     texts = {
         t: read_bytes(t.encode()) for c in EVERY.values() for t in (*c.variants, *c.neighbours)
     }
-    machines = {path.parent.name: load_snapshot(str(path)) for path in MACHINES}
-    return {name: diagnose(one, CATALOG) for name, one in {**texts, **machines}.items()}
+    return {name: diagnose(one, CATALOG) for name, one in {**texts, **snapshots()}.items()}
 
 
 def fixes() -> Iterator[tuple[str, Diagnosis, Finding, Fix]]:

@@ -1,54 +1,36 @@
-"""Every folder of `tests/machines/` is played to the readers and compared with its snapshot."""
+"""Every tape of `tests/machines/` is played to the readers; those that ship, byte for byte."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from each_row import each
+from machines_named import ABOUT, FOLDERS, NAMED, played
 
 from gpusetup.model.codec import from_json, to_json
-from gpusetup.model.frozen import replace
 from gpusetup.probe.machine import read_machine
-from gpusetup.probe.saved import dump_snapshot, example_machines, load_snapshot, machine_named
+from gpusetup.probe.saved import MACHINES as SHIPPED
+from gpusetup.probe.saved import dump_snapshot, example_machines, machine_named
 from gpusetup.system.system import LiveSystem
 from gpusetup.system.tape import RecordingSystem, ReplaySystem, Tape
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = sorted(path.parent for path in (ROOT / "tests" / "machines").glob("*/tape.json"))
-
-
-def tape_of(folder: Path) -> Tape:
-    return from_json((folder / "tape.json").read_bytes(), Tape, what=str(folder))
-
-
-@each("folder", FOLDERS)
-def test_a_machine_is_read_from_its_tape_as_expected(folder: Path, same_as_file) -> None:  # type: ignore[no-untyped-def]
-    about = json.loads((folder / "machine.json").read_text())
-    snapshot = replace(read_machine(ReplaySystem(tape_of(folder))), origin=about["origin"])
-    same_as_file(dump_snapshot(snapshot), folder / "snapshot.json")
-
-
-@each("folder", FOLDERS)
-def test_every_machine_says_what_it_is_and_from_what_source(folder: Path) -> None:
-    about = json.loads((folder / "machine.json").read_text())
-    assert about["origin"] in ("recorded", "composed")
-    assert about["source"] and about["what"]
-
-
-def test_there_are_at_least_24_machines_and_the_laptop_is_the_first_example() -> None:
-    assert len(FOLDERS) >= 24
-    assert example_machines()[0] == "rtx3050-laptop"
-
 
 @each("name", example_machines())
-def test_every_example_machine_is_the_snapshot_of_one_of_the_folders(name: str) -> None:
-    named = [f for f in FOLDERS if json.loads((f / "machine.json").read_text())["example"] == name]
-    assert len(named) == 1
-    assert machine_named(name) == load_snapshot(named[0] / "snapshot.json")
+def test_an_example_machine_is_what_its_tape_plays(name: str, same_as_file) -> None:  # type: ignore[no-untyped-def]
+    same_as_file(dump_snapshot(played(NAMED[name])), SHIPPED / f"{name}.json")
 
 
-def test_the_laptop_is_as_the_contract_describes_it() -> None:
+@each("folder", FOLDERS)
+def test_every_machine_says_what_it_is_and_is_kept_once(folder: Path) -> None:
+    about = ABOUT[folder]
+    assert about["origin"] in ("recorded", "composed")
+    assert about["source"] and about["what"]
+    assert len([folder / name for name in ("tape.json", "snapshot.json")
+                if (folder / name).exists()]) == 1  # fmt: skip
+
+
+def test_the_laptop_is_the_first_example_and_as_the_contract_describes_it() -> None:
+    assert example_machines()[0] == "rtx3050-laptop"
     laptop = machine_named("rtx3050-laptop")
     assert (laptop.os.name, laptop.driver.version, laptop.driver.cuda) == (
         "Windows 11",
@@ -63,8 +45,7 @@ def test_the_laptop_is_as_the_contract_describes_it() -> None:
 
 
 def test_a_tool_environment_leaves_python_unknown_and_says_why() -> None:
-    folder = next(folder for folder in FOLDERS if folder.name.endswith("pipx"))
-    snapshot = read_machine(ReplaySystem(tape_of(folder)))
+    snapshot = played(next(folder for folder in FOLDERS if folder.name.endswith("pipx")))
     assert snapshot.python.executable is None
     assert snapshot.torch.installed is None
     problem = next(r.problem for r in snapshot.readings if r.source == "target")

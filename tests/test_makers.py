@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
-from machines_named import machine_named
 
 from gpusetup.accelerators.makers import (
     BY_ID,
@@ -18,13 +16,11 @@ from gpusetup.accelerators.makers import (
     maker_of,
     other_maker,
 )
-from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Gpu, Snapshot
+from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
 from gpusetup.probe.gpu import ASK, members
-from gpusetup.probe.saved import dump_snapshot, load_snapshot
 from gpusetup.readings.side import GpuSide
 
 
@@ -72,26 +68,6 @@ def test_a_target_is_of_the_capability_or_as_it_was_read() -> None:
     assert identified(Gpu(name="L4")).target is None
     read = Gpu(name="AMD Radeon RX 9070 XT", target="gfx1201")
     assert identified(read) == replace(read, maker="amd")
-
-
-def test_a_snapshot_of_the_first_edition_is_read_and_gets_both() -> None:
-    plain = json.loads(dump_snapshot(machine_named("rtx3050-laptop")))
-    for gpu in plain["gpus"]:
-        assert gpu.pop("maker") == "nvidia" and gpu.pop("target") == "sm_86"
-    old = load_snapshot_text(json.dumps(plain))
-    assert old.gpus is not None and old.gpus[0].maker is None
-    (again,) = with_catalog(old, load_catalog()).gpus or ()
-    assert (again.maker, again.target) == ("nvidia", "sm_86")
-
-
-def load_snapshot_text(text: str) -> Snapshot:
-    import tempfile
-    from pathlib import Path
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "snapshot.json"
-        file.write_text(text, encoding="utf-8")
-        return load_snapshot(file)
 
 
 def test_each_maker_has_the_gpus_of_the_first_source_that_lists_some_of_its_own() -> None:

@@ -137,7 +137,8 @@ def test_hidden_process_names_are_null_and_said_so(
 ) -> None:
     machine()
     assert cli.main(["monitor", "--once"]) == 0
-    assert "GPU 0  pid 4711  30.0 GiB  (name hidden)" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()[-1].split(maxsplit=6)
+    assert said == ["0", "4711", "30.0", "GiB", "-", "-", "(name hidden)"]
 
 
 def test_mig_instances_stand_beside_their_gpu(
@@ -188,11 +189,11 @@ def test_on_a_terminal_the_view_is_redrawn_and_fits_its_width(machine: Machine) 
         shown, code = on_a_terminal((*OURS, "0.8", "--interval", "0.2"), columns)
         assert code == 0
         live, _, end = shown.partition("Watched")
-        assert "q quit" in live and "Verdict: good" in end
+        assert "Ctrl-C" in live and "Verdict: good" in end
         assert live.startswith("\x1b[?1049h") and "\x1b[?1049l" in live and "\x1b[?25h" in live
-        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", re.sub(r"\x1b\[\d+;\d+H", "\n", live))
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", re.sub(r"\x1b\[[\d;]*H", "\n", live))
         assert max(map(len, text.replace("\r", "\n").split("\n"))) <= columns
-        assert "97 %" in text and "320/400 W" in text
+        assert "97 %" in text and ("320/400 W" in text or columns < 70)
 
 
 def on_a_terminal(argv: tuple[str, ...], columns: int) -> tuple[str, int]:

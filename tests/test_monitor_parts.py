@@ -1,4 +1,4 @@
-"""The monitor's parts by themselves: process trees, figures, sparklines, memory from the inside."""
+"""The monitor's parts by themselves: process trees, memory from the inside."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from monitoring import Gpu, samples
 from gpusetup.monitor import memory_report
 from gpusetup.monitor.stretch import MOST_SLICES
 from gpusetup.monitor.tree import Process, Tree, loader_workers, tree_sample
-from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
-from gpusetup.render.live import process_lines
+from gpusetup.monitor.values import Sample
 
 
 def process(pid: int, parent: int = 0, **more: object) -> Process:
@@ -81,13 +80,6 @@ def test_a_real_process_and_its_children_are_seen_until_they_end() -> None:
     assert told.memory_bytes > 1 << 20 and told.cores
     child.communicate(b"\n")
     assert watched.sample() is None
-
-
-def test_foreign_process_names_cannot_steer_the_terminal() -> None:
-    hostile = ProcessUse(pid=1, name="\x1b[2Jred[bold]", memory_bytes=1 << 30)
-    lines = process_lines([GpuSample(index=0, processes=(hostile,) * 12)], 60)
-    assert lines[0] == "GPU 0  pid 1  1.0 GiB  ?[2Jred[bold]"
-    assert lines[-1] == "and 4 more processes"
 
 
 def test_the_memory_report_starts_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

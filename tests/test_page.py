@@ -250,43 +250,6 @@ def test_a_folder_that_holds_no_page_is_not_emptied(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_build_that_fails_leaves_the_former_page_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "page"
-    out.mkdir()
-    (out / "offline.js").write_text("the former", encoding="utf-8")
-    nothing = {"npm": [], "wheels": [], "python": "3.14", "platform": "any"}
-    monkeypatch.setattr(build_page, "needs", lambda: nothing)
-    monkeypatch.setattr(build_page, "finding_pages", lambda _: {"findings/a.html": "a"})
-    with monkeypatch.context() as patched:
-        patched.setattr(build_page, "service_worker", lambda _: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            build_page.build(out, tmp_path / "cache")
-    assert [path.name for path in tmp_path.rglob("*")] == ["page", "offline.js"]
-    build_page.build(out, tmp_path / "cache")
-    assert (out / "findings" / "a.html").is_file() and (out / "gpusetup.zip").is_file()
-    assert [path.name for path in tmp_path.iterdir()] == ["page"], "nothing is left beside it"
-
-
-def test_a_python_without_msgspec_is_told_what_to_install(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['msgspec'] = None; sys.argv[1:] = ['--out', 'page'];"
-        "import build_page; sys.exit(build_page.main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT / "scripts"), "HOME": str(tmp_path), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: msgspec is not installed: `")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_service_worker_keeps_every_file(tmp_path: Path) -> None:
     for name in ("index.html", "python/pyodide.mjs"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -210,54 +210,11 @@ def test_a_gpu_without_a_driver_is_no_empty_list() -> None:
     assert (side.pci_devices[0].vendor, side.pci_devices[0].driver) == ("nvidia", None)
 
 
-def test_an_amd_card_is_no_nvidia_gpu() -> None:
-    amd = {"class": "0x030000\n", "vendor": "0x1002\n", "device": "0x744c\n"}
-    tape = bare()
-    tape.list["/sys/bus/pci/devices"] = ("0000:03:00.0", "0000:03:00.1")
-    tape.read |= {f"/sys/bus/pci/devices/0000:03:00.0/{name}": text for name, text in amd.items()}
-    tape.read["/sys/bus/pci/devices/0000:03:00.1/class"] = "0x040300\n"
-    side = read_gpu_side(Deaf(tape))
-    assert side.gpus == ()
-    assert [device.vendor for device in side.pci_devices] == ["amd"]
-
-
 def test_no_list_of_the_hardware_means_unknown() -> None:
     assert read_gpu_side(Deaf(Tape(list={"/dev": ("null",)}))).gpus is None
 
 
-def test_macos_has_no_nvidia_gpu_and_is_asked_nothing() -> None:
-    side = read_gpu_side(Deaf(Tape(family="macos")), deep=True)
-    assert (side.gpus, side.pci_devices) == ((), None)
-
-
 # --- trouble
-
-
-def test_another_library_than_the_module_is_kept_with_both_versions() -> None:
-    tape = linux(
-        ask={
-            "read_nvml": {"init": 18, "message": "mismatch", "nvml_version": "13.590.44.01"},
-            "read_cuda": cuda(
-                init=803, init_name="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", devices=None
-            ),
-        },
-        list={"/proc/driver/nvidia/gpus": ("0000:01:00.0",)},
-        read={
-            "/proc/driver/nvidia/gpus/0000:01:00.0/information": (
-                "Model: \t NVIDIA GeForce RTX 3090\nGPU UUID: \t GPU-0a\nIRQ: \t 155\n"
-            )
-        },
-    )
-    side = read_gpu_side(ReplaySystem(tape))
-    assert (side.driver.version, side.driver.nvml_code) == ("580.95.05", 18)
-    assert said(side, "driver.library_version") == {
-        "nvml": "590.44.01",
-        "library files": "580.95.05",
-    }
-    assert side.driver.library_version == "590.44.01"
-    assert side.cuda_api.init_code == 803
-    assert side.driver.cuda is None
-    assert [(gpu.name, gpu.uuid) for gpu in side.gpus] == [("NVIDIA GeForce RTX 3090", "GPU-0a")]
 
 
 def test_nvidia_smi_stands_in_where_nvml_does_not_answer() -> None:
@@ -349,19 +306,6 @@ def test_a_driver_that_lists_no_gpu_says_so() -> None:
     assert read_gpu_side(ReplaySystem(tape)).gpus == ()
 
 
-def test_wsl_does_not_say_that_the_module_is_missing() -> None:
-    wsl = "/usr/lib/wsl/lib/libcuda.so.1"
-    tape = Tape(
-        list={"/sys/bus/pci/devices": (), "/dev": ("dxg", "null")},
-        read={"/proc/modules": "ext4 1 0 - Live 0x0\n"},
-        stat={wsl: FILE, "/dev/dxg": NODE},
-        ask={"read_nvml": nvml(NVML_3090), "read_cuda": cuda(CUDA_3090, library=wsl)},
-    )
-    side = read_gpu_side(ReplaySystem(tape))
-    assert (side.driver.module_loaded, side.driver.libcuda_path) == (None, wsl)
-    assert len(side.gpus or ()) == 1
-
-
 def test_a_library_that_only_the_loaders_cache_knows_is_found() -> None:
     path = "/nix/store/x/lib/libcuda.so.1"
     tape = bare(
@@ -384,27 +328,6 @@ def test_windows_without_a_driver_still_lists_its_card() -> None:
     assert side.pci_devices == (
         PciDevice(vendor="nvidia", device_id="25a2", name="Video Controller"),
     )
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "C:\\Windows\\System32\\nvcuda.dll",
-        "C:\\Windows\\System32\\DriverStore\\FileRepository\\nvlt.inf_amd64_1\\nvcuda64.dll",
-    ],
-)
-def test_windows_finds_the_library_where_the_driver_puts_it(path: str) -> None:
-    store = "C:\\Windows\\System32\\DriverStore\\FileRepository"
-    device = {**NVML_3090, "driver_model": "WDDM"}
-    tape = Tape(
-        family="windows",
-        stat={path: FILE},
-        list={store: ("acpi.inf_amd64_9", "nvlt.inf_amd64_1")},
-        ask={"read_nvml": nvml(device), "read_cuda": cuda(CUDA_3090, library=None)},
-    )
-    side = read_gpu_side(ReplaySystem(tape))
-    assert (side.driver.library_found, side.driver.libcuda_path) == (True, path)
-    assert side.gpus[0].driver_model == "WDDM"
 
 
 # --- visibility
@@ -515,37 +438,6 @@ def test_two_real_children_agree_about_gpus_in_another_order(live: Live) -> None
     assert [(gpu.nvml_index, gpu.cuda_index) for gpu in gpus] == [(0, 1), (1, 0)]
     assert [str(gpu.compute_capability) for gpu in gpus] == ["8.6", "8.0"]
     assert [gpu.visible for gpu in gpus] == [True, True]
-
-
-@pytest.mark.parametrize("code", [100, 101, 304, 802, 803, 804, 999])
-def test_every_code_of_cuinit_arrives_beside_a_healthy_nvml(live: Live, code: int) -> None:
-    side = live(cuda__init=code)
-    assert (side.driver.nvml_code, side.cuda_api.init_code) == (0, code)
-    assert [gpu.name for gpu in side.gpus] == ["NVIDIA A100-SXM4-40GB"]
-
-
-@pytest.mark.parametrize("code", [4, 9, 17, 18, 999])
-def test_every_code_of_nvml_arrives_and_cuda_is_asked_all_the_same(live: Live, code: int) -> None:
-    side = live(nvml__init=code)
-    assert (side.driver.nvml_code, side.cuda_api.init_code) == (code, 0)
-    assert side.driver.library_version == "580.95.05"
-    assert side.gpus[0].uuid == standin.uuid(0)
-
-
-def test_a_hanging_driver_ends_at_the_limit_with_an_event_for_each_child(live: Live) -> None:
-    side = live(nvml__hang=1, cuda__hang=1, limit=0.6)
-    assert side.driver.seconds is None
-    assert [dict(event.values) for event in side.events] == [
-        {"asked": "nvml", "how": "hung", "problem": "no answer in 0.6 s", "step": "nvmlInit"},
-        {"asked": "libcuda", "how": "hung", "problem": "no answer in 0.6 s", "step": "cuInit"},
-    ]
-
-
-def test_a_crashing_libcuda_does_not_take_nvml_along(live: Live) -> None:
-    side = live(cuda__crash=1)
-    assert side.cuda_api.init_code is None
-    assert said(side, "driver")["libcuda"] == "crashed with SIGSEGV, in cuInit"
-    assert side.driver.nvml_code == 0
 
 
 def test_a_slow_driver_is_announced_and_its_seconds_are_kept(

@@ -12,12 +12,11 @@ from gpusetup.model.units import GIB
 from gpusetup.probe.conda import read_conda
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events, read_environment
-from gpusetup.probe.host import SECURE_BOOT, read_cpu, read_distro, read_os, read_quota
+from gpusetup.probe.host import SECURE_BOOT, read_cpu, read_distro, read_os
 from gpusetup.probe.machine import wanted_by
-from gpusetup.probe.memory import cache_folder, read_cgroup_limit, read_disks, read_memory
+from gpusetup.probe.memory import read_cgroup_limit, read_disks, read_memory
 from gpusetup.probe.target import Target
 from gpusetup.probe.toolkit import read_toolkit
-from gpusetup.system.system import LiveSystem
 
 DEBIAN = (
     'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
@@ -100,32 +99,6 @@ def test_the_c_library(files: dict[str, str], facts: dict[str, Any], libc: str |
 
 
 @pytest.mark.parametrize(
-    ("files", "wsl"),
-    [
-        ({"/proc/version": "Linux version 6.6.87.2-microsoft-standard-WSL2"}, True),
-        ({"/proc/version": "Linux version 4.4.0-19041-Microsoft"}, True),
-        ({"/dev/dxg": ""}, True),
-        ({"/proc/version": "Linux version 6.8.0-87-generic"}, False),
-    ],
-)
-def test_wsl(files: dict[str, str], wsl: bool) -> None:
-    assert read_os(system(files))[0].wsl is wsl
-
-
-@pytest.mark.parametrize(
-    ("files", "jetson"),
-    [
-        ({"/etc/nv_tegra_release": "# R35 (release), REVISION: 5.0, GCID: 1"}, "R35.5.0"),
-        ({"/proc/device-tree/model": "NVIDIA Jetson Orin Nano\0"}, "NVIDIA Jetson Orin Nano"),
-        ({"/proc/device-tree/model": "Raspberry Pi 5\0"}, None),
-        ({}, None),
-    ],
-)
-def test_jetson(files: dict[str, str], jetson: str | None) -> None:
-    assert read_os(system(files))[0].jetson == jetson
-
-
-@pytest.mark.parametrize(
     ("files", "on"),
     [
         ({SECURE_BOOT: "\x06\0\0\0\x01"}, True),
@@ -168,10 +141,6 @@ def test_secure_boot(files: dict[str, str], on: bool | None) -> None:
 def test_usable_cores_are_what_affinity_and_quota_leave(files: dict[str, str], usable: int) -> None:
     cpu = read_cpu(system(files, facts={"cores": 32, "usable_cores": 16}))
     assert (cpu.logical_cores, cpu.usable_cores) == (32, usable)
-
-
-def test_a_quota_that_is_no_number_is_none() -> None:
-    assert read_quota(system({"/sys/fs/cgroup/cpu.max": "100000 0"})) is None
 
 
 # --- containers -----------------------------------------------------------------------------------
@@ -408,33 +377,4 @@ def test_a_folder_that_is_not_there_yet_has_the_room_of_the_one_above_it() -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("family", "environ", "tool", "path"),
-    [
-        ("linux", {"XDG_CACHE_HOME": "/x"}, "uv", "/x/uv"),
-        ("macos", {}, "uv", "/u/.cache/uv"),
-        ("macos", {}, "pip", "/u/Library/Caches/pip"),
-        ("windows", {"LOCALAPPDATA": "C:\\L"}, "uv", "C:\\L\\uv\\cache"),
-        ("windows", {"LOCALAPPDATA": "C:\\L"}, "pip", "C:\\L\\pip\\Cache"),
-        ("windows", {}, "pip", None),
-        ("linux", {"PIP_CACHE_DIR": "/p"}, "pip", "/p"),
-    ],
-)
-def test_where_the_caches_are(
-    family: Any, environ: dict[str, str], tool: str, path: str | None
-) -> None:
-    assert (
-        cache_folder(system({}, family=family, facts={"home": "/u"}, environ=environ), tool) == path
-    )
-
-
 # --- this machine ---------------------------------------------------------------------------------
-
-
-def test_this_machine_is_read_and_nothing_of_it_is_guessed() -> None:
-    live = LiveSystem()
-    found, _ = read_os(live)
-    assert found.family == live.family
-    assert found.machine
-    assert (read_memory(live).total_bytes or 0) > 100 << 20
-    assert (read_cpu(live).usable_cores or 0) >= 1

@@ -80,12 +80,6 @@ def test_a_named_interpreter_that_is_none_is_a_wrong_question() -> None:
     assert r"`.venv\Scripts\python.exe`" in str(problem.value.hint)
 
 
-def test_a_relative_path_is_one_below_the_working_folder() -> None:
-    for named in (".venv", ".venv/bin/python"):
-        target = choose_target(system(ALL, facts=OWN), named)
-        assert (target.python, target.chosen_by) == ("/proj/.venv/bin/python", "--python")
-
-
 def test_an_interpreter_that_may_not_be_reached_is_blocked() -> None:
     machine = system(OWN_FILES, facts=OWN)
     machine.tape.stat["/root/python"] = 13
@@ -108,17 +102,6 @@ def test_our_own_environment_is_read_without_a_child() -> None:
     assert target.own
     assert (target.version, target.manager) == ("3.12.3", "uv")
     assert target.path == ("/opt/own/lib/python3.12/site-packages",)
-
-
-def test_a_neighbour_in_the_folder_of_a_system_python_is_another_interpreter() -> None:
-    facts = {**OWN, "executable": "/usr/bin/python3.12", "prefix": "/usr"}
-    other = {"python": "3.9.2", "prefix": "/usr"}
-    machine = system(
-        {"/usr/bin/python3.12": "", "/usr/bin/python3.9": ""},
-        facts=facts,
-        ask={"read_python /usr/bin/python3.9": other},
-    )
-    assert choose_target(machine, "/usr/bin/python3.9").version == "3.9.2"
 
 
 def test_an_environment_that_cannot_run_is_read_from_its_files() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from tapes import system
 
-from gpusetup.model.machine import Torch
 from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.torch import TorchSide, asked_itself, read_torch
@@ -49,31 +48,8 @@ def read(files: dict[str, str], *, target: Target = TARGET, cwd: str = "/proj") 
     return read_torch(system({f"{SITE}/": "", **files}, facts={"cwd": cwd}), target)
 
 
-def two_sites() -> Target:
-    return Target(
-        python="/env/bin/python",
-        prefix="/env",
-        chosen_by="self",
-        manager="system",
-        path=(USER, SITE),
-    )
-
-
 def kinds(side: TorchSide) -> list[str]:
     return [event.kind for event in side.events]
-
-
-def test_a_cuda_build_is_known_by_its_version_file() -> None:
-    torch = read(torch_files()).torch
-    assert torch == Torch(
-        installed=True,
-        version="2.5.1+cu124",
-        cuda="12.4",
-        backend="cu124",
-        debug=False,
-        installer="pip",
-        location=SITE,
-    )
 
 
 def test_nothing_installed_is_false_and_an_unreadable_environment_is_unknown() -> None:
@@ -83,42 +59,9 @@ def test_nothing_installed_is_false_and_an_unreadable_environment_is_unknown() -
     assert nowhere.readings[0].problem == "the target's folders cannot be listed"
 
 
-def test_the_first_folder_of_the_search_path_wins_and_both_installs_are_listed() -> None:
-    cpu = CUDA_TEXT.replace("+cu124", "+cpu").replace("'12.4'", "None")
-    files = {**torch_files(), **torch_files(USER, "2.5.1+cpu", "uv", cpu)}
-    side = read(files, target=two_sites())
-    assert (side.torch.version, side.torch.location, side.torch.installer) == (
-        "2.5.1+cpu",
-        USER,
-        "uv",
-    )
-    assert side.packages is not None
-    assert [(p.version, p.location) for p in side.packages] == [
-        ("2.5.1+cpu", USER),
-        ("2.5.1+cu124", SITE),
-    ]
-
-
 def test_of_two_listed_versions_in_one_folder_the_files_decide() -> None:
     files = {**torch_files(version="2.4.0", installer="conda"), **torch_files(installer="uv")}
     assert read(files).torch.installer == "uv"
-
-
-def test_a_half_install_is_not_intact_and_an_event_says_so() -> None:
-    files = torch_files()
-    del files[f"{SITE}/torch/lib/libtorch_cuda.so"]
-    side = read(files)
-    assert side.packages is not None and side.packages[0].intact is False
-    assert kinds(side) == ["package-incomplete"]
-    assert side.events[0].values == {"name": "torch", "version": "2.5.1+cu124"}
-
-
-def test_conda_keeps_libraries_elsewhere_so_nothing_is_said_of_them() -> None:
-    files = torch_files(version="2.5.1", installer="conda")
-    del files[f"{SITE}/torch/lib/libtorch_cuda.so"]
-    side = read(files)
-    assert side.packages is not None and side.packages[0].intact is None
-    assert kinds(side) == []
 
 
 def test_an_install_without_its_version_file_is_there_but_cut() -> None:
@@ -131,17 +74,6 @@ def test_an_install_without_its_version_file_is_there_but_cut() -> None:
         "cu124",
     )
     assert side.readings[0].problem is not None and "torch/version.py" in side.readings[0].problem
-
-
-def test_conda_meta_tells_build_and_channel_and_who_installed() -> None:
-    meta = "/env/conda-meta/pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json"
-    # The real file is larger than what is read of it, so it need not be whole JSON.
-    text = '{"build": "x", "channel": "https://conda.anaconda.org/pytorch/linux-64", "files": ["a'
-    files = torch_files(version="2.5.1", installer="conda", text=CUDA_TEXT.replace("+cu124", ""))
-    side = read({**files, meta: text})
-    assert (side.torch.backend, side.torch.installer) == ("cu124", "conda")
-    conda = [p for p in side.packages or () if p.name == "pytorch"]
-    assert [(p.build, p.channel) for p in conda] == [("py3.11_cuda12.4_cudnn9.1.0_0", "pytorch")]
 
 
 def test_a_develop_install_is_found_by_its_link() -> None:

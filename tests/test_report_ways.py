@@ -6,11 +6,11 @@ import re
 import subprocess
 from collections.abc import Iterator
 from os import environ
-from pathlib import Path
 
 import pytest
 from each_row import each
 from judging import changed
+from machines_named import snapshots
 from message_samples import samples
 from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
 from test_rules_said import ROOTS
@@ -22,7 +22,6 @@ from gpusetup.findings.lenders import LENDERS
 from gpusetup.findings.libraries.distributions import CALLED_ALIKE
 from gpusetup.model.finding import Fix, typed
 from gpusetup.model.machine import Container, Os, Snapshot
-from gpusetup.probe.saved import load_snapshot
 from gpusetup.render.markdown import doctor_markdown
 from gpusetup.render.text import answering, doctor_screen
 from gpusetup.report.read import read_report
@@ -437,7 +436,7 @@ def machines() -> Iterator[Snapshot]:
     kinds = {sample.kinds: sample.text for sample in samples()}
     yield from map(read_report, kinds.values())
     yield from (machine for _, machine, beside in ROOTS for machine in (machine, beside))
-    yield from map(load_snapshot, (Path(__file__).parent / "machines").glob("*/snapshot.json"))
+    yield from snapshots().values()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from index_server import build_wheel, index_server
-from machines_named import MACHINES
+from machines_named import FOLDERS, file_of
 
 from gpusetup.cli import main
 from gpusetup.commands.resolve import FORMATS
@@ -70,7 +70,7 @@ def test_the_first_answer_is_that_of_doctor_and_install_and_the_newest_stands_ne
         return code, json.loads(capsys.readouterr().out)
 
     installs = 0
-    for name in map(str, sorted(MACHINES.glob("*/snapshot.json"))):
+    for name in map(str, map(file_of, FOLDERS)):
         doctor, resolved = asked("doctor", "--from", name)[1], asked("resolve", "--from", name)[1]
         assert resolved["newest"] == doctor["newest"], name
         for key in ("torch", "backend", "index_url", "driver_floor"):

@@ -15,7 +15,7 @@ from gpusetup.cli import main
 from gpusetup.commands.common import gather, machine_list
 from gpusetup.errors import Blocked
 from gpusetup.probe.machine import read_machine
-from gpusetup.probe.saved import example_machines, load_snapshot, machine_named
+from gpusetup.probe.saved import dump_snapshot, example_machines, load_snapshot, machine_named
 from gpusetup.render.console import Console
 from gpusetup.system.system import LiveSystem
 from gpusetup.system.tape import ReplaySystem
@@ -61,8 +61,7 @@ CUSTOMERS = {
 def test_a_customers_name_is_not_shared_and_the_answer_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = ROOT / "tests" / "machines" / "linux-rtx3090-580.95.05" / "snapshot.json"
-    record = json.loads(place.read_text(encoding="utf-8"))
+    record = json.loads(dump_snapshot(machine_named("healthy")))
     record["environment"] = CUSTOMERS
     record["conda"] = {"name": "clientname-prod"}
     record["torch"]["installer"] = "clientname deploy"

@@ -1,32 +1,19 @@
-"""The install tool: the plan of `gpusetup install`, and with a token its run in a child process."""
+"""The install tool: the plan of `gpusetup install`, and the command with which a person runs it."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from gpusetup.assistants import permits
 from gpusetup.errors import CLASSES, GpuSetupError, ToolFailed, UsageError
-from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, how_it_ended, run
 
-LONGEST_SECONDS = 6 * 3600.0
 PLAN_SECONDS = 600.0
-GENTLY_SECONDS = 120.0
-"""How long an installation that is interrupted may take to put back what was there."""
 
 
-class Installing(Frozen):
-    """What the server was started with."""
-
-    python: str | None = None
-    is_allowed: bool = False
-
-
-def words_of(values: Mapping[str, Any], setting: Installing) -> tuple[str, ...]:
+def words_of(values: Mapping[str, Any], python: str | None = None) -> tuple[str, ...]:
     """The words of `gpusetup install`; each value in one word with its option."""
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -43,7 +30,7 @@ def words_of(values: Mapping[str, Any], setting: Installing) -> tuple[str, ...]:
             )
         words.append(package)
     named = {
-        "python": setting.python,
+        "python": python,
         "torch": values.get("torch"),
         "backend": values.get("backend"),
     }
@@ -51,37 +38,15 @@ def words_of(values: Mapping[str, Any], setting: Installing) -> tuple[str, ...]:
     return (*words, "--upgrade") if values.get("upgrade") else tuple(words)
 
 
-def shown(values: Mapping[str, Any], setting: Installing) -> dict[str, Any]:
-    """The plan, which changes nothing, and how it may be run."""
-    words = words_of(values, setting)
-    plan = _answer(_child(*words, "--dry-run", "--json", seconds=PLAN_SECONDS))
-    if plan.get("state") != "planned" or not plan.get("plan_id"):
+def shown(values: Mapping[str, Any], python: str | None) -> dict[str, Any]:
+    """The plan, which changes nothing, and how a person runs it."""
+    words = words_of(values, python)
+    argv = (sys.executable, "-m", "gpusetup", *words, "--dry-run", "--json")
+    plan = _answer(run(argv, timeout=PLAN_SECONDS))
+    if plan.get("state") != "planned":
         return plan
-    if not setting.is_allowed:
-        way = f"nothing is installed from here; the person runs `gpusetup {' '.join(words)}`"
-        return {**plan, "to_install": way}
-    screen = _child(*words, "--dry-run", seconds=PLAN_SECONDS).stdout
-    until = time.time() + permits.WAITS_SECONDS
-    permit = permits.Permit(words=words, plan_id=plan["plan_id"], screen=screen, until=until)
-    permits.ask_for(permit)
-    return {**plan, "to_install": f"{permits.NO}; then call install again with it as `token`"}
-
-
-def installed(token: str, values: Mapping[str, Any], setting: Installing) -> dict[str, Any]:
-    """What came of the plan that the token is for. Raises Unsatisfiable for another token."""
-    if not setting.is_allowed:
-        raise UsageError(
-            "This server installs nothing",
-            hint="the person starts it by `gpusetup mcp --allow-install`",
-        )
-    permit = permits.take(token, words_of(values, setting))
-    words = (*permit.words, "--yes", "--json", f"--plan-id={permit.plan_id}")
-    return _answer(_child(*words, seconds=LONGEST_SECONDS))
-
-
-def _child(*words: str, seconds: float) -> Output:
-    argv = (sys.executable, "-m", "gpusetup", *words)
-    return run(argv, timeout=seconds, gently_seconds=GENTLY_SECONDS)
+    way = f"nothing is installed from here; the person runs `gpusetup {' '.join(words)}`"
+    return {**plan, "to_install": way}
 
 
 def _answer(said: Output) -> dict[str, Any]:

@@ -21,14 +21,12 @@ from gpusetup import __version__
 from gpusetup.assistants import tools
 from gpusetup.errors import GpuSetupError
 from gpusetup.render.console import harmless_json
-from gpusetup.system.processes import interrupt_children
+from gpusetup.system.processes import end_children
 
 JSON = "application/json"
 
 
 INTERRUPTED = 130
-PUTS_BACK_SECONDS = 120.0
-"""How long an installation that is ended may take to put back what was there."""
 
 
 def serve(setting: tools.Setting) -> None:
@@ -39,11 +37,8 @@ def serve(setting: tools.Setting) -> None:
 
 
 def _end(*_: object) -> None:
-    """End at once: the thread that waits for stdin cannot be told to. An installation is told
-    first; where somebody kills us meanwhile it still puts back what was there."""
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.SIG_IGN)
-    interrupt_children(PUTS_BACK_SECONDS)
+    """End at once: the thread that waits for stdin cannot be told to."""
+    end_children()
     os._exit(INTERRUPTED)
 
 
@@ -61,7 +56,7 @@ def made(setting: tools.Setting) -> Server[Any]:
         return await anyio.to_thread.run_sync(work, *values, limiter=one_at_a_time)
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_shown(tool, setting) for tool in tools.TOOLS])
+        return types.ListToolsResult(tools=[_shown(tool) for tool in tools.TOOLS])
 
     async def call_tool(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
         text, is_error = await in_thread(_called, asked.name, asked.arguments or {}, setting)
@@ -112,12 +107,11 @@ def made(setting: tools.Setting) -> Server[Any]:
     )
 
 
-def _shown(tool: tools.Tool, setting: tools.Setting) -> types.Tool:
-    changes = tool.changes and setting.allow_install
+def _shown(tool: tools.Tool) -> types.Tool:
     hints = types.ToolAnnotations(
-        read_only_hint=not changes,
-        destructive_hint=changes,
-        idempotent_hint=not changes,
+        read_only_hint=True,
+        destructive_hint=False,
+        idempotent_hint=True,
         open_world_hint=tool.asks_network,
     )
     return types.Tool(

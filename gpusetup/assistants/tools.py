@@ -44,12 +44,7 @@ class Setting(Frozen):
 
     python: str | None = None
     keep_private: bool = False
-    allow_install: bool = False
     timeout: float | None = None
-
-    @property
-    def installing(self) -> installing.Installing:
-        return installing.Installing(python=self.python, is_allowed=self.allow_install)
 
 
 def instructions(setting: Setting) -> str:
@@ -70,7 +65,6 @@ class Tool(Frozen):
     quotes: bool = True
     """Whether words of others may stand in the answer."""
     asks_network: bool = False
-    changes: bool = False
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -147,7 +141,7 @@ def _resolve(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
 
 def _name_of(word: str) -> str:
     """A requirement by name: no address, and no file, is fetched for an assistant."""
-    return installing.words_of({"packages": [word]}, installing.Installing())[1]
+    return installing.words_of({"packages": [word]})[1]
 
 
 def _plan(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
@@ -185,12 +179,7 @@ LISTS = "the resource gpusetup://findings lists them"
 
 
 def _install(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
-    asked = dict(values)
-    token = asked.pop("token", None)
-    if token is None:
-        answer = installing.shown(asked, setting.installing)
-    else:
-        answer = installing.installed(token, asked, setting.installing)
+    answer = installing.shown(values, setting.python)
     return answer if setting.keep_private else dict(redact_document(answer))
 
 
@@ -296,17 +285,15 @@ TOOLS = (
     Tool(
         name="install",
         what="The plan of an installation: every step, and what is there before and after; nothing "
-        "is changed. Installs only with a token that a person got in a terminal for this plan.",
+        "is changed. A person runs the command that it names.",
         takes={
             "packages": PACKAGES,
             "torch": TORCH,
             "backend": BACKEND,
             "upgrade": Field(kind="boolean", what="the newest torch that fits"),
-            "token": Field(kind="string", what="what `gpusetup mcp token` gave the person"),
         },
         answer=_install,
         asks_network=True,
-        changes=True,
     ),
 )
 

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     no_document(options)
     import shtab
 
-    out.script(shtab.complete(completed(), options.shell, preamble=machines_by(options.shell)))
+    out.script(shtab.complete(completed(), options.shell))
     return 0
 
 
@@ -45,9 +45,6 @@ def completed() -> argparse.ArgumentParser:
     for action in every_action(parser):
         if action.metavar in (*FILES, *FOLDERS):
             kind = shtab.FILE if action.metavar in FILES else shtab.DIRECTORY
-            if is_machine(action):
-                named = dict.fromkeys(MACHINES_OR_FILES, MACHINES_FUNCTION)
-                kind = {**kind, **named, "fish": machines_or(kind["fish"])}
             action.complete = kind  # type: ignore[attr-defined]
     for name, words in (("help", COMMANDS), ("schema", ANSWERS)):
         about = next(a for a in child_of(parser, name)._actions if a.dest == "about")
@@ -66,35 +63,6 @@ def names_taken() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     checks = tuple(dict.fromkeys(check.name for check in every()))
     yield from (("doctor", option, findings) for option in ("--only", "--explain"))
     yield from (("verify", option, checks) for option in ("--only", "--skip"))
-
-
-def is_machine(action: argparse.Action) -> bool:
-    return action.metavar == "MACHINE"
-
-
-MACHINES_FUNCTION = "_gpusetup_machines"
-MACHINES_OR_FILES = {
-    "bash": 'compgen -W \'{}\' -- "$1"; compgen -f -- "$1"',
-    "zsh": "_alternative 'machines:example machine:({})' 'files:file:_files'",
-}
-"""How a shell's function offers the example machines beside files. In tcsh and PowerShell `--from`
-takes files only."""
-
-
-def machines_by(shell: str) -> str:
-    """The function that offers machines, where the shell has one."""
-    from gpusetup.probe.saved import example_machines
-
-    body = MACHINES_OR_FILES.get(shell, "").format(" ".join(example_machines()))
-    return f"{MACHINES_FUNCTION}() {{\n  {body}\n}}\n" if body else ""
-
-
-def machines_or(files: str) -> str:
-    """In fish the names of the example machines too."""
-    from gpusetup.probe.saved import example_machines
-
-    names = " ".join(example_machines())
-    return f"(string split ' ' '{names}'; {files[1:-1]})"
 
 
 def every_action(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -147,10 +147,7 @@ def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
     tree, command = _running(options.pid) if options.pid is not None else (None, None)
 
     with _recording(options, out) as recording:
-        shown = recording.live(
-            interval=options.interval, command=command, changed=source.sample_every
-        )
-        with shown, suppress(KeyboardInterrupt):
+        with recording.live(command), suppress(KeyboardInterrupt):
             patience = options.timeout or PATIENCE_SECONDS
             samples = watching(
                 source,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -16,7 +16,6 @@ from gpusetup.monitor.values import Sample, Summary
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 from gpusetup.render.terminal import can_be_drawn_on
-from gpusetup.system.signals import interrupt_ourselves
 from gpusetup.verify import streams
 
 
@@ -70,13 +69,7 @@ class Recording:
         return self._stack.enter_context(record.opened(self._out.output))
 
     @contextmanager
-    def live(
-        self,
-        *,
-        interval: float = 1.0,
-        command: tuple[str, ...] | None = None,
-        changed: Callable[[float], bool] = lambda every: False,
-    ) -> Iterator[None]:
+    def live(self, command: tuple[str, ...] | None = None) -> Iterator[None]:
         """Show every sample: JSON lines, a screen on a terminal, plain lines elsewhere."""
         self.stream()
         if self._json is not None:
@@ -85,17 +78,9 @@ class Recording:
             self._sinks.append(Lines())
             yield
         else:
-            from gpusetup.render.live_screen import LiveScreen
+            from gpusetup.render.live import live_screen
 
-            screen = LiveScreen(
-                self._tally,
-                color=self._out.color,
-                interval=interval,
-                command=command,
-                changed=changed,
-                quit=interrupt_ourselves,
-            )
-            with screen:
+            with live_screen(self._tally, color=self._out.color, command=command) as screen:
                 self._sinks.append(screen)
                 yield
                 self._sinks.remove(screen)

@@ -83,7 +83,7 @@ class Parser(argparse.ArgumentParser):
         option = next((word for word in unknown if word.startswith("-")), None)
         if option is None:
             said = " ".join(unknown)
-            hint = word_refused(unknown[0], self.words, self, COMMANDS)
+            hint = word_refused(unknown[0], self, COMMANDS)
             raise UsageError(f"`{self.prog}` takes no {said!r}", hint=self._ended(hint))
         name, _, value = option.partition("=")
         after = self.words[self.words.index(option) + 1 :] if option in self.words else ()
@@ -105,7 +105,7 @@ class Parser(argparse.ArgumentParser):
 
 def no_such_command(word: str) -> UsageError:
     """A word that is no command, with the command of that meaning."""
-    from gpusetup.commands.meant import command_meant
+    from gpusetup.commands.refused import command_meant
 
     meant = command_meant(word)
     return UsageError(
@@ -191,9 +191,8 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
 ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")
 """What stands for a place on this machine in an option's help."""
 ADDRESS = r"[A-Za-z][A-Za-z0-9+.-]+://"
-MOST_LETTERS = 2000
-"""Of a name, a version, a number: what is longer was pasted by mistake."""
 MOST_OF_A_PATH = 4096
+"""What is longer was pasted by mistake."""
 LONG_OPTION = 40
 
 
@@ -202,7 +201,6 @@ def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
     address where a file is meant would become a folder of that name."""
     for action in asked._actions:
         value = getattr(options, action.dest, None)
-        _refuse_long(action, value)
         if action.option_strings and (value == "" or (isinstance(value, list) and "" in value)):
             name = "/".join(action.option_strings)
             asked.error(f"argument {name}: the value is empty; is a variable unset?")
@@ -230,23 +228,6 @@ def _refuse_pages(words: Sequence[str]) -> None:
             named = option.startswith("-") and len(option) <= LONG_OPTION
             where = f"argument {option}: a value" if named else "a word"
             raise UsageError(f"{where} has {len(word)} letters, and {MOST_OF_A_PATH} are the most")
-
-
-def _refuse_long(action: argparse.Action, value: object) -> None:
-    """No name is as long as a page, and what reads names need not be quick with pages."""
-    most = MOST_OF_A_PATH if action.metavar in ON_DISK else MOST_LETTERS
-    longest = max(map(len, _texts_in(value)), default=0)
-    if longest > most:
-        name = "/".join(action.option_strings) or action.metavar or action.dest
-        raise UsageError(f"argument {name}: a value has {longest} letters, and {most} are the most")
-
-
-def _texts_in(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts_in(one)
 
 
 def _common(parser: argparse.ArgumentParser, *, json: str) -> None:

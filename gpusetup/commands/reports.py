@@ -34,7 +34,6 @@ KEPT = MIB // 4
 """How much of the middle of a long log is kept."""
 BLOCK = MIB // 4
 SAME_KEPT = 3
-NAMES_AT_ONCE = 5000
 TELLING = (
     rb"(?i:error|fail|warn|cuda|nvrm|xid|nvidia|torch|gpu|nccl|dll|driver|python|glibc|killed"
     rb"|version)"
@@ -250,22 +249,10 @@ def check_folder(folder: str) -> None:
         raise BadInput(f"{folder} cannot be read: {problem.strerror}") from problem
 
 
-def files(folder: str) -> Iterator[str]:
-    """The names of the files in a folder, sorted; hidden ones and folders are left out.
-
-    Some at a time, so that a folder of any size takes the same memory: it is listed for each batch.
-    """
-    import heapq
-
-    last = ""
-    while batch := heapq.nsmallest(NAMES_AT_ONCE, (n for n in _names(folder) if n > last)):
-        yield from batch
-        last = batch[-1]
-
-
-def _names(folder: str) -> Iterator[str]:
+def files(folder: str) -> list[str]:
+    """The names of the files in a folder, sorted; hidden ones and folders are left out."""
     with os.scandir(folder) as entries:
-        yield from (e.name for e in entries if not e.name.startswith(".") and e.is_file())
+        return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_file())
 
 
 def lines_of(folder: str, catalog: Catalog, codes: set[int], *, json: bool) -> Iterator[str]:

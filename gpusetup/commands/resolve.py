@@ -67,7 +67,7 @@ class _Packages(argparse.Action):
 
 
 def _refuse_words(parser: Any, words: Sequence[str]) -> None:
-    from gpusetup.commands.meant import word_meant
+    from gpusetup.commands.refused import word_meant
 
     for word in words:
         if word_meant(word, parser._option_string_actions):

@@ -1,1 +1,1 @@
-"""gpusetup in a notebook: the magic `%gpusetup`, its answers as HTML, and where notebooks run."""
+"""gpusetup in a notebook: the magic `%gpusetup`, and where notebooks run."""

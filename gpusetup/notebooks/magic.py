@@ -1,4 +1,4 @@
-"""`%load_ext gpusetup`, then `%gpusetup doctor`: a command's answer as HTML, with text beside it.
+"""`%load_ext gpusetup`, then `%gpusetup doctor`: a command's answer as its text.
 
 The environment that is read is this kernel's, unless the line names another. A line that fails
 shows its error as an answer, without a traceback.
@@ -10,6 +10,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from gpusetup.commands.parser import COMMANDS, command, no_such_command, read_words
@@ -17,7 +18,6 @@ from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model import shell
 from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
 from gpusetup.notebooks.notes import notes
-from gpusetup.notebooks.page import html
 from gpusetup.notebooks.places import where
 from gpusetup.render.console import Console, told
 from gpusetup.render.language import plain
@@ -34,21 +34,19 @@ WORTH_TELLING = ("install", "verify", "tune")
 
 
 class Answer:
-    """What a line answered: its document, its text, and as a cell's output HTML."""
+    """What a line answered: its document, and the text that a cell shows."""
 
-    def __init__(
-        self, document: object, text: str, notes: Sequence[str] = (), *, elsewhere: bool = False
-    ) -> None:
+    def __init__(self, document: object, text: str, notes: Sequence[str] = ()) -> None:
         self.document = document
         self.text = text
         self.notes = tuple(notes)
-        self._shown = None if elsewhere else document
 
     def __repr__(self) -> str:
         return "\n\n".join((self.text.rstrip(), *(plain(note) for note in self.notes)))
 
     def _repr_html_(self) -> str:
-        return html(self._shown, self.text, self.notes)
+        """The text in lines as wide as the cell; what strangers wrote is no markup."""
+        return f'<pre style="white-space:pre-wrap">{escape(plain(repr(self)))}</pre>'
 
 
 class Screen(Console):
@@ -108,7 +106,7 @@ def asked(line: str, names: dict[str, Any]) -> Answer | None:
     is_live = not any(word.partition("=")[0] in ELSEWHERE for word in words)
     found = notes(out.document, here, loaded(), is_live=is_live)
     text = f"The answer is in {plain(out.output)}\n" if out.output else "".join(out.said)
-    return Answer(out.document, text, tuple(found), elsewhere=bool(out.output))
+    return Answer(out.document, text, tuple(found))
 
 
 def words_of(line: str) -> list[str]:

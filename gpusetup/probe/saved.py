@@ -12,7 +12,6 @@ from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.marks import all_seen
-from gpusetup.probe.former_events import with_names_of_today
 from gpusetup.redaction import Private, redact
 
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
@@ -62,14 +61,10 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
 
 
 def _as_seen(snapshot: Snapshot, text: str) -> Snapshot:
-    """The snapshot that a text holds, by the names of today and without hidden marks.
-
-    It may come from anybody: a link carries one.
-    """
-    named = with_names_of_today(snapshot)
+    """The snapshot that a text holds, without hidden marks: it may come from anybody."""
     if text.isascii() and "\\u" not in text:
-        return named
-    return from_plain(all_seen(to_plain(named)), Snapshot, what="the snapshot")
+        return snapshot
+    return from_plain(all_seen(to_plain(snapshot)), Snapshot, what="the snapshot")
 
 
 _AGAIN = "write it again with `gpusetup snapshot --output FILE`"

@@ -63,25 +63,7 @@ def harmless_json(text: str) -> str:
     text = text.replace("##[", "#\\u0023[")
     if text.isascii():  # JSON writes the other controls of ASCII by their numbers itself
         return text.replace("\x7f", "\\u007f")
-    if _is_printed(text):
-        return text
     return re.sub(rf"[\x7f-\x9f{TURNING}]", _by_number, text)
-
-
-def _is_printed(text: str) -> bool:
-    """Whether every character up to the end of the line is seen: quicker than to look for those
-    that are not. Marks that choose a letter's form count as seen and are obeyed.
-
-    >>> _is_printed("é…\\n"), _is_printed("\\x9b"), _is_printed("\\U000e0101")
-    (True, False, False)
-    """
-    if not text.removesuffix("\n").isprintable():
-        return False
-    return text.isascii() or _CHOOSES_A_FORM not in text.encode("utf-8", "replace")
-
-
-_CHOOSES_A_FORM = b"\xf3\xa0"
-"""How the characters from U+E0000 on begin in UTF-8."""
 
 
 def _by_number(found: re.Match[str]) -> str:

@@ -351,20 +351,6 @@ def beside(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def interrupt_children(seconds: float) -> None:
-    """Tell every child of a Ctrl-C, so that it cleans up, and wait so long for all of them.
-
-    One that needs longer goes on by itself.
-    """
-    until = time.monotonic() + seconds
-    running = tuple(RUNNING)
-    for child in running:
-        interrupt(child)
-    for child in running:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(max(0.0, until - time.monotonic()))
-
-
 @atexit.register
 def end_children() -> None:
     """When we end (a Ctrl-C while other threads wait), nothing that we started stays behind."""

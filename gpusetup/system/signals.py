@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -53,11 +52,3 @@ def endings_as_interrupt() -> Iterator[None]:
     endings = (one for one in ENDING if one.name != "SIGHUP")
     with handled(signal.default_int_handler, *endings):
         yield
-
-
-def interrupt_ourselves() -> None:
-    """As Ctrl-C does, from any thread. On Windows `os.kill` would end us at once."""
-    if os.name == "nt":
-        signal.raise_signal(signal.SIGINT)
-    else:
-        os.kill(os.getpid(), signal.SIGINT)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from judging import HEALTHY
-from machines_named import example_machines, machine_named
+from machines_named import snapshots
 
 from closing.shells import Refused, by_powershell
 from closing.variants import variants
@@ -21,7 +21,6 @@ from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
-from gpusetup.probe.saved import load_snapshot
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULES = [
@@ -37,10 +36,7 @@ def findings(machine: Snapshot) -> tuple[Finding, ...]:
 
 
 def machines() -> Iterator[tuple[str, Snapshot]]:
-    for name in example_machines():
-        yield name, machine_named(name)
-    for path in sorted((ROOT / "tests" / "machines").glob("*/snapshot.json")):
-        yield path.parent.name, load_snapshot(path)
+    yield from snapshots().items()
     for name, world in variants():
         yield name, world.snapshot
 
