@@ -2,10 +2,10 @@
 """Runs the whole program on a real card, once, and keeps the evidence.
 
 python scripts/gpu_acceptance.py --out DIR                     everything, in 8 minutes
-python scripts/gpu_acceptance.py --out DIR --parts clean,plan
+python scripts/gpu_acceptance.py --out DIR --parts suspicions,clean
 python scripts/gpu_acceptance.py --out DIR --device cpu        a rehearsal: proves nothing of a card
 
-Writes DIR/evidence.json and DIR/runs.tar.gz (what the commands printed, redacted).
+Writes DIR/evidence.json, DIR/index.html and DIR/runs.tar.gz (what the commands printed, redacted).
 It ends at once, with 2, where a word is wrong, DIR cannot be written or holds the evidence of
 another card, driver, torch or commit, or torch is not usable (a card that torch does not compute on
 included; --device cpu rehearses there). 0: every part is ok. 1: a part is not, because a claim is
@@ -22,8 +22,9 @@ It runs with the Python and the torch of the machine (made for Python 3.12 and t
 and gpusetup from this checkout. Where there is no network, what is missing travels as wheels and is
 named by PYTHONPATH. The script itself needs torch alone; the commands need the dependencies in
 pyproject.toml: distro, filelock, msgspec, nvidia-ml-py, packaging, platformdirs, psutil, requests,
-rich, ruamel.yaml, shtab, tomlkit, truststore, urllib3 and uv. bitsandbytes is
-measured where it is there. What is missing is listed first, in the words that pip takes.
+rich, ruamel.yaml, shtab, tomlkit, truststore, urllib3 and uv. accelerate, lightning (or
+pytorch-lightning) and bitsandbytes are compared with where they are there. What is missing is
+listed first, in the words that pip takes.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What only a card can decide: the sentences of the documentation, and doubts about the code.
+"""What only a card can decide: the sentences of the documentation, and 44 doubts about the code.
 
 Every one has a line in each evidence file, whether or not the run got to it. `checks` are the
 checks of verify whose outcome decides a doubt by itself.
@@ -9,42 +9,83 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from acceptance.values import FAILS, HOLDS, OPEN, STAND_IN, Claim
+from acceptance.values import ELSEWHERE, FAILS, HOLDS, OPEN, STAND_IN, Claim
 
 
 class Known(NamedTuple):
-    """One sentence, and the part that decides it."""
+    """One sentence, the part that decides it, and what it needs beside one data-centre card."""
 
     id: str
     text: str
     part: str
     source: str = ""
+    needs: str = ""
     checks: tuple[str, ...] = ()
 
 
-def doubt(number: int, text: str, part: str, *checks: str) -> Known:
-    return Known(f"doubt-{number}", text, part, f"doubt {number}", checks)
+def doubt(number: int, text: str, part: str, *checks: str, needs: str = "") -> Known:
+    return Known(f"doubt-{number}", text, part, f"doubt {number}", needs, checks)
 
 
 DOUBTS = (
+    doubt(1, "AMP is tried in the format that the card computes in", "tune",
+          needs="a GPU before 8.0"),
+    doubt(2, "two runs of verify on one card raise no alarm and take no memory from each other",
+          "suspicions"),
+    doubt(3, "nothing computes on the card 3 s after verify was ended by SIGTERM", "suspicions"),
+    doubt(4, "copies between GPUs are measured by one rank alone", "verify",
+          needs="several GPUs and torchrun"),
+    doubt(5, "a batch step of Slurm is not taken for a rank", "verify", needs="Slurm"),
+    doubt(6, "ranks that start late still meet over NCCL", "verify", needs="several GPUs"),
     doubt(7, "more memory than there is is refused by the driver, and computing goes on", "verify",
           "out-of-memory"),
     doubt(8, "convolutions are right in every format that training uses", "verify", "convolution"),
+    doubt(9, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 leaves the judgement of float32 right",
+          "suspicions"),
+    doubt(10, "compiling leaves at most one worker process behind", "suspicions"),
     doubt(11, "Triton compiles for this card, or the advice is the right one", "verify", "compile"),
     doubt(12, "torch counts as many GPUs as CUDA computes on", "readings"),
     doubt(13, "after a CUDA error that spoils its process the next check has a new one", "mutants"),
+    doubt(14, "samples a second of tune are those of a plain loop", "suspicions"),
     doubt(15, "the memory that stands under float16 with a scaler holds the optimizer's states",
           "tune"),
     doubt(16, "memory in use is what nvidia-smi shows, without the driver's reserve", "readings"),
+    doubt(17, "recover_from_oom takes a DDP model of old torch", "tune",
+          needs="torch 1.13 to 2.2"),
+    doubt(18, "no check alarms where no temporary folder is writable", "verify",
+          needs="a read-only system (decided without a card)"),
+    doubt(19, "a check that hangs shows its stack", "verify",
+          needs="a check that hangs (decided without a card)"),
     doubt(20, "standard ends within two minutes on a sound card", "verify"),
+    doubt(21, "stress loads all GPUs at the same time", "verify", needs="several GPUs"),
     doubt(22, "the rate under stress is that of the speed check", "verify"),
+    doubt(23, "three runs in a row raise no alarm against a kept one", "suspicions"),
     doubt(24, "cuDNN in IEEE and without cuDNN are each judged by their own setting", "verify",
           "convolution", "float32-modes"),
     doubt(25, "flash and memory-efficient attention are there and right", "verify", "attention"),
     doubt(26, "the memory check gives everything back", "verify", "memory"),
+    doubt(27, "utilisation is that of the card in use under torch 1.13", "tune",
+          needs="torch 1.13 and two GPUs"),
     doubt(28, "reserved memory stays within the margin of what was allocated", "plan"),
+    doubt(29, "compiling takes less than the limit of a trial", "suspicions"),
+    doubt(30, "ended loader workers keep no device node open", "suspicions"),
+    doubt(31, "bus bandwidth is what nccl-tests measure", "verify", needs="several GPUs"),
+    doubt(32, "little shared memory is named as the cause by its own words", "verify",
+          needs="several GPUs and a small /dev/shm"),
     doubt(33, "the rate holds under load, and NVML says what held it", "verify", "load"),
+    doubt(34, "running out of memory is survived on a nearly full card", "suspicions"),
+    doubt(35, "spilling into host memory is noticed", "tune", needs="Windows or WSL"),
+    doubt(36, "the memory limit of an old control group is read", "verify", needs="cgroup v1"),
+    doubt(37, "a MIG instance is named by its own UUID", "readings", needs="MIG"),
+    doubt(38, "ranks find each other when the next port is taken", "verify",
+          needs="several nodes"),
+    doubt(39, "an unwritable report is said before the first check", "verify",
+          needs="nothing of a card (decided without one)"),
+    doubt(40, "a closed stdout is no sign of a bad card", "verify",
+          needs="nothing of a card (decided without one)"),
+    doubt(41, "one odd byte of NVML costs one fact", "readings", needs="a card with a broken name"),
     doubt(42, "a card is seen by CUDA and by torch's count alike", "readings"),
+    doubt(43, "8-bit products are judged right on AMD", "verify", needs="an AMD MI300"),
     doubt(44, "verify quick takes about as long as importing torch", "verify"),
 )  # fmt: skip
 
@@ -111,6 +152,8 @@ def of_part(part: str) -> tuple[Known, ...]:
 
 
 def _claim(known: Known, line: Mapping[str, Any] | None, device: str) -> Claim:
+    if known.needs:
+        return Claim(known.id, known.text, ELSEWHERE, f"needs {known.needs}", known.source)
     if line is None:
         return Claim(known.id, known.text, OPEN, "the run did not come to it", known.source)
     verdict = _verdict(line["verdict"], device)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import os
+import shlex
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from acceptance import card, evidence
+from acceptance import card, evidence, page
 from acceptance.card import NoTorch
 from acceptance.claims import claims_of
 from acceptance.processes import adopting
@@ -64,24 +66,45 @@ def whole_run(options: Any) -> int:
         keeper = Keeper(out, facts, Path(runs))
         with adopting():
             all_parts(options.parts, options, facts, keeper, ends)
-    say(f"{keeper.out}/{evidence.FILE}")
+    if not (options.parts or keeper.ended):
+        second_call(evidence.read(keeper.out), keeper.out, options.device)
+    say(f"{keeper.out}/index.html")
     if keeper.ended:
         return BY_SIGNAL + keeper.ended
-    return ALL_OK if all(result.ok for result in keeper.results) else SOME_FAILED
+    fine = out == keeper.out and all(result.ok for result in keeper.results)
+    return ALL_OK if fine else SOME_FAILED
+
+
+def second_call(there: Mapping[str, Any], out: Path, device: str) -> None:
+    """Names the extra parts that no call has run in the folder, and the call that runs them."""
+    unread = (NOT_BEGUN, STOPPED)
+    ran = {part["name"] for part in there.get("parts", ()) if part["status"] not in unread}
+    left = [part for part in PARTS if part.extra and part.name not in ran]
+    if not left:
+        return
+    words = [sys.executable, sys.argv[0], "--out", str(out)]
+    words += ["--parts", ",".join(part.name for part in left)]
+    words += [] if device == "auto" else ["--device", device]
+    for part in left:
+        say(f"{part.name} ({part.what}) is a second call, which adds to the same folder:")
+    say(f"  {shlex.join(words)}")
 
 
 def begun(out: Path, options: Any) -> dict[str, Any]:
     """The facts of the machine, once the folder can be written and takes them."""
-    evidence.prepared(out)
+    for told in evidence.prepared(out):
+        say(told, sys.stderr)
     facts = card.machine(options.device, max(10.0, options.minutes * 60 / 2))
     evidence.compatible(out, facts)
     for name in evidence.missing():
         say(f"missing: {name}", sys.stderr)
+    for name in facts.get("absent", ()):
+        say(f"not installed, so not compared with: {name}", sys.stderr)
     return facts
 
 
 class Keeper:
-    """Writes what the parts found."""
+    """Writes what the parts found, and elsewhere where the folder stops taking it."""
 
     def __init__(self, out: Path, facts: dict[str, Any], runs: Path) -> None:
         self.out, self.facts, self.runs = out, facts, runs
@@ -91,14 +114,52 @@ class Keeper:
     def keep(self, result: Result) -> None:
         """Written first, shown then: a terminal that is gone costs nothing."""
         self.results.append(result)
-        evidence.written(self.out, self.facts, self.results, self.runs)
+        with held():
+            try:
+                self._write()
+            except (OSError, evidence.Foreign) as problem:
+                self._elsewhere(problem)
         say(line(result))
+
+    def _write(self) -> None:
+        whole = evidence.written(self.out, self.facts, self.results, self.runs)
+        with evidence.replacing(self.out / "index.html") as half:
+            half.write_text(page.page(whole), encoding="utf-8")
+
+    def _elsewhere(self, problem: Exception) -> None:
+        before, self.out = self.out, Path(tempfile.mkdtemp(prefix="gpu-acceptance-"))
+        say(f"{before}: {problem}; the evidence goes to {self.out}", sys.stderr)
+        try:
+            self._write()
+        except OSError as other:
+            say(f"{self.out}: {other}; it is tried again after the next part", sys.stderr)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Meanwhile signals wait, so that what is written is whole."""
+    block = getattr(signal, "pthread_sigmask", None)
+    before = block(signal.SIG_BLOCK, {signal.SIGINT, *SIGNALS}) if block else None
+    try:
+        yield
+    finally:
+        if block:
+            block(signal.SIG_SETMASK, before)
 
 
 def say(text: str, stream: Any = None) -> None:
-    """A line for a terminal that may be gone."""
-    with contextlib.suppress(OSError, ValueError):
-        print(text, file=stream or sys.stdout, flush=True)
+    """A line for a terminal that may be gone, full, or without these letters."""
+    stream = stream or sys.stdout
+    if stream is None:
+        return
+    try:
+        try:
+            print(text, file=stream, flush=True)
+        except UnicodeError:
+            print(text.encode("ascii", "backslashreplace").decode(), file=stream, flush=True)
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # nor at the end of Python
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def number_of(ended: BaseException) -> int:
@@ -153,20 +214,25 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def chosen(asked: Sequence[str] | None, minutes: float) -> tuple[tuple[Part, float], ...]:
-    """The parts with their limits: what is asked for by name, else all.
+    """The parts with their limits: what is asked for by name, else all that are not extra.
 
     Each gets what it needs to say anything, and the rest is shared; where that is not there for
-    all, the last ones get nothing.
+    all, the last ones get nothing. An extra part joins where it fits whole.
 
     >>> [part.name for part, _ in chosen(["verify", "readings"], 8)]
     ['readings', 'verify']
     >>> round(sum(seconds for _, seconds in chosen(None, 8))) == 8 * 60 - 12
     True
+    >>> chosen(None, 20)[-1][0].name
+    'suspicions'
     >>> [part.name for part, seconds in chosen(None, 1) if seconds]
     ['readings', 'node-check', 'verify']
     """
     there = max(0.0, minutes * 60 - RESERVE_SECONDS)
-    parts = [part for part in PARTS if not asked or part.name in asked]
+    parts = [part for part in PARTS if (part.name in asked if asked else not part.extra)]
+    for part in PARTS:
+        if not asked and part.extra and sum(each.seconds for each in (*parts, part)) <= there:
+            parts.append(part)
     fitting = [*parts]
     while fitting and sum(part.least for part in fitting) > there:
         fitting.pop()

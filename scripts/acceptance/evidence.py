@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import io
+import itertools
 import json
 import os
 import platform
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from acceptance.claims import ALL, claims_of
-from acceptance.values import Result
+from acceptance.values import Claim, Result
 from acceptance.work import EARLIER, ROOT
 
 SCHEMA = "gpusetup.acceptance/1"
@@ -30,7 +31,9 @@ MOST_BYTES = 1 << 20
 MOST_EVIDENCE = 64 << 20
 LEAST_ROOM = 48 << 10
 """Bytes that must fit into the folder before anything is measured."""
-BESIDE = ("bitsandbytes", "triton", "numpy")
+OPTIONAL = (("accelerate",), ("bitsandbytes",), ("lightning", "pytorch-lightning"))
+"""What is compared with, by the names under which it comes."""
+BESIDE = ("accelerate", "bitsandbytes", "lightning", "pytorch-lightning", "triton", "numpy")
 VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -50,6 +53,7 @@ def facts(told: Mapping[str, Any], driver: str | None) -> dict[str, Any]:
         "gpusetup": version(),
         "commit": commit(),
         "packages": {name: found for name in BESIDE if (found := installed(name))},
+        "absent": [names[0] for names in OPTIONAL if not any(map(installed, names))],
     }
 
 
@@ -91,13 +95,18 @@ class Foreign(Exception):
     """The evidence of a folder is of another card, driver, torch or commit."""
 
 
-def prepared(out: Path) -> None:
-    """Make the folder and try to write there. OSError where it cannot be written."""
+def prepared(out: Path) -> Iterator[str]:
+    """Make the folder and try to write there; what is said about what stands in it.
+
+    OSError where it cannot be written.
+    """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=out) as trial:
         trial.write(bytes(LEAST_ROOM))
         trial.flush()
         os.fsync(trial.fileno())
+    if damaged(out):
+        yield f"{FILE} is damaged or not ours: it is kept as {set_aside(out).name}"
 
 
 def compatible(out: Path, facts: Mapping[str, Any]) -> None:
@@ -107,6 +116,13 @@ def compatible(out: Path, facts: Mapping[str, Any]) -> None:
     if other:
         told = ", ".join(f"{name} {there.get(name)} (now {now[name]})" for name in other)
         raise Foreign(f"it holds the evidence of another machine or code: {told}")
+
+
+def set_aside(out: Path) -> Path:
+    """Give the file a name under which no call writes."""
+    numbers = (out / f"{FILE}.damaged-{number}" for number in itertools.count(1))
+    place = next(name for name in numbers if not name.exists())
+    return (out / FILE).rename(place)
 
 
 def written(out: Path, facts: dict[str, Any], results: Iterable[Result], runs: Path) -> Any:
@@ -156,7 +172,43 @@ def read(folder: Path) -> dict[str, Any]:
             found = json.loads(opened.read(MOST_EVIDENCE).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and found.get("schema") == SCHEMA else {}
+    return found if sound(found) else {}
+
+
+def damaged(folder: Path) -> bool:
+    return (folder / FILE).exists() and not read(folder)
+
+
+def sound(found: Any) -> bool:
+    """Whether a document has the shape of our evidence.
+
+    >>> sound({"schema": SCHEMA, "parts": []}), sound({"schema": SCHEMA, "parts": {"clean": 1}})
+    (True, False)
+    """
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return False
+    parts, left = found.get("parts"), found.get("open", [])
+    return isinstance(parts, list) and all(map(sound_part, parts)) and sound_claims(left)
+
+
+def sound_part(part: Any) -> bool:
+    if not isinstance(part, dict) or not sound_claims(part.get("claims")):
+        return False
+    texts = all(isinstance(part.get(name), str) for name in ("name", "status", "problem"))
+    times = (part.get("seconds"), part.get("limit_seconds"))
+    numbers = all(isinstance(each, (int, float)) for each in times)
+    tables = part.get("tables")
+    return texts and numbers and isinstance(tables, dict) and all(map(sound_rows, tables.values()))
+
+
+def sound_rows(rows: Any) -> bool:
+    return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+
+
+def sound_claims(rows: Any) -> bool:
+    return sound_rows(rows) and all(
+        isinstance(row.get(name), str) for row in rows for name in Claim._fields
+    )
 
 
 def unanswered(parts: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from acceptance import evidence
 from acceptance.claims import ALL, Known
-from acceptance.values import OPEN
+from acceptance.values import ELSEWHERE, OPEN
 from acceptance.work import ROOT
 
 RUNS = ROOT / "tests" / "recorded_runs"
@@ -33,7 +33,8 @@ CLAIMS = """
 ## What only a GPU can show
 
 A line for each sentence of the documentation, and for each doubt about the code. *not yet* means
-that no run on a GPU has shown it. A later run replaces an earlier one.
+that no run on a GPU has shown it; *elsewhere* needs another machine than one with one data-centre
+card. A later run replaces an earlier one.
 
 | claim | said in | part | verdict |
 | --- | --- | --- | --- |
@@ -42,10 +43,10 @@ FOOT = """
 ## Adding a run
 
 `python scripts/gpu_acceptance.py --out DIR` on a machine with an NVIDIA GPU and torch ends within
-8 minutes, changes no setting of the card and fetches nothing; `--parts clean` with the same DIR
-adds other seeds to those before (20 are asked for). Read `DIR/evidence.json`, put the folder into
-`tests/recorded_runs/` under a name such as `h200-580.159-2.11.0`, and run
-`python scripts/write_reference.py`. Names, home folders and UUIDs
+8 minutes, changes no setting of the card and fetches nothing; `--parts suspicions` is the second
+call, and `--parts clean` with the same DIR adds other seeds to those before (20 are asked for).
+Look at `DIR/index.html`, put the folder into `tests/recorded_runs/` under a name such as
+`h200-580.159-2.11.0`, and run `python scripts/write_reference.py`. Names, home folders and UUIDs
 are taken out before anything is written.
 """
 TRIED = ROOT / "scripts" / "acceptance" / "windows.csv"
@@ -132,7 +133,7 @@ def figures(run: Mapping[str, Any]) -> Iterator[str]:
     """A line for each claim that the run decided."""
     where = " | ".join(cell(run.get(name)) for name in COLUMNS)
     for claim in claims(run):
-        if claim["verdict"] != OPEN:
+        if claim["verdict"] not in (OPEN, ELSEWHERE):
             what = " | ".join(cell(claim[name]) for name in ("text", "verdict", "figure"))
             yield f"| {where} | {what} |\n"
 
@@ -146,16 +147,17 @@ def lines(runs: Iterable[Mapping[str, Any]]) -> str:
         claim["id"]: claim["verdict"]
         for run in runs
         for claim in claims(run)
-        if claim["verdict"] != OPEN
+        if claim["verdict"] not in (OPEN, ELSEWHERE)
     }
     return "".join(_line(known, last) for known in ALL)
 
 
 def _line(known: Known, last: Mapping[str, str]) -> str:
+    without = f"elsewhere: {known.needs}" if known.needs else "not yet"
     source = known.source
     if source.endswith(".md"):
         source = f"[{Path(source).name}]({os.path.relpath(source, 'docs/explanation')})"
-    verdict = last.get(known.id, "not yet")
+    verdict = last.get(known.id, without)
     return f"| {cell(known.text)} | {source} | {known.part} | {verdict} |\n"
 
 
