@@ -64,8 +64,8 @@ from acceptance.work import (  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "gpu_acceptance.py"
 ENTRY = (sys.executable, str(SCRIPT), "--device", "cpu")
-WITH_TORCH = ("trainings", "loads", "lightning_beside")
-"""Modules that import torch, and one that needs Lightning."""
+WITH_TORCH = ("trainings", "loads")
+"""Modules that import torch."""
 FACTS = {
     "schema": evidence.SCHEMA,
     "date": "2026-11-20",

@@ -31,9 +31,7 @@ MOST_BYTES = 1 << 20
 MOST_EVIDENCE = 64 << 20
 LEAST_ROOM = 48 << 10
 """Bytes that must fit into the folder before anything is measured."""
-OPTIONAL = (("accelerate",), ("bitsandbytes",), ("lightning", "pytorch-lightning"))
-"""What is compared with, by the names under which it comes."""
-BESIDE = ("accelerate", "bitsandbytes", "lightning", "pytorch-lightning", "triton", "numpy")
+BESIDE = ("bitsandbytes", "triton", "numpy")
 VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -53,7 +51,6 @@ def facts(told: Mapping[str, Any], driver: str | None) -> dict[str, Any]:
         "gpusetup": version(),
         "commit": commit(),
         "packages": {name: found for name in BESIDE if (found := installed(name))},
-        "absent": [names[0] for names in OPTIONAL if not any(map(installed, names))],
     }
 
 

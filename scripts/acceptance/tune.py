@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from acceptance.plan import importable
 from acceptance.work import ROOT, Unanswered, Work, attempt
 
 MODELS = ("conv", "transformer", "gpt2")
@@ -31,8 +30,6 @@ def run(work: Work) -> None:
     for name in names:
         near[name] = _model(work, name)
         _judged(work, near, len(names))
-    for name in names if work.on_card else ():
-        _others(work, name)
 
 
 def _judged(work: Work, near: dict[str, float | None], every: int) -> None:
@@ -69,17 +66,6 @@ def _model(work: Work, name: str) -> float | None:
     return found / by if isinstance(by, int) and by else None
 
 
-def _others(work: Work, name: str) -> None:
-    """A row for each other finder that is installed, after what decides a claim."""
-    finders: dict[str, Callable[[Work, str], Any]] = {}
-    if importable("accelerate"):
-        finders["accelerate"] = by_accelerate
-    if importable("lightning") or importable("pytorch_lightning"):
-        finders["lightning"] = by_lightning
-    for finder, search in finders.items():
-        work.row("other finders", model=name, **_found(work, name, finder, search))
-
-
 def _found(work: Work, name: str, finder: str, search: Callable[[Work, str], Any]) -> Any:
     """What a finder finds and its seconds; what it raises stands in place of a size."""
     began = time.monotonic()
@@ -90,7 +76,7 @@ def _found(work: Work, name: str, finder: str, search: Callable[[Work, str], Any
     return {finder: found, f"{finder} seconds": round(time.monotonic() - began, 1)}
 
 
-# --- by hand, and by others ---
+# --- by hand ---
 
 
 def build(work: Work, name: str) -> Callable[[int], dict[str, Any]]:
@@ -169,27 +155,6 @@ def largest(fits: Fits, top: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def by_accelerate(work: Work, name: str) -> Any:
-    from accelerate.utils import find_executable_batch_size
-
-    limited(work)
-    make = build(work, name)
-
-    def ran(batch_size: int) -> int:
-        three_steps(work, make(batch_size))
-        return batch_size
-
-    return find_executable_batch_size(ran, starting_batch_size=4096)()
-
-
-def by_lightning(work: Work, name: str) -> Any:
-    """Lightning's own bisection, on a module of its own."""
-    from acceptance.lightning_beside import scaled
-
-    limited(work)
-    return scaled(work, build(work, name))
 
 
 # --- out of memory ---
