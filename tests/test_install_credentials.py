@@ -95,12 +95,6 @@ def index_root(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ("--index-root", with_login(world.index.index_root))
 
 
-def index_root_variable(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    lock(world, "/whl/*")
-    set_.setenv("GPUSETUP_INDEX_ROOT", with_login(world.index.index_root))
-    return ("--index-root", "")
-
-
 def named_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     no_default(set_)
     lock(world)
@@ -200,7 +194,6 @@ def keyring(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
 TOML = '[[index]]\n{name}url = "{{url}}"\ndefault = true\n'
 WAYS: dict[str, Way] = {
     "--index-root": index_root,
-    "GPUSETUP_INDEX_ROOT": index_root_variable,
     "UV_DEFAULT_INDEX": variable("UV_DEFAULT_INDEX"),
     "UV_INDEX": variable("UV_INDEX"),
     "UV_INDEX with a name": variable("UV_INDEX", "own={url}"),
@@ -212,7 +205,7 @@ WAYS: dict[str, Way] = {
     "a named index's own variables": named_index,
     "pip.conf": file(".config/pip/pip.conf", "[global]\nindex-url = {url}\n"),
     "uv.toml": file("uv.toml", 'index-url = "{url}"\n'),
-    "uv.toml's index": file("uv.toml", TOML.format(name="")),
+    "uv.toml's index": file(".config/uv/uv.toml", TOML.format(name="")),
     "uv.toml's named index": file("uv.toml", TOML.format(name='name = "a-b"\n')),
     "uv.toml's links": file("uv.toml", 'index-url = "{url}"\nfind-links = ["{url}/filelock/"]\n'),
     "pyproject.toml": file("pyproject.toml", "[[tool.uv.index]]\nurl = '{url}'\ndefault = true\n"),
@@ -246,17 +239,7 @@ def test_a_password_is_used_and_told_to_nobody(
 ) -> None:
     words = WAYS[name](world, monkeypatch)
     seen = Seen(monkeypatch)
-    target = () if "--python" in words else ("--venv", str(world.folder / "env"))
-    if words == ("--index-root", ""):
-        from installing import Said
-
-        from gpusetup import cli
-
-        code = cli.main(["install", *target, *WANTED])
-        came = capsys.readouterr()
-        said = Said(exit=code, out=came.out, err=came.err)
-    else:
-        said = installer(world, capsys)(*target, *WANTED, *words)
+    said = installer(world, capsys)("--venv", str(world.folder / "env"), *WANTED, *words)
     assert (said.exit in (1, 2, 3)) if name in FAILS else (said.exit == 0), said.err
     assert SECRET not in said.out + said.err
     assert SECRET not in seen.text

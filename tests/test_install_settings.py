@@ -69,38 +69,6 @@ def test_what_only_the_users_links_have_is_found_and_what_the_index_has_too_come
     assert "hidden" not in said.out + said.err
 
 
-@needs_linux
-def test_the_index_of_uvs_own_configuration_is_asked(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"):
-        monkeypatch.delenv(name)
-    text = f'[[index]]\nname = "own"\nurl = "{world.index.simple}"\ndefault = true\n'
-    config = Path(".config/uv/uv.toml")
-    config.parent.mkdir(parents=True)
-    config.write_text(text)
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    assert world.index.asked_for("GET /simple/filelock/*")
-
-
-@needs_linux
-def test_a_name_and_a_password_of_uvs_variables_reach_the_files(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"):
-        monkeypatch.delenv(name)
-    world.index.login, world.index.locked = ("me", "secret"), "/simple/*"
-    Path("uv.toml").write_text(
-        f'[[index]]\nname = "own-one"\nurl = "{world.index.simple}"\ndefault = true\n'
-    )
-    monkeypatch.setenv("UV_INDEX_OWN_ONE_USERNAME", "me")
-    monkeypatch.setenv("UV_INDEX_OWN_ONE_PASSWORD", "secret")
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env")) == ALL
-
-
 def test_files_of_uv_in_their_order_lists_add_up_and_the_first_value_counts(
     tmp_path: Path,
 ) -> None:
