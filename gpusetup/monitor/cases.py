@@ -24,8 +24,6 @@ class Case(Frozen):
     steps: tuple[str, ...] = ()
 
 
-NOT_FED = ("server", "notebook", "physics")
-"""Programs that have no loader."""
 FASTER_INPUT = ("load-with-workers", "off-the-loop")
 
 

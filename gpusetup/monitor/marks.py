@@ -32,7 +32,6 @@ SLOWED = Mark(value=10, unit="%", means="a brake is on for at least this share o
 CAPPED = Mark(value=50, unit="%", means="the power cap is on for at least this share of the work")
 CLOCKS = Mark(value=80, unit="%", means="clocks below this share of their maximum are held down")
 MEMORY_BUS = Mark(value=70, unit="%", means="the memory works this much: it is the limit")
-WEAK = Mark(value=45, unit="%", means="power below this share of its limit under full utilisation")
 CORE_FULL = Mark(value=80, unit="%", means="a process computes this much of a core; below it waits")
 WORKER_FULL = Mark(value=75, unit="%", means="a loader's worker computes this much of a core")
 GAPS = Mark(value=15, unit="%", means="the GPU is quiet in at least this share of the samples")

@@ -65,11 +65,6 @@ class Fit(Frozen):
         return self.chosen or min(self.options, key=lambda o: o.parts.total)
 
     @property
-    def margin(self) -> float:
-        """The share of the capacity that stays free; negative where it does not fit."""
-        return 1 - self.nearest.parts.total / self.limits.capacity
-
-    @property
     def clear(self) -> bool:
         """Whether no option that was looked at is near the limit.
 
