@@ -400,7 +400,6 @@ def test_a_text_cut_anywhere_is_read_without_an_error(data: st.DataObject) -> No
         assert isinstance(parse(cut), Smi)
 
 
-@settings(max_examples=80)
 @given(st.text(alphabet=st.sampled_from("|<>/:,. \n-0123456789ABCGPUgpunvidia[]x%!"), max_size=300))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     for parse in PARSERS.values():

@@ -38,31 +38,14 @@ def completed() -> argparse.ArgumentParser:
     """The parser of every command, with what each value may be."""
     import shtab
 
-    from gpusetup.commands.documents import ANSWERS
-    from gpusetup.commands.parser import COMMANDS, build_parser, child_of
+    from gpusetup.commands.parser import build_parser
 
     parser = build_parser()
     for action in every_action(parser):
         if action.metavar in (*FILES, *FOLDERS):
             kind = shtab.FILE if action.metavar in FILES else shtab.DIRECTORY
             action.complete = kind  # type: ignore[attr-defined]
-    for name, words in (("help", COMMANDS), ("schema", ANSWERS)):
-        about = next(a for a in child_of(parser, name)._actions if a.dest == "about")
-        about.choices = tuple(words)
-    for name, option, ids in names_taken():
-        child_of(parser, name)._option_string_actions[option].choices = ids
     return parser
-
-
-def names_taken() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Command, option, and the names that it takes: findings of doctor, checks of verify."""
-    from gpusetup.diagnosis.knowledge import records
-    from gpusetup.verify.checks.table import every
-
-    findings = tuple(row.id for row in records())
-    checks = tuple(dict.fromkeys(check.name for check in every()))
-    yield from (("doctor", option, findings) for option in ("--only", "--explain"))
-    yield from (("verify", option, checks) for option in ("--only", "--skip"))
 
 
 def every_action(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -159,9 +159,16 @@ def live_screen(
 ) -> Iterator[LiveScreen]:
     """The terminal's other screen, which is given back at the end."""
     rich = Rich(highlight=False, markup=False, emoji=False, no_color=not color)
-    with Live(
-        console=rich, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-    ) as live:
+    waiting = Text("waiting for the first sample", style="dim")
+    live = Live(
+        waiting,
+        console=rich,
+        screen=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    with live:
         yield LiveScreen(tally, live, command=command)
 
 
@@ -184,7 +191,7 @@ def beside(sample: Sample, so_far: Summary | None) -> Iterator[Text]:
 
 
 def host_line(host: HostSample) -> str:
-    used = None if host.cpu_percent is None else host.cpu_percent / ((host.cores or 1) * 100) * 100
+    used = None if host.cpu_percent is None else host.cpu_percent / (host.cores or 1)
     disk, net = (
         f"{rate(a)}/{rate(b)}"
         for a, b in (

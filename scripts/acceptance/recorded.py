@@ -59,14 +59,14 @@ WINE = """
 This project never ran gpusetup on Windows. `python scripts/windows.py` runs it with the official
 CPython 3.11 for Windows under Wine 8 on Linux, with DLLs that answer as the driver of an RTX 3050
 does. Wine has no driver in its kernel, no WMI, no PowerShell, no antivirus, no policy of long
-paths; it refuses less where a file is in use, and its console hands on no single key.
+paths; it refuses less where a file is in use.
 
 | part | on Linux | on Windows' Python under Wine | on Windows |
 | --- | --- | --- | --- |
 | doctor, resolve, install, kills, undo, verify: [story] | in CI | in CI | never |
 | plan, tune, monitor, guard, compare, fleet, snapshot, mcp | in CI | by hand, below | never |
 | `monitor`'s live screen, Ctrl-C in a console | in CI | by hand | never |
-| sweeping, `q` in the live screen | in CI | never | never |
+| sweeping | in CI | never | never |
 
 [story]: ../how-to/windows-and-wsl.md#what-was-tried
 
