@@ -1,7 +1,7 @@
 """gpusetup: a PyTorch that sees its GPU, installed, proven, sized, tuned and watched.
 
-The package imports nothing heavy: `import gpusetup` costs a few milliseconds, and what is
-listed in `__all__` is loaded from its module on first use.
+`import gpusetup` costs a few milliseconds; the Python API is `gpusetup.api`. The notebook's
+extension is loaded from its module on first use.
 """
 
 from __future__ import annotations

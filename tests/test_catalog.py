@@ -12,7 +12,6 @@ from conftest import Same
 from described_machines import machine
 from each_row import each
 
-import gpusetup
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.companions import serves_backend
 from gpusetup.catalog.default_wheels import default_backend
@@ -316,7 +315,3 @@ def _answer(gpu: str | None, driver: str | None, os: str) -> str:
     there = machine(*named, driver=driver, python="3.12", os=os, on=on)  # type: ignore[arg-type]
     build = resolve(there, Request(), LIVE).build
     return f"torch {build.torch} {build.backend}" if build else "none"
-
-
-def test_every_public_name_of_the_package_is_there() -> None:
-    assert all(getattr(gpusetup, name) is not None for name in gpusetup.__all__)

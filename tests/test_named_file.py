@@ -113,7 +113,6 @@ COMMANDS = (
     "compare {sound}",
     "doctor --from",
     "fleet run --print --hosts",
-    "fleet sweep --from",
     "fleet show {folder} --profile",
     "slurm health --profile",
     "plan --from-config",
