@@ -121,7 +121,7 @@ def test_schema_without_a_command_is_no_document(capsys: pytest.CaptureFixture[s
         (["--from", "rtx3050"], 2, "nearest: `rtx3050-laptop`"),
         (["--from", "/nowhere/machine.json"], 2, "cannot be read: No such file"),
         (["--from", "rtx3050-laptop", "--python", "/x"], 2, "exclude each other"),
-        (["--python", "/nowhere/python"], 2, "`/nowhere/python` is not there"),
+        (["--python", "/nowhere/python"], 2, "`--python /nowhere/python` is not there"),
         (["--output", "/nowhere/x.json", "--from", "healthy"], 3, "Cannot write"),
     ],
 )
