@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 
-ROW = Sought(r"^\|[ \t]*([^|\n]*?)[ \t]*\|[ \t]*([^|\n]*?)[ \t]*\|[ \t\r]*$", re.M)
-STATUS = Sought(r"^(Pass|Fail|Warn|Skip)\b", re.I)
-VERDICT = Sought(r"(?:Pass|Fail|Warn)", re.I)
-OF_A_GPU = Sought(r"^GPU\s?(\d+):\s*(Pass|Fail|Warn|Skip)\b", re.I)
-SAYS = Sought(r"^(?:Warning|Error|Info)\b", re.I)
+ROW = lazy(r"^\|[ \t]*([^|\n]*?)[ \t]*\|[ \t]*([^|\n]*?)[ \t]*\|[ \t\r]*$", re.M)
+STATUS = lazy(r"^(Pass|Fail|Warn|Skip)\b", re.I)
+VERDICT = lazy(r"(?:Pass|Fail|Warn)", re.I)
+OF_A_GPU = lazy(r"^GPU\s?(\d+):\s*(Pass|Fail|Warn|Skip)\b", re.I)
+SAYS = lazy(r"^(?:Warning|Error|Info)\b", re.I)
 TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 
 

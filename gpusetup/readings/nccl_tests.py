@@ -15,16 +15,16 @@ import contextlib
 import re
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 
-RANK = Sought(
+RANK = lazy(
     r"^(?:.{0,80}?:\s*)?#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+"
     r"(\d+)\s+\[[^\]]*\]\s*(.*?)\s*$",
     re.M,
 )
-ROW = Sought(r"^(?:.{0,80}?:\s*)?\s*(\d+)\s+(\d+)\s+([a-z]\w*)\s+(\S.*)$", re.M)
-STARTING = Sought(r"Collective test starting:\s*(\w+)")
-FAILED = Sought(
+ROW = lazy(r"^(?:.{0,80}?:\s*)?\s*(\d+)\s+(\d+)\s+([a-z]\w*)\s+(\S.*)$", re.M)
+STARTING = lazy(r"Collective test starting:\s*(\w+)")
+FAILED = lazy(
     r"^.*(?:Test NCCL failure|Test CUDA failure|Test failure|unhandled (?:system|cuda) error|"
     r"remote process exited|NCCL WARN).*$",
     re.M,

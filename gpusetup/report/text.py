@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from gpusetup.messages.search import Flat, flat_of, joined
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.cleaning.clean import cleaned
 from gpusetup.report.cleaning.helps import without_help
 from gpusetup.report.cleaning.negation import blanked, mentions
@@ -75,16 +75,16 @@ def _lines_of(starts: Sequence[int], spans: list[tuple[int, int]]) -> Iterator[i
 
 # --- where a line was printed ---------------------------------------------------------------------
 
-PROMPT = Sought(
+PROMPT = lazy(
     r"^(?:\([\w .-]{1,40}\)\s?){0,3}\[?(?:[\w.-]{1,40}@([\w.-]{1,64}))[: ][^$#%>]{0,120}[\])]?\s?[$#%>]\s?(.{0,400})"
 )
-LABEL = Sought(r"^\(?(?:in(?:side)?\s)?(?:the\s)?(container|host)\)?\s?[:$#]", re.I)
-ENTERS = Sought(
+LABEL = lazy(r"^\(?(?:in(?:side)?\s)?(?:the\s)?(container|host)\)?\s?[:$#]", re.I)
+ENTERS = lazy(
     r"\b(?:docker|podman|nerdctl)(?:[- ]compose)?\s(?:run|exec)\b|\bkubectl\s(?:[\w-]+\s){0,6}exec\b"
     r"|\bnvidia-docker\srun\b|\b(?:singularity|apptainer)\s(?:run|exec|shell)\b"
 )
-CONTAINER_HOST = Sought(r"^[0-9a-f]{12}$")
-SECTION = Sought(r"^-{2,4} ?[\w .-]{1,40} ?-{2,4}$")
+CONTAINER_HOST = lazy(r"^[0-9a-f]{12}$")
+SECTION = lazy(r"^-{2,4} ?[\w .-]{1,40} ?-{2,4}$")
 
 
 ENGINES = ("docker", "podman", "nerdctl", "kubectl", "singularity", "apptainer")

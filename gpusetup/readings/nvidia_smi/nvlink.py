@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.model.machine import Gpu
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi.csv import GPU_LINE
 from gpusetup.readings.nvidia_smi.values import Smi, integer
 
-LINK = Sought(r"^\s*Link (?P<link>\d{1,2}): (?P<said>\S.*?)\s*$")
-SPEED = Sought(r"\d+(?:\.\d+)? GB/s")
-COUNTER = Sought(r"(?P<what>[A-Z][\w -]{2,40}) Errors?: (?P<count>\d{1,19})")
+LINK = lazy(r"^\s*Link (?P<link>\d{1,2}): (?P<said>\S.*?)\s*$")
+SPEED = lazy(r"\d+(?:\.\d+)? GB/s")
+COUNTER = lazy(r"(?P<what>[A-Z][\w -]{2,40}) Errors?: (?P<count>\d{1,19})")
 COUNTED = ("replay", "recovery", "crc")
 """The counters that mean a bad link; drivers from 570 on print others, which are not summed."""
 ALL_INACTIVE = "all links are inactive"

@@ -9,32 +9,32 @@ from __future__ import annotations
 import re
 
 from gpusetup.model.marks import TURNING
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.cleaning.decode import without_mojibake
 
 LINE_KEPT = 4000
 """Characters of a line that are read: a longer one is a picture, a minified file, a blob."""
 
-BREAKS = Sought(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+BREAKS = lazy(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 BARE_COLOUR = r"\[[0-9]{1,3}(?:;[0-9]{1,3}){0,6}m"
 """What is left of a colour where the sign before it is lost."""
-COLOURS = Sought(BARE_COLOUR)
-ESCAPES = Sought(
+COLOURS = lazy(BARE_COLOUR)
+ESCAPES = lazy(
     r"\x1b\[[0-9;?]{0,40}[ -/]?[@-~]|\x1b\][^\x07\x1b\n]{0,300}(?:\x07|\x1b\\)|\x1b[@-_=>()][0-9A-B]?"
     rf"|\^\[\[[0-9;]{{0,40}}[A-Za-z]|\\(?:x1b|033|u001b)\[[0-9;]{{0,40}}[A-Za-z]|{BARE_COLOUR}"
 )
 BEGIN_ESCAPES = ("\x1b", "^[[", "\\x1b[", "\\033[", "\\u001b[")
 """With one of these each of `ESCAPES` begins, but a colour that lost it."""
-CONTROLS = Sought(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{TURNING}]")
-TAGS = Sought(
+CONTROLS = lazy(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{TURNING}]")
+TAGS = lazy(
     r"</?(?:pre|code|details|summary|span|b|i|em|strong|blockquote|tt|samp|kbd|font|td|th|tbody|thead"
     r"|table|ul|ol|h[1-6]|sub|sup|a|img)(?:\s[^<>]{0,300})?/?>",
     re.I,
 )
-LINE_TAGS = Sought(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
-LINK = Sought(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
+LINE_TAGS = lazy(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
+LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
 """Markdown's link: what is read is its words."""
-ENTITY = Sought(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
+ENTITY = lazy(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
 ASCII_FORMS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
     ord(char): form
@@ -64,21 +64,21 @@ DATE = r"\d{4}[-/.]\d{2}[-/.]\d{2}"
 WEEKDAY = rf"\w{{3}}\s{MONTH}\s+\d{{1,2}}\s{CLOCK}\s\d{{4}}\s(?=\[|\w+:)"
 STAMP = rf"{DATE}[T ]{CLOCK}(?:Z|\s?[+-]\d\d:?\d\d|\s?UTC)?\]?(?:\s?:\s|\s?)"
 STREAM = r"(?:stdout|stderr)"
-QUOTED = Sought(r">(?!>>)\s?")
+QUOTED = lazy(r">(?!>>)\s?")
 """Markdown and e-mail quotes."""
-NUMBERED = Sought(r"#\d{1,3}\s\d{1,5}\.\d{1,3}\s")
+NUMBERED = lazy(r"#\d{1,3}\s\d{1,5}\.\d{1,3}\s")
 """`docker build`."""
-WORKER = Sought(r"\([\w.]{1,40}(?:\s\w{1,10}=[\w.]{1,40},?){1,3}\)\s?")
+WORKER = lazy(r"\([\w.]{1,40}(?:\s\w{1,10}=[\w.]{1,40},?){1,3}\)\s?")
 """ray, vllm."""
-BRACKETED = Sought(
+BRACKETED = lazy(
     rf"\[{STAMP}"
     rf"|\[(?:\w{{3}}\s)?{MONTH}\s+\d{{1,2}}\s{CLOCK}(?:\s\d{{4}})?\]\s?"  # dmesg -T
     r"|\[\s*\d{1,7}\.\d{6}\]\s?(?:\[\s*[TC]\d+\]\s?)?"  # the kernel's own clock
     r"|\[[\w.-]{1,40}\]\s(?=\[|\d{4}-)"
     rf"|\[rank\d{{1,4}}\]:\s?|\[\d{{1,4}}\]:\s?(?=\S)|\[{STREAM}\]:?\s?"
 )
-TIMED = Sought(rf"{STAMP}|{WEEKDAY}|\d{{1,2}}:\d{{2}}:\d{{2}}(?:[.,]\d{{1,9}})?\s(?=\S)")
-NAMED = Sought(
+TIMED = lazy(rf"{STAMP}|{WEEKDAY}|\d{{1,2}}:\d{{2}}:\d{{2}}(?:[.,]\d{{1,9}})?\s(?=\S)")
+NAMED = lazy(
     rf"{MONTH}\.?\s+\d{{1,2}}\s{CLOCK}\s[\w.-]{{1,64}}\s[\w./@-]{{1,64}}(?:\[\d+\])?:\s?"  # journald
     rf"|{WEEKDAY}"
     r"|(?:kern|daemon|user|syslog)\s*:(?:emerg|alert|crit|err|warn|notice|info|debug)\s*:\s"  # dmesg -x
@@ -99,8 +99,8 @@ PREFIXES = {">": QUOTED, "#": NUMBERED, "(": WORKER, "[": BRACKETED}
 """What is put before a line, by the sign that it begins with; `TIMED` begins with a digit and
 `NAMED` with a letter."""
 PREFIXES_A_LINE = 5
-JSON_LOG = Sought(r'^\{"log":\s?"(.*?)(?:\\n)?",\s?"(?:stream|time)"')
-FENCE = Sought(r"^\s*(?:`{3,}|~{3,})[\w+-]*\s*$")
+JSON_LOG = lazy(r'^\{"log":\s?"(.*?)(?:\\n)?",\s?"(?:stream|time)"')
+FENCE = lazy(r"^\s*(?:`{3,}|~{3,})[\w+-]*\s*$")
 FRAMED = ("|", "+")
 WRAP_MOST = 200
 WRAPPED_LINES = 3
@@ -146,8 +146,8 @@ def _characters(text: str) -> str:
 
 
 PLAIN_FORMS = (
-    (Sought(r"(?m)^(\s*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
-    (Sought(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
+    (lazy(r"(?m)^(\s*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
+    (lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
 )  # fmt: skip
 """Bold labels (`**PyTorch version:** 2.6.0`), and a build's label with blanks or as an address has it
 (`2.8.0 + cu129`), as programs print them."""

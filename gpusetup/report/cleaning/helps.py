@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 
-BEGINS = Sought(
+BEGINS = lazy(
     r"^\s*(?:NVIDIA System Management Interface -- v\d"
     r"|List of valid properties to query for the switch"
     r"|Section about [\w.:/ -]{2,60} propert(?:y|ies)\s*$"
@@ -18,9 +18,9 @@ BEGINS = Sought(
     r"|conf-compute|c2c|gpm|pci|daemon|replay|stats|compute-policy|power-smoothing) -- [A-Z]"
     r"|Usage: nvidia-smi\b)"
 )
-PROPERTY = Sought(r'^\s*"[a-z][\w.]{1,80}"(?:\s+or\s+"[a-z][\w.]{1,80}"){0,4}\s*$')
+PROPERTY = lazy(r'^\s*"[a-z][\w.]{1,80}"(?:\s+or\s+"[a-z][\w.]{1,80}"){0,4}\s*$')
 """A field by its names, alone on its line: its description follows."""
-ENDS = Sought(
+ENDS = lazy(
     r"^(?:[\w.@~:/\\() \[\]-]{0,80}[$#>] \S|\+[-=]{5}|={5}|Traceback|NVRM|\|\s|<\?xml|GPU \d+: |\[\s*\d+\.\d+\]"
     r"|[\w. ]{1,40}Error\b|Failed to |\$ )"
 )
@@ -38,10 +38,7 @@ def without_help(lines: Sequence[str]) -> list[str]:
     >>> without_help(help)
     ['', '', '$ ls', 'boom']
     """
-    kept = _without_a_first_try(lines)
-    if not _may_hold_one(lines):
-        return kept
-    inside = 0
+    kept, inside = _without_a_first_try(lines), 0
     for number, line in enumerate(lines):
         inside = _inside(line, inside)
         if inside:
@@ -50,7 +47,7 @@ def without_help(lines: Sequence[str]) -> list[str]:
 
 
 REPORTS = "Collecting environment information"
-LACKS = Sought(r"^\s*(?:ModuleNotFound|Import)Error: ")
+LACKS = lazy(r"^\s*(?:ModuleNotFound|Import)Error: ")
 """A script that collects the machine lacks a module of its own."""
 
 
@@ -68,17 +65,6 @@ def _without_a_first_try(lines: Sequence[str]) -> list[str]:
     if lacks:
         kept[tries[0] : lacks[-1] + 1] = [""] * (lacks[-1] + 1 - tries[0])
     return kept
-
-
-HEADS = (" -- ", "List of valid properties", "Section about ", "Usage: nvidia-smi")
-"""Letters of which each form of `BEGINS` has some."""
-
-
-def _may_hold_one(lines: Sequence[str]) -> bool:
-    whole = "\n".join(lines)
-    if any(head in whole for head in HEADS):
-        return True
-    return '"' in whole and any(line.lstrip().startswith('"') for line in lines)
 
 
 def _inside(line: str, inside: int) -> int:

@@ -12,9 +12,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from gpusetup.messages.letters import Letters
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.sought import Sought, in_any_case
+from gpusetup.model.patterns import in_any_case, lazy
 
 LONGEST = 260
 """Of a mention: a sentence without an end is cut there."""
@@ -31,7 +30,7 @@ THIS = r"(?:it|this|that|problem|issue|mine)"
 NO_QUESTION = r"(?!\s(?:it|this|that|why|how|what|any|anything|the\spoint)\b)"
 ABOUT = r"(?:related\sto|caused\sby|due\sto|because\sof|about|from)"
 SOMETHING = rf"(?:the\s(?!first|only|last|problem|issue)|an?\s|{ABOUT}\b|['\"`]|(?-i:(?=[A-Z\[]|lib|nvidia)))"
-ASKED = Sought(
+ASKED = lazy(
     r"(?:what|how|help|advice|anyone|somebody|someone|idea|know)\b[^.!?]{0,40}$|\bas\s$", re.I
 )
 """Before "if you get": a question of somebody who got it."""
@@ -117,18 +116,17 @@ SIGNS: tuple[Sign, ...] = (
     sign("fixe", r"(?:^|(?<=[-*\u2022]\s)|(?<=:\s))Fixe[sd]\s(?!version\b|point\b|(?:this|it|that|now)\b)"),
     sign("fixe", r"\bfixe[sd]\s(?:an?\s|the\s)?(?:bug|regression|crash|issue|race|leak)\b"),
 )  # fmt: skip
-LETTERS = Letters.of(one.needle for one in SIGNS)
 SECOND = r"\s(?:Error \d|Tried to allocate|Please check your CUDA|It is possible that dataloader)"
 """How the second sentence of a long message begins."""
-STOP = Sought(
+STOP = lazy(
     rf"(?<!\(\))[.!?;:,](?=\s|$)(?!{SECOND})|\s(?:but|however|yet|although|though|instead|by(?=\s\w+ing))\s|Traceback\s\(most"
 )
-PROSE = Sought(r"[ a-z0-9#'-]*")
+PROSE = lazy(r"[ a-z0-9#'-]*")
 """What stands before a colon or comma that ends a remark; in a message there are names."""
-START = Sought(r"[.!?;]\s(?=[A-Z'\"`>*-])|\s(?:but|and|now)\s(?!that\b|it\b|this\b)")
+START = lazy(r"[.!?;]\s(?=[A-Z'\"`>*-])|\s(?:but|and|now)\s(?!that\b|it\b|this\b)")
 QUOTES = {"'": "'", '"': '"', "`": "`", "(": ")"}
-OPENING = Sought(r"[^.!?;:'\"`(]{0,40}?(['\"`(])")
-GOES_ON = Sought(r"[a-z'\"`(]")
+OPENING = lazy(r"[^.!?;:'\"`(]{0,40}?(['\"`(])")
+GOES_ON = lazy(r"[a-z'\"`(]")
 LITTLE = 12
 
 
@@ -139,18 +137,14 @@ def mentions(flat: str, low: str, starts: Sequence[int]) -> list[tuple[int, int]
     >>> [text[a:b] for a, b in mentions(text, text.lower(), [0])]
     [' CUDA error 804, update']
     """
-    there = LETTERS.found_in(low)
-    likely = (one for one in SIGNS if one.needle in there)
-    return sorted({span for one in likely for span in _of(one, flat, low, starts)})
+    return sorted({span for one in SIGNS for span in _of(one, flat, low, starts)})
 
 
 def _of(one: Sign, flat: str, low: str, starts: Sequence[int]) -> Iterator[tuple[int, int]]:
     at, seen, done = low.find(one.needle), 0, 0
     while at >= 0 and seen < ATTEMPTS:
         seen += 1
-        found = in_any_case(one.pattern).compiled.search(
-            flat, max(at - AROUND, done), at + 2 * AROUND
-        )
+        found = in_any_case(one.pattern).search(flat, max(at - AROUND, done), at + 2 * AROUND)
         done = found.end() if found else at + 1
         if found is not None and not _is_asked(flat, found.start()):
             yield _span(one, flat, found, starts)
@@ -179,7 +173,7 @@ def _after(flat: str, first: int, starts: Sequence[int], colon_ends: bool) -> tu
 
 
 def _sentence_end(flat: str, first: int, last: int, colon_ends: bool) -> int:
-    for stop in STOP.compiled.finditer(flat, first, last):
+    for stop in STOP.finditer(flat, first, last):
         if stop.group() not in ":," or (
             (colon_ends or stop.group() == ",") and PROSE.fullmatch(flat, first, stop.start())
         ):
@@ -203,7 +197,7 @@ def _before(flat: str, last: int, starts: Sequence[int]) -> tuple[int, int]:
     """From the beginning of the sentence, on the line of the words."""
     line = starts[max(bisect_right(starts, last) - 1, 0)] if starts else 0
     first = max(last - BACK, line)
-    stops = [found.end() for found in START.compiled.finditer(flat, first, last)]
+    stops = [found.end() for found in START.finditer(flat, first, last)]
     return (stops[-1] if stops else first), last
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from gpusetup.model.machine import Event, Gpu, Package
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Gpus
 from gpusetup.report.text import Text
 
@@ -31,10 +31,10 @@ LABELS = (
     "Additional context", "Intel GPU models onboard", "Intel GPU models detected",
     "Intel GPU driver version", "Is debug", "Python executable",
 )  # fmt: skip
-LABEL = Sought(
+LABEL = lazy(
     rf"(?<![\w/])({'|'.join(re.escape(label) for label in LABELS)})(?: \(e\.g\.[^)]{{0,40}}\))?\s?:"
 )
-SECTION = Sought(r"=={8,}|--- [a-z_ ]+ ---|<details>|```")
+SECTION = lazy(r"=={8,}|--- [a-z_ ]+ ---|<details>|```")
 VALUE_KEPT = 6000
 NOTHING = ("", "n/a", "none", "could not collect", "no cuda", "unknown", "not set")
 
@@ -85,7 +85,7 @@ def _known(value: str) -> str | None:
 
 
 Said = Iterator[Fact]
-VERSION = Sought(r"(?:py)?(?:torch)?[ :=v]?(\d+\.\d+[\w.+]*\w)", re.I)
+VERSION = lazy(r"(?:py)?(?:torch)?[ :=v]?(\d+\.\d+[\w.+]*\w)", re.I)
 
 
 def _torch(value: str, source: str) -> Said:
@@ -218,8 +218,8 @@ def _toolkit(value: str, source: str) -> Said:
         yield Claim(subject="toolkit.nvcc", value=found.group(1), source=source)
 
 
-GPU_ENTRY = Sought(r"GPU (\d{1,3}): (.+?)(?= ?\(UUID| MIG \d| GPU \d{1,3}:|$)")
-FOREIGN = Sought(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
+GPU_ENTRY = lazy(r"GPU (\d{1,3}): (.+?)(?= ?\(UUID| MIG \d| GPU \d{1,3}:|$)")
+FOREIGN = lazy(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
 
 
 def gpu_names(value: str) -> list[tuple[int, str]]:
@@ -235,7 +235,7 @@ def gpu_names(value: str) -> list[tuple[int, str]]:
     return [(place, name) for place, name in enumerate(names) if NAMED.search(name)]
 
 
-NAMED = Sought(r"(?:nvidia|geforce|quadro|tesla|titan|[rg]tx|nvgpu|\b[ahlbv]\d{2,3}\b)", re.I)
+NAMED = lazy(r"(?:nvidia|geforce|quadro|tesla|titan|[rg]tx|nvgpu|\b[ahlbv]\d{2,3}\b)", re.I)
 
 
 def _gpus(value: str, source: str) -> Said:
@@ -296,7 +296,7 @@ READERS: dict[str, Callable[[str, str], Said]] = {
     "CUDA/cuDNN version": _cuda_remark,
 }
 
-LISTED = Sought(r"\[(pip3?|conda)\] ([\w.-]+)(?:==| )([\w.+!-]+)(?: ([\w.]+))?(?: ([\w./-]+))?")
+LISTED = lazy(r"\[(pip3?|conda)\] ([\w.-]+)(?:==| )([\w.+!-]+)(?: ([\w.]+))?(?: ([\w./-]+))?")
 
 
 def _torch_among_packages(text: Text) -> Iterator[Claim]:

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-from gpusetup.messages.letters import Letters
 from gpusetup.messages.program import Mark, Program, Weight
 from gpusetup.messages.programs import BY_NAME, LIBRARIES, PROGRAMS, of_package
 from gpusetup.model.failing import Failing, Stage
 from gpusetup.model.machine import Event
-from gpusetup.model.sought import Sought, in_any_case
+from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report.text import Text
 
 LOOKED_AT = 200_000
 """Of a text's end: there its failure stands."""
 PACKAGES = "-packages"
 FRAME = 'file "'
-PACKAGE = Sought(r"[/\\](\w{2,40})")
+PACKAGE = lazy(r"[/\\](\w{2,40})")
 FOLDERS = ("comfy", "vllm", "sglang", "cupy", "cupy_backends")
 """Packages that also run from a folder of their own."""
-FOLDER = Sought(rf"[/\\]({'|'.join(FOLDERS)})(?=[/\\])")
+FOLDER = lazy(rf"[/\\]({'|'.join(FOLDERS)})(?=[/\\])")
 """A file of a package, in a traceback or a loader's message: behind `site-packages`, or such a folder."""
-BUILT = Sought(
+BUILT = lazy(
     r"(?:Failed to (?:download and )?build:? `|Failed building wheel for |Building wheel for "
     r"|Could not build wheels for |subprocess to build )(?P<built>[A-Za-z][\w.-]{1,40})"
     r"|Collecting (?P<collected>[A-Za-z][\w.-]{1,40})[^\0]{0,400}?"
@@ -30,9 +29,9 @@ BUILT = Sought(
     r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
 )
 """A package that is built here."""
-WARNED = Sought(r"[^\s'\"]{1,200}\.py:\d{1,6}: \w*Warning:")
+WARNED = lazy(r"[^\s'\"]{1,200}\.py:\d{1,6}: \w*Warning:")
 """A file that only warns, which other programs' texts hold as well."""
-WORKS = Sought(
+WORKS = lazy(
     r"(?i)[\w.+-]{2,30}(?:,? (?:and|or) [\w ]{2,30}?)? (?:all |both )?(?:works?|worked|runs?|ran|is|are)"
     r" (?:just |perfectly |totally )?(?:fine|well|ok|okay|great|perfectly|flawlessly)\b"
 )
@@ -42,23 +41,6 @@ BESIDE = (Weight.MENTIONED, Weight.NOTICE, Weight.NAMED)
 NAMES = (Weight.MENTIONED, Weight.NAMED)
 """Marks that may stand in somebody's own sentence."""
 MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
-PLACES: dict[str, list[int]] = {}
-"""The letters of the marks, and their numbers."""
-for _number, (_, _mark) in enumerate(MARKS):
-    PLACES.setdefault(_mark.needle, []).append(_number)
-LETTERS = Letters.of(PLACES)
-BUILDS = (
-    "failed to build",
-    "download and build",
-    "requirements to build",
-    "subprocess to build",
-    "building wheel",
-    "build wheels",
-    "preparing metadata",
-    "egg_info",
-    "no-build-isolation",
-)
-"""Letters of which each form of `BUILT` has some."""
 
 
 class Sign(NamedTuple):
@@ -110,9 +92,7 @@ def _order(sign: Sign) -> tuple[Weight, int]:
 
 
 def _signs(text: Text) -> Iterator[Sign]:
-    there = LETTERS.found_in(text.low)
-    for number in sorted([number for needle in there for number in PLACES[needle]]):
-        name, mark = MARKS[number]
+    for name, mark in MARKS:
         if (place := _not_as_working(text, mark, _place(text, mark))) >= 0:
             yield Sign(mark.weight, place, name, mark.stage)
     yield from _traced(text)
@@ -136,7 +116,7 @@ def _place(text: Text, mark: Mark) -> int:
     found = (
         start + one.start()
         for start, window in text.near(mark.needle)
-        for one in pattern.finditer(window, text.lowered(start, window))
+        for one in pattern.finditer(window)
     )
     return max(found, default=-1)
 
@@ -169,10 +149,8 @@ def _packages(text: Text, first: int) -> Iterator[tuple[int, str]]:
 
 
 def _folders(text: Text, first: int) -> Iterator[tuple[int, str]]:
-    """The folders of `FOLDERS`, where one of them is named at all."""
-    if any(name in text.low for name in FOLDERS):
-        for found in FOLDER.compiled.finditer(text.flat, first):
-            yield found.start(), found.group(1)
+    for found in FOLDER.finditer(text.flat, first):
+        yield found.start(), found.group(1)
 
 
 def _of_frame(program: Program) -> Weight:
@@ -181,10 +159,8 @@ def _of_frame(program: Program) -> Weight:
 
 def _built(text: Text) -> Iterator[Sign]:
     """The package whose build a text shows: more than any word that the build prints."""
-    if not any(word in text.low for word in BUILDS):
-        return
     first = max(len(text.flat) - LOOKED_AT, 0)
-    for found in BUILT.compiled.finditer(text.flat, first):
+    for found in BUILT.finditer(text.flat, first):
         name = next(filter(None, found.groups()))
         program = of_package(name)
         if program is None or program.name != "torch":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.model.machine import Gpu
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import GUESS, HINT, USUAL, Fact, Gpus
 from gpusetup.report.text import Text
@@ -17,7 +17,7 @@ def program_gpus(text: Text) -> Iterator[Fact]:
         yield from reader(text)
 
 
-TABLE = Sought(r"\bGPU (\d{1,3}(?:,\d{1,3}){0,15}):?  {0,30}([A-Z][\w .()/-]{3,60}?)(?: \(arch=(\d\.\d)\))?(?= {2}|$|\s*\n)")  # fmt: skip
+TABLE = lazy(r"\bGPU (\d{1,3}(?:,\d{1,3}){0,15}):?  {0,30}([A-Z][\w .()/-]{3,60}?)(?: \(arch=(\d\.\d)\))?(?= {2}|$|\s*\n)")  # fmt: skip
 
 
 def detectron(text: Text) -> Iterator[Fact]:
@@ -39,22 +39,22 @@ def detectron(text: Text) -> Iterator[Fact]:
 
 NAME = r"((?:NVIDIA |Nvidia |nvidia )?(?:GeForce|Quadro|Tesla|TITAN|Titan|RTX|GTX|GRID|[AHLBVT]\d{1,3}0?0?|GH200|GB\d{2,3})[\w .-]{0,40}?)"  # fmt: skip
 STARTED = (
-    Sought(rf"'GPU (\d)(?:,\d{{1,2}}){{0,15}}': '{NAME}'()"),
-    Sought(rf"CUDA:(\d) \({NAME}, (\d{{3,6}})(?:\.\d+)?(?:MiB|MB)\)"),
-    Sought(rf"Device:? cuda:(\d) {NAME}(?= :|$| VAE)()"),
-    Sought(rf"Using GPU (\d) \({NAME}\) of compute capability (\d\.\d) with"),
-    Sought(rf"device[ =]{{1,3}}?'?cuda:(\d)'?.{{0,20}}name='{NAME}'()"),
-    Sought(rf"get_device_name\((?:0|device)?\)\)?\W{{1,10}}?(){NAME}(?=['\"\n]|$| >>>)()"),
-    Sought(rf"Name:\W{{1,6}}cuda:(\d) {NAME}(?= :)()"),
-    Sought(rf"Torch detected GPU: (){NAME} VRAM (\d{{3,6}})\b"),
-    Sought(rf"(?<!\S)(){NAME}\. Num GPUs = ()"),
-    Sought(rf"- gpu(\d) : \d{{3,6}}MB \| {NAME}(?= ===| - gpu|$)()"),
-    Sought(rf"GPU(?: (?:name|type|model))?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;| [-*] )()"),
+    lazy(rf"'GPU (\d)(?:,\d{{1,2}}){{0,15}}': '{NAME}'()"),
+    lazy(rf"CUDA:(\d) \({NAME}, (\d{{3,6}})(?:\.\d+)?(?:MiB|MB)\)"),
+    lazy(rf"Device:? cuda:(\d) {NAME}(?= :|$| VAE)()"),
+    lazy(rf"Using GPU (\d) \({NAME}\) of compute capability (\d\.\d) with"),
+    lazy(rf"device[ =]{{1,3}}?'?cuda:(\d)'?.{{0,20}}name='{NAME}'()"),
+    lazy(rf"get_device_name\((?:0|device)?\)\)?\W{{1,10}}?(){NAME}(?=['\"\n]|$| >>>)()"),
+    lazy(rf"Name:\W{{1,6}}cuda:(\d) {NAME}(?= :)()"),
+    lazy(rf"Torch detected GPU: (){NAME} VRAM (\d{{3,6}})\b"),
+    lazy(rf"(?<!\S)(){NAME}\. Num GPUs = ()"),
+    lazy(rf"- gpu(\d) : \d{{3,6}}MB \| {NAME}(?= ===| - gpu|$)()"),
+    lazy(rf"GPU(?: (?:name|type|model))?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;| [-*] )()"),
 )
 
 
 STARTED_WORDS = ("'gpu 0", "gpu: ", "num gpus", "detected gpu", "- gpu0", "cuda:", "using gpu", "gpu name", "gpu type", "gpu model", "get_device_name")  # fmt: skip
-PROPERTIES = Sought(r"CudaDeviceProperties\(name='([^']{3,60})', major=(\d{1,2}), minor=(\d), total_memory=(\d{3,7})MB")  # fmt: skip
+PROPERTIES = lazy(r"CudaDeviceProperties\(name='([^']{3,60})', major=(\d{1,2}), minor=(\d), total_memory=(\d{3,7})MB")  # fmt: skip
 
 
 def properties(text: Text) -> Iterator[Fact]:
@@ -111,13 +111,13 @@ def devices(text: Text) -> Iterator[Fact]:
         yield Gpus(gpus=(gpu,), source=text.source(found.start()), trust=GUESS)
 
 
-ALONE = Sought(
+ALONE = lazy(
     r"^(?:GPU ?\d{0,2}:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{0,44}?)(?: (?:with|@) .{1,20})?$",
     re.I,
 )
 
 
-MEMORY = Sought(
+MEMORY = lazy(
     r"[ ,]{1,2}\d{1,3} ?Gi?B? (?:v?ram|memory)\b"
     r"|(?:(?<=[345]090)|(?<=50[578]0)|(?<=40[789]0))[ ,]{1,2}\d{1,3} ?Gi?B?$",
     re.I,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 
 from gpusetup.model.machine import Event, Gpu
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi.csv import GPU_LINE, is_header, parse_csv, parse_list
 from gpusetup.readings.nvidia_smi.log import GPU_HEAD, ROOT, parse_query, parse_xml
 from gpusetup.readings.nvidia_smi.nvlink import ALL_INACTIVE, parse_nvlink
@@ -97,7 +97,7 @@ def _table_events(smi: Smi, lines: Sequence[str], start: int) -> Iterator[Fact]:
         yield Claim(subject="os.family", value="linux", source=source, trust=HINT)
 
 
-FRAGMENT = Sought(
+FRAGMENT = lazy(
     r"\s*(?:Product Name\s{1,60}: ?(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID|[AHLBVT]\d)"
     r"|(?:CUDA|CUDA UMD) Version\s{1,60}: ?\d{1,2}\.\d\s*$"
     r"|(?:Driver|KMD) Version\s{0,60}: ?\d{3}\.\d{2,3}(?:\.\d{2})?\s*$)"
@@ -171,7 +171,7 @@ CSV_WORDS = (
     "remapped_rows.", "retired_pages.", "pid,", "query-gpu",
 )  # fmt: skip
 CSVS = 8
-ASKED = Sought(r"--query-gpu=(?P<fields>[\w.,]{2,2000})\s.*\bnoheader\b")
+ASKED = lazy(r"--query-gpu=(?P<fields>[\w.,]{2,2000})\s.*\bnoheader\b")
 
 
 def csv(text: Text) -> Iterator[Fact]:
@@ -220,7 +220,7 @@ def nvlink(text: Text) -> Iterator[Fact]:
     yield from _facts(parse_nvlink("\n".join(lines)), _source("nvidia-smi nvlink", start), GUESS)
 
 
-LISTED = Sought(r"^\s*GPU \d+: .{3,80}\((?:UUID|\.\.\.)")
+LISTED = lazy(r"^\s*GPU \d+: .{3,80}\((?:UUID|\.\.\.)")
 
 
 def lists(text: Text) -> Iterator[Fact]:
