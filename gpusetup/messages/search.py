@@ -84,13 +84,9 @@ def flat_of(parts: Iterable[str]) -> Flat:
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
     """
-    return joined([" ".join(part.split()) for part in parts])
-
-
-def joined(parts: list[str]) -> Flat:
-    """Lines, whose spaces are single already, on one line."""
-    flat = " ".join(filter(None, parts))
-    return Flat(flat=flat, low=lowered(flat), starts=tuple(_starts_of(parts)))
+    lines = [" ".join(part.split()) for part in parts]
+    flat = " ".join(filter(None, lines))
+    return Flat(flat=flat, low=lowered(flat), starts=tuple(_starts_of(lines)))
 
 
 def _starts_of(lines: Iterable[str]) -> Iterator[int]:

@@ -85,8 +85,7 @@ def _claimed(text: Text, row: Saying) -> Iterator[Claim]:
             value = row.value if row.value is not None else (found.group(1) or "").strip()
             if value == "" or value in seen or len(seen) >= CLAIMS_A_ROW:
                 continue
-            place = start + found.start()
-            if _is_another_machine(text, row, place, start + found.end()):
+            if _is_another_machine(text, row, start + found.start(), start + found.end()):
                 continue
             seen.add(value)
             told = start + found.start(int(row.value is None))
