@@ -14,7 +14,10 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from closing.hostile import (
+from each_row import each
+from hypothesis import given
+from hypothesis import strategies as st
+from pasted.hostile import (
     ROOT,
     RULES,
     fixes,
@@ -24,10 +27,7 @@ from closing.hostile import (
     syntax_errors,
     words_of_powershell,
 )
-from closing.shells import by_powershell
-from each_row import each
-from hypothesis import given
-from hypothesis import strategies as st
+from pasted.shells import by_powershell
 from source_trees import parsed
 
 from gpusetup.cli import main
@@ -45,7 +45,7 @@ Fixes = Sequence[tuple[str, str | None, str, Fix]]
 def all_fixes(request: pytest.FixtureRequest) -> Fixes:
     """The fixes of every machine, or of every third: each takes milliseconds."""
     found = dict(machines())
-    assert len(found) > 500
+    assert len(found) > 1000
     chosen = islice(found.items(), 0, None, request.param)
     fixed = [(name, of.os.family, id, fix) for name, of in chosen for id, fix in fixes(of)]
     assert sum(len(typed(fix)) for *_, fix in fixed) > 2000 / request.param

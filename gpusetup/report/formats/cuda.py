@@ -87,23 +87,6 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
         yield 999, found.start(), found.end()
 
 
-def _told(low: str, needle: str) -> int:
-    """Where a message first stands that is not an example of one; -1 where it does not."""
-    place, seen = low.find(needle), 0
-    while place >= 0 and seen < EXAMPLES and _is_example(low, place):
-        place, seen = low.find(needle, place + len(needle)), seen + 1
-    return place
-
-
-def _is_example(low: str, place: int) -> bool:
-    return EXAMPLE.search(low[max(place - 40, 0) : place]) is not None
-
-
-EXAMPLES = 20
-EXAMPLE = lazy(r"(?:\bsuch as|\be\.g\.|\bfor example|\bfor instance|比如|例如|诸如|譬如|例えば|たとえば|예를 들어|например|zum beispiel|z\.b\.|par exemple|por exemplo)[ ,:]{0,2}[\"'`]{0,2}(?:runtimeerror: ?)?$")  # fmt: skip
-"""What stands before a message that a text only speaks of."""
-
-
 def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
     """Only numbers that are CUDA's: an `Error 2` of another program is none."""
     for needle, pattern in NUMBERED:
@@ -160,3 +143,22 @@ def without_kernels(text: Text, place: int) -> dict[str, str]:
     if frames and frames[-1] not in OWN and frames[-1] not in CALLERS:
         return {"module": frames[-1]}
     return {}
+
+
+def _told(low: str, needle: str) -> int:
+    """Where a message first stands that is not an example of one; -1 where it does not."""
+    place, seen = low.find(needle), 0
+    while place >= 0 and seen < EXAMPLES and _is_example(low, place):
+        place, seen = low.find(needle, place + len(needle)), seen + 1
+    return place
+
+
+def _is_example(low: str, place: int) -> bool:
+    return EXAMPLE.search(low[max(place - 40, 0) : place]) is not None
+
+
+EXAMPLES = 20
+
+
+EXAMPLE = lazy(r"(?:\bsuch as|\be\.g\.|\bfor example|\bfor instance|比如|例如|诸如|譬如|例えば|たとえば|예를 들어|например|zum beispiel|z\.b\.|par exemple|por exemplo)[ ,:]{0,2}[\"'`]{0,2}(?:runtimeerror: ?)?$")  # fmt: skip
+"""What stands before a message that a text only speaks of."""

@@ -21,12 +21,6 @@ NAME = rf"(?P<name>(?:[a-z_]\w{{0,40}}\.){{0,6}}[A-Z]\w{{1,40}}(?:{'|'.join(CLAS
 RAISED = lazy(
     rf"^(?:E {{2,8}}|#{{1,4}} )?(?:\[rank\d+\]: ?)?{NAME}(?:: ?(?P<message>.{{0,300}}))?$"
 )
-LOGGED = lazy(
-    r"^(?:[\w.-]{1,40} {1,4}\| )?(?:\(\w{1,40}(?: pid=\d{1,9})?(?:, ip=[\d.]{7,15})?\) )?"
-    r"(?:\[?(?:\d{4}-)?\d{2}[-/]\d{2}[-\dT:,. ZTP]{0,24}\]? ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO|Error)\b[\]: ]{0,3})"
-    r"(?:[\d:. -]{5,20})?(?:\[[\w.]{1,40}:\d{1,5}\] )?(?:text_generation_launcher: )?"
-)
-"""What a server's log writes before each line of a traceback."""
 IN_A_LINE = lazy(
     rf"(?:^|[\s`*:,('\"：，。])(?=[A-Z]|[a-z_][\w.]{{0,60}}\.[A-Z]){NAME}: (?P<message>\S.{{0,300}})$"
 )
@@ -123,7 +117,7 @@ def exceptions(text: Text) -> Iterator[Fact]:
     """The last exception, where it and the rest of the text are about something else than a GPU."""
     if "error" not in text.low and "notfound" not in text.low and "exception" not in text.low:
         return
-    lines = [_unlogged(line.strip()) for line in text.lines[-LAST_LINES:]]
+    lines = [line.strip() for line in text.lines[-LAST_LINES:]]
     last = _last(lines, RAISED.match) or _last(lines, IN_A_LINE.search)
     if last is None:
         return
@@ -141,11 +135,6 @@ def exceptions(text: Text) -> Iterator[Fact]:
             source=f"report, line {first + 1}",
             text=found.group().strip()[:200],
         )
-
-
-def _unlogged(line: str) -> str:
-    found = LOGGED.match(line)
-    return line[found.end() :] if found else line
 
 
 def _complains(text: Text) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from gpusetup.messages.program import Mark, Program, Weight
-from gpusetup.messages.programs import BY_NAME, LIBRARIES, PROGRAMS, of_package
+from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
 from gpusetup.model.failing import Failing, Stage
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
@@ -15,7 +15,6 @@ from gpusetup.report.text import Text
 LOOKED_AT = 200_000
 """Of a text's end: there its failure stands."""
 PACKAGES = "-packages"
-FRAME = 'file "'
 PACKAGE = lazy(r"[/\\](\w{2,40})")
 FOLDERS = ("comfy", "vllm", "sglang", "cupy", "cupy_backends")
 """Packages that also run from a folder of their own."""
@@ -50,13 +49,11 @@ class Sign(NamedTuple):
     place: int
     name: str
     stage: Stage | None
-    ends: bool = False
-    """Whether it is a frame of torch, or of what stands on it, in a traceback."""
 
 
 def failing(text: Text) -> Iterator[Failing]:
     """The program that failed; nothing where no mark of one is there."""
-    signs = _of_the_failure(list(_signs(text)))
+    signs = list(_signs(text))
     if not signs:
         return
     best = max(signs, key=_order)
@@ -64,21 +61,6 @@ def failing(text: Text) -> Iterator[Failing]:
     end = min(best.place + 200, len(text.flat))
     shown = text.shown(best.place, best.place + 1) or text.flat[best.place : end]
     yield Failing(program=best.name, stage=stage, text=shown, source=text.source(best.place))
-
-
-def _of_the_failure(signs: list[Sign]) -> list[Sign]:
-    """Without a program beside torch that is named only, only warns, or only called torch, where
-    torch's traceback stands: that is what failed."""
-    ends = [sign for sign in signs if sign.ends]
-    if not ends:
-        return signs
-    last = max((sign.place for sign in ends if sign.name == "torch"), default=0)
-    return [
-        s
-        for s in signs
-        if not (s.weight in BESIDE or (s.weight is Weight.TRACED and s.place < last))
-        or BY_NAME[s.name].on_torch
-    ]
 
 
 def _stage_of(name: str, signs: list[Sign]) -> Stage | None:
@@ -93,18 +75,10 @@ def _order(sign: Sign) -> tuple[Weight, int]:
 
 def _signs(text: Text) -> Iterator[Sign]:
     for name, mark in MARKS:
-        if (place := _not_as_working(text, mark, _place(text, mark))) >= 0:
+        if (place := _place(text, mark)) >= 0:
             yield Sign(mark.weight, place, name, mark.stage)
     yield from _traced(text)
     yield from _built(text)
-
-
-def _not_as_working(text: Text, mark: Mark, place: int) -> int:
-    """The last place that does not name the program as one that works; -1 where there is none:
-    another one failed."""
-    while place >= 0 and mark.weight in NAMES and WORKS.match(text.flat, place):
-        place = -1 if mark.pattern else text.low.rfind(mark.needle, 0, place)
-    return place
 
 
 def _place(text: Text, mark: Mark) -> int:
@@ -124,19 +98,13 @@ def _place(text: Text, mark: Mark) -> int:
 def _traced(text: Text) -> Iterator[Sign]:
     """The packages whose files a traceback goes through."""
     first = max(len(text.flat) - LOOKED_AT, 0)
-    for place, name in (*_packages(text, first), *_folders(text, first)):
+    for place, name in _packages(text, first):
         program = of_package(name)
         if program is not None:
             weight = _of_frame(program)
-            if weight is Weight.TRACED and name not in FOLDERS and WARNED.match(text.flat, place):
+            if weight is Weight.TRACED and WARNED.match(text.flat, place):
                 weight = Weight.NOTICE
-            ends = weight is Weight.UNDER_ALL and _is_in_a_traceback(text, place)
-            yield Sign(weight, place, program.name, None, ends)
-
-
-def _is_in_a_traceback(text: Text, place: int) -> bool:
-    opened = text.low.rfind(FRAME, max(place - 300, 0), place)
-    return opened >= 0 and '"' not in text.flat[opened + len(FRAME) : place]
+            yield Sign(weight, place, program.name, None)
 
 
 def _packages(text: Text, first: int) -> Iterator[tuple[int, str]]:
@@ -146,11 +114,6 @@ def _packages(text: Text, first: int) -> Iterator[tuple[int, str]]:
         if (found := PACKAGE.match(text.flat, at + len(PACKAGES))) is not None:
             yield at, found.group(1)
         at = text.low.find(PACKAGES, at + 1)
-
-
-def _folders(text: Text, first: int) -> Iterator[tuple[int, str]]:
-    for found in FOLDER.finditer(text.flat, first):
-        yield found.start(), found.group(1)
 
 
 def _of_frame(program: Program) -> Weight:

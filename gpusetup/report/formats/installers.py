@@ -42,24 +42,8 @@ def packages(text: Text) -> Iterator[Fact]:
     """Distributions that the text shows as installed."""
     if not RELEVANT.search(text.low):
         return
-    known = list(listed(text))
-    yield from known
-    if "+cu" not in text.low and not any(one.name == "torch" for one in known):
-        yield from by_its_channel(text)
+    yield from listed(text)
     yield from spoken_of(text)
-
-
-OF_THE_CHANNEL = lazy(r"^[a-z_][\w.-]{1,40} {1,40}\d[\w.+!]{0,40} {1,30}\w{1,60} {1,30}pytorch$")
-"""A row of `conda list` whose package is of the channel that torch's makers had for conda."""
-
-
-def by_its_channel(text: Text) -> Iterator[Claim]:
-    """Who installed torch, by a package that came with it, where a list is cut."""
-    for number, line in enumerate(text.lines):
-        if "pytorch" in line and OF_THE_CHANNEL.match(line.strip()):
-            source = f"report, line {number + 1}"
-            yield Claim(subject="torch.installer", value="conda", source=source, trust=GUESS)
-            return
 
 
 def listed(text: Text) -> Iterator[Package]:

@@ -1,4 +1,4 @@
-"""What the machine's own tools show: lspci, lshw, lsmod, /proc, ls, uname, os-release, df, ulimit."""
+"""What the machine's own tools show: lspci, /proc, os-release, ulimit."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
 
 def machine_tools(text: Text) -> Iterator[Fact]:
     yield from _with_names(claims(text, ROWS))
-    for reader in (lspci, lshw, lsmod, nodes, uname, systems, shm, computers):
+    for reader in (lspci, nodes, uname, systems, computers):
         yield from reader(text)
 
 
@@ -139,54 +139,10 @@ def pci_device(bus: str | None, name: str, driver: str | None) -> PciDevice:
     return PciDevice(vendor=vendor, bus_id=bus, name=name.partition(" (rev")[0], driver=driver)
 
 
-def lshw(text: Text) -> Iterator[Fact]:
-    """`*-display` blocks."""
-    if "*-display" not in text.low:
-        return
-    for block in text.flat.split("*-display")[1:5]:
-        block = block[:900]
-        product = re.search(r"product: (.{3,80}?) vendor: (.{3,60}?) (?:physical|bus)", block)
-        driver = re.search(r"driver=([\w-]+)", block)
-        if product:
-            name = f"{product.group(2)} {product.group(1)}"
-            yield pci_device(None, name, driver.group(1) if driver else None)
-
-
 MODULE = lazy(rf"^({'|'.join(MODULES)})\s+\d{{4,9}}\s+\d+")
 
 
-def lsmod(text: Text) -> Iterator[Fact]:
-    for number, line in enumerate(text.lines):
-        bare = line.lstrip()
-        if bare[:2] in ("nv", "no") and (found := MODULE.match(bare)):
-            source = f"lsmod, line {number + 1}"
-            subject = f"driver.{MODULES[found.group(1)]}"
-            yield Claim(subject=subject, value=True, source=source)
-
-
 NODE = lazy(r"^(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
-
-
-def nodes(text: Text) -> Iterator[Fact]:
-    for line in text.lines:
-        bare = line.strip()
-        if bare[:1] == "c" and (found := NODE.match(bare)):
-            mode = found.group(1)
-            yield DeviceNode(path=found.group(2), mode=mode)
-
-
-UNAME = lazy(r"\b(Linux|Darwin) \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le|armv[67]l|i[3-6]86)\b")  # fmt: skip
-
-
-def uname(text: Text) -> Iterator[Fact]:
-    if "gnu/linux" not in text.low and "darwin" not in text.low:
-        return
-    if found := UNAME.search(text.flat):
-        source = text.source(found.start())
-        family = "linux" if found.group(1) == "Linux" else "macos"
-        machine = "aarch64" if found.group(2) == "arm64" else found.group(2)
-        yield Claim(subject="os.family", value=family, source=source, trust=SURE)
-        yield Claim(subject="os.machine", value=machine, source=source)
 
 
 SYSTEM = lazy(
@@ -209,21 +165,6 @@ def systems(text: Text) -> Iterator[Fact]:
 
 
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-SHM = lazy(r"^(?:tmpfs|shm|none)\s+(\d{1,6}(?:\.\d)?)([KMGT])i?B?\s+[\d.]+[KMGT]?i?B?\s+(\d{1,6}(?:\.\d)?)([KMGT]?)i?B?\s+\d+%\s+/dev/shm\b")  # fmt: skip
-
-
-def shm(text: Text) -> Iterator[Fact]:
-    """The line of `df -h` about /dev/shm."""
-    if "/dev/shm" not in text.low:
-        return
-    for number, line in enumerate(text.lines):
-        if "/dev/shm" in line and (found := SHM.match(line)):
-            total, unit, free, free_unit = found.groups()
-            source = f"df, line {number + 1}"
-            size = int(float(total) * SIZES[unit])
-            yield Claim(subject="memory.shm_total_bytes", value=size, source=source)
-            left = int(float(free) * SIZES.get(free_unit, 1))
-            yield Claim(subject="memory.shm_free_bytes", value=left, source=source)
 
 
 ARC_NUMBERS = ("a310", "a380", "a580", "a750", "a770", "b570", "b580")
@@ -346,3 +287,25 @@ def computers(text: Text) -> Iterator[Fact]:
             if vendor == "apple":
                 for subject, value in (("os.machine", "aarch64"), ("os.family", "macos")):
                     yield Claim(subject=subject, value=value, source="report", trust=HINT)
+
+
+def nodes(text: Text) -> Iterator[Fact]:
+    for line in text.lines:
+        bare = line.strip()
+        if bare[:1] == "c" and (found := NODE.match(bare)):
+            mode = found.group(1)
+            yield DeviceNode(path=found.group(2), mode=mode)
+
+
+UNAME = lazy(r"\b(Linux|Darwin) \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le|armv[67]l|i[3-6]86)\b")  # fmt: skip
+
+
+def uname(text: Text) -> Iterator[Fact]:
+    if "gnu/linux" not in text.low and "darwin" not in text.low:
+        return
+    if found := UNAME.search(text.flat):
+        source = text.source(found.start())
+        family = "linux" if found.group(1) == "Linux" else "macos"
+        machine = "aarch64" if found.group(2) == "arm64" else found.group(2)
+        yield Claim(subject="os.family", value=family, source=source, trust=SURE)
+        yield Claim(subject="os.machine", value=machine, source=source)

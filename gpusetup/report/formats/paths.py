@@ -6,8 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from gpusetup.messages.fragments import STDLIB
-from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
 from gpusetup.report.text import Text
@@ -67,7 +65,6 @@ def paths(text: Text) -> Iterator[Fact]:
     yield from interpreter(flat)
     yield from place_of_torch(flat)
     yield from portable(flat)
-    yield from shadowed(text)
 
 
 SYSTEMS_TORCH = lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")
@@ -173,18 +170,24 @@ def interpreter(flat: str) -> Iterator[Fact]:
     yield Claim(subject="python.executable", value=value, source="paths", trust=GUESS)
 
 
-PORTABLE = lazy(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip
-"""The folder of Python in a portable package for Windows, as ComfyUI's."""
-COMFYUIS = lazy(
-    r"([A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable)(?=\\)", re.I
-)
-"""ComfyUI's portable package, which has its Python beside the program (ComfyUI, README)."""
-
-
 SPOKEN_OF = lazy(
     r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))", re.I
 )  # fmt: skip
 """The same package by its name: its commands are typed in its own folder."""
+
+
+LOCAL = lazy(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
+LIBRARY = lazy(r"[/\\]lib(?:64)?[/\\]python|[/\\]lib[/\\]\w+\.py|site-packages|dist-packages|python\d{2,3}[/\\]|<frozen|[/\\]python\d?\.?\d*[/\\]lib", re.I)  # fmt: skip
+
+
+PORTABLE = lazy(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip
+"""The folder of Python in a portable package for Windows, as ComfyUI's."""
+
+
+COMFYUIS = lazy(
+    r"([A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable)(?=\\)", re.I
+)
+"""ComfyUI's portable package, which has its Python beside the program (ComfyUI, README)."""
 
 
 def portable(flat: str) -> Iterator[Fact]:
@@ -204,30 +207,3 @@ def portable(flat: str) -> Iterator[Fact]:
         value = r".\python_embeded\python.exe"
         for subject, told in (("python.executable", value), ("os.family", "windows")):
             yield Claim(subject=subject, value=told, source="paths", trust=GUESS)
-
-
-LOCAL = lazy(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
-LIBRARY = lazy(r"[/\\]lib(?:64)?[/\\]python|[/\\]lib[/\\]\w+\.py|site-packages|dist-packages|python\d{2,3}[/\\]|<frozen|[/\\]python\d?\.?\d*[/\\]lib", re.I)  # fmt: skip
-
-
-def shadowed(text: Text) -> Iterator[Fact]:
-    """A file of one's own that stands in the traceback where the standard library's should."""
-    if "traceback" not in text.low or "import" not in text.low:
-        return
-    for number, line in enumerate(text.lines):
-        found = LOCAL.search(line) if line.lstrip().startswith("File ") else None
-        if found is None or found.group(2) not in STDLIB or LIBRARY.search(found.group(1)):
-            continue
-        if number and _imports(text.lines[number - 1], found.group(2)):
-            values = {"module": found.group(2), "path": found.group(1)}
-            yield Event(
-                kind="module-shadowed",
-                values=values,
-                source=f"report, line {number + 1}",
-                text=line.strip(),
-            )
-            return
-
-
-def _imports(line: str, module: str) -> bool:
-    return re.search(rf"\b(?:import|from) {module}\b", line) is not None

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from judging import HEALTHY
-from machines_named import example_machines, machine_named
+from message_samples import samples
 
-from closing.shells import Refused, by_powershell
-from closing.variants import variants
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.codec import from_plain, to_plain
@@ -22,6 +20,8 @@ from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.probe.saved import load_snapshot
+from gpusetup.report.read import read_report
+from pasted.shells import Refused, by_powershell
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULES = [
@@ -34,15 +34,6 @@ CATALOG = load_catalog()
 
 def findings(machine: Snapshot) -> tuple[Finding, ...]:
     return diagnose(machine, CATALOG).findings
-
-
-def machines() -> Iterator[tuple[str, Snapshot]]:
-    for name in example_machines():
-        yield name, machine_named(name)
-    for path in sorted((ROOT / "tests" / "machines").glob("*/snapshot.json")):
-        yield path.parent.name, load_snapshot(path)
-    for name, world in variants():
-        yield name, world.snapshot
 
 
 def fixes(machine: Snapshot) -> Iterator[tuple[str, Fix]]:
@@ -80,6 +71,14 @@ def kinds_and_names() -> tuple[list[str], list[str]]:
 
 
 KINDS, NAMES = kinds_and_names()
+
+
+def machines() -> Iterator[tuple[str, Snapshot]]:
+    """The recorded ones, and those that say what programs say."""
+    for path in sorted((ROOT / "tests" / "machines").glob("*/snapshot.json")):
+        yield path.parent.name, load_snapshot(path)
+    for number, sample in enumerate(samples()):
+        yield f"sample {number}", read_report(sample.text)
 
 
 @cache

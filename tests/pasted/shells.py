@@ -74,7 +74,7 @@ def by_bash(line: str) -> tuple[Typed, ...]:
     [('sudo', 'a', 'b c'), ('echo', 'x'), ('sudo', 'tee', '/y')]
     >>> by_bash("pip install torch>=2.6")
     Traceback (most recent call last):
-    closing.shells.Refused: bash: `>` in pip install torch>=2.6
+    pasted.shells.Refused: bash: `>` in pip install torch>=2.6
     """
     line = substituted(line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
@@ -129,7 +129,7 @@ def by_powershell(line: str) -> tuple[Typed, ...]:
     [('C:\\my env\\python.exe', '-m', 'pip', 'list'), ('$env:A', '=', '1')]
     >>> by_powershell('"C:\\my env\\python.exe" -m pip list')
     Traceback (most recent call last):
-    closing.shells.Refused: PowerShell prints a string: "C:\my env\python.exe" -m pip list
+    pasted.shells.Refused: PowerShell prints a string: "C:\my env\python.exe" -m pip list
     """
     words: list[str] = []
     place, starts, called = 0, True, False

@@ -1,1 +1,0 @@
-"""A simulator of machines on which printed commands are typed, for the closing test."""
