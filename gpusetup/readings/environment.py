@@ -54,13 +54,9 @@ def kept(environ: Mapping[str, str]) -> dict[str, str]:
 
     >>> kept({"PIP_INDEX_URL": "https://me:word@host/simple", "HOME": "/root", "NCCL_TOKEN": "x"})
     {'PIP_INDEX_URL': 'https://host/simple'}
-    >>> kept({"SHELL": "/usr/bin/fish"}), kept({"SHELL": "/bin/bash"})
-    ({'SHELL': '/usr/bin/fish'}, {})
     """
     return {
-        name: without_credentials(value)
-        for name, value in sorted(environ.items())
-        if is_kept(name) or (name == "SHELL" and value.endswith("/fish"))
+        name: without_credentials(value) for name, value in sorted(environ.items()) if is_kept(name)
     }
 
 
