@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpusetup.evidence.context import (
+    answering,
     cuda_needed,
     driver_answers,
     events,
@@ -59,6 +60,13 @@ def _says(*words: str) -> Callable[[RuleContext, Finding], bool]:
         return any(word in said for word in words)
 
     return shown
+
+
+def _lists_no_gpu_in_wsl(context: RuleContext, _: Finding) -> bool:
+    """A text from WSL in which no program lists a GPU, and torch may be any."""
+    seen = answering(context) or events(context, "smi-sees-it", "gpu-computes")
+    wsl = bool(context.snapshot.os.wsl) and context.snapshot.torch.backend != "cpu"
+    return wsl and not seen and not in_container(context)
 
 
 def _torch_was_not_shown(context: RuleContext, _: Finding) -> bool:
@@ -134,6 +142,15 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
     ),
     "torch-sees-no-gpu": (
         BEYOND_THE_DRIVER,
+        Likelier(
+            cause="wsl-driver",
+            shown=_lists_no_gpu_in_wsl,
+            because="it runs in WSL, and no program there is shown to reach Windows' driver",
+            text="Update Windows (WSL has a GPU from Windows 11 and Windows 10 21H2, build 19044, "
+            "on), the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and start WSL "
+            "again (`wsl.exe --shutdown`; open programs in it end); install no Linux driver in it. "
+            "Where `nvidia-smi` lists the GPU inside WSL, ask torch (the command above)",
+        ),
         Likelier(
             cause="no-nvidia-gpu",
             shown=lambda context, _: bool(events(context, "hosted-notebook")),

@@ -110,6 +110,7 @@ LLAMA_CPP = (
         program="llama.cpp",
         seen="no layer was put on the GPU",
     ),
+    row("cuda-toolkit-missing", "cuda toolkit not found"),
     own(
         "llama.cpp",
         "llama_cublas is deprecated",
@@ -250,6 +251,7 @@ ONNXRUNTIME = (
             "onnxruntime-linux-x64",
         )
     ),
+    row("called-from", "microsoft.ml.onnxruntime", unless=IN_PYTHON, language=".NET"),
     own(
         "onnxruntime",
         "[onnxruntimeerror]",
