@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import random
-import textwrap
 from collections.abc import Callable
 
 Way = Callable[[str], bytes]
@@ -85,14 +84,6 @@ def logged(text: str) -> bytes:
     return _lines(text, lambda n, line: f"ERROR 11-20 06:01:{n % 60:02} core.py:210] {line}")
 
 
-def docker_json(text: str) -> bytes:
-    import json
-
-    return _lines(
-        text, lambda n, line: json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026"})
-    )
-
-
 def wide_punctuation(text: str) -> bytes:
     return text.translate({ord(c): ord(c) + 0xFEE0 for c in ":(),;!"}).encode()
 
@@ -123,28 +114,6 @@ def western(text: str) -> bytes:
     return f"\u00c7a ne marche pas \u00e0 l\u2019\u00e9cran\n{text}".encode("cp1252", "replace")
 
 
-def mojibake(text: str) -> bytes:
-    return f"\u201cPlease help\u201d\n{text}".encode().decode("cp1252", "replace").encode()
-
-
-def wrapped(width: int) -> Way:
-    def way(text: str) -> bytes:
-        return "\n".join(
-            part
-            for line in text.split("\n")
-            for part in (_wrap(line, width) if len(line) > width else [line])
-        ).encode()
-
-    way.__name__ = f"wrapped_{width}"
-    return way
-
-
-def _wrap(line: str, width: int) -> list[str]:
-    return textwrap.wrap(
-        line, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    )
-
-
 def doubled(text: str) -> bytes:
     return f"{text}\n{text}".encode()
 
@@ -155,9 +124,9 @@ def blank_lines(text: str) -> bytes:
 
 HARMLESS: tuple[Way, ...] = (
     quoted, quoted_twice, fenced, details, entities, line_breaks, coloured, bare_colours,
-    carriage_returns, tabs, indented, spaces_after, journal, compose, ci, ranks, logged, docker_json,
+    carriage_returns, tabs, indented, spaces_after, journal, compose, ci, ranks, logged,
     wide_punctuation, curly_quotes, utf16, utf16_without_mark, utf8_with_mark, chinese, western,
-    mojibake, wrapped(72), wrapped(80), doubled, blank_lines,
+    doubled, blank_lines,
 )  # fmt: skip
 
 

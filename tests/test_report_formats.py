@@ -119,8 +119,6 @@ FACTS = (
     ("Linux box 5.15.167.4-microsoft-standard-WSL2 #1 SMP x86_64 GNU/Linux", "os.wsl", True),
     ("# R35 (release), REVISION: 3.1, GCID: 32827747, BOARD: t186ref", "os.jetson", "R35 (release), REVISION: 3.1"),
     ("SecureBoot enabled", "os.secure_boot", True),
-    ("nvidia_uvm           1957888  0\nnvidia              56999936  1 nvidia_uvm", "driver.uvm_loaded", True),
-    ("shm              64M     0   64M   0% /dev/shm", "memory.shm_total_bytes", 64 << 20),
     ("max locked memory       (kbytes, -l) 64", "memory.memlock_bytes", 65536),
     ("$ CUDA_VISIBLE_DEVICES=-1 python train.py", "environment.CUDA_VISIBLE_DEVICES", "-1"),
     ("os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'", "environment.CUDA_VISIBLE_DEVICES", "0,1"),

@@ -16,7 +16,7 @@ from report_messages import MESSAGES
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.messages.row import row
-from gpusetup.messages.search import ATTEMPTS, EVENTS_A_ROW, Table
+from gpusetup.messages.search import ATTEMPTS, EVENTS_A_ROW
 from gpusetup.messages.table import ROWS
 from gpusetup.report.messages import events_of
 from gpusetup.report.read import read_report
@@ -60,9 +60,9 @@ def test_all_events_of_all_messages_are_in_the_table() -> None:
 def test_a_message_repeated_is_one_event_and_other_values_are_others() -> None:
     rows = (row("xid", "xid", r"Xid \((?P<bus_id>[\d:.]+)\): (?P<number>\d+)"),)
     same = text_of("NVRM: Xid (0000:01:00): 79, lost\n" * 500)
-    assert [event.values["number"] for event in events_of(same, Table.of(rows))] == ["79"]
+    assert [event.values["number"] for event in events_of(same, rows)] == ["79"]
     other = text_of("\n".join(f"NVRM: Xid (0000:01:00): {n}, lost" for n in range(50)))
-    assert len(list(events_of(other, Table.of(rows)))) == EVENTS_A_ROW
+    assert len(list(events_of(other, rows))) == EVENTS_A_ROW
 
 
 def test_a_row_told_apart_by_one_value_hears_it_behind_many_that_repeat_another() -> None:

@@ -259,7 +259,7 @@ OUT_OF_MEMORY = (
     "text, steps, line",
     [
         (f"python train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 4 "
-         f"--max_seq_length 2048\nNVIDIA GeForce RTX 3090\n{OUT_OF_MEMORY}",
+         f"--max_seq_length 2048\nGPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-1)\n{OUT_OF_MEMORY}",
          ("lower the batch on each GPU, 4 now", "gradient checkpointing"),
          "gpusetup plan --model meta-llama/Llama-3.1-8B --gpu 'NVIDIA GeForce RTX 3090' --batch 4 "
          "--context 2048"),

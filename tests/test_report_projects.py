@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import pytest
 
 from gpusetup.catalog.file import load_catalog
@@ -29,32 +27,13 @@ def test_a_remark_shows_no_cause_and_no_version(said: str) -> None:
     assert machine.os.name in (None, "Ubuntu")
 
 
-FORMS = (
-    ("- PyTorch version: 2.5.1+cu124 (GPU)\n- GPU type: NVIDIA A40", "2.5.1+cu124", "NVIDIA A40"),
-    ("{'GPU 0': 'NVIDIA RTX A6000', 'PyTorch': '2.5.1+cu124'}", "2.5.1+cu124", "NVIDIA RTX A6000"),
-    ('{"torch"   : "2.5.1+cu124" ,\n"gpu": 1}\nGPU 0: NVIDIA A40', "2.5.1+cu124", "NVIDIA A40"),
-    (
+def test_torch_and_gpu_are_read_from_what_mmdeploy_prints() -> None:
+    machine = read_report(
         "2026-01-02 03:04:05,678 - mmdeploy - INFO - GPU 0,1: Tesla V100-SXM2-32GB\n"
-        "2026-01-02 03:04:05,678 - mmdeploy - INFO - PyTorch: 2.5.1",
-        "2.5.1",
-        "Tesla V100-SXM2-32GB",
-    ),
-    ("the torch 2.5.1/cu124 image on an A100\nNVIDIA A40", "2.5.1", "NVIDIA A40"),
-)
-
-
-@pytest.mark.parametrize(("said", "torch", "gpu"), FORMS, ids=lambda value: value[:30])
-def test_torch_and_gpu_are_read_from_what_programs_print_of_themselves(
-    said: str, torch: str, gpu: str
-) -> None:
-    machine = read_report(said)
-    assert machine.torch.version == torch
-    assert gpu.removeprefix("NVIDIA ") in (machine.gpus or ())[0].name
-
-
-def test_a_text_from_an_address_bar_is_read() -> None:
-    said = "user@box:~$ python a.py\nRuntimeError: Found no NVIDIA driver on your system.\n" * 3
-    assert diagnose(read_report(quote(said)), load_catalog()).cause == "driver-missing"
+        "2026-01-02 03:04:05,678 - mmdeploy - INFO - PyTorch: 2.5.1"
+    )
+    assert machine.torch.version == "2.5.1"
+    assert [gpu.name for gpu in machine.gpus or ()] == ["Tesla V100-SXM2-32GB"] * 2
 
 
 def test_a_failure_after_the_start_is_no_failure_to_start() -> None:
@@ -116,14 +95,14 @@ def test_libc10_cuda_is_missing_where_torch_is_a_cpu_build() -> None:
 def test_architectures_to_build_are_those_of_the_gpu_that_is_known() -> None:
     said = "in _get_cuda_arch_flags\nIndexError: list index out of range\n"
     assert "get_device_capability" in commands_for(said)
-    assert "TORCH_CUDA_ARCH_LIST=8.6" in commands_for(f"{said}GPU 0: NVIDIA A40")
+    assert "TORCH_CUDA_ARCH_LIST=8.6" in commands_for(f"{said}GPU 0: NVIDIA A40 (UUID: GPU-1)")
 
 
 def test_flash_attention_names_the_gpu_that_is_too_old() -> None:
     said = "RuntimeError: FlashAttention only supports Ampere GPUs or newer."
-    assert root_of(f"{said}\nGPU 0: Tesla T4").title.endswith("Tesla T4 is older")
-    assert "flash-attn<2" in commands_for(f"{said}\nGPU 0: Tesla T4")
-    assert "none of those named here" in root_of(f"{said}\nGPU 0: NVIDIA A40").title
+    assert root_of(f"{said}\nGPU 0: Tesla T4 (UUID: GPU-1)").title.endswith("Tesla T4 is older")
+    assert "flash-attn<2" in commands_for(f"{said}\nGPU 0: Tesla T4 (UUID: GPU-1)")
+    assert "none of those named here" in root_of(f"{said}\nGPU 0: NVIDIA A40 (UUID: GPU-1)").title
 
 
 SMI_PROCESSES = """

@@ -134,14 +134,6 @@ def test_a_list_item_ends_the_name_of_a_system() -> None:
     assert read_report(f" - PyTorch Version (e.g., 1.0): 1.4\n{asked}").os.name == "Windows 10"
 
 
-def test_the_release_whose_wheels_call_themselves_debug_is_not_blamed_for_it() -> None:
-    text = "PyTorch version: {}\nIs debug build: True\nCUDA used to build PyTorch: 10.2"
-    ids = [finding.id for finding in answered(text.format("1.7.0")).findings]
-    assert "torch-debug-build" not in ids
-    ids = [finding.id for finding in answered(text.format("1.8.0")).findings]
-    assert "torch-debug-build" in ids
-
-
 # --- commands -------------------------------------------------------------------------------------
 
 

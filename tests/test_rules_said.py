@@ -900,17 +900,6 @@ def ways_of(machine: Snapshot, cause: str) -> tuple[str, tuple[str, ...]]:
     return fix.text, fix.commands
 
 
-def test_a_fish_shell_gets_the_lines_of_fish() -> None:
-    hidden = {"CUDA_VISIBLE_DEVICES": "-1"}
-    for shell, line, profile in (
-        ("/bin/bash", "unset CUDA_VISIBLE_DEVICES", "~/.bashrc"),
-        ("/usr/bin/fish", "set -e CUDA_VISIBLE_DEVICES", "~/.config/fish/config.fish"),
-    ):
-        machine = changed(gpus=(replace(RTX_3090, visible=False),), env={**hidden, "SHELL": shell})
-        said, commands = ways_of(machine, "cuda-visible-devices-hidden")
-        assert line in commands and profile in said
-
-
 def test_variables_of_ollamas_service_are_set_in_the_service() -> None:
     off = (replace(RTX_3090, visible=False),)
     hidden = changed(gpus=off, env={"CUDA_VISIBLE_DEVICES": "-1"})

@@ -8,7 +8,6 @@ from gpusetup.model.machine import Gpu, GpuProcess
 from gpusetup.readings.nvidia_smi.csv import parse_csv, parse_list
 from gpusetup.readings.nvidia_smi.fields import gpu_of
 from gpusetup.readings.nvidia_smi.log import parse_query, parse_xml
-from gpusetup.readings.nvidia_smi.nvlink import parse_nvlink
 from gpusetup.readings.nvidia_smi.table import parse_table
 from gpusetup.report.read import read_report
 
@@ -274,30 +273,8 @@ def test_xml_tells_instances_processes_repairs_and_the_fabric() -> None:
     assert (first.power_watts, first.power_limit_default_watts) == (70.5, 700.0)
 
 
-NVLINK = """\
-GPU {n}: NVIDIA H100 80GB HBM3 (UUID: GPU-{n})
-\t Link 0: {state}
-\t Link 1: 26.562 GB/s
-"""
-
-
-def test_nvlink_states_and_errors_are_one_gpus() -> None:
-    text = "".join(NVLINK.format(n=n, state=s) for n, s in ((0, "26.562 GB/s"), (1, "<inactive>")))
-    assert [
-        (gpu.nvml_index, gpu.uuid, gpu.nvlinks_active, gpu.nvlinks_inactive)
-        for gpu in parse_nvlink(text).gpus or ()
-    ] == [(0, "GPU-0", 2, ()), (1, "GPU-1", 1, (0,))]
-
-
-def test_all_links_inactive_is_said_in_one_line() -> None:
-    text = """GPU 2: NVIDIA B200 (UUID: GPU-2)
-NVML: Unable to retrieve NVLink information as all links are inActive"""
-    (gpu,) = parse_nvlink(text).gpus or ()
-    assert (gpu.nvml_index, gpu.nvlinks_active, gpu.nvlink_errors) == (2, 0, None)
-
-
 def test_a_report_puts_all_its_outputs_together_by_gpu() -> None:
-    text = f"""\
+    text = """\
 $ nvidia-smi -L
 GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)
 GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1)
@@ -313,13 +290,11 @@ $ nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format
 gpu_uuid, pid, process_name, used_gpu_memory [MiB]
 GPU-1, 4711, /opt/env/bin/python3, 70000 MiB
 GPU-1, 4712, python3, 512 MiB
-$ nvidia-smi nvlink -s
-{NVLINK.format(n=0, state="26.562 GB/s")}{NVLINK.format(n=1, state="<inactive>")}"""
+"""
     first, second = read_report(text).gpus or ()
     assert (first.remap_failed, first.remapped_rows, first.processes) == (False, 0, None)
     assert (second.remap_failed, second.retired_pending, second.remapped_rows) == (True, True, 8)
     assert [one.pid for one in second.processes or ()] == [4711, 4712]
-    assert (first.nvlinks_inactive, second.nvlinks_inactive) == ((), (0,))
 
 
 @pytest.mark.parametrize(

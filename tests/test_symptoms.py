@@ -30,10 +30,8 @@ OLD_SMI = (
 )
 NONE_SEEN = "\n>>> torch.cuda.is_available()\nFalse\n"
 NOT_STARTED = "\nRuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n"
-NO_SYMBOL = "Unexpected error from cudaGetDeviceCount(). Error 500: named symbol not found"
 NO_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 HOOK = "docker: Error response from daemon: OCI runtime create failed: nvidia-container-cli: "
-NO_ANSWER = "nvidia-container-cli: initialization error: driver error: failed to process request"
 NO_DEVICE = "ggml-cuda.cu:5522: CUDA error 100: no CUDA-capable device is detected\n"
 RPC = "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown."
 
@@ -83,24 +81,14 @@ def test_what_is_only_seen_is_no_cause(text: str, symptom: str, others: str) -> 
          NO_IMAGE + ", with diffusers"),
         (SMI + "C:\\Users\\me> python train.py\ntorch.cuda.is_available(): False",
          "torch-cpu-build", SMI + "$ python train.py\ntorch.cuda.is_available(): False"),
-        ('os.environ["CUDA_VISIBLE_DEVICES"]="1"\nRuntimeError: No CUDA GPUs are available',
-         "cuda-visible-devices-hidden",
-         'os.environ["CUDA_VISIBLE_DEVICES"]="0"\nRuntimeError: No CUDA GPUs are available'),
         ("conda install pytorch cudatoolkit=10.2" + NONE_SEEN + OLD_SMI, "driver-too-old",
          "conda install pytorch cudatoolkit=10.1 -c pytorch" + NONE_SEEN + OLD_SMI),
         ("pip install torch --index-url https://download.pytorch.org/whl/cu118" + NONE_SEEN
          + OLD_SMI, "driver-too-old", "pip install torch" + NONE_SEEN + OLD_SMI),
         ("conda install pytorch pytorch-cuda=12.1 -c pytorch" + NOT_STARTED + OLD_SMI,
          "driver-too-old", "conda install pytorch" + NOT_STARTED + OLD_SMI),
-        ("root@DESKTOP-5A67SBM:/home/me# docker run --gpus all nbody\n" + NO_ANSWER, "wsl-driver",
-         NO_ANSWER),
-        ("it runs on wsl2\n" + NO_ANSWER, "wsl-driver", NO_ANSWER),
-        ("WSL2, Ubuntu 22.04\n" + NO_DEVICE + SMI, "wsl-driver", NO_DEVICE + SMI),
-        (SMI + "uname: microsoft-standard-WSL2\n" + NO_DEVICE, "wsl-driver",
-         SMI + "WSL2\nexport CUDA_VISIBLE_DEVICES=3\n" + NO_DEVICE),
         ("export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:/usr/lib\n" + NO_DEVICE,
          "libcuda-stub", NO_DEVICE),
-        ("in Windows 11 wsl2\n" + NO_SYMBOL, "wsl-driver", "in Ubuntu\n" + NO_SYMBOL),
         (RPC, "driver-not-loaded", RPC.replace("driver rpc error: timed out", "file exists")),
         ("nvidia-container-cli: device error: 1: unknown device: unknown.",
          "invalid-device-ordinal", RPC),

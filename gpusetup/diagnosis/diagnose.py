@@ -17,7 +17,6 @@ from gpusetup.diagnosis.pasted import pasted
 from gpusetup.diagnosis.precedence import explanation, is_loss, place_of
 from gpusetup.diagnosis.proof import computed, proof
 from gpusetup.diagnosis.rules import rules_for
-from gpusetup.diagnosis.scene import in_its_scene
 from gpusetup.diagnosis.system import (
     in_either_shell,
     is_of_one_shell,
@@ -172,8 +171,7 @@ def judged_by(rules: Iterable[Rule], context: RuleContext) -> tuple[Finding, ...
 
 
 def _with_ways(rules: Iterable[Rule], context: RuleContext) -> Iterator[Finding]:
-    shown = (in_its_scene(context, finding) for finding in found(rules, context))
-    own = (of_the_program(context, finding) for finding in shown)
+    own = (of_the_program(context, finding) for finding in found(rules, context))
     trained = (of_a_training(context, finding) for finding in own)
     there = (on_this_system(context, finding) for finding in trained)
     here = (on_a_lent_machine(context, finding) for finding in there)

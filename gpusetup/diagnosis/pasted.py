@@ -17,7 +17,7 @@ from gpusetup.fixes.disk_space import first_room
 from gpusetup.fixes.other_makers import in_place_of_the_cpu
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, typed
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, in_fish, is_speakable, sets_a_variable
+from gpusetup.model.shell import Line, is_speakable, sets_a_variable
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.situation import first_drivers
 
@@ -29,7 +29,6 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     grave = finding.severity is Severity.ERROR
     fix = _without_nvidia(context, finding.fix)
     fix = first_room(context, fix) if grave else fix
-    fix = _for_fish(fix) if _in_fish(context) else fix
     kept = replace(
         fix,
         commands=_block(context, fix.commands),
@@ -104,23 +103,6 @@ def _driver_here(context: RuleContext) -> str:
 
 def _may_have_systemd(context: RuleContext) -> bool:
     return context.snapshot.os.family in (None, "linux")
-
-
-def _in_fish(context: RuleContext) -> bool:
-    """Whether the person's shell is fish, as this machine's own environment says."""
-    return context.snapshot.environment.get("SHELL", "").rpartition("/")[2] == "fish"
-
-
-def _for_fish(fix: Fix) -> Fix:
-    def all_of(titled: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
-        return tuple(replace(one, commands=tuple(map(in_fish, one.commands))) for one in titled)
-
-    return replace(
-        fix,
-        commands=tuple(map(in_fish, fix.commands)),
-        alternatives=all_of(fix.alternatives),
-        looks=all_of(fix.looks),
-    )
 
 
 SHOWN_BY = (
@@ -261,8 +243,6 @@ def _holds(context: RuleContext, fix: Fix) -> str:
     profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
     if is_report(context) and context.snapshot.os.family is None:
         profile = "~/.bashrc, or in Windows under System, Environment Variables"
-    if _in_fish(context):
-        profile = "~/.config/fish/config.fish"
     return (
         f". The variable changes in this shell only; to keep the change, make it in "
         f"{profile} (or where the variable is set) and open a new shell"

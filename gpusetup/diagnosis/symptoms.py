@@ -17,7 +17,6 @@ from gpusetup.evidence.context import (
     gpus,
     in_container,
     on,
-    whole_number,
 )
 from gpusetup.findings.container.start import CONTAINER_NO_GPU, start_with_gpu
 from gpusetup.findings.programs import is_beside_torch
@@ -25,12 +24,11 @@ from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Torch
-from gpusetup.model.versions import Capability, parsed
+from gpusetup.model.versions import parsed
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
 
-HOPPER = Capability(9, 0)
 NOT_ON_WINDOWS = ("TensorFlow", "JAX")
 WINDOWS_ENDS = "2.11"
 """The first TensorFlow without a GPU build for Windows itself (TensorFlow, installation guide)."""
@@ -64,18 +62,6 @@ def _says(*words: str) -> Callable[[RuleContext, Finding], bool]:
     return shown
 
 
-def _says_so_in_wsl(context: RuleContext, finding: Finding) -> bool:
-    """Whether WSL's way to the driver failed: inside WSL the toolkit asks no Linux driver."""
-    return bool(context.snapshot.os.wsl) and _says("driver error")(context, finding)
-
-
-def _is_wsls(context: RuleContext, _: Finding) -> bool:
-    """Whether WSL's driver answers another program, and nothing hides its GPU."""
-    hidden = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment
-    wsl = bool(context.snapshot.os.wsl) and not in_container(context)
-    return wsl and driver_answers(context) and not hidden
-
-
 def _lists_no_gpu_in_wsl(context: RuleContext, _: Finding) -> bool:
     """A text from WSL in which no program lists a GPU, and torch may be any."""
     seen = answering(context) or events(context, "smi-sees-it", "gpu-computes")
@@ -83,31 +69,11 @@ def _lists_no_gpu_in_wsl(context: RuleContext, _: Finding) -> bool:
     return wsl and not seen and not in_container(context)
 
 
-def _symbols_lack_in_wsl(context: RuleContext, finding: Finding) -> bool:
-    return bool(context.snapshot.os.wsl) and _says("named symbol not found")(context, finding)
-
-
 def _torch_was_not_shown(context: RuleContext, _: Finding) -> bool:
     """A driver that answers on Windows, where pip's own torch is the one without CUDA."""
     torch = context.snapshot.torch
     unknown = torch.version is None and torch.cuda is None
     return on(context, "windows") and unknown and driver_answers(context)
-
-
-def _was_tried_on_a_new_gpu(context: RuleContext, _: Finding) -> bool:
-    tried = any(event.values.get("tried") for event in events(context, "cuda-unavailable"))
-    known = (gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability)
-    torch = context.snapshot.torch
-    serves = torch.version is not None and parsed(torch.version) >= parsed("2.7")
-    return tried and not serves and max(known, default=HOPPER) > HOPPER
-
-
-def _names_a_later_gpu(context: RuleContext, symptom: Finding) -> bool:
-    """CUDA starts and counts no GPU, where the variable begins with another number than 0."""
-    value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES", "")
-    first = whole_number(value.partition(",")[0].strip())
-    none_listed = not gpus(context) and first is not None and first > 0
-    return none_listed and _says("no cuda gpus are available")(context, symptom)
 
 
 def _asked_for_more_than_the_driver_serves(context: RuleContext, _: Finding) -> bool:
@@ -151,19 +117,6 @@ def _has_no_build_for_windows(context: RuleContext, _: Finding) -> bool:
     return not any(p.version and parsed(p.version) < parsed(WINDOWS_ENDS) for p in installed)
 
 
-def _brings_no_libraries(context: RuleContext, _: Finding) -> bool:
-    """TensorFlow on Linux where a GPU is spoken of: its package alone has no library of CUDA's."""
-    linux = context.snapshot.os.family in (None, "linux")
-    named = bool(gpus(context) or context.snapshot.driver.version)
-    return context.snapshot.failing.program == "TensorFlow" and linux and named
-
-
-def _is_in_a_job(context: RuleContext, _: Finding) -> bool:
-    said = (e.text or "" for e in context.snapshot.events)
-    slurms = context.snapshot.failing.program == "Slurm" or events(context, "slurm-job")
-    return bool(slurms) or any("srun:" in text for text in said)
-
-
 def _is_set(context: RuleContext, _: Finding) -> bool:
     return "CUDA_VISIBLE_DEVICES" in context.snapshot.environment
 
@@ -188,13 +141,6 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
         ),
     ),
     "torch-sees-no-gpu": (
-        Likelier(
-            cause="arch-too-new-for-wheel",
-            shown=_was_tried_on_a_new_gpu,
-            because="a program tried it there, and only torch from 2.7 and cu128 on has kernels "
-            "for this GPU",
-            text="Put a torch from cu128 or newer in its place (`gpusetup install`)",
-        ),
         BEYOND_THE_DRIVER,
         Likelier(
             cause="wsl-driver",
@@ -204,14 +150,6 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             "on), the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and start WSL "
             "again (`wsl.exe --shutdown`; open programs in it end); install no Linux driver in it. "
             "Where `nvidia-smi` lists the GPU inside WSL, ask torch (the command above)",
-        ),
-        Likelier(
-            cause="cuda-visible-devices-hidden",
-            shown=_names_a_later_gpu,
-            because="CUDA_VISIBLE_DEVICES names a later GPU than the first, and with one GPU only "
-            "0 is right",
-            text="Name a GPU that `nvidia-smi -L` lists (with one GPU: 0) where the script sets "
-            "CUDA_VISIBLE_DEVICES, or take that line out",
         ),
         Likelier(
             cause="no-nvidia-gpu",
@@ -236,15 +174,6 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
     ),
     "cuda-sees-no-device": (
         Likelier(
-            cause="wsl-driver",
-            shown=_is_wsls,
-            because="nvidia-smi reaches the driver of Windows, the program does not: it finds "
-            "another libcuda than WSL's own in /usr/lib/wsl/lib",
-            text="Put /usr/lib/wsl/lib before all other folders in LD_LIBRARY_PATH, take folders "
-            "named `stubs` out of it, install no Linux driver in WSL, and update WSL and the "
-            "driver in Windows",
-        ),
-        Likelier(
             cause="libcuda-stub",
             shown=lambda context, _: bool(events(context, "libcuda-stub")),
             because="a folder `stubs` of the toolkit is on LD_LIBRARY_PATH, and its libcuda "
@@ -255,12 +184,6 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             cause="cuda-visible-devices-hidden",
             shown=_is_set,
             because="CUDA_VISIBLE_DEVICES is set, and may name none of the GPUs",
-        ),
-        Likelier(
-            cause="cuda-visible-devices-hidden",
-            shown=_is_in_a_job,
-            because="it runs in a job of Slurm, which shows only the GPUs that were asked for",
-            text="Ask for a GPU in the job (`--gres=gpu:1`, or `--gpus=1`)",
         ),
         Likelier(
             cause="container-no-gpu",
@@ -277,35 +200,13 @@ LIKELIER: dict[str, tuple[Likelier, ...]] = {
             "'jax[cuda13]'`); TensorFlow 2.10 with Python 3.10 or older is the last for Windows",
         ),
         Likelier(
-            cause="cuda-lib-missing",
-            shown=_brings_no_libraries,
-            because="its package alone brings no library of CUDA's",
-        ),
-        Likelier(
             cause="container-no-gpu",
             shown=_was_started_without,
             because="it runs in a container that was started without a GPU",
         ),
     ),
-    "cuda-init-failed": (
-        BEYOND_THE_DRIVER,
-        Likelier(
-            cause="wsl-driver",
-            shown=_symbols_lack_in_wsl,
-            because="in WSL it means that Windows' driver and the libraries which call it are of "
-            "different releases",
-            text="Update the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and "
-            "start WSL again (`wsl.exe --shutdown`; open programs in it end)",
-        ),
-    ),
+    "cuda-init-failed": (BEYOND_THE_DRIVER,),
     "container-hook-failed": (
-        Likelier(
-            cause="wsl-driver",
-            shown=_says_so_in_wsl,
-            because="the toolkit asked Windows' driver through WSL, and that did not answer",
-            text="Update the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and "
-            "start WSL again (`wsl.exe --shutdown`; open programs in it end)",
-        ),
         Likelier(
             cause="driver-not-loaded",
             shown=_says("driver rpc er", "driver not lo", "driver error", "nvidia driver"),

@@ -46,11 +46,6 @@ WITHOUT_GPU = (
     ),
     row(
         "program-without-gpu-support",
-        "not compiled with cuda support",
-        r"This (?P<program>CTranslate2) package was not compiled with CUDA support",
-    ),
-    row(
-        "program-without-gpu-support",
         "not compiled with gpu support",
         r"(?P<program>XGBoost|LightGBM)\b.{0,40}? not compiled with GPU support",
     ),
@@ -153,12 +148,6 @@ LACKING = (
         rf"(?:{BUILDING}|building '[\w.]{{1,60}}' extension|error: command).{{0,900}}?(?P<lacks>Python\.h): No such file",
         step="build",
         unless=r"triton|inductor",
-    ),
-    row(
-        "program-requirement-missing",
-        "python.h",
-        r"building '[\w.]{1,60}' extension.{0,900}?(?P<lacks>Python\.h): No such file",
-        step="build",
     ),
     row(
         "program-requirement-missing",

@@ -306,11 +306,6 @@ ROWS = (
         "nvidia",
         r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
     ),
-    row(
-        "k8s-gpu-not-allocatable",
-        "unexpectedadmissionerror",
-        r"UnexpectedAdmissionError.{0,200}(?:nvidia|gpu)",
-    ),
     row("wsl-driver", "gpu access blocked", why="blocked"),
     row("wsl-driver", "wsl environment detected but no adapters", why="adapters"),
     row(
@@ -330,12 +325,6 @@ ROWS = (
         "libcuda-stub",
         "always run with libnvidia-ml",
         r"You should always run with libnvidia-ml\.so",
-    ),
-    row(
-        "hosted-notebook",
-        "/content/",
-        r"File \"/content/|/content/g?drive/",
-        service="Google Colab",
     ),
     row("hosted-notebook", "google/colab", service="Google Colab"),
     row("hosted-notebook", "condacolab", r"\bcondacolab\b", service="Google Colab"),

@@ -112,7 +112,6 @@ ROWS = (
         r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
         r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
     ),
-    row("out-of-memory", "cuda out of memory", unless=rf"tried to allocate|{ADVICE}"),
     row(
         "out-of-memory",
         "outofmemoryerror",
@@ -223,7 +222,6 @@ ROWS = (
         code="710",
         name="cudaErrorAssert",
     ),
-    row("cuda-fork-reinit", "re-initialize cuda in forked"),
     row(
         "cuda-fork-reinit",
         "initialization error",

@@ -22,7 +22,6 @@ DRIVER = (
         r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
     ),
     row("nvml-mismatch", "nvml/rm version mismatch"),
-    row("nvml-mismatch", "nvmlerror_librmversionmismatch"),
     row("no-nvidia-driver", "found no nvidia driver"),
     row(
         "driver-check-failed",
@@ -36,7 +35,6 @@ DRIVER = (
         library="libnvidia-ml.so",
     ),
     row("no-nvidia-driver", "nvml shared library not found", library="libnvidia-ml"),
-    row("no-nvidia-driver", "nvmlerror_librarynotfound", library="libnvidia-ml"),
     row("no-nvidia-driver", "nvml doesn't exist on this system", library="libnvidia-ml"),
     row(
         "no-nvidia-driver",
@@ -69,12 +67,6 @@ DRIVER = (
         "no-nvidia-driver",
         "libnvidia-ml.so",
         r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
-    ),
-    row("no-nvidia-driver", "libcuda", r"ImportError: (?P<library>libcuda\.so\.1)"),
-    row(
-        "smi-not-found",
-        "nvidia-smi: ",
-        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?nvidia-smi: ",
     ),
     row(
         "smi-not-found",
@@ -177,14 +169,8 @@ DRIVER = (
     row(
         "uvm-missing",
         "/dev/nvidia-uvm",
-        r"(?:cannot access|can't (?:access|open|stat)|failed to (?:open|stat)|stat failed:?|open) '?/dev/nvidia-uvm'?:? ?(?:no such|not found|does not)",
-    ),
-    row(
-        "uvm-missing",
-        "/dev/nvidia-uvm",
         r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
     ),
-    row("uvm-missing", "/dev/nvidia-uvm", r"ls: .{1,24}'?/dev/nvidia-uvm'?: "),
     row(
         "device-permission",
         "insufficient permissions",
@@ -218,12 +204,6 @@ DRIVER = (
         "hybrid-gpu-off",
         "envycontrol",
         r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)",
-        tool="envycontrol",
-    ),
-    row(
-        "hybrid-gpu-off",
-        "graphics mode",
-        r"Current graphics mode(?: is)?: (?P<mode>integrated)",
         tool="envycontrol",
     ),
     row(

@@ -141,11 +141,6 @@ ENGINES = (
     ),
     row(
         "program-requirement-missing",
-        "no module named 'flash_attn'",
-        r"No module named '(?P<lacks>flash_attn)'",
-    ),
-    row(
-        "program-requirement-missing",
         "modulenotfounderror: no module named",
         rf"\bModuleNotFoundError: No module named ['\"](?P<lacks>(?!{NOT_PLAIN})[a-zA-Z]\w{{2,40}})['\"]",
         unless=r"\b(?:setup\.py|build_meta|egg_info|get_requires_for_build|pyproject|subprocess-exited|build isolation|pip3? install|uv sync|Preparing metadata)",

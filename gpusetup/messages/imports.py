@@ -142,11 +142,6 @@ EXTENSIONS = (
     ),
     row(
         "extension-abi-mismatch",
-        "undefined symbol",
-        r"(?<![\w.-])(?P<module>\w{2,40}_cuda)\.cpython-[\w-]{4,40}\.so: undefined symbol(?=\W{0,4}(?:\)|\.\.|$))",
-    ),
-    row(
-        "extension-abi-mismatch",
         "cuda undefined symbol",
         r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
     ),
@@ -285,11 +280,6 @@ IMPORTS = (
         "module-missing",
         "no module named",
         r"No module named ['\"]?(?P<module>(?!torch\b|pip\b|triton\b|_C\b)[\w.]+)",
-    ),
-    row(
-        "module-shadowed",
-        "partially initialized module",
-        r"partially initialized module '(?P<module>torch(?:vision|audio)?|numpy)[\w.]*' (?:has no|from)(?!.{0,20}'extension')",
     ),
     row(
         "module-shadowed",

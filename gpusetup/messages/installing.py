@@ -274,11 +274,6 @@ TRANSFERS = (
     ),
     row(
         "download-network-error",
-        "connection timed out while downloading",
-        how="timeout",
-    ),
-    row(
-        "download-network-error",
         "cannot open url",
         r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'",
         how="connection",

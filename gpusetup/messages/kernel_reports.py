@@ -19,11 +19,6 @@ MODULE_BUILDS = (
     ),
     row(
         "driver-build-failed",
-        "/var/lib/dkms/nvidia",
-        r"\[[\w/.-]{0,60}Makefile[\w.]{0,10}:\d{1,6}: /var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build\] Error \d",
-    ),
-    row(
-        "driver-build-failed",
         "dkms autoinstall on",
         r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
     ),
@@ -80,12 +75,6 @@ MODULE_BUILDS = (
         r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
         why="compiler",
     ),
-    row(
-        "driver-build-failed",
-        "dkms",
-        r"\b(?:NVIDIA|Nvidia|nvidia) driver\b.{0,160}?\b(?:fails?|failed) (?:during|at|in|with|on) (?:the )?(?:NVIDIA |nvidia )?DKMS (?:module )?(?:build|errors?)",
-        unless=r"\b[Ii]f the (?:NVIDIA|nvidia) driver",
-    ),
     row("driver-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
     row(
         "driver-build-failed",
@@ -133,7 +122,6 @@ TOOLS = (
         unless=r"\b(?:updat|upgrad|install|remov)(?:e|ed|ing)\b",
         said="unknown error",
     ),
-    row("gpu-fell-off-bus", "nvmlerror_gpuislost"),
     row("gpu-fell-off-bus", "nvml_error_gpu_is_lost"),
     row(
         "gpu-fell-off-bus",

@@ -83,11 +83,6 @@ LOADER = (
     row(
         "cuda-lib-missing",
         "could not load library",
-        r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: (?P=library): cannot open",
-    ),
-    row(
-        "cuda-lib-missing",
-        "could not load library",
         r"Could not load library (?P<library>cu\w+\.dll)",
     ),
     row(
@@ -117,11 +112,6 @@ LOADER = (
         "cuda-lib-missing",
         "could not locate",
         r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
-    ),
-    row(
-        "cuda-lib-missing",
-        "is not found or cannot be loaded",
-        r"Library (?P<library>[\w.-]+) is not found or cannot be loaded",
     ),
     row(
         "cuda-lib-missing",

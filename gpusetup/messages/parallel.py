@@ -289,11 +289,6 @@ ROWS = (
     row(
         "nccl-shm-error",
         "/dev/shm/nccl",
-        r"(?P<path>/dev/shm/nccl-\S+).{0,80}(?:failed|error|No space)",
-    ),
-    row(
-        "nccl-shm-error",
-        "/dev/shm/nccl",
         r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
     ),
     row(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.sought import in_any_case
+from gpusetup.model.patterns import in_any_case
 
 AROUND = 160
 GATHERED = 16
@@ -56,10 +56,10 @@ def row(
     )
 
 
-def found_in(window: str, low: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
+def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
     """Where a row's message stands in a piece of text, and its values."""
     pattern = in_any_case(one.pattern or re.escape(one.needle))
-    for found in pattern.finditer(window, low):
+    for found in pattern.finditer(window):
         if one.unless and _is_meant_otherwise(one.unless, window, found):
             continue
         named = {name: value.strip() for name, value in found.groupdict().items() if value}

@@ -9,10 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from gpusetup.messages.letters import Letters
 from gpusetup.messages.row import Key, Row, found_in, gathered, key_of
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.sought import lowered
+from gpusetup.model.patterns import lowered
 
 BEFORE, AFTER = 600, 1200
 WHOLE = 2 * (BEFORE + AFTER)
@@ -52,11 +51,6 @@ class Flat(Frozen):
             first, last = self._between_words(max(at - BEFORE, 0), at + AFTER)
             yield first, self.flat[first:last]
 
-    def lowered(self, start: int, window: str) -> str:
-        """A window in lower case."""
-        whole = len(window) == len(self.flat)
-        return self.low if whole else self.low[start : start + len(window)]
-
     def _between_words(self, first: int, last: int) -> tuple[int, int]:
         """A window that cuts no word: half a number is another number."""
         before = self.flat.rfind(" ", max(first - WORD, 0), first) + 1
@@ -90,13 +84,9 @@ def flat_of(parts: Iterable[str]) -> Flat:
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
     """
-    return joined([" ".join(part.split()) for part in parts])
-
-
-def joined(parts: list[str]) -> Flat:
-    """Lines, whose spaces are single already, on one line."""
-    flat = " ".join(filter(None, parts))
-    return Flat(flat=flat, low=lowered(flat), starts=tuple(_starts_of(parts)))
+    lines = [" ".join(part.split()) for part in parts]
+    flat = " ".join(filter(None, lines))
+    return Flat(flat=flat, low=lowered(flat), starts=tuple(_starts_of(lines)))
 
 
 def _starts_of(lines: Iterable[str]) -> Iterator[int]:
@@ -124,41 +114,9 @@ def search(text: Flat, rows: Iterable[Row]) -> Iterator[Found]:
     >>> next(search(flat_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
     {'bus_id': '0000:01:00', 'number': '79'}
     """
-    yield from search_table(text, Table.of(rows))
-
-
-class Table(Frozen):
-    """Rows, and which of them look for the same letters: each letters are sought once."""
-
-    rows: tuple[Row, ...]
-    places: dict[str, tuple[int, ...]]
-    """The letters, and the numbers of the rows that look for them."""
-    letters: Letters
-    """Which of the letters are in a text at all."""
-
-    @classmethod
-    def of(cls, rows: Iterable[Row]) -> Table:
-        """
-        >>> from gpusetup.messages.row import row
-        >>> Table.of((row("a", "x"), row("b", "y"), row("c", "x"))).places
-        {'x': (0, 2), 'y': (1,)}
-        """
-        kept = tuple(rows)
-        places: dict[str, list[int]] = {}
-        for number, one in enumerate(kept):
-            places.setdefault(one.needle, []).append(number)
-        return cls(
-            rows=kept,
-            places={needle: tuple(each) for needle, each in places.items()},
-            letters=Letters.of(places),
-        )
-
-
-def search_table(text: Flat, table: Table) -> Iterator[Found]:
-    """The messages of a table's rows that are in the text, in the order of the rows."""
-    there = [n for needle in table.letters.found_in(text.low) for n in table.places[needle]]
-    for number in sorted(there):
-        yield from _of_row(text, table.rows[number])
+    for one in rows:
+        if one.needle in text.low:
+            yield from _of_row(text, one)
 
 
 def _of_row(text: Flat, one: Row) -> Iterator[Found]:
@@ -180,5 +138,5 @@ def _of_row(text: Flat, one: Row) -> Iterator[Found]:
 def matches(text: Flat, one: Row) -> Iterator[Found]:
     """Where a row's message stands, as often as it does."""
     for start, window in text.near(one.needle):
-        for first, last, values in found_in(window, text.lowered(start, window), one):
+        for first, last, values in found_in(window, one):
             yield Found(row=one, first=start + first, last=start + last, values=values)

@@ -144,6 +144,11 @@ COMPUTES = (
         r"\b(?:definitely|certainly|clearly|indeed|confirmed(?: that)? it(?: is|'s)|confirm(?: that)? it(?: is|'s)(?: definitely)?) using (?:the |my )GPU\b",
         unless=r"\b(?:not|isn't|never|stopped|if) (?:\w+ ){0,3}?using (?:the |my )GPU",
     ),
+    row(
+        "gpu-computes",
+        "uses",
+        r"(?:^|[.!\n] )(?P<program>[\w.]{2,30}) uses (?:the|my) GPU\b",
+    ),
 )
 
 TRITONS = (

@@ -157,39 +157,6 @@ def more(before: Line, words: Sequence[str], family: str | None) -> Line:
 ASSIGNED = r"""(\w+)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'"])*)"""
 
 
-def in_fish(line: Line) -> Line:
-    """A line of bash that changes variables or activates an environment, as fish takes it.
-
-    >>> in_fish(Line("export CC=gcc-11 CXX=g++-11")), in_fish(Line("unset LD_PRELOAD"))
-    ('set -x CC gcc-11; set -x CXX g++-11', 'set -e LD_PRELOAD')
-    >>> in_fish(Line('export PATH=/usr/local/cuda/bin"${PATH:+:$PATH}"'))
-    'set -x PATH /usr/local/cuda/bin $PATH'
-    """
-    if line.startswith("unset "):
-        return Line(f"set -e {line.removeprefix('unset ')}")
-    if re.fullmatch(r"(?:source|\.) \S+/bin/activate", line):
-        return Line(f"{line}.fish")
-    rest = line.removeprefix("export ")
-    found = list(re.finditer(ASSIGNED, rest))
-    if rest == line or not found or " ".join(one[0] for one in found) != rest:
-        return line
-    return Line("; ".join(_set_in_fish(one[1], one[2]) for one in found))
-
-
-def _set_in_fish(name: str, value: str) -> str:
-    """fish keeps a list of folders as words, an empty one as none."""
-    before, old = f'"${{{name}:+:${name}}}"', f"${{{name}:+:${name}}}"
-    tail = ""
-    if value.endswith(before):
-        value, tail = value.removesuffix(before), f" ${name}"
-    elif value.endswith(f'{old}"'):
-        value, tail = value.removesuffix(f'{old}"') + '"', f" ${name}"
-    elif value.endswith(f":${name}"):
-        value, tail = value.removesuffix(f":${name}"), f" ${name}"
-    empty = "''"
-    return f"set -x {name} {value or empty}{tail}"
-
-
 def settings_in_powershell(text: str) -> str:
     """A line of our own that sets variables in bash, as PowerShell sets them.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 
 NAMES = frozenset(
     "CC CXX CUDAHOSTCXX CUDACXX LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH DYLD_LIBRARY_PATH "  # noqa: SIM905
@@ -44,9 +44,9 @@ PREFIXES = (
 )
 """And by the beginning of their name."""
 
-_SECRET = Sought(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I)
+_SECRET = lazy(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I)
 
-_CREDENTIALS = Sought(r"(?<=://)[^/\s@]*@")
+_CREDENTIALS = lazy(r"(?<=://)[^/\s@]*@")
 
 
 def kept(environ: Mapping[str, str]) -> dict[str, str]:
@@ -54,13 +54,9 @@ def kept(environ: Mapping[str, str]) -> dict[str, str]:
 
     >>> kept({"PIP_INDEX_URL": "https://me:word@host/simple", "HOME": "/root", "NCCL_TOKEN": "x"})
     {'PIP_INDEX_URL': 'https://host/simple'}
-    >>> kept({"SHELL": "/usr/bin/fish"}), kept({"SHELL": "/bin/bash"})
-    ({'SHELL': '/usr/bin/fish'}, {})
     """
     return {
-        name: without_credentials(value)
-        for name, value in sorted(environ.items())
-        if is_kept(name) or (name == "SHELL" and value.endswith("/fish"))
+        name: without_credentials(value) for name, value in sorted(environ.items()) if is_kept(name)
     }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 
-PREFIX = Sought(
+PREFIX = lazy(
     r"""
     (?: <\d{1,3}> | \w+\s*:\w+\s*:\s )?                             # dmesg's level
     (?: \w{3}\ +\d{1,2}\ [\d:]{8}\ \S{1,64}\ kernel:\ )?            # journald's clock

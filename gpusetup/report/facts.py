@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gpusetup.messages.letters import Letters
 from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
-from gpusetup.model.sought import in_any_case
+from gpusetup.model.patterns import in_any_case
 from gpusetup.report.elsewhere import NAMED_BY_A_SENTENCE, is_in_passing
 from gpusetup.report.text import Text
 
@@ -59,55 +58,34 @@ def saying(
     return Saying(subject=subject, needle=needle, pattern=pattern, trust=trust, value=value)
 
 
-class Sayings(Frozen):
-    """Patterns, and which of them look for the same letters."""
-
-    rows: tuple[Saying, ...]
-    places: dict[str, tuple[int, ...]]
-    letters: Letters
-
-    @classmethod
-    def of(cls, rows: tuple[Saying, ...]) -> Sayings:
-        places: dict[str, tuple[int, ...]] = {}
-        for number, row in enumerate(rows):
-            places[row.needle] = (*places.get(row.needle, ()), number)
-        return cls(rows=rows, places=places, letters=Letters.of(places))
-
-    def likely_in(self, low: str) -> Iterator[Saying]:
-        there = self.letters.found_in(low)
-        for number in sorted([number for needle in there for number in self.places[needle]]):
-            yield self.rows[number]
-
-
 CLAIMS_A_ROW = 4
 
 
-def claims(text: Text, sayings: Sayings) -> Iterator[Claim]:
+def claims(text: Text, sayings: tuple[Saying, ...]) -> Iterator[Claim]:
     """What the text says by these patterns; each different value once.
 
     >>> from gpusetup.report.text import text_of
     >>> rows = (saying("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)"),)
-    >>> next(claims(text_of("Python 3.13.5"), Sayings.of(rows))).value
+    >>> next(claims(text_of("Python 3.13.5"), rows)).value
     '3.13.5'
     """
-    for row in sayings.likely_in(text.low):
+    for row in sayings:
         yield from _claimed(text, row)
 
 
 def _is_another_machine(text: Text, row: Saying, first: int, last: int) -> bool:
     sentence = row.trust <= NAMED_BY_A_SENTENCE.get(row.subject, -1)
-    return sentence and is_in_passing(row.subject, text.flat, text.low, first, last)
+    return sentence and is_in_passing(row.subject, text.flat, first, last)
 
 
 def _claimed(text: Text, row: Saying) -> Iterator[Claim]:
     pattern, seen = in_any_case(row.pattern), set[str | bool]()
     for start, window in text.near(row.needle):
-        for found in pattern.finditer(window, text.lowered(start, window)):
+        for found in pattern.finditer(window):
             value = row.value if row.value is not None else (found.group(1) or "").strip()
             if value == "" or value in seen or len(seen) >= CLAIMS_A_ROW:
                 continue
-            place = start + found.start()
-            if _is_another_machine(text, row, place, start + found.end()):
+            if _is_another_machine(text, row, start + found.start(), start + found.end()):
                 continue
             seen.add(value)
             told = start + found.start(int(row.value is None))

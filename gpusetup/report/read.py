@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.messages.search import Table
 from gpusetup.messages.table import ROWS
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report.cleaning.decode import decode, is_binary
@@ -30,12 +29,9 @@ from gpusetup.report.merge import merged
 from gpusetup.report.messages import events_of
 from gpusetup.report.text import Text, text_of
 
-TABLE = Table.of(ROWS)
-"""The messages of all programs."""
-
 
 def messages(text: Text) -> Iterator[Event]:
-    yield from events_of(text, TABLE)
+    yield from events_of(text, ROWS)
 
 
 READERS: tuple[Reader, ...] = (

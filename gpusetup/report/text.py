@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from gpusetup.messages.search import Flat, flat_of, joined
-from gpusetup.model.sought import Sought
+from gpusetup.messages.search import Flat, flat_of
+from gpusetup.model.patterns import lazy
 from gpusetup.report.cleaning.clean import cleaned
-from gpusetup.report.cleaning.helps import without_help
-from gpusetup.report.cleaning.negation import blanked, mentions
 
 SHOWN = 300
 
@@ -47,10 +45,8 @@ def text_of(raw: str) -> Text:
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
     """
-    lines = without_help(cleaned(raw))
+    lines = cleaned(raw)
     text = flat_of(lines)
-    if spans := mentions(text.flat, text.low, text.starts):
-        text = joined(_without(lines, text.starts, spans))
     return Text(
         lines=tuple(lines),
         flat=text.flat,
@@ -60,31 +56,18 @@ def text_of(raw: str) -> Text:
     )
 
 
-def _without(lines: list[str], starts: Sequence[int], spans: list[tuple[int, int]]) -> list[str]:
-    """The lines, bare of what is only spoken of; those that change are changed in place."""
-    parts = [" ".join(line.split()) for line in lines]
-    for number in sorted(set(_lines_of(starts, spans))):
-        parts[number] = lines[number] = blanked(parts[number], starts[number], spans)
-    return parts
-
-
-def _lines_of(starts: Sequence[int], spans: list[tuple[int, int]]) -> Iterator[int]:
-    for first, last in spans:
-        yield from range(max(bisect_right(starts, first) - 1, 0), bisect_right(starts, last - 1))
-
-
 # --- where a line was printed ---------------------------------------------------------------------
 
-PROMPT = Sought(
+PROMPT = lazy(
     r"^(?:\([\w .-]{1,40}\)\s?){0,3}\[?(?:[\w.-]{1,40}@([\w.-]{1,64}))[: ][^$#%>]{0,120}[\])]?\s?[$#%>]\s?(.{0,400})"
 )
-LABEL = Sought(r"^\(?(?:in(?:side)?\s)?(?:the\s)?(container|host)\)?\s?[:$#]", re.I)
-ENTERS = Sought(
+LABEL = lazy(r"^\(?(?:in(?:side)?\s)?(?:the\s)?(container|host)\)?\s?[:$#]", re.I)
+ENTERS = lazy(
     r"\b(?:docker|podman|nerdctl)(?:[- ]compose)?\s(?:run|exec)\b|\bkubectl\s(?:[\w-]+\s){0,6}exec\b"
     r"|\bnvidia-docker\srun\b|\b(?:singularity|apptainer)\s(?:run|exec|shell)\b"
 )
-CONTAINER_HOST = Sought(r"^[0-9a-f]{12}$")
-SECTION = Sought(r"^-{2,4} ?[\w .-]{1,40} ?-{2,4}$")
+CONTAINER_HOST = lazy(r"^[0-9a-f]{12}$")
+SECTION = lazy(r"^-{2,4} ?[\w .-]{1,40} ?-{2,4}$")
 
 
 ENGINES = ("docker", "podman", "nerdctl", "kubectl", "singularity", "apptainer")

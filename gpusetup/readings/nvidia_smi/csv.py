@@ -8,7 +8,7 @@ from typing import Any
 from gpusetup.messages.recovery import recovery_action
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, GpuProcess
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.readings.nvidia_smi import values
 from gpusetup.readings.nvidia_smi.fields import fabric_state, fabric_status
@@ -97,7 +97,7 @@ COLUMNS: dict[str, tuple[str, Callable[[str | None], Any]]] = {
 }
 PROCESS_COLUMNS = ("pid", "process_name", "used_gpu_memory", "used_memory")
 RETIRED = ("retired_pages.single_bit_ecc.count", "retired_pages.double_bit.count")
-REFUSED = Sought(r'Field "([^"]+)" is not a valid field to query')
+REFUSED = lazy(r'Field "([^"]+)" is not a valid field to query')
 
 
 def refused_field(text: str) -> str | None:
@@ -137,7 +137,7 @@ def parse_csv(text: str) -> Smi:
 
 PLAIN = ("index", "name", "uuid", "count", "serial", "timestamp", "pid", "pstate")
 OTHER = ("driver_version", "vbios_version", "mig.mode.pending")
-FIELD = Sought(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[\w%/]+\])?")
+FIELD = lazy(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[\w%/]+\])?")
 
 
 def is_header(line: str) -> bool:
@@ -192,8 +192,8 @@ def with_processes(rows: list[dict[str, str]]) -> tuple[Gpu, ...]:
     return tuple(replace(gpu, processes=tuple(held)) for gpu, held in gpus.items())
 
 
-GPU_LINE = Sought(r"GPU (\d+): (.+?)(?: \(UUID: ([\w-]+)\)?)?\s*$")
-MIG_LINE = Sought(r"MIG (\S+)\s+Device\s+(\d+): \(UUID: ([\w/-]+)\)?")
+GPU_LINE = lazy(r"GPU (\d+): (.+?)(?: \(UUID: ([\w-]+)\)?)?\s*$")
+MIG_LINE = lazy(r"MIG (\S+)\s+Device\s+(\d+): \(UUID: ([\w/-]+)\)?")
 
 
 def parse_list(text: str) -> Smi:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpusetup.messages.recovery import recovery_action
 from gpusetup.model.machine import Gpu, GpuProcess
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import values
 
 Flat = dict[str, str]
@@ -144,9 +144,9 @@ PENDING = (
     "remapped_rows.remapped_row_pending",
     "remapped_rows.pending",
 )
-REASON = Sought(r"clocks_(?:event|throttle)_reasons\.(?:.*\.)?([^.]+)$")
+REASON = lazy(r"clocks_(?:event|throttle)_reasons\.(?:.*\.)?([^.]+)$")
 REASON_NAMES = {"idle": "gpu_idle", "display_clocks_setting": "display_clock_setting"}
-UNCORRECTED = Sought(
+UNCORRECTED = lazy(
     r"ecc_errors\.volatile\.(?:[sd]ram_uncorrectable(?:_\w+)?|double_bit\.total|uncorrectable\.total)$"
 )
 
@@ -213,7 +213,7 @@ POWER = (
     ("power_limit_default_watts", r"default", r"limit"),
 )
 """Field, a word of its value's name, a word of that or of the heading above it (610 nests them)."""
-POWER_SECTION = Sought(r"(?:gpu_)?power_readings\.(.+)")
+POWER_SECTION = lazy(r"(?:gpu_)?power_readings\.(.+)")
 
 
 def power_of(flat: Mapping[str, str]) -> dict[str, float | None]:
@@ -327,7 +327,7 @@ def _first(row: Mapping[str, str], names: tuple[str, ...]) -> str | None:
 # --- sections with several of a kind ------------------------------------------------------------
 
 LISTS = ("processes", "mig_devices", "mig_device")
-IN_LIST = Sought(rf"({'|'.join(LISTS)})#(\d+)\.(.+)")
+IN_LIST = lazy(rf"({'|'.join(LISTS)})#(\d+)\.(.+)")
 
 
 def put(flat: Flat, path: tuple[str, ...], value: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import values
 from gpusetup.readings.nvidia_smi.fields import Flat, gpu_of, put
 from gpusetup.readings.nvidia_smi.values import Smi
@@ -37,7 +37,7 @@ def _version(head: Mapping[str, str], *names: str) -> str | None:
 
 # --- XML ----------------------------------------------------------------------------------------
 
-TAG = Sought(r"<(/?)([A-Za-z_][\w.-]*)([^<>]*)>([^<]*)")
+TAG = lazy(r"<(/?)([A-Za-z_][\w.-]*)([^<>]*)>([^<]*)")
 ROOT = "nvidia_smi_log"
 
 
@@ -93,12 +93,12 @@ def _attribute(rest: str) -> str:
 
 # --- the text of `nvidia-smi -q` ----------------------------------------------------------------
 
-LABEL = Sought(r"^(\s*)(\S[^:]*?)\s*(?::\s(.*)|:)?$")
-GPU_HEAD = Sought(r"^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+LABEL = lazy(r"^(\s*)(\S[^:]*?)\s*(?::\s(.*)|:)?$")
+GPU_HEAD = lazy(r"^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 
-NAMED = Sought(r"^\s*Product Name\s*:(?!.{0,40}\bVirtual\b)")
+NAMED = lazy(r"^\s*Product Name\s*:(?!.{0,40}\bVirtual\b)")
 """Begins a GPU whose heading was left out; a vGPU's licensed product is none."""
-OF_ALL = Sought(r"^\s*(?:Driver|CUDA|KMD|CUDA UMD) Version\s*:|^\s*Attached GPUs\s*:")
+OF_ALL = lazy(r"^\s*(?:Driver|CUDA|KMD|CUDA UMD) Version\s*:|^\s*Attached GPUs\s*:")
 VERSIONS = {"driver_version", "kmd_version", "cuda_version", "cuda_umd_version"}
 
 

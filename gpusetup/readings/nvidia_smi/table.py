@@ -13,23 +13,23 @@ from typing import Any
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, GpuProcess
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import values
 from gpusetup.readings.nvidia_smi.values import Smi
 
-SMI_VERSION = Sought(r"NVIDIA-SMI\s+(\d[\w.]*)")
-DRIVER_VERSION = Sought(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
-CUDA_VERSION = Sought(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
-FIRST = Sought(r"^\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$")
-CUT = Sought(r"^\s*(\d+)\s+((?:NVIDIA|Tesla|GeForce|Quadro)\s\S.*?)\s+(On|Off|WDDM|TCC)\s*$")
+SMI_VERSION = lazy(r"NVIDIA-SMI\s+(\d[\w.]*)")
+DRIVER_VERSION = lazy(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
+CUDA_VERSION = lazy(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
+FIRST = lazy(r"^\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$")
+CUT = lazy(r"^\s*(\d+)\s+((?:NVIDIA|Tesla|GeForce|Quadro)\s\S.*?)\s+(On|Off|WDDM|TCC)\s*$")
 """The same where a text ends after the first cell."""
-BUS = Sought(r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*(On|Off|N/A)?")
-STATE = Sought(
+BUS = lazy(r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*(On|Off|N/A)?")
+STATE = lazy(
     r"(?P<fan>\d+%|N/A|ERR!)\s+(?P<temp>\d+C?|N/A|ERR!)\s+(?P<perf>P\d+|N/A|Unknown)\s+"
     r"(?P<draw>[\d.]+W|N/A|ERR!)\s*/\s*(?P<limit>[\d.]+W|N/A|ERR!)?"
 )
-MEMORY = Sought(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB")
-LOAD = Sought(r"(\d+%|N/A|ERR!)\s+(\S.*\S)")
+MEMORY = lazy(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB")
+LOAD = lazy(r"(\d+%|N/A|ERR!)\s+(\S.*\S)")
 
 
 def parse_banner(text: str) -> Smi | None:
@@ -52,7 +52,7 @@ def parse_banner(text: str) -> Smi | None:
     )
 
 
-def _group(pattern: Sought, line: str) -> str | None:
+def _group(pattern: re.Pattern[str], line: str) -> str | None:
     found = pattern.search(line)
     return found.group(1) if found else None
 
@@ -109,15 +109,13 @@ def gpu_rows(text: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-PROCESS = Sought(
+PROCESS = lazy(
     r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+(?:(?:\d+|N/A)\s+(?:\d+|N/A)\s+)?(?P<pid>\d{1,10})\s+"
     r"(?P<kind>(?:M\+)?[CG](?:\+[CG])?)\s+(?P<name>\S.{0,300}?)\s{1,120}"
     r"(?P<used>\d{1,12}\s?MiB|N/A)\s{0,9}\|?\s{0,9}$"
 )
 """With the ids of a MIG instance from 450 on, without them before."""
-INSTANCE = Sought(
-    r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+\d{1,3}\s+\d{1,3}\s+\d{1,3}\s*\|\s*\d+\s?MiB\s*/"
-)
+INSTANCE = lazy(r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+\d{1,3}\s+\d{1,3}\s+\d{1,3}\s*\|\s*\d+\s?MiB\s*/")
 
 
 def with_lists(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -137,7 +135,7 @@ def with_lists(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _numbers(pattern: Sought, text: str) -> list[str]:
+def _numbers(pattern: re.Pattern[str], text: str) -> list[str]:
     return [hit["gpu"] for line in text.splitlines() if (hit := pattern.match(line))]
 
 

@@ -10,7 +10,7 @@ import re
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, GpuProcess
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 
 
 class Smi(Frozen):
@@ -61,8 +61,8 @@ ERRORS: tuple[tuple[str, int], ...] = (
     ("unable to determine the device handle", 999),
 )
 NO_DEVICES = "no devices were found"
-LIBRARY = Sought(r"NVML library version:\s*([\d.]+\d)")
-HANDLE = Sought(r"device handle for gpu\s*(?:\d+:\s+)?([0-9a-f:.]+\.[0-9a-f]):?\s*(.*)", re.I)
+LIBRARY = lazy(r"NVML library version:\s*([\d.]+\d)")
+HANDLE = lazy(r"device handle for gpu\s*(?:\d+:\s+)?([0-9a-f:.]+\.[0-9a-f]):?\s*(.*)", re.I)
 
 
 def parse_error(text: str) -> Smi | None:

@@ -12,8 +12,6 @@ CHINESE = rb"(?:[\xa1-\xf7][\xa1-\xfe])+"
 BINARY = bytes((*range(0x07), *range(0x0E, 0x1B), *range(0x1C, 0x20)))
 """Control bytes that no text has."""
 BINARY_SHARE = 0.05
-MOJIBAKE = ("\u00e2\u20ac", "\u00e2\u201d", "\u00e2\u2022", "\u00c3", "\u00c2", "\u00e3\u20ac")
-"""How UTF-8's quotes, frames and letters look when they were read as CP1252."""
 
 
 def decode(raw: bytes) -> str:
@@ -60,25 +58,3 @@ def is_binary(raw: bytes) -> bool:
         return False
     controls = len(sample) - len(sample.translate(None, BINARY))
     return controls > len(sample) * BINARY_SHARE
-
-
-def without_mojibake(text: str) -> str:
-    """UTF-8 that was once read as CP1252, read right; a line that is no such thing stays.
-
-    >>> without_mojibake("\\u00c3\\u00a9cran")
-    'écran'
-    """
-    if text.isascii() or not any(mark in text for mark in MOJIBAKE):
-        return text
-    return "\n".join(_repaired(line) for line in text.split("\n"))
-
-
-def _repaired(line: str) -> str:
-    if line.isascii():
-        return line
-    for encoding in ("cp1252", "latin-1"):
-        try:
-            return line.encode(encoding).decode("utf-8")
-        except UnicodeError:
-            continue
-    return line

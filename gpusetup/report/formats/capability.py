@@ -10,32 +10,32 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.model.machine import Gpu
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import HINT, SURE, Claim, Fact, Gpus
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
-WORD = Sought(r"[\w()/+.-]{1,24}")
+WORD = lazy(r"[\w()/+.-]{1,24}")
 WORDS = 8
 """A name has no more of them."""
-INCOMPATIBLE = Sought(
+INCOMPATIBLE = lazy(
     r" with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible(?: with the current PyTorch|$|[^\w ])"
     r"(?:.{0,90}?supports CUDA capabilities(?P<kernels>(?: (?:sm|compute)_\d{2,3}[af]?){1,20}))?"
 )
-LIST_ALONE = Sought(
+LIST_ALONE = lazy(
     r"PyTorch install supports CUDA capabilities(?P<kernels>(?: (?:sm|compute)_\d{2,3}[af]?){1,20})"
 )
-TOO_OLD = Sought(
+TOO_OLD = lazy(
     r"Found GPU ?(?P<index>\d{1,3}|%d) (?P<name>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<cc>\d{1,2}\.\d|%d\.%d)\.?"
     r"(?=(?P<rest>.{0,800}))"
 )
-WRONG_BINARY = Sought(
+WRONG_BINARY = lazy(
     r"Found GPU ?(?P<index>\d{1,3}) (?P<name>[\w .()/+-]{2,56}?) which requires CUDA_VERSION >= \d{4,5} .{0,120}?compiled with CUDA_VERSION (?P<built>\d{4,5})"
 )
-LEAST = Sought(r"minimum cuda capability supported by this library is (\d{1,2}\.\d)")
-RANGE = Sought(r"supported by this version of PyTorch is \(?(\d{1,2}\.\d)\)? - \(?(\d{1,2}\.\d)\)?")  # fmt: skip
-LISTED = Sought(r"- (\d{1,2}\.\d) which supports hardware CC >=")
+LEAST = lazy(r"minimum cuda capability supported by this library is (\d{1,2}\.\d)")
+RANGE = lazy(r"supported by this version of PyTorch is \(?(\d{1,2}\.\d)\)? - \(?(\d{1,2}\.\d)\)?")  # fmt: skip
+LISTED = lazy(r"- (\d{1,2}\.\d) which supports hardware CC >=")
 
 
 def capabilities(text: Text) -> Iterator[Fact]:

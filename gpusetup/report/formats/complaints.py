@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.messages.letters import Letters
 from gpusetup.model.failing import COMPLAINT
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Claim, Fact
 from gpusetup.report.text import Text
 
@@ -89,8 +88,7 @@ WORDS = {
     "오류": "",
 }
 """Letters -> how they are said of something that does not work; "" where they say it themselves."""
-LETTERS = Letters.of(WORDS)
-SAYS_SO = {needle: Sought(pattern or re.escape(needle), re.I) for needle, pattern in WORDS.items()}
+SAYS_SO = {needle: lazy(pattern or re.escape(needle), re.I) for needle, pattern in WORDS.items()}
 OF_A_TABLE = ("|", "+-", "+=", "Vulnerability ", "[pip3]", "[conda]")
 """How the lines begin of what is only printed: nvidia-smi's tables, lscpu's, lists of packages."""
 PLACES = 20
@@ -99,7 +97,7 @@ PLACES = 20
 
 def complaints(text: Text) -> Iterator[Fact]:
     """The first line that complains."""
-    found = (place for needle in LETTERS.found_in(text.low) for place in _said(text, needle))
+    found = (place for needle in WORDS for place in _said(text, needle))
     place = min(found, default=None)
     if place is not None:
         yield Claim(subject=COMPLAINT, value=True, source=text.source(place))

@@ -6,42 +6,40 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
-from gpusetup.messages.letters import Letters
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, USUAL, Claim, Fact
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
 NAMES = {code: name for code, name, _ in ERRORS}
 NEEDLES = tuple((code, (*texts, name.lower())) for code, name, texts in ERRORS)
-LETTERS = Letters.of(needle for _, needles in NEEDLES for needle in needles)
-SAID = Sought(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")  # fmt: skip
+SAID = lazy(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")  # fmt: skip
 """A number in a sentence that names CUDA, or a function of it."""
 NUMBERED = (
-    ("error", Sought(r"(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (\d{1,3}): (?=[a-zA-Z])")),
-    ("runtime error (", Sought(r"cuda runtime error \((\d{1,3})\)")),
-    ("thcudacheck fail", Sought(r"THCudaCheck FAIL .{0,200}?error=(\d{1,3})\b")),
-    ("call to", Sought(r"\[(\d{1,3})\] Call to cu\w+ results in")),
-    ("cuinit", Sought(r"cuInit\W{0,3}(?:failed|returned|error|err|:)(?: with)?(?: code| error)?\W{1,3}(\d{1,3})\b")),
-    ("cuda failure", Sought(r"C(?:UDA|uda) failure (\d{1,3})(?::| ')")),
-    ("cuda error", Sought(r"CUDA [Ee]rror (?:code )?[=(]?(\d{1,3})\b")),
-    ("init failure", Sought(r"(?:library|nvcuda) init failure: (\d{1,3})\b")),
-    ("initialization failure", Sought(r"initiali[sz]ation (?:failure|error)\W{1,3}(\d{1,3})\b")),
-    ("system error", Sought(r"CUDA init\w{0,12} (?:fails|failed|failing) with (?:an? )?(80[2-5]) system error")),
+    ("error", lazy(r"(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (\d{1,3}): (?=[a-zA-Z])")),
+    ("runtime error (", lazy(r"cuda runtime error \((\d{1,3})\)")),
+    ("thcudacheck fail", lazy(r"THCudaCheck FAIL .{0,200}?error=(\d{1,3})\b")),
+    ("call to", lazy(r"\[(\d{1,3})\] Call to cu\w+ results in")),
+    ("cuinit", lazy(r"cuInit\W{0,3}(?:failed|returned|error|err|:)(?: with)?(?: code| error)?\W{1,3}(\d{1,3})\b")),
+    ("cuda failure", lazy(r"C(?:UDA|uda) failure (\d{1,3})(?::| ')")),
+    ("cuda error", lazy(r"CUDA [Ee]rror (?:code )?[=(]?(\d{1,3})\b")),
+    ("init failure", lazy(r"(?:library|nvcuda) init failure: (\d{1,3})\b")),
+    ("initialization failure", lazy(r"initiali[sz]ation (?:failure|error)\W{1,3}(\d{1,3})\b")),
+    ("system error", lazy(r"CUDA init\w{0,12} (?:fails|failed|failing) with (?:an? )?(80[2-5]) system error")),
     ("with error", SAID),
     ("status", SAID),
     (" code", SAID),
-    ("cudart init failure", Sought(r"cudart init failure: (\d{1,3})\b")),
-    (" returned ", Sought(r"\bcuda[A-Z]\w{3,40} returned (\d{1,3})\b")),
-    ("cudasetdevice err", Sought(r"cudaSetDevice err: (\d{1,3})\b")),
-    ("get device context", Sought(r"failed to get device context (\d{1,3})(?!\d)")),
+    ("cudart init failure", lazy(r"cudart init failure: (\d{1,3})\b")),
+    (" returned ", lazy(r"\bcuda[A-Z]\w{3,40} returned (\d{1,3})\b")),
+    ("cudasetdevice err", lazy(r"cudaSetDevice err: (\d{1,3})\b")),
+    ("get device context", lazy(r"failed to get device context (\d{1,3})(?!\d)")),
 )  # fmt: skip
-AT_START = Sought(
+AT_START = lazy(
     r"cudaGetDeviceCount|(?<!ggml)_cuda_init|ggml_cuda_init: failed|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
     re.I,
 )
-UNKNOWN = Sought(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)  # fmt: skip
-OUT_OF_MEMORY = Sought(
+UNKNOWN = lazy(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)  # fmt: skip
+OUT_OF_MEMORY = lazy(
     r"(?:CUDA (?:runtime |driver )?error(?: \(\d+\))? ?:|CUDA failed with error|initialize CUDA:) ?out of memory",
     re.I,
 )
@@ -73,12 +71,12 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
     >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0][0]
     214
     """
-    low, there = text.low, LETTERS.found_in(text.low)
-    for code, needles in NEEDLES if there else ():
+    low = text.low
+    for code, needles in NEEDLES:
         if code == 2:
             continue
         for needle in needles:
-            place = _told(low, needle) if needle in there else -1
+            place = _told(low, needle)
             if place >= 0:
                 yield code, place, place + len(needle)
                 break
@@ -87,23 +85,6 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
     found = UNKNOWN.search(text.flat) if "unknown error" in low else None
     if found and not _is_example(low, found.start()):
         yield 999, found.start(), found.end()
-
-
-def _told(low: str, needle: str) -> int:
-    """Where a message first stands that is not an example of one; -1 where it does not."""
-    place, seen = low.find(needle), 0
-    while place >= 0 and seen < EXAMPLES and _is_example(low, place):
-        place, seen = low.find(needle, place + len(needle)), seen + 1
-    return place
-
-
-def _is_example(low: str, place: int) -> bool:
-    return EXAMPLE.search(low[max(place - 40, 0) : place]) is not None
-
-
-EXAMPLES = 20
-EXAMPLE = Sought(r"(?:\bsuch as|\be\.g\.|\bfor example|\bfor instance|比如|例如|诸如|譬如|例えば|たとえば|예를 들어|например|zum beispiel|z\.b\.|par exemple|por exemplo)[ ,:]{0,2}[\"'`]{0,2}(?:runtimeerror: ?)?$")  # fmt: skip
-"""What stands before a message that a text only speaks of."""
 
 
 def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
@@ -141,9 +122,9 @@ def meaning(text: Text, code: int, first: int, last: int) -> Iterator[Fact]:
         yield event(text, "no-kernel-image", first, last, without_kernels(text, first))
 
 
-MODULE_PATH = Sought(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)(?:-[\w.+-]{1,60}\.egg)?[/\\.]")
-COMPILED = Sought(r"(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(")
-SOURCE_PATH = Sought(r"[/\\](bitsandbytes|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b", re.I)  # fmt: skip
+MODULE_PATH = lazy(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)(?:-[\w.+-]{1,60}\.egg)?[/\\.]")
+COMPILED = lazy(r"(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(")
+SOURCE_PATH = lazy(r"[/\\](bitsandbytes|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b", re.I)  # fmt: skip
 OWN = ("torch", "torchvision", "torchaudio", "functorch")
 CALLERS = (
     "transformers", "accelerate", "lightning", "pytorch_lightning", "diffusers", "fastai", "ultralytics",
@@ -162,3 +143,22 @@ def without_kernels(text: Text, place: int) -> dict[str, str]:
     if frames and frames[-1] not in OWN and frames[-1] not in CALLERS:
         return {"module": frames[-1]}
     return {}
+
+
+def _told(low: str, needle: str) -> int:
+    """Where a message first stands that is not an example of one; -1 where it does not."""
+    place, seen = low.find(needle), 0
+    while place >= 0 and seen < EXAMPLES and _is_example(low, place):
+        place, seen = low.find(needle, place + len(needle)), seen + 1
+    return place
+
+
+def _is_example(low: str, place: int) -> bool:
+    return EXAMPLE.search(low[max(place - 40, 0) : place]) is not None
+
+
+EXAMPLES = 20
+
+
+EXAMPLE = lazy(r"(?:\bsuch as|\be\.g\.|\bfor example|\bfor instance|比如|例如|诸如|譬如|例えば|たとえば|예를 들어|например|zum beispiel|z\.b\.|par exemple|por exemplo)[ ,:]{0,2}[\"'`]{0,2}(?:runtimeerror: ?)?$")  # fmt: skip
+"""What stands before a message that a text only speaks of."""

@@ -11,23 +11,17 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 
 from gpusetup.model.machine import Event
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Fact
 from gpusetup.report.text import Text
 
 CLASSES = ("Error", "Exception", "NotFound")
 """How the name of an exception's class ends."""
 NAME = rf"(?P<name>(?:[a-z_]\w{{0,40}}\.){{0,6}}[A-Z]\w{{1,40}}(?:{'|'.join(CLASSES)}))"
-RAISED = Sought(
+RAISED = lazy(
     rf"^(?:E {{2,8}}|#{{1,4}} )?(?:\[rank\d+\]: ?)?{NAME}(?:: ?(?P<message>.{{0,300}}))?$"
 )
-LOGGED = Sought(
-    r"^(?:[\w.-]{1,40} {1,4}\| )?(?:\(\w{1,40}(?: pid=\d{1,9})?(?:, ip=[\d.]{7,15})?\) )?"
-    r"(?:\[?(?:\d{4}-)?\d{2}[-/]\d{2}[-\dT:,. ZTP]{0,24}\]? ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO|Error)\b[\]: ]{0,3})"
-    r"(?:[\d:. -]{5,20})?(?:\[[\w.]{1,40}:\d{1,5}\] )?(?:text_generation_launcher: )?"
-)
-"""What a server's log writes before each line of a traceback."""
-IN_A_LINE = Sought(
+IN_A_LINE = lazy(
     rf"(?:^|[\s`*:,('\"：，。])(?=[A-Z]|[a-z_][\w.]{{0,60}}\.[A-Z]){NAME}: (?P<message>\S.{{0,300}})$"
 )
 """An exception in a title, or behind somebody's words; only where no line begins with one."""
@@ -64,7 +58,7 @@ ORDINARY = frozenset(
     ]
 )
 """Classes of errors that the GPU's stack does not raise for itself."""
-OF_A_PROGRAM = Sought(
+OF_A_PROGRAM = lazy(
     r"shapes cannot be multiplied|size of tensor|[Ee]xpected all tensors to be on the same device|[Ss]izes of tensors must match"
     r"|expected (?:scalar type|input|m1 and m2|[34]D)|shape '.{1,60}' is invalid|size mismatch for|loading state_dict"
     r"|[Tt]rying to backward|does not require grad|one of the variables needed for gradient|must be a (?:float|long|string)"
@@ -72,31 +66,31 @@ OF_A_PROGRAM = Sought(
     r"|PytorchStreamReader|unexpected EOF|[Ii]nvalid magic number|Sizes of tensors"
 )
 """What a `RuntimeError` of a program's own numbers says."""
-WRAPS = Sought(
+WRAPS = lazy(
     r"fail(?:ed|ure) to (?:start|load|import|init\w*|launch|run)|initiali[sz]|root cause|stack trace|\bdied\b|\bworkers?\b|process|unknown|unspecified"
     r"|internal error|assert|thread|timed? ?out|unable to load|could not load|engine|exited|exit code|[Tt]ensor cores?|unhandled|fault|code \d|not (?:available|supported|enabled)",
     re.I,
 )
 """What a `RuntimeError` says that only passes another error on, or may be anything."""
 LONG_ENOUGH = 12
-OF_A_HUB = Sought(
+OF_A_HUB = lazy(
     r"huggingface\.co|is not a local folder|does not appear to have a file named|[Cc]an't load (?:the )?(?:tokenizer|configuration|model|feature extractor|image processor)"
 )
 """What an `OSError` says of files that a hub should have."""
-OF_THE_STACK = Sought(
+OF_THE_STACK = lazy(
     r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|\bmps\b|triton|ninja|\.so\b|\.dll|\bdll\b"
     r"|compil|symbol|kernel|memory|shm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|level zero"
     r"|cupy|numba|metal|wheel|abi|capabilit|\barch(?:e?s)?\b|arch_list|\bdevices?\b(?! argument)|accelerator|numpy\.(?:core|dtype)|\btorch\b(?=['\"]?$)|'gcc'|'cc'|'cl'|'g\+\+'|__version__|\bc10\b|distributed|backend",
     re.I,
 )
 """Words of an exception that may mean the GPU's stack."""
-COMPLAINT = Sought(
+COMPLAINT = lazy(
     r"(?:cuda|gpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)[^.\n]{0,50}?(?:fail|error|not (?:found|available|support|detect|work|enabled|compiled)|unavailable|missing|mismatch|unsupported|incompatible|too old|invalid|out of memory|insufficient|none\b|false\b)"
     r"|(?:\bno|unable|cannot|can't|could not|couldn't|fail(?:ed)?|error|without|missing|requires?|falling back)[^.\n]{0,40}?(?:cuda|\bgpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)",
     re.I,
 )
 """A line that complains of the GPU's stack, in whatever words."""
-BUILDS = Sought(
+BUILDS = lazy(
     r"setuptools|build_meta|build_wheel|builds-v0|build-env|setup\.py|pyproject|cpp_extension|failed to build|build isolation"
     r"|building wheel|requirements to build|preparing metadata|flash.?attn|xformers|bitsandbytes|torchcodec|sageattention|mmcv|detectron2|op_builder|deepspeed[/\\.]ops"
     r"|cuda|nvidia|nvcc|\bgpus?\b|nccl|rocm|\bhip\b",
@@ -105,13 +99,13 @@ BUILDS = Sought(
 """Near an exception: the build or the import of an extension, or a word of the GPU's stack."""
 NEAR = 16
 """Lines of a traceback before its exception."""
-OF_A_CALL = Sought(
+OF_A_CALL = lazy(
     r"\.cuda\(|torch\.cuda\.(?:amp|is_available|set_device|empty_cache|synchronize)|['\"]cuda(?::\d)?['\"]|\bcuda:\d"
     r"|(?:single|multi|per)[_-]gpu|\S*Warning:[^\n]*",
     re.I,
 )
 """What a program's line says of a GPU that works."""
-OF_VERSIONS = Sought(
+OF_VERSIONS = lazy(
     r"^[^\w\n]{0,12}[a-z][\w. /()-]{0,30}\b(?:versions?|types?|number|count|memory|name|model|platform)\b\W{0,3}: [^\n]{1,120}$",
     re.I | re.M,
 )
@@ -123,7 +117,7 @@ def exceptions(text: Text) -> Iterator[Fact]:
     """The last exception, where it and the rest of the text are about something else than a GPU."""
     if "error" not in text.low and "notfound" not in text.low and "exception" not in text.low:
         return
-    lines = [_unlogged(line.strip()) for line in text.lines[-LAST_LINES:]]
+    lines = [line.strip() for line in text.lines[-LAST_LINES:]]
     last = _last(lines, RAISED.match) or _last(lines, IN_A_LINE.search)
     if last is None:
         return
@@ -141,11 +135,6 @@ def exceptions(text: Text) -> Iterator[Fact]:
             source=f"report, line {first + 1}",
             text=found.group().strip()[:200],
         )
-
-
-def _unlogged(line: str) -> str:
-    found = LOGGED.match(line)
-    return line[found.end() :] if found else line
 
 
 def _complains(text: Text) -> bool:
@@ -170,7 +159,7 @@ def _last(
     return None
 
 
-ANOTHERS = Sought(r"(?:\d{4}-)?\d{2}[:-]\d{2}[:-]\d{2}[-,.: ]")
+ANOTHERS = lazy(r"(?:\d{4}-)?\d{2}[:-]\d{2}[:-]\d{2}[-,.: ]")
 """How a line of a log begins that stands below an exception, and is none of its words."""
 
 
@@ -211,7 +200,7 @@ def unless_explained(events: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(event for event in events if event.kind != "program-failed")
 
 
-RAN = Sought(r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image")
+RAN = lazy(r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image")
 """What the message of a GPU that computed names: another maker's has the same errors."""
 AFTER_RUNNING = ("out-of-memory", "no-kernel-image", "cuda-library-error")
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-from gpusetup.messages.letters import Letters
 from gpusetup.messages.program import Mark, Program, Weight
-from gpusetup.messages.programs import BY_NAME, LIBRARIES, PROGRAMS, of_package
+from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
 from gpusetup.model.failing import Failing, Stage
 from gpusetup.model.machine import Event
-from gpusetup.model.sought import Sought, in_any_case
+from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report.text import Text
 
 LOOKED_AT = 200_000
 """Of a text's end: there its failure stands."""
 PACKAGES = "-packages"
-FRAME = 'file "'
-PACKAGE = Sought(r"[/\\](\w{2,40})")
+PACKAGE = lazy(r"[/\\](\w{2,40})")
 FOLDERS = ("comfy", "vllm", "sglang", "cupy", "cupy_backends")
 """Packages that also run from a folder of their own."""
-FOLDER = Sought(rf"[/\\]({'|'.join(FOLDERS)})(?=[/\\])")
+FOLDER = lazy(rf"[/\\]({'|'.join(FOLDERS)})(?=[/\\])")
 """A file of a package, in a traceback or a loader's message: behind `site-packages`, or such a folder."""
-BUILT = Sought(
+BUILT = lazy(
     r"(?:Failed to (?:download and )?build:? `|Failed building wheel for |Building wheel for "
     r"|Could not build wheels for |subprocess to build )(?P<built>[A-Za-z][\w.-]{1,40})"
     r"|Collecting (?P<collected>[A-Za-z][\w.-]{1,40})[^\0]{0,400}?"
@@ -30,9 +28,9 @@ BUILT = Sought(
     r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
 )
 """A package that is built here."""
-WARNED = Sought(r"[^\s'\"]{1,200}\.py:\d{1,6}: \w*Warning:")
+WARNED = lazy(r"[^\s'\"]{1,200}\.py:\d{1,6}: \w*Warning:")
 """A file that only warns, which other programs' texts hold as well."""
-WORKS = Sought(
+WORKS = lazy(
     r"(?i)[\w.+-]{2,30}(?:,? (?:and|or) [\w ]{2,30}?)? (?:all |both )?(?:works?|worked|runs?|ran|is|are)"
     r" (?:just |perfectly |totally )?(?:fine|well|ok|okay|great|perfectly|flawlessly)\b"
 )
@@ -42,23 +40,6 @@ BESIDE = (Weight.MENTIONED, Weight.NOTICE, Weight.NAMED)
 NAMES = (Weight.MENTIONED, Weight.NAMED)
 """Marks that may stand in somebody's own sentence."""
 MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
-PLACES: dict[str, list[int]] = {}
-"""The letters of the marks, and their numbers."""
-for _number, (_, _mark) in enumerate(MARKS):
-    PLACES.setdefault(_mark.needle, []).append(_number)
-LETTERS = Letters.of(PLACES)
-BUILDS = (
-    "failed to build",
-    "download and build",
-    "requirements to build",
-    "subprocess to build",
-    "building wheel",
-    "build wheels",
-    "preparing metadata",
-    "egg_info",
-    "no-build-isolation",
-)
-"""Letters of which each form of `BUILT` has some."""
 
 
 class Sign(NamedTuple):
@@ -68,13 +49,11 @@ class Sign(NamedTuple):
     place: int
     name: str
     stage: Stage | None
-    ends: bool = False
-    """Whether it is a frame of torch, or of what stands on it, in a traceback."""
 
 
 def failing(text: Text) -> Iterator[Failing]:
     """The program that failed; nothing where no mark of one is there."""
-    signs = _of_the_failure(list(_signs(text)))
+    signs = list(_signs(text))
     if not signs:
         return
     best = max(signs, key=_order)
@@ -82,21 +61,6 @@ def failing(text: Text) -> Iterator[Failing]:
     end = min(best.place + 200, len(text.flat))
     shown = text.shown(best.place, best.place + 1) or text.flat[best.place : end]
     yield Failing(program=best.name, stage=stage, text=shown, source=text.source(best.place))
-
-
-def _of_the_failure(signs: list[Sign]) -> list[Sign]:
-    """Without a program beside torch that is named only, only warns, or only called torch, where
-    torch's traceback stands: that is what failed."""
-    ends = [sign for sign in signs if sign.ends]
-    if not ends:
-        return signs
-    last = max((sign.place for sign in ends if sign.name == "torch"), default=0)
-    return [
-        s
-        for s in signs
-        if not (s.weight in BESIDE or (s.weight is Weight.TRACED and s.place < last))
-        or BY_NAME[s.name].on_torch
-    ]
 
 
 def _stage_of(name: str, signs: list[Sign]) -> Stage | None:
@@ -110,21 +74,11 @@ def _order(sign: Sign) -> tuple[Weight, int]:
 
 
 def _signs(text: Text) -> Iterator[Sign]:
-    there = LETTERS.found_in(text.low)
-    for number in sorted([number for needle in there for number in PLACES[needle]]):
-        name, mark = MARKS[number]
-        if (place := _not_as_working(text, mark, _place(text, mark))) >= 0:
+    for name, mark in MARKS:
+        if (place := _place(text, mark)) >= 0:
             yield Sign(mark.weight, place, name, mark.stage)
     yield from _traced(text)
     yield from _built(text)
-
-
-def _not_as_working(text: Text, mark: Mark, place: int) -> int:
-    """The last place that does not name the program as one that works; -1 where there is none:
-    another one failed."""
-    while place >= 0 and mark.weight in NAMES and WORKS.match(text.flat, place):
-        place = -1 if mark.pattern else text.low.rfind(mark.needle, 0, place)
-    return place
 
 
 def _place(text: Text, mark: Mark) -> int:
@@ -136,7 +90,7 @@ def _place(text: Text, mark: Mark) -> int:
     found = (
         start + one.start()
         for start, window in text.near(mark.needle)
-        for one in pattern.finditer(window, text.lowered(start, window))
+        for one in pattern.finditer(window)
     )
     return max(found, default=-1)
 
@@ -144,19 +98,13 @@ def _place(text: Text, mark: Mark) -> int:
 def _traced(text: Text) -> Iterator[Sign]:
     """The packages whose files a traceback goes through."""
     first = max(len(text.flat) - LOOKED_AT, 0)
-    for place, name in (*_packages(text, first), *_folders(text, first)):
+    for place, name in _packages(text, first):
         program = of_package(name)
         if program is not None:
             weight = _of_frame(program)
-            if weight is Weight.TRACED and name not in FOLDERS and WARNED.match(text.flat, place):
+            if weight is Weight.TRACED and WARNED.match(text.flat, place):
                 weight = Weight.NOTICE
-            ends = weight is Weight.UNDER_ALL and _is_in_a_traceback(text, place)
-            yield Sign(weight, place, program.name, None, ends)
-
-
-def _is_in_a_traceback(text: Text, place: int) -> bool:
-    opened = text.low.rfind(FRAME, max(place - 300, 0), place)
-    return opened >= 0 and '"' not in text.flat[opened + len(FRAME) : place]
+            yield Sign(weight, place, program.name, None)
 
 
 def _packages(text: Text, first: int) -> Iterator[tuple[int, str]]:
@@ -168,23 +116,14 @@ def _packages(text: Text, first: int) -> Iterator[tuple[int, str]]:
         at = text.low.find(PACKAGES, at + 1)
 
 
-def _folders(text: Text, first: int) -> Iterator[tuple[int, str]]:
-    """The folders of `FOLDERS`, where one of them is named at all."""
-    if any(name in text.low for name in FOLDERS):
-        for found in FOLDER.compiled.finditer(text.flat, first):
-            yield found.start(), found.group(1)
-
-
 def _of_frame(program: Program) -> Weight:
     return Weight.UNDER_ALL if program.name in LIBRARIES else Weight.TRACED
 
 
 def _built(text: Text) -> Iterator[Sign]:
     """The package whose build a text shows: more than any word that the build prints."""
-    if not any(word in text.low for word in BUILDS):
-        return
     first = max(len(text.flat) - LOOKED_AT, 0)
-    for found in BUILT.compiled.finditer(text.flat, first):
+    for found in BUILT.finditer(text.flat, first):
         name = next(filter(None, found.groups()))
         program = of_package(name)
         if program is None or program.name != "torch":

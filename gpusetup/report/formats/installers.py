@@ -7,31 +7,31 @@ from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.model.machine import Event, Package
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
 # --- what is installed ----------------------------------------------------------------------------
 
-PIP_ROW = Sought(r"^([A-Za-z][\w.-]{1,40}) {1,40}(\d[\w.+!-]{0,40})(?: {2,}\S.*)?$")
-FREEZE_ROW = Sought(r"^([A-Za-z][\w.-]{1,40})==(\d[\w.+!-]{0,40})$")
-CONDA_ROW = Sought(r"^([a-z_][\w.-]{1,40}) {1,40}(\d[\w.+!]{0,40}) {1,30}([\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}([\w./-]{2,60}))?$")  # fmt: skip
-ROW = Sought(r"[A-Za-z_][\w.-]{1,40}(?: {1,40}|==)\d")
+PIP_ROW = lazy(r"^([A-Za-z][\w.-]{1,40}) {1,40}(\d[\w.+!-]{0,40})(?: {2,}\S.*)?$")
+FREEZE_ROW = lazy(r"^([A-Za-z][\w.-]{1,40})==(\d[\w.+!-]{0,40})$")
+CONDA_ROW = lazy(r"^([a-z_][\w.-]{1,40}) {1,40}(\d[\w.+!]{0,40}) {1,30}([\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}([\w./-]{2,60}))?$")  # fmt: skip
+ROW = lazy(r"[A-Za-z_][\w.-]{1,40}(?: {1,40}|==)\d")
 """How each of these rows begins."""
-CHANNEL = Sought(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
+CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 INLINE = (
-    (Sought(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)"), "pip"),
-    (Sought(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|jax-cuda[\w-]+|triton|numpy)==(\d[\w.+]*)"), "uv"),
-    (Sought(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*) (?:requires|has requirement) "), None),
-    (Sought(r"(?i)\b(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)"), None),
-    (Sought(r"but you(?:'ll)? have (torch\w*|numpy) (\d[\w.+]*\w)"), None),
-    (Sought(r"(?<!\S)(torchvision|torchaudio) (\d[\w.+]*\w) @(?=[/A-Z])"), None),
-    (Sought(r'"(torchvision|torchaudio|xformers|numpy|triton)" ?: ?"(\d[\w.+]*\w)"'), None),
-    (Sought(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)"), "pip"),
-    (Sought(r"\b(torchvision|torchaudio|triton|numpy|xformers|nvidia-[\w-]+|jax-cuda\d\d-\w+)-(\d[\w.+]*\w)(?= |$)"), "installed"),
+    (lazy(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)"), "pip"),
+    (lazy(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|jax-cuda[\w-]+|triton|numpy)==(\d[\w.+]*)"), "uv"),
+    (lazy(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*) (?:requires|has requirement) "), None),
+    (lazy(r"(?i)\b(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)"), None),
+    (lazy(r"but you(?:'ll)? have (torch\w*|numpy) (\d[\w.+]*\w)"), None),
+    (lazy(r"(?<!\S)(torchvision|torchaudio) (\d[\w.+]*\w) @(?=[/A-Z])"), None),
+    (lazy(r'"(torchvision|torchaudio|xformers|numpy|triton)" ?: ?"(\d[\w.+]*\w)"'), None),
+    (lazy(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)"), "pip"),
+    (lazy(r"\b(torchvision|torchaudio|triton|numpy|xformers|nvidia-[\w-]+|jax-cuda\d\d-\w+)-(\d[\w.+]*\w)(?= |$)"), "installed"),
 )  # fmt: skip
-RELEVANT = Sought(
+RELEVANT = lazy(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
 )
 INSTALLED_SPAN = 3000
@@ -42,24 +42,8 @@ def packages(text: Text) -> Iterator[Fact]:
     """Distributions that the text shows as installed."""
     if not RELEVANT.search(text.low):
         return
-    known = list(listed(text))
-    yield from known
-    if "+cu" not in text.low and not any(one.name == "torch" for one in known):
-        yield from by_its_channel(text)
+    yield from listed(text)
     yield from spoken_of(text)
-
-
-OF_THE_CHANNEL = Sought(r"^[a-z_][\w.-]{1,40} {1,40}\d[\w.+!]{0,40} {1,30}\w{1,60} {1,30}pytorch$")
-"""A row of `conda list` whose package is of the channel that torch's makers had for conda."""
-
-
-def by_its_channel(text: Text) -> Iterator[Claim]:
-    """Who installed torch, by a package that came with it, where a list is cut."""
-    for number, line in enumerate(text.lines):
-        if "pytorch" in line and OF_THE_CHANNEL.match(line.strip()):
-            source = f"report, line {number + 1}"
-            yield Claim(subject="torch.installer", value="conda", source=source, trust=GUESS)
-            return
 
 
 def listed(text: Text) -> Iterator[Package]:
@@ -115,20 +99,20 @@ def spoken_of(text: Text) -> Iterator[Package]:
 
 # --- what was asked for ---------------------------------------------------------------------------
 
-COMMAND = Sought(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,600}")  # fmt: skip
-INDEX = Sought(rf"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b")  # fmt: skip
-PIN = Sought(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
-COMPANION_PIN = Sought(r"\b(?P<companion>torch(?:vision|audio)) ?==(?P<version>\d{1,2}(?:\.\d{1,3}){2})(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
-INSTALLS_TORCH = Sought(r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)")  # fmt: skip
-CONDA_CUDA = Sought(r"(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)")
-REQUIREMENT = Sought(
+COMMAND = lazy(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,600}")  # fmt: skip
+INDEX = lazy(rf"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b")  # fmt: skip
+PIN = lazy(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
+COMPANION_PIN = lazy(r"\b(?P<companion>torch(?:vision|audio)) ?==(?P<version>\d{1,2}(?:\.\d{1,3}){2})(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
+INSTALLS_TORCH = lazy(r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)")  # fmt: skip
+CONDA_CUDA = lazy(r"(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)")
+REQUIREMENT = lazy(
     r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}\S{1,60}?)?) ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?"
     r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)(?![\w-])"
 )
-LOCKED = Sought(r"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?")
-LOCKED_INDEX = Sought(rf"\S{{0,16}} @ registry\+{INDEX.pattern}")
-UV_PIN = Sought(r"(?:you require|depends on|requires|Because|and) torch(?:\{[^}]{1,60}\})?==(?P<version>\d[\d.]*\d)(?:\+(?P<label>\w+))?")  # fmt: skip
-IN_WORDS = Sought(r"(?i)\b(?:install|select|choose|want)\w{0,3} (?:the )?(?:py)?torch (?P<op>)(?P<version>\d\.\d{1,2}(?:\.\d)?) (?:on|for|with) cuda (?P<cuda>\d\d\.\d)")  # fmt: skip
+LOCKED = lazy(r"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?")
+LOCKED_INDEX = lazy(rf"\S{{0,16}} @ registry\+{INDEX.pattern}")
+UV_PIN = lazy(r"(?:you require|depends on|requires|Because|and) torch(?:\{[^}]{1,60}\})?==(?P<version>\d[\d.]*\d)(?:\+(?P<label>\w+))?")  # fmt: skip
+IN_WORDS = lazy(r"(?i)\b(?:install|select|choose|want)\w{0,3} (?:the )?(?:py)?torch (?P<op>)(?P<version>\d\.\d{1,2}(?:\.\d)?) (?:on|for|with) cuda (?P<cuda>\d\d\.\d)")  # fmt: skip
 """`I selected the command to install torch 2.8 on cuda 12.8`."""
 VERSIONS_KEPT = 900
 
@@ -239,7 +223,7 @@ def _pinned(found: re.Match[str], source: str, trust: int) -> Iterator[Fact]:
         yield Claim(subject="wanted.backend", value=label, source=source, trust=trust)
 
 
-MISMATCH = Sought(r"use the same CUDA versions\.', '(\d{1,2}\.\d)', '|detected CUDA version \((\d{1,2}\.\d)[\d.]*\) (?:mismatches|has)|Installed CUDA version (\d{1,2}\.\d) does not match")  # fmt: skip
+MISMATCH = lazy(r"use the same CUDA versions\.', '(\d{1,2}\.\d)', '|detected CUDA version \((\d{1,2}\.\d)[\d.]*\) (?:mismatches|has)|Installed CUDA version (\d{1,2}\.\d) does not match")  # fmt: skip
 
 
 def extension_cuda(text: Text) -> Iterator[Fact]:
@@ -250,19 +234,19 @@ def extension_cuda(text: Text) -> Iterator[Fact]:
         yield Claim(subject="wanted.cuda", value=version, source=source, trust=SURE)
 
 
-CONDA_SPEC = Sought(r"\bpytorch-(?P<torch>\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py(?P<major>3)\.?(?P<minor>\d{1,2})")  # fmt: skip
+CONDA_SPEC = lazy(r"\bpytorch-(?P<torch>\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py(?P<major>3)\.?(?P<minor>\d{1,2})")  # fmt: skip
 """A conda package by its file name: release, and the Python in its build string."""
 
 
-UV_SOLVES = Sought(r"No solution found when resolving (?:dependencies|tool|script)")
+UV_SOLVES = lazy(r"No solution found when resolving (?:dependencies|tool|script)")
 
 
-UV_TYPED = Sought(
+UV_TYPED = lazy(
     r"^(?:.{0,100}[$>#%❯]|[-*`]{1,3})?\s?uv (?:pip (?:install|sync|compile)|sync|add|lock)\b"
 )
 
 
-UV_PROJECT = Sought(
+UV_PROJECT = lazy(
     r"\buv (?:sync|lock|add|run (?!-[wis]|--(?:with|no-project|isolated|script)))\b|\buv\.lock\b"
     r"|\[\[?tool\.uv\b"
 )

@@ -1,4 +1,4 @@
-"""What the machine's own tools show: lspci, lshw, lsmod, /proc, ls, uname, os-release, df, ulimit."""
+"""What the machine's own tools show: lspci, /proc, os-release, ulimit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.fragments import DRIVER_VERSION
-from gpusetup.messages.letters import Letters
 from gpusetup.model.machine import DeviceNode, PciDevice
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.readings.proc import MODULES
 from gpusetup.report.elsewhere import is_in_passing
 from gpusetup.report.facts import (
@@ -20,7 +19,6 @@ from gpusetup.report.facts import (
     Claim,
     Fact,
     Saying,
-    Sayings,
     claims,
     saying,
 )
@@ -90,19 +88,18 @@ ROWS: tuple[Saying, ...] = (
     saying("os.libc", "ldd", r"ldd \((?:Ubuntu |Debian )?(GN?U|E?GLIBC)", GUESS, value=""),
     saying("memory.memlock_kib", "max locked memory", r"max locked memory\W{0,4}\(kbytes, -l\) (\d{1,12})\b"),
 )  # fmt: skip
-SAYINGS = Sayings.of(ROWS)
 
-LSPCI = Sought(
+LSPCI = lazy(
     r"(?:^|\s)((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "
     r"(?:VGA compatible controller|3D controller|Display controller)(?: \[\d{4}\])?: (.{3,160})"
 )
-IN_USE = Sought(r"Kernel driver in use: ([\w-]+)")
+IN_USE = lazy(r"Kernel driver in use: ([\w-]+)")
 VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
 
 
 def machine_tools(text: Text) -> Iterator[Fact]:
-    yield from _with_names(claims(text, SAYINGS))
-    for reader in (lspci, lshw, lsmod, nodes, uname, systems, shm, computers):
+    yield from _with_names(claims(text, ROWS))
+    for reader in (lspci, nodes, uname, systems, computers):
         yield from reader(text)
 
 
@@ -142,78 +139,24 @@ def pci_device(bus: str | None, name: str, driver: str | None) -> PciDevice:
     return PciDevice(vendor=vendor, bus_id=bus, name=name.partition(" (rev")[0], driver=driver)
 
 
-def lshw(text: Text) -> Iterator[Fact]:
-    """`*-display` blocks."""
-    if "*-display" not in text.low:
-        return
-    for block in text.flat.split("*-display")[1:5]:
-        block = block[:900]
-        product = re.search(r"product: (.{3,80}?) vendor: (.{3,60}?) (?:physical|bus)", block)
-        driver = re.search(r"driver=([\w-]+)", block)
-        if product:
-            name = f"{product.group(2)} {product.group(1)}"
-            yield pci_device(None, name, driver.group(1) if driver else None)
+MODULE = lazy(rf"^({'|'.join(MODULES)})\s+\d{{4,9}}\s+\d+")
 
 
-MODULE = Sought(rf"^({'|'.join(MODULES)})\s+\d{{4,9}}\s+\d+")
+NODE = lazy(r"^(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
 
 
-def lsmod(text: Text) -> Iterator[Fact]:
-    for number, line in enumerate(text.lines):
-        bare = line.lstrip()
-        if bare[:2] in ("nv", "no") and (found := MODULE.match(bare)):
-            source = f"lsmod, line {number + 1}"
-            subject = f"driver.{MODULES[found.group(1)]}"
-            yield Claim(subject=subject, value=True, source=source)
-
-
-NODE = Sought(r"^(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
-
-
-def nodes(text: Text) -> Iterator[Fact]:
-    for line in text.lines:
-        bare = line.strip()
-        if bare[:1] == "c" and (found := NODE.match(bare)):
-            mode = found.group(1)
-            yield DeviceNode(path=found.group(2), mode=mode)
-
-
-UNAME = Sought(r"\b(Linux|Darwin) \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le|armv[67]l|i[3-6]86)\b")  # fmt: skip
-
-
-def uname(text: Text) -> Iterator[Fact]:
-    if "gnu/linux" not in text.low and "darwin" not in text.low:
-        return
-    if found := UNAME.search(text.flat):
-        source = text.source(found.start())
-        family = "linux" if found.group(1) == "Linux" else "macos"
-        machine = "aarch64" if found.group(2) == "arm64" else found.group(2)
-        yield Claim(subject="os.family", value=family, source=source, trust=SURE)
-        yield Claim(subject="os.machine", value=machine, source=source)
-
-
-SYSTEM = Sought(
+SYSTEM = lazy(
     r"(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)(Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS"
     r"|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d)) ?-?(\d{1,2}(?:\.\d{1,2})?)?(?![\w-])",
     re.I,
 )
 """A system and its version; not who built a compiler: `gcc (Ubuntu 11.4.0-1ubuntu1) 11.4.0`."""
-SYSTEMS = Letters.of((
-    "ubuntu", "debian", "fedora", "centos", "rocky", "almalinux", "rhel", "mint", "pop!_os", "opensuse",
-    "arch", "manjaro", "nixos", "windows", "macos",
-))  # fmt: skip
-"""A word of each name in `SYSTEM`,"""
-BEFORE_A_WORD = 6
-"""and how far behind its beginning it stands at most."""
 NAMED_WITHIN = 100_000
 
 
 def systems(text: Text) -> Iterator[Fact]:
     """A system's name in a remark: `Ubuntu 21.04`."""
-    there = [text.low.find(word) for word in SYSTEMS.found_in(text.low)]
-    first = max(min(there, default=0) - BEFORE_A_WORD, 0)
-    found = SYSTEM.compiled.search(text.flat, first, NAMED_WITHIN) if there else None
-    if found:
+    if found := SYSTEM.search(text.flat, 0, NAMED_WITHIN):
         source, name = text.source(found.start()), found.group().strip(" -")
         yield Claim(subject="os.name", value=name, source=source, trust=HINT)
         family = family_of(name)
@@ -222,99 +165,84 @@ def systems(text: Text) -> Iterator[Fact]:
 
 
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-SHM = Sought(r"^(?:tmpfs|shm|none)\s+(\d{1,6}(?:\.\d)?)([KMGT])i?B?\s+[\d.]+[KMGT]?i?B?\s+(\d{1,6}(?:\.\d)?)([KMGT]?)i?B?\s+\d+%\s+/dev/shm\b")  # fmt: skip
-
-
-def shm(text: Text) -> Iterator[Fact]:
-    """The line of `df -h` about /dev/shm."""
-    if "/dev/shm" not in text.low:
-        return
-    for number, line in enumerate(text.lines):
-        if "/dev/shm" in line and (found := SHM.match(line)):
-            total, unit, free, free_unit = found.groups()
-            source = f"df, line {number + 1}"
-            size = int(float(total) * SIZES[unit])
-            yield Claim(subject="memory.shm_total_bytes", value=size, source=source)
-            left = int(float(free) * SIZES.get(free_unit, 1))
-            yield Claim(subject="memory.shm_free_bytes", value=left, source=source)
 
 
 ARC_NUMBERS = ("a310", "a380", "a580", "a750", "a770", "b570", "b580")
 BY_MODEL = frozenset((*ARC_NUMBERS, "intel arc", "arc(tm)", "rx ", "rx", "0xt", "0 xt"))
 """The letters of rows that a card's name alone fulfils."""
-NVIDIAS = Sought(r"NVIDIA|GeForce|\b(?:RTX|GTX|Tesla)\b")
+NVIDIAS = lazy(r"NVIDIA|GeForce|\b(?:RTX|GTX|Tesla)\b")
 NEAR = 120
 """So many letters around a card's number are its sentence."""
 COMPUTERS = (
     (
         "radeon",
-        Sought(
+        lazy(
             r"(?<![Ww]ith )((?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))[\w ]{0,16})"
         ),
         "amd",
     ),
-    ("gfx", Sought(r"\b(gfx(?:9|10|11|12)\d{1,2}[a-f]?)\b"), "amd"),
+    ("gfx", lazy(r"\b(gfx(?:9|10|11|12)\d{1,2}[a-f]?)\b"), "amd"),
     (
         "rocm",
-        Sought(
+        lazy(
             r"(?<![\w+.])(ROCk module is loaded|rocm-smi|rocBLAS error|HIP error|hipErrorNoBinaryForGpu)"
         ),
         "amd",
     ),
     (
         "amd",
-        Sought(
+        lazy(
             r"(?<![\w/])(?<!or )(?<!and )(?<![Nn]o )(?<!uses )(?<!for )(?<!support )(?<!supports )(?<!your )((?:[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)"
         ),
         "amd",
     ),
-    ("rx ", Sought(r"\b(RX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|M)?)\b"), "amd"),
+    ("rx ", lazy(r"\b(RX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|M)?)\b"), "amd"),
     (
         "rx",
-        Sought(
+        lazy(
             r"\b([Rr][Xx][ -]?(?:4[678]0|5[5-9]0|5[3-7]00|6[3-9]50|6[4-9]00|7[6-9]00|90[67]0)(?: ?[Xx][Tt][Xx]?)?)\b"
         ),
         "amd",
     ),
-    ("0xt", Sought(r"(?<![\w.])((?:RX ?)?[5-9]\d[056]0[Xx][Tt][Xx]?)\b"), "amd"),
-    ("0 xt", Sought(r"(?<![\w.])((?:RX ?)?[5-9]\d[056]0 [Xx][Tt][Xx]?)\b"), "amd"),
-    ("显卡", Sought(r"(AMD ?显卡)"), "amd"),
-    ("vega", Sought(r"(?i)\b((?:radeon |rx ?)?vega ?(?:56|64|frontier))\b"), "amd"),
-    ("r9 ", Sought(r"(?i)\b((?:amd |radeon )?r9 (?:2[789]0x?|3[89]0x?|fury|nano))\b"), "amd"),
-    ("strix halo", Sought(r"(?i)\b(strix halo)\b"), "amd"),
-    ("ryzen ai max", Sought(r"(?i)\b(ryzen ai max\+?)"), "amd"),
-    ("0s", Sought(r"\b((?:Radeon )?80[56]0S)\b"), "amd"),
-    ("00", Sought(r"(?<![\w.-])((?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00)\b"), "amd"),
-    ("hip_visible_devices", Sought(r"\b(HIP_VISIBLE_DEVICES ?= ?['\"]?\d)"), "amd"),
-    ("hipm", Sought(r"\b(hipM(?:alloc|emcpy)\w{0,12})\b"), "amd"),
-    ("hiperror", Sought(r"(hipErrorNoBinaryForGpu)"), "amd"),
-    ("hip error", Sought(r"(HIP error): "), "amd"),
-    ("rocm-capable", Sought(r"(no ROCm-capable device)"), "amd"),
-    ("hsa_status_error", Sought(r"(HSA_STATUS_ERROR\w*)"), "amd"),
-    ("access fault by gpu node", Sought(r"(Memory access fault by GPU node)"), "amd"),
-    ("hsa_override", Sought(r"(HSA_OVERRIDE_GFX_VERSION ?=)"), "amd"),
-    ("miopen", Sought(r"(MIOpen(?: Error|: [Ee]rror|\(HIP\)))"), "amd"),
-    ("rocm error", Sought(r"(?<!no )(ROCm error): \w"), "amd"),
+    ("0xt", lazy(r"(?<![\w.])((?:RX ?)?[5-9]\d[056]0[Xx][Tt][Xx]?)\b"), "amd"),
+    ("0 xt", lazy(r"(?<![\w.])((?:RX ?)?[5-9]\d[056]0 [Xx][Tt][Xx]?)\b"), "amd"),
+    ("显卡", lazy(r"(AMD ?显卡)"), "amd"),
+    ("vega", lazy(r"(?i)\b((?:radeon |rx ?)?vega ?(?:56|64|frontier))\b"), "amd"),
+    ("r9 ", lazy(r"(?i)\b((?:amd |radeon )?r9 (?:2[789]0x?|3[89]0x?|fury|nano))\b"), "amd"),
+    ("strix halo", lazy(r"(?i)\b(strix halo)\b"), "amd"),
+    ("ryzen ai max", lazy(r"(?i)\b(ryzen ai max\+?)"), "amd"),
+    ("0s", lazy(r"\b((?:Radeon )?80[56]0S)\b"), "amd"),
+    ("00", lazy(r"(?<![\w.-])((?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00)\b"), "amd"),
+    ("hip_visible_devices", lazy(r"\b(HIP_VISIBLE_DEVICES ?= ?['\"]?\d)"), "amd"),
+    ("hipm", lazy(r"\b(hipM(?:alloc|emcpy)\w{0,12})\b"), "amd"),
+    ("hiperror", lazy(r"(hipErrorNoBinaryForGpu)"), "amd"),
+    ("hip error", lazy(r"(HIP error): "), "amd"),
+    ("rocm-capable", lazy(r"(no ROCm-capable device)"), "amd"),
+    ("hsa_status_error", lazy(r"(HSA_STATUS_ERROR\w*)"), "amd"),
+    ("access fault by gpu node", lazy(r"(Memory access fault by GPU node)"), "amd"),
+    ("hsa_override", lazy(r"(HSA_OVERRIDE_GFX_VERSION ?=)"), "amd"),
+    ("miopen", lazy(r"(MIOpen(?: Error|: [Ee]rror|\(HIP\)))"), "amd"),
+    ("rocm error", lazy(r"(?<!no )(ROCm error): \w"), "amd"),
     (
         "libamdhip64",
-        Sought(r"(?:fault|SIGSEGV|signal 11|crash\w*)\b.{0,300}?(libamdhip64\.so)"),
+        lazy(r"(?:fault|SIGSEGV|signal 11|crash\w*)\b.{0,300}?(libamdhip64\.so)"),
         "amd",
     ),
-    ("/opt/rocm", Sought(r"#\d{1,2} .{0,90}?(/opt/rocm\S{0,40}/lib(?:64)?/\S{4,40}\.so)"), "amd"),
+    ("/opt/rocm", lazy(r"#\d{1,2} .{0,90}?(/opt/rocm\S{0,40}/lib(?:64)?/\S{4,40}\.so)"), "amd"),
     (
         "mi",
-        Sought(r"(?<![\w.-])(MI(?:100|210|250X?|300[AX]|325X|35[05]X))(?! or| and|,|/)\b"),
+        lazy(r"(?<![\w.-])(MI(?:100|210|250X?|300[AX]|325X|35[05]X))(?! or| and|,|/)\b"),
         "amd",
     ),
     (
         "intel arc",
-        Sought(r"(?<!, )(?<!and )(?<!or )(Intel Arc (?:Pro [AB]\d{2}|B-[Ss]eries))\b"),
+        lazy(r"(?<!, )(?<!and )(?<!or )(Intel Arc (?:Pro [AB]\d{2}|B-[Ss]eries))\b"),
         "intel",
     ),
-    ("intel arc", Sought(r"(Intel Arc (?:[AB]\d{3}\w?|1\d0[VT]))"), "intel"),
+    ("intel arc", lazy(r"(Intel Arc (?:[AB]\d{3}\w?|1\d0[VT]))"), "intel"),
     (
         "intel arc",
-        Sought(
+        lazy(
             r"(?<!or )(?<!and )(?<!, )(?<!for )(?<!support )(?<!supports )(?<!with )(?<!your )(Intel Arc (?:GPU|[Gg]raphics|[Ii]ntegrated|iGPU))"
         ),
         "intel",
@@ -322,18 +250,18 @@ COMPUTERS = (
     *(
         (
             number,
-            Sought(
+            lazy(
                 rf"(?i)(?<!or )(?<!and )(?<!, )(?<!for )(?<!support )(?<!supports )(?<!your )\b((?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?{number}m?)\b"
             ),
             "intel",
         )
         for number in ARC_NUMBERS
     ),
-    ("instinct", Sought(r"(AMD Instinct MI\d+\w?)"), "amd"),
-    ("arc(tm)", Sought(r"(Intel\(R\) Arc\(TM\) [\w ]{1,24})"), "intel"),
-    ("dispatch key: xpu", Sought(r"(dispatch key: XPU)"), "intel"),
-    ("chip: apple", Sought(r"(?:Chip|CPU): (Apple M\d[\w ]{0,10})"), "apple"),
-    ("apple m", Sought(r"\b(Apple M[1-9](?: Pro| Max| Ultra)?)\b"), "apple"),
+    ("instinct", lazy(r"(AMD Instinct MI\d+\w?)"), "amd"),
+    ("arc(tm)", lazy(r"(Intel\(R\) Arc\(TM\) [\w ]{1,24})"), "intel"),
+    ("dispatch key: xpu", lazy(r"(dispatch key: XPU)"), "intel"),
+    ("chip: apple", lazy(r"(?:Chip|CPU): (Apple M\d[\w ]{0,10})"), "apple"),
+    ("apple m", lazy(r"\b(Apple M[1-9](?: Pro| Max| Ultra)?)\b"), "apple"),
 )
 """Letters, a pattern that has the name, and the maker: words of programs that list graphics."""
 
@@ -344,7 +272,7 @@ def _stands_beside_nvidias(text: str, found: re.Match[str]) -> bool:
 
 
 def _is_another_mac(text: Text, found: re.Match[str]) -> bool:
-    return is_in_passing("os.family", text.flat, text.low, *found.span())
+    return is_in_passing("os.family", text.flat, *found.span())
 
 
 def computers(text: Text) -> Iterator[Fact]:
@@ -359,3 +287,25 @@ def computers(text: Text) -> Iterator[Fact]:
             if vendor == "apple":
                 for subject, value in (("os.machine", "aarch64"), ("os.family", "macos")):
                     yield Claim(subject=subject, value=value, source="report", trust=HINT)
+
+
+def nodes(text: Text) -> Iterator[Fact]:
+    for line in text.lines:
+        bare = line.strip()
+        if bare[:1] == "c" and (found := NODE.match(bare)):
+            mode = found.group(1)
+            yield DeviceNode(path=found.group(2), mode=mode)
+
+
+UNAME = lazy(r"\b(Linux|Darwin) \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le|armv[67]l|i[3-6]86)\b")  # fmt: skip
+
+
+def uname(text: Text) -> Iterator[Fact]:
+    if "gnu/linux" not in text.low and "darwin" not in text.low:
+        return
+    if found := UNAME.search(text.flat):
+        source = text.source(found.start())
+        family = "linux" if found.group(1) == "Linux" else "macos"
+        machine = "aarch64" if found.group(2) == "arm64" else found.group(2)
+        yield Claim(subject="os.family", value=family, source=source, trust=SURE)
+        yield Claim(subject="os.machine", value=machine, source=source)

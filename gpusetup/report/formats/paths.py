@@ -6,10 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from gpusetup.messages.fragments import STDLIB
-from gpusetup.messages.letters import Letters
-from gpusetup.model.machine import Event
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
 from gpusetup.report.text import Text
 
@@ -17,24 +14,24 @@ READ = 400_000
 """Characters of a text whose paths are looked at."""
 
 PYTHONS = (
-    Sought(r"[/\\]lib(?:64)?[/\\]python(\d\.\d{1,2})t?[/\\]"),
-    Sought(r"[/\\](?:Python|cpython-|python-?)(3)(\d{1,2})(?:-(?:32|arm64))?[/\\]", re.I),
-    Sought(r"[/\\](?:versions|pythons?|installs/python)[/\\](?:cpython-)?(\d\.\d{1,2}\.\d{1,2})", re.I),
-    Sought(r"\.cpython-(\d)(\d{1,2})t?-(?:x86_64|aarch64|darwin)"),
+    lazy(r"[/\\]lib(?:64)?[/\\]python(\d\.\d{1,2})t?[/\\]"),
+    lazy(r"[/\\](?:Python|cpython-|python-?)(3)(\d{1,2})(?:-(?:32|arm64))?[/\\]", re.I),
+    lazy(r"[/\\](?:versions|pythons?|installs/python)[/\\](?:cpython-)?(\d\.\d{1,2}\.\d{1,2})", re.I),
+    lazy(r"\.cpython-(\d)(\d{1,2})t?-(?:x86_64|aarch64|darwin)"),
 )  # fmt: skip
 """Paths that name the Python's version."""
 
-LINUX = Sought(
+LINUX = lazy(
     r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
 )
-MACOS = Sought(
+MACOS = lazy(
     r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew|private/var/folders)/"
 )
-FORWARD = Sought(r"(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/")
+FORWARD = lazy(r"(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/")
 """Windows' own folders as ninja, CMake and Python's `as_posix` write them."""
-WINDOWS = Sought(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
-PROMPT = Sought(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
-ASSIGNED = Sought(r"(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) ")
+WINDOWS = lazy(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
+PROMPT = lazy(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
+ASSIGNED = lazy(r"(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) ")
 WORDS = {
     "linux": (
         "nvrm:", "sudo ", "apt install", "apt-get", "apt update", "dnf install", "yum install", "pacman -",
@@ -58,21 +55,19 @@ OF_WINDOWS = (
 """What only Windows' own Python and `cmd` write."""
 OF_UNIX = ('file "/', "wsl", "/mnt/", "ssh ")
 """What puts a program elsewhere, though a text names a drive of Windows."""
-LETTERS = Letters.of(word for known in WORDS.values() for word in known)
 
 
 def paths(text: Text) -> Iterator[Fact]:
     flat = text.flat[:READ]
-    yield from python_of(flat, text.low[:READ])
+    yield from python_of(flat)
     yield from family_of_paths(flat, text.low[:READ])
-    yield from environments(flat, text.low[:READ])
+    yield from environments(flat)
     yield from interpreter(flat)
     yield from place_of_torch(flat)
     yield from portable(flat)
-    yield from shadowed(text)
 
 
-SYSTEMS_TORCH = Sought(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")
+SYSTEMS_TORCH = lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")
 """A torch in the system's own place, where a board's or an image's maker puts it."""
 
 
@@ -81,7 +76,7 @@ def place_of_torch(flat: str) -> Iterator[Fact]:
         yield Claim(subject="torch.location", value=found[1], source="paths", trust=HINT)
 
 
-def python_of(flat: str, low: str | None = None) -> Iterator[Fact]:
+def python_of(flat: str) -> Iterator[Fact]:
     """The version that most paths name.
 
     >>> fact = next(python_of('File "/home/me/venv/lib/python3.12/site-packages/torch/x.py"'))
@@ -89,9 +84,7 @@ def python_of(flat: str, low: str | None = None) -> Iterator[Fact]:
     '3.12'
     """
     for pattern in PYTHONS:
-        found = Counter(
-            ".".join(part for part in hit.groups()) for hit in pattern.finditer(flat, low)
-        )
+        found = Counter(".".join(part for part in hit.groups()) for hit in pattern.finditer(flat))
         if found:
             version = found.most_common(1)[0][0]
             yield Claim(subject="python.version", value=version, source="paths", trust=HINT)
@@ -114,40 +107,39 @@ def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
         yield Claim(subject="os.family", value=best, source="paths", trust=HINT)
     if "/mnt/c/" in low or "/mnt/d/" in low:
         yield Claim(subject="os.wsl", value=True, source="paths", trust=GUESS)
-    there = LETTERS.found_in(low)
-    words = {name: len(there.intersection(known)) for name, known in WORDS.items()}
+    words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
     words["linux"] += 1 if "=" in flat and ASSIGNED.search(flat) else 0
     likely = max(words, key=lambda name: words[name])
     if words[likely]:
         yield Claim(subject="os.family", value=likely, source="words", trust=GUESS)
 
 
-def _count(pattern: Sought, flat: str) -> int:
+def _count(pattern: re.Pattern[str], flat: str) -> int:
     return sum(1 for _, _hit in zip(range(200), pattern.finditer(flat), strict=False))
 
 
 MANAGERS = (
-    ("conda", Sought(r"[/\\](?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|[/\\]miniforge\d?[/\\]|[/\\]envs[/\\][\w.-]+[/\\]lib", re.I)),
-    ("uv tool", Sought(r"[/\\]uv[/\\]tools[/\\]", re.I)),
-    ("uv", Sought(r"[/\\](?:\.cache|Caches)[/\\]uv[/\\]|[/\\]uv[/\\]cache[/\\]", re.I)),
-    ("pipx", Sought(r"[/\\]pipx[/\\]venvs[/\\]", re.I)),
-    ("venv", Sought(r"[/\\]\.?venv[/\\]", re.I)),
+    ("conda", lazy(r"[/\\](?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|[/\\]miniforge\d?[/\\]|[/\\]envs[/\\][\w.-]+[/\\]lib", re.I)),
+    ("uv tool", lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
+    ("uv", lazy(r"[/\\](?:\.cache|Caches)[/\\]uv[/\\]|[/\\]uv[/\\]cache[/\\]", re.I)),
+    ("pipx", lazy(r"[/\\]pipx[/\\]venvs[/\\]", re.I)),
+    ("venv", lazy(r"[/\\]\.?venv[/\\]", re.I)),
 )  # fmt: skip
 
 
-def environments(flat: str, low: str) -> Iterator[Fact]:
+def environments(flat: str) -> Iterator[Fact]:
     for name, pattern in MANAGERS:
-        if pattern.search(flat, low):
+        if pattern.search(flat):
             yield Claim(subject="python.manager", value=name, source="paths", trust=HINT)
             return
 
 
-SITE = Sought(
+SITE = lazy(
     r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,160}?)/lib(?:64)?/python\d\.\d{1,2}/site-packages/"
     r"|(?P<windows>\b[A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){1,10}?)\\{1,2}Lib\\{1,2}site-packages\\", re.I
 )  # fmt: skip
 """A package of an environment: its root."""
-NOT_A_TARGET = Sought(
+NOT_A_TARGET = lazy(
     r"^/(?:usr|nix)\b|/\.local(?:$|/share/uv)|[/\\](?:tmp|temp|\.cache|caches?|overlay|uv|pipx|builds-v0)[/\\]"
     r"|conda|mamba|miniforge|[/\\]envs[/\\]|python_embed|app-?data"
     r"|\\(?![\w.-]*venv)[\w.-]*env[\w.-]*$",
@@ -167,7 +159,7 @@ def interpreter(flat: str) -> Iterator[Fact]:
     """
     if "site-packages" not in flat:
         return
-    roots = Counter(one["root"] or one["windows"] for one in SITE.compiled.finditer(flat))
+    roots = Counter(one["root"] or one["windows"] for one in SITE.finditer(flat))
     known = [root for root, _ in roots.most_common() if not NOT_A_TARGET.search(root)]
     if len(known) != 1:
         return
@@ -178,18 +170,24 @@ def interpreter(flat: str) -> Iterator[Fact]:
     yield Claim(subject="python.executable", value=value, source="paths", trust=GUESS)
 
 
-PORTABLE = Sought(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip
-"""The folder of Python in a portable package for Windows, as ComfyUI's."""
-COMFYUIS = Sought(
-    r"([A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable)(?=\\)", re.I
-)
-"""ComfyUI's portable package, which has its Python beside the program (ComfyUI, README)."""
-
-
-SPOKEN_OF = Sought(
+SPOKEN_OF = lazy(
     r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))", re.I
 )  # fmt: skip
 """The same package by its name: its commands are typed in its own folder."""
+
+
+LOCAL = lazy(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
+LIBRARY = lazy(r"[/\\]lib(?:64)?[/\\]python|[/\\]lib[/\\]\w+\.py|site-packages|dist-packages|python\d{2,3}[/\\]|<frozen|[/\\]python\d?\.?\d*[/\\]lib", re.I)  # fmt: skip
+
+
+PORTABLE = lazy(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip
+"""The folder of Python in a portable package for Windows, as ComfyUI's."""
+
+
+COMFYUIS = lazy(
+    r"([A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable)(?=\\)", re.I
+)
+"""ComfyUI's portable package, which has its Python beside the program (ComfyUI, README)."""
 
 
 def portable(flat: str) -> Iterator[Fact]:
@@ -209,30 +207,3 @@ def portable(flat: str) -> Iterator[Fact]:
         value = r".\python_embeded\python.exe"
         for subject, told in (("python.executable", value), ("os.family", "windows")):
             yield Claim(subject=subject, value=told, source="paths", trust=GUESS)
-
-
-LOCAL = Sought(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
-LIBRARY = Sought(r"[/\\]lib(?:64)?[/\\]python|[/\\]lib[/\\]\w+\.py|site-packages|dist-packages|python\d{2,3}[/\\]|<frozen|[/\\]python\d?\.?\d*[/\\]lib", re.I)  # fmt: skip
-
-
-def shadowed(text: Text) -> Iterator[Fact]:
-    """A file of one's own that stands in the traceback where the standard library's should."""
-    if "traceback" not in text.low or "import" not in text.low:
-        return
-    for number, line in enumerate(text.lines):
-        found = LOCAL.search(line) if line.lstrip().startswith("File ") else None
-        if found is None or found.group(2) not in STDLIB or LIBRARY.search(found.group(1)):
-            continue
-        if number and _imports(text.lines[number - 1], found.group(2)):
-            values = {"module": found.group(2), "path": found.group(1)}
-            yield Event(
-                kind="module-shadowed",
-                values=values,
-                source=f"report, line {number + 1}",
-                text=line.strip(),
-            )
-            return
-
-
-def _imports(line: str, module: str) -> bool:
-    return re.search(rf"\b(?:import|from) {module}\b", line) is not None

@@ -12,7 +12,7 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.cuda import IN_PROSE
 from gpusetup.messages.fragments import TORCH_VERSION
 from gpusetup.model.machine import Event
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import (
     GUESS,
     HINT,
@@ -21,7 +21,6 @@ from gpusetup.report.facts import (
     Claim,
     Fact,
     Saying,
-    Sayings,
     claims,
     saying,
 )
@@ -194,9 +193,8 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.import_error", "error loading", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll)", USUAL),
     saying("torch.import_error", "torch/lib", r"(?:OSError|ImportError): (\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
 )  # fmt: skip
-SAYINGS = Sayings.of(ROWS)
 
-LABELLED = Sought(
+LABELLED = lazy(
     r"^[('\"]{0,2}(\d{1,2}\.\d{1,2}\.\d{1,2}[\w.]{0,16}\+"
     rf"(?:{LABEL}))['\"]?"
     r"(?:[, ]{1,2}(?:'?\d{1,2}\.\d'?|None))?(?:[, ]{1,2}(True|False))?\)?$"
@@ -205,7 +203,7 @@ LABELLED = Sought(
 
 
 def programs(text: Text) -> Iterator[Fact]:
-    for claim in claims(text, SAYINGS):
+    for claim in claims(text, ROWS):
         yield from _understood(claim)
     yield from bare_versions(text)
     yield from in_comments(text)
@@ -270,7 +268,7 @@ def bare_versions(text: Text) -> Iterator[Fact]:
             return
 
 
-ANSWER = Sought(r"#\s*(?:[-=]*>|:)?\s*(True|False)\b")
+ANSWER = lazy(r"#\s*(?:[-=]*>|:)?\s*(True|False)\b")
 """What a line of code gave, as people write it behind the line or below it."""
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE
 from gpusetup.model.machine import Gpu
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import GUESS, HINT, Fact, Gpus, Sayings, claims, saying
+from gpusetup.report.facts import GUESS, HINT, Fact, Gpus, claims, saying
 from gpusetup.report.text import Text
 
 VERSION_WORD = r"(?:版本号?|バージョン|버전|версия|версии|versione|versión|versão|version|ver\.?)"
@@ -72,11 +72,10 @@ ROWS = (
     ),
     saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?({DRIVER_VERSION})(?![\w.+])(?!\W{{1,40}}(?:Driver|KMD) Version)", HINT),
 )  # fmt: skip
-SAYINGS = Sayings.of(ROWS)
 
 
 def prose(text: Text) -> Iterator[Fact]:
-    yield from claims(text, SAYINGS)
+    yield from claims(text, ROWS)
     yield from in_a_sentence(text)
 
 
@@ -87,34 +86,26 @@ MODEL = (
     r"|(?:RTX )?A[456]000\b|(?:Tesla )?(?:V100|A100|A800|H[12]00|H20|H800|T4|P100|P40|K80|M40|L40S?|L20|B200)\b)"
 )
 BEFORE = r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|[Oo]n|is|[Mm]y|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|our|this|old|new|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
-SPOKEN = Sought(rf"(?:{BEFORE}|\b(?=Tesla )){MODEL}")
-ANOTHER = Sought(rf" ?(?:,|/|&|\+|and|or|und|et|y|e|vs\.?) ?{MODEL}")
+SPOKEN = lazy(rf"(?:{BEFORE}|\b(?=Tesla )){MODEL}")
+ANOTHER = lazy(rf" ?(?:,|/|&|\+|and|or|und|et|y|e|vs\.?) ?{MODEL}")
 """What follows one of several that are enumerated: it is not the GPU of the text."""
-CALLED = Sought(
+CALLED = lazy(
     rf"(?:(?i:{GPU_WORD})(?:是|为|為|は|[ :|*`-]{{1,4}}|)|(?<!\w)(?:eine[nr]?|une|uma|una) )(?:(?:是|为|ist|eine|est|une|é|uma|es|una) ?){{0,2}}{MODEL}"
 )
 NAMED = (
-    Sought(rf"^\W{{0,6}}(?:\w{{1,12}} ?\W{{3,6}})?{MODEL}(?=[ :,])"),
-    Sought(rf"(?<![\w.,/-]){MODEL}$"),
+    lazy(rf"^\W{{0,6}}(?:\w{{1,12}} ?\W{{3,6}})?{MODEL}(?=[ :,])"),
+    lazy(rf"(?<![\w.,/-]){MODEL}$"),
 )
 CALLED_A = (" gpu", " card", " graphics card")
 NAME_LENGTH = 40
 """A title that begins with a GPU's name; a name that is called a GPU."""
-MENTIONED = Sought(rf"(?<![\w-]){MODEL}")
+MENTIONED = lazy(rf"(?<![\w-]){MODEL}")
 COUNTED = (
-    Sought(rf"(?<![\w.,])(?P<count>\d{{1,2}}) ?[x×*] ?{MODEL}"),
-    Sought(rf"{MODEL} ?[x×*] ?(?P<count>\d{{1,2}})(?![\w.])"),
+    lazy(rf"(?<![\w.,])(?P<count>\d{{1,2}}) ?[x×*] ?{MODEL}"),
+    lazy(rf"{MODEL} ?[x×*] ?(?P<count>\d{{1,2}})(?![\w.])"),
 )
-COUNTS = Sought(r"[x×*](?:(?<=\d.)|(?<=\d .)|(?<=[\dIiRrpS ].) ?\d)")
-"""What every form of `COUNTED` has, and few texts: asked first, because it is quick."""
-MODELS = (
-    *("RTX", "GTX", "A4000", "A5000", "A6000", "V100", "A100", "A800", "H100", "H200"),
-    *("H20", "H800", "T4", "P100", "P40", "K80", "M40", "L40", "L20", "B200"),
-)
-"""Letters of which each form of `MODEL` has some,"""
-BEFORE_A_MODEL = 64
-"""and how far behind the beginning of any pattern with it they stand at most."""
-NEEDLES = ("tx", "00", "t4", "l40", "p40", "h20", "l20", "k80")
+COUNTS = lazy(r"[x×*](?:(?<=\d.)|(?<=\d .)|(?<=[\dIiRrpS ].) ?\d)")
+"""What every form of `COUNTED` has."""
 READ = 50_000
 
 
@@ -123,7 +114,7 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
     flat, found = text.flat[:READ], None
     if not _lacks_a_kernel(text.low):
         found = _in_its_own_form(text)
-    counted = COUNTS.compiled.search(flat)
+    counted = COUNTS.search(flat)
     if found is None and not counted and (loose := _loosely_called(flat)):
         name, at = loose
         found = Gpus(gpus=(Gpu(name=name),), source=text.source(at), trust=GUESS)
@@ -136,16 +127,9 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
 def _in_its_own_form(text: Text) -> Gpus | None:
     """The one GPU that a sentence says is this machine's, by its whole name."""
     flat = text.flat[:READ]
-    if not any(word in text.low for word in NEEDLES):
-        return None
-    models = [at for model in MODELS if (at := flat.find(model)) >= 0]
-    if not models:
-        return None
-    first = max(min(models) - BEFORE_A_MODEL, 0)
-    forms = COUNTED if COUNTS.compiled.search(flat, first) else ()
-    counted = [one for form in forms for one in form.compiled.finditer(flat, first)][:50]
+    counted = [one for form in COUNTED for one in form.finditer(flat)][:50]
     called = CALLED.finditer(flat) if _is_foreign(flat, text.low) else ()
-    said = SPOKEN.compiled.finditer(flat, first)
+    said = SPOKEN.finditer(flat)
     spoken = (one for one in said if not ANOTHER.match(flat, one.end()))
     found = [*counted, *spoken, *called][:100]
     if not found and (one := _called_so(flat, text.low) or _of_a_missing_kernel(flat, text.low)):
@@ -163,16 +147,16 @@ NO_KERNEL = ("no kernel image", "cuda error: no kernel i")
 """The message, and what is left of it at the end of a text that was cut."""
 
 
-LOOSELY = Sought(
+LOOSELY = lazy(
     r"(?i)(?<![A-Za-z0-9_.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx|gt|mx) ?)(?P<number>\d{3,4}m?x?)|(?:geforce )(?P<mobile>[89]\d0mx?|[23]10m?|[89][4-8]00 ?g[st]x?)|(?P<plain>(?:50[5-9]0|40[6-9]0|30[5-9]0)(?= ?ti(?![a-z])))|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card|to|support)[ :]{1,2}|(?:支持|换(?:成|了|到|用)?|換(?:成|了)?|升级(?:到|成|为)?|显卡|顯卡|用的?是?|使用|新的?|买了|我的|卡是|在|对) ?)(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
     r"(?P<kind>(?: ?(?:ti|super)(?![a-z])){0,2})(?![A-Za-z0-9_]|\.\d|x\d| ?(?:steps|images|samples|epochs|tokens|iterations|files|[MG]i?B)\b)"
 )
 """`rtx 5090`, `RTX5090D`, or the number alone, which a missing kernel tells from other numbers."""
-QUADRO = Sought(r"(?i)(?<![\w.,/-])quadro (?P<number>[kmp]\d{3,4}m?|fx ?\d{3,4}m?)(?!\w)")
-WORKS_ON = Sought(
+QUADRO = lazy(r"(?i)(?<![\w.,/-])quadro (?P<number>[kmp]\d{3,4}m?|fx ?\d{3,4}m?)(?!\w)")
+WORKS_ON = lazy(
     r"(?i)\b(?:(?:works?|worked|runs?|ran|fine)(?: \w+){0,2} (?:on|for|with)|replac(?:ed|ing)|swapp(?:ed|ing)(?: out)?|(?:upgrad|switch|mov|chang)(?:ed|ing) from|instead of|had|used)(?: (?:the|my|a|an|old|other|previous)){0,3} ?$"
 )
-WORKS_THERE = Sought(
+WORKS_THERE = lazy(
     r"(?i) ?(?:(?:的时候|时|上|卡|显卡){0,2}(?:都|也|就|是|原来|之前)?(?:能|可以)?(?:正常|没问题|没有问题|能用|可用|可以)"
     r"|(?:(?:it |this |everything |all )?(?:works?|worked|runs?|ran|was|is)) (?:just |perfectly |totally )?(?:fine|well|ok|okay|great|perfectly|without))"
 )
@@ -189,7 +173,7 @@ CHIPS = {
     **{name.lower(): Gpu(name=name) for name in ("GB10", "GB200", "B300")},
     "dgx spark": Gpu(name="GB10"),
 }
-OF_A_FAMILY = Sought(
+OF_A_FAMILY = lazy(
     r"(?i)\b(?P<family>blackwell|kepler|maxwell|pascal)\b(?! (?:support|only|works))|\bRTX ?(?P<series>50)(?:[ -]?series|xx)\b|(?<!sm_\d\d)(?<!sm_\d\d[ ,])(?<!sm_\d\d\d[ ,])\b(?P<sm>sm_1[02][0-3])\b(?!,? ?sm_)|\b(?P<chip>GB10|GB200|B300|DGX Spark)\b|\b(?:GTX ?)?(?P<ten>10)(?:xx(?: ?series)?)\b"
 )
 """What a GPU is called where no model is named: a missing kernel is of that generation."""
@@ -226,11 +210,11 @@ def _loosely_called(flat: str) -> tuple[str, int] | None:
     told: dict[str, int] = {}
     for one in LOOSELY.finditer(flat):
         at = one.start("bare") + len(one.group("bare")) - 4 if one.group("bare") else one.start()
-        before = WORKS_ON.compiled.search(flat, max(at - NAME_LENGTH, 0), at)
+        before = WORKS_ON.search(flat, max(at - NAME_LENGTH, 0), at)
         if not before and not WORKS_THERE.match(flat, one.end()):
             told.setdefault(_written_out(one), one.start())
     told = {name: at for name, at in told.items() if not _is_a_series(name, told)}
-    for one in QUADRO.compiled.finditer(flat):
+    for one in QUADRO.finditer(flat):
         told.setdefault(f"Quadro {one.group('number').upper()}", one.start())
     return next(iter(told.items())) if len(told) == 1 else None
 
@@ -272,7 +256,7 @@ def _called_so(flat: str, low: str) -> re.Match[str] | None:
     for word in CALLED_A:
         at = low.find(word)
         while at >= 0:
-            if found := before.compiled.search(flat, max(at - NAME_LENGTH, 0), at):
+            if found := before.search(flat, max(at - NAME_LENGTH, 0), at):
                 return found
             at = low.find(word, at + 1)
     return None

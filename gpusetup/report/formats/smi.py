@@ -5,14 +5,13 @@ The parsers are the probe's; here a text is cut into their pieces.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
 from gpusetup.model.machine import Event, Gpu
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi.csv import GPU_LINE, is_header, parse_csv, parse_list
 from gpusetup.readings.nvidia_smi.log import GPU_HEAD, ROOT, parse_query, parse_xml
-from gpusetup.readings.nvidia_smi.nvlink import ALL_INACTIVE, parse_nvlink
 from gpusetup.readings.nvidia_smi.table import CUT, FIRST, SMI_VERSION, parse_table
 from gpusetup.readings.nvidia_smi.values import Smi, parse_error
 from gpusetup.readings.nvidia_smi.wsl import is_far_older, is_of_wsl
@@ -41,7 +40,7 @@ def nvidia_smi(text: Text) -> Iterator[Fact]:
     """The facts of all its outputs, and its errors."""
     if not any(word in text.low for word in WORDS):
         return
-    for reader in (tables, logs, xml, csv, nvlink, lists, errors):
+    for reader in (tables, logs, xml, csv, lists, errors):
         yield from reader(text)
 
 
@@ -97,7 +96,7 @@ def _table_events(smi: Smi, lines: Sequence[str], start: int) -> Iterator[Fact]:
         yield Claim(subject="os.family", value="linux", source=source, trust=HINT)
 
 
-FRAGMENT = Sought(
+FRAGMENT = lazy(
     r"\s*(?:Product Name\s{1,60}: ?(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID|[AHLBVT]\d)"
     r"|(?:CUDA|CUDA UMD) Version\s{1,60}: ?\d{1,2}\.\d\s*$"
     r"|(?:Driver|KMD) Version\s{0,60}: ?\d{3}\.\d{2,3}(?:\.\d{2})?\s*$)"
@@ -115,47 +114,13 @@ def logs(text: Text) -> Iterator[Fact]:
         return
     starts = [n for n, line in enumerate(text.lines) if "NVSMI LOG" in line] or [0]
     for start, end in pairwise((*starts, len(text.lines))):
-        lines = indented(text.lines[start : min(end, start + LINES_OF_A_LOG)])
+        lines = text.lines[start : min(end, start + LINES_OF_A_LOG)]
         yield from _facts(parse_query("\n".join(lines)), _source("nvidia-smi -q", start), SURE)
 
 
 def _holds_a_fragment(text: Text) -> bool:
     there = any(word in text.low for word in FRAGMENT_WORDS)
     return there and any(map(FRAGMENT.match, text.lines[:LINES_OF_A_LOG]))
-
-
-def indented(lines: Iterable[str]) -> list[str]:
-    """A log whose indentation was lost on the way, with as much of it as its forms tell.
-
-    >>> indented(["GPU 00000000:0B:00.0", "Clocks Event Reasons", "SW Power Cap : Active"])
-    ['GPU 00000000:0B:00.0', '    Clocks Event Reasons', '        SW Power Cap : Active']
-    """
-    kept = list(lines)
-    if any(line.startswith("    ") and ":" in line for line in kept):
-        return _unbroken(kept)
-    return [_indent(line) + line for line in kept]
-
-
-def _unbroken(lines: list[str]) -> list[str]:
-    """Values that were wrapped, whole again: their rest stands at the margin, without a colon.
-
-    >>> _unbroken(["    Product Name      : NVIDIA RTX", "A6000"])
-    ['    Product Name      : NVIDIA RTX A6000']
-    """
-    whole: list[str] = []
-    for line in lines:
-        rest = bool(line) and not line[0].isspace() and ":" not in line and line[0].isalnum()
-        if whole and rest and whole[-1].startswith("    ") and " : " in whole[-1]:
-            whole[-1] += f" {line}"
-        else:
-            whole.append(line)
-    return whole
-
-
-def _indent(line: str) -> str:
-    if GPU_HEAD.match(line) or line.startswith(("=", "Driver Version", "CUDA ", "Attached", "KMD")):
-        return ""
-    return " " * (8 if " : " in line else 4)
 
 
 def xml(text: Text) -> Iterator[Fact]:
@@ -171,7 +136,7 @@ CSV_WORDS = (
     "remapped_rows.", "retired_pages.", "pid,", "query-gpu",
 )  # fmt: skip
 CSVS = 8
-ASKED = Sought(r"--query-gpu=(?P<fields>[\w.,]{2,2000})\s.*\bnoheader\b")
+ASKED = lazy(r"--query-gpu=(?P<fields>[\w.,]{2,2000})\s.*\bnoheader\b")
 
 
 def csv(text: Text) -> Iterator[Fact]:
@@ -211,16 +176,7 @@ def _rows(lines: tuple[str, ...], commas: int) -> Iterator[str]:
             yield line
 
 
-def nvlink(text: Text) -> Iterator[Fact]:
-    """`nvidia-smi nvlink -s` and `-e`."""
-    if "link 0: " not in text.low and ALL_INACTIVE not in text.low:
-        return
-    start = next((n for n, line in enumerate(text.lines) if GPU_LINE.match(line.strip())), 0)
-    lines = text.lines[start : start + LINES_OF_A_LOG]
-    yield from _facts(parse_nvlink("\n".join(lines)), _source("nvidia-smi nvlink", start), GUESS)
-
-
-LISTED = Sought(r"^\s*GPU \d+: .{3,80}\((?:UUID|\.\.\.)")
+LISTED = lazy(r"^\s*GPU \d+: .{3,80}\((?:UUID|\.\.\.)")
 
 
 def lists(text: Text) -> Iterator[Fact]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.messages.letters import Letters
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
 from gpusetup.report.messages import event
 from gpusetup.report.text import CONTAINER_HOST, PROMPT, Text
@@ -19,22 +18,20 @@ NAMES = (
     r"|WORLD_SIZE|LOCAL_RANK|KUBERNETES_SERVICE_HOST"
 )
 VARIABLES = (
-    Sought(rf"environ(?:\.get\()?\[?['\"]({NAMES})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?([^\s'\")]{{0,400}})"),
-    Sought(rf"(?:environ\.setdefault|putenv|setenv)\(['\"]({NAMES})['\"],\s?['\"]([^'\"]{{0,400}})"),
-    Sought(rf"(?:set|\$env:)\s?({NAMES})\s?=\s?['\"]?([^\s'\"]{{0,400}})"),
-    Sought(rf"^\s*({NAMES}): {{1,6}}(\S{{1,200}})$"),
-    Sought(rf"echo \$\{{?({NAMES})\}}?\s+(\S{{1,1000}})"),
+    lazy(rf"environ(?:\.get\()?\[?['\"]({NAMES})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?([^\s'\")]{{0,400}})"),
+    lazy(rf"(?:environ\.setdefault|putenv|setenv)\(['\"]({NAMES})['\"],\s?['\"]([^'\"]{{0,400}})"),
+    lazy(rf"(?:set|\$env:)\s?({NAMES})\s?=\s?['\"]?([^\s'\"]{{0,400}})"),
+    lazy(rf"^\s*({NAMES}): {{1,6}}(\S{{1,200}})$"),
+    lazy(rf"echo \$\{{?({NAMES})\}}?\s+(\S{{1,1000}})"),
 )  # fmt: skip
-FIRST = Sought(rf"(?<![\w'\"$])({NAMES})=(['\"]?)([^\s'\";&]{{0,400}})\2")
+FIRST = lazy(rf"(?<![\w'\"$])({NAMES})=(['\"]?)([^\s'\";&]{{0,400}})\2")
 ADVISED = "consider passing "
 """What torch's own errors say in front of a variable that is not set."""
-ASSIGNED = Sought(r"(?:_[A-Z0-9_]+|PYTHONPATH)(?:\s?=|: |['\"])")
+ASSIGNED = lazy(r"(?:_[A-Z0-9_]+|PYTHONPATH)(?:\s?=|: |['\"])")
 """How a name ends and what follows it in each of these forms, but in `echo`'s: asked first, because
 it is quick, and most texts name a variable without its value."""
 ECHOED = "echo $"
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
-LETTERS = Letters.of(name.partition("(")[0].partition("[")[0].lower() for name in NAMES.split("|"))
-"""How each of the variables begins."""
 NEEDLES = ("cuda_", "nvidia_", "ld_", "pytorch_", "conda_override", "nccl_", "torch_", "pythonpath", "_index_url", "world_size")  # fmt: skip
 READ = 300_000
 
@@ -47,8 +44,6 @@ def surroundings(text: Text) -> Iterator[Fact]:
 
 def variables(text: Text) -> Iterator[Fact]:
     """Variables of the allow-list, as shells, Python and programs show them."""
-    if not LETTERS.found_in(text.low) or not any(needle in text.low for needle in NEEDLES):
-        return
     flat = text.flat[:READ]
     if ECHOED not in flat and not ASSIGNED.search(flat):
         return
@@ -77,36 +72,36 @@ def assigned(flat: str) -> Iterator[tuple[str, str, int]]:
 
 # --- containers -----------------------------------------------------------------------------------
 
-COMPOSED = Sought(r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):")  # fmt: skip
+COMPOSED = lazy(r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):")  # fmt: skip
 """A compose file: what it reserves stands in it (Compose Specification, services)."""
 KINDS = (
-    ("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), Sought(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
-    ("podman", ("podman", "libpod"), Sought(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
-    ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to"), Sought(r"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to "), USUAL),
-    ("docker", ("nvidia container", "nvcr.io", "container image"), Sought(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents"), HINT),
-    ("docker", ("-workspace/",), Sought(r"(?<![\w/])/(?:vllm|sgl)-workspace/"), USUAL),
-    ("singularity", ("singularity", "apptainer"), Sought(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
+    ("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), lazy(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
+    ("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
+    ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to"), lazy(r"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to "), USUAL),
+    ("docker", ("nvidia container", "nvcr.io", "container image"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents"), HINT),
+    ("docker", ("-workspace/",), lazy(r"(?<![\w/])/(?:vllm|sgl)-workspace/"), USUAL),
+    ("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
     ("docker", ("services:",), COMPOSED, USUAL),
-    ("docker", ("docker container",), Sought(r"(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b"), GUESS),
-    ("docker", ("outside",), Sought(r"\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
-    ("docker", ("/workspace/", "/app/", "dist-packages/"), Sought(r"(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)"), GUESS),
+    ("docker", ("docker container",), lazy(r"(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b"), GUESS),
+    ("docker", ("outside",), lazy(r"\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
+    ("docker", ("/workspace/", "/app/", "dist-packages/"), lazy(r"(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)"), GUESS),
 )  # fmt: skip
 GIVEN = (
-    Sought(r"--gpus[= ](?!none|['\"]?0\b)\S+"),
-    Sought(r"\bgpus:\s{1,20}(?:all\b|\d|-)"),
-    Sought(r"\bruntime: nvidia\b"),
-    Sought(r"- nvidia\.com/gpu="),
-    Sought(r"--runtime[= ]nvidia"),
-    Sought(r"--device[= ]nvidia\.com/gpu"),
-    Sought(r"--nv\b"),
-    Sought(r"nvidia-docker run"),
-    Sought(r"driver: nvidia"),
-    Sought(r"capabilities: \[\W{0,2}gpu"),
+    lazy(r"--gpus[= ](?!none|['\"]?0\b)\S+"),
+    lazy(r"\bgpus:\s{1,20}(?:all\b|\d|-)"),
+    lazy(r"\bruntime: nvidia\b"),
+    lazy(r"- nvidia\.com/gpu="),
+    lazy(r"--runtime[= ]nvidia"),
+    lazy(r"--device[= ]nvidia\.com/gpu"),
+    lazy(r"--nv\b"),
+    lazy(r"nvidia-docker run"),
+    lazy(r"driver: nvidia"),
+    lazy(r"capabilities: \[\W{0,2}gpu"),
 )
 """How a container is given GPUs."""
 
 
-STARTED = Sought(r"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]")
+STARTED = lazy(r"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]")
 """A container that a person starts."""
 
 
@@ -142,7 +137,7 @@ def started_without(low: str, flat: str) -> re.Match[str] | None:
 
 # --- TF32 -----------------------------------------------------------------------------------------
 
-PRINTED = Sought(r"tensor\((-?\d+\.\d{3,8})(, device='cuda:\d+')?(?:, dtype=torch\.float32)?(?:, grad_fn=\S{1,40})?\)")  # fmt: skip
+PRINTED = lazy(r"tensor\((-?\d+\.\d{3,8})(, device='cuda:\d+')?(?:, dtype=torch\.float32)?(?:, grad_fn=\S{1,40})?\)")  # fmt: skip
 TF32_APART = (3e-5, 5e-3)
 """How far a product in TF32 (10 bits of mantissa) lies from one in float32, relatively."""
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from gpusetup.messages.fragments import DRIVER_VERSION, TORCH_RELEASE
 from gpusetup.model.machine import Gpu
-from gpusetup.model.sought import Sought
+from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact, Gpus, Sayings, claims, saying
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact, Gpus, claims, saying
 from gpusetup.report.text import Text
 
 TORCH = rf"({TORCH_RELEASE})"
@@ -35,12 +35,11 @@ ROWS = (
     saying("driver.version", "nvrm version:", rf"NVRM version: {DRIVER} CUDA version: \d", SURE),
     saying("driver.cuda", "nvrm version:", r"NVRM version: [\d.]{5,12} CUDA version: (\d{1,2}\.\d)", SURE),
 )  # fmt: skip
-SAYINGS = Sayings.of(ROWS)
-LIBC = Sought(r"Platform: Linux-[\w.+-]{3,120}?-with-glibc(\d\.\d{1,2})\b")
+LIBC = lazy(r"Platform: Linux-[\w.+-]{3,120}?-with-glibc(\d\.\d{1,2})\b")
 
 
 def tables(text: Text) -> Iterator[Fact]:
-    yield from claims(text, SAYINGS)
+    yield from claims(text, ROWS)
     yield from libc(text)
     for reader in (lightning, xformers, container):
         yield from reader(text)
@@ -56,8 +55,8 @@ def libc(text: Text) -> Iterator[Fact]:
 
 # --- GPUs -----------------------------------------------------------------------------------------
 
-LISTED = Sought(r"\bcuda: (?:[-*] )?GPU: (.{3,900}?) (?:[-*] )?available: (?:True|False)\b", re.I)
-BETWEEN = Sought(r" [-*] |(?<!NVIDIA) (?=(?:NVIDIA|GeForce|Quadro|Tesla|TITAN)\b)")
+LISTED = lazy(r"\bcuda: (?:[-*] )?GPU: (.{3,900}?) (?:[-*] )?available: (?:True|False)\b", re.I)
+BETWEEN = lazy(r" [-*] |(?<!NVIDIA) (?=(?:NVIDIA|GeForce|Quadro|Tesla|TITAN)\b)")
 NOBODYS = ("none", "-", "")
 
 
@@ -73,7 +72,7 @@ def lightning(text: Text) -> Iterator[Fact]:
         yield Gpus(gpus=gpus, source=text.source(found.start()), trust=USUAL)
 
 
-XFORMERS = Sought(
+XFORMERS = lazy(
     rf"(?:gpu\.compute_capability: (?P<capability>\d{{1,2}}\.\d) )?gpu\.name: (?P<name>{NAME[1:-1]})(?= [a-z]\w*[._]\w| ```|$)"
 )
 
@@ -82,7 +81,7 @@ def xformers(text: Text) -> Iterator[Fact]:
     yield from _one_gpu(text, "gpu.name:", XFORMERS)
 
 
-CONTAINER = Sought(
+CONTAINER = lazy(
     rf"Device Minor: \d{{1,2}} Model: (?P<name>{NAME[1:-1]}) Brand: .{{0,200}}?Architecture: (?P<capability>\d{{1,2}}\.\d)"
 )
 
@@ -92,7 +91,7 @@ def container(text: Text) -> Iterator[Fact]:
     yield from _one_gpu(text, "device minor:", CONTAINER)
 
 
-def _one_gpu(text: Text, needle: str, pattern: Sought) -> Iterator[Fact]:
+def _one_gpu(text: Text, needle: str, pattern: re.Pattern[str]) -> Iterator[Fact]:
     found = [*pattern.finditer(text.flat)][:16] if needle in text.low else []
     if found:
         gpus = tuple(
