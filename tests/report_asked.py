@@ -6,6 +6,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import typed
 from gpusetup.report.read import read_report
 
 NOT_FOUND = "bash: nvidia-smi: command not found"
@@ -20,3 +21,22 @@ def judged(text: str) -> Diagnosis:
 
 def answered(text: str) -> DoctorAnswer:
     return document(judged(text), load_catalog())
+
+
+def told(text: str) -> str:
+    """What is said of the root cause, in lines: its id, its title, its way out."""
+    answer = answered(text)
+    root = next((one for one in answer.findings if one.root), None)
+    said = [answer.cause]
+    if root is not None:
+        said = [root.id, root.title]
+        if root.fix is not None:
+            said += [root.fix.text, root.fix.min_driver or "", *typed(root.fix)]
+    return "\n".join(("", *said, ""))
+
+
+def misses(text: str, has: str, never: str) -> list[str]:
+    """What is missing of `has`, parted by `|`, and of `never` what is there."""
+    shown = told(text)
+    missing = [one for one in has.split("|") if one not in shown]
+    return missing + [one for one in never.split("|") if one and one in shown]

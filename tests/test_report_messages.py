@@ -43,6 +43,8 @@ def test_the_root_quotes_the_text(cause: str, text: str) -> None:
     root = next(f for f in answer.findings if f.root or f.id == answer.cause)
     assert cause in (root.id, answer.symptom)
     assert any(evidence.text for evidence in root.evidence)
+    assert root.fix is not None and root.fix.text
+    assert "None" not in root.title and "  " not in root.title
 
 
 def test_needles_are_lower_case_and_part_of_what_their_pattern_finds() -> None:

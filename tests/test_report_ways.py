@@ -13,7 +13,7 @@ from each_row import each
 from judging import changed
 from message_samples import samples
 from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
-from test_rules_said import ROOTS
+from report_messages import MESSAGES
 
 from gpusetup.catalog.facts import extension_modules
 from gpusetup.catalog.file import load_catalog
@@ -435,8 +435,7 @@ SYSTEMS = {
 def machines() -> Iterator[Snapshot]:
     """What each kind of sample is read as, the texts that have a cause, and the recorded machines."""
     kinds = {sample.kinds: sample.text for sample in samples()}
-    yield from map(read_report, kinds.values())
-    yield from (machine for _, machine, beside in ROOTS for machine in (machine, beside))
+    yield from map(read_report, (*kinds.values(), *(text for _, text in MESSAGES[::2])))
     yield from map(load_snapshot, (Path(__file__).parent / "machines").glob("*/snapshot.json"))
 
 
