@@ -7,7 +7,6 @@ from each_row import each
 from report_asked import judged
 
 from gpusetup.model.finding import Finding
-from gpusetup.model.machine import Snapshot
 from gpusetup.report.read import read_report
 
 
@@ -214,42 +213,6 @@ def test_triton_is_given_a_newer_ptxas_where_no_torch_has_a_newer_cuda() -> None
     assert [str(gpu.compute_capability) for gpu in gpus] == ["12.1"]
 
 
-def labelled(text: str) -> tuple[str | None, str | None, str | None]:
-    snapshot: Snapshot = read_report(text)
-    return snapshot.torch.version, snapshot.python.version, snapshot.driver.version
-
-
-@pytest.mark.parametrize(
-    ("text", "facts"),
-    (
-        ("**PyTorch Version (if applicable)**: 1.13.1\n", ("1.13.1", None, None)),
-        ("**Python Version (if applicable)**: 3.9\n", (None, "3.9", None)),
-        (" - PyTorch Version (e.g., 1.0): 1.4\n", (None, None, None)),
-        ("- PyTorch: `2.6.0+cu124` (wheel)\n", ("2.6.0+cu124", None, None)),
-        ("torch= 1.9.1+cu111\n", ("1.9.1+cu111", None, None)),
-        ("torch.version = 1.8.1+cu111\n", ("1.8.1+cu111", None, None)),
-        ("the lock resolves torch 2.8.0+cpu here\n", ("2.8.0+cpu", None, None)),
-        ("Your python: python==3.11.4\n", (None, "3.11.4", None)),
-        ("NVIDIA-Linux-x86_64-535.54.03.run\n", (None, None, "535.54.03")),
-        ("pip install torch==2.8.0+cu128\n", (None, None, None)),
-        ("the image brings torch cpu wheels\n", (None, None, None)),
-    ),
-)
-def test_the_labels_of_issue_templates_are_read(
-    text: str, facts: tuple[str | None, str | None, str | None]
-) -> None:
-    assert labelled(text) == facts
-
-
-def test_an_old_mac_is_an_intel_one() -> None:
-    assert read_report("PyTorch version: 1.4.0\nOS: Mac OSX 10.14.6\n").os.machine == "x86_64"
-    assert read_report("PyTorch version: 2.4.0\nOS: macOS 14.5 (arm64)\n").os.machine == "aarch64"
-
-
-def test_condas_own_virtual_package_tells_the_drivers_cuda() -> None:
-    assert read_report("  - feature:/linux-64::__cuda==12.4=0\n").driver.cuda == "12.4"
-
-
 def test_a_release_that_never_came_out_is_not_promised_for_another_python() -> None:
     finding = root(refused("torch==1.15.0", offered="1.13.0, 1.13.1"))
     assert finding.id == "wrong-index" and "1.15.0 does not exist" in finding.title
@@ -278,26 +241,11 @@ def test_a_build_beside_an_installed_torch_is_not_told_to_install_it() -> None:
     assert [f.id for f in judged(text).findings if f.id == "torch-missing"] == []
 
 
-def test_a_gpu_that_two_warnings_name_is_one_gpu() -> None:
-    text = (
-        "    Found GPU0 Tesla P4 which is of cuda capability 6.1.\n"
-        "    Minimum and Maximum cuda capability supported by this version of PyTorch is\n"
-        "    (7.0) - (12.0)\n"
-        "Tesla P4 with CUDA capability sm_61 is not compatible with the current PyTorch installation.\n"
-    )
-    assert [gpu.name for gpu in read_report(text).gpus or ()] == ["Tesla P4"]
-
-
 def test_what_pip_says_of_the_torch_family_is_no_other_packages_trouble() -> None:
     text = (
         "torchvision 0.19.0 requires torch==2.4.0, but you have torch 2.5.0 which is incompatible."
     )
     assert [f.id for f in judged(text).findings] == ["torchvision-mismatch"]
-
-
-@pytest.mark.parametrize("said", ("returns False", "is False", "-> False", "False", "gives: False"))
-def test_is_available_is_read_however_it_is_told(said: str) -> None:
-    assert read_report(f"torch.cuda.is_available() {said}").torch.cuda_available is False
 
 
 @pytest.mark.parametrize(
@@ -315,11 +263,6 @@ def test_a_machine_without_any_wheel_is_told_what_has_them(
     finding = root(text)
     assert finding.id == "no-wheel-for-platform"
     assert finding.fix is not None and way in finding.fix.text
-
-
-def test_uvs_platform_tag_tells_the_glibc() -> None:
-    text = "hint: You're on Linux (`manylinux_2_17_x86_64`), but `torch` (v2.6.0) only has wheels"
-    assert read_report(text).os.libc == "glibc 2.17"
 
 
 def test_a_compiled_module_that_is_called_is_the_one_without_kernels() -> None:

@@ -28,29 +28,6 @@ def test_a_remark_shows_no_cause_and_no_version(said: str) -> None:
     assert machine.os.name in (None, "Ubuntu")
 
 
-FORMS = (
-    ("- PyTorch version: 2.5.1+cu124 (GPU)\n- GPU type: NVIDIA A40", "2.5.1+cu124", "NVIDIA A40"),
-    ("{'GPU 0': 'NVIDIA RTX A6000', 'PyTorch': '2.5.1+cu124'}", "2.5.1+cu124", "NVIDIA RTX A6000"),
-    ('{"torch"   : "2.5.1+cu124" ,\n"gpu": 1}\nGPU 0: NVIDIA A40', "2.5.1+cu124", "NVIDIA A40"),
-    (
-        "2026-01-02 03:04:05,678 - mmdeploy - INFO - GPU 0,1: Tesla V100-SXM2-32GB\n"
-        "2026-01-02 03:04:05,678 - mmdeploy - INFO - PyTorch: 2.5.1",
-        "2.5.1",
-        "Tesla V100-SXM2-32GB",
-    ),
-    ("the torch 2.5.1/cu124 image on an A100\nNVIDIA A40", "2.5.1", "NVIDIA A40"),
-)
-
-
-@pytest.mark.parametrize(("said", "torch", "gpu"), FORMS, ids=lambda value: value[:30])
-def test_torch_and_gpu_are_read_from_what_programs_print_of_themselves(
-    said: str, torch: str, gpu: str
-) -> None:
-    machine = read_report(said)
-    assert machine.torch.version == torch
-    assert gpu.removeprefix("NVIDIA ") in (machine.gpus or ())[0].name
-
-
 CUDNN = "Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file: No such file or directory"
 
 
@@ -60,19 +37,6 @@ SMI_PROCESSES = """
 |    0   N/A  N/A      1752    C+G   Insufficient Permissions        N/A      |
 |    0                 2424      C   Insufficient Permissions                  |
 """
-
-
-def test_a_python_is_no_torch() -> None:
-    assert read_report("the PyTorch 3.12 builds fail").torch.version is None
-
-
-def test_the_kernels_driver_counts_not_the_one_of_a_compatibility_package() -> None:
-    said = "Using CUDA 12.9 driver version 575.51.03 with kernel driver version 570.133.20.\n"
-    assert read_report(said).driver.version == "570.133.20"
-
-
-def test_a_driver_in_bold_is_read() -> None:
-    assert read_report("**Nvidia driver** version **465.21**").driver.version == "465.21"
 
 
 NO_SMI = 'error: exec: "nvidia-smi": executable file not found in $PATH: unknown.'

@@ -66,18 +66,6 @@ def test_a_gpu_without_a_number_is_called_by_its_address() -> None:
 # --- systems --------------------------------------------------------------------------------------
 
 
-def test_who_built_a_compiler_is_not_the_system_of_the_machine() -> None:
-    gcc = "built with cc (Ubuntu 11.4.0-1ubuntu1~22.04.2) 11.4.0"
-    assert read_report(f"{gcc}\nOS: none").os.name is None
-    assert read_report(f"{gcc}\nI am on Ubuntu 20.04 here").os.name == "Ubuntu 20.04"
-    assert read_report("gcc version 9.4.0 (Ubuntu 9.4.0-1ubuntu1)").os.name is None
-
-
-def test_a_list_item_ends_the_name_of_a_system() -> None:
-    asked = " - OS (e.g., Linux): Windows 10\n - How you installed PyTorch (`conda`, `pip`): pip"
-    assert read_report(f" - PyTorch Version (e.g., 1.0): 1.4\n{asked}").os.name == "Windows 10"
-
-
 def test_the_release_whose_wheels_call_themselves_debug_is_not_blamed_for_it() -> None:
     text = "PyTorch version: {}\nIs debug build: True\nCUDA used to build PyTorch: 10.2"
     ids = [finding.id for finding in answered(text.format("1.7.0")).findings]
@@ -87,13 +75,6 @@ def test_the_release_whose_wheels_call_themselves_debug_is_not_blamed_for_it() -
 
 
 # --- commands -------------------------------------------------------------------------------------
-
-
-def test_a_command_line_of_uv_is_one_and_a_remark_is_none() -> None:
-    assert read_report("(env) me@host:~/x$ uv sync --extra cu124").python.manager == "uv project"
-    assert read_report("❯ uv run --with torch x.py").python.manager is None
-    assert read_report("❯ uv pip install torch").python.manager == "uv"
-    assert read_report("someone said that uv pip install torch would do").python.manager is None
 
 
 def test_code_in_a_command_is_quoted_as_one_reads_it() -> None:
