@@ -7,6 +7,7 @@ from gpusetup.commands.doctor_answer import document
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import typed
+from gpusetup.render.text import answering
 from gpusetup.report.read import read_report
 
 NOT_FOUND = "bash: nvidia-smi: command not found"
@@ -24,15 +25,16 @@ def answered(text: str) -> DoctorAnswer:
 
 
 def told(text: str) -> str:
-    """What is said of the root cause, in lines: its id, its title, its way out."""
+    """What the answer is about, in lines: the cause, the finding that is shown, its way out."""
     answer = answered(text)
-    root = next((one for one in answer.findings if one.root), None)
-    said = [answer.cause]
-    if root is not None:
-        said = [root.id, root.title]
-        if root.fix is not None:
-            said += [root.fix.text, root.fix.min_driver or "", *typed(root.fix)]
-    return "\n".join(("", *said, ""))
+    seen = next((one for one in answer.findings if one.root), None) or answering(answer)
+    said = ["", answer.cause]
+    if seen is not None:
+        said += [seen.id, seen.title]
+        if seen.fix is not None:
+            titles = (other.title for other in seen.fix.alternatives)
+            said += [seen.fix.text, seen.fix.min_driver or "", *typed(seen.fix), *titles]
+    return "\n".join((*said, ""))
 
 
 def misses(text: str, has: str, never: str) -> list[str]:
