@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from event_kinds import event_kinds
 from judging import spoken_of
 from report_messages import MESSAGES
 
@@ -51,12 +50,6 @@ def test_needles_are_lower_case_and_part_of_what_their_pattern_finds() -> None:
     for one in ROWS:
         assert one.needle == one.needle.lower()
         assert len(one.needle) >= 2
-
-
-def test_all_events_of_all_messages_are_in_the_table() -> None:
-    for _, text in MESSAGES:
-        for event in read(text).snapshot.events:
-            assert set(event.values) - {PLACE} <= event_kinds()[event.kind], event
 
 
 def test_a_message_repeated_is_one_event_and_other_values_are_others() -> None:

@@ -5,13 +5,11 @@ Beside every one stands a neighbour: a text very like it, of which it must not b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+import re
 from typing import Any
 
 import pytest
 from each_row import each
-from event_kinds import OWN_NAME, event_kinds
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from judging import (
@@ -26,6 +24,7 @@ from judging import (
 )
 
 from gpusetup.diagnosis.knowledge import records
+from gpusetup.messages.table import ROWS
 from gpusetup.model.failing import Failing
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
@@ -250,71 +249,6 @@ def test_a_text_has_its_cause_and_its_neighbour_another(
         assert root.evidence and root.fix is not None and root.fix.text
 
 
-# --- the table of kinds --------------------------------------------------------------------------
-
-EVIDENCE_ONLY = {
-    "extension-arch", "gpu-computes", "module-missing", "capability-warning", "no-nvswitch",
-    "requires-python", "new-smi-banner", "hosted-notebook", "gpu-image", "driver-check-failed",
-    "torch-uninstalled", "guarded-set", "extension-installed", "triton-image-invalid",
-    "slurm-job", "smi-sees-it", "training-run", "called-from",
-}  # fmt: skip
-"""Kinds that no finding is made of alone: they tell others apart."""
-VALUES = {
-    "module": "nvidia", "library": "libx.so", "code": "700", "number": "31", "how": "hung",
-    "folder": "/usr/local/cuda/lib64", "width": "4", "width_max": "16",
-}  # fmt: skip
-TELLS_NO_MODULE = ("no-kernel-image",)
-OLD_TORCH = Torch(installed=True, version="1.10.2+cu113", cuda="11.3", backend="cu113")
-
-
-def alone_on() -> tuple[Snapshot, ...]:
-    """Machines and texts to which one event more is told."""
-    return (
-        HEALTHY,
-        text(),
-        text(os=Os()),
-        text(os=Os(family="windows")),
-        text(container=Container(kind="docker")),
-        text(torch=CU121, gpus=(V100,)),
-        text(event("torchvision-mismatch")),
-        smi(RTX_3090, torch=CU121),
-        smi(RTX_3090, torch=OLD_TORCH),
-    )
-
-
-def added_by(kind: str) -> set[str]:
-    """The findings that a machine has with an event, and has not without it."""
-    values = {} if kind in TELLS_NO_MODULE else VALUES
-    return {id for machine, without in made_alone() for id in made(machine, kind, values) - without}
-
-
-@cache
-def made_alone() -> tuple[tuple[Snapshot, set[str]], ...]:
-    """The machines, and the findings that they have without another event."""
-    return tuple((machine, made(machine)) for machine in alone_on())
-
-
-def made(machine: Snapshot, kind: str = "", values: Mapping[str, str] | None = None) -> set[str]:
-    events = (*machine.events, *event(kind, **values or {})) if kind else machine.events
-    return {finding.id for finding in judged(replace(machine, events=events)).findings}
-
-
-@each("kind", event_kinds)
-def test_every_kind_of_event_alone_makes_its_finding(kind: str) -> None:
-    added = added_by(kind)
-    assert bool(added) == (kind not in EVIDENCE_ONLY), added
-    assert kind in added or kind in OWN_NAME
-
-
-def test_a_kind_that_nobody_knows_makes_no_finding() -> None:
-    assert not added_by("no-such-kind")
-
-
-def test_a_record_with_a_message_names_kinds_of_event_that_are_known() -> None:
-    named = {kind for row in records() if row.message for kind in row.events or (row.id,)}
-    assert named and named <= set(event_kinds())
-
-
 # --- exact answers -------------------------------------------------------------------------------
 
 
@@ -442,15 +376,16 @@ VALUE = st.sampled_from(
 )  # fmt: skip
 
 
+KINDS = {one.kind: sorted(re.compile(one.pattern).groupindex) for one in ROWS}
+
+
 @st.composite
 def utterances(draw: st.DrawFn) -> tuple[Event, ...]:
-    kinds = draw(st.lists(st.sampled_from(sorted(event_kinds())), max_size=5))
+    kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), max_size=5))
     return tuple(
         Event(
             kind=kind,
-            values={
-                name: draw(VALUE) for name in sorted(event_kinds()[kind]) if draw(st.booleans())
-            },
+            values={name: draw(VALUE) for name in KINDS[kind] if draw(st.booleans())},
             source="a log",
             text=kind,
         )
