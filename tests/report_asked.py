@@ -6,6 +6,8 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import typed
+from gpusetup.render.text import answering
 from gpusetup.report.read import read_report
 
 NOT_FOUND = "bash: nvidia-smi: command not found"
@@ -20,3 +22,23 @@ def judged(text: str) -> Diagnosis:
 
 def answered(text: str) -> DoctorAnswer:
     return document(judged(text), load_catalog())
+
+
+def told(text: str) -> str:
+    """What the answer is about, in lines: the cause, the finding that is shown, its way out."""
+    answer = answered(text)
+    seen = next((one for one in answer.findings if one.root), None) or answering(answer)
+    said = ["", answer.cause]
+    if seen is not None:
+        said += [seen.id, seen.title]
+        if seen.fix is not None:
+            titles = (other.title for other in seen.fix.alternatives)
+            said += [seen.fix.text, seen.fix.min_driver or "", *typed(seen.fix), *titles]
+    return "\n".join((*said, ""))
+
+
+def misses(text: str, has: str, never: str) -> list[str]:
+    """What is missing of `has`, parted by `|`, and of `never` what is there."""
+    shown = told(text)
+    missing = [one for one in has.split("|") if one not in shown]
+    return missing + [one for one in never.split("|") if one and one in shown]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import HEALTHY, changed, event, judged, spoken_of
 from report_asked import answered
-from test_rules_said import ROOTS, text
+from report_messages import MESSAGES
+from test_rules_said import text
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
@@ -16,13 +17,14 @@ from gpusetup.model.machine import Os, Snapshot, Torch
 from gpusetup.model.marks import APART
 from gpusetup.render.markdown import doctor_markdown
 from gpusetup.render.text import doctor_screen
+from gpusetup.report.read import read_report
 
 
 def reply(machine: Snapshot) -> list[str]:
     return doctor_markdown(document(judged(machine), load_catalog())).splitlines()
 
 
-@each("cause, machine", [row[:2] for row in ROOTS])
+@each("cause, machine", lambda: [(cause, read_report(said)) for cause, said in MESSAGES[::2]])
 def test_a_reply_names_the_cause_quotes_its_evidence_and_asks_for_what_is_missing(
     cause: str, machine: Snapshot
 ) -> None:
@@ -35,7 +37,7 @@ def test_a_reply_names_the_cause_quotes_its_evidence_and_asks_for_what_is_missin
         assert "```" in lines and any(": " in line for line in lines[lines.index("```") :])
 
 
-@each("machine", [row[1] for row in ROOTS])
+@each("machine", lambda: [read_report(said) for _, said in MESSAGES[1::2]])
 def test_a_reply_says_all_that_the_screen_says_above_the_machine(machine: Snapshot) -> None:
     answer = document(judged(machine), load_catalog())
     screen = doctor_screen(answer).lines

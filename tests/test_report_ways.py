@@ -12,8 +12,8 @@ from each_row import each
 from judging import changed
 from machines_named import snapshots
 from message_samples import samples
-from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
-from test_rules_said import ROOTS
+from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered, misses
+from report_messages import MESSAGES
 
 from gpusetup.catalog.facts import extension_modules
 from gpusetup.catalog.file import load_catalog
@@ -123,30 +123,6 @@ def test_a_gpu_at_45_percent_is_told_in_a_line_with_what_looks_further(
 LENT = "I run this on Google Colab with a T4"
 
 
-@each(
-    "text, told, command",
-    [
-        (f"Kaggle notebook with P100\n{NO_KERNEL}", "start the session anew (in the Run menu)",
-         "!gpusetup install --yes"),
-        (f"{LENT}\nAssertionError: Torch not compiled with CUDA enabled\ntorch 2.5.1+cpu",
-         "start the session anew (Runtime, Restart session)", "!gpusetup install"),
-        (f"{LENT}\nThe detected CUDA version (12.2) mismatches the version that was used to compile "
-         "PyTorch (11.7).", "until the session ends", "%env CUDA_HOME=/usr/local/cuda-11.7"),
-        (f"{LENT}\nFailed to initialize NVML: Driver/library version mismatch",
-         "Runtime, Disconnect and delete runtime", ""),
-        (f"{LENT}\nCUDA error: CUDA driver version is insufficient for CUDA runtime version",
-         "nobody can update it there", ""),
-        (f"{LENT}\nNVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus.",
-         "Runtime, Disconnect and delete runtime", ""),
-    ],
-)  # fmt: skip
-def test_a_lent_notebook_has_ways_of_its_own(text: str, told: str, command: str) -> None:
-    seen = answering(answered(text))
-    assert seen is not None and seen.fix is not None and told in seen.fix.text
-    assert any(line.startswith(command) for line in seen.fix.commands) or not command
-    assert command or not seen.fix.commands
-
-
 CPU = "AssertionError: Torch not compiled with CUDA enabled\ntorch 2.6.0+cpu"
 NO_OPERATOR = "torch, RTX 3080\nRuntimeError: operator torchvision::nms does not exist"
 NOT_THE_SYSTEMS = "never in the system's Python"
@@ -224,35 +200,6 @@ def test_an_unknown_asks_for_what_shows_the_stage_that_failed(text: str, reading
     assert (answer.cause, answer.next_reading) == ("unknown", reading)
 
 
-def test_the_extension_that_asks_for_a_library_is_what_is_mended() -> None:
-    missing = "ImportError: libcudart.so.10.0: cannot open shared object file: No such file"
-    traced = (
-        '  File "/env/lib/python3.7/site-packages/mmcv/ops/__init__.py", line 1, in <module>\n'
-        "    from .bbox import bbox_overlaps\n"
-        '  File "/env/lib/python3.7/importlib/__init__.py", line 127, in import_module\n'
-        "    return _bootstrap._gcd_import(name[level:], package, level)"
-    )
-    seen = answering(answered(f"{traced}\n{missing}"))
-    assert seen is not None and seen.fix is not None
-    assert seen.fix.text.startswith("mmcv asks for it") and not seen.fix.commands
-    seen = answering(answered(missing))
-    assert seen is not None and seen.fix is not None and "Else:" in seen.fix.text
-
-
-def test_a_gpu_that_no_text_shows_is_not_spoken_of() -> None:
-    seen = answering(answered(NO_DRIVER))
-    assert seen is not None and seen.title == "No NVIDIA driver was found"
-    seen = answering(answered(f"RTX 4090\n{NO_DRIVER}"))
-    assert seen is not None and "RTX 4090" in seen.title
-
-
-def test_a_count_of_no_gpus_gives_none() -> None:
-    text = f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}"
-    answer = answered(text)
-    assert answer.cause == "container-no-gpu"
-    assert answered(text.replace("--gpus 0", "--gpus 1")).cause != "container-no-gpu"
-
-
 def test_a_container_quotes_the_line_that_came_to_no_gpu() -> None:
     said = "RuntimeError: No CUDA GPUs are available"
     seen = answering(answered(f"root@3f2a9c1b7d4e:/app# python train.py\n{said}"))
@@ -265,37 +212,12 @@ TOO_NEW = (
 )
 
 
-@each(
-    "text, command",
-    [
-        (f"$ vllm serve Qwen/Qwen3-8B\n{TOO_NEW}", "gpusetup install vllm"),
-        (f"python -m sglang.launch_server --model x\n{TOO_NEW}", "gpusetup install sglang"),
-        (f"vLLM Version: 0.8.5\nvLLM Build Flags:\n{TOO_NEW}", "gpusetup install vllm"),
-        (f"sglang: 0.4.6.post5\nsgl_kernel: 0.1.4\n{TOO_NEW}", "gpusetup install sglang"),
-        (f"I will take vLLM later\n{TOO_NEW}", "gpusetup install"),
-        (f"Windows 11\n[pip3] vllm==0.8.5\n{TOO_NEW}", None),
-        (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", None),
-    ],
-)
-def test_torch_moves_with_the_program_that_requires_it(text: str, command: str | None) -> None:
-    seen = answering(answered(text))
-    assert seen is not None and seen.fix is not None
-    assert seen.fix.commands[:1] == ((command,) if command else ())
-
-
 def test_a_portable_package_is_changed_by_its_own_python() -> None:
     at = r'File "F:\a b\ComfyUI_windows_portable\ComfyUI\main.py", line 5, in <module>'
     text = f"{at}\n    import sqlalchemy\nModuleNotFoundError: No module named 'sqlalchemy'"
     path = answered(text).snapshot.python.executable
     assert path == r"F:\a b\ComfyUI_windows_portable\python_embeded\python.exe"
     assert answered(text.replace("_windows_portable", "")).snapshot.python.executable is None
-
-
-def test_bfloat16_on_a_mac_is_not_answered_with_a_devices_name() -> None:
-    seen = answering(answered("my Mac M1\nTypeError: BFloat16 is not supported on MPS"))
-    assert seen is not None and seen.fix is not None
-    assert "float16" in seen.fix.text and "cuda" not in seen.fix.text
-    assert any("BFloat16" in one.text for one in seen.evidence)
 
 
 @pytest.mark.parametrize(("serves", "is_open"), [("580.95.05", False), ("570.172.08", True)])
@@ -307,32 +229,6 @@ def test_a_driver_that_answers_is_not_suspected(serves: str, is_open: bool) -> N
     assert {"torch-cpu-build", "container-no-gpu"} <= set(answer.other_causes)
     assert "driver-not-loaded" not in answer.other_causes
     assert ("driver-too-old" in answer.other_causes) is is_open
-
-
-@pytest.mark.parametrize(
-    ("system", "windows"), [("Windows 11, PyTorch 2.5.1+cu124", True), ("Ubuntu 22.04", False)]
-)
-def test_a_toolkit_on_windows_has_its_page_and_its_variable(system: str, windows: bool) -> None:
-    seen = answering(answered(f"{system}\nOSError: CUDA_HOME environment variable is not set."))
-    assert seen is not None and seen.fix is not None and "`gpusetup resolve NAME`" in seen.fix.text
-    assert ("CUDA_PATH" in seen.fix.text) is windows
-    ends = "[end of output]\n× Encountered error while generating package metadata.\n╰─> flash-attn"
-    named = f"{system}\nOSError: CUDA_HOME environment variable is not set.\n{ends}"
-    told = answering(answered(named))
-    assert told is not None and told.fix is not None
-    assert ("flash-attn has no wheel for Windows: torch.nn" in told.fix.text) is windows
-    assert ("`gpusetup resolve flash-attn`" in told.fix.text) is not windows
-    assert ("12.4 (https://developer.nvidia.com/cuda-toolkit-archive)" in seen.fix.text) is windows
-
-
-def test_a_missing_conda_is_no_cause_beside_another() -> None:
-    lacks = "'conda' is not recognized as an internal or external command"
-    alone = answered(f"Windows 11\n{lacks}")
-    seen = answering(alone)
-    assert seen is not None and seen.id == "conda-missing"
-    assert seen.fix is not None and "Miniforge" in seen.fix.text and "uv" in seen.fix.text
-    beside = answered(f"Windows 11\n{lacks}\nAssertionError: Torch not compiled with CUDA enabled")
-    assert beside.cause == "torch-cpu-build" and "conda-missing" not in beside.other_causes
 
 
 def test_windows_is_not_suspected_of_what_only_linux_has() -> None:
@@ -353,31 +249,11 @@ IN_TORCH = (
 )
 
 
-def test_a_build_beside_torch_is_told_how_it_is_asked_for() -> None:
-    text = (
-        "File \"<string>\", line 24, in <module>\nModuleNotFoundError: No module named 'torch'\n"
-        "[end of output]\npip list\ntorch                2.6.0+cu126"
-    )
-    seen = answering(answered(text))
-    assert seen is not None and seen.id == "build-isolation-no-torch" and seen.fix is not None
-    assert "`--no-build-isolation`" in seen.fix.text
-
-
 def test_what_the_first_line_says_is_not_found_once_more() -> None:
     text = "python app.py\nTraceback (most recent call last):\nValueError: bad size 7"
     answer = answered(text)
     shown = doctor_screen(answer).shown(width=None, colour=False)
     assert answer.cause == "program-failed" and "Also found" not in shown
-
-
-def test_a_variable_that_the_code_sets_is_taken_out_of_the_code() -> None:
-    sets = "os.environ['LD_LIBRARY_PATH'] = f\"/opt/x/lib:{os.environ.get('LD_LIBRARY_PATH', '')}\""
-    failed = "libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink"
-    seen = answering(answered(f"{sets}\nImportError: {failed}.so.12"))
-    assert seen is not None and seen.fix is not None and "own code" in seen.fix.text
-    assert not seen.fix.commands
-    seen = answering(answered(f"export LD_LIBRARY_PATH=/opt/x/lib\nImportError: {failed}.so.12"))
-    assert seen is not None and seen.fix is not None and "own code" not in seen.fix.text
 
 
 # --- the system that a text is of ----------------------------------------------------------------
@@ -411,8 +287,7 @@ SYSTEMS = {
 def machines() -> Iterator[Snapshot]:
     """What each kind of sample is read as, the texts that have a cause, and the recorded machines."""
     kinds = {sample.kinds: sample.text for sample in samples()}
-    yield from map(read_report, kinds.values())
-    yield from (machine for _, machine, beside in ROOTS for machine in (machine, beside))
+    yield from map(read_report, (*kinds.values(), *(text for _, text in MESSAGES[::2])))
     yield from snapshots().values()
 
 
@@ -475,19 +350,6 @@ PRINTED = ">>> print(torch.__version__, torch.cuda.is_available())\n2.6.0 True\n
 GONE = "Found existing installation: torch 2.8.0\n  Successfully uninstalled torch-2.8.0"
 
 
-@each(
-    "shown, first",
-    [
-        (PRINTED + "$ pip list\ntorch                    2.8.0", "torch.__file__"),
-        ("PyTorch version: 2.6.0+cu124\n" + GONE, "torch.__file__"),
-        (PRINTED + GONE + "\nSuccessfully installed torch-2.6.0", "torchvision==0.21.0"),
-        ("I selected the command to install torch 2.8 on cuda 12.8", "--torch 2.8.0 --backend cu128"),
-    ],
-)  # fmt: skip
-def test_of_two_torches_the_imported_one_is_looked_for_first(shown: str, first: str) -> None:
-    assert first in way_of(NMS + shown).commands[0]
-
-
 FOREIGN_CUDNN = "ImportError: libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"
 
 
@@ -525,12 +387,6 @@ def test_the_line_that_filters_a_list_of_folders_keeps_the_others() -> None:
     assert done.stdout == "/a b/x:/opt/cuda/lib64/y"
 
 
-IN_AN_ENVIRONMENT = (
-    (r"C:\ComfyUI\venv\Lib\site-packages\torch\x.py", r"C:\ComfyUI\venv\Scripts\python.exe"),
-    (r"D:\My Tools\.venv\Lib\site-packages\torch\x.py", r"D:\My Tools\.venv\Scripts\python.exe"),
-    ("/home/u/proj/.venv/lib/python3.10/site-packages/torch/x.py", "/home/u/proj/.venv/bin/python"),
-    (r"E:\pack\python_embeded\Lib\site-packages\torch\x.py", r"E:\pack\python_embeded\python.exe"),
-)
 NOT_A_TARGET = (
     "/usr/lib/python3.10/site-packages/torch/x.py",
     "/nix/store/a1-python3-3.11.13-env/lib/python3.11/site-packages/torch/x.py",
@@ -540,73 +396,12 @@ NOT_A_TARGET = (
 )
 
 
-@each("file, python", IN_AN_ENVIRONMENT)
-def test_commands_are_for_the_environment_of_the_texts_paths(file: str, python: str) -> None:
-    text = f'File "{file}", line 310\nAssertionError: Torch not compiled with CUDA enabled'
-    seen = answering(answered(text))
-    assert seen is not None and seen.fix is not None
-    quoted = f'"{python}"' if " " in python else python
-    assert f"--python {quoted}" in seen.fix.commands[0]
-    assert all(python in line for line in seen.fix.alternatives[0].commands)
-
-
-@each("file", NOT_A_TARGET)
-def test_what_is_no_environment_is_no_target_of_commands(file: str) -> None:
-    text = f'File "{file}", line 310\nAssertionError: Torch not compiled with CUDA enabled'
-    seen = answering(answered(text))
-    assert seen is not None and seen.fix is not None
-    assert "--python" not in "".join(seen.fix.commands)
-
-
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
 ENGINES = (
     (f"vllm serve x\nvLLM 0.8.5, torch 2.6.0+cu124, RTX 5090\nRuntimeError: {NO_KERNEL}", "vllm"),
     (f"python -m sglang.launch_server\ntorch 2.5.1+cu124, RTX 5090\n{NO_KERNEL}", "sglang"),
     (f"pip list\nPackage    Version\n---------- -------\ntorch      2.6.0+cu124\nvllm       0.8.5\n\nRTX 5090\n{NO_KERNEL}", "vllm"),
 )  # fmt: skip
-
-
-@each("text, name", ENGINES)
-def test_under_an_engine_no_torch_is_put_that_it_does_not_pin(text: str, name: str) -> None:
-    seen = answering(answered(text))
-    assert seen is not None and seen.fix is not None
-    assert seen.fix.commands == (f"gpusetup install {name}",)
-    ways = [line for other in seen.fix.alternatives for line in other.commands]
-    assert any(line.endswith(f" {name} --torch-backend=auto") for line in ways)
-    assert not any("torch==" in line for line in ways)
-    older = str(answering(answered(f"Driver Version: 570.133.07\n{text}")))
-    assert "--torch-backend=auto" in older and f" {name} --torch-backend" not in older
-
-
-def test_an_engine_that_is_an_image_is_exchanged_with_its_torch() -> None:
-    text = f"text_generation_launcher: torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}"
-    seen = answering(answered(text))
-    assert seen is not None and seen.fix is not None
-    assert "image of another release" in seen.fix.text and not seen.fix.commands
-    alone = answering(answered(f"torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}"))
-    assert (
-        alone is not None and alone.fix is not None and "gpusetup install" in alone.fix.commands[0]
-    )
-
-
-@each("name", ["[ctranslate2]", "ggml_cuda_init:", "[E:onnxruntime:, executor.cc:5]"])
-def test_a_program_without_torch_is_not_told_of_torchs_kernels(name: str) -> None:
-    assert "and no torch" in way_of(f"{name} {NO_KERNEL}\nGTX 960").text
-    assert "and no torch" not in way_of(f"{name} {NO_KERNEL}\nRTX 5090").text
-
-
-def test_an_extension_is_built_from_where_its_releases_are() -> None:
-    frame = f'  File "/v/lib/python3.12/site-packages/sageattention/core.py"\nRTX 5090\n{NO_KERNEL}'
-    seen = answering(answered(frame))
-    assert seen is not None and seen.fix is not None
-    assert seen.fix.commands[-1].endswith(" git+https://github.com/thu-ml/SageAttention")
-
-
-def test_no_architecture_is_made_from_a_word() -> None:
-    fatal = "nvcc fatal   : Unsupported gpu architecture 'compute_{}'"
-    for word in ("No", "None", "native_x"):
-        assert "compute_" not in doctor_markdown(answered(fatal.format(word)))
-    assert "compute_89" in doctor_markdown(answered(fatal.format("89")))
 
 
 # --- what the root makes moot, and what is asked first -------------------------------------------
@@ -619,15 +414,6 @@ def test_what_another_finding_explains_prints_no_commands() -> None:
     assert moot.explained_by == "no-nvidia-gpu" and moot.fix and not typed(moot.fix)
     alone = way_of("THCudaCheck FAIL error=30 : unknown error")
     assert any("modprobe" in line for line in typed(alone))
-
-
-def test_a_driver_is_installed_only_after_a_gpu_was_seen() -> None:
-    ubuntu = "OS: Ubuntu 24.04.1 LTS\n"
-    fix = way_of(f"{ubuntu}{NO_DRIVER}")
-    assert len(fix.commands) == 1 and fix.commands[0].startswith("lspci ")
-    assert "shows an NVIDIA GPU" in fix.alternatives[0].title
-    assert "ubuntu-drivers" in "".join(fix.alternatives[0].commands)
-    assert way_of(f"{ubuntu}RTX 4090\n{NO_DRIVER}").commands[0].startswith("sudo ")
 
 
 @each("folder", ["/private/var/folders/ab/T/pip-req-build-x1", "/Users/me/x"])
@@ -651,14 +437,6 @@ SYSTEMS_TORCH = (
 )
 
 
-def test_the_torch_of_a_board_or_an_image_stays_under_a_companion_from_elsewhere() -> None:
-    fix = way_of(SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"))
-    assert fix.commands[0].endswith("pip uninstall -y torchaudio")
-    assert not any("whl/" in line or "torch==" in line for line in typed(fix))
-    beside = way_of(SYSTEMS_TORCH.format("/home/me/.local/lib/python3.8/site-packages"))
-    assert any("torch==" in line for line in typed(beside))
-
-
 def way(text: str) -> Fix:
     """The way out of the root cause."""
     return next(one.fix for one in answered(text).findings if one.root and one.fix)
@@ -668,20 +446,6 @@ NO_MODULE = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
     "the latest NVIDIA driver is installed and running."
 )
-
-
-@each(
-    "said",
-    [
-        f"#SBATCH --partition=a100\n$ nvidia-smi\n{NO_MODULE}",
-        f"I start it through slurm, and in the job:\n$ nvidia-smi\n{NO_MODULE}",
-        f"$ srun -p gpu nvidia-smi\n{NO_MODULE}",
-    ],
-)
-def test_who_writes_from_a_job_is_not_told_to_change_the_node(said: str) -> None:
-    fix = way(said)
-    assert "administrators" in fix.text
-    assert not [line for line in typed(fix) if "sudo" in line]
 
 
 @each("system", ["Ubuntu 22.04", "Fedora 42", "a desktop"])
@@ -758,3 +522,119 @@ def test_words_of_a_text_decide_the_shell_the_python_and_the_build(
     shown = "\n".join((seen.fix.text, *typed(seen.fix)))
     assert [one for one in has.split("|") if one not in shown] == []
     assert never not in shown
+
+
+LIBRARY = "ImportError: libcudart.so.10.0: cannot open shared object file: No such file"
+TRACED = (
+    '  File "/env/lib/python3.7/site-packages/mmcv/ops/__init__.py", line 1, in <module>\n'
+    "    from .bbox import bbox_overlaps\n"
+    '  File "/env/lib/python3.7/importlib/__init__.py", line 127, in import_module\n'
+    "    return _bootstrap._gcd_import(name[level:], package, level)"
+)
+NO_HOME = "OSError: CUDA_HOME environment variable is not set."
+FLASH = (
+    f"{NO_HOME}\n[end of output]\n× Encountered error while generating package metadata.\n"
+    "╰─> flash-attn"
+)
+ARCHIVE = "12.4 (https://developer.nvidia.com/cuda-toolkit-archive)"
+NO_CONDA = "Windows 11\n'conda' is not recognized as an internal or external command"
+ISOLATED = (
+    "File \"<string>\", line 24, in <module>\nModuleNotFoundError: No module named 'torch'\n"
+    "[end of output]\npip list\ntorch                2.6.0+cu126"
+)
+BY_CODE = "os.environ['LD_LIBRARY_PATH'] = f\"/opt/x/lib:{os.environ.get('LD_LIBRARY_PATH', '')}\""
+NVJITLINK = (
+    "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version "
+    "libnvJitLink.so.12"
+)
+SAGE = '  File "/v/lib/python3.12/site-packages/sageattention/core.py"\nRTX 5090\n' + NO_KERNEL
+FATAL = "nvcc fatal   : Unsupported gpu architecture 'compute_{}'"
+UBUNTU = "OS: Ubuntu 24.04.1 LTS\n"
+COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA enabled'
+XID_79 = "NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus."
+DELETED = "Runtime, Disconnect and delete runtime"
+
+
+@each(
+    "text, has, never",
+    [
+        (f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}", "container-no-gpu", ""),
+        (f"docker run --rm --gpus 1 my/image python train.py\n{NO_DRIVER}", "", "container-no-gpu"),
+        (f"{TRACED}\n{LIBRARY}", "\nmmcv asks for it", "gpusetup install"),
+        (LIBRARY, "Else:", "mmcv"),
+        (NO_DRIVER, "\nNo NVIDIA driver was found\n", ""),
+        (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\nNo NVIDIA driver was found\n"),
+        ("my Mac M1\nTypeError: BFloat16 is not supported on MPS", "float16", "cuda"),
+        # --- torch moves with the program that requires it ---
+        (f"$ vllm serve Qwen/Qwen3-8B\n{TOO_NEW}", "\ngpusetup install vllm\n", ""),
+        (f"python -m sglang.launch_server --model x\n{TOO_NEW}", "\ngpusetup install sglang\n", ""),
+        (f"vLLM Version: 0.8.5\nvLLM Build Flags:\n{TOO_NEW}", "\ngpusetup install vllm\n", ""),
+        (f"sglang: 0.4.6.post5\nsgl_kernel: 0.1.4\n{TOO_NEW}", "\ngpusetup install sglang\n", ""),
+        (f"I will take vLLM later\n{TOO_NEW}", "\ngpusetup install\n", "install vllm"),
+        (f"Windows 11\n[pip3] vllm==0.8.5\n{TOO_NEW}", "\n", "\ngpusetup install"),
+        (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", "\n", "\ngpusetup install"),
+        *((text, f"\ngpusetup install {name}\n| {name} --torch-backend=auto\n", "torch==")
+          for text, name in ENGINES),
+        *((f"Driver Version: 570.133.07\n{text}", "--torch-backend=auto", f" {name} --torch-backend")
+          for text, name in ENGINES),
+        (f"text_generation_launcher: torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}",
+         "image of another release", "\ngpusetup install"),
+        (f"torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}", "\ngpusetup install", ""),
+        *((f"{name} {NO_KERNEL}\nGTX 960", "and no torch", "")
+          for name in ("[ctranslate2]", "ggml_cuda_init:", "[E:onnxruntime:, executor.cc:5]")),
+        (f"ggml_cuda_init: {NO_KERNEL}\nRTX 5090", "\n", "and no torch"),
+        # --- what is built ---
+        (f"Windows 11, PyTorch 2.5.1+cu124\n{NO_HOME}",
+         f"`gpusetup resolve NAME`|CUDA_PATH|{ARCHIVE}", ""),
+        (f"Ubuntu 22.04\n{NO_HOME}", "`gpusetup resolve NAME`", f"CUDA_PATH|{ARCHIVE}"),
+        (f"Windows 11, PyTorch 2.5.1+cu124\n{FLASH}",
+         "flash-attn has no wheel for Windows: torch.nn", "`gpusetup resolve flash-attn`"),
+        (f"Ubuntu 22.04\n{FLASH}", "`gpusetup resolve flash-attn`", "for Windows"),
+        (NO_CONDA, "conda-missing|Miniforge|uv", ""),
+        (f"{NO_CONDA}\nAssertionError: Torch not compiled with CUDA enabled",
+         "torch-cpu-build", "conda-missing"),
+        (ISOLATED, "build-isolation-no-torch|`--no-build-isolation`", ""),
+        (f"{BY_CODE}\n{NVJITLINK}", "own code", "\nexport "),
+        (f"export LD_LIBRARY_PATH=/opt/x/lib\n{NVJITLINK}", "\nexport ", "own code"),
+        (SAGE, " git+https://github.com/thu-ml/SageAttention\n", ""),
+        *((FATAL.format(word), "\n", "compute_") for word in ("No", "None", "native_x")),
+        (FATAL.format("89"), "compute_89", ""),
+        # --- the driver ---
+        (f"{UBUNTU}{NO_DRIVER}", "\nlspci |shows an NVIDIA GPU|ubuntu-drivers", ""),
+        (f"{UBUNTU}RTX 4090\n{NO_DRIVER}", "\nsudo ", "\nlspci "),
+        *((f"{job}nvidia-smi\n{NO_MODULE}", "administrators", "sudo")
+          for job in ("#SBATCH --partition=a100\n$ ", "I start it through slurm, and in the job:\n$ ",
+                      "$ srun -p gpu ")),
+        # --- whose torch it is ---
+        (SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"),
+         "pip uninstall -y torchaudio\n", "whl/|torch=="),
+        (SYSTEMS_TORCH.format("/home/me/.local/lib/python3.8/site-packages"), "torch==", ""),
+        (NMS + PRINTED + "$ pip list\ntorch                    2.8.0", "torch.__file__", ""),
+        (NMS + "PyTorch version: 2.6.0+cu124\n" + GONE, "torch.__file__", ""),
+        (NMS + PRINTED + GONE + "\nSuccessfully installed torch-2.6.0", "torchvision==0.21.0", ""),
+        (NMS + "I selected the command to install torch 2.8 on cuda 12.8",
+         "--torch 2.8.0 --backend cu128", ""),
+        (COMPILED.format(r"C:\ComfyUI\venv\Lib\site-packages\torch\x.py"),
+         r"--python C:\ComfyUI\venv\Scripts\python.exe", ""),
+        (COMPILED.format(r"D:\My Tools\.venv\Lib\site-packages\torch\x.py"),
+         r'--python "D:\My Tools\.venv\Scripts\python.exe"', ""),
+        (COMPILED.format("/home/u/proj/.venv/lib/python3.10/site-packages/torch/x.py"),
+         "--python /home/u/proj/.venv/bin/python", ""),
+        (COMPILED.format(r"E:\pack\python_embeded\Lib\site-packages\torch\x.py"),
+         r"--python E:\pack\python_embeded\python.exe", ""),
+        *((COMPILED.format(file), "\n", "--python ") for file in NOT_A_TARGET),
+        # --- a notebook that was lent ---
+        (f"Kaggle notebook with P100\n{NO_KERNEL}",
+         "start the session anew (in the Run menu)|\n!gpusetup install --yes", ""),
+        (f"{LENT}\nAssertionError: Torch not compiled with CUDA enabled\ntorch 2.5.1+cpu",
+         "start the session anew (Runtime, Restart session)|\n!gpusetup install", ""),
+        (f"{LENT}\nThe detected CUDA version (12.2) mismatches the version that was used to compile "
+         "PyTorch (11.7).", "until the session ends|\n%env CUDA_HOME=/usr/local/cuda-11.7", ""),
+        (f"{LENT}\nFailed to initialize NVML: Driver/library version mismatch", DELETED, "sudo"),
+        (f"{LENT}\nCUDA error: CUDA driver version is insufficient for CUDA runtime version",
+         "nobody can update it there", "sudo"),
+        (f"{LENT}\n{XID_79}", DELETED, "sudo"),
+    ],
+)  # fmt: skip
+def test_the_way_out_is_of_what_the_text_shows(text: str, has: str, never: str) -> None:
+    assert misses(text, has, never) == []

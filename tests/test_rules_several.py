@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -157,16 +156,3 @@ def test_a_gpu_that_is_cut_and_has_no_instance_is_an_error_beside_whole_ones_too
     some = finding(node(1, mig_enabled=True, mig_count=0, visible=False), "mig-misconfigured")
     every = finding(node(0, 1, 2, 3, mig_enabled=True, mig_count=0), "mig-misconfigured")
     assert (some.severity.value, every.severity.value) == ("error", "error")
-
-
-CARDS: tuple[Callable[[int], Gpu], ...] = (
-    lambda n: replace(a100(n), name="NVIDIA A100 80GB PCIe", nvlinks_active=4,
-                      nvlinks_inactive=(4, 5, 6, 7)),
-    lambda n: replace(a100(n), nvlinks_active=0, nvlinks_inactive=(0, 1)),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("card", CARDS)
-def test_a_bridge_that_uses_a_part_of_the_links_is_no_fault(card: Callable[[int], Gpu]) -> None:
-    machine = changed(gpus=(card(0), card(1)))
-    assert "nvlink-degraded" not in {one.id for one in judged(machine).findings}

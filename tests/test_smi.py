@@ -186,11 +186,6 @@ TABLE_WINDOWS = """\
 |   0  NVIDIA GeForce RTX 3050 ...  WDDM  |   00000000:01:00.0 Off |                  N/A |
 | N/A   50C    P0             26W /   60W |     234MiB /   4096MiB |      1%      Default |
 """
-TABLE_OLD = """\
-| NVIDIA-SMI 375.39                 Driver Version: 375.39                    |
-|   0  TITAN X (Pascal)    Off  | 0000:01:00.0      On |                  N/A |
-| 23%   27C    P8    10W / 250W |     63MiB / 12186MiB |      0%      Default |
-"""
 
 
 def captured(name: str) -> str:
@@ -262,19 +257,6 @@ def test_table_and_csv_of_one_machine_say_the_same() -> None:
         assert [getattr(gpu, field) for gpu in table] == [getattr(gpu, field) for gpu in csv]
 
 
-def test_thermal_slowdown_and_ecc_errors_are_read() -> None:
-    hot = parse_csv(captured("a100-gpu1-thermal/csv.stdout")).gpus[1]
-    assert (hot.temperature_celsius, hot.throttle_reasons) == (92, ("hw_thermal_slowdown",))
-    assert parse_csv(captured("a100-gpu0-ecc/csv.stdout")).gpus[0].ecc_uncorrected == 3
-    assert parse_table(captured("a100-gpu0-ecc/table.stdout")).gpus[0].ecc_uncorrected == 1
-
-
-def test_the_list_gives_names_and_uuids() -> None:
-    gpus = parse_list(captured("t4-healthy/list.stdout")).gpus
-    assert [(gpu.nvml_index, gpu.name) for gpu in gpus] == [(n, "NVIDIA T4") for n in range(4)]
-    assert gpus[1].uuid == "GPU-00000074-0000-0000-0000-000000000001"
-
-
 def test_a_cut_xml_says_so_and_gives_what_it_holds() -> None:
     smi = parse_xml(captured("a100-gpu3-lost/xml.stdout"))
     assert (smi.driver_version, smi.cuda_version) == ("550.163.01", "12.4")
@@ -304,35 +286,6 @@ def test_versions_of_610_have_new_names_in_xml_and_the_old_hold_a_remark() -> No
         "<kmd_version>615.10.01</kmd_version><cuda_umd_version>13.4</cuda_umd_version>",
     )
     assert (parse_xml(text).driver_version, parse_xml(text).cuda_version) == ("615.10.01", "13.4")
-
-
-def test_the_long_text_is_read_as_the_xml_is() -> None:
-    smi = parse_query(QUERY_TEXT)
-    gpu = smi.gpus[0]
-    assert (smi.driver_version, smi.cuda_version, smi.complete) == ("545.29.06", "12.3", True)
-    assert (gpu.name, gpu.virtualization, gpu.licensed) == ("GRID A100D-4C", "vgpu", False)
-    assert gpu.throttle_reasons == ("sw_power_cap", "hw_thermal_slowdown")
-    assert (gpu.pcie_generation, gpu.pcie_width, gpu.pcie_width_max) == (2, 4, 16)
-    assert (gpu.memory_total_bytes, gpu.compute_mode) == (4096 << 20, "Prohibited")
-    assert (gpu.temperature_celsius, gpu.utilization_percent) == (77, 12)
-    assert (gpu.fabric_state, gpu.mig_enabled) == ("in_progress", False)
-
-
-def test_the_banner_of_610_is_read() -> None:
-    smi = parse_table(BANNER_610)
-    assert (smi.smi_version, smi.driver_version, smi.cuda_version) == (
-        "615.10.01",
-        "615.10.01",
-        "13.4",
-    )
-    assert smi.gpus[0].name == "NVIDIA GeForce RTX 5070 ..."
-    assert (smi.gpus[0].compute_mode, smi.gpus[0].display_active) == ("Exclusive_Process", True)
-
-
-def test_a_banner_before_410_has_no_cuda_version() -> None:
-    smi = parse_table(TABLE_OLD)
-    assert (smi.driver_version, smi.cuda_version) == ("375.39", None)
-    assert (smi.gpus[0].name, smi.gpus[0].power_limit_watts) == ("TITAN X (Pascal)", 250.0)
 
 
 def test_err_in_the_banner_is_no_version_but_a_problem() -> None:
@@ -382,11 +335,6 @@ def test_no_devices_is_an_answer_and_no_error() -> None:
     assert parse_csv("No devices were found") == Smi(
         gpus=(), nvml_code=0, message="No devices were found"
     )
-
-
-def test_a_mismatch_after_an_older_banner_keeps_the_banner() -> None:
-    smi = parse_table(TABLE_WSL + "Failed to initialize NVML: Driver/library version mismatch")
-    assert (smi.nvml_code, smi.driver_version) == (18, "512.15")
 
 
 @settings(max_examples=60)
@@ -461,13 +409,6 @@ def test_the_banner_is_asked_last_for_a_cuda_version_that_the_xml_lost() -> None
     assert any("exit -11" in problem for problem in problems(side))
 
 
-def test_what_the_csv_lacks_comes_from_the_xml() -> None:
-    csv = "name, uuid\nNVIDIA A10G, GPU-00000000-0000-0000-0000-00000000a10a\n"
-    side = read_smi(machine(csv=answered(csv), xml=answered(XML_V11)), 30)
-    assert (side.gpus[0].virtualization, side.driver.cuda) == ("passthrough", "11.7")
-    assert side.driver.seconds == 1.5
-
-
 def test_a_field_that_an_old_nvidia_smi_does_not_know_is_left_out() -> None:
     fewer = tuple(field for field in QUERY if field != "compute_cap")
     fewest = tuple(field for field in fewer if field != "driver_model.current")
@@ -497,14 +438,6 @@ def test_an_nvidia_smi_that_hangs_is_an_event_and_no_slow_answer() -> None:
         "how": "hung",
         "problem": "no answer in 30 s",
     }
-
-
-def test_an_xml_that_hangs_leaves_what_the_csv_said() -> None:
-    csv = (CAPTURES / "t4-healthy" / "csv.stdout").read_text()
-    hung = answered(code=None, problem="no answer in 30 s")
-    side = read_smi(machine(csv=answered(csv), xml=hung), 30)
-    assert len(side.gpus or ()) == 4
-    assert problems(side) == ["no answer in 30 s"]
 
 
 @pytest.mark.parametrize(
