@@ -46,7 +46,6 @@ from acceptance.values import (  # noqa: E402
     FAILED,
     KILLED,
     NOT_BEGUN,
-    NOT_BUILT,
     PARTS,
     STOPPED,
     Part,
@@ -113,7 +112,6 @@ def test_every_part_is_killed_at_its_limit_and_the_next_one_runs(
 ) -> None:
     monkeypatch.setattr(card, "machine", lambda *_: FACTS | {"device": "cpu"})
     monkeypatch.setattr(command, "PARTS", [part._replace(least=0.0) for part in PARTS])
-    monkeypatch.setattr(running, "is_built", lambda name: True)
     names = [part.name for part in PARTS if part.name != "node-check"]
     out = tmp_path / "out"
     words = ["--out", str(out), "--device", "cpu", "--parts", ",".join(names), "--minutes", "0.21"]
@@ -131,28 +129,6 @@ def test_every_part_is_killed_at_its_limit_and_the_next_one_runs(
         "index.html",
         "runs.tar.gz",
     ]
-
-
-def test_a_part_whose_command_is_not_built_says_so(tmp_path: Path) -> None:
-    part = Part("later", 5, 1, "a command of tomorrow", command="no-such-command")
-    result = run_part(part, None, "cpu", tmp_path, 5)
-    assert (result.status, result.ok) == (NOT_BUILT, True)
-
-
-def test_node_check_has_its_line_until_it_is_built_and_runs_from_then_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    part = next(part for part in PARTS if part.name == "node-check")
-    options = Namespace(seed=1, short=True)
-    monkeypatch.setattr(running, "is_built", lambda name: name != "node-check")
-    result = run_part(part, options, "cuda", tmp_path / "a", 5)
-    assert [(c.id, c.verdict) for c in result.claims] == [("node-check", "open")]
-    assert "no command node-check yet" in result.claims[0].figure
-    monkeypatch.setattr(running, "is_built", lambda name: True)
-    result = run_part(part, options, "cuda", tmp_path / "b", 60)
-    assert result.status == DONE
-    assert [claim.verdict for claim in result.claims] != ["open"]
-    assert [row["command"] for row in result.tables["commands"]] == ["node-check"]
 
 
 ORPHAN = """
@@ -646,7 +622,6 @@ def test_modules_of_the_callers_folder_are_not_imported(
     monkeypatch.chdir(tmp_path)
     said = run_program((sys.executable, "-c", "import json, secrets, msgspec"), 30, folder="/")
     assert said.exit == 0, said.stderr
-    assert running.is_built("doctor") and not running.is_built("no-such-command")
     assert Path(child_environment()["PYTHONPATH"].split(os.pathsep)[0]) == ROOT
 
 
@@ -840,10 +815,7 @@ def rehearsed(out: Path, *words: str, **environment: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_a_rehearsal_on_the_cpu_gets_through_every_part(tmp_path: Path) -> None:
     parts = rehearsed(tmp_path)
-    assert {name: part["status"] for name, part in parts.items() if part["status"] != DONE} in (
-        {},
-        {"node-check": NOT_BUILT},
-    )
+    assert {part["status"] for part in parts.values()} == {DONE}
     caught = parts["mutants"]["tables"]["mutants"]
     assert all(row["caught"] for row in caught), caught
     assert parts["clean"]["tables"]["distances"]

@@ -1,4 +1,4 @@
-"""`gpusetup node-check` on this node; reported as not built where there is no such command."""
+"""`gpusetup node-check` on this node."""
 
 from __future__ import annotations
 

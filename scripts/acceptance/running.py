@@ -21,18 +21,14 @@ from acceptance.values import (
     FAILS,
     KILLED,
     LATE,
-    NOT_BUILT,
     Part,
     Result,
 )
 from acceptance.work import (
     EARLIER,
-    NOT_THERE,
     ROOT,
-    Said,
     child_environment,
     error_in,
-    run_program,
 )
 
 ENTRY = ROOT / "scripts" / "gpu_acceptance.py"
@@ -51,8 +47,6 @@ def run_part(
     `earlier` are the part's tables of an earlier call.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if part.command is not None and not is_built(part.command):
-        return not_built(part, device, seconds, f"gpusetup has no command {part.command} yet")
     (folder / EARLIER).write_text(json.dumps(earlier or {}), encoding="utf-8")
     began, others = time.monotonic(), set(descendants(os.getpid()))
     try:
@@ -65,22 +59,10 @@ def run_part(
     left = end_left(others)
     claims, tables = answers_in(folder, part.name, device)
     status, problem = became(code, broken_in(folder), folder / "stderr.txt")
-    if status in (FAILED, CRASHED) and OWN_MODULE in problem:
-        return not_built(part, device, seconds, problem)
     fine = status == DONE and not any(claim.verdict == FAILS for claim in claims)
     if left and status == DONE:
         problem = f"{left} processes outlived the part and were ended"
     return Result(part.name, fine, status, spent, seconds, claims, tables, problem)
-
-
-OWN_MODULE = f"{NOT_THERE} 'gpusetup."
-"""A part of gpusetup itself is not in this checkout."""
-NO_COMMAND = "gpusetup has no command"
-
-
-def not_built(part: Part, device: str, seconds: float, why: str) -> Result:
-    claims = tuple(claim._replace(figure=why) for claim in claims_of(part.name, (), device))
-    return Result(part.name, True, NOT_BUILT, 0.0, seconds, claims, problem=why)
 
 
 def became(code: int | None, broken: list[str], errors: Path) -> tuple[str, str]:
@@ -93,12 +75,6 @@ def became(code: int | None, broken: list[str], errors: Path) -> tuple[str, str]
     if code:
         return CRASHED, _error_of(errors) or f"exit {code}"
     return (FAILED, broken[0]) if broken else (DONE, "")
-
-
-def is_built(command: str) -> bool:
-    """Whether gpusetup has a command of that name; a dependency that is missing says nothing."""
-    said: Said = run_program((sys.executable, "-m", "gpusetup", "help", command), 30, folder="/")
-    return said.exit == 0 or not (NO_COMMAND in said.stderr or OWN_MODULE in said.stderr)
 
 
 def broken_in(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ ELSEWHERE = "elsewhere"
 """Another machine than this one decides it."""
 LATE = 75
 """The exit code of a part that saw its time end."""
-DONE, KILLED, CRASHED, NOT_BUILT = "done", "killed at its limit", "crashed", "not built"
+DONE, KILLED, CRASHED = "done", "killed at its limit", "crashed"
 FAILED, STOPPED, NOT_BEGUN = "commands failed", "interrupted", "not begun"
 
 
@@ -24,8 +24,6 @@ class Part(NamedTuple):
     least: float
     """With less time it is not begun: it would say nothing."""
     what: str
-    command: str | None = None
-    """The command of gpusetup without which there is nothing to run."""
     extra: bool = False
     """Runs by its name only, or where the minutes leave room."""
 
@@ -36,15 +34,13 @@ class Part(NamedTuple):
 
 PARTS = (
     Part("readings", 25, 15, "probe, doctor, snapshot and resolve, beside nvidia-smi and torch"),
-    Part("node-check", 10, 6, "the health of the node", command="node-check"),
-    Part("verify", 125, 25, "verify: quick, standard, and stress under load", command="verify"),
+    Part("node-check", 10, 6, "the health of the node"),
+    Part("verify", 125, 25, "verify: quick, standard, and stress under load"),
     Part("clean", 90, 15, "standard's numeric checks with other seeds: no failure, and how near"),
     Part("mutants", 30, 12, "a card that computes wrongly, or is shared: caught or not"),
-    Part("plan", 45, 20, "plan beside what eight trainings allocate", command="plan"),
-    Part(
-        "tune", 55, 20, "tune --batch-size beside bisection; out of memory survived", command="tune"
-    ),
-    Part("monitor", 85, 25, "monitor on eight workloads of known kind", command="monitor"),
+    Part("plan", 45, 20, "plan beside what eight trainings allocate"),
+    Part("tune", 55, 20, "tune --batch-size beside bisection; out of memory survived"),
+    Part("monitor", 85, 25, "monitor on eight workloads of known kind"),
     Part("suspicions", 150, 60, "what reading the code made doubtful, tried", extra=True),
 )
 
