@@ -1,6 +1,7 @@
 """Watching GPUs: samples, what they say together, and a verdict with its evidence.
 
-`memory_report()` is for the inside of a training; everything else serves the command.
+`memory_report()`, `TrainingMonitor` and the two callbacks are for the inside of a training;
+everything else serves the command.
 """
 
 from __future__ import annotations
@@ -8,13 +9,20 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpusetup.monitor.memory import memory_report
+    from gpusetup.monitor.training import (
+        TrainingMonitor,
+        lightning_callback,
+        transformers_callback,
+    )
 
-__all__ = ["memory_report"]
+__all__ = ["TrainingMonitor", "lightning_callback", "memory_report", "transformers_callback"]
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from gpusetup.monitor import memory
+    from importlib import import_module
 
-    return memory.memory_report
+    home = "memory" if name == "memory_report" else "training"
+    found: object = getattr(import_module(f"gpusetup.monitor.{home}"), name)
+    return found

@@ -1,0 +1,194 @@
+"""The monitor from inside a training, beside one that runs, and for Prometheus."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import standin
+from standin import A100
+
+HERE = Path(__file__).resolve().parent
+BUSY = {**A100, "utilization": 97, "memory_used": 30 << 30, "throttle": 0, "power_mw": 320000,
+        "utilization_memory": 40, "clock_sm": 1400, "clock_sm_max": 1410}  # fmt: skip
+Training = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Training:
+    """Run a script beside a stand-in driver."""
+
+    def at(script: str, *, gpus: Any = (BUSY,), **environment: str) -> Any:
+        monkeypatch.setenv("PYTHONPATH", str(HERE.parent))
+        standin.install(monkeypatch, tmp_path, standin.state(gpus))
+        text = textwrap.dedent(script)
+        return subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path,
+            env={**os.environ, **environment}, timeout=300, check=False,
+        )  # fmt: skip
+
+    return at
+
+
+LOOP = """
+    import time
+    from gpusetup.monitor import TrainingMonitor
+    with TrainingMonitor("run.jsonl", interval=0.1) as monitor:
+        until = time.monotonic() + {seconds}
+        while time.monotonic() < until:
+            {work}
+        {end}
+    print(monitor.summary.verdict, monitor.summary.evidence, monitor.problem, sep=" | ")
+"""
+COMPUTES = {"work": "sum(range(1000))", "seconds": 3}
+RESTS = {"work": "time.sleep(0.05)", "seconds": 3}
+ENDS_AT_ONCE = {"work": "time.sleep(0.05)", "seconds": 0.2}
+
+
+def test_a_plain_loop_has_its_record_and_its_verdict(training: Training, tmp_path: Path) -> None:
+    done = training(LOOP.format(end="pass", **COMPUTES))
+    assert re.fullmatch(r"good \| .+ \| None\n", done.stdout), done.stderr
+    told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text("utf-8").splitlines()]
+    assert told[-1]["kind"] == "summary" and told[-1]["command"][1] == "-c"
+    assert max(one["tree"]["busiest_cpu_percent"] for one in told[:-1]) > 20
+
+
+def test_a_training_that_dies_leaves_a_whole_record(training: Training, tmp_path: Path) -> None:
+    done = training(LOOP.format(end="import os; os._exit(7)", **RESTS))
+    assert done.returncode == 7
+    record = tmp_path / "run.jsonl"
+    for _ in range(100):
+        if record.read_text("utf-8").rstrip().endswith("}") and '"kind":"summary"' in (
+            record.read_text("utf-8").replace(": ", ":")
+        ):
+            break
+        subprocess.run(["sleep", "0.1"], check=True)
+    assert json.loads(record.read_text("utf-8").splitlines()[-1])["kind"] == "summary"
+
+
+def test_memory_that_was_full_when_the_training_failed_is_the_verdict(training: Training) -> None:
+    script = """
+        import time
+        from gpusetup.monitor import TrainingMonitor
+        monitor = TrainingMonitor("run.jsonl", interval=0.1)
+        try:
+            with monitor:
+                time.sleep(2.5)
+                raise RuntimeError("CUDA out of memory")
+        except RuntimeError:
+            print(monitor.summary.verdict, monitor.summary.exit)
+    """
+    full = {**BUSY, "memory_used": int((40 << 30) * 0.993)}
+    assert training(script, gpus=(full,)).stdout == "memory-tight 1\n"
+
+
+def test_a_training_goes_on_where_nothing_can_be_watched(training: Training) -> None:
+    done = training(LOOP.format(end="print('trained')", **RESTS), gpus=())
+    _, told = done.stdout.splitlines()
+    verdict, evidence, problem = told.split(" | ")
+    assert (verdict, evidence) == ("None", problem) and done.returncode == 0
+    assert problem.startswith("No NVIDIA GPU can be watched")
+    assert "gpusetup does not watch this training" in done.stderr
+
+
+def test_the_second_rank_starts_nothing(training: Training, tmp_path: Path) -> None:
+    done = training(LOOP.format(end="pass", **ENDS_AT_ONCE), LOCAL_RANK="1")
+    assert done.stdout == "None | the first rank on this machine watches all of them | None\n"
+    assert not (tmp_path / "run.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_a_callback_of_transformers_keeps_the_verdict(training: Training) -> None:
+    pytest.importorskip("transformers")
+    script = """
+        import time
+        from transformers import TrainerCallback, TrainerControl, TrainerState
+        from transformers.trainer_callback import CallbackHandler
+        from gpusetup.monitor import transformers_callback
+        monitor = transformers_callback("run.jsonl", interval=0.1)
+        assert isinstance(monitor, TrainerCallback)
+        handler = CallbackHandler([monitor], None, None, None, None)
+        state, control = TrainerState(), TrainerControl()
+        handler.on_train_begin(None, state, control)
+        time.sleep(3)
+        handler.on_train_end(None, state, control)
+        print(monitor.summary.verdict)
+    """
+    done = training(script, HF_HUB_OFFLINE="1")
+    assert done.stdout.endswith("good\n"), done.stderr
+
+
+TINY = """
+    import os, time, torch
+    from torch import nn
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    rows = [{"inputs": torch.randn(8), "labels": torch.randn(1)} for _ in range(64)]
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 1)
+        def forward(self, inputs, labels=None):
+            time.sleep(0.03)
+            out = self.layer(inputs)
+            return {"loss": nn.functional.mse_loss(out, labels), "logits": out}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_real_trainer_of_lightning_keeps_the_record_and_the_verdict(
+    training: Training, tmp_path: Path, fails: bool
+) -> None:
+    pytest.importorskip("lightning.pytorch")
+    script = f"""{TINY}
+    from lightning.pytorch import LightningModule, Trainer
+    from gpusetup.monitor import lightning_callback
+    class Module(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = Net()
+        def training_step(self, batch, index):
+            if {fails} and self.global_step == 90:
+                raise RuntimeError("ends here")
+            return self.net(**batch)["loss"]
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+    monitor = lightning_callback("run.jsonl", interval=0.1)
+    trainer = Trainer(max_steps=100, accelerator="cpu", logger=False, enable_checkpointing=False,
+                      enable_progress_bar=False, callbacks=[monitor])
+    try:
+        trainer.fit(Module(), torch.utils.data.DataLoader(rows, 4))
+    except RuntimeError as problem:
+        print(problem)
+    print("verdict", monitor.summary.verdict, monitor.summary.exit)
+    """
+    done = training(script)
+    assert f"verdict good {int(fails)}" in done.stdout, done.stdout + done.stderr[-2000:]
+    assert ("ends here" in done.stdout) == fails
+    assert '"summary"' in (tmp_path / "run.jsonl").read_text("utf-8").splitlines()[-1]
+
+
+def test_a_callback_of_lightning_has_its_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a `Callback` as Lightning has it; the library itself is no dependency of the tests."""
+    from types import ModuleType
+
+    from gpusetup.monitor import lightning_callback
+
+    module = ModuleType("pytorch_lightning")
+    vars(module)["Callback"] = type("Callback", (), {"setup": None})
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", module)
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    made = lightning_callback("x.jsonl")
+    assert isinstance(made, vars(module)["Callback"])
+    made.setup(None, None, "fit")
+    made.teardown(None, None, "fit")
+    assert (made.summary.verdict, made.summary.evidence[:14]) == (None, "the first rank")
