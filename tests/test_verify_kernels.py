@@ -20,8 +20,10 @@ from gpusetup.verify.checks import patterns
 from gpusetup.verify.values import Asked, ask_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-CHECKS = ("grad-scaler", "chance", "sorting", "optimizers", "attention", "float8", "int8")
-CHECKS += ("elementwise", "embedding", "linear-algebra", "reductions")
+CHECKS = (
+    *("grad-scaler", "chance", "sorting", "optimizers", "attention", "float8", "int8"),
+    *("elementwise", "embedding", "linear-algebra", "reductions"),
+)
 
 
 @pytest.mark.slow
