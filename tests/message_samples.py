@@ -8,7 +8,7 @@ another kind is the row's neighbour.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -70,29 +70,3 @@ def matching(row: Row) -> Iterator[str]:
         ):
             seen.add(text.flat)
             yield text.flat
-
-
-def neighbours(row: Row) -> Iterator[str]:
-    """The texts that come near a row's letters and are known to mean something else."""
-    is_near = nearness(row.needle)
-    for sample, text in _read():
-        if row.kind not in sample.kinds and is_near(text.low):
-            yield text.flat
-
-
-def nearness(needle: str) -> Callable[[str], bool]:
-    """Whether a text has all of the letters; or most of them; or half of the words.
-
-    >>> is_near = nearness("gpu is lost")
-    >>> is_near("the gpu is mine"), is_near("nothing")
-    (True, False)
-    """
-    words = [word for word in re.findall(r"\w+", needle) if len(word) > 2] or [needle]
-    most = needle[: max(2 * len(needle) // 3, 2)]
-
-    def is_near(low: str) -> bool:
-        if most in low:
-            return True
-        return len(words) > 1 and 2 * sum(word in low for word in words) >= len(words)
-
-    return is_near

@@ -30,7 +30,7 @@ def told(text: str) -> str:
     seen = next((one for one in answer.findings if one.root), None) or answering(answer)
     said = ["", answer.cause]
     if seen is not None:
-        said += [seen.id, seen.title]
+        said += [seen.id, seen.title, seen.detail]
         if seen.fix is not None:
             titles = (other.title for other in seen.fix.alternatives)
             said += [seen.fix.text, seen.fix.min_driver or "", *typed(seen.fix), *titles]

@@ -35,39 +35,22 @@ CLASSES: dict[str, Class] = {
             f"$ docker run -it --rm -v $PWD:/src trainer:latest python train.py\n{NO_GPUS}",
             f"sudo docker run --privileged -ti img bash\nroot@4728a09607c1:/w# python x.py\n{NO_DRIVER}",
             f'docker run --ipc=host --shm-size 8g repo/app\nTraceback (most recent call last):\n  File "/opt/conda/lib/python3.8/site-packages/torch/cuda/__init__.py", line 214, in _lazy_init\n    torch._C._cuda_init()\n{NO_GPUS}',
-            f'  File "/vllm-workspace/tools/x.py", line 12, in <module>\n{NO_GPUS}',
-            f'  File "/sgl-workspace/sglang/python/sglang/srt/utils.py", line 300\n{NO_GPUS}',
-            "podman run --rm localhost/img python -c 'import torch; torch.zeros(1).cuda()'\n"
-            + NO_GPUS,
         ),
         (
             f"docker run --gpus all -it img python train.py\n{NO_IMAGE}",
             f"docker run --gpus all -it img python train.py\n{NO_GPUS}",
-            "docker run -it img python train.py\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
-            "docker run -it img pip install torch==9.9\nERROR: No matching distribution found for torch==9.9",
-            f'  File "/data/projects/vllm-workspace-notes/x.py", line 12\n{NO_GPUS}',
         ),
     ),
     "a program that hides the GPU itself": Class(
         "cuda-visible-devices-hidden",
         (
             f'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "-1"\nimport torch\n>>> torch.cuda.init()\n{NO_GPUS}',
-            f"os.environ['CUDA_VISIBLE_DEVICES'] = ''\nimport torch\n{NO_GPUS}",
-            f"os.environ.setdefault('CUDA_VISIBLE_DEVICES', '-1')\n{NO_GPUS}",
-            f'export CUDA_VISIBLE_DEVICES=""\npython train.py\n{NO_GPUS}',
-            f"set CUDA_VISIBLE_DEVICES=-1\npython train.py\n{NO_GPUS}",
             f'$env:CUDA_VISIBLE_DEVICES = "-1"\n{NO_GPUS}',
             f">>> torch.cuda.is_available()\nTrue\n>>> torch.cuda.get_device_name(0)\n'NVIDIA GeForce RTX 3080'\n$ python run.py\n{NO_GPUS}",
-            f"ENV CUDA_VISIBLE_DEVICES=-1\nCMD python serve.py\n{NO_GPUS}",
-            f"CUDA_VISIBLE_DEVICES=NoDevFiles python x.py\n{NO_GPUS}",
-            f'ray.exceptions.RayTaskError(RuntimeError): ray::Trainer.step() (pid=311, ip=10.0.0.4)\n  File "/x/trainer.py", line 20, in step\n{NO_GPUS}',
         ),
         (
             f"CUDA_VISIBLE_DEVICES=0 python train.py\n{NO_IMAGE}",
-            f"os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n{NO_GPUS}",
             "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
-            f"CUDA_VISIBLE_DEVICES: unset\n{NO_DRIVER}",
-            "ray.exceptions.RayTaskError(OutOfMemoryError): ray::step()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB",
         ),
     ),
     "nvidia-smi alone, whatever the driver": Class(
@@ -78,7 +61,6 @@ CLASSES: dict[str, Class] = {
             SMI_ONE.replace("570.86.15", "418.87.01")
             .replace("12.8", "10.1")
             .replace("RTX 4090", "GTX 1080"),
-            SMI_ONE,
         ),
         (
             SMI_ONE

@@ -82,8 +82,6 @@ BESIDE: dict[str, Class] = {
             "I have a Vega 64 and ComfyUI says no CUDA GPU",
             "my card is an R9 390, ollama runs on the CPU",
             "Strix Halo, llama.cpp crashes with ROCm",
-            "W7900 not detected, rocm error",
-            "it ends in hipMalloc",
         ),
         ("no CUDA GPU, says ComfyUI", "Room R9 39 is closed"),
     ),

@@ -54,7 +54,6 @@ EVIDENCE: dict[str, Class] = {
             "I try to make a long video, but it keeps running out of memory. I use a GPU with 48 GB of VRAM.",
             "Because the GPU memory is exhausted, the speed is very low",
             "my VRAM gets exhausted after a few frames",
-            "RTX 3060: generation runs out of memory at the last step",
         ),
         (
             "If the GPU memory is exhausted, layers go to the CPU",
@@ -167,7 +166,6 @@ EVIDENCE: dict[str, Class] = {
         (
             "PyTorch version: 1.2.0\nCUDA used to build PyTorch: 10.0\nIs CUDA available: No\nGPU models and configuration: GPU 0: GeForce GTX 680\nNvidia driver version: 341.44",
             "GPU: GeForce GTX 680, driver 340.108, torch 1.10.0+cu113\ntorch.cuda.is_available() False",
-            "GeForce GTX 660\nDriver Version: 391.35\nAssertionError: The NVIDIA driver on your system is too old (found version 9010).",
             "Device is GTX 770\ntorch.cuda.is_available() returns False",
         ),
         (

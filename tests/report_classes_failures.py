@@ -105,7 +105,6 @@ FAILURES: dict[str, Class] = {
             "Faulting application name: Sing.exe, version: 1.0.0.0, time stamp: 0x652f4a81\nFaulting module name: c10_cuda.dll, version: 0.0.0.0, time stamp: 0x6356f675\nException code: 0xc0000005",
             "RuntimeError: use_libuv was requested but PyTorch was built without libuv support",
             "gres.conf: Name=gpu Type=a100 File=/dev/nvidia0\n$ scontrol show node\n   Gres=(null)",
-            "uv sync fails: failed to rename the wheel: Access is denied. (os error 5)",
         ),
         (
             "Faulting application name: Sing.exe, version: 1.0.0.0, time stamp: 0x6\nFaulting module name: KERNELBASE.dll, version: 0",

@@ -19,12 +19,10 @@ FURTHER: dict[str, Class] = {
             f"$ ./llama-server -m q.gguf -ngl 99\n{INIT} unknown error",
             f"{INIT} unknown error\nload_backend: loaded CPU backend from libggml-cpu-haswell.so",
             'RuntimeError: CUDA failed with error unknown error\n  File "/x/site-packages/faster_whisper/transcribe.py", line 600',
-            "failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error",
         ),
         (
             f"{INIT} CUDA driver version is insufficient for CUDA runtime version",
             f"{INIT} no CUDA-capable device is detected",
-            "curl: (56) unknown error",
         ),
     ),
     "llama.cpp cannot start CUDA for want of memory": Class(
@@ -46,7 +44,6 @@ FURTHER: dict[str, Class] = {
         (
             f"The guest has an NVIDIA A16-8Q with driver 528.24\n{UNSUPPORTED}",
             f"A100-80GB, board A16-8A1\n{UNSUPPORTED}",
-            UNSUPPORTED,
         ),
     ),
     "a node of Kubernetes that offers no GPU": Class(
@@ -55,12 +52,10 @@ FURTHER: dict[str, Class] = {
             "$ kubectl describe node gpu-a\nCapacity:\n  cpu:                16\n  nvidia.com/gpu:     0\nAllocatable:\n  nvidia.com/gpu:     0",
             "$ kubectl get pods -n gpu-operator\nnvidia-device-plugin-daemonset-x7k2p      0/1     CrashLoopBackOff   14 (3m ago)   52m",
             "NAME   READY STATUS RESTARTS AGE\nnvidia-operator-validator-abcde   0/1   Init:0/4   0   52m",
-            '{"allocatable": {"memory": "64Gi", "nvidia.com/gpu": "0"}}',
         ),
         (
             "$ kubectl describe node gpu-a\nAllocatable:\n  nvidia.com/gpu:     8",
             "$ kubectl get pods -n gpu-operator\nnvidia-device-plugin-daemonset-x7k2p      1/1     Running   0   52m",
-            "resources:\n  limits:\n    nvidia.com/gpu: 1",
         ),
     ),
     "a download that takes too long": Class(
@@ -69,7 +64,6 @@ FURTHER: dict[str, Class] = {
             'ERROR: Exception:\n  File "/usr/lib/python3/dist-packages/pip/_vendor/urllib3/response.py", line 438, in _error_catcher\nTimeoutError: The read operation timed out',
             "WARNING: Retrying (Retry(total=4, connect=None, read=None)) after connection broken by 'ConnectTimeoutError(<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f11>, 'Connection to download.pytorch.org timed out. (connect timeout=15)')': /whl/cu126/torch/",
             '$ pip3 install torch torchvision\n  File "/x/ssl.py", line 1166, in read\nsocket.timeout: The read operation timed out',
-            "Collecting torch\nWARNING: Connection timed out while downloading.",
         ),
         (
             "redis.exceptions.TimeoutError: The read operation timed out",
@@ -82,7 +76,6 @@ FURTHER: dict[str, Class] = {
             f'#12 31.9 {NO_GPUS}\n------\nERROR: failed to solve: process "/bin/sh -c python warm.py" did not complete successfully: exit code: 1',
             f"Step 9/12 : RUN python warm.py\n ---> Running in 3f2ab1c9d0e1\n{NO_DRIVER}\nThe command '/bin/sh -c python warm.py' returned a non-zero code: 1",
             'RUN python -c "import torch; assert torch.cuda.is_available()"\nTraceback (most recent call last):\nAssertionError\nfailed to solve: process "/bin/sh -c python -c x" did not complete successfully: exit code: 1',
-            'AssertionError: Torch is not able to use GPU; add --skip-torch-cuda-test to COMMANDLINE_ARGS variable to disable this check\nfailed to solve: process "/bin/sh -c ./webui.sh --exit" did not complete successfully: exit code: 1',
         ),
         (
             'ERROR: failed to solve: process "/bin/sh -c make" did not complete successfully: exit code: 2',
@@ -111,7 +104,6 @@ FURTHER: dict[str, Class] = {
         (
             f"PyTorch version: 2.2.0+cu118\nNvidia driver version: 535.183.01\n{INVALID}",
             f"PyTorch version: 2.0.1+cu118\nNvidia driver version: 470.182.03\n{INVALID}",
-            INVALID,
         ),
     ),
     "torchvision's image library lacks a symbol of torch": Class(
@@ -144,12 +136,10 @@ FURTHER: dict[str, Class] = {
             "nvcc error   : 'cicc' died due to signal 9 (Kill signal)\nninja: build stopped: subcommand failed.",
             "c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.",
             '  File "/x/pip/_vendor/cachecontrol/serialize.py", line 3, in dumps\nMemoryError',
-            "  Downloading torch-2.6.0-cp311-cp311-manylinux1_x86_64.whl (766.7 MB)\nKilled",
         ),
         (
             "ninja: build stopped: subcommand failed.",
             "  Downloading torch-2.6.0-cp311-cp311-manylinux1_x86_64.whl (766.7 MB)\nSuccessfully installed torch. Then I killed it",
-            "nvcc fatal : Unknown option '-foo'",
         ),
     ),
     "torchcodec without FFmpeg, and with the wrong torch": Class(
@@ -170,7 +160,6 @@ FURTHER: dict[str, Class] = {
             "xgboost.core.XGBoostError: XGBoost version not compiled with GPU support.",
             "lightgbm.basic.LightGBMError: GPU Tree Learner was not enabled in this build.",
             "cv2.error: OpenCV(4.8.0) error: (-216:No CUDA support) The library is compiled without CUDA support in function 'throw_no_cuda'",
-            "warning: no usable GPU found, --gpu-layers option will be ignored\nwarning: one possible reason is that llama.cpp was compiled without GPU support",
         ),
         (
             "cv2.error: OpenCV(4.8.0) error: (-215:Assertion failed) !_src.empty() in function 'cvtColor'",

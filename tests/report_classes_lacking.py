@@ -13,27 +13,17 @@ LACKING: dict[str, Class] = {
             f"{WHEEL}  running bdist_wheel\n  W1106 cpp_extension.py:466] Error checking compiler version for cl: [WinError 2] The system cannot find the file specified\n  [1/73] nvcc --generate-dependencies-with-compile",
             f"{WHEEL}error: command 'gcc' failed: No such file or directory",
             f"{WHEEL}FileNotFoundError: [Errno 2] No such file or directory: 'g++'",
-            f"{WHEEL}'cl' is not recognized as an internal or external command,",
-            f"{WHEEL}CMake Error: Generator Visual Studio 17 2022 could not find any instance of Visual Studio.",
-            f"{WHEEL}No CMAKE_CXX_COMPILER could be found.",
-            f"{WHEEL}which: no g++ in (/usr/local/bin:/usr/bin)",
-            f"{WHEEL}nvcc fatal : No compiler found: gcc: No such file or directory",
         ),
         (
             "UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified\nCUDA error: out of memory",
             "torch._inductor.exc.InductorError: FileNotFoundError: [Errno 2] No such file or directory: 'gcc'",
-            f"{WHEEL}error: command '/usr/bin/g++' failed with exit code 1",
-            f"{WHEEL}error: command 'C:\\\\VC\\\\bin\\\\cl.exe' failed with exit code 2",
         ),
     ),
     "a small or an old card that is named, and no kernel for it": Class(
         "arch-too-old-for-wheel",
         (
-            f"2 gb graphics card (GeForce gt 710)\n{NO_IMAGE}",
-            f"My laptop has an MX150.\n{NO_IMAGE}",
             f"GT 710, 16 GB RAM\n{NO_IMAGE}",
             f"GPU: GeForce 940MX\n{NO_IMAGE}",
-            f"GPU: P100, a Tesla P100 of Kaggle\n{NO_IMAGE}",
             f"Quadro K4000 here\n{NO_IMAGE}",
         ),
         (
@@ -51,7 +41,6 @@ LACKING: dict[str, Class] = {
         (
             "flash-attn has no sm_70 kernels: it fails with torch 2.6",
             "torch 2.9 has no sm_120 kernels",
-            "if torch has no sm_60 kernels, take cu126",
         ),
     ),
     "memory that is said to be exceeded, beside other memory that suffices": Class(
@@ -60,13 +49,10 @@ LACKING: dict[str, Class] = {
             "I have 128 gig of system ram and 24 gig of vram, but usage shoots up to over 24 gig vram and I get an OOM error",
             "I train on a single A6000 48G but it still says that the GPU memory is exceeded",
             "RTX 3060, 64 GB system RAM. The run ends with a CUDA memory error",
-            "Training fails, since the batch exceeds my GPU memory",
         ),
         (
             "What happens if the GPU memory is exceeded? 24 GB VRAM",
             "RTX 3090. I get a CUDA memory error: an illegal memory access was encountered",
-            "uncorrectable memory errors on my GPU, nvidia-smi shows ECC 12",
-            "My 16 GB of system RAM ran out: the process was killed, RTX 3090, OOM",
         ),
     ),
     "a card of Intel's that a program of Intel's does not use": Class(
@@ -75,7 +61,6 @@ LACKING: dict[str, Class] = {
             "ipex-llm container doesn't detect Intel Arc B-series GPUs\n2x Intel Arc Pro B60",
             "Intel Arc Pro B70: IPEX-Ollama runner crashes, the CPU path works\nONEAPI_DEVICE_SELECTOR=level_zero:0",
             "sycl-ls shows nothing on my Meteor Lake iGPU",
-            "[GPU] Can't get PERFORMANCE_HINT property as no supported devices found",
         ),
         (
             f"{SMI_ONE}\nipex-llm has nothing to do with it",
@@ -88,7 +73,6 @@ LACKING: dict[str, Class] = {
             "Segmentation fault in libamdhip64.so.5.4.22804\nI use pytorch-opt-rocm",
             "SIGSEGV\n#0  0x00007fffa6ed9cd8 in  () at /opt/rocm/hip/lib/libamdhip64.so.5",
             "ROCm error: invalid device function\n  current device: 0, in function ggml_cuda_compute_forward",
-            "vLLM on MI300X: the engine fails at start",
         ),
         (
             "-- looked for HIP in /opt/rocm\nCUDA out of memory on my RTX 3090",

@@ -71,14 +71,12 @@ LATER: dict[str, Class] = {
         "torch-cpu-build",
         (
             "Installing collected packages: torch, optimum\n  Attempting uninstall: torch\n    Found existing installation: torch 2.6.0+cu124\n    Uninstalling torch-2.6.0+cu124:\n      Successfully uninstalled torch-2.6.0+cu124\nSuccessfully installed optimum-1.2 torch-2.8.0+cpu\nAssertionError: Torch not compiled with CUDA enabled",
-            "C:\\w> pip install audiocraft\nInstalling collected packages: torch, audiocraft\n  Attempting uninstall: torch\n    Found existing installation: torch 2.5.1+cu121\n    Uninstalling torch-2.5.1+cu121:\n      Successfully uninstalled torch-2.5.1+cu121\nSuccessfully installed audiocraft-1.3.0 torch-2.1.0\n>>> torch.cuda.is_available()\nFalse",
             "Uninstalled 2 packages in 411ms\nInstalled 2 packages in 1.2s\n - torch==2.7.1+cu128\n + torch==2.7.1+cpu\n",
             " - torch==2.6.0+cu126\n + torch==2.6.0\n - torchvision==0.21.0+cu126\n + torchvision==0.21.0\nPS C:\\w> uv run x.py\nAssertionError: Torch not compiled with CUDA enabled",
             "The following packages will be UPDATED:\n\nThe following packages will be SUPERSEDED by a higher-priority channel:\n\n  pytorch            pytorch::pytorch-2.3.1-py3.11_cuda12.1~ --> conda-forge::pytorch-2.3.1-cpu_generic_py311h1 \n",
         ),
         (
             "  Attempting uninstall: torch\n    Found existing installation: torch 2.6.0+cpu\n    Uninstalling torch-2.6.0+cpu:\nSuccessfully installed torch-2.6.0+cu124",
-            " - torch==2.7.0+cpu\n + torch==2.7.1+cu128\n",
             "  pytorch  conda-forge::pytorch-2.3.1-cpu_generic_py311h1 --> pytorch::pytorch-2.3.1-py3.11_cuda12.1_cudnn8.9.2_0",
         ),
     ),
@@ -88,7 +86,6 @@ LATER: dict[str, Class] = {
             "| NVIDIA-SMI 575.57.08              Driver Version: 575.57.08      CUDA Version: 12.8     |\n|   0  NVIDIA GeForce RTX 5090        Off |   00000000:01:00.0 Off |                  N/A |\n| 30%   36C    P8             20W /  450W |     413MiB /  24564MiB |      0%      Default |\nRuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero.\n$ cat /etc/modprobe.d/uvm.conf\noptions nvidia_uvm uvm_disable_hmm=1",
             'time=2026-02-02T22:42:20.643Z level=INFO source=gpu.go:612 msg="Unable to load cudart library /usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08: cuda driver library init failure: 3"',
             "cuInit(0) failed: CUDA_ERROR_NOT_INITIALIZED: initialization error\n| NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |\n|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |                  N/A |\n| 30%   36C    P8             20W /  450W |     413MiB /  24564MiB |      0%      Default |\n",
-            "| NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |\n|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |                  N/A |\n| 30%   36C    P8             20W /  450W |     413MiB /  24564MiB |      0%      Default |\ncudaGetDeviceCount returned 3\n-> initialization error\nResult = FAIL",
         ),
         (
             "| NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |\n|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |                  N/A |\n| 30%   36C    P8             20W /  450W |     413MiB /  24564MiB |      0%      Default |\ncudaGetDeviceCount returned 35\n-> CUDA driver version is insufficient for CUDA runtime version",
@@ -97,7 +94,6 @@ LATER: dict[str, Class] = {
     "a Jetson with the default index's wheel": Class(
         "jetson-wrong-wheel",
         (
-            "Jetson Orin Nano, JetPack 6.2\n$ pip install torch\n>>> torch.__version__\n'2.8.0+cpu'\n>>> torch.cuda.is_available()\nFalse",
             "Linux ubuntu 5.15.148-tegra #1 SMP aarch64 GNU/Linux\n$ pip3 install torch torchvision\n>>> torch.cuda.is_available()\nFalse\n>>> torch.__version__\n'2.7.1'",
             "Jetson AGX Thor, JetPack 7.0, L4T 38.2\nPyTorch version: 2.8.0+cpu\nCUDA available: False",
             "# R36 (release), REVISION: 4.3\nAssertionError: Torch not compiled with CUDA enabled",
@@ -112,7 +108,6 @@ LATER: dict[str, Class] = {
             "  × No solution found when resolving dependencies for split (python_full_version >= '3.12' and sys_platform == 'darwin'):\n  ╰─▶ Because torch==2.7.1+cu128 has no wheels with a matching platform tag (e.g., `macosx_14_0_arm64`) and your project depends on torch==2.7.1+cu128",
             "error: Distribution `torch==2.5.1+cu124 @ registry+https://download.pytorch.org/whl/cu124` can't be installed because it doesn't have a source distribution or wheel for the current platform\n\nhint: You're on macOS (`macosx_15_0_arm64`), but `torch` (v2.5.1+cu124) only has wheels for the following platforms: `linux_x86_64`, `win_amd64`",
             "error: Distribution `triton==3.2.0 @ registry+https://x/simple` can't be installed because it doesn't have a source distribution or wheel for the current platform\nhint: You're on Windows (`win_amd64`), but `triton` (v3.2.0) only has wheels for the following platform: `manylinux_2_17_x86_64`",
-            "hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` (v2.6.0) with the following Python ABI tags: `cp39`, `cp310`, `cp311`",
         ),
     ),
     "uv, pixi: a conflict": Class(
@@ -137,9 +132,6 @@ LATER: dict[str, Class] = {
             "/content/drive/MyDrive/x\nRuntimeError: Found no NVIDIA driver on your system.",
             '  File "/kaggle/working/train.py", line 12\nRuntimeError: No CUDA GPUs are available',
             "/bin/bash: line 1: nvidia-smi: command not found\n/content/ComfyUI",
-            "from google.colab import drive\n>>> torch.cuda.is_available()\nFalse\n>>> torch.__version__\n'2.6.0+cu124'",
-            "Cannot connect to GPU backend\nYou cannot currently connect to a GPU due to usage limits in Colab.",
-            'File "/content/train.py", line 3\nRuntimeError: Found no NVIDIA driver on your system.\nTPU v2-8 runtime\nimport torch_xla',
         ),
     ),
     "a scheduler that gave no GPU": Class(
@@ -148,8 +140,6 @@ LATER: dict[str, Class] = {
             "$ srun -p cpu --pty bash\n$ python -c 'import torch; print(torch.cuda.is_available())'\nFalse\nSLURM_JOB_GPUS is unset\nCUDA_VISIBLE_DEVICES=NoDevFiles",
             "#SBATCH --gres=gpu:1\nsbatch: error: Batch job submission failed: Requested node configuration is not available",
             "sbatch: error: Batch job submission failed: Invalid generic resource (gres) specification",
-            "srun: error: Unable to allocate resources: Requested node configuration is not available",
-            "salloc: error: Job submit/allocate failed: Invalid generic resource (gres) specification",
         ),
     ),
     "a toolkit's refusal: cgroup, filter, rpc": Class(
@@ -157,17 +147,11 @@ LATER: dict[str, Class] = {
         (
             "docker: Error response from daemon: failed to create task for container: OCI runtime create failed: error running hook #0: exit status 1, stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: mount error: failed to add device rules: unable to find any existing device filters attached to the cgroup: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown.",
             "nvidia-container-cli: mount error: failed to add device rules: unable to generate new device filter program from existing programs: unable to create new device filters program: load program: invalid argument: last insn is not an exit or jmp",
-            "nvidia-container-cli: container error: cgroup subsystem devices not found: unknown.",
-            "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown.",
-            "nvidia-container-cli: mount error: stat failed: /dev/nvidia-modeset: no such file or directory",
-            "nvidia-container-cli: device error: 1: unknown device: unknown.",
             "nvidia-container-cli: initialization error: nvml error: insufficient permissions",
-            "nvidia-container-cli: ldcache error: open failed: /sbin/ldconfig.real: no such file or directory",
         ),
         (
             "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory: unknown",
             "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
-            "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver to a newer version, or use an earlier cuda container: unknown",
         ),
     ),
     "CDI refused": Class(
@@ -176,7 +160,6 @@ LATER: dict[str, Class] = {
             'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [[gpu]]',
             "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
             "failed to create container: CDI device injection failed: unresolvable CDI devices runtime.nvidia.com/gpu=all",
-            'docker: Error response from daemon: CDI device injection failed: failed to inject devices: failed to stat CDI host device "/dev/nvidia-modeset": no such file or directory',
         ),
     ),
     "AMD: no access to the device nodes": Class(
@@ -192,12 +175,7 @@ LATER: dict[str, Class] = {
         (
             "HSA_OVERRIDE_GFX_VERSION=10.3.0 python main.py\nRuntimeError: HIP error: the operation cannot be performed in the present state",
             "rocBLAS error: Cannot read /x/rocblas/library/TensileLibrary.dat: No such file or directory for GPU arch : gfx1036",
-            "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!",
-            "torch.AcceleratorError: HIP error: invalid device function\nSearch for `hipErrorInvalidDeviceFunction' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.",
-            "Memory access fault by GPU node-1 (Agent handle: 0x55c) on address 0x7f. Reason: Page not present or supervisor privilege.",
-            "Device: cuda:0 AMD Radeon(TM) Graphics : native\nAMD arch: gfx1036\nROCm version: (6, 4)\nRuntimeError: HIP error: invalid device function",
             'C:\\Users\\me> pip install torch --index-url https://repo.amd.com/rocm/whl/gfx1151/\nOSError: [WinError 126] Error loading "C:\\x\\torch\\lib\\amdhip64.dll" or one of its dependencies.\nRadeon 8060S, ROCm 7.1',
-            "MIOpen Error: /MIOpen/src/sqlite_db.cpp:220: open memvfs: unable to open database file\nAMD Radeon RX 7900 XTX",
         ),
     ),
     "Intel: nothing of Level Zero": Class(
@@ -205,26 +183,15 @@ LATER: dict[str, Class] = {
         (
             "RuntimeError: Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)\nxpu",
             ">>> torch.xpu.is_available()\nFalse\n>>> torch.xpu.device_count()\n0\n>>> torch.__version__\n'2.9.0+xpu'",
-            "UserWarning: XPU device count is zero! (Triggered internally at /pytorch/c10/xpu/XPUFunctions.cpp:115.)",
-            "No device of requested type available. Please check https://software.intel.com/content/www/us/en/develop/articles/intel-oneapi-dpcpp-system-requirements.html",
-            "terminate called after throwing an instance of 'sycl::_V1::exception'\n  what():  No device of requested type 'info::device_type::gpu' available.",
-            "Failed to initialize Level Zero: ZE_RESULT_ERROR_UNINITIALIZED\nIntel(R) Arc(TM) B580 Graphics",
             "RuntimeError: PyTorch is not linked with support for xpu devices",
-            "[opencl:cpu][opencl:0] Intel(R) OpenCL, 13th Gen Intel(R) Core(TM)\nxpu device not found: torch.xpu.is_available() is False",
         ),
     ),
     "Apple: what MPS lacks": Class(
         "apple-silicon",
         (
-            "NotImplementedError: The operator 'aten::_upsample_bicubic2d_aa.out' is not currently implemented for the MPS device.",
-            "TypeError: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use float32 instead.",
-            "MacBook Air M2\nRuntimeError: MPS backend out of memory (MPS allocated: 9.05 GB)",
             "macOS 14.5, Apple M1 Pro\ntorch.backends.mps.is_available() -> False",
             "Placeholder storage has not been allocated on MPS device!",
-            "/AppleInternal/Library/BuildRoots/x/MPSCore/Types/MPSNDArray.mm:850: failed assertion `[MPSNDArray initWithDevice:descriptor:] Error: total bytes of NDArray > 2**32'",
             "BFloat16 is not supported on MPS\nmacOS 13",
-            "Mac mini M4\nAssertionError: Torch not compiled with CUDA enabled",
-            "RuntimeError: MPS: Unsupported Border padding mode",
         ),
         ("MPS client failed to connect to the MPS control daemon or the MPS server",),
     ),
@@ -234,11 +201,6 @@ LATER: dict[str, Class] = {
             "  × Failed to build `flash-attn==2.8.3`\n  ├─▶ The build backend returned an error\n      ModuleNotFoundError: No module named 'wheel'\n      hint: This error likely indicates that `flash-attn@2.8.3` depends on `wheel`, but doesn't declare it as a build dependency.",
             "Collecting insightface\n  Preparing metadata (pyproject.toml) ... error\n      ModuleNotFoundError: No module named 'numpy'\n  note: This error originates from a subprocess, and is likely not a problem with pip.",
             "Building wheel for dlib (setup.py) ... error\n      ERROR: CMake must be installed to build dlib",
-            "  -- Building for: NMake Makefiles\n      CMake Error: CMAKE_C_COMPILER not set, after EnableLanguage\nERROR: Failed building wheel for llama-cpp-python",
-            "error: command 'cmake' failed: No such file or directory\nFailed to build sentencepiece",
-            "ModuleNotFoundError: No module named 'distutils'\nGetting requirements to build wheel ... error",
-            "Building wheel for pycocotools ... error\n  pycocotools/_mask.c:43:10: fatal error: Python.h: No such file or directory",
-            "Building wheel for mpi4py failed\nerror: Cannot find 'mpicc'",
         ),
     ),
     "a wheel fetch that fell back to a build": Class(
@@ -247,7 +209,6 @@ LATER: dict[str, Class] = {
             "Guessing wheel URL:  https://github.com/Dao-AILab/flash-attention/releases/download/v2.7.4.post1/flash_attn-2.7.4.post1+cu12torch2.9cxx11abiTRUE-cp312-cp312-linux_x86_64.whl\nPrecompiled wheel not found. Building from source...\nOSError: CUDA_HOME environment variable is not set.",
             "urllib.error.HTTPError: HTTP Error 404: Not Found\nGuessing wheel URL: https://github.com/state-spaces/mamba/releases/download/v2.2.4/mamba_ssm-2.2.4+cu12torch2.9cxx11abiTRUE-cp312-cp312-linux_x86_64.whl error HTTP Error 404: Not Found\nPrecompiled wheel not found. Building from source...\nFileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
             "mamba_ssm was requested, but nvcc was not found.  Are you sure your environment has nvcc available?\nNameError: name 'bare_metal_version' is not defined",
-            "causal_conv1d was requested, but nvcc was not found.",
         ),
     ),
     "one-line no kernel image": Class(
@@ -256,8 +217,6 @@ LATER: dict[str, Class] = {
             "CUDA error: no kernel image is available for execution on the device",
             "RuntimeError: CUDA error: no kernel image is available for execution on the device",
             "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
-            "CUDA error 209: no kernel image is available for execution on the device",
-            "ggml_cuda_compute_forward: RMS_NORM failed\nCUDA error: no kernel image is available for execution on the device",
         ),
     ),
     "one-line no kernel image, new GPU": Class(
@@ -266,7 +225,6 @@ LATER: dict[str, Class] = {
             "RTX 5090: CUDA error: no kernel image is available for execution on the device, torch 2.5.1+cu124",
             "CUDA error: no kernel image is available for execution on the device (RTX 5070 Ti)",
             "NVIDIA GeForce RTX 5080 with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
-            "RTX 5060 Ti 16GB, pytorch 2.6.0+cu126\nno kernel image is available for execution on the device",
         ),
     ),
     "DCGM, gpu-burn, nccl-tests, sinfo results": Class(
@@ -275,7 +233,6 @@ LATER: dict[str, Class] = {
             "$ gpu_burn 60\n10.0%  proc'd: 5122 (13012 Gflop/s)   errors: 382711  (WARNING!)  temps: 71 C\nTested 1 GPUs:\n\tGPU 0: FAULTY",
             "Tested 8 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n\tGPU 2: FAULTY",
             "| Memory            | Fail - GPU: 3                                  |\n| Warning           | GPU 3 had uncorrectable memory errors\n$ dcgmi diag -r 3",
-            "$ dcgmi diag -r 3\n|  Hardware  |\n| Diagnostic                | Fail                                           |\n| Error                     | There was a miscompare: GPU 1 computed incorrectly",
         ),
         (
             "Tested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK",
@@ -300,7 +257,6 @@ LATER: dict[str, Class] = {
         (
             "RuntimeError: CUDA error: out of memory",
             "NVRM: Xid (PCI:0000:06:00): 79, pid=1, GPU has fallen off the bus.",
-            "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         ),
     ),
     "a program that fails by itself": Class(
@@ -309,36 +265,10 @@ LATER: dict[str, Class] = {
             'Traceback (most recent call last):\n  File "/usr/local/lib/python3.11/site-packages/transformers/models/auto/configuration_auto.py", line 1131, in from_pretrained\n    raise ValueError(\nValueError: The checkpoint you are trying to load has model type `qwen3_moe` but Transformers does not recognize this architecture.',
             'Traceback (most recent call last):\n  File "train.py", line 20, in <module>\n    out = model(x)\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 768x10)',
             'Traceback (most recent call last):\n  File "x.py", line 3\nRuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!',
-            "Traceback (most recent call last):\n  File \"/x/vllm/model_executor/models/registry.py\", line 449\nValueError: Model architectures ['Qwen9ForCausalLM'] are not supported for now. Supported architectures: dict_keys(['AquilaModel'])",
-            "Traceback (most recent call last):\nhuggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1)\nCannot access gated repo for url https://huggingface.co/x.",
-            "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
-            "Traceback (most recent call last):\nImportError: cannot import name 'cached_download' from 'huggingface_hub' (/x/site-packages/huggingface_hub/__init__.py)",
-            "Traceback (most recent call last):\nRuntimeError: Error(s) in loading state_dict for UNet:\n\tsize mismatch for conv.weight: copying a param with shape torch.Size([64, 3]) from checkpoint, the shape in current model is torch.Size([64, 1]).",
-            "Traceback (most recent call last):\nAttributeError: 'DynamicCache' object has no attribute 'seen_tokens'",
-            "Traceback (most recent call last):\nKeyError: 'model.layers.0.self_attn.qkv_proj.weight'",
-            "Traceback (most recent call last):\nTypeError: forward() got an unexpected keyword argument 'cache_position'",
-            "Traceback (most recent call last):\nFileNotFoundError: [Errno 2] No such file or directory: 'data/train.json'",
-            "Traceback (most recent call last):\nRuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported at some other API call",
-            "Traceback (most recent call last):\njson.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
-            "Traceback (most recent call last):\nRuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same",
-            "Traceback (most recent call last):\nRuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
-            "NameError: name 'init_empty_weights' is not defined",
-            "Traceback (most recent call last):\nsafetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
-            "Traceback (most recent call last):\nAssertionError: tensor_parallel_size must divide num_heads",
-            "Traceback (most recent call last):\n_pickle.UnpicklingError: Weights only load failed. In PyTorch 2.6, we changed the default value of the `weights_only` argument",
         ),
         (
-            "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
-            "level=INFO source=gpu.go msg=\"no compatible GPUs were discovered\"\nKeyError: 'x'",
             "warning: gpu not available, using cpu\nKeyError: 'x'",
-            "2025-01-01 E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:152] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)\nValueError: bad shape",
             "ModuleNotFoundError: No module named 'flash_attn'",
-            "ImportError: /x/y.so: undefined symbol: foo",
-            "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'",
-            "ModuleNotFoundError: No module named 'torch'",
-            "RuntimeError: Compiler: cl is not found.",
-            "ValueError: Expected a cuda device, but got: cpu",
-            "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5.",
         ),
     ),
     "memory that does not suffice, by other programs": Class(
@@ -347,7 +277,6 @@ LATER: dict[str, Class] = {
             "ValueError: To serve at least one request with the models's max seq len (40960), (5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB).",
             "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.",
             "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes",
-            "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[128,256] on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
         ),
         (
             "OOM when allocating tensor with shape[128,256] on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu",

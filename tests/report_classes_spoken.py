@@ -11,19 +11,10 @@ SPOKEN: dict[str, Class] = {
             "Ran into an OOM error in multi-GPU fine-tuning via LoRA.\nTraceback (most recent call last):",
             "I have more than 4 gpus to run train.py, but it is still out of memory",
             "when I use profile 3, I get out of memory. My GPU is a 4090 and the machine has 256G",
-            "It goes out of cuda memory at `trainer.train()`",
-            "CUDA OOM error when a model is loaded with -dev none",
-            "we get an out-of-memory error for the GPUs after a while",
-            "OutOfMemoryError                          Traceback (most recent call last)\n/x in <cell line: 0>()\n----> 1 trainer.train()",
-            f"vLLM always hits OOM at its start\n{SMI_ONE}",
-            "every run on the A100 ends with an OOM, which crashes with OOM at step 3",
         ),
         (
             "To avoid OOM on the GPU, lower the batch size. ImportError: libcudnn.so.9: cannot open shared object file",
             "The training on 4 GPUs was ended by the OOM killer\nKilled",
-            "my GPU node got an OOM: system memory is full\nexit code 137",
-            f"It never goes out of memory on this GPU, but it is slow\n{SMI_ONE}",
-            "Is there a risk of OOM on a 4090? I have not tried it",
         ),
     ),
     "memory of the host that does not suffice, as people say it": Class(
@@ -36,7 +27,6 @@ SPOKEN: dict[str, Class] = {
         (
             "not enough VRAM for this model",
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
-            "not enough GPU RAM for this model",
         ),
     ),
     "docker that knows no runtime of NVIDIA's": Class(
@@ -81,12 +71,10 @@ SPOKEN: dict[str, Class] = {
             "  File \"/x/ComfyUI/cuda_malloc.py\", line 6, in <module>\n    import comfy_aimdo.control\nModuleNotFoundError: No module named 'comfy_aimdo'",
             "python: Error while finding module specification for 'axolotl.cli.train' (ModuleNotFoundError: No module named 'axolotl')",
             "  File \"train.py\", line 3, in <module>\n    import wandb\nModuleNotFoundError: No module named 'wandb'",
-            "Traceback (most recent call last):\nModuleNotFoundError: No module named 'cv2'",
         ),
         (
             "  File \"train.py\", line 1, in <module>\n    import torch\nModuleNotFoundError: No module named 'torch'",
             "ModuleNotFoundError: No module named 'triton'",
-            "ModuleNotFoundError: No module named 'flash_attn_2_cuda'",
         ),
     ),
     "an AMD card for which NVIDIA's packages come": Class(
@@ -248,7 +236,6 @@ SPOKEN: dict[str, Class] = {
         (
             "RTX 2080 Ti, cuda 10.0, tensorflow-gpu 1.14: failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED",
             "RTX 3090, torch 1.13.1+cu117\nRuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR",
-            "RTX 4090, CUDA 12.4\nRuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR",
         ),
     ),
     "an image that asks for a driver by its number": Class(
@@ -266,7 +253,6 @@ SPOKEN: dict[str, Class] = {
             "No External GPU detected...\nI have a MacBook Pro and a Geforce Titan Black card. Does the script support it?\nOSx 10.10.5",
             "eGPU is not recognized\nMac: MacBook Pro 13 Mid-2017, macOS Version: 10.13.6, Aorus GamingBox Nvidia GTX 1080",
             "pip install pynvx\ncreating build/lib.macosx-10.7-x86_64-3.6\nGPU not detected\nUsing an NVIDIA GT 750M",
-            "GPU not detected, running Mac late 2016 (macOS 10.12.1), with GTX 1080 Ti in Akitio Node",
         ),
         ("macOS 14.5\nAssertionError: Torch not compiled with CUDA enabled",),
     ),
@@ -306,7 +292,6 @@ SPOKEN: dict[str, Class] = {
             f"I don't have an NVIDIA GPU.\n{NO_DRIVER}",
             f"My laptop has no dedicated GPU, only Intel graphics\n{NO_DRIVER}",
             "I do not have a GPU.\nRuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.",
-            "laptop with Intel Iris only\nAssertionError: Torch not compiled with CUDA enabled",
         ),
         (
             f"It tells me I don't have an NVIDIA GPU, but there is an RTX 3060\n{NO_DRIVER}",

@@ -61,12 +61,10 @@ TITLES: dict[str, Class] = {
             "It says insufficient graphics memory when I press start",
             "Training CUDA OutOfMemoryError\n训练到第三轮出现显存不足",
             "not enough VRAM for the second model, and it ends",
-            "after ten pictures it ran out of GPU memory",
         ),
         (
             "Can I avoid to run out of VRAM? So far all is well.",
             "Use the small model if there is not enough VRAM.",
-            "insufficient disk space for the model",
         ),
     ),
     "an Intel GPU on which a CUDA program was tried": Class(
@@ -100,7 +98,6 @@ TITLES: dict[str, Class] = {
         (
             "vLLM with --tensor-parallel-size 2 answers twice as fast",
             "vLLM hangs with --tensor-parallel-size 2\nWatchdog caught collective operation timeout: WorkNCCL(SeqNum=9)",
-            "vLLM is stuck while it downloads the model",
         ),
     ),
     "Triton's helper that lacks a header or a symbol": Class(

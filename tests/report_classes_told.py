@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report_classes import NO_DRIVER, SMI_ONE, Class
+from report_classes import SMI_ONE, Class
 
 NO_IMAGE = "CUDA error: no kernel image is available for execution on the device"
 
@@ -12,7 +12,6 @@ TOLD: dict[str, Class] = {
         (
             "torch.cuda.is_available() False\n_pytorch_select           0.1                       cpu_0\ncudatoolkit               10.1.243             h6bb024c_0",
             "torch.cuda.is_available() False\n[conda] _pytorch_select           0.1                       cpu_0",
-            "torch.cuda.is_available() False\n  - pytorch=1.9.0=cpu_py38h4bbe6ce_0",
             "torch.cuda.is_available() False\n  pytorch            pkgs/main/linux-64::pytorch-1.3.1-cpu_py37h62f834f_0",
         ),
         (
@@ -58,9 +57,6 @@ TOLD: dict[str, Class] = {
             "Error: listen tcp 127.0.0.1:11434: bind: address already in use",
             "ERROR: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use",
             "OSError: Cannot find empty port in range: 7860-7860.",
-            "RuntimeError: Default process group has not been initialized, please make sure to call init_process_group.",
-            "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set",
-            "train.py: error: unrecognized arguments: --local-rank=0",
         ),
         (
             "Default process group has not been initialized\nRuntimeError: Found no NVIDIA driver on your system.",
@@ -73,7 +69,6 @@ TOLD: dict[str, Class] = {
             "FATAL: this function is for sm80, but was built for sm750",
             "CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument\nRTX 5070 Ti",
             "CUDA error (/x/flash_fwd_launch_template.h:94): invalid device function",
-            "RuntimeError: can't query kernel attributes\nDevice name: NVIDIA GeForce GTX 1070 Ti",
         ),
         (
             "CUDA error (/src/mine/kernel.cu:94): invalid argument",
@@ -86,14 +81,10 @@ TOLD: dict[str, Class] = {
             f"现在还不支持5090吗？\n{NO_IMAGE}\n同一台电脑，以前用4070的时候能正常跑，换成5090就不行了",
             f"{NO_IMAGE}\nIt worked with my 4070, after switching to a 5090 it does not",
             f"Replaced my 3090 with a 5090. {NO_IMAGE}",
-            f"4090 works fine, but on 5080: {NO_IMAGE}",
-            f"upgraded from a 3090 to a 5070 ti, {NO_IMAGE}",
-            f"显卡5070，报错 {NO_IMAGE}",
         ),
         (
             f"with 5090 steps: {NO_IMAGE}",
             f"it works on my 5090, but on the 1080 Ti: {NO_IMAGE}",
-            f"A 3090 and a 5090 are in it: {NO_IMAGE}",
         ),
     ),
     "a card of Intel's by its number": Class(
@@ -102,7 +93,6 @@ TOLD: dict[str, Class] = {
             "GPU:Inter A750\nwhen images are generated the graphics card does not work, everything relies on the CPU",
             "I have an Intel A770 and the webui runs on the CPU",
             "My GPU is an Arc A770. Stable diffusion only uses the CPU",
-            "Arc B580, webui says Torch is not able to use GPU",
         ),
         (
             "It supports NVIDIA, AMD and Intel A770. My RTX 3060 is not used",
@@ -127,7 +117,6 @@ TOLD: dict[str, Class] = {
             "torch 2.8.0+cu128 is installed, and while the requirements are installed it is now replaced by torch 2.8.0+cpu.",
             "torch keeps being replaced by the non CUDA version",
             "installing the requirements overwrote my torch with the CPU version",
-            "after the update my pytorch was switched to a version without CUDA",
         ),
         (
             "On the laptop I want to replace torch with the CPU version",
@@ -167,13 +156,8 @@ TOLD: dict[str, Class] = {
     "a machine that somebody sits at, or on which it works": Class(
         "torch-sees-no-gpu unknown driver-missing torch-cpu-build no-nvidia-gpu",
         (
-            "I ssh from my MacBook Pro into a rented Linux server. torch.cuda.is_available() returns False there",
-            "On my Mac everything works, but on the lab's server torch.cuda.is_available() returns False",
-            f"I develop on a MacBook Air M2 and deploy on a GPU VM. On the VM:\n{NO_DRIVER}",
             "I run this on Google Colab, my laptop is a MacBook. torch.cuda.is_available() returns False",
-            "It works fine on my M1 Mac, but on the Windows PC: AssertionError: Torch not compiled with CUDA enabled",
             "Works on my Jetson Orin, but on my desktop torch.cuda.is_available() returns False",
-            f"Tested in WSL2 too and there it works. On the Ubuntu box:\n{NO_DRIVER}",
             "JetPack 6's guide was no help since this is a desktop PC with an RTX 3090. torch.cuda.is_available() is False",
             "Intel(R) Arc(TM) Graphics in my laptop plus an eGPU RTX 3080: torch.cuda.is_available() returns False",
         ),

@@ -106,7 +106,6 @@ TRAINING: dict[str, Class] = {
         (
             "Training hangs with two GPUs. I tried NCCL_P2P_DISABLE=1, it still hangs",
             "hangs, NCCL_P2P_DISABLE=1 did not help",
-            "export NCCL_P2P_DISABLE=1\npython train.py\nKeyError: 'lr'",
         ),
     ),
     "a GPU's memory that fails, in somebody's words": Class(
@@ -115,12 +114,10 @@ TRAINING: dict[str, Class] = {
             "nvidia-smi -q shows ECC errors on GPU 3 and training crashes",
             "显卡报ECC错误，训练中断",
             "A100 in node 4: volatile uncorrected ECC errors : 4",
-            "Row remapping pending: Yes",
         ),
         (
             "ECC is disabled on this GPU, training is slow",
             "0 ECC errors on my A100, it still hangs",
-            "GPU 3 shows only correctable ECC errors",
         ),
     ),
     "a Triton of another release": Class(
@@ -160,7 +157,6 @@ TRAINING: dict[str, Class] = {
         (
             "I call time.sleep(5) and then the GPU is not used, I have to reboot",
             "vLLM sleep mode: after wake up the GPU memory is not released, restart the server",
-            "after suspend the screen stays black, CUDA works",
         ),
     ),
     "a number of a type that an operation does not take": Class(

@@ -285,11 +285,6 @@ def judged(
     return diagnose(machine, load_catalog()), taken
 
 
-def test_there_are_as_many_faults_as_promised_and_each_is_another() -> None:
-    assert len(FAULTS) >= 60
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.one_in(12)
 def test_a_fault_is_named_with_its_gpu_and_in_time(fault: Fault, tmp_path: Path) -> None:
@@ -434,27 +429,6 @@ def doctor(fault: Fault, place: Path, *words: str) -> tuple[int, dict[str, objec
         (sys.executable, *asked), capture_output=True, text=True, env=environment(fault, place)
     )
     return said.returncode, json.loads(said.stdout), said.stderr, time.monotonic() - began
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("all", SILENT, state={"nvml.init": HANG, "cuda.init": HANG}, hangs=True),
-        second("memory", HANG, SILENT),
-        second("handle", CRASH, SILENT),
-        second("temperature", "!999", ILL),
-        Fault("cuInit", SILENT, state={"cuda.init": CRASH}),
-        Fault("permission", "device-permission", state={"nvml.init": 4}),
-    ],
-    ids=lambda fault: fault.name,
-)
-@pytest.mark.slow
-def test_the_program_itself_names_it_and_ends_in_time(fault: Fault, tmp_path: Path) -> None:
-    limit = quick_seconds()
-    words = ("--timeout", f"{limit:.1f}") if fault.hangs else ()
-    code, answer, _, taken = doctor(fault, tmp_path, *words)
-    assert (code, answer["cause"]) == (1, fault.finding)
-    assert taken < 2 * limit + 5 or not fault.hangs
 
 
 def test_a_wait_is_announced_and_torch_is_not_started_after_a_hang(tmp_path: Path) -> None:

@@ -117,10 +117,6 @@ def test_one_cause_is_named(cause: str, machine: Snapshot) -> None:
     assert [f.id for f in diagnosis.findings if f.root] == ([cause] if cause in order else [])
 
 
-def test_torchs_own_no_without_any_reason_is_the_root_itself() -> None:
-    assert judged(changed(torch={"cuda_available": False})).cause == "torch-sees-no-gpu"
-
-
 def test_the_root_stands_first_and_then_the_gravest() -> None:
     machine = changed(
         gpu(temperature_celsius=95),
@@ -176,30 +172,10 @@ def test_a_rule_that_breaks_becomes_one_line_and_the_others_stand() -> None:
 # --- the build that fits -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("wanted", "chosen"),
-    (
-        (Wanted(torch="==2.5.1"), ("2.5.1", "cu124")),
-        (Wanted(backend="cu121"), ("2.5.1", "cu121")),
-        (Wanted(cuda="11.8"), ("2.7.1", "cu118")),
-        (Wanted(backend="cu131"), ("2.14.1", "cu130")),
-    ),
-)
-def test_what_the_machine_shows_is_the_request(wanted: Wanted, chosen: tuple[str, str]) -> None:
-    build = judged(changed(wanted=wanted)).resolution.build
-    assert build is not None and (build.torch, build.backend) == chosen
-
-
 def test_what_a_person_asks_outranks_what_the_machine_shows() -> None:
     machine = changed(wanted=Wanted(torch="==2.5.1"))
     build = diagnose(machine, CATALOG, Request(torch="2.9.1")).resolution.build
     assert build is not None and build.torch == "2.9.1"
-
-
-def test_an_unknown_driver_gets_a_cuda_that_most_drivers_serve() -> None:
-    bare = changed(torch=Torch(installed=False), packages=())
-    build = judged(changed(bare, driver=Driver(), cuda_api=CudaApi())).resolution.build
-    assert build is not None and (build.torch, build.backend) == ("2.14.1", "cu126")
 
 
 # --- ways out ------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from each_row import each
 from gpusetup.cli import main
 from gpusetup.diagnosis.knowledge import record, records
 from gpusetup.diagnosis.precedence import consequences
-from gpusetup.findings.layers import Layer
 
 CAUSES = [
     "amd-gpu",
@@ -156,8 +155,3 @@ def test_what_looks_alike_names_findings_that_exist() -> None:
         for word in named:
             if word.count("-") >= 2 and word.islower() and word[0].isalpha():
                 assert word in known, f"{row.id}: {word}"
-
-
-def test_a_loss_of_speed_stands_last() -> None:
-    assert max(Layer) is Layer.LOSSES
-    assert [row.id for row in records() if row.order[0] == Layer.LOSSES]

@@ -8,10 +8,7 @@ from judging import spoken_of
 from program_texts import SAID, SMI, Said
 from report_asked import judged
 
-from gpusetup.diagnosis.doubt import BY_ONE_MESSAGE, DOUBTS
 from gpusetup.diagnosis.failing import NAMED
-from gpusetup.diagnosis.knowledge import records
-from gpusetup.messages.program import Weight
 from gpusetup.messages.programs import PROGRAMS
 from gpusetup.model.finding import typed
 
@@ -65,11 +62,6 @@ def test_a_finding_about_a_program_has_its_text_and_a_neighbour_without(
     assert id not in {finding.id for finding in judged(neighbour).findings}
 
 
-def test_no_program_is_named_where_none_is_shown() -> None:
-    answer = judged(SMI)
-    assert (answer.program, answer.stage) == (None, None)
-
-
 def test_a_line_that_another_program_logs_is_not_the_program_that_failed() -> None:
     beside = "I tensorflow/tsl/cuda/cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.\n"
     torchs = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
@@ -81,11 +73,6 @@ def test_every_mark_is_of_lower_case_letters_and_of_one_program() -> None:
     marks = [(mark.needle, program.name) for program in PROGRAMS for mark in program.marks]
     assert all(needle == needle.lower() for needle, _ in marks)
     assert len({needle for needle, _ in marks}) == len(marks)
-
-
-def test_torch_stands_under_every_other_program() -> None:
-    torch = next(program for program in PROGRAMS if program.name == "torch")
-    assert all(mark.weight <= Weight.RAISED for mark in torch.marks)
 
 
 # --- what a text leaves open ---------------------------------------------------------------------
@@ -113,27 +100,9 @@ def test_a_driver_is_missing_for_sure_only_where_the_text_says_so(
     assert set(others) <= set(answer.other_causes)
 
 
-def test_a_message_that_may_mean_another_cause_names_it_and_what_would_decide() -> None:
-    answer = judged("RuntimeError: CUDA error: no kernel image is available for execution")
-    assert (answer.cause, answer.certainty) == ("unknown", None)
-    assert answer.symptom == "no-kernel-image"
-    assert "arch-too-old-for-wheel" in answer.other_causes
-    assert answer.next_reading is not None
-    assert "get_arch_list" in answer.next_reading
-
-
-def test_what_the_text_shows_settles_it() -> None:
-    answer = judged(SMI + "RuntimeError: Invalid device id\nCUDA error: invalid device ordinal")
-    assert answer.next_reading is None
-
-
 def test_a_cause_that_stands_alone_is_certain() -> None:
     answer = judged("Failed to initialize NVML: Driver/library version mismatch")
     assert (answer.certainty, answer.other_causes) == ("certain", ())
-
-
-def test_without_a_root_nothing_is_certain() -> None:
-    assert judged(SMI).certainty is None
 
 
 IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
@@ -178,12 +147,6 @@ def test_a_setting_or_a_programs_own_file_is_no_cause(text: str) -> None:
     assert judged(text).cause in ("unknown", "ok")
 
 
-@each("cause", sorted({*DOUBTS, *BY_ONE_MESSAGE}))
-def test_each_doubt_is_between_known_causes(cause: str) -> None:
-    known = {row.id for row in records()}
-    assert {cause, *DOUBTS[cause].others} <= known
-
-
 LACKS = (
     "[E:onnxruntime:Default, provider_bridge_ort.cc:1744 TryGetProviderInfo_CUDA] Failed to load library "
     "libonnxruntime_providers_cuda.so with error: libcublasLt.so.11: cannot open shared object file"
@@ -205,13 +168,3 @@ def test_a_program_is_told_of_the_form_that_its_language_calls(text: str, told: 
     root = next(f for f in judged(text).findings if f.fix)
     ways = [way for way in ("GitHub", "NuGet", "pip install") if way in str(root.fix)]
     assert ways == [told]
-
-
-def test_a_gpu_of_another_maker_gets_the_programs_own_way_and_not_torchs() -> None:
-    texts = {
-        "OLLAMA_VULKAN": "ollama ps\nlibrary=cpu\nAMD Radeon 860M (gfx1152): amdgpu is not supported",
-        "GGML_VULKAN": "ggml_cuda_init: failed to initialize CUDA\nllama-server\n[ZLUDA] no device",
-    }
-    for word, text in texts.items():
-        root = next(f for f in judged(text).findings if f.root)
-        assert root.id == "amd-gpu" and root.fix and word in root.fix.text, text

@@ -26,59 +26,6 @@ from gpusetup.render.markdown import doctor_markdown
 from gpusetup.render.text import answering, doctor_screen
 from gpusetup.report.read import read_report
 
-
-@each(
-    "said, lender",
-    [
-        ("I run this on Google Colab with a T4", "Google Colab"),
-        ("On Google Colab (T4 runtime) I get this", "Google Colab"),
-        ("**Platform:** Google Colab", "Google Colab"),
-        ("the Colab notebook stops here", "Google Colab"),
-        ("Kaggle notebook with P100", "Kaggle"),
-        ("Environment: Kaggle Notebooks, GPU T4 x2", "Kaggle"),
-        ("in a Kaggle session", "Kaggle"),
-        ("it works on Colab, but not on my own machine", None),
-        ("On Google Colab I also tried, same error", None),
-        ("the bug happens with Colab and Kaggle, or any time", None),
-        ("the data are from Kaggle", None),
-        ("https://colab.research.google.com/github/x/y", None),
-    ],
-)
-def test_a_lent_notebook_is_known_by_a_sentence(said: str, lender: str | None) -> None:
-    answer = answered(f"{said}\n{NO_DRIVER}")
-    seen = answering(answer)
-    assert seen is not None and seen.fix is not None
-    if lender is None:
-        assert "notebook" not in seen.title and "Install the NVIDIA driver" in seen.fix.text
-        return
-    assert lender in seen.title and seen.fix.text == LENDERS[lender].gives_a_gpu
-    assert answer.next_reading in (None, "!nvidia-smi")
-    assert not {"container-no-gpu", "driver-not-loaded"} & set(answer.other_causes)
-
-
-@each(
-    "said, why",
-    [
-        ("AMP is enabled but training speed did not improve", "waits for its data"),
-        ("I enabled autocast but it's not any faster", "waits for its data"),
-        ("Turned on mixed precision, RTX 3060, training time is about the same", "waits for its"),
-        ("I see no speedup with AMP at all", "waits for its data"),
-        ("mixed precision gives no speedup on my GTX 1080", "GTX 1080 has no tensor cores"),
-        ("AMP makes the training much faster", None),
-        ("AMP is enabled and the speed improved by half", None),
-        ("If AMP gives no speedup, look at the loader", None),
-        ("The sample rate did not improve", None),
-        ("On my CPU autocast is not faster", None),
-    ],
-)
-def test_mixed_precision_without_a_gain_has_its_likeliest_cause(said: str, why: str | None) -> None:
-    answer = answered(said)
-    assert (answer.cause == "amp-without-gain") is (why is not None)
-    if seen := answering(answer):
-        assert why is not None and why in seen.title and seen.fix is not None
-        assert "tune CONFIG --benchmark" in seen.fix.text
-
-
 SMI = """\
 +-----------------------------------------------------------------------------------------+
 | NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |
@@ -416,21 +363,6 @@ def test_what_another_finding_explains_prints_no_commands() -> None:
     assert any("modprobe" in line for line in typed(alone))
 
 
-@each("folder", ["/private/var/folders/ab/T/pip-req-build-x1", "/Users/me/x"])
-def test_a_path_of_macos_is_a_mac_and_gets_no_cuda(folder: str) -> None:
-    text = (
-        f"Running command git clone -q https://x.example/y {folder}\n"
-        "ERROR: No matching distribution found for torch==1.13.1+cu117"
-    )
-    answer = answered(text)
-    ways = [line for one in answer.findings for line in typed(one.fix)]
-    assert answer.snapshot.os.family == "macos" and not any("cu1" in line for line in ways)
-    linux = [
-        line for one in answered(text.replace(folder, "/tmp/x")).findings for line in typed(one.fix)
-    ]
-    assert any("cu1" in line for line in linux)
-
-
 SYSTEMS_TORCH = (
     '  File "{}/torch/_ops.py", line 573, in load_library\nOSError: /home/me/.local/lib/python3.8/'
     "site-packages/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZN5torch8autograd4NodeE"
@@ -624,6 +556,22 @@ DELETED = "Runtime, Disconnect and delete runtime"
          r"--python E:\pack\python_embeded\python.exe", ""),
         *((COMPILED.format(file), "\n", "--python ") for file in NOT_A_TARGET),
         # --- a notebook that was lent ---
+        *((f"{said}\n{NO_DRIVER}", f"{lender}|{LENDERS[lender].gives_a_gpu}", "")
+          for said, lender in (
+              ("I run this on Google Colab with a T4", "Google Colab"),
+              ("On Google Colab (T4 runtime) I get this", "Google Colab"),
+              ("**Platform:** Google Colab", "Google Colab"),
+              ("the Colab notebook stops here", "Google Colab"),
+              ("Kaggle notebook with P100", "Kaggle"),
+              ("Environment: Kaggle Notebooks, GPU T4 x2", "Kaggle"),
+              ("in a Kaggle session", "Kaggle"))),
+        *((f"{said}\n{NO_DRIVER}", "Install the NVIDIA driver", "otebook")
+          for said in (
+              "it works on Colab, but not on my own machine",
+              "On Google Colab I also tried, same error",
+              "the bug happens with Colab and Kaggle, or any time",
+              "the data are from Kaggle",
+              "https://colab.research.google.com/github/x/y")),
         (f"Kaggle notebook with P100\n{NO_KERNEL}",
          "start the session anew (in the Run menu)|\n!gpusetup install --yes", ""),
         (f"{LENT}\nAssertionError: Torch not compiled with CUDA enabled\ntorch 2.5.1+cpu",
@@ -638,3 +586,38 @@ DELETED = "Runtime, Disconnect and delete runtime"
 )  # fmt: skip
 def test_the_way_out_is_of_what_the_text_shows(text: str, has: str, never: str) -> None:
     assert misses(text, has, never) == []
+
+
+GAINS = "amp-without-gain|waits for its data|tune CONFIG --benchmark"
+
+
+@each(
+    "text, has, never",
+    [
+        ("AMP is enabled but training speed did not improve", GAINS, ""),
+        ("I enabled autocast but it's not any faster", GAINS, ""),
+        ("Turned on mixed precision, RTX 3060, training time is about the same", GAINS, ""),
+        ("I see no speedup with AMP at all", GAINS, ""),
+        ("mixed precision gives no speedup on my GTX 1080", "GTX 1080 has no tensor cores", ""),
+        ("AMP makes the training much faster", "", "amp-without-gain"),
+        ("AMP is enabled and the speed improved by half", "", "amp-without-gain"),
+        ("If AMP gives no speedup, look at the loader", "", "amp-without-gain"),
+        ("The sample rate did not improve", "", "amp-without-gain"),
+        ("On my CPU autocast is not faster", "", "amp-without-gain"),
+    ],
+)
+def test_mixed_precision_without_a_gain_has_its_likeliest_cause(
+    text: str, has: str, never: str
+) -> None:
+    assert misses(text, has, never) == []
+
+
+@each("folder", ["/private/var/folders/ab/T/pip-req-build-x1", "/Users/me/x"])
+def test_a_path_of_macos_is_a_mac_and_gets_no_cuda(folder: str) -> None:
+    text = f"Running command git clone -q https://x.example/y {folder}\n{NO_CU117}"
+    answer = answered(text)
+    ways = [line for one in answer.findings for line in typed(one.fix)]
+    assert answer.snapshot.os.family == "macos" and not any("cu1" in line for line in ways)
+
+
+NO_CU117 = "ERROR: No matching distribution found for torch==1.13.1+cu117"

@@ -90,12 +90,6 @@ def test_titles_name_number_and_slot_and_commands_cover_all(
     assert commands is None or (said.fix and said.fix.commands == commands)
 
 
-@pytest.mark.parametrize(("id", "changes", "commands"), ILL, ids=lambda value: str(value)[:30])
-def test_one_gpu_alone_goes_by_its_name(id: str, changes: dict[str, Any], commands: object) -> None:
-    said = finding(node(0, count=1, **changes), id)
-    assert NAME in said.title and "(GPU" not in said.title
-
-
 def xids(number: int, *slots: str, **more: str) -> tuple[Event, ...]:
     joined = {"bus_ids": " ".join(slots)} if len(slots) > 1 else {}
     return event("xid", number=str(number), bus_id=slots[0], **joined, **more)
@@ -134,12 +128,6 @@ def test_xid_154_alone_is_a_fault_with_the_drivers_own_way_out() -> None:
     machine = node(events=xids(154, "0000:02:00", recovery="GPU Reset Required"))
     said = finding(machine, "hardware-fault")
     assert said.fix and said.fix.commands == ("sudo nvidia-smi --gpu-reset -i 1",)
-
-
-def test_what_the_driver_no_longer_recommends_is_past() -> None:
-    events = xids(154, "0000:02:00", recovery="GPU Reset Required")
-    machine = node(0, 1, 2, 3, recovery_action="none", events=events)
-    assert judged(machine).cause == "ok"
 
 
 def test_whoever_holds_the_memory_is_named() -> None:
