@@ -8,7 +8,6 @@ import doctest
 import importlib
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -32,14 +31,13 @@ from acceptance import (  # noqa: E402
     command,
     evidence,
     page,
-    processes,
     readings,
     recorded,
     running,
     verify,
 )
 from acceptance.claims import ALL, DOUBTS, claims_of  # noqa: E402
-from acceptance.running import answers_in, run_part  # noqa: E402
+from acceptance.running import answers_in  # noqa: E402
 from acceptance.values import (  # noqa: E402
     CRASHED,
     DONE,
@@ -47,7 +45,6 @@ from acceptance.values import (  # noqa: E402
     KILLED,
     NOT_BEGUN,
     PARTS,
-    STOPPED,
     Part,
     Result,
 )
@@ -57,8 +54,6 @@ from acceptance.work import (  # noqa: E402
     Unanswered,
     Work,
     attempt,
-    child_environment,
-    run_program,
 )
 
 SCRIPT = ROOT / "scripts" / "gpu_acceptance.py"
@@ -156,37 +151,6 @@ def test_what_outlives_its_parents_is_found_and_ended() -> None:
     assert found.stdout.split("\n")[0] == "1 1 []"
 
 
-SLEEPERS = """
-import subprocess, sys, time
-subprocess.Popen(["sleep", "60"], start_new_session=True)
-print("ready", flush=True)
-time.sleep(60)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-def test_what_made_itself_a_session_of_its_own_ends_too() -> None:
-    argv = (sys.executable, "-c", SLEEPERS)
-    child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert child.stdout is not None
-    child.stdout.readline()
-    below = processes.descendants(child.pid)
-    processes.end(child)
-    child.stdout.close()
-    assert len(below) == 1
-    assert not alive(below[0])
-
-
-def alive(pid: int) -> bool:
-    for _ in range(50):
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                time.sleep(0.1)
-                continue
-        return False
-    return True
-
-
 def test_what_a_killed_part_had_said_stands(tmp_path: Path) -> None:
     told = {"claim": "clean-runs", "verdict": "holds", "figure": "2 runs", "text": ""}
     row = {"table": "distances", "row": {"check": "matmul", "part": 0.2}}
@@ -227,14 +191,6 @@ def test_checks_that_verify_left_out_for_its_time_leave_the_level_open(
     assert set(verify._level(work, "standard")) == {"matmul", "timeout"}
     claims, _ = answers_in(tmp_path, "verify", "cuda")
     assert {c.verdict for c in claims if c.id in ("verify-standard", "doubt-20")} == {"open"}
-
-
-def test_what_the_levels_of_verify_take_leaves_room_for_the_load(tmp_path: Path) -> None:
-    work = Work("cuda", 125, tmp_path, seed=1)
-    work.options["quick_seconds"] = 8.0
-    standard, stress = verify.words(work, "standard"), verify.words(work, "stress")
-    assert 75 <= int(standard[standard.index("--timeout") + 1]) <= 85
-    assert stress[stress.index("--seconds") + 1] == "60"
 
 
 def test_a_check_that_fails_without_the_fault_shows_nothing_of_it(
@@ -333,24 +289,6 @@ def clean_call(
     result = Result("clean", True, DONE, 1.0, 2.0, *answers_in(runs / "clean", "clean", "cuda"))
     evidence.written(out, facts, [result], runs)
     return took
-
-
-@pytest.mark.slow
-def test_seeds_of_several_calls_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = dict(FACTS, commit="abc")
-    took = clean_call(tmp_path, monkeypatch, facts, lambda seed: Outcome(seed / 100))
-    assert took == [1, 2, 3]
-    while len(took) < 20:
-        took += clean_call(tmp_path, monkeypatch, facts, lambda seed: Outcome(seed / 100))
-    assert took == list(range(1, 21))
-    part = evidence.read(tmp_path / "out")["parts"][0]
-    told = {claim["id"]: claim["figure"] for claim in part["claims"]}
-    assert told["clean-runs"] == "20 runs with seeds 1-20, failures: none"
-    assert part["tables"]["distances"][0]["part"] == 0.2
-    assert part["tables"]["distances"][0]["runs"] == 20
-    with pytest.raises(evidence.Foreign, match=r"torch 2.11.0\+cu130 \(now 2.12.0\)"):
-        clean_call(tmp_path, monkeypatch, dict(facts, torch="2.12.0"), lambda seed: Outcome(0.1))
-    assert evidence.read(tmp_path / "out")["parts"][0] == part
 
 
 def test_a_failed_seed_stays_and_a_spoilt_process_ends_the_part(
@@ -570,29 +508,6 @@ def test_a_disk_that_fills_up_sends_the_evidence_elsewhere(
     assert [part["name"] for part in parts] == ["readings", "clean"]
 
 
-SAY = "import sys; sys.path[:0] = [{!r}]; from acceptance.command import say; say({!r}); say('b')"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_terminal_that_is_full_or_knows_no_such_letters_ends_nothing() -> None:
-    argv = (sys.executable, "-c", SAY.format(str(ROOT / "scripts"), "東"))
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, timeout=30)
-    assert (done.returncode, done.stderr) == (0, b"")
-    env = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    done = subprocess.run(argv, capture_output=True, env=env, timeout=30)
-    assert (done.returncode, done.stdout) == (0, b"\\u6771\nb\n")
-
-
-def test_what_is_shown_is_written_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there: list[bool] = []
-    monkeypatch.setattr(
-        command, "say", lambda *_: there.append((tmp_path / evidence.FILE).exists())
-    )
-    quick(monkeypatch, tmp_path, "--parts", "clean")
-    assert there and all(there)
-
-
 TORCHES = {
     "raises": ("raise RuntimeError('libcudart.so.13: cannot open')", "libcudart.so.13"),
     "aborts": ("import os; os.abort()", "ended by signal 6"),
@@ -614,17 +529,6 @@ def test_a_torch_that_is_not_usable_ends_the_run_at_once(tmp_path: Path, name: s
     assert not (tmp_path / "out" / evidence.FILE).exists()
 
 
-def test_modules_of_the_callers_folder_are_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("torch", "json", "secrets", "msgspec"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit(77)")
-    monkeypatch.chdir(tmp_path)
-    said = run_program((sys.executable, "-c", "import json, secrets, msgspec"), 30, folder="/")
-    assert said.exit == 0, said.stderr
-    assert Path(child_environment()["PYTHONPATH"].split(os.pathsep)[0]) == ROOT
-
-
 def test_a_command_that_failed_itself_makes_its_part_fail(tmp_path: Path) -> None:
     errors = tmp_path / "stderr.txt"
     errors.write_text("Traceback\nKeyError: 1\n")
@@ -634,27 +538,6 @@ def test_a_command_that_failed_itself_makes_its_part_fail(tmp_path: Path) -> Non
     assert running.became(1, [], errors) == (CRASHED, "KeyError: 1")
     assert running.became(-signal.SIGKILL, [], errors) == (CRASHED, "ended by signal SIGKILL")
     assert running.became(None, [], errors)[0] == KILLED
-
-
-def test_a_dependency_that_is_missing_is_named_as_that(tmp_path: Path) -> None:
-    text = "raise ModuleNotFoundError(\"No module named 'msgspec'\", name='msgspec')"
-    (tmp_path / "msgspec.py").write_text(text)
-    work = Work("cpu", 60, tmp_path, seed=1)
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import runpy; "
-    code += "sys.argv = ['gpusetup', 'doctor', '--json']; "
-    code += "runpy.run_module('gpusetup', run_name='__main__')"
-    said = work.program((sys.executable, "-c", code))
-    assert said.broken and "msgspec" in said.problem
-
-
-ENDLESS = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
-
-
-def test_a_program_that_prints_without_end_is_ended() -> None:
-    began = time.monotonic()
-    said = run_program((sys.executable, "-c", ENDLESS), 50)
-    assert said.exit is None and "printed more than 16 MiB" in said.problem
-    assert len(said.stdout) <= 16 << 20 and time.monotonic() - began < 25
 
 
 def test_parts_that_fit_get_what_they_need_and_the_others_say_so(
@@ -674,55 +557,9 @@ def test_parts_that_fit_get_what_they_need_and_the_others_say_so(
     assert parts["monitor"]["status"] == DONE
 
 
-def test_nohup_stays_and_a_signal_is_named_in_part_and_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = {number: signal.getsignal(number) for number in command.SIGNALS}
-    monkeypatch.setattr(command, "chosen", lambda *_: ((PARTS[0], 25.0), (PARTS[1], 10.0)))
-    try:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-        def run(*_: Any) -> Result:
-            signal.raise_signal(signal.SIGHUP)
-            signal.raise_signal(signal.SIGTERM)
-            raise AssertionError("not reached")
-
-        monkeypatch.setattr(card, "machine", lambda *_: dict(FACTS))
-        monkeypatch.setattr(command, "run_part", run)
-        assert command.main("about", ["--out", str(tmp_path)]) == 128 + signal.SIGTERM
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    parts = evidence.read(tmp_path)["parts"]
-    found = [(part["name"], part["status"], part["problem"]) for part in parts]
-    assert found == [("readings", STOPPED, "by SIGTERM")]
-
-
-def test_readings_of_nvidia_smi_alone_are_not_compared_with_themselves(tmp_path: Path) -> None:
-    work = Work("cuda", 100, tmp_path, seed=1)
-    row = {"subject": "gpus", "source": "nvidia-smi", "value": "1 GPU"}
-    work.smi = lambda *_: {"name": "A", "driver_version": "1"}  # type: ignore[method-assign]
-    readings._beside_smi(work, {"gpus": [{"name": "A"}], "readings": [row]}, "")
-    claims, tables = answers_in(tmp_path, "readings", "cuda")
-    assert not tables
-    verdicts = {claim.id: claim.verdict for claim in claims}
-    assert verdicts["readings-match"] == verdicts["doubt-16"] == "open"
-
-
 def test_what_is_only_compared_with_is_named_where_it_is_not_installed(tmp_path: Path) -> None:
     whole = kept(tmp_path, absent=["accelerate", "bitsandbytes"])
     assert "Not installed, so not compared with: accelerate, bitsandbytes." in page.page(whole)
-
-
-def test_an_older_python_is_told_in_a_sentence(tmp_path: Path) -> None:
-    code = f"import runpy, sys; sys.version_info = (3, 9, 18); runpy.run_path({str(SCRIPT)!r})"
-    argv = (sys.executable, "-c", code, "--out", str(tmp_path / "out"))
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and not (tmp_path / "out").exists()
-    assert done.stderr.startswith("nothing was measured: this is Python 3.9 (")
-    assert "needs 3.10 or newer" in done.stderr and len(done.stderr.splitlines()) == 1
-    wanted = re.search(r'requires-python = ">=(.*?)"', (ROOT / "pyproject.toml").read_text())
-    assert wanted and f"needs {wanted[1]} or newer" in done.stderr
 
 
 def test_the_start_of_the_script_is_read_by_old_pythons() -> None:
@@ -745,61 +582,6 @@ def test_the_terminal_names_the_second_call_until_it_was_made(
     assert quick(monkeypatch, out, *words[4:])[1] == ["suspicions"]
     quick(monkeypatch, out)
     assert "second call" not in capsys.readouterr().out
-
-
-def test_a_part_that_cannot_be_started_costs_no_other_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
-    options = Namespace(seed=1, short=True)
-    result = run_part(PARTS[0], options, "cpu", tmp_path / "runs", 5.0)
-    assert (result.ok, result.status) == (False, CRASHED)
-    assert "cannot be started" in result.problem and "no-python" in result.problem
-    assert {claim.verdict for claim in result.claims} <= {"open", "elsewhere"}
-
-
-LEAVES_FILES = """
-import os, signal, tempfile, time
-from pathlib import Path
-Path(tempfile.gettempdir(), "gpusetup-verify.lock").touch()
-Path(tempfile.mkdtemp(prefix="torchinductor_"), "kernel.so").touch()
-Path("file-in-the-working-folder").touch()
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize(
-    ("then", "code", "status"),
-    [
-        ("", 0, DONE),
-        ("time.sleep(60)", 1, KILLED),
-        ("os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)", 143, STOPPED),
-    ],
-)
-def test_no_temporary_file_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str, code: int, status: str
-) -> None:
-    """However a part ends: what it, torch or a command put into TMPDIR is removed."""
-    (tmp_path / "part.py").write_text(LEAVES_FILES + then)
-    (temp := tmp_path / "temp").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(temp))
-    monkeypatch.setattr(card, "machine", lambda *_: FACTS | {"commit": "abc"})
-    monkeypatch.setattr(running, "ENTRY", tmp_path / "part.py")
-    monkeypatch.setattr(command, "chosen", lambda *_: ((PARTS[0]._replace(least=0.0), 1.0),))
-    before = {number: signal.getsignal(number) for number in command.SIGNALS}
-    try:
-        words = ("--out", str(tmp_path / "out"), "--parts", "readings", "--minutes", "0.225")
-        assert command.main("about", words) == code
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert [part["status"] for part in evidence.read(tmp_path / "out")["parts"]] == [status]
-    assert [*temp.iterdir()] == []
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
-        evidence.FILE, "index.html", evidence.ARCHIVE
-    ]  # fmt: skip
-    with tarfile.open(tmp_path / "out" / evidence.ARCHIVE) as packed:
-        assert not [name for name in packed.getnames() if "kernel" in name or "lock" in name]
 
 
 # --- rehearsals ---

@@ -43,6 +43,7 @@ def collect_env(text: Text) -> Iterator[Fact]:
     """The facts of every collect_env in the text, the first one's first."""
     if not any(needle in text.low for needle in NEEDLES):
         yield from packages(text)
+        yield from _torch_among_packages(text)
         return
     told: dict[str, str] = {}
     for label, value, place in pairs(text.flat):
@@ -94,6 +95,11 @@ def _torch(value: str, source: str) -> Said:
     elif found := VERSION.match(value):
         yield Claim(subject="torch.version", value=found.group(1), source=source, trust=SURE)
         yield Claim(subject="torch.installed", value=True, source=source, trust=SURE)
+
+
+def _debug(value: str, source: str) -> Said:
+    if value[:4] == "True" or value[:3] == "Yes":
+        yield Claim(subject="torch.debug", value=True, source=source)
 
 
 def _cuda_built(value: str, source: str) -> Said:
@@ -238,6 +244,11 @@ def _gpus(value: str, source: str) -> Said:
     if ours:
         gpus = tuple(Gpu(name=name, nvml_index=n) for n, name in ours)
         yield Gpus(gpus=gpus, source=source, trust=USUAL)
+    if foreign := FOREIGN.search(value[:200]):
+        vendor = "intel" if foreign.group(1).lower() in ("intel", "arc") else "amd"
+        yield foreign_gpu(vendor, value[:80].partition(" Nvidia driver")[0], source)
+    if any("nvgpu" in name for _, name in names):
+        yield Claim(subject="os.jetson", value="nvgpu", source=source, trust=GUESS)
 
 
 def foreign_gpu(vendor: str, name: str, source: str) -> Event:
@@ -256,8 +267,20 @@ def _cudnn(value: str, source: str) -> Said:
         yield Claim(subject="torch.cudnn", value=version, source=source, trust=GUESS)
 
 
+def _xpu(value: str, source: str) -> Said:
+    if value.startswith("True"):
+        yield foreign_gpu("intel", "Is XPU available: True", source)
+
+
+def _cuda_remark(value: str, source: str) -> Said:
+    """`CUDA/cuDNN version: 12.8`, the template's own line."""
+    if found := re.match(r"(?:CUDA )?(\d{1,2}\.\d)\b", value):
+        yield Claim(subject="toolkit.nvcc", value=found.group(1), source=source, trust=GUESS)
+
+
 READERS: dict[str, Callable[[str, str], Said]] = {
     "PyTorch version": _torch,
+    "Is debug build": _debug,
     "CUDA used to build PyTorch": _cuda_built,
     "ROCM used to build PyTorch": _rocm_built,
     "OS": _os,
@@ -269,9 +292,18 @@ READERS: dict[str, Callable[[str, str], Said]] = {
     "GPU models and configuration": _gpus,
     "Nvidia driver version": _driver,
     "cuDNN version": _cudnn,
+    "Is XPU available": _xpu,
+    "CUDA/cuDNN version": _cuda_remark,
 }
 
 LISTED = lazy(r"\[(pip3?|conda)\] ([\w.-]+)(?:==| )([\w.+!-]+)(?: ([\w.]+))?(?: ([\w./-]+))?")
+
+
+def _torch_among_packages(text: Text) -> Iterator[Claim]:
+    """torch's own line, where no header says its version."""
+    for _, name, version, *_ in LISTED.findall(text.flat) if "] torch==" in text.low else ():
+        if name == "torch":
+            yield Claim(subject="torch.version", value=version, source="report", trust=HINT)
 
 
 def packages(text: Text) -> Iterator[Package]:

@@ -1,4 +1,4 @@
-"""What the machine's own tools show: lspci, /proc, os-release, ulimit."""
+"""What the machine's own tools show: lspci, lsmod, /proc, os-release, df, ulimit."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
 
 def machine_tools(text: Text) -> Iterator[Fact]:
     yield from _with_names(claims(text, ROWS))
-    for reader in (lspci, nodes, uname, systems, computers):
+    for reader in (lspci, lsmod, nodes, uname, systems, shm, computers):
         yield from reader(text)
 
 
@@ -142,6 +142,15 @@ def pci_device(bus: str | None, name: str, driver: str | None) -> PciDevice:
 MODULE = lazy(rf"^({'|'.join(MODULES)})\s+\d{{4,9}}\s+\d+")
 
 
+def lsmod(text: Text) -> Iterator[Fact]:
+    for number, line in enumerate(text.lines):
+        bare = line.lstrip()
+        if bare[:2] in ("nv", "no") and (found := MODULE.match(bare)):
+            source = f"lsmod, line {number + 1}"
+            subject = f"driver.{MODULES[found.group(1)]}"
+            yield Claim(subject=subject, value=True, source=source)
+
+
 NODE = lazy(r"^(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
 
 
@@ -165,6 +174,19 @@ def systems(text: Text) -> Iterator[Fact]:
 
 
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+SHM = lazy(r"^(?:tmpfs|shm|none)\s+(\d{1,6}(?:\.\d)?)([KMGT])i?B?\s+[\d.]+[KMGT]?i?B?\s+(\d{1,6}(?:\.\d)?)([KMGT]?)i?B?\s+\d+%\s+/dev/shm\b")  # fmt: skip
+
+
+def shm(text: Text) -> Iterator[Fact]:
+    """The line of `df -h` about /dev/shm."""
+    for number, line in enumerate(text.lines):
+        if "/dev/shm" in line and (found := SHM.match(line)):
+            total, unit, free, free_unit = found.groups()
+            source = f"df, line {number + 1}"
+            size = int(float(total) * SIZES[unit])
+            yield Claim(subject="memory.shm_total_bytes", value=size, source=source)
+            left = int(float(free) * SIZES.get(free_unit, 1))
+            yield Claim(subject="memory.shm_free_bytes", value=left, source=source)
 
 
 ARC_NUMBERS = ("a310", "a380", "a580", "a750", "a770", "b570", "b580")

@@ -1,4 +1,4 @@
-"""The GPUs that torch, its messages and its tables name."""
+"""The GPUs that programs on top of torch name when they start, and in tables of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpusetup.report.text import Text
 
 
 def program_gpus(text: Text) -> Iterator[Fact]:
-    for reader in (detectron, properties, devices):
+    for reader in (detectron, properties, started, devices, named_lines):
         yield from reader(text)
 
 
@@ -53,6 +53,7 @@ STARTED = (
 )
 
 
+STARTED_WORDS = ("'gpu 0", "gpu: ", "num gpus", "detected gpu", "- gpu0", "cuda:", "using gpu", "gpu name", "gpu type", "gpu model", "get_device_name")  # fmt: skip
 PROPERTIES = lazy(r"CudaDeviceProperties\(name='([^']{3,60})', major=(\d{1,2}), minor=(\d), total_memory=(\d{3,7})MB")  # fmt: skip
 
 
@@ -71,6 +72,32 @@ def properties(text: Text) -> Iterator[Fact]:
         yield Gpus(gpus=gpus[:16], source="torch.cuda.get_device_properties", trust=USUAL)
 
 
+def started(text: Text) -> Iterator[Fact]:
+    """The lines with which ultralytics, ComfyUI and others name the GPU."""
+    low = text.low
+    if not any(word in low for word in STARTED_WORDS):
+        return
+    found: list[Gpu] = []
+    for pattern in STARTED:
+        for index, name, size in pattern.findall(text.flat[:200_000]):
+            found.append(_started_gpu(index, name, size))
+        if found:
+            unique = {gpu.cuda_index: gpu for gpu in reversed(found)}
+            gpus = tuple(sorted(unique.values(), key=lambda gpu: gpu.cuda_index or 0))
+            yield Gpus(gpus=gpus, source="report", trust=HINT)
+            return
+
+
+def _started_gpu(index: str, name: str, size: str) -> Gpu:
+    number = int(index or 0)
+    name = MEMORY.split(name)[0]
+    if "." in size:
+        capability = Capability.parse(size)
+        return Gpu(name=name.strip(), cuda_index=number, compute_capability=capability)
+    memory = int(size) << 20 if size else None
+    return Gpu(name=name.strip(), cuda_index=number, memory_total_bytes=memory)
+
+
 def devices(text: Text) -> Iterator[Fact]:
     """The GPU of an OOM message, known by its size alone."""
     found = re.search(
@@ -82,3 +109,61 @@ def devices(text: Text) -> Iterator[Fact]:
         index = int(found.group(1) or 0)
         gpu = Gpu(name="unknown", cuda_index=index, memory_total_bytes=size)
         yield Gpus(gpus=(gpu,), source=text.source(found.start()), trust=GUESS)
+
+
+ALONE = lazy(
+    r"^(?:GPU ?\d{0,2}:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{0,44}?)(?: (?:with|@) .{1,20})?$",
+    re.I,
+)
+
+
+MEMORY = lazy(
+    r"[ ,]{1,2}\d{1,3} ?Gi?B? (?:v?ram|memory)\b"
+    r"|(?:(?<=[345]090)|(?<=50[578]0)|(?<=40[789]0))[ ,]{1,2}\d{1,3} ?Gi?B?$",
+    re.I,
+)
+"""What people add to the name: `24G memory`, `5090 32GB` of a board that is no other by it."""
+
+
+def named_lines(text: Text) -> Iterator[Fact]:
+    """A line that is nothing but a GPU's name: `print(torch.cuda.get_device_name(0))`."""
+    names: list[tuple[str, int]] = []
+    for number, line in enumerate(text.lines):
+        bare = line.strip(" '\"")
+        if 5 < len(line) < 60 and (found := ALONE.match(bare)) and _is_name(found.group(1)):
+            names.append((_without_remarks(MEMORY.split(found.group(1))[0].strip()), number))
+    if names:
+        gpus = tuple(dict.fromkeys(Gpu(name=name) for name, _ in names))
+        yield Gpus(gpus=gpus[:8], source=f"report, line {names[0][1] + 1}", trust=GUESS)
+
+
+FOLLOWS = (
+    "ada blackwell design edition generation gpu laptop max maxq mobile nvl pascal pcie q server super"
+    " sxm ti turing volta with workstation x xp"
+)
+OF_A_NAME = frozenset(FOLLOWS.split())
+"""Words of GPUs' names that follow a number."""
+
+
+def _without_remarks(name: str) -> str:
+    """A GPU's name without the words that somebody wrote after it.
+
+    >>> _without_remarks("Tesla V100 gpu error issue"), _without_remarks("RTX 4090 Laptop GPU")
+    ('Tesla V100 gpu', 'RTX 4090 Laptop GPU')
+    """
+    words = name.split(" ")
+    number = next((n for n, word in enumerate(words) if any(map(str.isdigit, word))), len(words))
+    for at in range(number + 1, len(words)):
+        word = words[at].lower().strip("-")
+        if word.isalpha() and word not in OF_A_NAME and not (words[at].isupper() and len(word) < 3):
+            return " ".join(words[:at])
+    return name
+
+
+def _is_name(name: str) -> bool:
+    """
+    >>> _is_name("RTX 5090"), _is_name("RTX 50 series card"), _is_name("RTX")
+    (True, False, False)
+    """
+    of_a_series = re.match(r"(?:\w+ ){0,2}[RG]TX ?\d0(?: |xx|$)", name)
+    return any(map(str.isdigit, name)) and not (of_a_series or name.rstrip().endswith("."))
