@@ -6,7 +6,7 @@ from typing import Any, Callable, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
-from .rows_convolutions import _windows, image
+from .rows_convolutions import _padded, _windows, image
 from .rows_parameters import _up_to_the_corners
 from .rows_pools import pooled
 from .table import FULL, Operator
@@ -136,6 +136,10 @@ def _nearest(t: Any, n: int, length: int) -> Any:
     return (t.arange(length) * n).div(length, rounding_mode="floor")
 
 
+def _nearest_middle(t: Any, n: int, length: int) -> Any:
+    return ((2 * t.arange(length) + 1) * n).div(2 * length, rounding_mode="floor")
+
+
 def _by_lines(t: Any, x: Any, sides: Any) -> Any:
     """Straight lines between the middles of pixels."""
     for dim, length in enumerate(sides, start=2):
@@ -168,10 +172,24 @@ def _resized(name: str, dims: int, exact: Any, slack: float, **options: Any) -> 
     )
 
 
-NEAREST = _by_places(_nearest)
+NEAREST, EXACT = _by_places(_nearest), _by_places(_nearest_middle)
 WAYS = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 RESIZED: Tuple[Operator, ...] = (
+    *(
+        Operator(
+            f"nearest-exact {dims}d by whole times",
+            _enlarged(dims),
+            lambda t, x, times: t.nn.functional.interpolate(
+                x, [times * n for n in x.shape[2:]], mode="nearest-exact"
+            ),
+            lambda t, x, times: EXACT(t, x, [times * n for n in x.shape[2:]]),
+            slack=4,
+            steady=False,
+            dtypes=FULL,
+        )
+        for dims in (1, 2, 3)
+    ),
     *(
         _resized(mode, dims, _by_lines, 2048 if dims == 1 else 512, mode=mode, align_corners=False)
         for dims, mode in WAYS.items()
@@ -247,8 +265,22 @@ SAMPLED: Tuple[Operator, ...] = (
 )
 
 
+def _unfolded(t: Any, x: Any) -> Any:
+    seen = _windows(t, _padded(t, x, 1, 2), [3, 2], 2)
+    n, c, rows, columns = seen.shape[:4]
+    return seen.permute(0, 1, 4, 5, 2, 3).reshape(n, c * 6, rows * columns)
+
+
 IMAGES: Tuple[Operator, ...] = (
     *POOLED,
     *RESIZED,
     *SAMPLED,
+    Operator(
+        "unfold",
+        lambda d: given(d.normal(*image(2)(d))),
+        lambda t, x: t.nn.functional.unfold(x, (3, 2), padding=1, stride=2),
+        _unfolded,
+        slack=4,
+        steady=False,
+    ),
 )
