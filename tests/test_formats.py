@@ -58,16 +58,6 @@ def test_the_laptops_files_word_for_word(kind: str, same_as_file) -> None:  # ty
     same_as_file(written(kind, LAPTOP, "2.5.1"), RENDERED / f"laptop-2.5.1-{kind}.txt")
 
 
-@each("name, torch", product(sorted(MACHINES), [None, "2.5.1"]))
-def test_requirements_are_lines_that_packaging_reads(name: str, torch: str | None) -> None:
-    lines = written("requirements", MACHINES[name], torch).splitlines()
-    (index,) = [line for line in lines if line.startswith("--")]
-    assert index.startswith("--index-url https://download.pytorch.org/whl/")
-    parsed = [Requirement(line) for line in lines if not line.startswith(("#", "--"))]
-    assert {r.name for r in parsed} >= {"torch", "torchvision"}
-    assert all(len(r.specifier) == 1 and not r.marker for r in parsed)
-
-
 def uv(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """uv with nobody's configuration."""
     clean = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), "UV_CACHE_DIR": str(cwd / "cache")}
@@ -133,15 +123,6 @@ def test_uv_locks_the_project_with_torch_from_its_own_index_and_the_rest_from_th
     assert where["torchvision"][1] == f"{index.index_root}/cu124"
     assert where["filelock"] == ("3.20.0", index.simple)
     assert index.asked_for("GET /whl/cu124/filelock/") == 0
-
-
-@pytest.mark.parametrize("name", sorted(MACHINES))
-def test_the_project_is_toml_whose_index_serves_the_family_alone(name: str) -> None:
-    project = tomllib.loads(written("uv", MACHINES[name]))
-    names = [Requirement(text).name for text in project["project"]["dependencies"]]
-    (index,) = project["tool"]["uv"]["index"]
-    assert index["explicit"] is True
-    assert project["tool"]["uv"]["sources"] == {n: {"index": index["name"]} for n in names}
 
 
 def pixi(name: str) -> dict[str, Any]:

@@ -122,14 +122,6 @@ def test_a_whole_log_is_the_same_live_and_in_a_report(prefix: str) -> None:
     assert {kind for kind, _ in live} >= {"xid", "sxid", "gsp-timeout", "driver-does-not-answer"}
 
 
-def test_a_long_log_is_the_same_live_and_in_a_report() -> None:
-    flood = "NVRM: Xid (PCI:0000:05:00): 13, pid=7, name=python3, Graphics Exception\n" * 3_000
-    log = "\n".join((LINES[3], flood, LINES[0], LINES[4]))
-    live = heard(parse_kernel_log(log))
-    assert live == heard(read_report(log).events)
-    assert {kind for kind, _ in live} >= {"xid", "gpu-fell-off-bus", "gpu-init-failed"}
-
-
 def test_a_fatal_error_of_a_switch_is_a_fault_live_and_in_a_report() -> None:
     line = "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 12 LTSSM Fault Up"
     live = judged(changed(events=parse_kernel_log(line)))

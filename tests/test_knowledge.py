@@ -146,12 +146,3 @@ def test_every_row_says_what_it_means_what_proves_it_and_where_it_is_known_from(
     for part in (row.title, row.means, row.proven_by, row.way_out, row.source):
         assert part and part == part.strip()
     assert row.means.endswith(".") and not row.title.endswith(".")
-
-
-def test_what_looks_alike_names_findings_that_exist() -> None:
-    known = {row.id for row in records()}
-    for row in records():
-        named = {word.strip(",;:.()") for word in row.not_when.split()}
-        for word in named:
-            if word.count("-") >= 2 and word.islower() and word[0].isalpha():
-                assert word in known, f"{row.id}: {word}"

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 
 from each_row import each
 from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import exit_code
-from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.doubt import BY_ONE_MESSAGE, DOUBTS
-from gpusetup.diagnosis.failing import NAMED
-from gpusetup.diagnosis.next_reading import IN_A_NOTEBOOK, IN_WSL, ON_MACS
 from gpusetup.evidence.wording import place_of
-from gpusetup.findings.record import RECORDS
-from gpusetup.messages.programs import PROGRAMS
-from gpusetup.model.finding import Severity
-from gpusetup.model.frozen import replace
 from gpusetup.readings.nvidia_smi.wsl import SEEN
 from gpusetup.render.text import answering, doctor_screen
-from gpusetup.report.read import read_report
 
 TIMEOUT = (
     "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, "
@@ -54,14 +42,6 @@ def test_two_facts_of_a_line_are_both_evidence() -> None:
     answer = answered("NVIDIA-SMI 440.59       Driver Version: 550.100      CUDA Version: N/A")
     seen = answering(answer)
     assert seen is not None and len(seen.evidence) == 2
-
-
-def test_every_reading_is_one_command() -> None:
-    of_doubts = [row.next_reading for row in (*DOUBTS.values(), *BY_ONE_MESSAGE.values())]
-    places = [typed for table in (ON_MACS, IN_WSL, IN_A_NOTEBOOK) for typed in table.values()]
-    for reading in (*of_doubts, *places, *(one.reading for one in PROGRAMS)):
-        words = list(shlex.shlex(reading, posix=True, punctuation_chars=";&"))
-        assert not [word for word in words if set(word) <= set(";&")], reading
 
 
 @each(
@@ -159,35 +139,6 @@ def test_a_container_beside_a_host_whose_driver_answers_is_certain() -> None:
     answer = answered(f"{inside}\n\non the host:\n{SMI}")
     assert (answer.cause, answer.certainty) == ("container-no-gpu", "certain")
     assert answer.other_causes == ()
-
-
-@each(
-    "text, cause, code",
-    [
-        (f"llama-server\n{WRONG_ADDRESS}", "cuda-program-error", 1),
-        ("RuntimeError: Could not load libtorchcodec. Likely causes: 1. FFmpeg is not properly "
-         "installed in your environment.", "program-requirement-missing", 1),
-        ("UserWarning: Specified provider 'CUDAExecutionProvider' is not in available provider "
-         "names.", "program-without-gpu-support", 1),
-        (UNAVAILABLE, "unknown", 1),
-        ("", "unknown", 1),
-        ("GPU computation test: PASSED\nPyTorch version: 2.5.1+cu124\nCUDA available: True\n"
-         "GPU Name: NVIDIA L4", "ok", 0),
-    ],
-)  # fmt: skip
-def test_what_is_named_as_the_cause_is_no_wherever_it_lies(
-    text: str, cause: str, code: int
-) -> None:
-    answer = diagnose(read_report(text), load_catalog())
-    assert answer.cause in cause.split()
-    assert exit_code(answer, strict=False) == code
-
-
-def test_every_failure_outside_the_stack_has_the_same_exit_code() -> None:
-    for id in NAMED:
-        found = replace(RECORDS[id].found("it failed"), severity=Severity.NOTE)
-        named = replace(diagnose(read_report(""), load_catalog()), cause=id, findings=(found,))
-        assert exit_code(named, strict=False) == 1
 
 
 def test_a_failure_outside_the_stack_is_marked_as_one() -> None:

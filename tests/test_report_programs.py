@@ -31,13 +31,6 @@ def test_what_does_not_stand_on_torch_is_not_mended_by_torch(said: Said) -> None
     assert not [line for line in commands if "gpusetup install" in line or " torch" in line]
 
 
-def test_a_failure_outside_the_gpus_stack_is_named_first() -> None:
-    answer = judged(SMI + 'level=INFO source=gpu.go msg="no compatible GPUs were discovered"')
-    assert (answer.cause, answer.symptom) == ("unknown", "program-sees-no-gpu")
-    assert answer.next_reading == "OLLAMA_DEBUG=1 ollama serve"
-    assert next(f.title for f in answer.findings if f.id == answer.symptom).startswith("ollama")
-
-
 @pytest.mark.parametrize(
     ("id", "said", "neighbour"),
     [
@@ -67,12 +60,6 @@ def test_a_line_that_another_program_logs_is_not_the_program_that_failed() -> No
     torchs = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
     answer = judged(beside + torchs)
     assert (answer.program, answer.stage) == ("torch", "first-kernel")
-
-
-def test_every_mark_is_of_lower_case_letters_and_of_one_program() -> None:
-    marks = [(mark.needle, program.name) for program in PROGRAMS for mark in program.marks]
-    assert all(needle == needle.lower() for needle, _ in marks)
-    assert len({needle for needle, _ in marks}) == len(marks)
 
 
 # --- what a text leaves open ---------------------------------------------------------------------

@@ -18,11 +18,8 @@ from writers import mixture
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.codec import to_json
-from gpusetup.model.machine import Gpu
 from gpusetup.report.cleaning.clean import cleaned
 from gpusetup.report.cleaning.decode import decode, is_binary
-from gpusetup.report.facts import GUESS, HINT, SURE, Gpus
-from gpusetup.report.merge_gpus import choose_gpus
 from gpusetup.report.read import read_bytes, read_report
 from gpusetup.report.text import text_of
 
@@ -92,20 +89,6 @@ def test_a_geforce_waits_for_no_fabric() -> None:
     assert answer(GPU_OF_A_LOG.replace("GeForce RTX 4070", "H100 80GB HBM3").encode()).cause == (
         "system-not-ready-fabric-manager"
     )
-
-
-def test_a_gpu_that_a_table_cuts_has_the_name_of_the_better_source() -> None:
-    cut, spoken, warned = (
-        Gpus(gpus=(Gpu(name=name),), source=source, trust=trust)
-        for name, source, trust in (
-            ("NVIDIA GeForce ...", "nvidia-smi", SURE),
-            ("GeForce RTX 5080", "a sentence", GUESS),
-            ("NVIDIA GeForce RTX 5080", "torch's warning", HINT),
-        )
-    )
-    for order in ([cut, spoken, warned], [warned, spoken, cut]):
-        gpus, _ = choose_gpus(order)
-        assert [gpu.name for gpu in gpus or ()] == ["NVIDIA GeForce RTX 5080"]
 
 
 @each("way", HARMLESS)

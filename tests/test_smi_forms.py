@@ -6,7 +6,6 @@ import pytest
 
 from gpusetup.model.machine import Gpu, GpuProcess
 from gpusetup.readings.nvidia_smi.csv import parse_csv, parse_list
-from gpusetup.readings.nvidia_smi.fields import gpu_of
 from gpusetup.readings.nvidia_smi.log import parse_query, parse_xml
 from gpusetup.readings.nvidia_smi.table import parse_table
 from gpusetup.report.read import read_report
@@ -326,10 +325,3 @@ NVIDIA L4, 23034 MiB, 580.95.05
 def test_a_list_counts_instances() -> None:
     text = "GPU 0: NVIDIA A30 (UUID: GPU-1)\n  MIG 1g.6gb      Device  0: (UUID: MIG-2)\n"
     assert (parse_list(text).gpus or ())[0].mig_count == 1
-
-
-def test_odd_paths_do_no_harm() -> None:
-    assert (
-        gpu_of({"processes#": "3", "processes#x.pid": "7", "mig_device#0.": ""}).processes is None
-    )
-    assert parse_xml("<nvidia_smi_log><gpu id='0'>words</gpu></nvidia_smi_log>").gpus
