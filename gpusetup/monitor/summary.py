@@ -39,3 +39,20 @@ def tallied(samples: Iterable[Sample]) -> Tally:
     for sample in samples:
         tally.add(sample)
     return tally
+
+
+def replayed(documents: Iterable[Sample | Summary], exit_code: int | None = None) -> Summary:
+    """The summary of a recording; of which command, its own summary tells where it has one.
+
+    `exit_code`: how the command ended, where the caller knows better.
+    """
+    tally, told = Tally(), None
+    for document in documents:
+        if isinstance(document, Sample):
+            tally.add(document)
+        else:
+            told = document
+    if told is None:
+        return summarise(tally, exit_code=exit_code)
+    ended = told.exit if exit_code is None else exit_code
+    return summarise(tally, source=told.source, command=told.command, exit_code=ended)
