@@ -83,9 +83,9 @@ def _one(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -
     decision = solve(w, asked.case, options.solve) if options.solve else decide(w, asked.case)
     found = answer(decision, asked)
     if options.format == "yaml":
-        from gpusetup.plan.answer.yaml import plan_yaml
+        from gpusetup.commands.plan_yaml import settings
 
-        out.text(plan_yaml(found, text=not decision.fit.workload.shape.no_decoder))
+        out.text(settings(found, decision, asked))
     else:
         from gpusetup.render.plan import plan_text
 
@@ -179,6 +179,7 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
     notes = (*own, *assumed(question, w, case), *table_notes(question, w, case))
     config = found.read if found else None
     asked = Asked(place=place, case=case, solved=options.solve, notes=notes, config=config,
+                  trainer=question.trainer, accumulate=question.accumulate or 1,
                   unasked=unasked(question, w))  # fmt: skip
     return asked, w
 

@@ -52,6 +52,9 @@ class Asked(Frozen):
     """What was assumed where nothing was said."""
     config: ConfigRead | None = None
     """What was read of a training config."""
+    trainer: str | None = None
+    accumulate: int = 1
+    """Micro-batches a step."""
     unasked: tuple[Unasked, ...] = ()
     """What the answer hangs on that nobody said."""
     brief: bool = False

@@ -11,13 +11,27 @@ from typing import Any
 
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.documents import PlanCell
+from gpusetup.model.frozen import Frozen
 from gpusetup.plan.model.named import hub_id
+
+
+class Own(Frozen):
+    """The named trainer's own configuration."""
+
+    start: str
+    text: str
+
 
 LONG_DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
-def plan_yaml(plan: PlanCell, *, text: bool = True) -> str:
-    """Both documents; Unsatisfiable without a recipe. Trinity-RFT's is of models of text alone."""
+def plan_yaml(
+    plan: PlanCell, own: Own | None = None, *, text: bool = True, unsaid: str = ""
+) -> str:
+    """The trainer's own configuration, or else both documents; Unsatisfiable without a recipe.
+
+    Trinity-RFT's is of models of text alone. `unsaid`: the flags that its keys cannot say.
+    """
     if not plan.fits:
         raise Unsatisfiable(
             f"{plan.model} does not fit: there are no settings for it",
@@ -25,7 +39,11 @@ def plan_yaml(plan: PlanCell, *, text: bool = True) -> str:
         )
     note = "# max_prompt_tokens: half of the length is left to the response; your data decides\n"
     head = f"# {plan.model}, {plan.context:,} tokens, {plan.gpus} x {plan.gpu}: {plan.recipe}\n"
-    trinity = "# Trinity-RFT" + "".join(f"\n# {line}" for line in _exports(plan)) + "\n"
+    left = f"# not in these settings, see to it yourself: {unsaid}\n" if unsaid else ""
+    if own is not None:
+        lines = [f"export {name}={value}" for name, value in plan.env.items()] + [own.start]
+        return head + "".join(f"# {line}\n" for line in lines) + left + own.text
+    trinity = "# Trinity-RFT" + "".join(f"\n# {line}" for line in _exports(plan)) + "\n" + left
     first = trinity + note + yaml_text(trinity_settings(plan)) + "---\n" if text else ""
     found = torchrun_settings(plan)
     with_fsdp = " and FSDP2" * ("fully_shard" in found)
