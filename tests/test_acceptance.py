@@ -8,7 +8,6 @@ import doctest
 import importlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -43,7 +42,6 @@ from acceptance.values import (  # noqa: E402
     DONE,
     FAILED,
     KILLED,
-    NOT_BEGUN,
     PARTS,
     Part,
     Result,
@@ -461,53 +459,6 @@ def test_evidence_of_another_machine_or_code_is_neither_mixed_nor_lost(
     assert [part["name"] for part in evidence.read(tmp_path)["parts"]] == ["clean", "readings"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"schema": "gpus',
-        "[]",
-        '{"a": 1}',
-        "",
-        "null",
-        "[" * 100_000,
-        json.dumps({"schema": evidence.SCHEMA, "parts": {"clean": 1}}),
-        json.dumps({"schema": evidence.SCHEMA, "parts": [{"name": 5, "claims": "x"}, 7, None]}),
-    ],
-)
-@pytest.mark.one_in(4)
-def test_damaged_evidence_is_kept_aside_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, capsys: Any
-) -> None:
-    (tmp_path / evidence.FILE).write_text(text)
-    assert quick(monkeypatch, tmp_path, "--parts", "clean") == (0, ["clean"])
-    assert (tmp_path / f"{evidence.FILE}.damaged-1").read_text() == text
-    assert "damaged-1" in capsys.readouterr().err
-    assert [part["name"] for part in evidence.read(tmp_path)["parts"]] == ["clean"]
-
-
-def test_a_disk_that_fills_up_sends_the_evidence_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    out, real = tmp_path / "out", evidence.written
-    monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: str(tmp_path / "elsewhere"))
-    monkeypatch.setattr("tempfile.TemporaryDirectory", lambda **_: contextlib.nullcontext(
-        str(tmp_path / "runs")))  # fmt: skip
-    monkeypatch.setattr(evidence, "prepared", lambda out: ())
-
-    def full(where: Path, *more: Any) -> Any:
-        if where == out:
-            raise OSError(28, "No space left on device")
-        return real(where, *more)
-
-    monkeypatch.setattr(evidence, "written", full)
-    code, ran = quick(monkeypatch, out, "--parts", "readings,clean")
-    assert (code, ran) == (1, ["readings", "clean"])
-    said = capsys.readouterr()
-    assert "No space left on device" in said.err and str(tmp_path / "elsewhere") in said.out
-    parts = evidence.read(tmp_path / "elsewhere")["parts"]
-    assert [part["name"] for part in parts] == ["readings", "clean"]
-
-
 TORCHES = {
     "raises": ("raise RuntimeError('libcudart.so.13: cannot open')", "libcudart.so.13"),
     "aborts": ("import os; os.abort()", "ended by signal 6"),
@@ -540,23 +491,6 @@ def test_a_command_that_failed_itself_makes_its_part_fail(tmp_path: Path) -> Non
     assert running.became(None, [], errors)[0] == KILLED
 
 
-def test_parts_that_fit_get_what_they_need_and_the_others_say_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits = {part.name: seconds for part, seconds in command.chosen(None, 1)}
-    assert limits["readings"] >= 15 and limits["node-check"] >= 6 and not limits["monitor"]
-    words = ("--minutes", "0.6", "--parts", "readings,node-check,monitor")
-    code, ran = quick(monkeypatch, tmp_path, *words)
-    assert code == 1 and ran == ["readings", "node-check"]
-    parts = {part["name"]: part for part in evidence.read(tmp_path)["parts"]}
-    assert parts["monitor"]["status"] == NOT_BEGUN
-    assert "not enough time" in parts["monitor"]["problem"]
-    quick(monkeypatch, tmp_path, "--parts", "monitor")
-    quick(monkeypatch, tmp_path, *words)
-    parts = {part["name"]: part for part in evidence.read(tmp_path)["parts"]}
-    assert parts["monitor"]["status"] == DONE
-
-
 def test_what_is_only_compared_with_is_named_where_it_is_not_installed(tmp_path: Path) -> None:
     whole = kept(tmp_path, absent=["accelerate", "bitsandbytes"])
     assert "Not installed, so not compared with: accelerate, bitsandbytes." in page.page(whole)
@@ -566,22 +500,6 @@ def test_the_start_of_the_script_is_read_by_old_pythons() -> None:
     start = SCRIPT.read_text().partition("\nfrom pathlib")[0]
     ast.parse(start, feature_version=(3, 4))
     assert "__future__" not in start and start.isascii()
-
-
-@pytest.mark.slow
-def test_the_terminal_names_the_second_call_until_it_was_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "two words"
-    _, ran = quick(monkeypatch, out)
-    *_, named, call_, place = capsys.readouterr().out.splitlines()
-    assert "suspicions" not in ran and named.startswith("suspicions (")
-    words = shlex.split(call_)
-    assert words[0] == sys.executable and words[2:] == ["--out", str(out), "--parts", "suspicions"]
-    assert place == f"{out}/index.html"
-    assert quick(monkeypatch, out, *words[4:])[1] == ["suspicions"]
-    quick(monkeypatch, out)
-    assert "second call" not in capsys.readouterr().out
 
 
 # --- rehearsals ---

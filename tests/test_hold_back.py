@@ -92,20 +92,6 @@ def root_in_the_bounding_set(facts: dict[str, str]) -> bool:
     return bool(int(facts["CapBnd"], 16) & MAY)
 
 
-@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root may make nodes at all")
-def test_as_root_the_same_program_would_have_made_the_node(driver: Driver) -> None:
-    words = (str(driver.program), str(driver.node), str(driver.told))
-    subprocess.run(words, check=True)
-    free = driver.facts()
-    if free["mknod"] != "0":
-        pytest.skip("this root may make no nodes: a container without the capability")
-    driver.node.unlink()
-    LiveSystem().ask("read_nvml", timeout=60)
-    assert held(facts := driver.facts())
-    assert not root_in_the_bounding_set(facts)
-    assert not driver.node.exists()
-
-
 @pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root may give files away")
 def test_a_setuid_program_becomes_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to others

@@ -194,7 +194,7 @@ def silent(id: str, *bus: str, **system: str) -> Snapshot:
 
 NOUVEAU = (replace(ON_THE_BUS, driver="nouveau"),)
 LOADED = Driver(version="580.95.05", module_loaded=True, open_module=False, nvml_code=0)
-CONDAS = {"torch": replace(CPU_TORCH, installer="conda"),
+CONDAS: dict[str, Any] = {"torch": replace(CPU_TORCH, installer="conda"),
           "python": {"manager": "conda", "prefix": "/c/env"}}  # fmt: skip
 COMPAT = changed(
     IN_DOCKER,

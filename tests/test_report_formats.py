@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 from each_row import each
@@ -97,7 +98,7 @@ LICENCE = (
     "        Product Name                      : NVIDIA RTX Virtual Workstation\n"
     "        License Status                    : Unlicensed (Restricted)\n"
 )
-FACTS = (
+FACTS: tuple[tuple[str, str, Any], ...] = (
     ("Ultralytics 8.3.40 Python-3.11.9 torch-2.6.0+cpu CPU", "torch.version", "2.6.0+cpu"),
     ("YOLOv5 v7.0 Python-3.9.13 torch-1.12.1+cu116 CUDA:0 (NVIDIA GeForce RTX 3060, 12288MiB)", "torch.cuda", "11.6"),
     ("- PyTorch version (GPU?): 2.1.0+cu121 (True)", "torch.cuda_available", True),

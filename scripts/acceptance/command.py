@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import os
 import shlex
 import signal
 import sys
@@ -146,18 +145,9 @@ def held() -> Iterator[None]:
 
 
 def say(text: str, stream: Any = None) -> None:
-    """A line for a terminal that may be gone, full, or without these letters."""
-    stream = stream or sys.stdout
-    if stream is None:
-        return
-    try:
-        try:
-            print(text, file=stream, flush=True)
-        except UnicodeError:
-            print(text.encode("ascii", "backslashreplace").decode(), file=stream, flush=True)
-    except (OSError, ValueError):
-        with contextlib.suppress(OSError, ValueError):  # nor at the end of Python
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    """A line for a terminal that may be gone."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=stream or sys.stdout, flush=True)
 
 
 def number_of(ended: BaseException) -> int:
