@@ -126,10 +126,7 @@ class Keeper:
     def _elsewhere(self, problem: Exception) -> None:
         before, self.out = self.out, Path(tempfile.mkdtemp(prefix="gpu-acceptance-"))
         say(f"{before}: {problem}; the evidence goes to {self.out}", sys.stderr)
-        try:
-            self._write()
-        except OSError as other:
-            say(f"{self.out}: {other}; it is tried again after the next part", sys.stderr)
+        self._write()
 
 
 @contextlib.contextmanager
