@@ -9,8 +9,9 @@ The second edition is the commit below: its wheel and its tests are built once i
 and its tests give the questions, so neither can drift with this checkout. Each side answers in one
 process. An answer is reduced to facts (exit code, cause, findings, build, commands, numbers);
 facts that differ are counted by class. `answers_judged.json` says of each class whether the new
-answer is better, neutral or worse, and why. Exit 1 if a class has no judgement, or if too many
-answers are worse: 0.5 % of all, and none in an exit code or in the torch that is installed.
+answer is better, neutral or worse, why, and of which questions it is worse nevertheless. Exit 1 if
+a class has no judgement, or if too many answers are worse: 0.5 % of all, and none in an exit code
+or in the torch that is installed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ SECOND_EDITION = "6bc9d04"
 ROOT = Path(__file__).resolve().parent.parent
 JUDGED = Path(__file__).with_name("answers_judged.json")
 WORSE_AT_MOST = 0.005
-NEVER_WORSE = ("exit", "build")
+NEVER_WORSE = ("exit:", "install build:", "resolve build:")
+"""What no class that holds a worse answer may be about."""
 
 GPUS = (
     (), ("T4",), ("Tesla K80",), ("GTX 1080 Ti",), ("V100",), ("A100",), ("RTX 3050 Laptop",),
@@ -439,17 +441,19 @@ def compared(asked: list[Question], old: list[Any], new: list[Any], most: int, s
         return 0
     judged: dict[str, list[str]] = json.loads(JUDGED.read_text()) if JUDGED.exists() else {}
     counts: dict[str, set[str]] = collections.defaultdict(set)
+    hard = False
     for name, ids in sorted(found.items(), key=lambda pair: -len(pair[1])):
-        verdict, *why = judged.get(name, ["unjudged"])
-        counts[verdict] |= set(ids)
-        print(f"{len(ids):5} {verdict:9} {name}{''.join(f'  ({one})' for one in why)}")
+        verdict, why, *worse = judged.get(name, ["unjudged", ""])
+        counts[verdict] |= set(ids).difference(worse)
+        counts["worse"] |= set(ids).intersection(worse)
+        if verdict == "worse" or set(ids).intersection(worse):
+            hard = hard or any(one in name for one in NEVER_WORSE)
+        print(f"{len(ids):5} {verdict:9} {name}  ({why})")
         if verdict in ("unjudged", "worse"):
             print("".join(f"                  {one}\n" for one in ids[:most]), end="")
-    worse = counts["worse"]
-    hard = [name for name in found if judged.get(name, [""])[0] == "worse"
-            and name.split()[1].rstrip(":") in NEVER_WORSE]  # fmt: skip
     print(f"{len(asked)} answers: " + ", ".join(f"{len(ids)} {k}" for k, ids in counts.items()))
-    return int(bool(counts["unjudged"] or hard or len(worse) > WORSE_AT_MOST * len(asked)))
+    too_many = len(counts["worse"]) > WORSE_AT_MOST * len(asked)
+    return int(bool(counts["unjudged"] or hard or too_many))
 
 
 if __name__ == "__main__":
