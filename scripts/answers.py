@@ -114,7 +114,7 @@ def second_edition() -> Path:
     if not (folder / "site").exists():
         build(folder)
     made = folder / "questions.new"
-    python(folder / "site", folder / "tree" / "tests", words=("--gather", made)).check()
+    finish(python(folder / "site", folder / "tree" / "tests", words=("--gather", made)))
     made.rename(folder / "questions.jsonl")
     return folder
 
@@ -130,22 +130,17 @@ def build(folder: Path) -> None:
         packed_site.extractall(folder / "site")
 
 
-class Child:
+def finish(child: subprocess.Popen[bytes]) -> None:
+    if code := child.wait():
+        raise SystemExit(f"{child.args!r} ended with {code}")
+
+
+def python(*path: Path, words: Iterable[Path | str]) -> subprocess.Popen[bytes]:
     """This script in a process of its own, with another gpusetup in front."""
-
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self.child = child
-
-    def check(self) -> None:
-        if code := self.child.wait():
-            raise SystemExit(f"{self.child.args!r} ended with {code}")
-
-
-def python(*path: Path, words: Iterable[Path | str]) -> Child:
     environment = {name: value for name, value in os.environ.items() if name[:6] != "PYTHON"}
     environment |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONHASHSEED": "0"}
     environment |= {"COLUMNS": "100", "NO_COLOR": "1"}
-    return Child(subprocess.Popen([sys.executable, __file__, *words], env=environment))
+    return subprocess.Popen([sys.executable, __file__, *words], env=environment)
 
 
 def replies(asked: list[Question], frozen: Path) -> tuple[list[Any], list[Any]]:
@@ -157,7 +152,7 @@ def replies(asked: list[Question], frozen: Path) -> tuple[list[Any], list[Any]]:
             python(ROOT, words=("--reply", questions, new)),
         )
         for child in children:
-            child.check()
+            finish(child)
         return list(read(old)), list(read(new))
 
 
