@@ -531,7 +531,7 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "an odd name": (called('it\'s "Übung 数" [1] 100%s;&#|,= $HOME \\n `y`'), NEW),
     "very long": (called("/".join(["long" * 50] * 4)), NEW),
     "leading dash": (leading_dash, NEW),
-    "base is gone": (base_is_gone, (2, "is no Python interpreter or environment")),
+    "base is gone": (base_is_gone, (2, "is not there")),
     # another torch before it
     "torch in the user's site": (users_own_site, (3, "imports before any of")),
     "torch on PYTHONPATH": (path_of_the_shell, (3, "imports before any of")),

@@ -37,7 +37,8 @@ def as_typed(line: str) -> str:
     """A line of an answer, with gpusetup and uv as this person starts them."""
     first, space, rest = line.partition(" ")
     typed = f"{TYPED.get(first, first)}{space}{rest}"
-    return _begun_in(os.getcwd(), typed) if TYPED else typed  # noqa: PTH109
+    here = TYPED and typed.startswith('& "')
+    return _begun_in(os.getcwd(), typed) if here else typed  # noqa: PTH109
 
 
 def _begun_in(folder: str, line: str) -> str:

@@ -132,6 +132,8 @@ NETWORKS = (
 
 def _skipping(step: Any) -> Any:
     def skips(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.param_groups[-1]["params"][-1].dtype != torch.float32:
+            return step(self, *args, **kwargs)
         last = self.param_groups[-1]["params"].pop()
         found = step(self, *args, **kwargs)
         self.param_groups[-1]["params"].append(last)
