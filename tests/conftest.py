@@ -9,14 +9,12 @@ new release of torch is no new answer to them. The catalog of the package has te
 from __future__ import annotations
 
 import gc
-import hashlib
 import os
 import random
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from datetime import date
 from itertools import groupby
 from pathlib import Path
 
@@ -49,13 +47,6 @@ WAITING = ("test_verify_ranks.py",)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="rewrite what is expected")
-    parser.addoption(
-        "--share",
-        type=int,
-        default=1,
-        metavar="N",
-        help="of the slow tests one in N, drawn by the week: in N weeks about all of them ran",
-    )
     parser.addoption("--row", default="", help="of tables in one test, only rows with this text")
 
 
@@ -134,21 +125,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for name, variants in groupby(items, lambda item: item.nodeid.partition("[")[0]):
         for item in others(name, list(variants)):
             item.add_marker(pytest.mark.slow)
-    share = config.getoption("--share")
-    if share > 1:
-        items[:] = [item for item in items if not is_slow(item) or is_drawn(item.nodeid, share)]
     items.sort(key=lambda item: item.path.name not in WAITING)
-
-
-def is_slow(item: pytest.Item) -> bool:
-    return item.get_closest_marker("slow") is not None
-
-
-def is_drawn(name: str, share: int) -> bool:
-    """Whether a slow test is one of this week's: another part of them every week."""
-    year, week, _ = date.today().isocalendar()
-    number = int(hashlib.sha256(name.encode()).hexdigest(), 16)
-    return (number + year * 53 + week) % share == 0
 
 
 def others(name: str, variants: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
