@@ -37,8 +37,7 @@ def as_typed(line: str) -> str:
     """A line of an answer, with gpusetup and uv as this person starts them."""
     first, space, rest = line.partition(" ")
     typed = f"{TYPED.get(first, first)}{space}{rest}"
-    here = TYPED and typed.startswith('& "')
-    return _begun_in(os.getcwd(), typed) if here else typed  # noqa: PTH109
+    return _begun_in(os.getcwd(), typed) if typed[:3] == '& "' else typed  # noqa: PTH109
 
 
 def _begun_in(folder: str, line: str) -> str:
