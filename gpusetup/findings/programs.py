@@ -11,7 +11,7 @@ def called(context: RuleContext, name: str | None) -> Program | None:
     """The program of a name, in the form that the text's language calls."""
     program = BY_NAME.get(name or "")
     forms = dict(program.forms) if program else {}
-    spoken = (event.values["language"] for event in events(context, "called-from"))
+    spoken = (event.values.get("language", "") for event in events(context, "called-from"))
     return next((forms[one] for one in spoken if one in forms), program)
 
 
