@@ -348,9 +348,6 @@ def test_a_driver_that_hangs_later_ends_the_watching_with_a_verdict(
         def choose(self, places: Sequence[int]) -> None:
             pass
 
-        def sample_every(self, seconds: float) -> bool:
-            return False
-
         def close(self) -> None:
             pass
 

@@ -37,7 +37,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import select
 import sys
 import time
 from typing import Any, Callable, Dict, List, Tuple
@@ -296,26 +295,7 @@ def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:
         if done == count:
             return
         passed = time.monotonic() - began
-        every = pause((passed // every + 1) * every - passed) or every
-
-
-def pause(seconds: float) -> float | None:
-    """Until then; or until stdin tells another interval (`{"every": 0.5}`), which comes back."""
-    if not HEARS.get("stdin"):
-        time.sleep(seconds)
-        return None
-    if not select.select([sys.stdin], [], [], seconds)[0]:
-        return None
-    line = sys.stdin.readline()
-    HEARS["stdin"] = bool(line)  # at its end it would be ready for ever
-    try:
-        return max(0.02, float(json.loads(line)["every"]))
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-HEARS = {"stdin": os.name != "nt"}
-"""On Windows a pipe cannot be waited for."""
+        time.sleep((passed // every + 1) * every - passed)
 
 
 def sampled(nvml: Any, one: Watched, seconds: float) -> Answer:

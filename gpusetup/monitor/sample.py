@@ -7,7 +7,6 @@ hang with it.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -63,10 +62,6 @@ class Nvml:
     def next(self, timeout: float) -> Sample:
         said = from_json(self._line(timeout), Sample, what="a sample of watch_nvml")
         return replace(said, gpus=tuple(map(measured, said.gpus)))
-
-    def sample_every(self, seconds: float) -> bool:
-        self._lines.tell(json.dumps({"every": seconds}))
-        return os.name != "nt"
 
     def close(self) -> None:
         self._lines.end()

@@ -139,9 +139,6 @@ class Smi:
         seconds = round(time.monotonic() - self._began, 3)
         return Sample(at=in_words(time.time()), seconds=seconds, gpus=chosen)
 
-    def sample_every(self, seconds: float) -> bool:
-        return False
-
     def close(self) -> None:
         if self._lines is not None:
             self._lines.end()
