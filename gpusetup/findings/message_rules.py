@@ -9,12 +9,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
-from gpusetup.evidence.context import RuleContext, event_evidence, events, on
+from gpusetup.evidence.context import RuleContext, event_evidence, events, gpus, on
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.record import Cause, Message
-from gpusetup.fixes import paste
+from gpusetup.fixes import packages, paste, which
 from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
+from gpusetup.model.patterns import in_any_case
 from gpusetup.model.shell import Line, lines
 
 
@@ -23,33 +25,63 @@ def from_messages(context: RuleContext, causes: tuple[Cause, ...]) -> Iterator[F
     said = {event.kind for event in context.snapshot.events}
     for cause in causes:
         messages = () if said.isdisjoint(cause.kinds) else events(context, *cause.kinds)
-        if messages and cause.message is not None:
-            yield from_message(context, cause, cause.message, messages)
+        if messages and cause.message and all(holds(context) for holds in cause.holds):
+            yield from_message(context, cause, *case_of(context, cause.message, messages))
+
+
+def case_of(
+    context: RuleContext, message: Message, messages: tuple[Event, ...]
+) -> tuple[Message, tuple[Event, ...]]:
+    """The case of a message that is met here, and the events that meet it."""
+    for case in message.cases:
+        met = tuple(event for event in messages if _has(event, case))
+        if met and all(where(context) for where in case.where):
+            lacking = (
+                name for name in ("title", "plain", "text", "detail") if not getattr(case, name)
+            )
+            return replace(case, **{name: getattr(message, name) for name in lacking}), met
+    return message, messages
+
+
+def _has(event: Event, case: Message) -> bool:
+    return all(
+        name in event.values and in_any_case(pattern).search(event.values[name])
+        for name, pattern in case.having.items()
+    )
 
 
 def from_message(
     context: RuleContext, cause: Cause, message: Message, messages: tuple[Event, ...]
 ) -> Finding:
     """The finding of a message, written with the values of the events that have it."""
-    return cause.found(
-        title_of(message, messages),
+    found = cause.found(
+        title_of(context, message, messages),
         detail=message.detail,
         evidence=event_evidence(messages),
         fix=fix_of(context, message, messages),
     )
+    return replace(found, severity=message.severity or cause.severity)
 
 
-def title_of(message: Message, messages: tuple[Event, ...]) -> str:
+def title_of(context: RuleContext, message: Message, messages: tuple[Event, ...]) -> str:
     """The title with the values of the first event that has them all."""
+    machine = {
+        "torch": context.snapshot.torch.version,
+        "driver": context.snapshot.driver.version,
+        "gpus": which.names(context) if gpus(context) else None,
+    }
+    known = {name: value for name, value in machine.items() if value}
     for event in messages:
         try:
-            return message.title.format_map(event.values)
+            return message.title.format_map({**known, **event.values})
         except KeyError:
             continue
     return message.plain or message.title
 
 
 def fix_of(context: RuleContext, message: Message, messages: tuple[Event, ...]) -> Fix:
+    if message.way:
+        return message.way(context, message.text)
     unknown = context.snapshot.os.family is None and not message.commands
     windows = message.windows is not None and (on(context, "windows") or unknown)
     commands = (
@@ -106,6 +138,7 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], tuple[Line, ...]]] = {
     "python": lambda context, words: (paste.command(context, paste.python(context), *words),),
     "gpusetup": _gpusetup,
     "export": _settings,
+    "package": lambda context, words: packages.system_package(context, words[0]),
     "unset": lambda context, words: tuple(
         one for name in words for one in paste.unset(context, name)
     ),

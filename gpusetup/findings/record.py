@@ -6,7 +6,8 @@ in the order, fails there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.evidence.wording import once, sentence
 from gpusetup.findings.layers import Layer
@@ -20,14 +21,19 @@ UNORDERED = max(Layer) + 1
 """The place of what is never a root: after every layer."""
 
 
-class Message(Frozen):
-    """What is found where a program said one of the record's events, and what to do then."""
+Question = Callable[[Any], bool]
+"""A question about a machine: it is given the rules' context."""
 
-    title: str
-    """May name values of the event: `{library} is not here`."""
+
+class Message(Frozen):
+    """What is found if a program said one of the record's events, and what to do then."""
+
+    title: str = ""
+    """May name values of the event (`{library} is not here`), and `torch`, `driver`, `gpus` of the
+    machine."""
     plain: str = ""
-    """The title where the event lacks such a value."""
-    text: str
+    """The title if the event lacks such a value."""
+    text: str = ""
     """What to do."""
     detail: str = ""
     commands: tuple[str, ...] = ()
@@ -46,6 +52,16 @@ class Message(Frozen):
     other_title: str = ""
     needs_root: bool = False
     needs_reboot: bool = False
+    way: Callable[[Any, str], Fix] | None = None
+    """Makes the fix of the text, if its commands depend on the machine as a whole."""
+    severity: Severity | None = None
+    """Of this finding, if it is not the record's."""
+    where: tuple[Question, ...] = ()
+    """A case is met if all these hold."""
+    having: Mapping[str, str] = {}
+    """A case is met if an event has these values: each pattern is found in its value."""
+    cases: tuple[Message, ...] = ()
+    """The first that is met is said instead; the texts that it lacks are those of the message."""
 
 
 if TYPE_CHECKING:
@@ -82,6 +98,8 @@ class Cause(Frozen):
     """The findings that are its consequences where both are there, beside those of its layer."""
     events: tuple[str, ...] = ()
     """The kinds of event that `message` is found from; none: the one that has the cause's name."""
+    holds: tuple[Question, ...] = ()
+    """What must hold for `message` to be a finding."""
     message: Message | None = None
     """For a cause that one message of a program decides: there is no rule of its own then."""
     symptom: bool = False

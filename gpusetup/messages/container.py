@@ -223,7 +223,7 @@ ROWS = (
     row(
         "container-hook-failed",
         "nvidia-container-cli",
-        r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: [^\\\"']{3,300})",
+        r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
     ),
     row(
         "container-hook-failed",

@@ -84,7 +84,7 @@ MESSAGES: tuple[Cause, ...] = (
 
 
 def engine_messages(context: RuleContext) -> Iterator[Finding]:
-    yield from from_messages(context, MESSAGES)
+    yield from from_messages(context, (*MESSAGES, HOOK))
 
 
 TOOLKIT_SOURCE = (
@@ -213,49 +213,16 @@ FROM_SNAP = (
 )
 
 
-CGROUPS = ("cgroup", "BPF", "bpf_prog", "device rules")
-"""What nvidia-container-cli names where it may not let the container's group at the devices."""
-
-NO_CGROUPS = Fix(
-    text="Update nvidia-container-toolkit; for an engine without root have it leave control groups "
-    "alone, and restart that engine (one that runs as root then needs each device by --device)",
-    commands=lines(
-        "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
-        "systemctl --user restart docker",
-    ),
-    needs_root=True,
-)
+def _toolkit_anew(context: RuleContext, text: str) -> Fix:
+    return Fix(
+        text=text,
+        commands=toolkit_commands(context),
+        looks=paste.look("see first whether the host's driver works", *lines("nvidia-smi -L")),
+        needs_root=True,
+    )
 
 
-FILES_IN_THE_IMAGE = Fix(
-    text="The image holds a file that the toolkit brings from the host (it was saved or built "
-    "inside a container with a GPU, or is of another JetPack): take the image of this release, or "
-    "delete the driver's files in its Dockerfile: "
-    "`RUN rm -f /usr/lib/*-linux-gnu/libcuda.so* /usr/lib/*-linux-gnu/libnvidia-*.so*`",
-)
-
-ANOTHER_ROOT = Fix(
-    text="The driver answers on the host, and the toolkit does not find its libraries: the engine "
-    "runs in another root (docker from snap, Docker Desktop, rootless), or the loader's cache is "
-    "old. Write the cache anew; use docker's own packages instead of snap's or Docker Desktop",
-    commands=lines("sudo ldconfig", "sudo systemctl restart docker"),
-    looks=paste.look(
-        "see first which docker it is, and whether the cache names the library",
-        *lines("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml"),
-    ),
-    needs_root=True,
-)
-
-
-SHOWN = 100
-"""So much of the toolkit's word stands in the title."""
-
-
-OF_WSL = "no adapters were found"
-"""What the toolkit says where WSL has no GPU: that is `wsl-driver`."""
-
-
-CONTAINER_HOOK_FAILED = Cause(
+HOOK = Cause(
     id="container-hook-failed",
     symptom=True,
     place=(Layer.BOUNDARY, 40),
@@ -265,45 +232,51 @@ CONTAINER_HOOK_FAILED = Cause(
     not_when="driver-missing, driver-not-loaded or nvml-mismatch of the host, where it says so",
     way_out="Make nvidia-smi work on the host",
     source=TOOLKIT,
-)
-
-
-def container_hook_failed(context: RuleContext) -> Iterator[Finding]:
-    """nvidia-container-cli could not prepare the container: the host is at fault."""
-    messages = tuple(
-        e
-        for e in events(context, "container-hook-failed")
-        if OF_WSL not in e.values.get("problem", "")
-    )
-    if messages:
-        problem = messages[0].values.get("problem") or ""
-        yield CONTAINER_HOOK_FAILED.found(
-            f"The container gets no GPU: {problem[:SHOWN] or 'the toolkit cannot prepare it'}",
-            detail="The toolkit asks the host's driver before the container starts, and brings "
-            "its files and devices in.",
-            evidence=event_evidence(messages),
-            fix=_of_the_hook(context, problem),
-        )
-
-
-def _of_the_hook(context: RuleContext, problem: str) -> Fix:
-    if any(word in problem for word in CGROUPS) and "not found" not in problem:
-        return NO_CGROUPS
-    if "file exists" in problem:
-        return FILES_IN_THE_IMAGE
-    if "load library failed" in problem and driver_answers(context):
-        return ANOTHER_ROOT
-    return Fix(
+    message=Message(
+        title="The container gets no GPU: {problem:.100}",
+        plain="The container gets no GPU: the toolkit cannot prepare it",
+        detail="The toolkit asks the host's driver before the container starts, and brings "
+        "its files and devices in.",
         text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
         "and look at which GPUs and folders the container is given",
-        commands=toolkit_commands(context),
-        looks=paste.look("see first whether the host's driver works", *lines("nvidia-smi -L")),
-        needs_root=True,
-    )
+        way=_toolkit_anew,
+        cases=(
+            Message(
+                having={"problem": r"^(?!.*not found).*(?:cgroup|bpf|device rules)"},
+                text="Update nvidia-container-toolkit; for an engine without root have it leave "
+                "control groups alone, and restart that engine (one that runs as root then needs "
+                "each device by --device)",
+                commands=(
+                    "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
+                    "systemctl --user restart docker",
+                ),
+                needs_root=True,
+            ),
+            Message(
+                having={"problem": "file exists"},
+                text="The image holds a file that the toolkit brings from the host (it was saved "
+                "or built inside a container with a GPU, or is of another JetPack): take the image "
+                "of this release, or delete the driver's files in its Dockerfile: `RUN rm -f "
+                "/usr/lib/*-linux-gnu/libcuda.so* /usr/lib/*-linux-gnu/libnvidia-*.so*`",
+            ),
+            Message(
+                having={"problem": "load library failed"},
+                where=(driver_answers,),
+                text="The driver answers on the host, and the toolkit does not find its libraries: "
+                "the engine runs in another root (docker from snap, Docker Desktop, rootless), or "
+                "the loader's cache is old. Write the cache anew; use docker's own packages "
+                "instead of snap's or Docker Desktop",
+                commands=("sudo ldconfig", "sudo systemctl restart docker"),
+                look=("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml",),
+                see="see first which docker it is, and whether the cache names the library",
+                needs_root=True,
+            ),
+        ),
+    ),
+)
 
 
 RULES = (
     engine_messages,
     container_toolkit_missing,
-    container_hook_failed,
 )
