@@ -505,10 +505,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"I will take vLLM later\n{TOO_NEW}", "\ngpusetup install\n", "install vllm"),
         (f"Windows 11\n[pip3] vllm==0.8.5\n{TOO_NEW}", "\n", "\ngpusetup install"),
         (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", "\n", "\ngpusetup install"),
-        *((text, f"\ngpusetup install {name}\n| {name} --torch-backend=auto\n", "torch==")
-          for text, name in ENGINES),
-        *((f"Driver Version: 570.133.07\n{text}", "--torch-backend=auto", f" {name} --torch-backend")
-          for text, name in ENGINES),
+        *((text, f"\ngpusetup install {name}\n", "torch==") for text, name in ENGINES),
         (f"text_generation_launcher: torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}",
          "image of another release", "\ngpusetup install"),
         (f"torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}", "\ngpusetup install", ""),

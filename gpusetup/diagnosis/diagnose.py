@@ -31,7 +31,6 @@ from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
-from gpusetup.model.versions import parsed
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
@@ -175,15 +174,7 @@ def _with_ways(rules: Iterable[Rule], context: RuleContext) -> Iterator[Finding]
     trained = (of_a_training(context, finding) for finding in own)
     there = (on_this_system(context, finding) for finding in trained)
     here = (on_a_lent_machine(context, finding) for finding in there)
-    true = (finding for finding in here if not demands_what_is_there(context, finding))
-    yield from (pasted(context, finding) for finding in true)
-
-
-def demands_what_is_there(context: RuleContext, finding: Finding) -> bool:
-    """Whether a driver is called too old that is as new as the finding asks for."""
-    has, needs = context.snapshot.driver.version, finding.fix and finding.fix.min_driver
-    met = bool(has and needs and parsed(has) >= parsed(needs))
-    return met and finding.id == "driver-too-old"
+    yield from (pasted(context, finding) for finding in here)
 
 
 def symptom_of(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:

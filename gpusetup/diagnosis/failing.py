@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.catalog.companion_table import companion_table, runs_there
-from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.diagnosis.proof import computed
 from gpusetup.evidence.context import events, has_nvidia, in_container, is_report, on
 from gpusetup.findings.layers import Layer
@@ -17,10 +16,8 @@ from gpusetup.findings.record import RECORDS
 from gpusetup.messages.own import NOT_SHOWN
 from gpusetup.model.finding import Alternative, Finding, Fix, typed
 from gpusetup.model.frozen import replace
-from gpusetup.model.versions import cuda_of, parsed
 
 if TYPE_CHECKING:
-    from gpusetup.catalog.companion_table import Pair, Project
     from gpusetup.evidence.context import RuleContext
     from gpusetup.messages.program import Program
     from gpusetup.model.failing import Stage
@@ -207,40 +204,7 @@ def _with_its_torch(context: RuleContext, program: Program) -> Fix:
         text=f"{program.name} requires one torch exactly: gpusetup chooses the release of it and "
         "the torch that fit this GPU and driver together",
         commands=(paste.gpusetup(context, name),),
-        alternatives=_by_uv(context, project) if project else (),
     )
-
-
-def _by_uv(context: RuleContext, project: Project) -> tuple[Alternative, ...]:
-    """The newest release that the driver serves, by uv: that takes torch by the driver, and the
-    engine by nothing."""
-    from gpusetup.fixes import paste
-
-    here = context.snapshot.driver.version
-    floors = {row.versions: _floor(context, row) for row in project.rows}
-    served = [k for k, v in floors.items() if not here or (v and parsed(here) >= parsed(v))]
-    if not served:
-        return ()
-    floor, place = floors[served[0]], f".venv-{project.name}"
-    least = f" (it needs NVIDIA driver {floor} or newer)" if floor and not here else ""
-    asked = project.name + (served[0] if served[0] != project.rows[0].versions else "")
-    return paste.other(
-        f"into an environment of its own, by uv{least}",
-        paste.command(context, "uv", "venv", "--seed", place),
-        paste.command(
-            *(context, "uv", "pip", "install", "--python", place, asked), "--torch-backend=auto"
-        ),
-    )
-
-
-def _floor(context: RuleContext, row: Pair) -> str | None:
-    """The least driver for the wheels of a row."""
-    torch = (row.torch or "").removeprefix("==")
-    label = (
-        default_backend(context.catalog, torch, "linux", "x86_64") if torch[:1].isdigit() else ""
-    )
-    cuda = f"{row.cuda}.0" if row.cuda.isdigit() else cuda_of(label or "")
-    return context.catalog.driver_floor(cuda) if cuda else None
 
 
 def _is_torchs(fix: Fix) -> bool:
