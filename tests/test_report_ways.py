@@ -474,7 +474,6 @@ ISOLATED = (
     "File \"<string>\", line 24, in <module>\nModuleNotFoundError: No module named 'torch'\n"
     "[end of output]\npip list\ntorch                2.6.0+cu126"
 )
-BY_CODE = "os.environ['LD_LIBRARY_PATH'] = f\"/opt/x/lib:{os.environ.get('LD_LIBRARY_PATH', '')}\""
 NVJITLINK = (
     "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version "
     "libnvJitLink.so.12"
@@ -523,7 +522,6 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"{NO_CONDA}\nAssertionError: Torch not compiled with CUDA enabled",
          "torch-cpu-build", "conda-missing"),
         (ISOLATED, "build-isolation-no-torch|`--no-build-isolation`", ""),
-        (f"{BY_CODE}\n{NVJITLINK}", "own code", "\nexport "),
         (f"export LD_LIBRARY_PATH=/opt/x/lib\n{NVJITLINK}", "\nexport ", "own code"),
         (SAGE, " git+https://github.com/thu-ml/SageAttention\n", ""),
         *((FATAL.format(word), "\n", "compute_") for word in ("No", "None", "native_x")),

@@ -79,13 +79,11 @@ DOUBTS: dict[str, Doubt] = {
         others=("cuda-unknown-error", "uvm-missing", "gpu-init-failed"),
         next_reading=KERNEL_LOG,
         settled_by=(),
-        unless=left_open.calls_the_driver_old,
     ),
     "nvml-init-failed": Doubt(
         others=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"),
         next_reading="nvidia-smi",
         settled_by=(),
-        unless=left_open.nvml_gave_a_code,
     ),
     "kernel-image-invalid": Doubt(
         others=("driver-too-old", "extension-arch-mismatch"),
@@ -205,7 +203,6 @@ DOUBTS: dict[str, Doubt] = {
         others=("ld-library-path-conflict", "torch-half-installed"),
         next_reading="conda list torch",
         settled_by=(),
-        unless=left_open.has_packages,
     ),
     "windows-dll-missing": Doubt(
         others=("cuda-lib-missing", "extension-abi-mismatch"),
@@ -223,7 +220,6 @@ DOUBTS: dict[str, Doubt] = {
         others=("container-no-gpu",),
         next_reading=LIBCUDA_IN_IT,
         settled_by=(),
-        unless=left_open.cuda_failed,
     ),
     "system-not-ready-fabric-manager": Doubt(
         others=("fabric-unhealthy",),

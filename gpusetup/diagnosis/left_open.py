@@ -17,11 +17,6 @@ def says_lost(context: RuleContext) -> bool:
     return any(event.values.get("said") != "unknown error" for event in said)
 
 
-def nvml_gave_a_code(context: RuleContext) -> bool:
-    """NVML's own answer is shown, and not only what a program logs of it."""
-    return not events(context, "nvml-unknown-error")
-
-
 def is_cudas(context: RuleContext) -> bool:
     """A library of CUDA's; of bitsandbytes' own ones the package may have none for this CUDA."""
     named = [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
@@ -40,11 +35,6 @@ def raised_by_an_extension(context: RuleContext) -> bool:
     """A frame of it raised the error, or its own list of architectures lacks the GPU."""
     raised = events(context, "no-kernel-image", "extension-arch")
     return any(event.values.get("module") for event in raised)
-
-
-def calls_the_driver_old(context: RuleContext) -> bool:
-    """CUDA's runtime refused the driver: that is no code of the driver's own."""
-    return bool(events(context, "driver-too-old"))
 
 
 def memory_is_said(context: RuleContext) -> bool:
@@ -135,10 +125,6 @@ def names_the_file(context: RuleContext) -> bool:
     return bool(named & {"path", "package"})
 
 
-def has_packages(context: RuleContext) -> bool:
-    return bool(context.snapshot.packages)
-
-
 def names_a_dll(context: RuleContext) -> bool:
     said = events(context, "windows-dll-missing")
     return any(event.values.get("dll") or event.values.get("module") for event in said)
@@ -148,12 +134,6 @@ def is_tritons(context: RuleContext) -> bool:
     """Triton or Inductor says it; that no `gcc` is found any build says."""
     said = events(context, "triton-no-compiler")
     return any(not event.values.get("compiler") for event in said)
-
-
-def cuda_failed(context: RuleContext) -> bool:
-    """A program of the text came to no GPU, and not only a setting is shown."""
-    said = events(context, "no-nvidia-driver", "cuda-unavailable", "cuda-version-err")
-    return bool(said or context.snapshot.cuda_api.init_code)
 
 
 def refused(context: RuleContext) -> bool:

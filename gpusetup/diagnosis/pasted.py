@@ -38,9 +38,7 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     # What a container's engine says is read on its host, and mended there.
     lent = lender_of(context)
     inside = in_container(context) and not lent and not finding.id.startswith("container-")
-    typed_here = tuple(line for line in kept.commands if not _is_set_in_code(context, line))
-    reaching = replace(kept, commands=typed_here)
-    placed = in_cells(reaching) if lent else _placed(reaching) if inside else reaching
+    placed = in_cells(kept) if lent else _placed(kept) if inside else kept
     shown = replace(placed, text=f"{fix.text}{_least_driver(context, kept)}{_holds(context, kept)}")
     return finding if shown == finding.fix else replace(finding, fix=shown)
 
@@ -209,13 +207,6 @@ FOR_ONE_RUN = (
 """Variables that nobody keeps."""
 
 
-def _is_set_in_code(context: RuleContext, line: Line) -> bool:
-    """Whether a text's variable is put together by Python: `f"/x:{os.environ.get('PATH')}"`."""
-    known = context.snapshot.environment
-    named = re.match(r"(?:unset|export|Remove-Item Env:|\$env:) ?(\w+)", line)
-    return named is not None and "os.environ" in known.get(named[1], "")
-
-
 def _holds(context: RuleContext, fix: Fix) -> str:
     """How long a changed variable holds, and what makes it last."""
     changed = [
@@ -223,10 +214,6 @@ def _holds(context: RuleContext, fix: Fix) -> str:
     ]
     if not changed or fix.needs_reboot:
         return ""
-    if any(_is_set_in_code(context, line) for line in changed):
-        return (
-            ". The program's own code sets the variable: take it out there, where no shell reaches"
-        )
     if lender_of(context):
         return ". It holds until the session ends; set it before torch is imported"
     if context.snapshot.failing.program == "ollama" and _may_have_systemd(context):
