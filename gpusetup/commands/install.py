@@ -88,12 +88,10 @@ def _installed(
     """
     from gpusetup.commands import install_variants as variants
     from gpusetup.commands.install_asking import (
-        check_plan_id,
         is_proven,
         is_refused,
         kept_bytes,
         plan_screen,
-        refuse_plan_id,
         show_unchanged,
         tell_if_held,
     )
@@ -114,7 +112,6 @@ def _installed(
         job.talk(asked.left_out_words)
     wanted = resolver_request(request, asked)
     if variant := variants.variant_of(request, machine):
-        refuse_plan_id(request)
         return variant(request, out, job, target, machine, asked)
     if request.wheelhouse:
         wanted = variants.use_wheelhouse(job, target, request.wheelhouse, wanted)
@@ -136,7 +133,6 @@ def _installed(
     if request.dry_run:
         out.answer(plan_answer(job, plan, task), plan_screen(job, plan))
         return 0
-    check_plan_id(request, plan)
     out.talk(plan_screen(job, plan))
     tell_if_held(plan.target, job.talk)
     if is_refused(request, out):

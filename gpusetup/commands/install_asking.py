@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import Unsatisfiable
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
@@ -38,23 +38,6 @@ def is_refused(request: InstallRequest, out: Console, what: str = "changed") -> 
         return False
     out.talk(f"Nothing was {what}.")
     return True
-
-
-def check_plan_id(request: InstallRequest, plan: Plan) -> None:
-    """Raises Unsatisfiable where the plan is another than the one that was asked for."""
-    from gpusetup.install.answers import plan_id
-
-    if request.plan_id and request.plan_id != plan_id(plan):
-        raise Unsatisfiable(
-            "The plan is no longer the one that was shown",
-            hint="nothing was changed; `gpusetup install --dry-run` shows today's",
-        )
-
-
-def refuse_plan_id(request: InstallRequest) -> None:
-    """What is not one plan of wheels for an environment has no id."""
-    if request.plan_id:
-        raise UsageError("`--plan-id` is for an installation by uv or pip into an environment")
 
 
 def tell_if_held(prefix: str, talk: Callable[[str], None]) -> None:
@@ -89,9 +72,6 @@ def confirm(request: InstallRequest, out: Console, job: Job, plan: Plan) -> None
     was not shown with the first question."""
     out.talk(plan_screen(job, plan))
     moved = {wheel.name for wheel in plan.dependencies or ()} & set(plan.before)
-    if moved and request.plan_id:
-        told = f"{', '.join(sorted(moved))} would be moved too, which the plan did not show"
-        raise Unsatisfiable(told, hint="nothing was changed; `gpusetup install` asks")
     if moved and not request.yes and not agreed():
         raise Unsatisfiable("Declined", hint="nothing was changed")
 

@@ -61,11 +61,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     parser.add_argument(
-        "--plan-id",
-        metavar="ID",
-        help="only if the plan is still the one to which `--dry-run --json` gave this id",
-    )
-    parser.add_argument(
         "--no-verify", action="store_true", help="do not prove the result by computing"
     )
     state = parser.add_argument_group("afterwards")

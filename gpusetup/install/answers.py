@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,7 +12,6 @@ from gpusetup.install.packages import RequestedPackages, torch_family
 from gpusetup.install.plan import Plan
 from gpusetup.install.target.find import Target
 from gpusetup.install.target.layout import distributions
-from gpusetup.model.codec import to_json
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.resolution import Resolution
 from gpusetup.probe.unfinished import unfinished
@@ -39,16 +37,7 @@ def plan_answer(
         log=str(job.log.path),
         why=" ".join(filter(None, (*said, plan.why))) or None,
         newest=task.newest if task else None,
-        plan_id=plan_id(plan) if task else None,
     )
-
-
-def plan_id(plan: Plan) -> str:
-    """The same for two plans that change an environment from the same state by the same steps."""
-    wheels = sorted((wheel.filename, wheel.sha256) for wheel in plan.wheels)
-    steps = [list(step.argv) for step in plan.steps]
-    told = [plan.target, dict(plan.before), dict(plan.after), wheels, steps]
-    return hashlib.sha256(to_json(told).encode()).hexdigest()[:16]
 
 
 def unchanged_answer(

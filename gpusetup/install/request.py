@@ -36,8 +36,6 @@ class InstallRequest(Frozen):
     upgrade: bool = False
     dry_run: bool = False
     yes: bool = False
-    plan_id: str | None = None
-    """What the plan has to be."""
     no_verify: bool = False
 
     @property

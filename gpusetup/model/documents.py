@@ -139,8 +139,6 @@ class InstallAnswer(Frozen):
     """Why this torch comes, or stays."""
     newest: Offer | None = None
     """The newest that fits, which `--upgrade` takes, where it is newer than what is there then."""
-    plan_id: str | None = None
-    """Of this plan, for `--plan-id`; null where what is to be done is no environment's plan."""
     diff: str | None = None
     """With `--project`: the change of the project file."""
 
