@@ -49,7 +49,7 @@ CPU_TORCH = Torch(installed=True, version="2.14.1+cpu", backend="cpu", installer
 
 def fix(machine: Snapshot, id: str) -> Fix:
     made = found(machine, id)
-    assert made is not None and made.fix is not None
+    assert made and made.fix
     return made.fix
 
 
@@ -175,7 +175,12 @@ def test_a_rule_that_breaks_becomes_one_line_and_the_others_stand() -> None:
 def test_what_a_person_asks_outranks_what_the_machine_shows() -> None:
     machine = changed(wanted=Wanted(torch="==2.5.1"))
     build = diagnose(machine, CATALOG, Request(torch="2.9.1")).resolution.build
-    assert build is not None and build.torch == "2.9.1"
+    assert build and build.torch == "2.9.1"
+
+
+def test_the_cuda_that_a_machine_asks_for_is_the_builds() -> None:
+    build = judged(changed(wanted=Wanted(cuda="11.8"))).resolution.build
+    assert build and build.backend == "cu118"
 
 
 # --- ways out ------------------------------------------------------------------------------------
@@ -324,12 +329,10 @@ def test_a_python_without_wheels_is_told_which_one_has_them() -> None:
 
 def test_an_update_of_the_driver_is_offered_only_where_it_is_enough() -> None:
     old = {"version": "535.183.01", "cuda": "12.2"}
-    torch = {"version": "2.9.1+cu130", "backend": "cu130", "cuda": "13.0"}
-    fits = changed(driver=old, torch={**torch, "kernels": ("sm_86",), "cuda_available": False})
-    lacks = changed(driver=old, torch={**torch, "kernels": ("sm_120",), "cuda_available": False})
-    assert any("update the driver" in w.title for w in fix(fits, "driver-too-old").alternatives)
-    ways = fix(lacks, "driver-too-old").alternatives
-    assert not any("update the driver" in way.title for way in ways)
+    torch = {"version": "2.9.1+cu130", "backend": "cu130", "cuda": "13.0", "cuda_available": False}
+    for kernel, enough in (("sm_86", True), ("sm_120", False)):
+        way = fix(changed(driver=old, torch={**torch, "kernels": (kernel,)}), "driver-too-old")
+        assert any("update the driver" in other.title for other in way.alternatives) is enough
 
 
 # --- every machine -------------------------------------------------------------------------------
