@@ -148,7 +148,7 @@ def test_a_hidden_gpu_need_not_be_served() -> None:
 def test_a_warning_explains_no_error() -> None:
     machine = changed(gpu(compute_mode="Exclusive_Process"), torch={"cuda_available": False})
     symptom = found(machine, "torch-sees-no-gpu")
-    assert symptom is not None and symptom.explained_by is None and symptom.root
+    assert symptom and symptom.explained_by is None and symptom.root
 
 
 # --- rules that break ----------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_an_old_driver_gets_its_floor_and_the_build_that_needs_no_update() -> No
 def test_a_python_without_wheels_is_told_which_one_has_them() -> None:
     way = fix(changed(python={"version": "3.6.9"}), "python-no-wheel")
     newest = [b for b in CATALOG.builds if b.torch == "2.15.0" and b.os == "linux"]
-    assert way.python is not None and all(way.python in b.pythons for b in newest)
+    assert way.python and all(way.python in b.pythons for b in newest)
     assert way.commands[0] == f"uv venv --python {way.python} .venv"
 
 
