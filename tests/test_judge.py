@@ -49,7 +49,7 @@ CPU_TORCH = Torch(installed=True, version="2.14.1+cpu", backend="cpu", installer
 
 def fix(machine: Snapshot, id: str) -> Fix:
     made = found(machine, id)
-    assert made is not None and made.fix is not None
+    assert made and made.fix
     return made.fix
 
 
@@ -148,7 +148,7 @@ def test_a_hidden_gpu_need_not_be_served() -> None:
 def test_a_warning_explains_no_error() -> None:
     machine = changed(gpu(compute_mode="Exclusive_Process"), torch={"cuda_available": False})
     symptom = found(machine, "torch-sees-no-gpu")
-    assert symptom is not None and symptom.explained_by is None and symptom.root
+    assert symptom and symptom.explained_by is None and symptom.root
 
 
 # --- rules that break ----------------------------------------------------------------------------
@@ -175,7 +175,12 @@ def test_a_rule_that_breaks_becomes_one_line_and_the_others_stand() -> None:
 def test_what_a_person_asks_outranks_what_the_machine_shows() -> None:
     machine = changed(wanted=Wanted(torch="==2.5.1"))
     build = diagnose(machine, CATALOG, Request(torch="2.9.1")).resolution.build
-    assert build is not None and build.torch == "2.9.1"
+    assert build and build.torch == "2.9.1"
+
+
+def test_the_cuda_that_a_machine_asks_for_is_the_builds() -> None:
+    build = judged(changed(wanted=Wanted(cuda="11.8"))).resolution.build
+    assert build and build.backend == "cu118"
 
 
 # --- ways out ------------------------------------------------------------------------------------
@@ -318,18 +323,16 @@ def test_an_old_driver_gets_its_floor_and_the_build_that_needs_no_update() -> No
 def test_a_python_without_wheels_is_told_which_one_has_them() -> None:
     way = fix(changed(python={"version": "3.6.9"}), "python-no-wheel")
     newest = [b for b in CATALOG.builds if b.torch == "2.15.0" and b.os == "linux"]
-    assert way.python is not None and all(way.python in b.pythons for b in newest)
+    assert way.python and all(way.python in b.pythons for b in newest)
     assert way.commands[0] == f"uv venv --python {way.python} .venv"
 
 
 def test_an_update_of_the_driver_is_offered_only_where_it_is_enough() -> None:
     old = {"version": "535.183.01", "cuda": "12.2"}
-    torch = {"version": "2.9.1+cu130", "backend": "cu130", "cuda": "13.0"}
-    fits = changed(driver=old, torch={**torch, "kernels": ("sm_86",), "cuda_available": False})
-    lacks = changed(driver=old, torch={**torch, "kernels": ("sm_120",), "cuda_available": False})
-    assert any("update the driver" in w.title for w in fix(fits, "driver-too-old").alternatives)
-    ways = fix(lacks, "driver-too-old").alternatives
-    assert not any("update the driver" in way.title for way in ways)
+    torch = {"version": "2.9.1+cu130", "backend": "cu130", "cuda": "13.0", "cuda_available": False}
+    for kernel, enough in (("sm_86", True), ("sm_120", False)):
+        way = fix(changed(driver=old, torch={**torch, "kernels": (kernel,)}), "driver-too-old")
+        assert any("update the driver" in other.title for other in way.alternatives) is enough
 
 
 # --- every machine -------------------------------------------------------------------------------

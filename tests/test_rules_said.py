@@ -103,6 +103,8 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
      text(event("xid", number="154"))),
     ("driver-build-failed", text(event("driver-build-failed"), event("driver-not-loaded")),
      text(event("secure-boot-rejected"), event("driver-not-loaded"))),
+    ("driver-build-failed", text(event("driver-build-failed")),
+     replace(smi(RTX_3090), events=event("driver-build-failed"))),
     # The kernel driver speaks of a GPU that it does not know: there is one.
     ("gpu-not-supported-by-driver",
      text(event("gpu-not-supported-by-driver"), event("no-nvidia-gpu")),
@@ -245,7 +247,7 @@ def test_a_text_has_its_cause_and_its_neighbour_another(
     if root is None:
         assert cause in ("ok", "unknown")
     else:
-        assert root.evidence and root.fix is not None and root.fix.text
+        assert root.evidence and root.fix and root.fix.text
 
 
 # --- exact answers -------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ def test_no_wheel_is_of_nvcc_12_2_so_the_nearest_of_that_major_is_taken() -> Non
     said = event("cuda-toolkit-mismatch-extension-build", nvcc="12.2", torch="11.8")
     torch = Torch(version="2.5.1+cu118", cuda="11.8", backend="cu118")
     build = judged(text(said, wanted=Wanted(cuda="12.2"), torch=torch)).resolution.build
-    assert build is not None and build.backend == "cu121"
+    assert build and build.backend == "cu121"
 
 
 BUILT = "driver-build-failed"
@@ -296,7 +298,7 @@ def test_a_value_of_a_message_decides_the_way_out(
     said: tuple[Event, ...], told: str, never: str
 ) -> None:
     fix = judged(text(said)).findings[0].fix
-    assert fix is not None
+    assert fix
     shown = "\n".join((fix.text, fix.min_driver or "", *fix.commands))
     assert told in shown and never not in shown
 
@@ -312,17 +314,15 @@ def test_a_value_of_a_message_decides_the_way_out(
 def test_the_toolkit_is_made_known_to_the_engine_that_asks(kind: str, command: str) -> None:
     machine = text(event("container-toolkit-missing"), container=Container(kind=kind))
     root = judged(machine).findings[0]
-    assert root.fix is not None and command in root.fix.commands
+    assert root.fix and command in root.fix.commands
 
 
 def test_a_value_that_is_no_name_is_left_out_of_commands() -> None:
     for package in ("x; rm -rf ~", "--index-url=http://evil.example", "$(id)"):
         root = judged(text(event("build-isolation-no-torch", package=package))).findings[0]
-        assert root.fix is not None and not any(package in line for line in root.fix.commands)
+        assert root.fix and not any(package in line for line in root.fix.commands)
     root = judged(text(event("build-isolation-no-torch", package="flash-attn"))).findings[0]
-    assert root.fix is not None and root.fix.commands[-1].endswith(
-        "--no-build-isolation flash-attn"
-    )
+    assert root.fix and root.fix.commands[-1].endswith("--no-build-isolation flash-attn")
 
 
 def test_a_severity_is_what_stops_a_program() -> None:

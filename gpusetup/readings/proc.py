@@ -56,6 +56,8 @@ def parse_information(bus_id: str, text: str) -> Gpu:
     >>> gpu = parse_information("0000:01:00.0", "Model: \\t NVIDIA L4\\nGPU UUID: \\t GPU-????????")
     >>> gpu.name, gpu.uuid, gpu.pci_bus_id
     ('NVIDIA L4', None, '0000:01:00.0')
+    >>> parse_information("0000:01:00.0", "GPU UUID: \\t GPU-0a").uuid
+    'GPU-0a'
     """
     lines = (line.partition(":") for line in text.splitlines())
     values = {label.strip(): value.strip() for label, _, value in lines}
