@@ -45,7 +45,8 @@ class Flat(Frozen):
         They overlap, so that what lies at the end of one is whole in the next.
         """
         if len(self.flat) <= WHOLE:
-            yield 0, self.flat
+            if needle in self.low:
+                yield 0, self.flat
             return
         for at in _places(self.low, needle):
             first, last = self._between_words(max(at - BEFORE, 0), at + AFTER)
