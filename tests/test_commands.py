@@ -260,7 +260,7 @@ def argument(passed: str) -> str:
 ANSWERS = (
     "doctor",
     "resolve",
-    "resolve --explain torchvision numpy>=2,<3",
+    "resolve --explain --offline torchvision numpy>=2,<3",
     "resolve --format command",
     "install --dry-run",
     "install --dry-run --torch >=2.4,<2.6",

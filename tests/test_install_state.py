@@ -208,6 +208,7 @@ UNDO = ("--undo", "--yes")
 def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_says_so(
     venv: Path,
     install: Install,
+    world: World,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     phase: str,
@@ -220,9 +221,11 @@ def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_
     killed_in(phase, venv, install, monkeypatch, words)
     monkeypatch.setenv("VIRTUAL_ENV", str(venv))
     there, journal = state_of(venv), (venv / ".gpusetup/journal.json").read_bytes()
+    root = ("--index-root", world.index.index_root)
     head = f"An installation into {venv} was interrupted while "
     ending = f"`gpusetup install --recover --python {venv}` ends it"
-    for only in (("resolve",), ("plan", "--params", "1B"), ("install", "--dry-run", *WANTED)):
+    dry = ("install", "--dry-run", *root, *WANTED)
+    for only in (("resolve",), ("plan", "--params", "1B"), dry):
         capsys.readouterr()
         cli.main([*only])
         said = capsys.readouterr()

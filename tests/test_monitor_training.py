@@ -48,7 +48,7 @@ LOOP = """
         {end}
     print(monitor.summary.verdict, monitor.summary.evidence, monitor.problem, sep=" | ")
 """
-COMPUTES = {"work": "sum(range(1000))", "seconds": 6}
+COMPUTES = {"work": "sum(range(1000))", "seconds": 3}
 RESTS = {"work": "time.sleep(0.05)", "seconds": 3}
 ENDS_AT_ONCE = {"work": "time.sleep(0.05)", "seconds": 0.2}
 

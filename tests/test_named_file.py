@@ -60,8 +60,8 @@ def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
 SNAPSHOT = '{"schema": "gpusetup.snapshot/1", "taken_at": "Ü", "gpus": [{"name": "NVIDIA L4"}]}'
 SAMPLE = '{"schema": "gpusetup.monitor/1", "kind": "sample", "at": "Ü", "seconds": 1}\r\n'
 READ = (
-    ("resolve --from rtx3050-laptop -r r.json", "torchvision  # für torch\r\n"),
-    ("resolve --from rtx3050-laptop -r list.txt", "torchvision  # für torch\r\n"),
+    ("resolve --offline --from rtx3050-laptop -r r.json", "torchvision  # für torch\r\n"),
+    ("resolve --offline --from rtx3050-laptop -r list.txt", "torchvision  # für torch\r\n"),
     ("compare r.json r.json", SNAPSHOT),
     ("doctor --from r.json --json", SNAPSHOT),
     ("fleet show .", SNAPSHOT),

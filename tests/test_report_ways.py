@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from functools import cache
 from os import environ
 
 import pytest
@@ -231,11 +231,12 @@ SYSTEMS = {
 """What a text calls its system -> the machine, what no answer names there, and how no line begins."""
 
 
-def machines() -> Iterator[Snapshot]:
+@cache
+def machines() -> tuple[Snapshot, ...]:
     """What each kind of sample is read as, the texts that have a cause, and the recorded machines."""
     kinds = {sample.kinds: sample.text for sample in samples()}
-    yield from map(read_report, (*kinds.values(), *(text for _, text in MESSAGES[::2])))
-    yield from snapshots().values()
+    texts = (*kinds.values(), *(text for _, text in MESSAGES[::2]))
+    return (*map(read_report, texts), *snapshots().values())
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -196,6 +196,7 @@ ADVICE_FOR_OTHERS = {"linux": "WSL", "windows": "apt-get"}
 
 @pytest.mark.parametrize("system", ["linux", "windows"])
 @pytest.mark.parametrize("gpu", CARDS)
+@pytest.mark.one_in(2)
 def test_every_yes_of_the_table_is_served_by_the_driver(
     gpu: str, system: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:

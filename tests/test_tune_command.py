@@ -288,7 +288,11 @@ def test_every_line_of_a_preset_is_the_guides_or_says_why_not(name: str) -> None
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.one_in(3)
 def test_the_memory_of_a_preset_is_plan_s(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    warm_torch: None,
 ) -> None:
     text = start_file(name)
     tree = YAML(typ="safe").load(text)

@@ -173,7 +173,7 @@ def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
     busy = [subprocess.Popen(spin, start_new_session=True) for _ in range(others)]
     try:
         path = {"PYTHONPATH": str(tmp_path)}
-        done = started("--device", "auto", "--json", "--timeout", "4", environment=path)
+        done = started("--device", "auto", "--json", "--timeout", "2", environment=path)
     finally:
         os.sched_setaffinity(0, mine)
         for one in busy:

@@ -129,7 +129,7 @@ def _fitting(
         build
         for build in in_scope(situation, catalog)
         if fits(build, situation)
-        and (asked.pinned or _is_tried(build, request))
+        and (_is_tried(build, request) or asked.pinned)
         and (majors is None or build.cuda is None or build.cuda_major in majors)
     ]
     return sorted(fitting, key=preference(situation))

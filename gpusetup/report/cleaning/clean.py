@@ -130,7 +130,7 @@ def _characters(text: str) -> str:
 
 
 PLAIN_FORMS = (
-    (lazy(r"(?m)^(\s*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
+    (lazy(r"(?m)^([^\S\n]*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
     (lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
 )  # fmt: skip
 """Bold labels (`**PyTorch version:** 2.6.0`), and a build's label with blanks or as an address has it

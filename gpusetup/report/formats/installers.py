@@ -165,7 +165,7 @@ def asked(text: Text) -> Iterator[Fact]:
     if "torch" not in text.low:
         return
     for needle, trust in ((" install", USUAL), ("uv add", USUAL), ("uv sync", HINT), ("create", HINT)):  # fmt: skip
-        for start, window in text.near(needle) if needle in text.low else ():
+        for start, window in text.near(needle):
             for found in COMMAND.finditer(window):
                 yield from _of_command(found.group(), text.source(start + found.start()), trust)
     if "looking in indexes" in text.low and (index := INDEX.search(text.flat)):
