@@ -11,7 +11,7 @@ from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import TOOLKIT
 from gpusetup.fixes import packages, paste
-from gpusetup.model.finding import Alternative, Finding, Fix
+from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.shell import Line, lines
 
 MESSAGES: tuple[Cause, ...] = (
@@ -118,25 +118,13 @@ REPOSITORY = {
 has the package itself."""
 
 
-def _not_told(context: RuleContext) -> bool:
-    """Whether the text leaves open which Linux it is of: apt's commands then, and dnf's beside."""
-    system = context.snapshot.os
-    return system.id is None and system.family in (None, "linux")
-
-
-def _by_dnf(context: RuleContext) -> tuple[Alternative, ...]:
-    typed = (*BY_DNF, *lines("sudo dnf install -y nvidia-container-toolkit"))
-    title = "on Fedora, RHEL and their kin install it by dnf, then configure it as above"
-    return paste.other(title, *typed) if _not_told(context) else ()
-
-
 def toolkit_commands(context: RuleContext) -> tuple[Line, ...]:
     """How the host gets the toolkit, from the repository on, and who then uses it."""
     if ON_WINDOWS(context):
         return BY_DESKTOP
     repository = REPOSITORY.get(packages.distribution(context) or "", ())
     package = packages.system_package(context, "nvidia-container-toolkit")
-    if _not_told(context):
+    if context.snapshot.os.id is None:
         repository, package = BY_APT, lines("sudo apt install -y nvidia-container-toolkit")
     use = CONFIGURED.get(context.snapshot.container.kind or "", CONFIGURED["docker"])
     return (*repository, *package, *use)
@@ -172,7 +160,6 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     return Fix(
         text=text,
         commands=toolkit_commands(context),
-        alternatives=_by_dnf(context),
         looks=paste.look("see first whether the host's driver works", *lines("nvidia-smi -L")),
         needs_root=True,
     )

@@ -9,7 +9,6 @@ from gpusetup.evidence.context import (
     asked_for_cuda,
     driver_answers,
     events,
-    gpus,
     in_container,
     is_cuda_build,
     is_report,
@@ -42,22 +41,13 @@ CONTAINER_NO_GPU = Cause(
 def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """A container that was started without its host's GPU."""
     messages = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
-    # nvidia-smi runs in a container and lists nothing, in a text whose host lists its GPUs.
-    shut = tuple(
-        event
-        for event in events(context, "no-devices-found")
-        if event.values.get("place") == "container"
-    )
-    if shut and gpus(context) and driver_answers(context):
-        yield from_message(context, CONTAINER_NO_GPU, SHUT_OUT, shut)
-    elif built := tuple(one for one in messages if one.values.get("step") == "build"):
+    if built := tuple(one for one in messages if one.values.get("step") == "build"):
         yield from_message(context, CONTAINER_NO_GPU, WHILE_BUILDING, built)
     elif context.other_host or _a_gpu_computed(context):
         return
     elif messages or _given_none(context):
         seen = (*(messages or events(context, *BLIND, *IN_VAIN)), *_seen(context))
-        said = EMPTY if _is_asked_for(context, messages) else STARTED_WITHOUT
-        yield from_message(context, CONTAINER_NO_GPU, *case_of(context, said, seen))
+        yield from_message(context, CONTAINER_NO_GPU, *case_of(context, STARTED_WITHOUT, seen))
 
 
 def _seen(context: RuleContext) -> tuple[Event, ...]:
@@ -74,16 +64,6 @@ def _seen(context: RuleContext) -> tuple[Event, ...]:
     )
 
 
-SHUT_OUT = Message(
-    title="The container has the driver's programs and no GPU: its host lists {gpus}",
-    detail="The device nodes were not given, or the container's cgroup or user may not open them.",
-    text="Give the GPUs by CDI, which the cgroup rules do not stop (rootless, cgroup v2); the last "
-    "command does it with a plain image",
-    commands=(
-        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-        "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
-    ),
-)
 WHILE_BUILDING = Message(
     title="The build of an image has no GPU, and a step of it asks for one",
     text="Take the check or the computation out of the build (stable-diffusion-webui: "
@@ -106,27 +86,12 @@ STARTED_WITHOUT = Message(
         ),
     ),
 )
-EMPTY = Message(
-    title="The container was given nothing of the driver, though its command asks for the GPU",
-    text="The nvidia runtime looks at two variables, which CUDA's images set and others do not: "
-    "name them in the command, as this one does with a plain image",
-    commands=(
-        "docker run --rm --gpus all -e NVIDIA_VISIBLE_DEVICES=all "
-        '-e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu nvidia-smi',
-    ),
-)
 
 
 def _a_gpu_computed(context: RuleContext) -> bool:
     """A text with an error that needs a GPU: nvidia-smi is only not in the image."""
     computed = context.snapshot.torch.cuda_available or events(context, "out-of-memory", "xid")
     return is_report(context) and bool(computed)
-
-
-def _is_asked_for(context: RuleContext, messages: tuple[Event, ...]) -> bool:
-    """Whether the command that a text shows asks for the GPU, and nvidia-smi is missing."""
-    lacking = [event.values.get("lacks") == "nvidia-smi" for event in messages]
-    return bool(context.snapshot.container.nvidia_requested and lacking and all(lacking))
 
 
 IN_VAIN = ("cuda-unavailable", "driver-check-failed")

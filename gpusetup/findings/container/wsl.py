@@ -127,31 +127,16 @@ REMOVAL = {
 """Distribution -> what removes the driver's packages, and neither CUDA nor the container tools."""
 
 
-OF_A_LINUX_DRIVER = (
-    "module-not-found",
-    "driver-build-failed",
-    "secure-boot-rejected",
-    "nvml-mismatch",
-)
-"""What only a driver for Linux says: inside WSL somebody installed one."""
-
-
 def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
     """What mends in WSL what a driver's modules, its nodes or a restart mend on Linux."""
-    removal = _removal(context)
-    again = lines("wsl.exe --update", "wsl.exe --shutdown")
-    installed = bool(removal and events(context, *OF_A_LINUX_DRIVER))
-    if installed:
-        first = "Remove the Linux driver that was installed inside WSL: it hides the driver of "
-        first += "Windows, which is the one that counts. "
     return Fix(
         text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}), update "
         "WSL, and start it again (open programs in it end); install no Linux driver inside WSL",
-        commands=(*removal, *again) if installed else again,
+        commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
         alternatives=paste.other(
             "where a Linux driver was installed inside WSL, remove it: it hides the driver of "
             "Windows",
-            *(() if installed else removal),
+            *_removal(context),
         ),
         needs_root=True,
         min_driver=floor,
