@@ -493,7 +493,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     # --- the host ---
     ("report-empty", N, changed(events=event("report-empty")), HEALTHY),
     ("report-cut", N, changed(events=event("report-cut", size="9 MiB", read="1 MiB")), HEALTHY),
-    ("memory-small", W, changed(memory={"cgroup_limit_bytes": 2 * GIB}), HEALTHY),
     ("cuda-launch-blocking", W, changed(env={"CUDA_LAUNCH_BLOCKING": "1"}), HEALTHY),
     (
         "memory-caching-off",

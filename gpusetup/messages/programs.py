@@ -322,6 +322,7 @@ COMPUTING: tuple[Program, ...] = (
             "torch not compiled with cuda",
         )
         + under_all(
+            None,
             "torch.",
             "pytorch",
             "found no nvidia driver",

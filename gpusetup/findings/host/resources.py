@@ -102,30 +102,6 @@ SHM_OPTIONS = {
 }
 
 
-MEMORY_SMALL = Cause(
-    id="memory-small",
-    severity=Severity.WARNING,
-    title="little memory",
-    means="Loading torch's CUDA libraries takes some GiB.",
-    proven_by="A limit below 4 GiB",
-    way_out="More memory",
-    source="measured",
-)
-
-
-def memory_small(context: RuleContext) -> Iterator[Finding]:
-    """A cgroup that leaves less memory than torch needs to load."""
-    memory = context.snapshot.memory
-    limit = min((b for b in (memory.cgroup_limit_bytes, memory.total_bytes) if b), default=None)
-    if limit is not None and limit < 4 * GIB:
-        yield MEMORY_SMALL.found(
-            f"Programs here have {gib(limit)} of memory: a CUDA build of torch may be killed "
-            "while it loads",
-            evidence=(value_evidence(context, "memory", f"limit {gib(limit)}"),),
-            fix=Fix(text="Give the container or the virtual machine 4 GiB or more"),
-        )
-
-
 CLUSTER_GPUS = 8
 """A node with that many GPUs is usually one of several, joined by InfiniBand."""
 
@@ -173,6 +149,5 @@ LIMITED = Message(
 RULES = (
     disk_full,
     shm_too_small,
-    memory_small,
     memlock_low,
 )
