@@ -11,18 +11,6 @@ HEALTHY = (
 )
 
 SERVERS: dict[str, Class] = {
-    "a small server that finds no GPU or no slot": Class(
-        "program-failed program-sees-no-gpu",
-        (
-            "whisper_init_with_params_no_state: use gpu    = 1\nwhisper_backend_init_gpu: no GPU found",
-            "gpustack.worker.worker_manager - ERROR - Failed to initialize worker: No GPU detectors available for cuda",
-            "worker_manager - ERROR - Failed to initialize worker: System info detector Fastfetch is not available",
-        ),
-        (
-            "gpustack.worker.worker - INFO - No workers are idle",
-            "whisper_backend_init_gpu: using CUDA0 backend\nggml_cuda: CUDA error: out of memory",
-        ),
-    ),
     "a program of Windows that ends for want of a DLL": Class(
         "windows-dll-missing",
         (

@@ -170,7 +170,7 @@ NO_TRITON = (
         (FOUND_OLD, "; this driver serves CUDA 10.1\n", ""),
         (f"sys.platform: darwin\n{NOT_COMPILED}", "\nThis is a Mac: there is no CUDA\n", ""),
         (f"PyTorch version: 2.4.0\nOS: macOS 14.5 (arm64)\n{NOT_COMPILED}",
-         "\nThis is a Mac with an Apple GPU: there is no CUDA\n", ""),
+         "\nThis is a Mac: there is no CUDA\n", ""),
         ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
          "\nThe GPU is busy, or in exclusive mode", ""),
         ("CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity)",

@@ -13,7 +13,7 @@ from gpusetup.diagnosis.proof import computed
 from gpusetup.evidence.context import events, has_nvidia, in_container, is_report, on
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
-from gpusetup.messages.own import NOT_SHOWN
+from gpusetup.messages.row import NOT_SHOWN
 from gpusetup.model.finding import Alternative, Finding, Fix, typed
 from gpusetup.model.frozen import replace
 

@@ -92,10 +92,10 @@ def of_messages() -> tuple[Rule, ...]:
     from gpusetup.findings.container import engines
     from gpusetup.findings.installing import installers, tags, wheels
     from gpusetup.findings.libraries import compiled, extensions, toolkit
-    from gpusetup.findings.running import beside, parallel, program_messages, programs
+    from gpusetup.findings.running import parallel, program_failures, program_messages, programs
 
     building = (extensions, toolkit, compiled)
-    running = (program_messages, programs, parallel, beside)
+    running = (program_messages, programs, parallel, program_failures)
     families = (engines, *building, *running, installers, tags, wheels)
     return tuple(rule for family in families for rule in family.RULES)
 

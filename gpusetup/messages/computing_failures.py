@@ -7,61 +7,59 @@ stream capture, the open kernel modules' nv-pmops, the splatting modules' traceb
 
 from __future__ import annotations
 
-from gpusetup.messages.own import NOT_SHOWN
-from gpusetup.messages.own_failures import own
-from gpusetup.messages.row import row
+from gpusetup.messages.row import NOT_SHOWN, failed, row, rows
 
 COMPILE = (
     "Run it once without torch.compile (`TORCHDYNAMO_DISABLE=1`); with the newest torch, whose Triton "
     "belongs to it, where it stays, it is a fault to report there"
 )
 COMPILERS = (
-    own(
+    failed(
         "Triton",
-        "first-kernel",
         "passmanager::run failed",
         why=NOT_SHOWN,
         says="Triton's compiler failed on a kernel",
         way=COMPILE,
+        stage="first-kernel",
     ),
-    own(
+    failed(
         "Triton",
-        "first-kernel",
         "out of resource: ",
         r"out of resources?: (?:shared memory|threads|tensor memory|registers)",
         says="A Triton kernel needs more of the GPU's shared memory (or threads) than it has",
         way="Lower the kernel's block sizes or `num_stages`; take the package's newest release, or its "
         "configuration for this GPU",
+        stage="first-kernel",
     ),
-    own(
+    failed(
         "torch",
-        "first-kernel",
         "torch._inductor.exc.",
         r"torch\._inductor\.exc\.(?:LoweringException|InductorError|CppCompileError|SubprocException)",
         why=NOT_SHOWN,
         says="torch.compile's inductor failed on the model",
         way=COMPILE,
+        stage="first-kernel",
     ),
-    own(
+    failed(
         "torch",
-        "first-kernel",
         "torch._dynamo.exc.",
         r"torch\._dynamo\.exc\.(?:BackendCompilerFailed|Unsupported|InternalTorchDynamoError|TorchRuntimeError|FailOnRecompileLimitHit|UserError)",
         why=NOT_SHOWN,
         says="torch.compile failed on the model",
         way=COMPILE,
+        stage="first-kernel",
     ),
 )
 
 PEERS = (
-    own(
+    failed(
         "torch",
-        "distributed",
         "gloo/transport/tcp/pair",
         r"gloo/transport/tcp/pair\.cc:\d{1,5}\] (?:Connection closed by peer|(?:Read|Write) error)",
         why=NOT_SHOWN,
         says="Another rank of the job ended, and its connection with it",
         way="Read the log of the rank that ended first: its error is the reason",
+        stage="distributed",
     ),
 )
 
@@ -71,56 +69,37 @@ OF_JAX = (
     "XLA_PYTHON_CLIENT_PREALLOCATE=false"
 )
 NUMBERS = (
-    own(
+    failed(
         "JAX",
-        "first-kernel",
         "cusolver internal error",
         why=NOT_SHOWN,
         says="JAX cannot start cuSOLVER: its CUDA libraries do not fit each other, or the GPU's memory is taken",
         way=OF_JAX,
+        stage="first-kernel",
     ),
-    own(
+    failed(
         "JAX",
-        "first-kernel",
         "dnn library initialization failed",
         why=NOT_SHOWN,
         says="JAX cannot start cuDNN: another cuDNN is loaded, or the GPU's memory is taken",
         way=OF_JAX,
+        stage="first-kernel",
     ),
-    own(
+    failed(
         "JAX",
-        "first-kernel",
         "suitable version of ptxas",
         r"Couldn't (?:find|get) a suitable version of ptxas|Couldn't invoke ptxas",
         says="JAX finds no ptxas that it can use",
         way='Install it: `pip install -U "nvidia-cuda-nvcc-cu12"` (it comes with `jax[cuda12]`)',
+        stage="first-kernel",
     ),
-    own(
-        "CuPy",
-        "first-kernel",
-        "nvrtc_error_compilation",
-        r"NVRTC_ERROR_COMPILATION",
-        why=NOT_SHOWN,
-        says="NVRTC cannot compile a kernel of CuPy",
-        way="The lines above it name the place: CUDA's headers of another release are the usual reason "
-        '(`pip install "cupy-cuda12x[ctk]"`, CUDA_PATH unset), else the program\'s own kernel',
-        unless=r"invalid value for --gpu-architecture|cannot open source file",
-    ),
-    own(
+    failed(
         "TensorFlow",
-        "import",
         "undefined symbol: _zn10tensorflow",
         says="A library in TensorFlow's folder is of another release of it",
         way="Uninstall every TensorFlow (tensorflow, tensorflow-gpu, tf-nightly, plugins such as "
         "tensorflow-text), delete what is left of its folder, and install one",
-    ),
-    own(
-        "RAPIDS",
-        "start",
-        "or newer architecture is required",
-        r"A GPU with NVIDIA (?P<needs>\w+)\W{0,3} \(Compute Capability (?P<capability>\d+\.\d)\) or newer",
-        says="RAPIDS has no kernels for so old a GPU",
-        way="Take the last release of RAPIDS for this architecture (Pascal: 24.02), or a newer GPU",
+        stage="import",
     ),
 )
 
@@ -160,22 +139,6 @@ CAPTURE = (
         says="NVIDIA's module for displays crashed in the kernel",
         way="Take the newest driver for this kernel, or the kernel before the last update",
     ),
-    own(
-        "podman",
-        "start",
-        "no read access to runc binary",
-        says="podman may not read its runtime's file",
-        way="Use crun (`--runtime crun`), or give the file of runc read access again",
-    ),
-    own(
-        "docker",
-        "start",
-        "starting container process caused",
-        r"starting container process caused\W{1,4}permission denied",
-        says="The system forbids the container's process to start",
-        way="Under SELinux run it with `--security-opt label=disable` once; if it starts, install the policy "
-        "for NVIDIA's containers (dgx-selinux)",
-    ),
 )
 
 SPLATS = (
@@ -188,27 +151,27 @@ SPLATS = (
 """Modules that are compiled beside torch, where they are what ran."""
 
 OTHER_ARCH = (
-    row(
+    *rows(
         "no-kernel-image",
-        "but was built for sm",
-        r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
+        {
+            "but was built for sm": r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
+            "your device is too old. we require": r"Your device is too old\. We require compute capability >= \d{2}",
+        },
         module="xformers",
     ),
-    row(
+    *rows(
         "no-kernel-image",
-        "but was built for sm",
-        r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
+        {
+            "but was built for sm": r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
+            "cuda error: no kernel i": r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
+        },
     ),
-    row(
+    *rows(
         "no-kernel-image",
-        "invalid argument",
-        r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
-        module="flash_attn",
-    ),
-    row(
-        "no-kernel-image",
-        "invalid device function",
-        r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
+        {
+            "invalid argument": r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
+            "invalid device function": r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
+        },
         module="flash_attn",
     ),
     row(
@@ -216,17 +179,6 @@ OTHER_ARCH = (
         "driver_api.cpp",
         r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp",
         how="the report of it",
-    ),
-    row(
-        "no-kernel-image",
-        "your device is too old. we require",
-        r"Your device is too old\. We require compute capability >= \d{2}",
-        module="xformers",
-    ),
-    row(
-        "no-kernel-image",
-        "cuda error: no kernel i",
-        r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
     ),
     row(
         "no-kernel-image",

@@ -6,7 +6,7 @@ kube-scheduler, kubelet and the NVIDIA device plugin; the entry script of NVIDIA
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 INSIDE = r"\b(?:docker |the |running |my )*containers?\b"
 LOSES = (
@@ -64,12 +64,19 @@ def elsewhere(name: str, other: str) -> str:
 
 
 ROWS = (
-    row("container-no-gpu", "nvidia driver was not detected"),
-    row("container-no-gpu", "start this container with gpu support"),
-    row(
+    *rows(
         "container-no-gpu",
-        "nvidia-smi",
-        r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
+        {
+            "nvidia driver was not detected": "",
+            "start this container with gpu support": "",
+        },
+    ),
+    *rows(
+        "container-no-gpu",
+        {
+            "nvidia-smi": r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
+            "nvidia-smi not found": r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
+        },
         lacks="nvidia-smi",
     ),
     row(
@@ -78,44 +85,30 @@ ROWS = (
         r"executable file .?nvidia-smi.? not found",
         lacks="nvidia-smi",
     ),
-    row(
+    *rows(
         "container-no-gpu",
-        "/bin/sh -c",
-        rf"(?:{NO_GPU_SAID}).{{0,900}}?{STEP_FAILED}",
+        {
+            "/bin/sh -c": rf"(?:{NO_GPU_SAID}).{{0,900}}?{STEP_FAILED}",
+            "cuda.is_available()": rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
+        },
         step="build",
     ),
-    row(
+    *rows(
         "container-no-gpu",
-        "cuda.is_available()",
-        rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
-        step="build",
-    ),
-    *(
-        row(
-            "container-no-gpu",
-            needle,
-            pattern,
-            unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
-        )
-        for needle, pattern in (
-            (
-                "not passed",
-                r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
-            ),
-            (
-                "reservation",
-                r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
-            ),
-        )
-    ),
-    row(
-        "container-no-gpu",
-        "nvidia-smi not found",
-        r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
-        lacks="nvidia-smi",
+        {
+            "not passed": r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
+            "reservation": r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
+        },
+        unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
     ),
     row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
-    row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
+    *rows(
+        "container-nvml-lost",
+        {
+            "nvml: unknown error": r"(?:initialize )?NVML: Unknown Error",
+            "nvml unknown error": r"initiali[sz]e NVML unknown error",
+        },
+    ),
     row(
         "container-nvml-lost",
         "container",
@@ -127,21 +120,16 @@ ROWS = (
         unless=NEVER_HAD,
         said="in words",
     ),
-    row("container-nvml-lost", "nvml unknown error", r"initiali[sz]e NVML unknown error"),
-    row(
+    *rows(
         "container-toolkit-missing",
-        "could not select device driver",
-        r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
-    ),
-    row(
-        "container-toolkit-missing",
-        "runtime",
-        r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
-    ),
-    row(
-        "container-toolkit-missing",
-        "nvidia-container",
-        r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
+        {
+            "could not select device driver": r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
+            "runtime": r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
+            "nvidia-container": r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
+            "no runtime for": r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
+            "command not found: nvidia-": r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
+            "nvidia-docker": r"nvidia-docker: (?:command )?not found",
+        },
     ),
     row(
         "program-failed",
@@ -168,87 +156,50 @@ ROWS = (
             r"nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)",
         )
     ),
-    row(
+    *rows(
         "container-toolkit-missing",
-        "no runtime for",
-        r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
-    ),
-    row(
-        "container-toolkit-missing",
-        "command not found: nvidia-",
-        r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
-    ),
-    row("container-toolkit-missing", "nvidia-docker", r"nvidia-docker: (?:command )?not found"),
-    row(
-        "container-toolkit-missing",
-        "did you configure the nvidia container toolkit",
+        {
+            "did you configure the nvidia container toolkit": "",
+            "could not load nvml library": "",
+            "device discovery strategy": r"invalid device discovery strategy",
+        },
         runtime="nvidia",
     ),
-    row("container-toolkit-missing", "could not load nvml library", runtime="nvidia"),
-    row(
+    *rows(
         "container-cdi-unresolvable",
-        "cdi device",
-        r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
-    ),
-    row(
-        "container-cdi-unresolvable",
-        "cdi host device",
-        r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
-    ),
-    row(
-        "container-cdi-unresolvable",
-        "device driver",
-        r"could not select device driver \W{0,4}cdi\b",
-    ),
-    row(
-        "container-cdi-unresolvable",
-        "cdi",
-        r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
-    ),
-    row(
-        "container-cdi-unresolvable",
-        "nvidia.com/gpu=",
-        r"stat (?P<device>nvidia\.com/gpu=\w+): no such file",
+        {
+            "cdi device": r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
+            "cdi host device": r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
+            "device driver": r"could not select device driver \W{0,4}cdi\b",
+            "cdi": r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
+            "nvidia.com/gpu=": r"stat (?P<device>nvidia\.com/gpu=\w+): no such file",
+            "gpu vendor from cdi": r"failed to discover GPU vendor from CDI",
+        },
     ),
     row(
         "container-cdi-unresolvable",
         "nvidia.com/gpu=",
         r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file",
     ),
-    row(
-        "container-cdi-unresolvable",
-        "gpu vendor from cdi",
-        r"failed to discover GPU vendor from CDI",
-    ),
-    row(
+    *rows(
         "container-hook-failed",
-        "nvidia-container-cli",
-        r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
+        {
+            "nvidia-container-cli": r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
+            "container runtime hook directly": r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",
+            "error executing hook": r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))",
+            "did not terminate s": r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})",
+        },
     ),
-    row(
-        "container-hook-failed",
-        "container runtime hook directly",
-        r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",
-    ),
-    row(
-        "container-hook-failed",
-        "error executing hook",
-        r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))",
-    ),
-    row(
-        "container-hook-failed",
-        "did not terminate s",
-        r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})",
-    ),
-    row(
-        "container-toolkit-missing",
-        "device discovery strategy",
-        r"invalid device discovery strategy",
-        runtime="nvidia",
-    ),
-    row(
+    *rows(
         "k8s-gpu-not-allocatable",
-        "waiting for nvidia-smi",
+        {
+            "waiting for nvidia-smi": "",
+            "insufficient nvidia.com/gpu": "",
+            "insufficient": r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
+            "nvidia.com/gpu": r"Allocate failed due to .{0,80}nvidia\.com/gpu",
+            "no devices found. waiting indefinitely": "",
+            "nvidia": r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
+        },
     ),
     row(
         "no-nvidia-driver",
@@ -256,17 +207,13 @@ ROWS = (
         r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)",
         place="host",
     ),
-    row("driver-not-loaded", "nvml error: driver not loaded", place="host"),
-    row(
+    *rows(
         "driver-not-loaded",
-        "nvidia-driver-",
-        r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
-        place="host",
-    ),
-    row(
-        "driver-not-loaded",
-        "adding custom device",
-        r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file',
+        {
+            "nvml error: driver not loaded": "",
+            "nvidia-driver-": r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
+            "adding custom device": r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file',
+        },
         place="host",
     ),
     row("uvm-missing", "adding custom device", r'adding custom device "/dev/nvidia-uvm[\w-]*": no'),
@@ -275,20 +222,8 @@ ROWS = (
         "nvidia_driver_capabilities",
         r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
     ),
-    row("k8s-gpu-not-allocatable", "insufficient nvidia.com/gpu"),
-    row(
-        "k8s-gpu-not-allocatable",
-        "insufficient",
-        r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
-    ),
-    row(
-        "k8s-gpu-not-allocatable",
-        "nvidia.com/gpu",
-        r"Allocate failed due to .{0,80}nvidia\.com/gpu",
-    ),
     row("k8s-gpu-not-allocatable", "nvidia.com/gpu", r"untolerated taint \W{0,2}nvidia\.com/gpu"),
     row("k8s-gpu-not-allocatable", "nvidia.com/gpu", r"exceeded quota.{0,200}nvidia\.com/gpu"),
-    row("k8s-gpu-not-allocatable", "no devices found. waiting indefinitely"),
     *(
         row("k8s-gpu-not-allocatable", "pending", pattern, unless=r"image pull|ImagePull|volume")
         for pattern in (
@@ -301,11 +236,6 @@ ROWS = (
         "nvidia.com/gpu",
         r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
     ),
-    row(
-        "k8s-gpu-not-allocatable",
-        "nvidia",
-        r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
-    ),
     row("wsl-driver", "gpu access blocked", why="blocked"),
     row("wsl-driver", "wsl environment detected but no adapters", why="adapters"),
     row(
@@ -315,19 +245,24 @@ ROWS = (
         why="crash",
     ),
     row("wsl-driver", "driver version: 0", r"Driver Version: 0(?![\d.])", why="version-zero"),
-    row(
+    *rows(
         "libcuda-stub",
-        "stub",
-        r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
+        {
+            "stub": r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
+            "always run with libnvidia-ml": r"You should always run with libnvidia-ml\.so",
+        },
     ),
     row("libcuda-stub", "stub", r"libcuda\.so[.\d]* => (?P<folder>\S{0,120}/stubs)/"),
-    row(
-        "libcuda-stub",
-        "always run with libnvidia-ml",
-        r"You should always run with libnvidia-ml\.so",
+    *rows(
+        "hosted-notebook",
+        {
+            "google/colab": "",
+            "condacolab": r"\bcondacolab\b",
+            "google.colab": "",
+            "/content/": r"(?<![\w./-])/content/(?!images?/|media/)\w",
+        },
+        service="Google Colab",
     ),
-    row("hosted-notebook", "google/colab", service="Google Colab"),
-    row("hosted-notebook", "condacolab", r"\bcondacolab\b", service="Google Colab"),
     row(
         "hosted-notebook",
         "colab",
@@ -347,22 +282,12 @@ ROWS = (
         unless=elsewhere("kaggle", "colab"),
         service="Kaggle",
     ),
-    row("hosted-notebook", "google.colab", service="Google Colab"),
-    row(
-        "hosted-notebook",
-        "/content/",
-        r"(?<![\w./-])/content/(?!images?/|media/)\w",
-        service="Google Colab",
-    ),
-    row(
+    *rows(
         "gpu-not-chosen",
-        "gpu backend",
-        r"[Cc]annot (?:currently )?connect to (?:a )?GPU backend",
-        service="Google Colab",
-    ),
-    row(
-        "gpu-not-chosen",
-        "due to usage limits in colab",
+        {
+            "gpu backend": r"[Cc]annot (?:currently )?connect to (?:a )?GPU backend",
+            "due to usage limits in colab": "",
+        },
         service="Google Colab",
     ),
     row(

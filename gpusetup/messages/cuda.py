@@ -7,7 +7,7 @@ Triton, NVRTC, ptxas, the accelerate, transformers and vLLM checks of precision.
 from __future__ import annotations
 
 from gpusetup.messages.fragments import CAPABILITY
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 BEFORE_VOLTA = (
     r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
@@ -26,52 +26,41 @@ IN_PROSE = rf"cuda\.is_available(?:\(\))?\W{{1,8}}(?:(?:{BETWEEN})\W{{1,6}}){{1,
 """What people say of `torch.cuda.is_available()` in a sentence."""
 
 ROWS = (
-    row(
+    *rows(
         "cuda-unavailable",
-        "cuda.is_available()",
-        r"torch\.cuda\.is_available\(\)(?: is|:|\)| ==)? ?False",
+        {
+            "cuda.is_available()": r"torch\.cuda\.is_available\(\)(?: is|:|\)| ==)? ?False",
+            "cuda.is_available": IN_PROSE,
+        },
         asked="yes",
     ),
-    row("cuda-unavailable", "cuda.is_available", IN_PROSE, asked="yes"),
-    row("cuda-unavailable", "torch is not able to use gpu"),
-    row(
+    *rows(
         "cuda-unavailable",
-        "but cuda is not available",
-        r"device_type of 'cuda', but CUDA is not available",
+        {
+            "torch is not able to use gpu": "",
+            "but cuda is not available": r"device_type of 'cuda', but CUDA is not available",
+            "no cuda gpus are available": "",
+            "might not have a cuda gpu": "",
+            "no cuda runtime is found": "",
+            "cuda unavailable": r"CUDA unavailable, invalid device \S{1,12} requested",
+            "select_device(": r"(?<!cuda\.)\bselect_device\([\w.]{1,30}(?!.{0,600}?Invalid CUDA '?(?:--)?device[ =](?:cuda|gpu)'?)",
+            " detected": r"No (?:CUDA |compatible )?GPUs?(?: or other accelerators?)? (?:was |were )?detected",
+            "no nvidia gpu found?": "",
+            "cannot find any torch accelerator": "",
+            "machine only has": r"requested gpus?: .{1,60}?But your machine only has: \[\]",
+            "cuda is not available": r"CUDA is not available\.? {1,2}Disabling|ops, but CUDA is not available",
+            "torch.cuda.is_available() is false": r"deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
+        },
     ),
-    row(
+    *rows(
         "torch-not-compiled-with-cuda",
-        "with cuda",
-        r"(?:built|compiled) with CUDA(?: support)?:\s?(?:False|No)\b",
-    ),
-    row("cuda-unavailable", "no cuda gpus are available"),
-    row("cuda-unavailable", "might not have a cuda gpu"),
-    row("cuda-unavailable", "no cuda runtime is found"),
-    row(
-        "torch-not-compiled-with-cuda",
-        "not compiled with cuda",
-        r"Torch not compiled with CUDA(?: enabled)?",
-    ),
-    row(
-        "torch-not-compiled-with-cuda",
-        "compiled without cuda support",
-        r"PyTorch (?:was|is) compiled without CUDA support",
-    ),
-    row("torch-not-compiled-with-cuda", "not linked with cuda", r"Torch not linked with CUDA"),
-    row(
-        "torch-not-compiled-with-cuda",
-        "not linked with support for cuda",
-        r"PyTorch is not linked with support for cuda",
-    ),
-    row(
-        "cuda-unavailable",
-        "cuda unavailable",
-        r"CUDA unavailable, invalid device \S{1,12} requested",
-    ),
-    row(
-        "cuda-unavailable",
-        "select_device(",
-        r"(?<!cuda\.)\bselect_device\([\w.]{1,30}(?!.{0,600}?Invalid CUDA '?(?:--)?device[ =](?:cuda|gpu)'?)",
+        {
+            "with cuda": r"(?:built|compiled) with CUDA(?: support)?:\s?(?:False|No)\b",
+            "not compiled with cuda": r"Torch not compiled with CUDA(?: enabled)?",
+            "compiled without cuda support": r"PyTorch (?:was|is) compiled without CUDA support",
+            "not linked with cuda": r"Torch not linked with CUDA",
+            "not linked with support for cuda": r"PyTorch is not linked with support for cuda",
+        },
     ),
     row("no-hip-gpus", "no hip gpus are available"),
     row(
@@ -84,33 +73,35 @@ ROWS = (
     row("no-xpu", "no xpu devices are available"),
     row(
         "cuda-unavailable",
-        " detected",
-        r"No (?:CUDA |compatible )?GPUs?(?: or other accelerators?)? (?:was |were )?detected",
-    ),
-    row(
-        "cuda-unavailable",
         "gpu",
         r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:backend )?(?:was |were |is |are )?(?:found|detected|available)\b",
         unless=r"\b(?:if|when) no (?:supported|compatible|suitable)",
     ),
-    row("cuda-unavailable", "no nvidia gpu found?"),
-    row("cuda-unavailable", "cannot find any torch accelerator"),
-    row(
-        "cuda-unavailable",
-        "machine only has",
-        r"requested gpus?: .{1,60}?But your machine only has: \[\]",
-    ),
-    row(
+    *rows(
         "invalid-device-ordinal",
-        "machine only has",
-        r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
+        {
+            "machine only has": r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
+            "invalid device ordinal": "",
+            "invalid device id": r"AssertionError: Invalid device id",
+            "torch.cuda.device_count() is": r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
+            "device id must be in the range": "",
+        },
     ),
-    row(
+    *rows(
         "out-of-memory",
-        "out of memory",
-        r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
-        r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
-        r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
+        {
+            "out of memory": (
+                r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
+                r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
+                r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?"
+            ),
+            "cuda_error_out_of_memory": "",
+            "cuda_out_of_memory": r"\bcuda_out_of_memory\b",
+            "resourceexhaustederror": r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
+            "nvml_success ==": r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
+            "cublas_status_alloc_failed": "",
+            "cudaerrormemoryallocation": "",
+        },
     ),
     row(
         "out-of-memory",
@@ -118,83 +109,57 @@ ROWS = (
         r"torch\.(?:cuda\.)?OutOfMemoryError",
         unless=r"memory\. tried to allocate|except torch",
     ),
-    row("out-of-memory", "cuda_error_out_of_memory"),
-    row("out-of-memory", "cuda_out_of_memory", r"\bcuda_out_of_memory\b"),
-    row(
-        "out-of-memory",
-        "resourceexhaustederror",
-        r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
-    ),
     row("out-of-memory", "nvmapmem", r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b", engine="Jetson"),
-    row(
-        "out-of-memory",
-        "nvml_success ==",
-        r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
-    ),
-    row("out-of-memory", "cublas_status_alloc_failed"),
-    row("out-of-memory", "cudaerrormemoryallocation"),
-    row(
+    *rows(
         "host-out-of-memory",
-        "can't allocate memory",
-        r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
+        {
+            "can't allocate memory": r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
+            "not enough memory": r"DefaultCPUAllocator: not enough memory",
+        },
         who="torch",
     ),
-    row(
+    *rows(
         "host-out-of-memory",
-        "not enough memory",
-        r"DefaultCPUAllocator: not enough memory",
-        who="torch",
+        {
+            "out of memory: kill": r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
+            "oom-kill": r"oom-kill(?:er|:)?",
+            "oomkilled": "",
+            "unable to allocate": r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
+            "[errno 12]": r"OSError: \[Errno 12\] Cannot allocate memory",
+            "(sigkill)": r"Signal 9 \(SIGKILL\) received",
+            "return code": r"return ?code ?= ?-9\b",
+            "exitcode": r"exitcode\s{0,8}: ?-9\b",
+            "std::bad_alloc": "",
+            "kill": r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
+            "137": r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
+        },
     ),
-    row(
+    *rows(
         "host-out-of-memory",
-        "out of memory: kill",
-        r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
-    ),
-    row("host-out-of-memory", "oom-kill", r"oom-kill(?:er|:)?"),
-    row("host-out-of-memory", "oom_kill", r"Detected \d{1,6} oom_kill events?", who="slurm"),
-    row("host-out-of-memory", "oom killed", r"have been OOM Killed", who="slurm"),
-    row(
-        "host-out-of-memory",
-        "out of memory",
-        r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory",
+        {
+            "oom_kill": r"Detected \d{1,6} oom_kill events?",
+            "oom killed": r"have been OOM Killed",
+            "out of memory": r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory",
+        },
         who="slurm",
     ),
-    row("host-out-of-memory", "oomkilled"),
     row(
         "host-out-of-memory",
         "running low on memory",
         r"killed due to the node running low on memory",
         who="ray",
     ),
-    row(
-        "host-out-of-memory",
-        "unable to allocate",
-        r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
-    ),
-    row("host-out-of-memory", "[errno 12]", r"OSError: \[Errno 12\] Cannot allocate memory"),
-    row(
+    *rows(
         "no-kernel-image",
-        "invalid device function",
-        r"(?:Cuda failure '|CUDA error: )invalid device function",
-    ),
-    row(
-        "no-kernel-image",
-        "device kernel image is invalid",
-        r"CUDA error: device kernel image is invalid",
+        {
+            "invalid device function": r"(?:Cuda failure '|CUDA error: )invalid device function",
+            "device kernel image is invalid": r"CUDA error: device kernel image is invalid",
+        },
     ),
     row(
         "triton-image-invalid",
         "device kernel image is invalid",
         r"Triton Error \[CUDA\]: device kernel image is invalid",
-    ),
-    row("host-out-of-memory", "(sigkill)", r"Signal 9 \(SIGKILL\) received"),
-    row("host-out-of-memory", "return code", r"return ?code ?= ?-9\b"),
-    row("host-out-of-memory", "exitcode", r"exitcode\s{0,8}: ?-9\b"),
-    row("host-out-of-memory", "std::bad_alloc"),
-    row(
-        "host-out-of-memory",
-        "kill",
-        r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
     ),
     row(
         "host-out-of-memory",
@@ -202,7 +167,6 @@ ROWS = (
         r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
         who="pip",
     ),
-    row("host-out-of-memory", "137", r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b"),
     row(
         "cuda-library-error",
         "_status_",
@@ -222,33 +186,12 @@ ROWS = (
         code="710",
         name="cudaErrorAssert",
     ),
-    row(
+    *rows(
         "cuda-fork-reinit",
-        "initialization error",
-        r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
-    ),
-    row(
-        "cuda-unavailable",
-        "cuda is not available",
-        r"CUDA is not available\.? {1,2}Disabling|ops, but CUDA is not available",
-    ),
-    row(
-        "cuda-fork-reinit",
-        "forked",
-        r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
-    ),
-    row("invalid-device-ordinal", "invalid device ordinal"),
-    row("invalid-device-ordinal", "invalid device id", r"AssertionError: Invalid device id"),
-    row(
-        "invalid-device-ordinal",
-        "torch.cuda.device_count() is",
-        r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
-    ),
-    row("invalid-device-ordinal", "device id must be in the range"),
-    row(
-        "cuda-unavailable",
-        "torch.cuda.is_available() is false",
-        r"deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
+        {
+            "initialization error": r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
+            "forked": r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
+        },
     ),
     row(
         "gpu-too-old-for-flash-attention",
@@ -256,27 +199,23 @@ ROWS = (
         r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
     ),
     row("cuda-call-not-supported", "cuda error: operation not supported"),
-    row("ptx-unsupported-toolchain", "unsupported toolchain"),
-    row(
+    *rows(
         "ptx-unsupported-toolchain",
-        "unsupported_ptx_version",
-        r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        {
+            "unsupported toolchain": "",
+            "unsupported_ptx_version": r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+            "cudaerrorunsupportedptxversion": "",
+            "unsupported .version": r"Unsupported \.version \d+\.\d+; current version is",
+        },
     ),
-    row("ptx-unsupported-toolchain", "cudaerrorunsupportedptxversion"),
-    row(
-        "ptx-unsupported-toolchain",
-        "unsupported .version",
-        r"Unsupported \.version \d+\.\d+; current version is",
-    ),
-    row(
+    *rows(
         "jit-arch-rejected",
-        "--gpu-architecture",
-        r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
-    ),
-    row(
-        "jit-arch-rejected",
-        "gpu-name",
-        r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
+        {
+            "--gpu-architecture": r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
+            "gpu-name": r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
+            "is not defined for option 'gpu-architecture'": r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
+            "unsupported gpu architecture": r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
+        },
     ),
     row(
         "jit-arch-rejected",
@@ -299,57 +238,34 @@ ROWS = (
     ),
     row(
         "jit-arch-rejected",
-        "is not defined for option 'gpu-architecture'",
-        r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
-    ),
-    row(
-        "jit-arch-rejected",
-        "unsupported gpu architecture",
-        r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
-    ),
-    row(
-        "jit-arch-rejected",
         "is an unsupported option",
         r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option",
         compiler="NVVM",
     ),
-    row(
+    *rows(
         "jit-arch-rejected",
-        "not a recognized processor",
-        r"'(?P<arch>sm_\w+)' is not a recognized processor",
+        {
+            "not a recognized processor": r"'(?P<arch>sm_\w+)' is not a recognized processor",
+            "unknown target cpu": r"Unknown target CPU '(?P<arch>sm_\w+)'",
+        },
         compiler="llvm",
     ),
-    row(
-        "jit-arch-rejected",
-        "unknown target cpu",
-        r"Unknown target CPU '(?P<arch>sm_\w+)'",
-        compiler="llvm",
-    ),
-    row(
+    *rows(
         "bf16-unsupported",
-        "bfloat16 is only supported",
-        rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
-    ),
-    row("bf16-unsupported", "bf16/gpu", r"setup doesn't support bf16/gpu"),
-    row(
-        "bf16-unsupported",
-        "bfloat16",
-        r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
-    ),
-    row("bf16-unsupported", "bf16 mixed precision requires"),
-    row(
-        "bf16-unsupported",
-        "cuda_r_16bf",
-        r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
-    ),
-    row(
-        "bf16-unsupported",
-        "bf16",
-        r"""(?x)
+        {
+            "bfloat16 is only supported": rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
+            "bf16/gpu": r"setup doesn't support bf16/gpu",
+            "bfloat16": r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
+            "bf16 mixed precision requires": "",
+            "cuda_r_16bf": r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+            "bf16": (
+                r"""(?x)
         bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
         |bf16\ is\ not\ supported
         \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
-        """,
+        """
+            ),
+        },
     ),
     row(
         "tf32-precision",
@@ -361,12 +277,14 @@ ROWS = (
         "internal assert failed",
         r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",
     ),
-    row(
+    *rows(
         "gpu-too-old-for-triton",
-        "too old to be supported by the triton",
-        rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+        {
+            "too old to be supported by the triton": rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+            "gputoooldfortriton": "",
+            "your gpu is too old": r"Unsloth: Your GPU is too old",
+        },
     ),
-    row("gpu-too-old-for-triton", "gputoooldfortriton"),
     *(
         row(
             "gpu-too-old-for-triton",
@@ -376,7 +294,6 @@ ROWS = (
         )
         for needle in ("torch_compile", "torch.compile", "inductor")
     ),
-    row("gpu-too-old-for-triton", "your gpu is too old", r"Unsloth: Your GPU is too old"),
     row(
         "compute-mode-exclusive",
         "busy or unavailable",

@@ -7,7 +7,7 @@ envycontrol, prime-select, nv-fabricmanager.
 from __future__ import annotations
 
 from gpusetup.messages.kernel_reports import KERNEL
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 DESKTOP_PROFILE = (
     r"(?<![\w-])(?P<profile>(?:A(?:2|10|16|30|40|100\w{0,2})|L(?:2|4|20|40S?)|[TPM]\d{1,2}|P100\w?|V100\w{0,3}"
@@ -16,13 +16,22 @@ DESKTOP_PROFILE = (
 """A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
 
 DRIVER = (
-    row(
+    *rows(
         "nvml-mismatch",
-        "library version mismatch",
-        r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+        {
+            "library version mismatch": r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+            "nvml/rm version mismatch": "",
+        },
     ),
-    row("nvml-mismatch", "nvml/rm version mismatch"),
-    row("no-nvidia-driver", "found no nvidia driver"),
+    *rows(
+        "no-nvidia-driver",
+        {
+            "found no nvidia driver": "",
+            "libcuda.so": r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load |(?:failed to|could not|cannot|can't|unable to) dlopen (?:library )?)(?P<library>libcuda\.so[.\d]*)",
+            "nvcuda.dll": r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
+            "libnvidia-ml.so": r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
+        },
+    ),
     row(
         "driver-check-failed",
         "in _check_driver",
@@ -34,12 +43,13 @@ DRIVER = (
         r"couldn.?t find libnvidia-ml\.so",
         library="libnvidia-ml.so",
     ),
-    row("no-nvidia-driver", "nvml shared library not found", library="libnvidia-ml"),
-    row("no-nvidia-driver", "nvml doesn't exist on this system", library="libnvidia-ml"),
-    row(
+    *rows(
         "no-nvidia-driver",
-        "error_library_not_found",
-        r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
+        {
+            "nvml shared library not found": "",
+            "nvml doesn't exist on this system": "",
+            "error_library_not_found": r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
+        },
         library="libnvidia-ml",
     ),
     row(
@@ -53,123 +63,69 @@ DRIVER = (
         "error: libcuda.so",
         r"Could not load library (?P<asker>libcudnn\w+\.so(?:\.\d+)*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open",
     ),
-    row(
-        "no-nvidia-driver",
-        "libcuda.so",
-        r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load |(?:failed to|could not|cannot|can't|unable to) dlopen (?:library )?)(?P<library>libcuda\.so[.\d]*)",
-    ),
-    row(
-        "no-nvidia-driver",
-        "nvcuda.dll",
-        r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
-    ),
-    row(
-        "no-nvidia-driver",
-        "libnvidia-ml.so",
-        r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
-    ),
-    row(
+    *rows(
         "smi-not-found",
-        "command not found: nvidia-smi",
-        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
+        {
+            "command not found: nvidia-smi": r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
+            "not found": r"nvidia-smi.{0,3}: (?:command )?not found|Command 'nvidia-smi' not found",
+            "nvidia-smi": r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
+            "no such file or directory: ": r"no such file or directory: '?\S{0,60}nvidia-smi",
+        },
     ),
-    row(
-        "smi-not-found",
-        "not found",
-        r"nvidia-smi.{0,3}: (?:command )?not found|Command 'nvidia-smi' not found",
-    ),
-    row(
-        "smi-not-found",
-        "nvidia-smi",
-        r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
-    ),
-    row(
-        "smi-not-found",
-        "no such file or directory: ",
-        r"no such file or directory: '?\S{0,60}nvidia-smi",
-    ),
-    row("driver-not-loaded", "communicate with the nvidia driver"),
-    row(
+    *rows(
         "driver-not-loaded",
-        "driver not loaded",
-        r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
+        {
+            "communicate with the nvidia driver": "",
+            "driver not loaded": r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
+            "driver is not loaded": r"NVIDIA (?:kernel )?driver is not loaded",
+            "drivernotloaded": "",
+            "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
+        },
     ),
-    row("driver-not-loaded", "driver is not loaded", r"NVIDIA (?:kernel )?driver is not loaded"),
-    row("driver-not-loaded", "drivernotloaded"),
     row("no-devices-found", "no devices were found"),
-    row(
+    *rows(
         "driver-too-old",
-        "is too old",
-        r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
+        {
+            "is too old": r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
+            "insufficient for": r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
+            "cudaerrorinsufficientdriver": r"(?P<refused>cudaErrorInsufficientDriver)",
+            "undefined symbol: cu": r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|TensorMap|Multicast|MemcpyBatch|LaunchKernelEx|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
+            "graphics driver is unsupported": r"installed NVIDIA graphics driver is unsupported.{0,200}?unsupported driver range: \[0\.0,",
+            "older than the ptx compiler": r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than the PTX compiler version \(?(?P<cuda>\d+\.\d+)",
+        },
     ),
-    row(
-        "driver-too-old",
-        "insufficient for",
-        r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
-    ),
-    row(
-        "driver-too-old", "cudaerrorinsufficientdriver", r"(?P<refused>cudaErrorInsufficientDriver)"
-    ),
-    row(
-        "driver-too-old",
-        "undefined symbol: cu",
-        r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|TensorMap|Multicast|MemcpyBatch|LaunchKernelEx|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
-    ),
-    row(
-        "driver-too-old",
-        "graphics driver is unsupported",
-        r"installed NVIDIA graphics driver is unsupported.{0,200}?unsupported driver range: \[0\.0,",
-    ),
-    row(
-        "driver-too-old",
-        "older than the ptx compiler",
-        r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than the PTX compiler version \(?(?P<cuda>\d+\.\d+)",
-    ),
-    row(
+    *rows(
         "image-needs-newer-driver",
-        "unsatisfied condition",
-        r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
-    ),
-    row(
-        "image-needs-newer-driver",
-        "unsatisfied condition: driver",
-        r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
-    ),
-    row(
-        "image-needs-newer-driver",
-        "unsupported cuda version",
-        r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
-    ),
-    row(
-        "image-needs-newer-driver",
-        "was built for nvidia driver release",
-        r"""(?x)
+        {
+            "unsatisfied condition": r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
+            "unsatisfied condition: driver": r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
+            "unsupported cuda version": r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
+            "was built for nvidia driver release": (
+                r"""(?x)
         built\ for\ NVIDIA\ Driver\ Release
         \ (?P<needs_driver>[\d.]+)\ or\ later,\ but\s+version
         \ (?P<driver>[\d.]+)\ was\ detected\ and\ compatibility\ mode\ is
         \ (?:UNAVAILABLE|FAILED)
-        """,
-    ),
-    row(
-        "driver-not-loaded",
-        "kernel driver does not appear to be running",
-        r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
+        """
+            ),
+        },
     ),
     row(
         "container-no-gpu",
         "kernel driver does not appear to be running",
         r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
     ),
-    row("uvm-missing", "uvm", r"could not load (?:the )?UVM kernel module"),
+    *rows(
+        "uvm-missing",
+        {
+            "uvm": r"could not load (?:the )?UVM kernel module",
+            "/dev/nvidia-uvm": r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+        },
+    ),
     row(
         "uvm-missing",
         "uvm",
         r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)",
-    ),
-    row(
-        "uvm-missing",
-        "/dev/nvidia-uvm",
-        r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
     ),
     row(
         "device-permission",
@@ -177,23 +133,22 @@ DRIVER = (
         r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
         unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)",
     ),
-    row("device-permission", "nvmlerror_nopermission"),
+    *rows(
+        "device-permission",
+        {
+            "nvmlerror_nopermission": "",
+            "/dev/nv": r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
+            "permission denied": r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
+            "nvrmmeminit": r"NvRmMemInit\w* failed with Permission denied",
+        },
+    ),
     row(
         "device-permission",
         "selinux",
         r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable",
         unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)",
     ),
-    row(
-        "device-permission",
-        "/dev/nv",
-        r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
-    ),
-    row(
-        "device-permission", "permission denied", r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)"
-    ),
     row("device-permission", "/dev/nv", r"avc: +denied .{0,200}(?P<path>nvidia\w*)"),
-    row("device-permission", "nvrmmeminit", r"NvRmMemInit\w* failed with Permission denied"),
     row(
         "hybrid-gpu-off",
         "supergfxctl",
@@ -250,30 +205,23 @@ DRIVER = (
     ),
     row("hybrid-gpu-off", "dgpu_disable", r"dgpu_disable\W{1,6}1\b", tool="asus-wmi"),
     row("hybrid-gpu-off", "bbswitch", r"[0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch"),
-    row(
+    *rows(
         "hybrid-gpu-off",
-        "t nvidia",
-        r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)",
-        tool="modprobe",
-        unless=r"nouveau",
-    ),
-    row(
-        "hybrid-gpu-off",
-        "install nvidia",
-        r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)",
+        {
+            "t nvidia": r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)",
+            "install nvidia": r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)",
+        },
         tool="modprobe",
         unless=r"nouveau",
     ),
     row("hybrid-gpu-off", "alias nvidia off", tool="modprobe"),
-    row(
+    *rows(
         "vgpu-unlicensed",
-        "unlicensed",
-        r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
-    ),
-    row(
-        "vgpu-unlicensed",
-        "license",
-        r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+        {
+            "unlicensed": r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
+            "license": r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+            "valid grid licen": r"valid Grid licen[sc]e",
+        },
     ),
     row(
         "pcie-degraded",
@@ -285,12 +233,12 @@ DRIVER = (
         "(downgraded)",
         r"Speed (?P<best>[\d.]+GT/s)[^()]{0,200}?LnkSta:\s{0,4}Speed (?P<speed>[\d.]+GT/s) \(downgraded\), Width x\d{1,2} \(ok\)",
     ),
-    row("vgpu-unlicensed", "valid grid licen", r"valid Grid licen[sc]e"),
-    row("vgpu-no-compute", "device context 801", code="801"),
-    row(
+    *rows(
         "vgpu-no-compute",
-        "operation not supported",
-        rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
+        {
+            "device context 801": "",
+            "operation not supported": rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
+        },
         code="801",
     ),
     row(
@@ -299,18 +247,15 @@ DRIVER = (
         rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}",
         code="801",
     ),
-    row(
+    *rows(
         "system-not-ready-fabric-manager",
-        "fabric",
-        r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
+        {
+            "fabric": r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
+            "in progress": r"\bFabric State ?: In Progress",
+            "fabric manager": r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
+        },
     ),
-    row("system-not-ready-fabric-manager", "in progress", r"\bFabric State ?: In Progress"),
     row("no-nvswitch", "nv_warn_nothing_to_do"),
-    row(
-        "system-not-ready-fabric-manager",
-        "fabric manager",
-        r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
-    ),
     row(
         "mig-misconfigured",
         "device < num_gpus",
@@ -325,33 +270,27 @@ DRIVER = (
         )
         for needle in ("only one", "only 1", "just one", "only a single")
     ),
-    row(
+    *rows(
         "smi-banner-misread",
-        "nvidia-smi",
-        r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-    ),
-    row(
-        "smi-banner-misread",
-        "parse",
-        r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
+        {
+            "nvidia-smi": r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
+            "parse": r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
+        },
     ),
 )
 
 STATE = (
-    row(
+    *rows(
         "driver-not-loaded",
-        "the nvidia driver",
-        r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
+        {
+            "the nvidia driver": r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
+            "nvidia-driver-": r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
+        },
     ),
     row(
         "secure-boot-rejected",
         "nvidia module",
         r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
-    ),
-    row(
-        "driver-not-loaded",
-        "nvidia-driver-",
-        r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
     ),
     row(
         "power-thermal-throttle",

@@ -9,7 +9,7 @@ manual page, uv's cache.
 
 from __future__ import annotations
 
-from gpusetup.messages.row import Row, row
+from gpusetup.messages.row import Row, row, rows
 
 STATUSES = (
     ("0f", "gpu-fell-off-bus", "NV_ERR_GPU_IS_LOST"),
@@ -134,31 +134,18 @@ ENGINES = (
     row("program-sees-no-gpu", "current node has no gpu available", program="vLLM"),
     row("program-sees-no-gpu", "failed to finish discovery before timeout", program="ollama"),
     row(
-        "program-without-gpu-support",
-        "not integrated in this build",
-        r"requires the cuDNN library which is not integrated in this build",
-        program="CTranslate2",
-    ),
-    row(
         "program-requirement-missing",
         "modulenotfounderror: no module named",
         rf"\bModuleNotFoundError: No module named ['\"](?P<lacks>(?!{NOT_PLAIN})[a-zA-Z]\w{{2,40}})['\"]",
         unless=r"\b(?:setup\.py|build_meta|egg_info|get_requires_for_build|pyproject|subprocess-exited|build isolation|pip3? install|uv sync|Preparing metadata)",
     ),
-    row(
+    *rows(
         "program-requirement-missing",
-        "packagenotfounderror",
-        r"(?<!conda\.exceptions\.)\bPackageNotFoundError:? (?:No package metadata was found for )?['\"]?(?P<lacks>(?!(?:torch|No|The|This|That|An?|It|In|For|See|Please|Could|Package)\b)[A-Za-z][\w.-]{1,40}\w)",
-    ),
-    row(
-        "program-requirement-missing",
-        "distribution was not found",
-        r"\bThe ['\"](?P<lacks>(?!torch\b)[A-Za-z][\w.-]{1,40}?)(?:\[[\w,]{1,40}\])?(?:[<>=!~]=?[\w.,<>=!~ ]{1,30})?['\"] distribution was not found",
-    ),
-    row(
-        "program-requirement-missing",
-        "minimum required version",
-        r"(?P<lacks>[A-Za-z][\w-]{1,40}) with minimum required version \S{1,20} is not installed",
+        {
+            "packagenotfounderror": r"(?<!conda\.exceptions\.)\bPackageNotFoundError:? (?:No package metadata was found for )?['\"]?(?P<lacks>(?!(?:torch|No|The|This|That|An?|It|In|For|See|Please|Could|Package)\b)[A-Za-z][\w.-]{1,40}\w)",
+            "distribution was not found": r"\bThe ['\"](?P<lacks>(?!torch\b)[A-Za-z][\w.-]{1,40}?)(?:\[[\w,]{1,40}\])?(?:[<>=!~]=?[\w.,<>=!~ ]{1,30})?['\"] distribution was not found",
+            "minimum required version": r"(?P<lacks>[A-Za-z][\w-]{1,40}) with minimum required version \S{1,20} is not installed",
+        },
     ),
     row(
         "requirement-broken",
@@ -242,4 +229,92 @@ CRASHES = (
     ),
 )
 
-ROWS = (*KERNEL, *NO_PICTURE, *IN_WORDS, *ENGINES, *OUTDATED, *CRASHES)
+IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
+BESIDE = r"llama[-_]cpp[-_]python|onnxruntime|tensorflow|jaxlib|jax|ctranslate2|lightgbm|xgboost"
+
+DRAWING = (
+    *rows(
+        "driver-too-old",
+        {
+            "nvenc api version": r"Driver does not support the required nvenc API version",
+            "nvidia driver for nvenc": r"minimum required Nvidia driver for nvenc is (?P<needed>\d{3}(?:\.\d{1,3})?)",
+        },
+    ),
+    *rows(
+        "out-of-memory",
+        {
+            "out of memory in cu": r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
+            "would exceed allowed memory": r"Allocation on device \d? ?would exceed allowed memory",
+        },
+    ),
+    row(
+        "out-of-memory",
+        "for requested buffer of size",
+        r"Failed to allocate memory for requested buffer of size \d{3,15}",
+        unless=r"\['CPUExecutionProvider'\]|ortvalue.{0,20}cpu",
+    ),
+    row(
+        "port-in-use",
+        "address already in use",
+        r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
+    ),
+    row(
+        "k8s-gpu-not-allocatable",
+        "nvidia.com/gpu",
+        r"\b(?:does not|doesn't|do not|not|no longer|never) (?:advertis|list|expos|report|regist|show)\w{0,5} (?:any |the )?(?:resource )?`?nvidia\.com/gpu\b",
+        unless=r"\b(?:if|when|whether|until)\b",
+    ),
+    *rows(
+        "container-no-gpu",
+        {
+            "--gpu": r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b",
+            "nvidia-smi": r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)",
+        },
+        unless=IF_ONLY,
+    ),
+    row(
+        "container-toolkit-missing",
+        "could not select device driver",
+        r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)",
+        runtime="nvidia",
+    ),
+    row(
+        "driver-too-old",
+        "driver is too old ",
+        r"\b(?:my|your|the|NVIDIA|graphics|GPU) (?:\w+ )?driver is too old (?:for|to)\b",
+        unless=IF_ONLY,
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not load library",
+        r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
+    ),
+    row(
+        "program-without-gpu-support",
+        "blas = 0",
+        r"llama.{0,80}?\b(?:shows?|says?|still|see|get|prints?|with) `?BLAS = 0\b",
+        program="llama.cpp",
+        unless=r"Metal|OpenBLAS only",
+    ),
+    row(
+        "program-without-gpu-support",
+        " cpu",
+        rf"(?:{BESIDE})\b[^.\n]{{0,40}}?\b(?:installs?|installed|gives?|gave|get|got|brings?|brought) (?:me )?(?:only |just )?(?:the |a )?CPU(?:[- ]only)? (?:version|build|wheel)\b",
+        unless=rf"{IF_ONLY}|\b(?:want|need|no) ",
+    ),
+    row(
+        "program-without-gpu-support",
+        "is_built_with_cuda",
+        r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b",
+        program="TensorFlow",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "supergfxctl",
+        r"supergfxctl\b[^.\n]{0,12} (?:is|was|says?|shows?|set) (?:in |to )?(?P<mode>Integrated)\b",
+        tool="supergfxctl",
+        unless=IF_ONLY,
+    ),
+)
+
+ROWS = (*DRAWING, *KERNEL, *NO_PICTURE, *IN_WORDS, *ENGINES, *OUTDATED, *CRASHES)

@@ -7,25 +7,23 @@ gpu_resources.cc.
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 TENSORFLOWS = (
-    row(
+    *rows(
         "program-lib-unfound",
-        "open cuda library",
-        r"Couldn't open CUDA library (?P<library>lib(?!cupti|cuda\.)[\w-]{3,24}\.so[.\d]{0,8}?)\.? ",
+        {
+            "open cuda library": r"Couldn't open CUDA library (?P<library>lib(?!cupti|cuda\.)[\w-]{3,24}\.so[.\d]{0,8}?)\.? ",
+            "could not load dynamic library": r"Could not load dynamic library '(?P<library>(?!lib(?:nvinfer|cuda\.)|nvinfer|nvcuda)[\w.-]{3,60})'; dlerror",
+        },
         program="TensorFlow",
     ),
-    row(
-        "program-lib-unfound",
-        "could not load dynamic library",
-        r"Could not load dynamic library '(?P<library>(?!lib(?:nvinfer|cuda\.)|nvinfer|nvcuda)[\w.-]{3,60})'; dlerror",
-        program="TensorFlow",
-    ),
-    row(
+    *rows(
         "program-sees-no-gpu",
-        "list_physical_devices",
-        r"list_physical_devices\(['\"]GPU['\"]\)\)?['\"]? \[ ?\](?!\w)|list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?(?:empty (?:list|array)|(?:returns?|returned|gives?|got|get|prints?|shows?|shown|->|=|:)\W{0,6}\[ ?\](?!\w))",
+        {
+            "list_physical_devices": r"list_physical_devices\(['\"]GPU['\"]\)\)?['\"]? \[ ?\](?!\w)|list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?(?:empty (?:list|array)|(?:returns?|returned|gives?|got|get|prints?|shows?|shown|->|=|:)\W{0,6}\[ ?\](?!\w))",
+            "is_gpu_available": r"tf\.test\.is_gpu_available\([^()]{0,60}\)(?: is|:|\)| ==| ->)* ?False",
+        },
         program="TensorFlow",
     ),
     row(
@@ -57,12 +55,6 @@ TENSORFLOWS = (
         r"\[ ?PhysicalDevice\(name='/physical_device:CPU:0', device_type='CPU'\) ?\]",
         program="TensorFlow",
         unless=r"name='/physical_device:GPU|list_physical_devices\(['\"]CPU['\"]\)|Metal|Adapter",
-    ),
-    row(
-        "program-sees-no-gpu",
-        "is_gpu_available",
-        r"tf\.test\.is_gpu_available\([^()]{0,60}\)(?: is|:|\)| ==| ->)* ?False",
-        program="TensorFlow",
     ),
     *(
         row(
@@ -104,17 +96,12 @@ ONNXRUNTIMES = (
     ),
 )
 
-NVRTCS = (
-    row(
-        "cuda-lib-missing",
-        "nvrtc-builtins",
-        r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
-    ),
-    row(
-        "cuda-lib-missing",
-        "nvrtc64_",
-        r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
-    ),
+NVRTCS = rows(
+    "cuda-lib-missing",
+    {
+        "nvrtc-builtins": r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
+        "nvrtc64_": r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
+    },
 )
 
 PADDLES = (

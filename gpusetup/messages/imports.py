@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpusetup.messages.fragments import STDLIB as MODULES
 from gpusetup.messages.libraries import TORCH_LIBRARY
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 TORCH_SYMBOL = r"(?!_ZNK?\d{1,2}tensorflow)(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torch|caffe2|torch|at)\w*|\w*(?:c10|torch|Tensor)\w*)"
 COMPILED_MODULE = (
@@ -26,24 +26,21 @@ WITH_KERNELS = (
 STDLIB = "(?:" + "|".join(sorted(sorted(MODULES), key=len, reverse=True)) + ")"
 
 COMPANIONS = (
-    row(
+    *rows(
         "torchvision-mismatch",
-        "torchvision::",
-        r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+        {
+            "torchvision::": r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+            "load custom c++ ops": r"Couldn't load custom C\+\+ ops",
+            "torchvision": r"module 'torchvision' has no attribute 'extension'",
+            "torchvision were compiled with different cuda": r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
+        },
     ),
-    row("torchvision-mismatch", "load custom c++ ops", r"Couldn't load custom C\+\+ ops"),
-    row(
-        "torchvision-mismatch", "torchvision", r"module 'torchvision' has no attribute 'extension'"
-    ),
-    row(
+    *rows(
         "torchvision-mismatch",
-        "torchvision were compiled with different cuda",
-        r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
-    ),
-    row(
-        "torchvision-mismatch",
-        "undefined symbol",
-        r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+        {
+            "undefined symbol": r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+            "symbol not found": r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+        },
         unless="Failed to load image Python extension",
     ),
     row(
@@ -51,41 +48,16 @@ COMPANIONS = (
         "failed to load image python extension",
         rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
     ),
-    row(
+    *rows(
         "torchaudio-mismatch",
-        "torchaudio were compiled with different cuda",
-        r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
-    ),
-    row(
-        "torchaudio-mismatch",
-        "undefined symbol",
-        r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-    ),
-    row(
-        "torchaudio-mismatch",
-        "_torch_sox",
-        r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
-    ),
-    row(
-        "torchaudio-mismatch",
-        "symbol not found",
-        r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-    ),
-    row(
-        "torchvision-mismatch",
-        "symbol not found",
-        r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-        unless="Failed to load image Python extension",
-    ),
-    row(
-        "torchaudio-mismatch",
-        "torchaudio",
-        r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
-    ),
-    row(
-        "torchaudio-mismatch",
-        "could not load this library",
-        r"Could not load this library: \S{0,200}torchaudio\S*",
+        {
+            "torchaudio were compiled with different cuda": r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
+            "undefined symbol": r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+            "_torch_sox": r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
+            "symbol not found": r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+            "torchaudio": r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
+            "could not load this library": r"Could not load this library: \S{0,200}torchaudio\S*",
+        },
     ),
     row(
         "torchvision-mismatch",
@@ -106,23 +78,28 @@ EXTENSIONS = (
         r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)",
         module="xformers",
     ),
-    row(
+    *rows(
         "extension-abi-mismatch",
-        "undefined symbol",
-        rf"""(?x)
+        {
+            "undefined symbol": (
+                rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
-        """,
-    ),
-    row(
-        "extension-abi-mismatch",
-        "torch_extensions",
-        r"""(?x)
+        """
+            ),
+            "torch_extensions": (
+                r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
-        """,
+        """
+            ),
+            "cuda undefined symbol": r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
+            ".so": rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
+            "specified procedure": r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
+            "was compiled against": r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
+        },
     ),
     row(
         "extension-abi-mismatch",
@@ -139,11 +116,6 @@ EXTENSIONS = (
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
         unless=r"torch(?:audio|vision)[/\\]",
-    ),
-    row(
-        "extension-abi-mismatch",
-        "cuda undefined symbol",
-        r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
     ),
     row(
         "extension-abi-mismatch",
@@ -173,21 +145,6 @@ EXTENSIONS = (
         unless=r"\.so|lib(?:torch|c10)",
     ),
     row(
-        "extension-abi-mismatch",
-        ".so",
-        rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
-    ),
-    row(
-        "extension-abi-mismatch",
-        "specified procedure",
-        r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
-    ),
-    row(
-        "extension-abi-mismatch",
-        "was compiled against",
-        r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-    ),
-    row(
         "mixed-conda-pip",
         "undefined symbol",
         rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
@@ -201,15 +158,27 @@ NOT_BUILT = (
         "pip",
         rf"\bpip3? install (?:-\S{{1,40}} ){{0,4}}(?P<module>{WITH_KERNELS})(?=[ =<>\[]|$)(?=.{{0,1100}}?no kernel image is available)",
     ),
-    row(
+    *rows(
         "extension-not-built",
-        "dll load failed while importing",
-        r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
-    ),
-    row(
-        "extension-not-built",
-        "is not built correctly",
-        r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
+        {
+            "dll load failed while importing": r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
+            "is not built correctly": r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
+            "no module named": (
+                r"""(?x)
+        No\ module\ named\ ['\"]?
+        (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
+        (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
+        """
+            ),
+            "cannot import name": r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
+            "name '_c' is not defined": r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
+            "torch_extensions": (
+                r"""(?x)
+        (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
+          (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
+        """
+            ),
+        },
     ),
     row(
         "extension-not-built",
@@ -220,34 +189,7 @@ NOT_BUILT = (
     row(
         "extension-not-built",
         "no module named",
-        r"""(?x)
-        No\ module\ named\ ['\"]?
-        (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
-        (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
-        """,
-    ),
-    row(
-        "extension-not-built",
-        "no module named",
         rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
-    ),
-    row(
-        "extension-not-built",
-        "cannot import name",
-        r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
-    ),
-    row(
-        "extension-not-built",
-        "name '_c' is not defined",
-        r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
-    ),
-    row(
-        "extension-not-built",
-        "torch_extensions",
-        r"""(?x)
-        (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
-          (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
-        """,
     ),
 )
 
@@ -273,80 +215,46 @@ IMPORTS = (
         package="dataclasses",
         module="dataclasses",
     ),
-    row("torch-missing", "no module named", r"No module named ['\"]?torch['\"]?(?![\w.])"),
-    row("torch-missing", "package 'torch' is not", r"Package 'torch' is not installed"),
-    row("torch-missing", "not found: torch", r"Package\(s\) not found: torch\b"),
+    *rows(
+        "torch-missing",
+        {
+            "no module named": r"No module named ['\"]?torch['\"]?(?![\w.])",
+            "package 'torch' is not": r"Package 'torch' is not installed",
+            "not found: torch": r"Package\(s\) not found: torch\b",
+        },
+    ),
     row(
         "module-missing",
         "no module named",
         r"No module named ['\"]?(?P<module>(?!torch\b|pip\b|triton\b|_C\b)[\w.]+)",
     ),
-    row(
+    *rows(
         "module-shadowed",
-        "circular import",
-        rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
+        {
+            "circular import": rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
+            "cannot import name": rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
+            "consider renaming": r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
+        },
     ),
-    row(
+    *rows(
         "module-shadowed",
-        "cannot import name",
-        rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
-    ),
-    row(
-        "module-shadowed",
-        "consider renaming",
-        r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
-    ),
-    row(
-        "module-shadowed",
-        "torch/_c",
-        r"loaded the `torch/_C` folder of the PyTorch repository",
+        {
+            "torch/_c": r"loaded the `torch/_C` folder of the PyTorch repository",
+            "no module named": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
+            "torch/__init__.py in <module>": r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
+            "name '_c' is not defined": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
+            "from a clone of the git repo": r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
+            "(unknown location)": r"cannot import name '\w+' from 'torch\._C' \(unknown location\)",
+            "module 'torch' has no attribute": r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
+        },
         module="torch",
     ),
-    row(
-        "module-shadowed",
-        "no module named",
-        r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
-        module="torch",
-    ),
-    row(
-        "module-shadowed",
-        "torch/__init__.py in <module>",
-        r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
-        module="torch",
-    ),
-    row(
-        "module-shadowed",
-        "name '_c' is not defined",
-        r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
-        module="torch",
-    ),
-    row(
-        "module-shadowed",
-        "from a clone of the git repo",
-        r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
-        module="torch",
-    ),
-    row(
-        "module-shadowed",
-        "(unknown location)",
-        r"cannot import name '\w+' from 'torch\._C' \(unknown location\)",
-        module="torch",
-    ),
-    row(
-        "module-shadowed",
-        "module 'torch' has no attribute",
-        r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
-        module="torch",
-    ),
-    row(
+    *rows(
         "torch-half-installed",
-        "name '_c' is not defined",
-        r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
-    ),
-    row(
-        "torch-half-installed",
-        "no module named",
-        r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+        {
+            "name '_c' is not defined": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
+            "no module named": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+        },
     ),
 )
 

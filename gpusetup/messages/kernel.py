@@ -7,7 +7,7 @@ User Guide" (SXid), the kernel's module loader and its watch over tasks that han
 from __future__ import annotations
 
 from gpusetup.messages.fragments import BUS
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 LINKS = r"14[4-9]|150"
 """Xids of NVLink 5, which say themselves whether they are fatal."""
@@ -43,82 +43,63 @@ KERNEL_LOG = (
         by="number",
         gathers="bus_id",
     ),
-    row(
+    *rows(
         "nvml-mismatch",
-        "api mismatch",
-        r"API mismatch: \w+ client .{0,60}?version (?P<client>\d[\d.]{3,12}\d)"
-        r"(?:.{0,60}?module has(?: \S{1,40}){0,4}? the version (?P<kernel>\d[\d.]{3,12}\d))?",
+        {
+            "api mismatch": (
+                r"API mismatch: \w+ client .{0,60}?version (?P<client>\d[\d.]{3,12}\d)"
+                r"(?:.{0,60}?module has(?: \S{1,40}){0,4}? the version (?P<kernel>\d[\d.]{3,12}\d))?"
+            ),
+            "nvidia-nvswitch: version mismatch": r"nvidia-nvswitch: Version mismatch, kernel version (?P<kernel>[\d.]{3,14}\d) user version (?P<client>[\d.]{3,14}\d)",
+        },
     ),
-    row(
-        "nvml-mismatch",
-        "nvidia-nvswitch: version mismatch",
-        r"nvidia-nvswitch: Version mismatch, kernel version (?P<kernel>[\d.]{3,14}\d) user version (?P<client>[\d.]{3,14}\d)",
-    ),
-    row(
+    *rows(
         "gpu-init-failed",
-        "initadapter",
-        rf"NVRM: (?:GPU (?:at )?(?:PCI:)?{BUS}:? ?)?:?\s?(?:RmInitAdapter)(?:: | )(?:failed|cannot)!?"
-        r"(?: \((?P<code>0x[0-9a-fx:]{1,24})\))?",
+        {
+            "initadapter": (
+                rf"NVRM: (?:GPU (?:at )?(?:PCI:)?{BUS}:? ?)?:?\s?(?:RmInitAdapter)(?:: | )(?:failed|cannot)!?"
+                r"(?: \((?P<code>0x[0-9a-fx:]{1,24})\))?"
+            ),
+            "rm_init_adapter": rf"(?:GPU {BUS}: )?rm_init_adapter.{{0,12}} failed",
+            "none of the nvidia devices were": "",
+            "attempting to boot gsp": r"GSP-\w{3,4} reported an error while attempting to boot GSP",
+            "probe routine failed": r"NVIDIA probe routine failed",
+            "probe of": rf"nvidia\w{{0,8}}:? .{{0,24}}probe of {BUS} failed with error",
+            "probe with driver nvidia": rf"{BUS}: probe with driver nvidia failed with error",
+            "failed to wait for gfw": r"failed to wait for GFW.?boot",
+            "failed to copy vbios": "",
+            "rminitadapter failed": r"(?<!NVRM: )(?<!\d: )(?<!\d )\bRmInitAdapter failed!",
+        },
     ),
-    row("gpu-init-failed", "rm_init_adapter", rf"(?:GPU {BUS}: )?rm_init_adapter.{{0,12}} failed"),
-    row("gpu-init-failed", "none of the nvidia devices were"),
-    row(
+    *rows(
         "gpu-init-failed",
-        "attempting to boot gsp",
-        r"GSP-\w{3,4} reported an error while attempting to boot GSP",
-    ),
-    row("gpu-init-failed", "probe routine failed", r"NVIDIA probe routine failed"),
-    row(
-        "gpu-init-failed",
-        "probe of",
-        rf"nvidia\w{{0,8}}:? .{{0,24}}probe of {BUS} failed with error",
-    ),
-    row(
-        "gpu-init-failed",
-        "probe with driver nvidia",
-        rf"{BUS}: probe with driver nvidia failed with error",
-    ),
-    row(
-        "gpu-init-failed",
-        "region assigned to your nvidia",
-        r"I/?O region assigned to your NVIDIA device",
+        {
+            "region assigned to your nvidia": r"I/?O region assigned to your NVIDIA device",
+            "bar1 is 0m": r"NVRM: BAR1 is 0M",
+        },
         lacks="address space",
     ),
-    row("gpu-init-failed", "bar1 is 0m", r"NVRM: BAR1 is 0M", lacks="address space"),
-    row("gpu-init-failed", "failed to wait for gfw", r"failed to wait for GFW.?boot"),
-    row("gpu-init-failed", "failed to copy vbios"),
-    row(
+    *rows(
         "gpu-fell-off-bus",
-        "off of the bus",
-        r"\b(?:GPU|card) (?:has |had |is )?(?:fallen|fell|falls|falling) off of the bus",
-    ),
-    row(
-        "gpu-init-failed",
-        "rminitadapter failed",
-        r"(?<!NVRM: )(?<!\d: )(?<!\d )\bRmInitAdapter failed!",
-    ),
-    row(
-        "gpu-fell-off-bus",
-        "fallen off the bus",
-        rf"(?:(?:GPU (?:at )?|Xid \()(?:PCI:)?{BUS}\)?:?(?:(?!NVRM|Xid|GPU \S*:).){{0,80}})?fallen off the bus",
+        {
+            "off of the bus": r"\b(?:GPU|card) (?:has |had |is )?(?:fallen|fell|falls|falling) off of the bus",
+            "fallen off the bus": rf"(?:(?:GPU (?:at )?|Xid \()(?:PCI:)?{BUS}\)?:?(?:(?!NVRM|Xid|GPU \S*:).){{0,80}})?fallen off the bus",
+        },
     ),
     row("hardware-fault", "nv_err_reset_required", r"\bReset required \[NV_ERR_RESET_REQUIRED\]"),
-    row(
+    *rows(
         "gpu-not-supported-by-driver",
-        "not supported by",
-        rf"NVRM: The NVIDIA (?:GPU )?{BUS}.{{0,120}}?not supported by (?:the )?(?:NVIDIA )?(?P<driver>[\d.]{{3,14}}|open)?",
-    ),
-    row(
-        "gpu-not-supported-by-driver",
-        "installed in this system is",
-        r"installed in this system is .{0,24}?not supported by.{0,40}?"
-        r"(?:NVIDIA (?P<driver>\d{3}[\d.]{1,10}\d) driver|open .{0,24}?nvidia\.ko)",
-    ),
-    row(
-        "gpu-not-supported-by-driver",
-        "legacy drivers",
-        r"(?:The NVIDIA (?P<name>[\w ()-]{3,50}?) (?:GPU )?installed in this system is .{0,24}?)?"
-        r"supported through the NVIDIA (?P<driver>[\d.x]{3,14}) Legacy",
+        {
+            "not supported by": rf"NVRM: The NVIDIA (?:GPU )?{BUS}.{{0,120}}?not supported by (?:the )?(?:NVIDIA )?(?P<driver>[\d.]{{3,14}}|open)?",
+            "installed in this system is": (
+                r"installed in this system is .{0,24}?not supported by.{0,40}?"
+                r"(?:NVIDIA (?P<driver>\d{3}[\d.]{1,10}\d) driver|open .{0,24}?nvidia\.ko)"
+            ),
+            "legacy drivers": (
+                r"(?:The NVIDIA (?P<name>[\w ()-]{3,50}?) (?:GPU )?installed in this system is .{0,24}?)?"
+                r"supported through the NVIDIA (?P<driver>[\d.x]{3,14}) Legacy"
+            ),
+        },
     ),
     row(
         "gpu-not-supported-by-driver",
@@ -127,65 +108,39 @@ KERNEL_LOG = (
         driver="closed",
     ),
     row("gpu-not-supported-by-driver", "nvidia.ko because it does not include", driver="open"),
-    row(
+    *rows(
         "gsp-timeout",
-        "rpc",
-        r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP",
-    ),
-    row(
-        "gsp-timeout",
-        "gsp",
-        r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown",
+        {
+            "rpc": r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP",
+            "gsp": r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown",
+        },
     ),
     row("hardware-fault", "nvlink", r"uncorrectable NVLink error", what="nvlink"),
     row("hardware-fault", "nvlink", r"NVRM: .{0,40}NVLink: .{0,60}fatal", what="nvlink"),
-    row(
+    *rows(
         "secure-boot-rejected",
-        "key was rejected by service",
-        r"(?:insert (?:module )?'?(?P<module>[\w./-]{1,80})'?: )?Key was rejected by service",
+        {
+            "key was rejected by service": r"(?:insert (?:module )?'?(?P<module>[\w./-]{1,80})'?: )?Key was rejected by service",
+            "required key not available": r"(?:insert '?(?P<module>nvidia[\w-]*)'?: )Required key not available",
+            "module is rejected": r"(?:unsigned |nvidia.{0,20})module is rejected",
+            "module with unavailable key is rejected": "",
+            "not signed with a trusted key": r"PKCS#7 signature not signed with a trusted key",
+            "unsigned module loading": r"Lockdown: .{0,40}unsigned module loading is restricted",
+            "not signed by a key": r"not signed by a key that is trusted by the (?:Linux )?kernel",
+        },
     ),
-    row(
-        "secure-boot-rejected",
-        "required key not available",
-        r"(?:insert '?(?P<module>nvidia[\w-]*)'?: )Required key not available",
-    ),
-    row(
-        "secure-boot-rejected",
-        "module is rejected",
-        r"(?:unsigned |nvidia.{0,20})module is rejected",
-    ),
-    row("secure-boot-rejected", "module with unavailable key is rejected"),
-    row(
-        "secure-boot-rejected",
-        "not signed with a trusted key",
-        r"PKCS#7 signature not signed with a trusted key",
-    ),
-    row(
-        "secure-boot-rejected",
-        "unsigned module loading",
-        r"Lockdown: .{0,40}unsigned module loading is restricted",
-    ),
-    row(
-        "secure-boot-rejected",
-        "not signed by a key",
-        r"not signed by a key that is trusted by the (?:Linux )?kernel",
-    ),
-    row(
+    *rows(
         "driver-does-not-answer",
-        "blocked for more than",
-        r"task (?:nvidia[\w-]{0,20}|nvc:\[driver\]|nv_\w{1,20}):\d{1,8} blocked for more than \d{2,6} seconds",
+        {
+            "blocked for more than": r"task (?:nvidia[\w-]{0,20}|nvc:\[driver\]|nv_\w{1,20}):\d{1,8} blocked for more than \d{2,6} seconds",
+            "state:d": r"task:\S{1,40} state:D .{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
+        },
         how="is blocked in the kernel",
     ),
     row(
         "driver-does-not-answer",
         "blocked for more than",
         r"blocked for more than \d{2,6} seconds.{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
-        how="is blocked in the kernel",
-    ),
-    row(
-        "driver-does-not-answer",
-        "state:d",
-        r"task:\S{1,40} state:D .{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
         how="is blocked in the kernel",
     ),
     row("nouveau-in-the-way", "nouveau", r"NVRM: .{0,80}nouveau"),

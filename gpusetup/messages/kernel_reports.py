@@ -8,19 +8,27 @@ from __future__ import annotations
 
 from gpusetup.messages.fragments import BUS
 from gpusetup.messages.kernel import KERNEL_LOG
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 MODULE_BUILDS = (
-    row(
+    *rows(
         "driver-build-failed",
-        "/var/lib/dkms/nvidia",
-        r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
-        r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/",
-    ),
-    row(
-        "driver-build-failed",
-        "dkms autoinstall on",
-        r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
+        {
+            "/var/lib/dkms/nvidia": (
+                r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
+                r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/"
+            ),
+            "dkms autoinstall on": r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
+            "nvidia-dkms-": r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
+            "building dkms module": r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
+            "dkms module": r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
+            "make[": r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
+            ": error: ": r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
+            "/var/cache/akmods/nvidia": r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
+            "building and installing nvidia-": r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
+            "building kernel modules": r'the step: "Building kernel modules"',
+            "nvidia kernel module": r"ERROR: Unable to build the NVIDIA kernel module",
+        },
     ),
     row(
         "driver-build-failed",
@@ -28,58 +36,13 @@ MODULE_BUILDS = (
         r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia",
         unless=r"amdgpu/|virtualbox|zfs/",
     ),
-    row(
+    *rows(
         "driver-build-failed",
-        "nvidia-dkms-",
-        r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
-    ),
-    row(
-        "driver-build-failed",
-        "the development tool",
-        r"ERROR: Unable to find the development tool \W?\w{2,5}",
+        {
+            "the development tool": r"ERROR: Unable to find the development tool \W?\w{2,5}",
+            "not found": r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
+        },
         why="compiler",
-    ),
-    row(
-        "driver-build-failed",
-        "building dkms module",
-        r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
-    ),
-    row(
-        "driver-build-failed",
-        "dkms module",
-        r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
-    ),
-    row(
-        "driver-build-failed",
-        "make[",
-        r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
-    ),
-    row(
-        "driver-build-failed",
-        ": error: ",
-        r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
-    ),
-    row(
-        "driver-build-failed",
-        "/var/cache/akmods/nvidia",
-        r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
-    ),
-    row(
-        "driver-build-failed",
-        "building and installing nvidia-",
-        r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
-    ),
-    row(
-        "driver-build-failed",
-        "not found",
-        r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
-        why="compiler",
-    ),
-    row("driver-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
-    row(
-        "driver-build-failed",
-        "nvidia kernel module",
-        r"ERROR: Unable to build the NVIDIA kernel module",
     ),
     row(
         "driver-build-failed",
@@ -114,7 +77,14 @@ TOOLS = (
         "does not match dso version",
         r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
     ),
-    row("gpu-fell-off-bus", "gpu is lost", rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost"),
+    *rows(
+        "gpu-fell-off-bus",
+        {
+            "gpu is lost": rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
+            "nvml_error_gpu_is_lost": "",
+            "determine the device handle": rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
+        },
+    ),
     row(
         "gpu-fell-off-bus",
         "no longer",
@@ -122,27 +92,19 @@ TOOLS = (
         unless=r"\b(?:updat|upgrad|install|remov)(?:e|ed|ing)\b",
         said="unknown error",
     ),
-    row("gpu-fell-off-bus", "nvml_error_gpu_is_lost"),
-    row(
-        "gpu-fell-off-bus",
-        "determine the device handle",
-        rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
-    ),
     row(
         "gpu-fell-off-bus",
         "determine the device handle",
         rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error",
         said="unknown error",
     ),
-    row(
+    *rows(
         "secure-boot-rejected",
-        "sig_enforce=1",
-        r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
-    ),
-    row(
-        "secure-boot-rejected",
-        " reject",
-        r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
+        {
+            "sig_enforce=1": r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
+            " reject": r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
+            "signed kernel module failed to load": r"The signed kernel module failed to load",
+        },
     ),
     row("hardware-fault", "gpu requires reset"),
     row("hardware-fault", "cuda_error_nvlink_uncorrectable", what="nvlink"),
@@ -151,36 +113,21 @@ TOOLS = (
         "ecc",
         r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
     ),
-    row(
-        "secure-boot-rejected",
-        "signed kernel module failed to load",
-        r"The signed kernel module failed to load",
-    ),
-    row(
+    *rows(
         "module-not-found",
-        "not found in directory",
-        r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory",
+        {
+            "not found in directory": r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory",
+            "not found": r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
+            "module by name": r"find module by name '(?P<module>nvidia[\w-]*)'",
+            "falling back to": r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
+        },
     ),
-    row(
-        "module-not-found",
-        "not found",
-        r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
-    ),
-    row("module-not-found", "module by name", r"find module by name '(?P<module>nvidia[\w-]*)'"),
-    row(
-        "module-not-found",
-        "falling back to",
-        r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
-    ),
-    row(
+    *rows(
         "driver-not-loaded",
-        "could not insert",
-        r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
-    ),
-    row(
-        "driver-not-loaded",
-        "unable to load the kernel module",
-        r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
+        {
+            "could not insert": r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
+            "unable to load the kernel module": r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
+        },
     ),
     *MODULE_BUILDS,
     row("hardware-fault", "err!", r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="smi"),

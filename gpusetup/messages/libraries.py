@@ -6,7 +6,7 @@ check of the C API, bitsandbytes' own search.
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 CUDA_LIBRARY = (
     r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft\w?|curand|cusparse|cusparseLt|cusolver\w*|nvrtc[\w-]*|nvJitLink"
@@ -80,10 +80,15 @@ LOADER = (
         unless=OF_LINUX,
         module="bitsandbytes",
     ),
-    row(
+    *rows(
         "cuda-lib-missing",
-        "could not load library",
-        r"Could not load library (?P<library>cu\w+\.dll)",
+        {
+            "could not load library": r"Could not load library (?P<library>cu\w+\.dll)",
+            "is in your library path": r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
+            "could not locate": r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
+            "unable to load any of": r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
+            "failed to load library libonnxruntime": r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
+        },
     ),
     row(
         "cuda-lib-missing",
@@ -99,24 +104,9 @@ LOADER = (
     ),
     row(
         "cuda-lib-missing",
-        "is in your library path",
-        r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
-    ),
-    row(
-        "cuda-lib-missing",
         ".so",
         rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)",
         unless="dlerror|Ignore above|CUDA_SETUP|did not contain",
-    ),
-    row(
-        "cuda-lib-missing",
-        "could not locate",
-        r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
-    ),
-    row(
-        "cuda-lib-missing",
-        "unable to load any of",
-        r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
     ),
     row(
         "cuda-lib-missing",
@@ -132,25 +122,28 @@ LOADER = (
         lacks="a DLL",
     ),
     row(
-        "cuda-lib-missing",
-        "failed to load library libonnxruntime",
-        r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
-    ),
-    row(
         "library-missing",
         ".so",
         rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|{OF_MAKERS})lib[\w+-]+\.so[.\d]*): cannot open shared",
         unless="dlerror",
     ),
-    row(
+    *rows(
         "ld-library-path-conflict",
-        "nvjitlink",
-        r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
-    ),
-    row(
-        "ld-library-path-conflict",
-        "undefined symbol",
-        rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
+        {
+            "nvjitlink": r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
+            "undefined symbol": rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
+            "link time reference": rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
+            "could not load library": r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
+            "cudnn version": (
+                r"""(?x)
+        cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
+        (?P<compiled>\d[\d, .]*\d)\)?\ but
+        \ (?:linked\ against|found\ runtime\ version|runtime\ version\ is)\ \(?
+        (?P<loaded>\d[\d, .]*\d)
+        """
+            ),
+            "cudnn_status_version_mismatch": "",
+        },
     ),
     row(
         "ld-library-path-conflict",
@@ -161,21 +154,12 @@ LOADER = (
         (?:,\ version\ (?P<library>lib\S+))?
         """,
     ),
-    row(
+    *rows(
         "ld-library-path-conflict",
-        "link time reference",
-        rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
-    ),
-    row(
-        "ld-library-path-conflict",
-        "glibcxx_",
-        r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
-        library="libstdc++.so.6",
-    ),
-    row(
-        "ld-library-path-conflict",
-        "cxxabi_",
-        r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
+        {
+            "glibcxx_": r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
+            "cxxabi_": r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
+        },
         library="libstdc++.so.6",
     ),
     row(
@@ -193,35 +177,16 @@ LOADER = (
     ),
     row(
         "ld-library-path-conflict",
-        "could not load library",
-        r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
-    ),
-    row(
-        "ld-library-path-conflict",
         "nccl",
         r"NCCL version mismatch|mismatched NCCL version",
         library="libnccl",
     ),
-    row(
+    *rows(
         "ld-library-path-conflict",
-        "cudnn version",
-        r"""(?x)
-        cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
-        (?P<compiled>\d[\d, .]*\d)\)?\ but
-        \ (?:linked\ against|found\ runtime\ version|runtime\ version\ is)\ \(?
-        (?P<loaded>\d[\d, .]*\d)
-        """,
-    ),
-    row(
-        "ld-library-path-conflict",
-        "loaded runtime cudnn library",
-        r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
-        by_program="XLA",
-    ),
-    row(
-        "ld-library-path-conflict",
-        "found cudnn version",
-        r"Found cuDNN version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
+        {
+            "loaded runtime cudnn library": r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
+            "found cudnn version": r"Found cuDNN version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
+        },
         by_program="XLA",
     ),
     row(
@@ -231,17 +196,13 @@ LOADER = (
         by_program="XLA",
         library="CUDA",
     ),
-    row("ld-library-path-conflict", "cudnn_status_version_mismatch"),
-    row("mkl-version-mismatch", "ijit_", r"undefined symbol: (?P<symbol>iJIT_\w+)"),
-    row(
+    *rows(
         "mkl-version-mismatch",
-        "mkl",
-        r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
-    ),
-    row(
-        "mkl-version-mismatch",
-        "mkl_threading_layer",
-        r"MKL_THREADING_LAYER=INTEL is incompatible with",
+        {
+            "ijit_": r"undefined symbol: (?P<symbol>iJIT_\w+)",
+            "mkl": r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
+            "mkl_threading_layer": r"MKL_THREADING_LAYER=INTEL is incompatible with",
+        },
     ),
     row("mkl-version-mismatch", "mkl", r"undefined symbol: (?P<symbol>mkl_\w+)"),
     row(
@@ -249,12 +210,13 @@ LOADER = (
         "glibc_",
         r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
     ),
-    row(
+    *rows(
         "musl-libc",
-        "error loading shared library",
-        r"Error loading shared library (?P<library>\S+): No such file",
+        {
+            "error loading shared library": r"Error loading shared library (?P<library>\S+): No such file",
+            "symbol not found": r"Error relocating \S{1,160}: \S{1,60}: symbol not found",
+        },
     ),
-    row("musl-libc", "symbol not found", r"Error relocating \S{1,160}: \S{1,60}: symbol not found"),
     row("openmp-twice", "omp: error #15"),
     row(
         "static-tls-full",
@@ -267,10 +229,12 @@ LOADER = (
         r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
         unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt",
     ),
-    row(
+    *rows(
         "windows-dll-missing",
-        "failed to load ",
-        r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
+        {
+            "failed to load ": r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
+            "os error": r"\(os error (?P<code>126|127|1114)\)",
+        },
     ),
     row(
         "windows-dll-missing",
@@ -278,7 +242,6 @@ LOADER = (
         r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies",
         unless=r"WinError|1455",
     ),
-    row("windows-dll-missing", "os error", r"\(os error (?P<code>126|127|1114)\)"),
     row(
         "windows-dll-missing",
         "dll load failed",
@@ -291,42 +254,46 @@ LOADER = (
         r"Visual C\+\+ Redistributable is not installed",
         dll="vcruntime140_1.dll",
     ),
-    row(
+    *rows(
         "windows-pagefile-too-small",
-        "1455",
-        r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
-    ),
-    row("windows-pagefile-too-small", "paging file is too small"),
-)
-
-NUMPY = (
-    row("numpy-abi-mismatch", "_array_api not found"),
-    row(
-        "numpy-abi-mismatch",
-        "cannot be run in",
-        r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
-    ),
-    row("numpy-abi-mismatch", "numpy.core.multiarray failed to import"),
-    row(
-        "numpy-abi-mismatch",
-        "may indicate binary incompatibility",
-        r"numpy\.(?:dtype|ufunc|ndarray) size changed",
-    ),
-    row(
-        "numpy-abi-mismatch",
-        "but this version of numpy is",
-        r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
-    ),
-    row(
-        "numpy-abi-mismatch",
-        "could not infer dtype of numpy",
-        r"Could not infer dtype of numpy\.\w+",
-    ),
-    row(
-        "numpy-abi-mismatch",
-        "numpy is not available",
-        r"(?:Error: |processing !!! |error: )Numpy is not available",
+        {
+            "1455": r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
+            "paging file is too small": "",
+        },
     ),
 )
 
-ROWS = (*LOADER, *NUMPY)
+NUMPY = rows(
+    "numpy-abi-mismatch",
+    {
+        "_array_api not found": "",
+        "cannot be run in": r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
+        "numpy.core.multiarray failed to import": "",
+        "may indicate binary incompatibility": r"numpy\.(?:dtype|ufunc|ndarray) size changed",
+        "but this version of numpy is": r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
+        "could not infer dtype of numpy": r"Could not infer dtype of numpy\.\w+",
+        "numpy is not available": r"(?:Error: |processing !!! |error: )Numpy is not available",
+    },
+)
+
+STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
+"""How a program is said to have ended."""
+
+ENDINGS = (
+    *rows(
+        "windows-dll-missing",
+        {
+            "1073741515": rf"{STARTED}\W{{0,4}}-1073741515\b",
+            "3221225781": rf"{STARTED}\W{{0,4}}3221225781\b",
+            "(or one of its dependencies)": r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
+        },
+    ),
+    row(
+        "windows-dll-missing",
+        "0xc0000135",
+        r"\b0xc0000135\b",
+        unless=r"\b(?:codes? (?:like|such as)|e\.g\.)",
+    ),
+)
+
+ROWS = (*ENDINGS, *LOADER, *NUMPY)

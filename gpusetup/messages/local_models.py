@@ -2,45 +2,43 @@
 
 Sources, as of November 2026: llama.cpp's src/llama-model*.cpp, common/arg.cpp, ggml/src and
 CMakeLists.txt, llama-cpp-python's _ctypes_extensions.py, ollama's llm/server.go, discover and
-server/sched.go, onnxruntime's framework and its bindings for .NET, CTranslate2's types.cc, openai-
-whisper's transcribe.py, llama.cpp's KV cache.
+server/sched.go, onnxruntime's framework and its bindings for .NET, llama.cpp's KV cache.
 """
 
 from __future__ import annotations
 
-from gpusetup.messages.own import NOT_SHOWN, own
-from gpusetup.messages.row import row
+from gpusetup.messages.row import NOT_SHOWN, failed, row, rows
 
 NEWER = "Take its newest release: it knows architectures and formats that older ones do not"
 
 LLAMA_CPP = (
-    own(
+    failed(
         "llama.cpp",
         "unknown model architecture",
         r"unknown model architecture: '[\w.-]{1,60}'",
-        says="does not know the model's architecture",
+        says="llama.cpp does not know the model's architecture",
         way=NEWER,
     ),
-    own(
+    failed(
         "llama.cpp",
         "error loading model",
         r"(?:llama_\w{3,30}|llama\.cpp error): '?error loading model: (?!unable to allocate|failed to allocate|[^\n]{0,60}?(?:CUDA|cudaMalloc|out of memory|vk::))[^\n]{3,160}",
-        says="cannot read the model's file: it is incomplete, or of a release that does not fit",
+        says="llama.cpp cannot read the model's file: it is incomplete, or of a release that does not fit",
         way="Fetch the file anew and compare its size, and take llama.cpp's newest release",
         unless=r"unknown model architecture|failed to allocate|unable to allocate|no backends|OutOfDeviceMemory",
     ),
-    own(
+    failed(
         "llama.cpp",
         "invalid magic",
         r"invalid magic(?: characters?)?:",
-        says="was given a file that is no GGUF",
+        says="llama.cpp was given a file that is no GGUF",
         way="Fetch the model's file itself (not the page of it, nor a pointer of Git LFS)",
     ),
-    own(
+    failed(
         "llama.cpp",
         "ggml_assert",
         r"GGML_ASSERT\((?!status == cudaSuccess|err == )[^\n]{2,160}?\) failed",
-        says="broke an assertion of its own",
+        says="llama.cpp broke an assertion of its own",
         way="Take its newest release; report the line where it persists",
         unless=r"cudaMalloc failed|out of memory",
     ),
@@ -51,52 +49,31 @@ LLAMA_CPP = (
         program="llama.cpp",
         unless=r"Metal|OpenBLAS only",
     ),
-    row(
+    *rows(
         "out-of-memory",
-        "failed to allocate",
-        r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers",
+        {
+            "failed to allocate": r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers",
+            "erroroutofdevicememory": "",
+            "ggml_vulkan": r"ggml_vulkan: Device memory allocation of size \d{5,15} failed",
+        },
     ),
-    row("out-of-memory", "erroroutofdevicememory"),
-    row(
-        "out-of-memory",
-        "ggml_vulkan",
-        r"ggml_vulkan: Device memory allocation of size \d{5,15} failed",
-    ),
-    own(
+    failed(
         "llama.cpp",
         "devicelost",
         r"vk::(?:Queue|Device|CommandBuffer)\S{0,40}: ErrorDeviceLost|vk::DeviceLostError",
         why=NOT_SHOWN,
-        says="lost the GPU under Vulkan: a kernel ran too long, or the driver was reset",
+        says="llama.cpp lost the GPU under Vulkan: a kernel ran too long, or the driver was reset",
         way="Try a smaller batch (-b, -ub), the newest driver, or the build for the maker's own "
         "runtime",
     ),
-    row(
+    *rows(
         "no-kernel-image",
-        "has no device code compatible with",
-        r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
+        {
+            "has no device code compatible with": r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
+            "ggml-cuda": r"ggml-cuda\S{0,40}\.cuh?:\d{1,6}: (?:CUDA error:? )?no kernel image is available",
+            "compiled without support for the current gpu": r"ggml-cuda was compiled without support for the current GPU architecture",
+        },
         module="ggml-cuda",
-    ),
-    row(
-        "no-kernel-image",
-        "ggml-cuda",
-        r"ggml-cuda\S{0,40}\.cuh?:\d{1,6}: (?:CUDA error:? )?no kernel image is available",
-        module="ggml-cuda",
-    ),
-    row(
-        "no-kernel-image",
-        "compiled without support for the current gpu",
-        r"ggml-cuda was compiled without support for the current GPU architecture",
-        module="ggml-cuda",
-    ),
-    own(
-        "LM Studio",
-        "(exit code: 18446744",
-        r"\(Exit code: 18446744\d{12}\)",
-        why=NOT_SHOWN,
-        says="lost its engine by an exception of Windows; why is not in this line",
-        way="Take the newest runtime under Settings, Runtime; try fewer layers on the GPU",
-        unless=r"out of memory|cudaMalloc",
     ),
     row(
         "program-without-gpu-support",
@@ -111,11 +88,11 @@ LLAMA_CPP = (
         seen="no layer was put on the GPU",
     ),
     row("cuda-toolkit-missing", "cuda toolkit not found"),
-    own(
+    failed(
         "llama.cpp",
         "llama_cublas is deprecated",
         r"LLAMA_CUBLAS is deprecated",
-        says="no longer takes LLAMA_CUBLAS",
+        says="llama.cpp no longer takes LLAMA_CUBLAS",
         way="Build with -DGGML_CUDA=ON",
     ),
     row(
@@ -139,49 +116,26 @@ LLAMA_CPP = (
         r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'",
         module="llama-cpp-python",
     ),
-    own(
+    failed(
         "llama.cpp",
         "illegal instruction",
         r"(?:llama|ggml|kobold|ollama).{0,600}?Illegal instruction(?: \(core dumped\))?|Illegal instruction.{0,300}?(?:llama-|llama_|llama\.cpp|ggml)",
-        says="was built for a newer CPU than this one (an instruction like AVX2 that it lacks)",
+        says="llama.cpp was built for a newer CPU than this one (an instruction like AVX2 that it lacks)",
         way="Build it on this machine (GGML_NATIVE=ON), or take the release without AVX",
     ),
 )
 
 OLLAMA = (
-    row(
+    *rows(
         "program-sees-no-gpu",
-        "driver lib",
-        r"(?:cuda )?driver lib(?:rary)? init failure",
-        program="ollama",
-    ),
-    row(
-        "program-sees-no-gpu",
-        "inference compute",
-        r'msg="inference compute" id=\S{1,8} library=cpu\b',
-        program="ollama",
-    ),
-    row(
-        "program-sees-no-gpu",
-        "100% cpu",
-        r"PROCESSOR\b.{0,600}?\b100% CPU\b",
-        program="ollama",
-    ),
-    row(
-        "program-sees-no-gpu",
-        "gpulayers:[]",
-        program="ollama",
-    ),
-    row(
-        "program-sees-no-gpu",
-        "dynamic llm libraries",
-        r'"Dynamic LLM libraries\\?" runners=\\?"?\[(?:cpu\w{0,8} ?)+\]',
-        program="ollama",
-    ),
-    row(
-        "program-sees-no-gpu",
-        "ollama",
-        r"(?i:ollama)\b.{0,300}?\b(?:only (?:loads?|runs?|uses?|loading|running|using) (?:\w+ ){0,4}?CPU\b|refuses to use (?:the |my )?GPU)",
+        {
+            "driver lib": r"(?:cuda )?driver lib(?:rary)? init failure",
+            "inference compute": r'msg="inference compute" id=\S{1,8} library=cpu\b',
+            "100% cpu": r"PROCESSOR\b.{0,600}?\b100% CPU\b",
+            "gpulayers:[]": "",
+            "dynamic llm libraries": r'"Dynamic LLM libraries\\?" runners=\\?"?\[(?:cpu\w{0,8} ?)+\]',
+            "ollama": r"(?i:ollama)\b.{0,300}?\b(?:only (?:loads?|runs?|uses?|loading|running|using) (?:\w+ ){0,4}?CPU\b|refuses to use (?:the |my )?GPU)",
+        },
         program="ollama",
     ),
     row(
@@ -196,12 +150,12 @@ OLLAMA = (
         r"CUDA GPU is too old\. Compute Capability detected: \d\.\d",
         module="ollama",
     ),
-    own(
+    failed(
         "ollama",
         "llama runner process has terminated",
         r"llama runner process has terminated: (?:exit status (?:0x)?\w{1,12}|signal: (?:aborted|segmentation fault|broken pipe)[^\n]{0,40}|%!w\(<nil>\))(?=$|\s|\"|')",
         why=NOT_SHOWN,
-        says="lost its runner; why stands in the server's log, not in this line",
+        says="ollama lost its runner; why stands in the server's log, not in this line",
         way="Read the server's log at that time (`journalctl -u ollama`, on Windows "
         "%LOCALAPPDATA%\\\\Ollama\\\\server.log)",
         unless=r"cudaMalloc|CUDA error|out of memory|rocBLAS|Tensile|ggml_cuda|unable to allocate",
@@ -217,19 +171,19 @@ OLLAMA = (
         "registry.ollama.ai",
         r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
     ),
-    own(
+    failed(
         "ollama",
         "could not connect to",
         r"could not connect to (?:an? (?:running )?)?ollama",
-        says="is not running",
+        says="ollama is not running",
         way="Start it: `ollama serve`, or its service",
     ),
-    own(
+    failed(
         "ollama",
         "waiting for llama runner to start",
         r"timed out waiting for llama runner to start",
         why=NOT_SHOWN,
-        says="waited too long for a model to load",
+        says="ollama waited too long for a model to load",
         way="Set OLLAMA_LOAD_TIMEOUT=15m, and keep the model on a quicker disk",
         unless=r"CUDA error|cudaMalloc|out of memory",
     ),
@@ -252,29 +206,17 @@ ONNXRUNTIME = (
         )
     ),
     row("called-from", "microsoft.ml.onnxruntime", unless=IN_PYTHON, language=".NET"),
-    own(
-        "onnxruntime",
-        "[onnxruntimeerror]",
-        rf"\[ONNXRuntimeError\] : \d{{1,2}} : (?:{CODES}) : (?!.{{0,300}}?(?:{OF_THE_GPU}))[^\n]{{3,160}}",
-        says="refuses the model or its input",
-        way="Read what it names: a file, an opset or a shape; the newest onnxruntime reads newer "
-        "models",
-    ),
     row(
         "out-of-memory",
         "bfcarena",
         r"BFCArena::\w{3,40}\([^)\n]{0,40}\) Failed to allocate memory for requested buffer|BFCArena::\w{3,40}\([^)\n]{0,40}\) Available memory of \d{1,15} is smaller",
     ),
-    row(
+    *rows(
         "program-without-gpu-support",
-        "ortsessionoptionsappendexecutionprovider",
-        r"Unable to find an entry point named \W{0,2}OrtSessionOptionsAppendExecutionProvider_\w{3,12}",
-        program="onnxruntime",
-    ),
-    row(
-        "program-without-gpu-support",
-        "enabled in this build",
-        r"CUDA execution provider is (?:either |not ){1,2}enabled in this build",
+        {
+            "ortsessionoptionsappendexecutionprovider": r"Unable to find an entry point named \W{0,2}OrtSessionOptionsAppendExecutionProvider_\w{3,12}",
+            "enabled in this build": r"CUDA execution provider is (?:either |not ){1,2}enabled in this build",
+        },
         program="onnxruntime",
     ),
     row(
@@ -286,22 +228,7 @@ ONNXRUNTIME = (
     ),
 )
 
-WHISPERS = (
-    own(
-        "CTranslate2",
-        "compute type",
-        r"Requested (?:b?float16|int8\w{0,9}) compute type, but the target device or backend do(?:es)? not support efficient",
-        says="has no kernels for this compute type on this device (on the CPU, or on an old GPU)",
-        way='Take compute_type="int8" or "float32"; float16 needs a GPU from Volta on, and '
-        'device="cuda"',
-    ),
-    own(
-        "CTranslate2",
-        "unable to open file 'model.bin'",
-        says="does not find the model's file",
-        way="Remove the model from the cache and fetch it anew",
-    ),
-)
+WHISPERS = ()
 
 CACHES = (
     row(

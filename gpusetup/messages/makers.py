@@ -6,7 +6,7 @@ device selection, Metal's assertions, IPEX' kernels, DPC++' runtime, bitsandbyte
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 AMDS = r"lib(?:amdhip64|hip(?:blas(?:lt)?|fft|rtc|rand|solver|sparse(?:lt)?)|roc(?:blas|fft|rand|solver|sparse|tracer64|tx64|m_smi64)|rccl|MIOpen|hsa-runtime64)"
 """ROCm's libraries."""
@@ -14,10 +14,12 @@ INTELS = r"lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_le
 """The libraries of Intel's GPUs."""
 
 AMD = (
-    row(
+    *rows(
         "no-hip-gpus",
-        "/dev/kfd",
-        r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
+        {
+            "/dev/kfd": r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
+            "group": r"not (?:a )?member of \W?(?:render|video)\W? group",
+        },
         why="groups",
     ),
     row(
@@ -27,56 +29,49 @@ AMD = (
         unless=r"\b(?:if|when|in case) ['\"]?/dev/kfd",
         why="driver",
     ),
-    row(
+    *rows(
         "foreign-gpu",
-        "rocm",
-        r"\b(?:ollama|vllm|llama\.cpp|pytorch) (?:\w+ )?rocm (?:docker )?(?:image|container)\b[^.\n]{0,60}?\b(?:can ?not|can't|does(?: not|n't)|fails?)\b",
+        {
+            "rocm": r"\b(?:ollama|vllm|llama\.cpp|pytorch) (?:\w+ )?rocm (?:docker )?(?:image|container)\b[^.\n]{0,60}?\b(?:can ?not|can't|does(?: not|n't)|fails?)\b",
+            "miopenstatus": r"\bmiopenStatus\w{3,40}",
+            "hipblas": r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
+            "dkms": r"/var/lib/dkms/amdgpu/|error processing package amdgpu-dkms",
+            "runtimeerror: hip error": "",
+            "hip call failed": r"HIP call failed:? hipError(?!NoDevice)",
+            "amdgpu": r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
+        },
         vendor="amd",
     ),
-    row(
+    *rows(
         "no-hip-gpus",
-        "group",
-        r"not (?:a )?member of \W?(?:render|video)\W? group",
-        why="groups",
-    ),
-    row("no-hip-gpus", "hiperrornodevice", why="devices"),
-    row("no-hip-gpus", "no rocm-capable device is detected", why="devices"),
-    row(
-        "no-hip-gpus",
-        "initialize tensile host",
-        r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
+        {
+            "hiperrornodevice": "",
+            "no rocm-capable device is detected": "",
+            "initialize tensile host": r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
+        },
         why="devices",
     ),
-    row("no-hip-gpus", "rock module is not loaded", why="driver"),
-    row("no-hip-gpus", "amdhip64", r"amdhip64(?:_\d)?\.dll", why="driver"),
-    row(
+    *rows(
+        "no-hip-gpus",
+        {
+            "rock module is not loaded": "",
+            "amdhip64": r"amdhip64(?:_\d)?\.dll",
+            ".so": rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot ",
+        },
+        why="driver",
+    ),
+    *rows(
         "hip-kernel-missing",
-        "hip error: invalid device function",
-        r"HIP error: invalid device function(?:.{0,600}?\b(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
+        {
+            "hip error: invalid device function": r"HIP error: invalid device function(?:.{0,600}?\b(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
+            "tensilelibrary": r"Cannot read \S{1,200}TensileLibrary.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b",
+            "hiperrornobinaryforgpu": "",
+            "hiperrorinvaliddevicefunction": "",
+            "hsa_status_error_invalid_isa": "",
+        },
         by="what",
         what="kernel",
     ),
-    row(
-        "hip-kernel-missing",
-        "tensilelibrary",
-        r"Cannot read \S{1,200}TensileLibrary.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b",
-        by="what",
-        what="kernel",
-    ),
-    row("foreign-gpu", "miopenstatus", r"\bmiopenStatus\w{3,40}", vendor="amd"),
-    row(
-        "foreign-gpu",
-        "hipblas",
-        r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "dkms",
-        r"/var/lib/dkms/amdgpu/|error processing package amdgpu-dkms",
-        vendor="amd",
-    ),
-    row("foreign-gpu", "runtimeerror: hip error", vendor="amd"),
     row(
         "foreign-gpu",
         "rocm",
@@ -84,17 +79,6 @@ AMD = (
         unless=r"NVIDIA|GeForce|\bRTX|\bGTX|\bCUDA|ROCM used to build|\b(?:[Ss]upport (?:for|the|AMD|GPUs)|such as|e\.g\.)",
         vendor="amd",
     ),
-    row("foreign-gpu", "hip call failed", r"HIP call failed:? hipError(?!NoDevice)", vendor="amd"),
-    row(
-        "foreign-gpu",
-        "amdgpu",
-        r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
-        vendor="amd",
-    ),
-    row("no-hip-gpus", ".so", rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot ", why="driver"),
-    row("hip-kernel-missing", "hiperrornobinaryforgpu", by="what", what="kernel"),
-    row("hip-kernel-missing", "hiperrorinvaliddevicefunction", by="what", what="kernel"),
-    row("hip-kernel-missing", "hsa_status_error_invalid_isa", by="what", what="kernel"),
 )
 
 OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
@@ -136,10 +120,13 @@ SPOKEN = (
             r"Torch not compiled with CUDA.{0,600}?\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b",
         )
     ),
-    row(
+    *rows(
         "foreign-gpu",
-        "whl/",
-        r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD (?:GPU|graphics|Ryzen)|Renoir)\b.{0,900}?download\.pytorch\.org/whl/(?:nightly/)?rocm\d",
+        {
+            "whl/": r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD (?:GPU|graphics|Ryzen)|Renoir)\b.{0,900}?download\.pytorch\.org/whl/(?:nightly/)?rocm\d",
+            "amd gpu": r"\b(?:does ?n[o']t|not|cannot|can't|how (?:do|can|to)|fails? to) (?:\w+ ){0,5}?(?:on|in|with) (?:my |an? |the )?(?:CPU (?:or|and) )?AMD GPUs?\b",
+            "amdgpu-dkms": r"\bamdgpu-dkms\b.{0,600}?\b(?:rocm-core|rocminfo|rocm-smi-lib)\b",
+        },
         unless=OTHERS,
         vendor="amd",
     ),
@@ -148,13 +135,6 @@ SPOKEN = (
         "amd",
         r"\b(?:Are you using a GPU|What GPU[\w ]{0,20}|[Mm]y (?:GPU|graphics card) is|GPU(?: used| model)?) ?[:?=]?[* ]{1,4}(?:an? )?(?:AMD|Radeon)\b",
         unless=rf"{OTHER_CARDS}|AMD Ryzen|AMD EPYC|AMD Threadripper",
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "amd gpu",
-        r"\b(?:does ?n[o']t|not|cannot|can't|how (?:do|can|to)|fails? to) (?:\w+ ){0,5}?(?:on|in|with) (?:my |an? |the )?(?:CPU (?:or|and) )?AMD GPUs?\b",
-        unless=OTHERS,
         vendor="amd",
     ),
     row(
@@ -188,106 +168,53 @@ SPOKEN = (
         unless=r"\bif\b[^.\n]{0,20}rocminfo|ROCk module",
         vendor="amd",
     ),
-    row(
+    *rows(
         "foreign-gpu",
-        "timeout",
-        r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "instead of",
-        r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "amdgpu-install",
-        r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "amdgpu-dkms",
-        r"\bamdgpu-dkms\b.{0,600}?\b(?:rocm-core|rocminfo|rocm-smi-lib)\b",
-        unless=OTHERS,
+        {
+            "timeout": r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
+            "instead of": r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
+            "amdgpu-install": r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
+        },
         vendor="amd",
     ),
 )
 """Whose GPU it is by a model's name, beside what torch or an installer says of CUDA."""
 
-ZLUDA = (
-    row(
-        "foreign-gpu",
-        "gpu detected",
-        r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "zluda",
-        r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
-        vendor="amd",
-    ),
-    row("foreign-gpu", "found version 2147483647", vendor="amd"),
+ZLUDA = rows(
+    "foreign-gpu",
+    {
+        "gpu detected": r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
+        "zluda": r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
+        "found version 2147483647": "",
+    },
+    vendor="amd",
 )
 """CUDA's calls translated for AMD's GPUs; its driver answers with the largest number there is."""
 
-INTEL = (
-    row(
-        "no-xpu",
-        "xpu.is_available",
-        r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
-        why="driver",
-    ),
-    row("no-xpu", "xpu device count is zero", why="driver"),
-    row(
-        "no-xpu",
-        "ur_result_error",
-        r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
-        why="driver",
-    ),
-    row("no-xpu", ".so", rf"\b(?P<library>{INTELS}\.so[.\d]*): cannot ", why="driver"),
-    row(
-        "no-xpu",
-        "could not create an engine",
-        r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
-        why="driver",
-    ),
-    row(
-        "no-xpu",
-        "is not supported on the device",
-        r"Required aspect \w{2,20} is not supported on the device",
-        why="driver",
-    ),
-    row("no-xpu", "pi_error_", r"\(PI_ERROR_\w{3,40}\)", why="driver"),
-    row(
-        "no-xpu",
-        "intel-ext-pt-gpu",
-        r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
-        why="driver",
-    ),
-    row(
-        "no-xpu",
-        "no device of requested type available",
-        why="driver",
-    ),
-    row(
-        "no-xpu",
-        "ze_result_error",
-        r"ZE_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_LOST|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
-        why="driver",
-    ),
+INTEL = rows(
+    "no-xpu",
+    {
+        "xpu.is_available": r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
+        "xpu device count is zero": "",
+        "ur_result_error": r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
+        ".so": rf"\b(?P<library>{INTELS}\.so[.\d]*): cannot ",
+        "could not create an engine": r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
+        "is not supported on the device": r"Required aspect \w{2,20} is not supported on the device",
+        "pi_error_": r"\(PI_ERROR_\w{3,40}\)",
+        "intel-ext-pt-gpu": r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
+        "no device of requested type available": "",
+        "ze_result_error": r"ZE_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_LOST|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
+    },
+    why="driver",
 )
 
-APPLE = (
-    row("mps-lacks", "not supported on mps", r"(?:is|are) not supported on MPS\b"),
-    row("mps-lacks", "unsupported by mps", r"(?:is|are) unsupported by mps\b"),
-    row(
-        "mps-lacks",
-        "mps",
-        r"for the MPS device|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control))|MPSNDArray|MPSGraph",
-    ),
+APPLE = rows(
+    "mps-lacks",
+    {
+        "not supported on mps": r"(?:is|are) not supported on MPS\b",
+        "unsupported by mps": r"(?:is|are) unsupported by mps\b",
+        "mps": r"for the MPS device|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control))|MPSNDArray|MPSGraph",
+    },
 )
 """What torch's Metal backend says of itself; CUDA's MPS is a server."""
 
@@ -313,30 +240,22 @@ RUNTIMES = (
             ("torch.xpu", r"\btorch\.xpu\.\w{4,24}"),
         )
     ),
-    row(
+    *rows(
         "no-xpu",
-        "no supported devices found",
-        r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
+        {
+            "no supported devices found": r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
+            "double type is not supported": r"Double type is not supported on this platform",
+            "atenipextypexpu": "",
+        },
         why="driver",
     ),
-    row(
-        "no-xpu",
-        "double type is not supported",
-        r"Double type is not supported on this platform",
-        why="driver",
-    ),
-    row("no-xpu", "atenipextypexpu", why="driver"),
     row("no-xpu", "sycl_ext_oneapi_", why="driver", unless=NVIDIAS),
-    row(
+    *rows(
         "foreign-gpu",
-        "rocm binary not found",
-        r"Configured ROCm binary not found at",
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "rocm gpu architecture",
-        r"ROCm GPU architecture detection failed despite ROCm being available",
+        {
+            "rocm binary not found": r"Configured ROCm binary not found at",
+            "rocm gpu architecture": r"ROCm GPU architecture detection failed despite ROCm being available",
+        },
         vendor="amd",
     ),
 )

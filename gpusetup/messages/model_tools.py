@@ -8,15 +8,14 @@ nn/modules/module.py, safetensors' and huggingface_hub's errors.
 
 from __future__ import annotations
 
-from gpusetup.messages.own import NOT_SHOWN, own
-from gpusetup.messages.row import row
+from gpusetup.messages.row import NOT_SHOWN, failed, row, rows
 
 LOADING = (
-    own(
+    failed(
         "torch",
         "to be on the same device",
         r"expected all tensor\w{0,2} to be on the same device",
-        says="was given tensors of several devices",
+        says="torch was given tensors of several devices",
         way="Put model and inputs on one device, or let accelerate spread the model (device_map)",
     ),
     row(
@@ -47,11 +46,11 @@ LOADING = (
         "dispatched on the cpu or the disk",
         r"Some modules are dispatched on the CPU or the disk",
     ),
-    own(
+    failed(
         "transformers",
         "is only supported on gpus with compute capability",
         r"FP8 quantized models is only supported on GPUs with compute capability >= 8\.9",
-        says="has FP8 kernels only for newer GPUs",
+        says="transformers has FP8 kernels only for newer GPUs",
         way="Load the model without FP8 (dequantised, or in another quantisation)",
     ),
     row(
@@ -63,35 +62,27 @@ LOADING = (
 )
 
 BITSANDBYTES = (
-    row(
+    *rows(
         "program-requirement-missing",
-        "requires bitsandbytes",
-        r"quantization requires bitsandbytes ?>= ?\d",
+        {
+            "requires bitsandbytes": r"quantization requires bitsandbytes ?>= ?\d",
+            "not compatible with": r"have a version of `bitsandbytes` that is not compatible with (?:4|8)-?bit",
+        },
         lacks="a newer bitsandbytes",
     ),
-    row(
-        "program-requirement-missing",
-        "not compatible with",
-        r"have a version of `bitsandbytes` that is not compatible with (?:4|8)-?bit",
-        lacks="a newer bitsandbytes",
-    ),
-    own(
+    failed(
         "transformers",
         "is not supported for",
         r"`\.?(?:to|cuda|half|float)(?:\(\))?` is not supported for `4-bit` or `8-bit`",
-        says="does not move a quantised model: it is on its device already",
+        says="transformers does not move a quantised model: it is on its device already",
         way="Leave out `.to(...)` for it, or update transformers and accelerate together",
     ),
-    row(
+    *rows(
         "program-without-gpu-support",
-        "has no attribute 'c",
-        r"'NoneType' object has no attribute '(?:cget_managed_ptr|cquantize\w{3,50}|cdequantize\w{3,50}|cadam\w{3,40}|cgemm\w{3,40}|cigemm\w{0,40}|cdequant\w{3,40})'",
-        program="bitsandbytes",
-    ),
-    row(
-        "program-without-gpu-support",
-        "libbitsandbytes_cpu",
-        r"libbitsandbytes_cpu\.(?:so|dll|dylib): undefined symbol: \w{3,60}|function 'c\w{3,50}' not found.{0,200}?libbitsandbytes_cpu",
+        {
+            "has no attribute 'c": r"'NoneType' object has no attribute '(?:cget_managed_ptr|cquantize\w{3,50}|cdequantize\w{3,50}|cadam\w{3,40}|cgemm\w{3,40}|cigemm\w{0,40}|cdequant\w{3,40})'",
+            "libbitsandbytes_cpu": r"libbitsandbytes_cpu\.(?:so|dll|dylib): undefined symbol: \w{3,60}|function 'c\w{3,50}' not found.{0,200}?libbitsandbytes_cpu",
+        },
         program="bitsandbytes",
     ),
     row(
@@ -109,34 +100,26 @@ TRITON = (
         r"Triton only supports CUDA 10\.0 or higher, but got CUDA version",
         beside="CUDA of this torch: Triton is older",
     ),
-    own(
-        "ExLlama",
-        "cudahostregister",
-        r"cudaHostRegister\([^)\n]{3,60}\)\s+failed: invalid argument",
-        why=NOT_SHOWN,
-        says="could not pin memory of the host",
-        way="Take its newest release, or load the model without tensor parallelism",
-    ),
-    own(
+    failed(
         "Triton",
         "cannot be accessed from triton",
         r"Pointer argument \(at \d{1,3}\) cannot be accessed from Triton",
-        says="was given a tensor that is on the CPU",
+        says="Triton was given a tensor that is on the CPU",
         way="Keep model and inputs on one GPU (device_map, or CUDA_VISIBLE_DEVICES=0)",
     ),
-    own(
+    failed(
         "Triton",
         "passmanager::run failed",
         why=NOT_SHOWN,
-        says="could not compile a kernel for this GPU: mostly one with bfloat16 or FP8, which older "
+        says="Triton could not compile a kernel for this GPU: mostly one with bfloat16 or FP8, which older "
         "GPUs lack",
         way="Load and train in float16, and take the newest release of what wrote the kernel",
     ),
-    own(
+    failed(
         "Triton",
         "triton ptx codegen error",
         why=NOT_SHOWN,
-        says="could not compile a kernel for this GPU: mostly one with bfloat16, which older GPUs lack",
+        says="Triton could not compile a kernel for this GPU: mostly one with bfloat16, which older GPUs lack",
         way="Load and train in float16 (dtype=torch.float16, bf16=False)",
         unless=r"ptxas (?:fatal|error) ?: ?(?:Value 'sm_|Unsupported)|PTX \.version",
     ),
@@ -149,18 +132,11 @@ PICTURES = (
         r"Your device does not support the current version of Torch/CUDA",
         tried="yes",
     ),
-    own(
-        "stable-diffusion-webui",
-        "a tensor with all nans was produced",
-        r"A tensor with all NaNs was produced in (?:Unet|VAE)",
-        says="computed values that float16 cannot hold",
-        way="Start it with --no-half (for the VAE: --no-half-vae), or take the fixed VAE",
-    ),
-    own(
+    failed(
         "ComfyUI",
         "exception during processing",
         r"Exception during processing !!! (?!.{0,300}?(?:CUDA|HIP|MPS|memory|Allocation|device|dtype|kernel|Triton|triton|not compiled|No module named|cannot import|DLL|\.so\b))(?:[\w. ]{1,60}: )?[^\n]{3,160}",
-        says="failed at a node of the workflow, by itself",
+        says="ComfyUI failed at a node of the workflow, by itself",
         way="Look at the node that the lines name: its inputs and its files",
     ),
 )
@@ -168,17 +144,11 @@ PICTURES = (
 ON_THE_CPU = 'Move the model to the GPU (`.to("cuda")`, --device cuda) or load it in float32; where no GPU is seen, `gpusetup doctor` on that machine says why'
 
 HALVES = (
-    own(
+    failed(
         "torch",
         "not implemented for 'half'",
         r'"\w{3,60}" not implemented for \'Half\'',
-        says="computes on the CPU, and has no kernel for half precision there",
-        way=ON_THE_CPU,
-    ),
-    own(
-        "Whisper",
-        "fp16 is not supported on cpu",
-        says="computes on the CPU",
+        says="torch computes on the CPU, and has no kernel for half precision there",
         way=ON_THE_CPU,
     ),
 )
@@ -227,4 +197,13 @@ FILES = (
     ),
 )  # fmt: skip
 
-ROWS = (*LOADING, *BITSANDBYTES, *TRITON, *PICTURES, *HALVES, *FILES)
+EXLLAMA = (
+    row(
+        "extension-not-built",
+        "is not defined",
+        r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined",
+        module="exllamav2",
+    ),
+)
+
+ROWS = (*EXLLAMA, *LOADING, *BITSANDBYTES, *TRITON, *PICTURES, *HALVES, *FILES)

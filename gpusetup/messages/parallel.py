@@ -7,7 +7,7 @@ Sources: torch/utils/data (signal handling), torch's shared memory manager, NCCL
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 FEW_PORTS = r"\bonly (?:the )?ports? [\d -]{2,15}(?:are|is) (?:open|allowed)|\bports?\b[^.\n]{0,40}\b(?:blocked|closed|not open)\b|\bfirewall (?:blocks|is active|between)"
 FEW_PORTS_OPEN = "not every port is open between the machines"
@@ -23,23 +23,29 @@ HOW = (
 """What the system says of a connection that was not made."""
 
 SLURMS = (
-    row("slurm-job", "slurm_job", r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w"),
-    row("slurm-job", "#sbatch", r"#SBATCH +-"),
-    row("slurm-job", "srun", r"\bsrun(?:: job \d| +-)"),
+    *rows(
+        "slurm-job",
+        {
+            "slurm_job": r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w",
+            "#sbatch": r"#SBATCH +-",
+            "srun": r"\bsrun(?:: job \d| +-)",
+            "salloc": r"\bsalloc(?:: (?:Granted|job \d)| +-)",
+        },
+    ),
     row(
         "slurm-job",
         "slurm",
         r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b",
         gpus="not shown",
     ),
-    row("slurm-job", "salloc", r"\bsalloc(?:: (?:Granted|job \d)| +-)"),
-    *(
-        row("slurm-job", needle, pattern, gpus="asked for")
-        for needle, pattern in (
-            ("--gres", r"--gres[= ]gpu"),
-            ("--gpus", r"(?:sbatch|srun|salloc)\b[^\n]{0,120}? --gpus(?:-per-\w{3,6})?[= ]\w"),
-            ("slurm_", r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w"),
-        )
+    *rows(
+        "slurm-job",
+        {
+            "--gres": r"--gres[= ]gpu",
+            "--gpus": r"(?:sbatch|srun|salloc)\b[^\n]{0,120}? --gpus(?:-per-\w{3,6})?[= ]\w",
+            "slurm_": r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w",
+        },
+        gpus="asked for",
     ),
 )
 """That a text is of a Slurm job, and that the job asked for GPUs (sbatch's manual page)."""
@@ -50,15 +56,12 @@ SERVERS_PORT = {
     "way": "End what listens there (`ss -ltnp` names it; on Windows `netstat -ano`), or give the server another port",
 }
 PORTS = (
-    row(
+    *rows(
         "port-in-use",
-        "server socket has failed to",
-        r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
-    ),
-    row(
-        "port-in-use",
-        "address already in use",
-        r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
+        {
+            "server socket has failed to": r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
+            "address already in use": r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
+        },
     ),
     row(
         "port-in-use",
@@ -137,71 +140,52 @@ ROWS = (
           |exited\ unexpectedly)
         """,
     ),
-    row(
-        "shm-too-small", "bus error", r"killed by signal: Bus error|bus error encountered in worker"
-    ),
-    row("shm-too-small", "(sigbus)", r"Signal 7 \(SIGBUS\) received"),
-    row("shm-too-small", "exitcode", r"exitcode\s{0,8}: ?-7\b"),
-    row("shm-too-small", "insufficient shared memory", r"insufficient shared memory \(shm\)"),
-    row("shm-too-small", "out of shared memory", r"workers are out of shared memory"),
-    row("shm-too-small", "unable to write to file", r"unable to write to file </?torch_\w+>"),
-    row(
+    *rows(
         "shm-too-small",
-        "</torch_",
-        r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+        {
+            "bus error": r"killed by signal: Bus error|bus error encountered in worker",
+            "(sigbus)": r"Signal 7 \(SIGBUS\) received",
+            "exitcode": r"exitcode\s{0,8}: ?-7\b",
+            "insufficient shared memory": r"insufficient shared memory \(shm\)",
+            "out of shared memory": r"workers are out of shared memory",
+            "unable to write to file": r"unable to write to file </?torch_\w+>",
+            "</torch_": r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+            "/dev/shm": r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
+        },
     ),
-    row("shm-too-small", "/dev/shm", r"No space left on device.{0,20}'/dev/shm/(?!nccl)"),
-    row(
+    *rows(
         "open-files-limit",
-        "too many open files",
-        r"Too many open files|received 0 items of ancdata",
+        {
+            "too many open files": r"Too many open files|received 0 items of ancdata",
+            "items of ancdata": r"received 0 items of ancdata",
+        },
     ),
-    row("open-files-limit", "items of ancdata", r"received 0 items of ancdata"),
-    row(
+    *rows(
         "port-in-use",
-        "failed to listen on any local",
-        r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
+        {
+            "failed to listen on any local": r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
+            "eaddrinuse": r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
+        },
     ),
-    row(
-        "port-in-use",
-        "eaddrinuse",
-        r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
+    *rows(
+        "nccl-unavailable-windows",
+        {
+            "nccl built in": r"(?:doesn't|does not) have NCCL built.?in",
+            "nccl": r"NCCL (?:backend )?is not (?:available|supported)",
+        },
     ),
-    row("nccl-unavailable-windows", "nccl built in", r"(?:doesn't|does not) have NCCL built.?in"),
-    row("nccl-unavailable-windows", "nccl", r"NCCL (?:backend )?is not (?:available|supported)"),
-    row(
+    *rows(
         "nccl-error",
-        "nccl error in",
-        r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-    ),
-    row(
-        "nccl-error",
-        "nccl error",
-        r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-    ),
-    row(
-        "nccl-error",
-        "nccl error: ",
-        r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-    ),
-    row(
-        "nccl-error",
-        "ncclutils",
-        r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
-    ),
-    row(
-        "nccl-error",
-        "ncclgroupend",
-        r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b",
-    ),
-    row(
-        "nccl-error", "system call (e.g.", r"(?P<name>ncclSystemError): System call \(e\.g\. socket"
-    ),
-    row("nccl-error", "nccl info init.cc:", r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b"),
-    row(
-        "nccl-error",
-        "nccl warn cuda failure",
-        r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
+        {
+            "nccl error in": r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            "nccl error": r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            "nccl error: ": r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            "ncclutils": r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
+            "ncclgroupend": r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b",
+            "system call (e.g.": r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
+            "nccl info init.cc:": r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b",
+            "nccl warn cuda failure": r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
+        },
     ),
     *(
         row(
@@ -234,62 +218,40 @@ ROWS = (
         "duplicate gpu detected",
         r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",
     ),
-    row("nccl-no-socket-interface", "no socket interface found"),
-    row("nccl-no-socket-interface", "no interface found in the same subnet"),
-    row(
+    *rows(
         "nccl-no-socket-interface",
-        "unable to find interface for",
-        r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
+        {
+            "no socket interface found": "",
+            "no interface found in the same subnet": "",
+            "unable to find interface for": r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
+            "unsupported gloo device": r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",
+        },
     ),
-    row(
+    *rows(
         "nccl-connect-failed",
-        "connect to ",
-        rf"Connect to (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+        {
+            "connect to ": rf"Connect to (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+            "call to connect": rf"NCCL \w{{4}} Call to connect (?:to \S{{3,60}} )?(?:returned|failed:?) {HOW}",
+            "net : call to": rf"Net ?: Call to (?:recv from|send to) (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+            "gloo connectfullmesh failed": "",
+            "client socket has timed out": r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
+        },
     ),
-    row(
-        "nccl-connect-failed",
-        "call to connect",
-        rf"NCCL \w{{4}} Call to connect (?:to \S{{3,60}} )?(?:returned|failed:?) {HOW}",
-    ),
-    row(
-        "nccl-connect-failed",
-        "net : call to",
-        rf"Net ?: Call to (?:recv from|send to) (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
-    ),
-    row(
-        "nccl-no-socket-interface",
-        "unsupported gloo device",
-        r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",
-    ),
-    row(
+    *rows(
         "nccl-p2p-failure",
-        "p2p",
-        r"(?:doesn't|does not) support faster communication broadband via P2P",
+        {
+            "p2p": r"(?:doesn't|does not) support faster communication broadband via P2P",
+            "peer": r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
+        },
     ),
-    row(
-        "nccl-p2p-failure",
-        "peer",
-        r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
-    ),
-    row(
+    *rows(
         "nccl-shm-error",
-        "creating shared memory segment",
-        r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
-    ),
-    row(
-        "nccl-shm-error",
-        "attaching to shared memory segment",
-        r"Error while attaching to shared memory segment (?P<path>\S+)",
-    ),
-    row(
-        "nccl-shm-error",
-        "shm",
-        r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
-    ),
-    row(
-        "nccl-shm-error",
-        "/dev/shm/nccl",
-        r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
+        {
+            "creating shared memory segment": r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
+            "attaching to shared memory segment": r"Error while attaching to shared memory segment (?P<path>\S+)",
+            "shm": r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
+            "/dev/shm/nccl": r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
+        },
     ),
     row(
         "nccl-connect-failed",
@@ -306,44 +268,32 @@ ROWS = (
         )
         for needle in ("tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version")
     ),
-    row("nccl-connect-failed", "gloo connectfullmesh failed"),
-    row("nccl-timeout", "watchdog caught collective operation timeout"),
-    row("nccl-timeout", "watchdog got stuck for", r"watchdog got stuck for \d{1,6} seconds"),
-    row("nccl-timeout", "nccl watchdog", r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b"),
-    row("nccl-timeout", "heartbeat monitor timed out", r"Heartbeat monitor timed out!"),
+    *rows(
+        "nccl-timeout",
+        {
+            "watchdog caught collective operation timeout": "",
+            "watchdog got stuck for": r"watchdog got stuck for \d{1,6} seconds",
+            "nccl watchdog": r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b",
+            "heartbeat monitor timed out": r"Heartbeat monitor timed out!",
+            "clients joined": r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
+            "socket timeout": r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
+            "rendezvoustimeouterror": r"rendezvous\.api\.RendezvousTimeoutError",
+        },
+    ),
     row(
         "nccl-timeout",
         "timed out waiting",
         r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation",
         unless="Capture cuda graph failed",
     ),
-    row(
-        "nccl-timeout",
-        "clients joined",
-        r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
-    ),
-    row(
-        "nccl-timeout",
-        "socket timeout",
-        r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
-    ),
-    row("nccl-timeout", "rendezvoustimeouterror", r"rendezvous\.api\.RendezvousTimeoutError"),
-    row(
-        "nccl-connect-failed",
-        "client socket has timed out",
-        r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
-    ),
-    row("rdma-memlock", "ibv_reg_mr", r"ibv_reg_mr\w* failed"),
-    row("rdma-memlock", "ibv_create", r"ibv_create_\w+ failed.{0,40}Cannot allocate memory"),
-    row(
+    *rows(
         "rdma-memlock",
-        "memlock",
-        r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
-    ),
-    row(
-        "rdma-memlock",
-        "max locked memory",
-        r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
+        {
+            "ibv_reg_mr": r"ibv_reg_mr\w* failed",
+            "ibv_create": r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
+            "memlock": r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
+            "max locked memory": r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
+        },
     ),
     *PORTS,
 )

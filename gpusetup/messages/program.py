@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Callable
 
 from gpusetup.model.failing import Stage
 from gpusetup.model.frozen import Frozen
@@ -63,16 +64,16 @@ class Program(Frozen):
 Marks = tuple[Mark, ...]
 
 
-def told(stage: Stage | None, *needles: str) -> Marks:
-    return tuple(Mark(needle=each, stage=stage) for each in needles)
+def _marks(weight: Weight) -> Callable[..., Marks]:
+    """Marks of one weight: a stage, then letters."""
+    return lambda stage, *needles: tuple(
+        Mark(needle=each, stage=stage, weight=weight) for each in needles
+    )
 
 
-def notice(stage: Stage | None, *needles: str) -> Marks:
-    return tuple(Mark(needle=each, stage=stage, weight=Weight.NOTICE) for each in needles)
-
-
-def raised(stage: Stage | None, *needles: str) -> Marks:
-    return tuple(Mark(needle=each, stage=stage, weight=Weight.RAISED) for each in needles)
+told, notice, raised, under_all = map(
+    _marks, (Weight.TOLD, Weight.NOTICE, Weight.RAISED, Weight.UNDER_ALL)
+)
 
 
 def named(*needles: str, stage: Stage | None = None, pattern: str = "") -> Marks:
@@ -88,7 +89,3 @@ def mentioned(*names: str) -> Marks:
 
 def _alone(name: str) -> str:
     return rf"(?<![\w./-]){re.escape(name)}(?![\w/-])"
-
-
-def under_all(*needles: str) -> Marks:
-    return tuple(Mark(needle=each, weight=Weight.UNDER_ALL) for each in needles)

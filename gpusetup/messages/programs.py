@@ -2,7 +2,7 @@
 
 Sources: the messages and log prefixes of the programs' own sources and issue trackers, 2023 to 2026.
 A new program is a row here, in `programs_serving.py` where it serves or tunes models, in
-`programs_frameworks.py` where it computes without torch, or in `programs_around.py` where it
+`programs_frameworks.py` where it computes without torch, or in `programs_launchers.py` where it
 installs or starts others; what its message means for the GPU is a row in its subject's file.
 """
 
@@ -17,9 +17,9 @@ from gpusetup.messages.program import (
     told,
     under_all,
 )
-from gpusetup.messages.programs_around import AROUND
+from gpusetup.messages.programs_applications import APPLICATIONS
 from gpusetup.messages.programs_frameworks import FRAMEWORKS
-from gpusetup.messages.programs_neighbours import NEIGHBOURS
+from gpusetup.messages.programs_launchers import LAUNCHERS
 from gpusetup.messages.programs_serving import OLLAMAS_WAY, SERVING
 
 OLLAMAS = (
@@ -322,6 +322,7 @@ COMPUTING: tuple[Program, ...] = (
             "torch not compiled with cuda",
         )
         + under_all(
+            None,
             "torch.",
             "pytorch",
             "found no nvidia driver",
@@ -338,7 +339,7 @@ COMPUTING: tuple[Program, ...] = (
     ),
 )
 
-PROGRAMS = (*COMPUTING, *SERVING, *AROUND, *NEIGHBOURS)
+PROGRAMS = (*COMPUTING, *SERVING, *LAUNCHERS, *APPLICATIONS)
 BY_NAME: dict[str, Program] = {program.name: program for program in PROGRAMS}
 BY_PACKAGE: dict[str, Program] = {
     package: program for program in PROGRAMS for package in program.packages

@@ -5,45 +5,29 @@ Sources: gpu_burn-drv.cpp, DCGM's diagnostics (dcgmi diag), nccl-tests' common.c
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 GPU = r"GPU (?P<gpu>\d{1,3})"
 
 ROWS = (
     row("hardware-fault", ": faulty", rf"{GPU}: FAULTY", by="gpu", what="test"),
-    row(
+    *rows(
         "hardware-fault",
-        "(warning!)",
-        r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",
+        {
+            "(warning!)": r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",
+            "| fail": r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))",
+            "miscompare": r"[Tt]here was a miscompare|DCGM_FR_FAULTY_MEMORY|had uncorrectable memory errors",
+        },
         by="what",
         what="test",
     ),
-    row(
-        "hardware-fault",
-        "| fail",
-        r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))",
-        by="what",
-        what="test",
-    ),
-    row(
-        "hardware-fault",
-        "miscompare",
-        r"[Tt]here was a miscompare|DCGM_FR_FAULTY_MEMORY|had uncorrectable memory errors",
-        by="what",
-        what="test",
-    ),
-    row(
+    *rows(
         "gpu-computes",
-        ": ok",
-        r"Tested \d{1,3} GPUs:(?: GPU \d{1,3}: OK){1,64}(?! GPU \d{1,3}: FAULTY)",
+        {
+            ": ok": r"Tested \d{1,3} GPUs:(?: GPU \d{1,3}: OK){1,64}(?! GPU \d{1,3}: FAULTY)",
+            "avg bus bandwidth": r"Out of bounds values : 0 OK.{0,60}?Avg bus bandwidth",
+            "| pass": r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
+            "result = pass": r"deviceQuery.{0,300}?Result = PASS",
+        },
     ),
-    row(
-        "gpu-computes", "avg bus bandwidth", r"Out of bounds values : 0 OK.{0,60}?Avg bus bandwidth"
-    ),
-    row(
-        "gpu-computes",
-        "| pass",
-        r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
-    ),
-    row("gpu-computes", "result = pass", r"deviceQuery.{0,300}?Result = PASS"),
 )

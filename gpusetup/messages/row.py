@@ -56,6 +56,21 @@ def row(
     )
 
 
+def rows(kind: str, patterns: Mapping[str, str], **values: str) -> tuple[Row, ...]:
+    """Rows that differ in their letters alone, and in the pattern near them."""
+    return tuple(row(kind, needle, pattern, **values) for needle, pattern in patterns.items())
+
+
+NOT_SHOWN = "not shown"
+"""`why` of a failure whose reason stands elsewhere, or may be the GPU's stack: nobody names it."""
+
+
+def failed(program: str, needle: str, pattern: str = "", *, unless: str = "", **values: str) -> Row:
+    """A program fails by itself, no driver, torch or GPU has to be mended: what it says failed, its
+    `way` out, the `stage`; with `why=NOT_SHOWN` the answer is `unknown`."""
+    return row("program-failed", needle, pattern, unless=unless, program=program, **values)
+
+
 def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
     """Where a row's message stands in a piece of text, and its values."""
     pattern = in_any_case(one.pattern or re.escape(one.needle))

@@ -60,23 +60,14 @@ class Flat(Frozen):
 
 
 def _places(low: str, needle: str) -> list[int]:
-    """Where windows begin: from the start of a text on, and then before its end."""
+    """Where windows begin, in the order of the text: from its start on, and then before its end."""
     places: list[int] = []
     at = low.find(needle)
-    while at >= 0 and len(places) < ATTEMPTS // 2:
+    while at >= 0:
         places.append(at)
         at = low.find(needle, at + STEP)
-    return [*places, *_last_places(low, needle, at)] if at >= 0 else places
-
-
-def _last_places(low: str, needle: str, since: int) -> list[int]:
-    """The last places of a needle, none before one that is known, in the order of the text."""
-    places = [low.rfind(needle)]
-    while places[-1] > since and len(places) < ATTEMPTS // 2:
-        last = places[-1]
-        near = low.find(needle, max(last - STEP, since), last)
-        places.append(near if near >= 0 else max(low.rfind(needle, since, last), since))
-    return places[::-1]
+    half = ATTEMPTS // 2
+    return places[:half] + places[half:][-half:]
 
 
 def flat_of(parts: Iterable[str]) -> Flat:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 SAID = (
     r"(?:返回值?|为|為|是|总是|總是|一直|就是|就|始终|发现|发现是|發現|还是|還是|显示|顯示|输出|輸出|打印|结果|得到|仍然?|都|却|變成|变成"
@@ -49,36 +49,29 @@ TORCHS = (
         )
         for front in FRONT
     ),
-    row(
+    *rows(
         "cuda-unavailable",
-        "torch to ",
-        rf"\b(?:unable|cannot|can't|can not|not able|couldn't|could not|trouble|impossible|struggl\w+)\b[^.\n]{{0,30}}?\b(?:get|getting|make|making|force|forcing) {TORCH} to {SEES} {A_GPU}",
-        asked="yes",
-    ),
-    row(
-        "cuda-unavailable",
-        "by pytorch",
-        r"(?:GPU|CUDA|RTX \d{4}|card)\b[^.\n]{0,40}? (?:is |was )?not (?:being )?(?:detected|recogni[sz]ed|found|seen|used) by PyTorch",
+        {
+            "torch to ": rf"\b(?:unable|cannot|can't|can not|not able|couldn't|could not|trouble|impossible|struggl\w+)\b[^.\n]{{0,30}}?\b(?:get|getting|make|making|force|forcing) {TORCH} to {SEES} {A_GPU}",
+            "by pytorch": r"(?:GPU|CUDA|RTX \d{4}|card)\b[^.\n]{0,40}? (?:is |was )?not (?:being )?(?:detected|recogni[sz]ed|found|seen|used) by PyTorch",
+        },
         asked="yes",
     ),
 )
 
 CPUS = (
-    row(
+    *rows(
         "torch-not-compiled-with-cuda",
-        " cpu_",
-        r"\b(?:libtorch|pytorch) +\d[\w.]{1,12} +cpu_(?:mkl|generic|accelerate)_\w{3,40}",
+        {
+            " cpu_": r"\b(?:libtorch|pytorch) +\d[\w.]{1,12} +cpu_(?:mkl|generic|accelerate)_\w{3,40}",
+            "torch": r"\b(?:went|goes|gone|going|reverts?|reverted|falls?|fell|fallen|switched|switches|changed|changes|downgraded|replaced)(?: it)?(?: back)? (?:to|by|with) (?:using )?(?:the |a )?(?:(?:py)?torch[- ]?\+?CPU\b|CPU[- ](?:only )?(?:py)?torch\b|CPU(?:[- ]only)? (?:version|build|wheel) of (?:py)?torch\b)",
+        },
     ),
     row(
         "torch-not-compiled-with-cuda",
         "cpu",
         r"(?<!cannot )(?<!can't )(?<!unable to )(?<!to )(?<!should )(?<!must )(?<!please )(?<!can )(?<!could )\b(?:installs?|installed|installing|get|gets|got|downloads?|downloaded|picks?) (?:only |just |always |me )?(?:the |a )?(?:CPU[- ]?(?:only )?(?:version|build|wheel|variant)s? of |CPU[- ]only )(?:(?:py|lib)?torch\b|it\b)|\b(?:installs?|installed|installing|got|downloads?|downloaded|picks?) (?:only |just |always |me )?(?:the |a )?PyTorch CPU\b",
         unless=r"(?:want|wants|need|to|for|only) (?:\w+ ){0,3}(?:install|get) (?:the |a )?CPU|no (?:NVIDIA )?GPU",
-    ),
-    row(
-        "torch-not-compiled-with-cuda",
-        "torch",
-        r"\b(?:went|goes|gone|going|reverts?|reverted|falls?|fell|fallen|switched|switches|changed|changes|downgraded|replaced)(?: it)?(?: back)? (?:to|by|with) (?:using )?(?:the |a )?(?:(?:py)?torch[- ]?\+?CPU\b|CPU[- ](?:only )?(?:py)?torch\b|CPU(?:[- ]only)? (?:version|build|wheel) of (?:py)?torch\b)",
     ),
 )
 
@@ -119,18 +112,14 @@ MEMORY = (
         r"(?<![\w.])CUDA ?OutOfMemory(?:Error)?\b",
         unless=r"(?i:tried to allocate)|\bexcept\b",
     ),
-    *(
-        row("out-of-memory", needle, pattern, unless=ONLY_IF)
-        for needle, pattern in (
-            ("insufficient", rf"\binsufficient {GPU_MEMORY}\b"),
-            ("not enough", rf"\bnot enough (?:free |available )?{GPU_MEMORY}\b"),
-            ("out of", rf"\b(?:ran|runs?|running) out of {GPU_MEMORY}\b"),
-        )
-    ),
-    row(
+    *rows(
         "out-of-memory",
-        "out of memory",
-        r"\b(?:shows?|showed|says?|said|gives?|gave|gets?|got|reports?|throws?) (?:me )?(?:a |an |the )?[\"'`“]out of memory[\"'`”]",
+        {
+            "insufficient": rf"\binsufficient {GPU_MEMORY}\b",
+            "not enough": rf"\bnot enough (?:free |available )?{GPU_MEMORY}\b",
+            "out of": rf"\b(?:ran|runs?|running) out of {GPU_MEMORY}\b",
+            "out of memory": r"\b(?:shows?|showed|says?|said|gives?|gave|gets?|got|reports?|throws?) (?:me )?(?:a |an |the )?[\"'`“]out of memory[\"'`”]",
+        },
         unless=ONLY_IF,
     ),
     row("out-of-memory", "显存", r"显存(?:不足|不够|溢出|耗尽)|爆显存", unless=IF_CHINESE),
@@ -249,21 +238,14 @@ def _in_any_order(first: str, second: str, third: str) -> str:
     return "|".join(r".{0,700}?".join(order) for order in orders)
 
 
-LIBRARIES_TOO_OLD = (
-    row(
-        "gpu-not-in-wheel",
-        "cublas_status_execution_failed",
-        _in_any_order(AMPERE_ON, CUDA_10, CUBLAS_FAILS),
-        side="new",
-        said="in words",
-    ),
-    row(
-        "gpu-not-in-wheel",
-        "cufft_internal_error",
-        _in_any_order(ADA_ON, CUDA_11_7, "CUFFT_INTERNAL_ERROR"),
-        side="new",
-        said="in words",
-    ),
+LIBRARIES_TOO_OLD = rows(
+    "gpu-not-in-wheel",
+    {
+        "cublas_status_execution_failed": _in_any_order(AMPERE_ON, CUDA_10, CUBLAS_FAILS),
+        "cufft_internal_error": _in_any_order(ADA_ON, CUDA_11_7, "CUFFT_INTERNAL_ERROR"),
+    },
+    side="new",
+    said="in words",
 )
 """CUDA 10's cuBLAS does not run on Ampere, CUDA 11.7's cuFFT not on Ada (pytorch issue 88038)."""
 

@@ -5,7 +5,7 @@ Sources, as of November 2026: titles and first lines of threads in issue tracker
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 IF = r"\b(?:if|when|whenever|whether|unless|in case|until|make sure|once) (?:\S{1,16} ){0,5}?"
 OTHERS_GPU = r"\b(?:AMD|Radeon|ROCm|Intel Arc|macOS|Jetson)\b|no (?:NVIDIA )?GPU"
@@ -244,16 +244,12 @@ BROUGHT = (
         r"(?:torch[^。\n]{0,12}?(?:选择|安装|裝|装|下载|用)(?:的|了|成|为|是){0,3} ?(?:torch)?[^。\n]{0,4}cpu版|(?:选择|安装|装|下载)(?:的|了|成|为|是){0,3} ?cpu版(?:本)?(?:的)? ?(?:py)?torch)",
         unless=r"(?:想|要|需要|如果|若|建议)[^。\n]{0,8}(?:安装|装|下载|用)[^。\n]{0,8}cpu版",
     ),
-    row(
+    *rows(
         "torch-not-compiled-with-cuda",
-        "with cuda",
-        r"\b(?:distribution|distro|package manager|repository|package|apt|pacman|portage|nix|nixpkgs|homebrew|fedora|debian|arch)\b[^.\n]{0,40}? (?:does(?: not|n't)|do(?: not|n't)|did(?: not|n't)|never) (?:compile|build|ship|package)s? (?:its |the |a )?(?:py)?torch with CUDA\b",
-        unless=OTHERS_GPU,
-    ),
-    row(
-        "torch-not-compiled-with-cuda",
-        "compiled with cuda",
-        r"\btorch (?:is |was )?(?:not|n't) being compiled with CUDA",
+        {
+            "with cuda": r"\b(?:distribution|distro|package manager|repository|package|apt|pacman|portage|nix|nixpkgs|homebrew|fedora|debian|arch)\b[^.\n]{0,40}? (?:does(?: not|n't)|do(?: not|n't)|did(?: not|n't)|never) (?:compile|build|ship|package)s? (?:its |the |a )?(?:py)?torch with CUDA\b",
+            "compiled with cuda": r"\btorch (?:is |was )?(?:not|n't) being compiled with CUDA",
+        },
         unless=OTHERS_GPU,
     ),
 )

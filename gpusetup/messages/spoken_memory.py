@@ -8,7 +8,7 @@ Sources, as of November 2026: titles and first lines of threads in issue tracker
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 from gpusetup.messages.spoken import ASKED_WHETHER
 
 A_GPU = r"(?:\b|(?<=\d[x×]))(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
@@ -39,19 +39,14 @@ KEEPS = r"\b(?:keeps?|kept|always|constantly|constant|repeatedly|still|it|just|t
 CARDS = r"(?:\b(?:GPUs?|VRAM|CUDA|nvidia|(?:RTX|GTX) ?\d{3,4})\b)"
 
 OF_THE_GPU = (
-    *(
-        row("out-of-memory", needle, pattern, unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate")
-        for needle, pattern in (
-            (
-                "oom",
-                rf"\b(?:CUDA|GPU|VRAM|torch)(?:[ -]memory)? OOM(?:s|ed)?\b|\bOOM(?:s|ed)? (?:errors? )?(?:on|in|from) (?:the |my |a |an |one |each |every |both |single |\dx? ?)?(?:\S{{1,20}} )?{A_GPU}",
-            ),
-            ("out of ", rf"\bout[ -]of[ -]{OF_A_GPU}\b(?! out of)"),
-            (
-                "out of memory",
-                r"\b(?:GPU|VRAM|CUDA)(?:s|'s)? (?:is |are |was |runs? |ran |goes |went |still |always )?out of memory\b",
-            ),
-        )
+    *rows(
+        "out-of-memory",
+        {
+            "oom": rf"\b(?:CUDA|GPU|VRAM|torch)(?:[ -]memory)? OOM(?:s|ed)?\b|\bOOM(?:s|ed)? (?:errors? )?(?:on|in|from) (?:the |my |a |an |one |each |every |both |single |\dx? ?)?(?:\S{{1,20}} )?{A_GPU}",
+            "out of ": rf"\bout[ -]of[ -]{OF_A_GPU}\b(?! out of)",
+            "out of memory": r"\b(?:GPU|VRAM|CUDA)(?:s|'s)? (?:is |are |was |runs? |ran |goes |went |still |always )?out of memory\b",
+        },
+        unless=rf"{HOSTS}|{NO_FAILURE}|tried to allocate",
     ),
     *(
         row(

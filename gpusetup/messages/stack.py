@@ -9,7 +9,7 @@ src/llama-model.cpp.
 from __future__ import annotations
 
 from gpusetup.messages.libraries import OF_LINUX
-from gpusetup.messages.row import row
+from gpusetup.messages.row import row, rows
 
 ROWS = (
     row(
@@ -24,10 +24,12 @@ ROWS = (
         r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))",
         module="cupy",
     ),
-    row(
+    *rows(
         "cuda-lib-missing",
-        "libnvvm",
-        r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
+        {
+            "libnvvm": r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
+            "failed to open nvvm": "",
+        },
         library="libnvvm",
         module="numba-cuda",
     ),
@@ -38,49 +40,48 @@ ROWS = (
         library="libnvrtc",
         module="numba-cuda",
     ),
-    row(
-        "cuda-lib-missing",
-        "failed to open nvvm",
-        library="libnvvm",
-        module="numba-cuda",
-    ),
-    row(
+    *rows(
         "no-nvidia-driver",
-        "cuda driver library cannot be found",
+        {
+            "cuda driver library cannot be found": "",
+            "could not open libcuda": "",
+        },
         library="libcuda.so",
     ),
-    row(
-        "no-nvidia-driver",
-        "could not open libcuda",
-        library="libcuda.so",
-    ),
-    row(
+    *rows(
         "driver-too-old",
-        "minimum required cuda driver version",
-        r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)",
-    ),
-    row(
-        "driver-too-old",
-        "your nvidia driver is too old",
-        r"your nvidia driver is too old or missing",
+        {
+            "minimum required cuda driver version": r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)",
+            "your nvidia driver is too old": r"your nvidia driver is too old or missing",
+        },
     ),
     row("ninja-missing", "ninja'", r"No such file or directory: '(?:\S{1,160}/)?ninja'"),
-    row("out-of-memory", "no available memory for the cache blocks", engine="vLLM"),
-    row(
+    *rows(
         "out-of-memory",
-        "kv cache",
-        r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
+        {
+            "no available memory for the cache blocks": "",
+            "kv cache": r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
+        },
         engine="vLLM",
     ),
-    row(
+    *rows(
         "out-of-memory",
-        "resource_exhausted",
-        r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
+        {
+            "resource_exhausted": r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
+            "oom when allocating": r"OOM when allocating tensor.{0,200}?device:GPU",
+            "out of memory allocating": r"Out of memory allocating [\d,]{1,20} bytes",
+            "bytes free,": r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
+            "unable to allocate cuda": r"unable to allocate CUDA\d{1,2} buffer",
+        },
     ),
-    row("out-of-memory", "oom when allocating", r"OOM when allocating tensor.{0,200}?device:GPU"),
-    row("out-of-memory", "out of memory allocating", r"Out of memory allocating [\d,]{1,20} bytes"),
-    row(
-        "cuda-unavailable", "no visible gpu devices", r"FAILED_PRECONDITION: No visible GPU devices"
+    *rows(
+        "cuda-unavailable",
+        {
+            "no visible gpu devices": r"FAILED_PRECONDITION: No visible GPU devices",
+            "unknown compute capability": r"Unknown compute capability\. (?:Ensure|Specify|Make)",
+            "failed to infer device type": "",
+            "cuda_error_no_device": r"failed call to cuInit.{0,80}CUDA_ERROR_NO_DEVICE",
+        },
     ),
     row(
         "cuda-lib-missing",
@@ -99,11 +100,6 @@ ROWS = (
         "configured cuda binary not found",
         r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
         module="bitsandbytes",
-    ),
-    row(
-        "out-of-memory",
-        "bytes free,",
-        r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
     ),
     row(
         "out-of-memory",
@@ -129,22 +125,12 @@ ROWS = (
         r"Could not find compatible tinycudann extension for compute capability",
         module="tinycudann",
     ),
-    row(
-        "cuda-unavailable",
-        "unknown compute capability",
-        r"Unknown compute capability\. (?:Ensure|Specify|Make)",
-    ),
-    row("cuda-unavailable", "failed to infer device type"),
-    row(
-        "cuda-unavailable",
-        "cuda_error_no_device",
-        r"failed call to cuInit.{0,80}CUDA_ERROR_NO_DEVICE",
-    ),
-    row("no-xpu", "native api", r"Native API (?:failed|returns)|UR_RESULT_ERROR_\w+", why="driver"),
-    row(
+    *rows(
         "no-xpu",
-        "no device of requested type",
-        r"No device of requested type ['\"]?(?:info::device_type::)?gpu",
+        {
+            "native api": r"Native API (?:failed|returns)|UR_RESULT_ERROR_\w+",
+            "no device of requested type": r"No device of requested type ['\"]?(?:info::device_type::)?gpu",
+        },
         why="driver",
     ),
     row(
@@ -177,5 +163,4 @@ ROWS = (
         r"gpu VRAM usage didn't recover within timeout\\?\"? seconds=(?P<seconds>\d{1,4}(?:\.\d{1,9})?)",
         program="ollama",
     ),
-    row("out-of-memory", "unable to allocate cuda", r"unable to allocate CUDA\d{1,2} buffer"),
 )

@@ -6,26 +6,24 @@ first lines of threads in issue trackers, NVIDIA's manual of nvidia-smi (ECC, ro
 
 from __future__ import annotations
 
-from gpusetup.messages.own import own
-from gpusetup.messages.row import row
+from gpusetup.messages.row import failed, row, rows
 
 A_NUMBER = "It takes a GPU by its number: `device=0`, or `0,1` for two; without it, it chooses one"
 BY_A_WORD = (
-    own(
+    failed(
         "The trainer",
         "invalid cuda",
         r"Invalid CUDA '?(?:--)?device[ =](?i:cuda|gpu)'? requested",
-        says="takes no GPU of this name: `cuda` and `gpu` are no numbers",
+        says="The trainer takes no GPU of this name: `cuda` and `gpu` are no numbers",
         way=A_NUMBER,
     ),
 )
-BY_A_NUMBER = (
-    row(
-        "cuda-unavailable",
-        "invalid cuda",
-        r"Invalid CUDA '?(?:--)?device[ =](?!(?i:cuda|gpu)')[^\s{]{1,12} requested",
-    ),
-    row("cuda-unavailable", "`cudaaccelerator` can not run on your system"),
+BY_A_NUMBER = rows(
+    "cuda-unavailable",
+    {
+        "invalid cuda": r"Invalid CUDA '?(?:--)?device[ =](?!(?i:cuda|gpu)')[^\s{]{1,12} requested",
+        "`cudaaccelerator` can not run on your system": "",
+    },
 )
 
 WORKS = r"(?:works?|worked|working|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
@@ -96,24 +94,16 @@ AFTER_SLEEP = (
 """A driver whose memory module did not come back from the machine's sleep."""
 
 NO_KERNEL_OF_A_TYPE = (
-    own(
+    failed(
         "torch",
         "not implemented for '",
         r"\"\w{0,60}(?:cuda|mps|cpu)\w{0,30}\" not implemented for '(?!Half)\w{3,20}'",
-        says="has no such operation for this type of number, in this release",
+        says="torch has no such operation for this type of number, in this release",
         way="Compute this operation in float32, or take a newer torch",
     ),
 )
 
-ISAACS = (
-    own(
-        "Isaac Gym",
-        "can't use gpu pipeline",
-        r"Can't use GPU pipeline with CPU Physics",
-        says="computes its physics on the CPU, as the command line says, and so no GPU pipeline is used",
-        way="Start it with `--sim_device=cuda:0`",
-    ),
-)
+ISAACS = ()
 
 PREBUILT = (
     row(
@@ -144,15 +134,12 @@ XFORMERS = (
 )
 
 BETWEEN = (
-    row(
+    *rows(
         "nccl-p2p-failure",
-        "access is not supported",
-        r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
-    ),
-    row(
-        "nccl-p2p-failure",
-        "cuda:1",
-        r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
+        {
+            "access is not supported": r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
+            "cuda:1": r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
+        },
     ),
     *(
         row(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import RuleContext, driver_answers, event_evidence, events, on
+from gpusetup.evidence.context import RuleContext, driver_answers
+from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS
 from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import TOOLKIT
 from gpusetup.fixes import packages, paste
-from gpusetup.model.finding import Alternative, Finding, Fix
+from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.shell import Line, lines
 
 MESSAGES: tuple[Cause, ...] = (
@@ -83,10 +84,6 @@ MESSAGES: tuple[Cause, ...] = (
 )
 
 
-def engine_messages(context: RuleContext) -> Iterator[Finding]:
-    yield from from_messages(context, (*MESSAGES, HOOK))
-
-
 TOOLKIT_SOURCE = (
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 )
@@ -121,25 +118,13 @@ REPOSITORY = {
 has the package itself."""
 
 
-def _not_told(context: RuleContext) -> bool:
-    """Whether the text leaves open which Linux it is of: apt's commands then, and dnf's beside."""
-    system = context.snapshot.os
-    return system.id is None and system.family in (None, "linux")
-
-
-def _by_dnf(context: RuleContext) -> tuple[Alternative, ...]:
-    typed = (*BY_DNF, *lines("sudo dnf install -y nvidia-container-toolkit"))
-    title = "on Fedora, RHEL and their kin install it by dnf, then configure it as above"
-    return paste.other(title, *typed) if _not_told(context) else ()
-
-
 def toolkit_commands(context: RuleContext) -> tuple[Line, ...]:
     """How the host gets the toolkit, from the repository on, and who then uses it."""
-    if on(context, "windows"):
-        return ON_WINDOWS
+    if ON_WINDOWS(context):
+        return BY_DESKTOP
     repository = REPOSITORY.get(packages.distribution(context) or "", ())
     package = packages.system_package(context, "nvidia-container-toolkit")
-    if _not_told(context):
+    if context.snapshot.os.id is None:
         repository, package = BY_APT, lines("sudo apt install -y nvidia-container-toolkit")
     use = CONFIGURED.get(context.snapshot.container.kind or "", CONFIGURED["docker"])
     return (*repository, *package, *use)
@@ -149,7 +134,7 @@ WITH_WINDOWS = (
     "Docker Desktop brings the toolkit: use its WSL 2 engine (Settings, General; it has no GPU "
     "with Hyper-V or Windows containers), and update WSL, Docker Desktop and NVIDIA's driver"
 )
-ON_WINDOWS = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
+BY_DESKTOP = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
 
 
 CONFIGURED = {
@@ -171,6 +156,15 @@ CONFIGURED = {
 """How an engine gets to know the toolkit, and a check that it does."""
 
 
+def _toolkit(context: RuleContext, text: str) -> Fix:
+    return Fix(
+        text=text,
+        commands=toolkit_commands(context),
+        looks=paste.look("see first whether the host's driver works", *lines("nvidia-smi -L")),
+        needs_root=True,
+    )
+
+
 CONTAINER_TOOLKIT_MISSING = Cause(
     id="container-toolkit-missing",
     place=(Layer.BOUNDARY, 10),
@@ -181,45 +175,26 @@ CONTAINER_TOOLKIT_MISSING = Cause(
     way_out="Install nvidia-container-toolkit on the host, configure and restart docker",
     source=TOOLKIT,
     explains=(*NO_DRIVER, "container-no-gpu", "driver-missing"),
-)
-
-
-def container_toolkit_missing(context: RuleContext) -> Iterator[Finding]:
-    """Docker knows no nvidia device driver or runtime."""
-    messages = events(context, "container-toolkit-missing")
-    on_a_node = context.snapshot.container.kind == "kubernetes"
-    if messages:
-        yield CONTAINER_TOOLKIT_MISSING.found(
-            f"{'The node' if on_a_node else 'Docker'} has no nvidia "
-            f"{'runtime' if on_a_node else 'device driver'}: nvidia-container-toolkit is not "
-            "installed, or not configured",
-            detail="The driver itself may work on the host (`nvidia-smi` shows it).",
-            evidence=event_evidence(messages),
-            fix=Fix(
-                text=WITH_WINDOWS
-                if on(context, "windows")
-                else f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE})"
-                + ("" if on_a_node else FROM_SNAP),
-                commands=toolkit_commands(context),
-                alternatives=_by_dnf(context),
-                needs_root=True,
+    message=Message(
+        title="Docker has no nvidia device driver: nvidia-container-toolkit is not installed, or "
+        "not configured",
+        detail="The driver itself may work on the host (`nvidia-smi` shows it).",
+        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). A docker from "
+        "snap (`snap list docker` names it) reads its own configuration and not what these "
+        "commands write: take docker's own packages in its place",
+        way=_toolkit,
+        cases=(
+            Message(where=(ON_WINDOWS,), text=WITH_WINDOWS, way=_toolkit),
+            Message(
+                where=(IN_KUBERNETES,),
+                title="The node has no nvidia runtime: nvidia-container-toolkit is not installed, "
+                "or not configured",
+                text=f"Install and configure the toolkit on the node ({TOOLKIT_SOURCE})",
+                way=_toolkit,
             ),
-        )
-
-
-FROM_SNAP = (
-    ". A docker from snap (`snap list docker` names it) reads its own configuration and not what "
-    "these commands write: take docker's own packages in its place"
+        ),
+    ),
 )
-
-
-def _toolkit_anew(context: RuleContext, text: str) -> Fix:
-    return Fix(
-        text=text,
-        commands=toolkit_commands(context),
-        looks=paste.look("see first whether the host's driver works", *lines("nvidia-smi -L")),
-        needs_root=True,
-    )
 
 
 HOOK = Cause(
@@ -239,7 +214,7 @@ HOOK = Cause(
         "its files and devices in.",
         text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
         "and look at which GPUs and folders the container is given",
-        way=_toolkit_anew,
+        way=_toolkit,
         cases=(
             Message(
                 having={"problem": r"^(?!.*not found).*(?:cgroup|bpf|device rules)"},
@@ -276,7 +251,8 @@ HOOK = Cause(
 )
 
 
-RULES = (
-    engine_messages,
-    container_toolkit_missing,
-)
+def engine_messages(context: RuleContext) -> Iterator[Finding]:
+    yield from from_messages(context, (*MESSAGES, CONTAINER_TOOLKIT_MISSING, HOOK))
+
+
+RULES = (engine_messages,)

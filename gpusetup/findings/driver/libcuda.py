@@ -113,7 +113,7 @@ CUDA_MISSES_GPU = Cause(
     title="CUDA does not see a GPU that the driver lists",
     means="The GPU answers NVML, and CUDA leaves it out: it could not start it.",
     proven_by="NVML's and CUDA's lists, and no CUDA_VISIBLE_DEVICES",
-    not_when="gpus-partly-hidden; gpu-fell-off-bus; mig-misconfigured",
+    not_when="gpu-fell-off-bus; mig-misconfigured",
     way_out="Kernel log, reset or reboot",
     source="CUDA Driver API reference, cuDeviceGetCount",
 )

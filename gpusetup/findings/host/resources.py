@@ -10,19 +10,19 @@ from gpusetup.evidence.context import (
     events,
     gib,
     in_container,
-    is_cuda_build,
     value_evidence,
 )
+from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.findings.layers import NCCL_SAYS, NO_TORCH, Layer
-from gpusetup.findings.record import Cause
+from gpusetup.findings.message_rules import case_of, from_message
+from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes.disk_space import making_room, short_disks
-from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
 from gpusetup.model.shell import lines
 from gpusetup.model.units import GIB
-
-SMALL_SHM_BYTES = GIB
-
 
 PIP_CACHE_DISK_FULL = Cause(
     id="pip-cache-disk-full",
@@ -38,36 +38,30 @@ PIP_CACHE_DISK_FULL = Cause(
 
 def disk_full(context: RuleContext) -> Iterator[Finding]:
     """No room for an install where it writes."""
-    messages = events(context, "pip-cache-disk-full")
+    said = events(context, "pip-cache-disk-full")
     short = short_disks(context)
-    if not messages and not short:
-        return
-    needed_now = bool(messages) or (
-        _install_is_due(context) and any(d.subject == "site-packages" for d in short)
-    )
-    make = PIP_CACHE_DISK_FULL.found if messages else PIP_CACHE_DISK_FULL.as_warning
-    rooms = ", ".join(f"{gib(d.free_bytes or 0)} in {d.path} ({d.subject})" for d in short)
-    yield make(
-        f"Little room for an install of torch: {rooms or 'no space left on device'}",
-        detail="The install that is due needs it." if needed_now else "",
-        evidence=(
-            *event_evidence(messages),
-            *(
-                value_evidence(context, "disks", f"{d.path}: {gib(d.free_bytes or 0)} free")
-                for d in short
+    if said or short:
+        room = [f"{d.path}: {gib(d.free_bytes or 0)} free ({d.subject})" for d in short]
+        yield _graver_if_said(
+            said,
+            PIP_CACHE_DISK_FULL,
+            f"Little room for an install of torch: {', '.join(room) or 'no space left on device'}",
+            tuple(value_evidence(context, "disks", one) for one in room),
+            Fix(
+                text="Make room: clear the installers' caches, or let TMPDIR and the cache name a "
+                "disk with room. An install needs up to 8 GiB beside the packages, 4 GiB in a "
+                "cache and 1 GiB in the temporary folder",
+                commands=making_room(context, short),
             ),
-        ),
-        fix=Fix(
-            text="Make room: clear the installers' caches, or let TMPDIR and the cache name a "
-            "disk with room. An install needs up to 8 GiB beside the packages, 4 GiB in a cache "
-            "and 1 GiB in the temporary folder",
-            commands=making_room(context, short),
-        ),
-    )
+        )
 
 
-def _install_is_due(context: RuleContext) -> bool:
-    return not is_cuda_build(context.snapshot.torch)
+def _graver_if_said(
+    said: tuple[Event, ...], cause: Cause, title: str, seen: tuple[Evidence, ...], fix: Fix
+) -> Finding:
+    """What a program failed at is an error; what it will fail at, as the machine shows, is not."""
+    make = cause.found if said else cause.as_warning
+    return make(title, evidence=(*event_evidence(said), *seen), fix=fix)
 
 
 SHM_TOO_SMALL = Cause(
@@ -85,58 +79,27 @@ SHM_TOO_SMALL = Cause(
 def shm_too_small(context: RuleContext) -> Iterator[Finding]:
     """A small /dev/shm kills DataLoader workers."""
     total = context.snapshot.memory.shm_total_bytes
-    messages = events(context, "shm-too-small")
-    small = total is not None and total <= SMALL_SHM_BYTES and in_container(context)
-    if not messages and not small:
-        return
-    make = SHM_TOO_SMALL.found if messages else SHM_TOO_SMALL.as_warning
-    size = gib(total) if total and total >= GIB else f"{(total or 0) >> 20} MiB"
-    yield make(
-        f"/dev/shm is {size if total else 'too small'}: DataLoader workers and NCCL need more",
-        evidence=(
-            *event_evidence(messages),
-            *(
-                (value_evidence(context, "memory.shm_total_bytes", f"/dev/shm: {size}"),)
-                if total
-                else ()
+    said = events(context, "shm-too-small")
+    small = total is not None and total <= GIB and in_container(context)
+    if said or small:
+        size = f"/dev/shm is {gib(total) if total else 'too small'}"
+        yield _graver_if_said(
+            said,
+            SHM_TOO_SMALL,
+            f"{size}: DataLoader workers and NCCL need more",
+            (value_evidence(context, "memory.shm_total_bytes", size),),
+            Fix(
+                text="Start the container with more shared memory (`--shm-size=8g`; the command "
+                "does it with a plain image), or use num_workers=0",
+                commands=SHM_OPTIONS.get(context.snapshot.container.kind or "docker", ()),
             ),
-        ),
-        fix=Fix(
-            text="Start the container with more shared memory (`--shm-size=8g`; the command does "
-            "it with a plain image), or use num_workers=0",
-            commands=SHM_OPTIONS.get(context.snapshot.container.kind or "docker", ()),
-        ),
-    )
+        )
 
 
 SHM_OPTIONS = {
     "docker": lines("docker run --rm --shm-size=8g --gpus all ubuntu df -h"),
     "podman": lines("podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h"),
 }
-
-
-MEMORY_SMALL = Cause(
-    id="memory-small",
-    severity=Severity.WARNING,
-    title="little memory",
-    means="Loading torch's CUDA libraries takes some GiB.",
-    proven_by="A limit below 4 GiB",
-    way_out="More memory",
-    source="measured",
-)
-
-
-def memory_small(context: RuleContext) -> Iterator[Finding]:
-    """A cgroup that leaves less memory than torch needs to load."""
-    memory = context.snapshot.memory
-    limit = min((b for b in (memory.cgroup_limit_bytes, memory.total_bytes) if b), default=None)
-    if limit is not None and limit < 4 * GIB:
-        yield MEMORY_SMALL.found(
-            f"Programs here have {gib(limit)} of memory: a CUDA build of torch may be killed "
-            "while it loads",
-            evidence=(value_evidence(context, "memory", f"limit {gib(limit)}"),),
-            fix=Fix(text="Give the container or the virtual machine 4 GiB or more"),
-        )
 
 
 CLUSTER_GPUS = 8
@@ -159,39 +122,32 @@ def memlock_low(context: RuleContext) -> Iterator[Finding]:
     """Locked memory is limited on a cluster's node (RDMA registers memory)."""
     limit = context.snapshot.memory.memlock_bytes
     several = len(context.snapshot.gpus or ()) >= CLUSTER_GPUS
-    messages = events(context, "rdma-memlock")
-    if messages or (several and limit is not None and limit < 64 << 20):
-        make = RDMA_MEMLOCK.found if messages else RDMA_MEMLOCK.as_note
-        yield make(
-            f"Locked memory is limited to {(limit or 0) >> 10} KiB: NCCL over InfiniBand fails"
-            if limit
-            else "Locked memory is limited: NCCL over InfiniBand fails",
-            evidence=(
-                *event_evidence(messages),
-                value_evidence(context, "memory.memlock_bytes", "RLIMIT_MEMLOCK"),
-            ),
-            fix=_unlimited(context),
-        )
+    said = events(context, "rdma-memlock")
+    if said or (several and limit is not None and limit < 64 << 20):
+        found = from_message(context, RDMA_MEMLOCK, *case_of(context, LIMITED, said or (LOW,)))
+        yield found if said else replace(found, severity=Severity.NOTE)
 
 
-def _unlimited(context: RuleContext) -> Fix:
-    """The hard limit is lifted by PAM at the next login; a service and a container have theirs."""
-    if in_container(context):
-        return Fix(text="Start the container again with `--ulimit memlock=-1`")
-    return Fix(
-        text="Lift the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
-        "also slurmd's)",
-        commands=lines(
-            "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
-            "| sudo tee /etc/security/limits.d/99-memlock.conf"
+LOW = Event(kind="limit", source="memory.memlock_bytes", text="RLIMIT_MEMLOCK below 64 MiB")
+LIMITED = Message(
+    title="Locked memory is limited: NCCL over InfiniBand fails",
+    text="Lift the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, also "
+    "slurmd's)",
+    commands=(
+        "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
+        "| sudo tee /etc/security/limits.d/99-memlock.conf",
+    ),
+    needs_root=True,
+    cases=(
+        Message(
+            where=(IN_A_CONTAINER,), text="Start the container again with `--ulimit memlock=-1`"
         ),
-        needs_root=True,
-    )
+    ),
+)
 
 
 RULES = (
     disk_full,
     shm_too_small,
-    memory_small,
     memlock_low,
 )

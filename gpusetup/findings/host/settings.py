@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 
-from gpusetup.evidence.context import (
-    RuleContext,
-    on,
-)
+from gpusetup.evidence.context import RuleContext
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import lines
 from gpusetup.model.versions import parsed
 
-CATALOG_DAYS = 120
+OLD = timedelta(days=120)
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -65,28 +61,6 @@ TF32_PRECISION = Cause(
 )
 
 
-CUDA_JIT_OFF = Cause(
-    id="cuda-jit-off",
-    severity=Severity.WARNING,
-    title="CUDA_DISABLE_PTX_JIT=1",
-    means="PTX is not compiled.",
-    proven_by="The variable",
-    way_out="Unset it",
-    source="CUDA C++ Programming Guide, environment variables",
-)
-
-
-CUDA_JIT_FORCED = Cause(
-    id="cuda-jit-forced",
-    severity=Severity.WARNING,
-    title="CUDA_FORCE_PTX_JIT=1",
-    means="Binary kernels are ignored.",
-    proven_by="The variable",
-    way_out="Unset it",
-    source="CUDA C++ Programming Guide, environment variables",
-)
-
-
 CONDA_CUDA_VIRTUAL_MISSING = Cause(
     id="conda-cuda-virtual-missing",
     place=(Layer.INSTALL, 120),
@@ -100,129 +74,36 @@ CONDA_CUDA_VIRTUAL_MISSING = Cause(
 )
 
 
-class Setting(Frozen):
-    """A variable that makes CUDA slow, imprecise or blind when it has this value."""
-
-    cause: Cause
-    variable: str
-    value: str
-    effect: str
-
-
 SETTINGS = (
-    Setting(
-        cause=CUDA_LAUNCH_BLOCKING,
-        variable="CUDA_LAUNCH_BLOCKING",
-        value="1",
-        effect="every kernel is waited for; good to find a fault, slow otherwise",
+    (CUDA_LAUNCH_BLOCKING, "CUDA_LAUNCH_BLOCKING", "1", "every kernel is waited for: slow"),
+    (
+        *(MEMORY_CACHING_OFF, "PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
+        "torch asks the driver for every tensor: many times slower",
     ),
-    Setting(
-        cause=MEMORY_CACHING_OFF,
-        variable="PYTORCH_NO_CUDA_MEMORY_CACHING",
-        value="1",
-        effect="torch asks the driver for every tensor: many times slower",
+    (TF32_PRECISION, "NVIDIA_TF32_OVERRIDE", "1", "float32 products are computed in TF32"),
+    (
+        *(TF32_PRECISION, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),
+        "float32 products are computed in TF32",
     ),
-    Setting(
-        cause=TF32_PRECISION,
-        variable="NVIDIA_TF32_OVERRIDE",
-        value="1",
-        effect="float32 products are computed in TF32, with 10 bits of mantissa",
-    ),
-    Setting(
-        cause=TF32_PRECISION,
-        variable="TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-        value="1",
-        effect="float32 products are computed in TF32, with 10 bits of mantissa",
-    ),
-    Setting(
-        cause=CUDA_JIT_OFF,
-        variable="CUDA_DISABLE_PTX_JIT",
-        value="1",
-        effect="PTX is not compiled: GPUs that the build has no kernel for fail",
-    ),
-    Setting(
-        cause=CUDA_JIT_FORCED,
-        variable="CUDA_FORCE_PTX_JIT",
-        value="1",
-        effect="binary kernels are ignored and compiled anew: slow starts, or `no kernel image`",
-    ),
-    Setting(
-        cause=CONDA_CUDA_VIRTUAL_MISSING,
-        variable="CONDA_OVERRIDE_CUDA",
-        value="",
-        effect="conda believes that there is no CUDA and chooses CPU builds",
+    (
+        *(CONDA_CUDA_VIRTUAL_MISSING, "CONDA_OVERRIDE_CUDA", ""),
+        "conda believes that there is no CUDA and chooses CPU builds",
     ),
 )
-"""From CUDA's, torch's and conda's own documentation."""
+"""Variables that make CUDA slow, imprecise or blind with a value: CUDA's, torch's and conda's own
+documentation."""
 
 
 def settings(context: RuleContext) -> Iterator[Finding]:
     """Environment variables that make CUDA slow, imprecise or blind."""
-    for one in SETTINGS:
-        if context.snapshot.environment.get(one.variable) != one.value:
-            continue
-        make = one.cause.as_note if one.cause is TF32_PRECISION else one.cause.as_warning
-        yield make(
-            f"{one.variable}={one.value or '(empty)'}: {one.effect}",
-            evidence=(Evidence(source="environment", text=f"{one.variable}={one.value}"),),
-            fix=Fix(
-                text=f"Unset {one.variable} unless you mean it",
-                commands=paste.unset(context, one.variable),
-            ),
-        )
-
-
-EXPANDABLE_SEGMENTS_UNSUPPORTED = Cause(
-    id="expandable-segments-unsupported",
-    severity=Severity.NOTE,
-    title="expandable segments where there are none",
-    means="Ignored on Windows, WSL and Jetson.",
-    proven_by="PYTORCH_ALLOC_CONF",
-    way_out="Leave it out",
-    source="torch documentation, memory management",
-)
-
-
-def expandable_segments(context: RuleContext) -> Iterator[Finding]:
-    """An allocator setting that this platform does not have."""
-    environment = context.snapshot.environment
-    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
-        named = "expandable_segments:true" in environment.get(name, "").lower()
-        if named and (
-            on(context, "windows") or context.snapshot.os.wsl or context.snapshot.os.jetson
-        ):
-            yield EXPANDABLE_SEGMENTS_UNSUPPORTED.found(
-                f"{name} asks for expandable segments, which this platform does not have: it "
-                "is ignored",
-                evidence=(Evidence(source="environment", text=f"{name}={environment[name]}"),),
-                fix=Fix(text="Leave it out here", commands=paste.unset(context, name)),
-            )
-            return
-
-
-EXTRA_INDEX = Cause(
-    id="extra-index",
-    severity=Severity.WARNING,
-    title="a torch index beside the default one",
-    means="pip takes the newest version from either, of whatever build.",
-    proven_by="PIP_EXTRA_INDEX_URL or UV_EXTRA_INDEX_URL",
-    way_out="Unset it",
-    source="pip documentation, --extra-index-url",
-)
-
-
-def extra_index(context: RuleContext) -> Iterator[Finding]:
-    """An extra index mixes builds: the newest version wins, from wherever."""
-    for name in ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL"):
-        value = context.snapshot.environment.get(name, "")
-        if "pytorch.org" in value:
-            yield EXTRA_INDEX.found(
-                f"{name} names a torch index beside the default one: the newest version wins, of "
-                "whatever build",
+    for cause, name, value, effect in SETTINGS:
+        if context.snapshot.environment.get(name) == value:
+            make = cause.as_note if cause is TF32_PRECISION else cause.as_warning
+            yield make(
+                f"{name}={value or '(empty)'}: {effect}",
                 evidence=(Evidence(source="environment", text=f"{name}={value}"),),
                 fix=Fix(
-                    text=f"Unset {name}; gpusetup names the index for torch alone",
-                    commands=paste.unset(context, name),
+                    text=f"Unset {name} unless you mean it", commands=paste.unset(context, name)
                 ),
             )
 
@@ -243,28 +124,15 @@ CATALOG_OLD = Cause(
 
 def catalog_old(context: RuleContext) -> Iterator[Finding]:
     """The embedded table is old against the day of the snapshot."""
-    taken = context.snapshot.taken_at
-    days = _days(context.catalog.as_of, taken) if taken else None
-    if days is not None and days > CATALOG_DAYS:
+    taken, as_of = context.snapshot.taken_at, context.catalog.as_of
+    if taken and str(date.fromisoformat(as_of) + OLD) < taken:
         yield CATALOG_OLD.found(
-            f"The catalog is of {context.catalog.as_of}, {days} days old: there may be "
-            "newer builds",
+            f"The catalog is of {as_of}: there may be newer builds",
             fix=Fix(
                 text="Update gpusetup, or ask the live index",
                 commands=lines("gpusetup resolve --refresh"),
             ),
         )
-
-
-def _days(as_of: str, taken_at: str) -> int | None:
-    """
-    >>> _days("2026-11-20", "2026-11-22T10:00:00Z")
-    2
-    """
-    try:
-        return (date.fromisoformat(taken_at[:10]) - date.fromisoformat(as_of[:10])).days
-    except ValueError:
-        return None
 
 
 ONE_TRUTH = ("driver.version", "gpus.count", "torch.version")
@@ -298,8 +166,6 @@ def sources_disagree(context: RuleContext) -> Iterator[Finding]:
 
 RULES = (
     settings,
-    expandable_segments,
-    extra_index,
     catalog_old,
     sources_disagree,
 )

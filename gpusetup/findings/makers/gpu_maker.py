@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from gpusetup.accelerators.makers import BY_WORD, is_seen_only, maker_of, other_maker
+from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.evidence.context import (
     RuleContext,
-    asked_for_cuda,
     event_evidence,
     events,
     has_nvidia,
@@ -18,11 +17,11 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.findings.layers import Layer
-from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import other_makers, paste
-from gpusetup.model.finding import Evidence, Finding, Fix
+from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.shell import Line
+from gpusetup.resolver.held import vendors_of
 
 
 def serves_its_maker(context: RuleContext) -> bool:
@@ -58,14 +57,12 @@ def apple_silicon(context: RuleContext) -> Iterator[Finding]:
         in_passing = (
             _cuda_runs(context) or serves_its_maker(context) or _shows_its_paths_alone(context)
         )
+        machine = context.snapshot.os.machine or "a Mac"
         yield _as_grave(context, APPLE_SILICON, in_passing=in_passing)(
-            f"This is a Mac{' with an Apple GPU' if context.snapshot.os.machine else ''}: "
-            "there is no CUDA",
+            "This is a Mac: there is no CUDA",
             evidence=(
                 *event_evidence(events(context, *LOOKED_FOR_CUDA)),
-                value_evidence(
-                    context, "os.machine", f"macOS on {context.snapshot.os.machine or 'a Mac'}"
-                ),
+                value_evidence(context, "os.machine", f"macOS on {machine}"),
             ),
             fix=other_makers.apple(context),
         )
@@ -74,22 +71,18 @@ def apple_silicon(context: RuleContext) -> Iterator[Finding]:
 def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
     """No NVIDIA GPU: and who made the one that is there."""
     machine = context.snapshot
-    foreign = is_seen_only(maker_of(machine.torch.backend))
-    looked = foreign or bool(events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen"))
-    looked = looked or (bool(events(context, "program-lib-missing")) and _has_a_card(context))
+    named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
+    # A card of another maker's that somebody names, and not what many processors have.
+    card = re.search(r"\bArc\b|\b[Rr][Xx] ?\d{4}|\bInstinct\b", named)
+    looked = (
+        is_seen_only(maker_of(machine.torch.backend))
+        or events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen")
+        or (card and events(context, "program-lib-missing"))
+    )
     unknown = has_nvidia(context) is None and not machine.driver.version
     absent = has_nvidia(context) is False or (looked and unknown)
-    if not absent or _apple(context):
-        return
-    yield from _other_maker(context, _makers(context))
-
-
-def _makers(context: RuleContext) -> set[str]:
-    """Who made the GPUs that are there."""
-    on_bus = {device.vendor for device in context.snapshot.pci_devices or ()}
-    named = {e.values.get("vendor", "") for e in events(context, "foreign-gpu")}
-    listed = {other_maker(gpu.name) or "" for gpu in context.snapshot.gpus or ()}
-    return {BY_WORD.get(one, one) for one in on_bus | named | listed}
+    if absent and not _apple(context):
+        yield from _other_maker(context, named)
 
 
 def _apple(context: RuleContext) -> bool:
@@ -159,36 +152,29 @@ CUDA_RAN = ("out-of-memory", "no-kernel-image")
 """What only a program with CUDA and an NVIDIA GPU says."""
 
 
-NOT_READY = 802
-"""The code of a board with NVSwitch, which no Mac has."""
-
-
 def _cuda_runs(context: RuleContext) -> bool:
     """A text of a Mac and of another machine, or of a Mac with an NVIDIA GPU: CUDA ran there."""
-    return is_report(context) and (
-        context.snapshot.torch.cuda_available is True
-        or bool(events(context, *CUDA_RAN))
-        or context.snapshot.cuda_api.init_code == NOT_READY
-    )
+    ran = context.snapshot.torch.cuda_available or events(context, *CUDA_RAN)
+    return is_report(context) and bool(ran)
 
 
 def _shows_its_paths_alone(context: RuleContext) -> bool:
     """A text with a Mac's paths in a traceback, in which nothing looked for a GPU of any kind."""
     # No order: a text that names its system, or CUDA, complains of it.
     machine = context.snapshot
-    told = machine.os.machine or machine.os.name or machine.torch.version or asked_for_cuda(context)
-    program = machine.failing.program or events(context, *LOOKED_FOR_CUDA)
+    named = machine.os.machine or machine.os.name or machine.torch.version
+    told = named or machine.failing.program or events(context, *LOOKED_FOR_CUDA)
     by_a_path = machine.python.version is not None  # the folder of a traceback names both
-    return is_report(context) and by_a_path and not (told or program)
+    return is_report(context) and by_a_path and not told
 
 
 def _nobody_complains(context: RuleContext) -> bool:
     """A text that shows a build for another maker's GPU, and nothing that looked in vain."""
     machine = context.snapshot
     listed = machine.pci_devices or machine.gpus
-    if not is_report(context) or events(context, *LOOKED_FOR_CUDA):
+    if not is_report(context) or events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code:
         return False
-    works = machine.torch.cuda_available if not machine.cuda_api.init_code else False
+    works = machine.torch.cuda_available
     return works is True or (works is None and not listed)
 
 
@@ -232,29 +218,22 @@ INTEL_GPU = Cause(
 )
 
 
-def _other_maker(context: RuleContext, vendors: set[str]) -> Iterator[Finding]:
+def _other_maker(context: RuleContext, named: str) -> Iterator[Finding]:
     maker = maker_of(context.snapshot.torch.backend)
     quiet = _nobody_complains(context) or serves_its_maker(context)
-    listed = event_evidence(events(context, *LOOKED_FOR_CUDA)) + tuple(
-        value_evidence(
-            context,
-            "pci_devices",
-            f"{d.vendor} {d.name or d.device_id or 'device'} at {d.bus_id or 'PCI'}",
-        )
+    seen = tuple(
+        value_evidence(context, "pci_devices", f"{d.vendor} {d.name or d.device_id} at {d.bus_id}")
         for d in context.snapshot.pci_devices or ()
-    ) or (_nothing_listed(context),)
-    amd = "amd" in (maker, *vendors) or events(context, "no-hip-gpus", "hip-kernel-missing")
-    if amd:
+    )
+    none = value_evidence(context, "pci_devices", "no GPU of NVIDIA's is listed")
+    listed = (*event_evidence(events(context, *LOOKED_FOR_CUDA)), *seen) or (none,)
+    if "amd" in (maker, *vendors_of(context.snapshot)) or events(context, *OF_ANOTHER_MAKER[:2]):
         yield _as_grave(context, AMD_GPU, in_passing=quiet)(
-            _unused(context, "AMD"),
-            evidence=listed,
-            fix=other_makers.amd(context),
+            "The GPU is AMD's: CUDA is not used", evidence=listed, fix=other_makers.amd(context)
         )
-    elif maker == "intel" or events(context, "no-xpu") or _has_arc(context):
+    elif maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
         yield _as_grave(context, INTEL_GPU, in_passing=quiet)(
-            _unused(context, "Intel"),
-            evidence=listed,
-            fix=other_makers.intel(context),
+            "The GPU is Intel's: CUDA is not used", evidence=listed, fix=other_makers.intel(context)
         )
     else:
         yield _as_grave(context, NO_NVIDIA_GPU, in_passing=quiet)(
@@ -269,44 +248,10 @@ def _other_maker(context: RuleContext, vendors: set[str]) -> Iterator[Finding]:
         )
 
 
-def _has_a_card(context: RuleContext) -> bool:
-    """A card of another maker's that somebody names, and not what many processors have."""
-    named = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
-    return any(re.search(r"\bArc\b|\b[Rr][Xx] ?\d{4}|\bInstinct\b", name) for name in named)
-
-
-def _has_arc(context: RuleContext) -> bool:
-    """A card of Intel's, and not the graphics that most of its processors have."""
-    names = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
-    return any(re.search(r"\bArc\b|(?:A[357]|B5)\d0", name) for name in names)
-
-
-def _unused(context: RuleContext, maker: str) -> str:
-    """Whose GPU it is, and what that means to the program that a text is about."""
-    own = maker_of(context.snapshot.torch.backend)
-    if is_beside_torch(context):
-        name = context.snapshot.failing.program
-        return f"The GPU is {maker}'s: what {name} has for CUDA does not use it"
-    if own and own == {"AMD": "amd", "Intel": "intel"}[maker]:
-        return f"The GPU is {maker}'s, and torch's build is made for it; CUDA is not used"
-    return f"The GPU is {maker}'s: CUDA builds of torch do not use it"
-
-
-def _nothing_listed(context: RuleContext) -> Evidence:
-    if on(context, "macos"):
-        return value_evidence(
-            context, "os.family", "macOS, for which NVIDIA's last driver is of 2018"
-        )
-    torch = context.snapshot.torch
-    if context.snapshot.pci_devices is None and torch.version:
-        return value_evidence(context, "torch.version", f"torch {torch.version}")
-    return value_evidence(context, "pci_devices", "no display controller of NVIDIA on the PCI bus")
-
-
 def _cpu_commands(context: RuleContext) -> tuple[Line, ...]:
     """How to get the CPU build, unless a torch that works on the CPU is there."""
     torch = context.snapshot.torch
-    speaks = is_report(context) and bool(events(context, "cuda-error"))
+    speaks = is_report(context) and events(context, "cuda-error")
     if torch.installed or torch.version or speaks:
         return ()
     build = paste.chosen(context)

@@ -7,7 +7,7 @@ llama.cpp's common/arg.cpp, torchcodec/_core/ops.py, NVIDIA Warp's release notes
 from __future__ import annotations
 
 from gpusetup.messages.libraries import FFMPEG
-from gpusetup.messages.row import Row, row
+from gpusetup.messages.row import Row, row, rows
 
 LACKS = r"(?:wheel|setuptools|pkg_resources|packaging|numpy|cython|Cython|pybind11|psutil|skbuild|scikit_build_core|hatchling|poetry|setuptools_scm|mypy|distutils|pkginfo|cmake|ninja|nanobind|einops)"
 BUILDING = (
@@ -18,36 +18,29 @@ BUILDING = (
 WITHOUT_GPU = (
     row(
         "program-without-gpu-support",
-        "cudaexecutionprovider' is not in available",
-        r"'CUDAExecutionProvider' is not in available provider names",
-        program="onnxruntime",
+        "installed cpu version paddlepaddle",
+        program="PaddlePaddle",
     ),
     row(
         "program-without-gpu-support",
-        "cudaexecutionprovider not available",
-        program="onnxruntime",
+        "dlib_use_cuda",
+        r"DLIB_USE_CUDA\b\W{0,12}(?:is |== ?|returns )?False\b",
+        program="dlib",
+    ),
+    *rows(
+        "program-without-gpu-support",
+        {
+            "has no attribute 'cuda'": r"module 'cv2(?:\.\w{2,12})?' has no attribute 'cuda'",
+            "was not built with cuda backend": r"DNN module was not built with CUDA backend",
+            "compiled without cuda support": r"OpenCV.{0,80}?The library is compiled without CUDA support",
+        },
+        program="OpenCV",
     ),
     row(
         "program-without-gpu-support",
-        "executionprovider",
-        r"\[(?:'AzureExecutionProvider', )?'CPUExecutionProvider'\]",
-        unless=r"'CUDAExecutionProvider'|Failed to create CUDA|providers_cuda|Applied providers",
-        program="onnxruntime",
-    ),
-    row(
-        "program-without-gpu-support",
-        "compiled without gpu support",
-        r"(?P<program>bitsandbytes|LightGBM|XGBoost|OpenCV|OpenMM) was (?:compiled|not compiled|built) without GPU support",
-    ),
-    row(
-        "program-without-gpu-support",
-        "compiled with cuda support",
-        r"(?P<program>XGBoost|OpenCV|CTranslate2|LightGBM)\b.{0,60}? (?:was|is) not compiled with CUDA support",
-    ),
-    row(
-        "program-without-gpu-support",
-        "not compiled with gpu support",
-        r"(?P<program>XGBoost|LightGBM)\b.{0,40}? not compiled with GPU support",
+        "not integrated in this build",
+        r"requires the cuDNN library which is not integrated in this build",
+        program="CTranslate2",
     ),
     row(
         "program-without-gpu-support",
@@ -57,9 +50,39 @@ WITHOUT_GPU = (
     ),
     row(
         "program-without-gpu-support",
-        "compiled without cuda support",
-        r"OpenCV.{0,80}?The library is compiled without CUDA support",
-        program="OpenCV",
+        "of warp does not support cuda",
+        program="Warp",
+    ),
+    *rows(
+        "program-without-gpu-support",
+        {
+            "cannot use sift gpu without cuda": r"Cannot use Sift GPU without CUDA",
+            "dense stereo reconstruction requires cuda": r"Dense stereo reconstruction requires CUDA, which is not available",
+        },
+        program="COLMAP",
+    ),
+    *rows(
+        "program-without-gpu-support",
+        {
+            "cudaexecutionprovider' is not in available": r"'CUDAExecutionProvider' is not in available provider names",
+            "cudaexecutionprovider not available": "",
+        },
+        program="onnxruntime",
+    ),
+    row(
+        "program-without-gpu-support",
+        "executionprovider",
+        r"\[(?:'AzureExecutionProvider', )?'CPUExecutionProvider'\]",
+        unless=r"'CUDAExecutionProvider'|Failed to create CUDA|providers_cuda|Applied providers",
+        program="onnxruntime",
+    ),
+    *rows(
+        "program-without-gpu-support",
+        {
+            "compiled without gpu support": r"(?P<program>bitsandbytes|LightGBM|XGBoost|OpenCV|OpenMM) was (?:compiled|not compiled|built) without GPU support",
+            "compiled with cuda support": r"(?P<program>XGBoost|OpenCV|CTranslate2|LightGBM)\b.{0,60}? (?:was|is) not compiled with CUDA support",
+            "not compiled with gpu support": r"(?P<program>XGBoost|LightGBM)\b.{0,40}? not compiled with GPU support",
+        },
     ),
     row(
         "program-without-gpu-support",
@@ -80,23 +103,6 @@ WITHOUT_GPU = (
     ),
     row(
         "program-without-gpu-support",
-        "of warp does not support cuda",
-        program="Warp",
-    ),
-    row(
-        "program-without-gpu-support",
-        "cannot use sift gpu without cuda",
-        r"Cannot use Sift GPU without CUDA",
-        program="COLMAP",
-    ),
-    row(
-        "program-without-gpu-support",
-        "dense stereo reconstruction requires cuda",
-        r"Dense stereo reconstruction requires CUDA, which is not available",
-        program="COLMAP",
-    ),
-    row(
-        "program-without-gpu-support",
         "xformers wasn't build with cuda",
         r"xFormers wasn't build with CUDA support",
         program="xformers",
@@ -104,17 +110,12 @@ WITHOUT_GPU = (
 )
 
 LACKING = (
-    row(
+    *rows(
         "program-requirement-missing",
-        "ffmpeg is not properly installed",
-        r"Could not load libtorchcodec",
-        program="torchcodec",
-        lacks="FFmpeg's shared libraries (4 to 8), or a torchcodec of this torch's release",
-    ),
-    row(
-        "program-requirement-missing",
-        "libtorchcodec_core",
-        r"(?:Could not (?:find module|load this library)\W{0,4}|Could not load library:? ?)[^'\"\n]{0,200}?libtorchcodec_core\d\.(?:dll|dylib|so)",
+        {
+            "ffmpeg is not properly installed": r"Could not load libtorchcodec",
+            "libtorchcodec_core": r"(?:Could not (?:find module|load this library)\W{0,4}|Could not load library:? ?)[^'\"\n]{0,200}?libtorchcodec_core\d\.(?:dll|dylib|so)",
+        },
         program="torchcodec",
         lacks="FFmpeg's shared libraries (4 to 8), or a torchcodec of this torch's release",
     ),
@@ -124,22 +125,18 @@ LACKING = (
         rf"(?P<library>{FFMPEG}\.so[.\d]*): cannot open shared",
         lacks="FFmpeg's shared libraries",
     ),
-    row(
+    *rows(
         "program-requirement-missing",
-        "no module named",
-        rf"{BUILDING}.{{0,900}}?No module named ['\"]?(?P<lacks>{LACKS})\b",
+        {
+            "no module named": rf"{BUILDING}.{{0,900}}?No module named ['\"]?(?P<lacks>{LACKS})\b",
+            "no such file": r"fatal error: (?P<lacks>oneapi/\w{2,12}\.hpp|libaio\.h|numa\.h|mpi\.h|glm/\w{2,12}\.hpp|Eigen/\w{3,12}|GL/gl\w?\.h): No such file",
+        },
         step="build",
     ),
     row(
         "program-requirement-missing",
         "no module named",
         rf"No module named ['\"]?(?P<lacks>{LACKS})['\"].{{0,300}}?(?:error: subprocess|Getting requirements to build|This error originates from a subprocess|Failed building wheel|Failed to build)",
-        step="build",
-    ),
-    row(
-        "program-requirement-missing",
-        "no such file",
-        r"fatal error: (?P<lacks>oneapi/\w{2,12}\.hpp|libaio\.h|numa\.h|mpi\.h|glm/\w{2,12}\.hpp|Eigen/\w{3,12}|GL/gl\w?\.h): No such file",
         step="build",
     ),
     row(
@@ -170,14 +167,23 @@ NEWER_IN_TORCH = r"(?:compiler?|export|uint(?:16|32|64)|float8_\w+|xpu|mps|[gs]e
 TOO_OLD = (
     row(
         "program-release-too-old",
-        "from 'torch.",
-        r"cannot import name '(?!_C\b|_ext\b)\w+' from 'torch\.(?!_C\b)\w+(?:\.\w+)*'(?! \()",
-        beside="installed torch",
+        "warp cuda error",
+        r"Warp CUDA error: Failed to get driver entry point 'cuDeviceGetUuid' \(CUDA error 1\)",
+        program="Warp",
     ),
     row(
         "program-release-too-old",
-        "has no attribute",
-        rf"module 'torch' has no attribute '{NEWER_IN_TORCH}'",
+        "warp cuda error",
+        r"Warp CUDA error 36: API call is not supported.{0,400}?Driver 1[3-9]\.",
+        program="Warp",
+    ),
+    *rows(
+        "program-release-too-old",
+        {
+            "from 'torch.": r"cannot import name '(?!_C\b|_ext\b)\w+' from 'torch\.(?!_C\b)\w+(?:\.\w+)*'(?! \()",
+            "has no attribute": rf"module 'torch' has no attribute '{NEWER_IN_TORCH}'",
+            "cannot import name": r"cannot import name '(?!_C\b|_ext\b|Tensor\b|nn\b)\w+' from 'torch(?:\.(?!_C\b)\w+)*' \([^()]{0,200}(?:site|dist)-packages[^()]{1,200}\)",
+        },
         beside="installed torch",
     ),
     row(
@@ -197,24 +203,6 @@ TOO_OLD = (
         "for torchao version",
         r"incompatible torch version (?P<torch>[\w.+-]{1,30}) for torchao version",
         program="torchao",
-    ),
-    row(
-        "program-release-too-old",
-        "cannot import name",
-        r"cannot import name '(?!_C\b|_ext\b|Tensor\b|nn\b)\w+' from 'torch(?:\.(?!_C\b)\w+)*' \([^()]{0,200}(?:site|dist)-packages[^()]{1,200}\)",
-        beside="installed torch",
-    ),
-    row(
-        "program-release-too-old",
-        "warp cuda error",
-        r"Warp CUDA error: Failed to get driver entry point 'cuDeviceGetUuid' \(CUDA error 1\)",
-        program="Warp",
-    ),
-    row(
-        "program-release-too-old",
-        "warp cuda error",
-        r"Warp CUDA error 36: API call is not supported.{0,400}?Driver 1[3-9]\.",
-        program="Warp",
     ),
 )
 
@@ -257,6 +245,19 @@ def _in_words(needle: str, name: str) -> Row:
 
 SEES_NO_GPU = (
     *(_in_words(*one) for one in IN_WORDS),
+    *rows(
+        "program-sees-no-gpu",
+        {
+            "trying to query cuda gpus": "",
+            "unable to detect any compatible gpu": "",
+        },
+        program="LM Studio",
+    ),
+    row(
+        "program-sees-no-gpu",
+        "whisper_backend_init_gpu: no gpu found",
+        program="whisper.cpp",
+    ),
     row(
         "program-lib-missing",
         "find cuda drivers",
@@ -272,27 +273,28 @@ SEES_NO_GPU = (
         program="TensorFlow",
     ),
     row("program-sees-no-gpu", "no compatible gpus were discovered", program="ollama"),
-    row("program-sees-no-gpu", "trying to query cuda gpus", program="LM Studio"),
-    row(
-        "program-sees-no-gpu",
-        "unable to detect any compatible gpu",
-        program="LM Studio",
-    ),
     row(
         "program-sees-no-gpu",
         "0 gpu",
         r"\b0 GPUs? detected",
     ),
-    row(
+    *rows(
         "program-sees-no-gpu",
-        "tauri_plugin_llamacpp",
-        r"\[tauri_plugin_llamacpp::device\].{0,20}No devices found in output",
+        {
+            "tauri_plugin_llamacpp": r"\[tauri_plugin_llamacpp::device\].{0,20}No devices found in output",
+            "no usable gpu found": "",
+        },
         program="llama.cpp",
     ),
-    row("program-sees-no-gpu", "no usable gpu found", program="llama.cpp"),
-    row("program-sees-no-gpu", "cuda backend failed to initialize", program="JAX"),
-    row("program-sees-no-gpu", "no supported devices found for platform cuda", program="JAX"),
-    row("program-sees-no-gpu", "no gpu/tpu found, falling back to cpu", program="JAX"),
+    *rows(
+        "program-sees-no-gpu",
+        {
+            "cuda backend failed to initialize": "",
+            "no supported devices found for platform cuda": "",
+            "no gpu/tpu found, falling back to cpu": "",
+        },
+        program="JAX",
+    ),
     row(
         "program-lib-missing",
         "find libdevice directory",
@@ -306,15 +308,12 @@ SEES_NO_GPU = (
         program="TensorFlow",
         library="cuDNN, in the release that TensorFlow was built for,",
     ),
-    row(
+    *rows(
         "program-lib-missing",
-        "skipping registering gpu devices",
-        program="TensorFlow",
-        library="a CUDA library of TensorFlow",
-    ),
-    row(
-        "program-lib-missing",
-        "cannot dlopen some gpu libraries",
+        {
+            "skipping registering gpu devices": "",
+            "cannot dlopen some gpu libraries": "",
+        },
         program="TensorFlow",
         library="a CUDA library of TensorFlow",
     ),

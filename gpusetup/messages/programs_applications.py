@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpusetup.messages.program import Program, mentioned, named
 
-NEIGHBOURS: tuple[Program, ...] = (
+APPLICATIONS: tuple[Program, ...] = (
     Program(
         name="PaddlePaddle",
         packages=("paddle", "paddlepaddle", "paddlepaddle_gpu", "paddleocr", "paddlex"),

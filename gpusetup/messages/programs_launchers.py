@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpusetup.messages.program import Program, named, told
 
-AROUND: tuple[Program, ...] = (
+LAUNCHERS: tuple[Program, ...] = (
     Program(
         name="Kubernetes",
         on_torch=False,
