@@ -29,7 +29,7 @@ ROWS = (
     row(
         "cuda-unavailable",
         "cuda.is_available()",
-        r"torch\.cuda\.is_available\(\)(?: is|:|\)| ==)? ?False",
+        r"torch\.cuda\.is_available\(\)(?:(?: is|:|\)| ==)? ?|.{0,200}?# ?(?:[-=]*> ?)?)False",
         asked="yes",
     ),
     row("cuda-unavailable", "cuda.is_available", IN_PROSE, asked="yes"),
