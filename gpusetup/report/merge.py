@@ -78,13 +78,15 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     return completed(snapshot)
 
 
+SAYS_NO_MORE = "program-failed module-missing hosted-notebook gpu-computes gpu-image capability-warning slurm-job smi-sees-it"
+"""Events beside which an exception may be the program's own."""
 RAN = ("out-of-memory", "no-kernel-image", "cuda-library-error")
 OF_CUDA = r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image"
 """What the message of a GPU that computed names: another maker's has the same errors."""
 
 
 def unrefuted(events: tuple[Event, ...]) -> Iterator[Event]:
-    """Without what a kernel's assertion left behind, and without "I have no GPU" where one computed.
+    """Without an exception that a message explains, what a kernel's assertion left behind, and without "I have no GPU" where one computed.
 
     >>> asserted = Event(kind="cuda-error", values={"code": "710"}, text="Assertion `t < n`")
     >>> beside = (Event(kind="no-nvidia-gpu"), Event(kind="out-of-memory"), asserted)
@@ -93,7 +95,10 @@ def unrefuted(events: tuple[Event, ...]) -> Iterator[Event]:
     """
     asserted = any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in events)
     ran = asserted or any(e.kind in RAN and re.search(OF_CUDA, e.text or "") for e in events)
+    explained = {event.kind for event in events}.difference(SAYS_NO_MORE.split())
     for event in events:
+        if explained and event.kind == "program-failed":
+            continue
         left = asserted and event.kind in RAN and "asked" not in event.values
         if not left and not (ran and event.kind == "no-nvidia-gpu"):
             yield event

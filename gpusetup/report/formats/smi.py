@@ -13,7 +13,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi.csv import is_header, parse_csv, parse_list
 from gpusetup.readings.nvidia_smi.log import GPU_HEAD, ROOT, parse_query, parse_xml
 from gpusetup.readings.nvidia_smi.table import SMI_VERSION, parse_table, row_of
-from gpusetup.readings.nvidia_smi.values import Smi
+from gpusetup.readings.nvidia_smi.values import Smi, parse_error
 from gpusetup.readings.nvidia_smi.wsl import is_far_older, is_of_wsl
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Gpus
 from gpusetup.report.text import Text
@@ -23,8 +23,8 @@ LINES_OF_A_LOG = 6000
 
 
 def nvidia_smi(text: Text) -> Iterator[Fact]:
-    """The facts of all its outputs."""
-    for reader in (tables, logs, csv, lists):
+    """The facts of all its outputs, and its errors."""
+    for reader in (tables, logs, csv, lists, errors):
         yield from reader(text)
 
 
@@ -141,6 +141,26 @@ def lists(text: Text) -> Iterator[Fact]:
             found[gpu[1] if gpu else line] = whole.replace("(...)", "")
     if found:
         yield from _facts(parse_list("\n".join(found.values())), "nvidia-smi -L", USUAL)
+
+
+ERROR_WORDS = ("nvml", "nvidia driver", "devices were found", "device handle", "gpu is lost")
+
+
+def errors(text: Text) -> Iterator[Fact]:
+    """The NVML error that the text speaks of."""
+    if not any(word in text.low for word in ERROR_WORDS):
+        return
+    for number, line in enumerate(text.lines, 1):
+        low = line.lower()
+        error = parse_error(line) if any(word in low for word in ERROR_WORDS) else None
+        if error is not None:
+            source = f"nvidia-smi, line {number}"
+            if error.nvml_code is not None:
+                yield Claim(subject="driver.nvml_code", value=error.nvml_code, source=source)
+                yield Claim(subject="driver.nvml_message", value=line.strip()[:200], source=source)
+            if error.gpus == ():
+                yield Gpus(gpus=(), source=source, trust=HINT)
+            return
 
 
 def _facts(smi: Smi, source: str, trust: int) -> Iterator[Fact]:
