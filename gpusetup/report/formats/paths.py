@@ -88,30 +88,26 @@ def python_of(flat: str) -> Iterator[Fact]:
 
 def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
     """The system by its paths; a WSL path under /mnt/c is Linux."""
+    prompt = PROMPT.search(flat) if "@" in flat else None
     counts = {
-        "windows": (_count(WINDOWS, flat) if ":\\" in flat else 0)
-        + (_count(FORWARD, flat) if ":/" in flat else 0),
-        "macos": _count(MACOS, flat),
-        "linux": _count(LINUX, flat) + (_count(PROMPT, flat) if "@" in flat else 0),
+        "windows": len((*WINDOWS.findall(flat), *FORWARD.findall(flat))) if ":" in flat else 0,
+        "macos": len(MACOS.findall(flat)),
+        "linux": len(LINUX.findall(flat)) + bool(prompt),
     }
     best = max(counts, key=lambda name: counts[name])
-    if counts["windows"] and not any(word in low for word in OF_UNIX) and not PROMPT.search(flat):
+    if counts["windows"] and not prompt and not any(word in low for word in OF_UNIX):
         best = "windows"  # programs for Linux name their folders there too
-    if any(word in low for word in OF_WINDOWS):
-        yield Claim(subject="os.family", value="windows", source="words", trust=USUAL)
-    if counts[best]:
-        yield Claim(subject="os.family", value=best, source="paths", trust=HINT)
-    if "/mnt/c/" in low or "/mnt/d/" in low:
-        yield Claim(subject="os.wsl", value=True, source="paths", trust=GUESS)
     words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
-    words["linux"] += 1 if "=" in flat and ASSIGNED.search(flat) else 0
+    words["linux"] += bool("=" in flat and ASSIGNED.search(flat))
     likely = max(words, key=lambda name: words[name])
-    if words[likely]:
-        yield Claim(subject="os.family", value=likely, source="words", trust=GUESS)
-
-
-def _count(pattern: re.Pattern[str], flat: str) -> int:
-    return sum(1 for _, _hit in zip(range(200), pattern.finditer(flat), strict=False))
+    for subject, value, shown, trust in (
+        ("os.family", "windows", any(word in low for word in OF_WINDOWS), USUAL),
+        ("os.family", best, counts[best], HINT),
+        ("os.wsl", True, "/mnt/c/" in low or "/mnt/d/" in low, GUESS),
+        ("os.family", likely, words[likely], GUESS),
+    ):
+        if shown:
+            yield Claim(subject=subject, value=value, source="paths", trust=trust)
 
 
 SITE = lazy(
