@@ -155,7 +155,7 @@ VERSIONS = (
 
 def test_an_nvidia_smi_of_another_version_than_its_driver_is_no_disagreement() -> None:
     in_an_image = ("535.104.05", "550.54.14")
-    for own, driver in (*((pair.own, pair.driver) for pair in SEEN), in_an_image):
+    for own, driver in (*((own, driver) for driver, own in SEEN.items()), in_an_image):
         for form in (BANNER, VERSIONS, f"Nvidia driver version: {driver}\n{BANNER}"):
             answer = answered(form.format(own, driver))
             assert answer.snapshot.driver.version == driver

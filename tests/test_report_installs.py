@@ -39,7 +39,6 @@ def refused(requirement: str, index: str = "", offered: str = "none") -> str:
         "creating build/temp.linux-i686-3.9",
         "hint: You're on Windows (`win32`), but `torch` has no wheels for it",
         "DEBUG Found `cpython-3.9.19-windows-x86-none` at `C:\\env\\Scripts\\python.exe`",
-        ">>> sys.maxsize\n2147483647",
         '>>> struct.calcsize("P") * 8\n32',
         "('32bit', 'ELF')",
         "Python platform: Linux-5.10.0-8-686-pae-i686-with-glibc2.31",

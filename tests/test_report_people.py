@@ -51,8 +51,7 @@ def test_the_properties_of_a_device_are_a_gpu() -> None:
         "_CudaDeviceProperties(name='Tesla V100-DGXS-32GB', major=7, minor=0, total_memory=32508MB)"
     )
     (gpu,) = read(said).gpus or ()
-    assert (gpu.name, str(gpu.compute_capability)) == ("Tesla V100-DGXS-32GB", "7.0")
-    assert gpu.memory_total_bytes == 32508 << 20
+    assert gpu.name == "Tesla V100-DGXS-32GB"
 
 
 def test_a_variable_that_torch_advises_is_not_set() -> None:

@@ -24,17 +24,14 @@ def cause(said: str) -> str:
 @pytest.mark.parametrize(
     ("dash", "star"), [("- ", "* "), ("", "")], ids=["with dashes", "as it was before 1.0"]
 )
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_lightnings_table_counts_the_gpus(dash: str, star: str, count: int) -> None:
-    gpus = "".join(f"\t\t{dash}{RTX}\n" for _ in range(count))
+def test_lightnings_table_tells_whether_torch_has_cuda(dash: str, star: str) -> None:
+    gpus = f"\t\t{dash}{RTX}\n"
     said = (
         f"{star}CUDA:\n\t{dash}GPU:\n{gpus}\t{dash}available:  True\n\t{dash}version:  11.7\n"
         f"{star}System:\n\t{dash}OS:  Linux\n\t{dash}python:  3.10.9\n"
     )
     machine = read_report(said)
-    assert names(said) == [RTX] * count
     assert (machine.torch.cuda_available, machine.torch.cuda) == (True, "11.7")
-    assert machine.os.family == "linux"
 
 
 MINE = (

@@ -540,8 +540,6 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (NMS + PRINTED + "$ pip list\ntorch                    2.8.0", "torch.__file__", ""),
         (NMS + "PyTorch version: 2.6.0+cu124\n" + GONE, "torch.__file__", ""),
         (NMS + PRINTED + GONE + "\nSuccessfully installed torch-2.6.0", "torchvision==0.21.0", ""),
-        (NMS + "I selected the command to install torch 2.8 on cuda 12.8",
-         "--torch 2.8.0 --backend cu128", ""),
         (COMPILED.format(r"C:\ComfyUI\venv\Lib\site-packages\torch\x.py"),
          r"--python C:\ComfyUI\venv\Scripts\python.exe", ""),
         (COMPILED.format(r"D:\My Tools\.venv\Lib\site-packages\torch\x.py"),

@@ -58,11 +58,6 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--reports", metavar="DIR", help="every file of a folder, one line of answer each"
     )
-    group.add_argument(
-        "--explain-reading",
-        action="store_true",
-        help="before the answer, show the report's lines and what each was read as",
-    )
 
 
 def _add_questions(parser: argparse.ArgumentParser) -> None:
@@ -122,8 +117,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
         from gpusetup.commands.reports import answer_folder
 
         return answer_folder(options.reports, out, catalog)
-    if options.explain_reading:
-        _show_reading(options, out)
     snapshot = _gathered(options, out)
     catalog = _as_last_seen(catalog, snapshot, out)
     if options.deep and snapshot.origin == "live" and not other_host:
@@ -135,22 +128,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
         snapshot = for_host(snapshot, options.for_gpu, options.for_driver, catalog)
     return _answer(options, out, snapshot, catalog, request, other_host)
-
-
-def _show_reading(options: argparse.Namespace, out: Console) -> None:
-    """The report's lines with what each became: for a person, so never beside JSON."""
-    if options.report in (None, "-") or out.json or options.format == "markdown":
-        raise UsageError(
-            "`--explain-reading` shows how a report in a file is read, as text",
-            hint="`gpusetup doctor --report FILE --explain-reading`",
-        )
-    from gpusetup.commands.reports import read_text
-    from gpusetup.render.reading import reading_text
-    from gpusetup.report.cleaning.decode import decode, is_binary
-    from gpusetup.report.reading import reading_of
-
-    raw = read_text(options.report)
-    out.text(reading_text(reading_of("" if is_binary(raw) else decode(raw))) + "\n")
 
 
 def _as_last_seen(catalog: Catalog, snapshot: Snapshot, out: Console) -> Catalog:

@@ -29,7 +29,7 @@ ROWS = (
     *rows(
         "cuda-unavailable",
         {
-            "cuda.is_available()": r"torch\.cuda\.is_available\(\)(?: is|:|\)| ==)? ?False",
+            "cuda.is_available()": r"torch\.cuda\.is_available\(\)(?:(?: is|:|\)| ==)? ?|.{0,200}?# ?(?:[-=]*> ?)?)False",
             "cuda.is_available": IN_PROSE,
         },
         asked="yes",

@@ -9,31 +9,23 @@ from typing import Any
 NOT_PLAUSIBLE = -1
 """The call worked, and its answer cannot be (`child_scripts/read_nvml.py` has the same number)."""
 LIMITS: dict[str, tuple[float, float]] = {
-    "memory_total_bytes": (64 << 20, 16 << 40),
-    "memory_used_bytes": (0, 16 << 40),
-    "temperature_celsius": (-40, 200),
-    "power_watts": (0, 20_000),
-    "power_limit_watts": (1, 20_000),
-    "power_limit_default_watts": (1, 20_000),
-    "power_limit_max_watts": (1, 20_000),
-    "temperature_slowdown_celsius": (1, 200),
-    "pcie_rx_bytes_per_second": (0, 1e13),
-    "pcie_tx_bytes_per_second": (0, 1e13),
-    "pcie_limit_bytes_per_second": (1e6, 1e13),
-    "nvlink_rx_bytes_per_second": (0, 1e14),
-    "nvlink_tx_bytes_per_second": (0, 1e14),
-    "utilization_percent": (0, 100),
-    "memory_busy_percent": (0, 100),
-    "sm_active_percent": (0, 100),
-    "clock_sm_mhz": (0, 20_000),
-    "clock_sm_max_mhz": (0, 20_000),
-    "clock_sm_application_mhz": (0, 20_000),
-    "clock_memory_mhz": (0, 100_000),
-    "clock_memory_max_mhz": (0, 100_000),
-    "pcie_generation": (0, 16),
-    "pcie_generation_max": (0, 16),
-    "pcie_width": (0, 64),
-    "pcie_width_max": (0, 64),
+    name: limits
+    for names, limits in {
+        "memory_total_bytes": (64 << 20, 16 << 40),
+        "memory_used_bytes": (0, 16 << 40),
+        "temperature_celsius": (-40, 200),
+        "temperature_slowdown_celsius": (1, 200),
+        "power_watts clock_sm_mhz clock_sm_max_mhz clock_sm_application_mhz": (0, 20_000),
+        "power_limit_watts power_limit_default_watts power_limit_max_watts": (1, 20_000),
+        "clock_memory_mhz clock_memory_max_mhz": (0, 100_000),
+        "pcie_rx_bytes_per_second pcie_tx_bytes_per_second": (0, 1e13),
+        "pcie_limit_bytes_per_second": (1e6, 1e13),
+        "nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second": (0, 1e14),
+        "utilization_percent memory_busy_percent sm_active_percent": (0, 100),
+        "pcie_generation pcie_generation_max": (0, 16),
+        "pcie_width pcie_width_max": (0, 64),
+    }.items()
+    for name in names.split()
 }
 FORMS = {
     "name": r".*[A-Za-z].*",

@@ -118,25 +118,19 @@ def slot_key(bus_id: str | None) -> str | None:
 
 
 def same_gpu(one: Gpu, other: Gpu) -> bool:
-    """By UUID where both know it, else by PCI address, else by NVML's index."""
-    for key in (_uuid, _bus, _index):
-        here, there = key(one), key(other)
-        if here is not None and there is not None:
-            return here == there
-    return False
-
-
-def _uuid(gpu: Gpu) -> str | None:
-    """MIG instances have a UUID of their own and are told by their GPU's address."""
-    return None if gpu.uuid is None or gpu.uuid.startswith("MIG-") else gpu.uuid.lower()
-
-
-def _bus(gpu: Gpu) -> str | None:
-    return bus_key(gpu.pci_bus_id)
-
-
-def _index(gpu: Gpu) -> str | None:
-    return None if gpu.nvml_index is None else str(gpu.nvml_index)
+    """By UUID where both know it, else by PCI address, else by NVML's index. MIG instances have a
+    UUID of their own and are told by their GPU's address."""
+    here, there = (
+        (
+            None if (gpu.uuid or "MIG-").startswith("MIG-") else (gpu.uuid or "").lower(),
+            bus_key(gpu.pci_bus_id),
+            gpu.nvml_index,
+        )
+        for gpu in (one, other)
+    )
+    pairs = (pair for pair in zip(here, there, strict=True) if None not in pair)
+    own, others = next(pairs, (0, 1))
+    return own == others
 
 
 def enriched(base: Gpu, others: Iterable[Gpu]) -> Gpu:

@@ -31,39 +31,32 @@ def visible_by_variable(
     (None,)
     """
     entries = [entry.strip() for entry in variable.split(",")]
-    if entries[0].startswith(("GPU-", "MIG-")):
-        unnamed = any(gpu.uuid is None and not gpu.mig_instances for gpu in gpus)
-        return (None,) * len(gpus) if unnamed else _named(entries, gpus)
-    chosen = _indices(entries, len(gpus))
-    if pci_order or len(chosen) in (0, len(gpus)) or len({gpu.name for gpu in gpus}) == 1:
-        return tuple(index in chosen for index in range(len(gpus)))
-    return (None,) * len(gpus)
-
-
-def _indices(entries: Sequence[str], count: int) -> tuple[int, ...]:
+    kind = entries[0][:4] if entries[0].startswith(("GPU-", "MIG-")) else ""
     chosen: list[int] = []
     for entry in entries:
         number = re.match(r"\+?(\d+)", entry)
-        if not number or int(number.group(1)) >= count:
+        hits = [
+            place
+            for place, gpu in enumerate(gpus)
+            if (_is_called(gpu, entry, kind) if kind else number and int(number[1]) == place)
+        ]
+        if len(hits) != 1:
             break
-        chosen.append(int(number.group(1)))
-    return tuple(chosen) if len(set(chosen)) == len(chosen) else ()
+        chosen += hits
+    asked = entries if kind else chosen
+    left = set(chosen) if len(set(asked)) == len(asked) else set()
+    if kind:
+        unsure = any(gpu.uuid is None and not gpu.mig_instances for gpu in gpus)
+    else:
+        unsure = (
+            not pci_order and len(left) not in (0, len(gpus)) and len({g.name for g in gpus}) > 1
+        )
+    return tuple(None if unsure else place in left for place in range(len(gpus)))
 
 
-def _named(entries: Sequence[str], gpus: Sequence[Gpu]) -> tuple[bool | None, ...]:
-    chosen: list[int] = []
-    kind = entries[0][:4]
-    for entry in entries:
-        hits = [place for place, gpu in enumerate(gpus) if _is_called(gpu, entry)]
-        if not entry.startswith(kind) or len(hits) != 1:
-            break
-        chosen.append(hits[0])
-    repeated = len(set(entries)) != len(entries)
-    return tuple(place in chosen and not repeated for place in range(len(gpus)))
-
-
-def _is_called(gpu: Gpu, entry: str) -> bool:
+def _is_called(gpu: Gpu, entry: str, kind: str) -> bool:
     """By UUID, by a MIG instance of it, or by the older `MIG-GPU-<uuid>/<gi>/<ci>`."""
     name = entry.removeprefix("MIG-") if entry.startswith("MIG-GPU-") else entry
+    start = name.partition("/")[0].lower()
     names = (gpu.uuid or "", *gpu.mig_instances)
-    return any(own.lower().startswith(name.partition("/")[0].lower()) for own in names)
+    return entry.startswith(kind) and any(own.lower().startswith(start) for own in names)

@@ -6,8 +6,6 @@ name of a machine proves nothing where the failure is told of another one.
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.model.patterns import lazy
 
 BEFORE, BEHIND = 90, 70
@@ -50,20 +48,16 @@ def is_in_passing(subject: str, flat: str, first: int, last: int) -> bool:
     >>> is_in_passing("os.family", "On a Mac it fails", 0, 8)
     False
     """
-    before = flat[max(first - BEFORE, 0) : first]
     behind = flat[last : last + BEHIND]
     if subject == "os.wsl":
         return ALL_RUNS.match(behind) is not None
-    if REACHES_FROM.search(before) or HAS_NO_FAULT.match(behind):
+    if REACHES_FROM.search(flat, max(first - BEFORE, 0), first) or HAS_NO_FAULT.match(behind):
         return True
-    whole = flat[:READ]
-    return any(not _has_no_fault(whole, one) for one in ANOTHER.finditer(whole))
-
-
-def _has_no_fault(flat: str, named: re.Match[str]) -> bool:
-    before = flat[max(named.start() - BEFORE, 0) : named.start()]
-    behind = flat[named.end() : named.end() + BEHIND]
-    return bool(WORKS.search(before) or HAS_NO_FAULT.match(behind))
+    return any(
+        not WORKS.search(flat, max(one.start() - BEFORE, 0), one.start())
+        and not HAS_NO_FAULT.match(flat[one.end() : one.end() + BEHIND])
+        for one in ANOTHER.finditer(flat, 0, READ)
+    )
 
 
 WORKS = lazy(rf"(?i)\b{RUNS}(?: \w+){{0,2}}(?: (?:on|in|with|for))? ?$")

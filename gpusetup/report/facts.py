@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import Frozen
@@ -37,56 +38,39 @@ Fact = Claim | Gpus | Package | PciDevice | DeviceNode | Disk | Event | Failing
 Reader = Callable[[Text], Iterator[Fact]]
 
 
-class Saying(Frozen):
+class Saying(NamedTuple):
     """A pattern whose first group is the value of a field."""
 
     subject: str
     needle: str
     pattern: str
     trust: int = USUAL
-    value: str | bool | None = None
+    value: str | bool | int | None = None
     """What is claimed where the pattern has no group."""
-
-
-def saying(
-    subject: str,
-    needle: str,
-    pattern: str,
-    trust: int = USUAL,
-    value: str | bool | None = None,
-) -> Saying:
-    return Saying(subject=subject, needle=needle, pattern=pattern, trust=trust, value=value)
 
 
 CLAIMS_A_ROW = 4
 
 
 def claims(text: Text, sayings: tuple[Saying, ...]) -> Iterator[Claim]:
-    """What the text says by these patterns; each different value once.
+    """What the text says by these patterns; each different value of a row once.
 
     >>> from gpusetup.report.text import text_of
-    >>> rows = (saying("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)"),)
+    >>> rows = (Saying("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)"),)
     >>> next(claims(text_of("Python 3.13.5"), rows)).value
     '3.13.5'
     """
-    for row in sayings:
-        yield from _claimed(text, row)
-
-
-def _is_another_machine(text: Text, row: Saying, first: int, last: int) -> bool:
-    sentence = row.trust <= NAMED_BY_A_SENTENCE.get(row.subject, -1)
-    return sentence and is_in_passing(row.subject, text.flat, first, last)
-
-
-def _claimed(text: Text, row: Saying) -> Iterator[Claim]:
-    pattern, seen = in_any_case(row.pattern), set[str | bool]()
-    for start, window in text.near(row.needle):
-        for found in pattern.finditer(window):
-            value = row.value if row.value is not None else (found.group(1) or "").strip()
-            if value == "" or value in seen or len(seen) >= CLAIMS_A_ROW:
-                continue
-            if _is_another_machine(text, row, start + found.start(), start + found.end()):
-                continue
-            seen.add(value)
-            told = start + found.start(int(row.value is None))
-            yield Claim(subject=row.subject, value=value, source=text.source(told), trust=row.trust)
+    for subject, needle, pattern, trust, fixed in sayings:
+        spoken = trust <= NAMED_BY_A_SENTENCE.get(subject, -1)
+        seen: set[str | bool | int] = {""}
+        for start, window in text.near(needle):
+            for found in in_any_case(pattern).finditer(window):
+                value = (found[1] or "").strip() if fixed is None else fixed
+                at, end = found.span()
+                if value in seen or len(seen) > CLAIMS_A_ROW:
+                    continue
+                if spoken and is_in_passing(subject, text.flat, start + at, start + end):
+                    continue
+                seen.add(value)
+                told = start + found.start(int(fixed is None))
+                yield Claim(subject=subject, value=value, source=text.source(told), trust=trust)

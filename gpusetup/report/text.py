@@ -52,7 +52,7 @@ def text_of(raw: str) -> Text:
         flat=text.flat,
         low=text.low,
         starts=text.starts,
-        inside=tuple(places(lines, text.low)),
+        inside=tuple(places(lines)),
     )
 
 
@@ -70,31 +70,21 @@ CONTAINER_HOST = lazy(r"^[0-9a-f]{12}$")
 SECTION = lazy(r"^-{2,4} ?[\w .-]{1,40} ?-{2,4}$")
 
 
-ENGINES = ("docker", "podman", "nerdctl", "kubectl", "singularity", "apptainer")
-LABELS = ("container", "host")
-
-
-def places(lines: list[str], low: str) -> Iterator[tuple[int, str]]:
-    """Each line from which on the text comes from somewhere else. `low`: all of them.
+def places(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Each line from which on the text comes from somewhere else.
 
     >>> lines = ["root@4728a09607c1:/opt# x", "user@box:~$ docker run a", "user@box:~$ ls"]
-    >>> list(places(lines, "".join(lines)))
+    >>> list(places(lines))
     [(0, 'container'), (1, 'container'), (2, 'host')]
     """
-    entered = any(engine in low for engine in ENGINES)
-    labelled = any(label in low for label in LABELS)
-    if not entered and not labelled and "@" not in low and "--" not in low:
-        return
     for number, line in enumerate(lines):
-        if len(line) < 4:
-            continue
-        if labelled and (label := LABEL.match(line)) is not None:
-            yield number, label.group(1).lower()
+        if label := LABEL.match(line):
+            yield number, label[1].lower()
         elif line.startswith("-") and SECTION.match(line):
             yield number, ""
-        elif "@" in line[:100] and (prompt := PROMPT.match(line)) is not None:
+        elif prompt := PROMPT.match(line) if "@" in line[:100] else None:
             host, command = prompt.groups()
             inside = CONTAINER_HOST.match(host) or ENTERS.search(command)
             yield number, "container" if inside else "host"
-        elif entered and ENTERS.search(line[:400]):
+        elif ENTERS.search(line, 0, 400):
             yield number, "container"

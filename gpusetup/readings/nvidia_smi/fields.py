@@ -1,7 +1,7 @@
-"""Which value of `nvidia-smi -q` (text or XML) is which field of a GPU.
+"""Which value of an `nvidia-smi` CSV, `-q` or XML is which field of a GPU.
 
-Either output is a flat map here, `pci.pci_bus_id` -> `00000000:07:00.0`; names moved between the
-formats (v11, v12, v13, and 610's), so a field has several paths.
+Each output is a flat map here, `pci.pci_bus_id` -> `00000000:07:00.0`; names moved between the
+formats (v11, v12, v13, and 610's), so a field has several.
 """
 
 from __future__ import annotations
@@ -13,166 +13,189 @@ from typing import Any
 from gpusetup.messages.recovery import recovery_action
 from gpusetup.model.machine import Gpu, GpuProcess
 from gpusetup.model.patterns import lazy
+from gpusetup.model.versions import Capability
 from gpusetup.readings.nvidia_smi import values
 
 Flat = dict[str, str]
-VIRTUALIZATION = {
-    "none": "none",
-    "pass-through": "passthrough",
-    "vgpu": "vgpu",
-    "host vgpu": "host_vgpu",
-    "host vsga": "host_vsga",
-}
+virtualization = values.word(
+    {
+        "none": "none",
+        "pass-through": "passthrough",
+        "vgpu": "vgpu",
+        "host vgpu": "host_vgpu",
+        "host vsga": "host_vsga",
+    }
+)
+"""`None` is a word of its own here: bare metal."""
+licensed = values.word({"licensed": True, "unlicensed": False})
+fabric_state = values.word(
+    {"completed": "completed", "in progress": "in_progress", "not started": "not_started"}
+)
 
 
-def virtualization(text: str | None) -> str | None:
-    """`None` is a word of its own here: bare metal.
-
-    >>> virtualization("None"), virtualization("Pass-Through"), virtualization("N/A")
-    ('none', 'passthrough', None)
-    """
-    return VIRTUALIZATION.get((text or "").strip().lower())
-
-
-def licensed(text: str | None) -> bool | None:
-    """
-    >>> licensed("Licensed (Expiry: 2026-1-1)"), licensed("Unlicensed (Restricted)")
-    (True, False)
-    """
-    word = (values.cell(text) or "").lower()
-    return word.startswith("licensed") if "licensed" in word else None
-
-
-def fabric_state(text: str | None) -> str | None:
-    """
-    >>> fabric_state("In Progress"), fabric_state("N/A")
-    ('in_progress', None)
-    """
-    word = (values.cell(text) or "").lower().replace(" ", "_")
-    return word if word in ("completed", "in_progress", "not_started") else None
+def capability(text: str | None) -> Capability | None:
+    known = values.dotted(text)
+    return Capability.parse(known) if known and known.count(".") == 1 else None
 
 
 def fabric_status(text: str | None) -> str | None:
-    """
-    >>> fabric_status("Success"), fabric_status("N/A")
-    ('success', None)
-    """
     return (values.cell(text) or "").lower() or None
 
 
-LINK = "pci.pci_gpu_link_info"
-# field, how its text is read, its paths in XML and in `-q`, the newest format first.
-FIELDS: tuple[tuple[str, Callable[[str | None], Any], tuple[str, ...]], ...] = (
-    ("name", values.cell, ("product_name",)),
-    ("uuid", values.cell, ("uuid", "gpu_uuid")),
-    ("pci_bus_id", values.cell, ("pci.pci_bus_id", "pci.bus_id", "@id")),
-    ("memory_total_bytes", values.memory, ("fb_memory_usage.total",)),
-    ("memory_used_bytes", values.memory, ("fb_memory_usage.used",)),
-    ("mig_enabled", values.flag, ("mig_mode.current_mig", "mig_mode.current")),
-    ("compute_mode", values.compute_mode, ("compute_mode",)),
-    ("ecc_enabled", values.flag, ("ecc_mode.current_ecc", "ecc_mode.current")),
-    (
-        "remap_failed",
+FIELDS: dict[str, tuple[Callable[[str | None], Any], str]] = {
+    "nvml_index": (values.integer, "index"),
+    "name": (values.cell, "product_name name gpu_name"),
+    "uuid": (values.cell, "uuid gpu_uuid"),
+    "pci_bus_id": (values.cell, "pci.pci_bus_id pci.bus_id gpu_bus_id @id"),
+    "compute_capability": (capability, "compute_cap"),
+    "memory_total_bytes": (values.memory, "fb_memory_usage.total memory.total"),
+    "memory_used_bytes": (values.memory, "fb_memory_usage.used memory.used"),
+    "mig_enabled": (values.flag, "mig_mode.current_mig mig_mode.current mig.mode.current"),
+    "compute_mode": (values.compute_mode, "compute_mode"),
+    "ecc_enabled": (values.flag, "ecc_mode.current_ecc ecc_mode.current ecc.mode.current"),
+    "ecc_uncorrected": (values.integer, "ecc.errors.uncorrected.volatile.total"),
+    "remap_failed": (
         values.flag,
-        ("remapped_rows.remapped_row_failure", "remapped_rows.remapping_failure_occurred"),
+        "remapped_rows.remapped_row_failure remapped_rows.remapping_failure_occurred "
+        "remapped_rows.failure",
     ),
-    (
-        "temperature_celsius",
+    "remapped_rows": (
         values.integer,
-        ("temperature.gpu_temp", "temperature.gpu_current_temp"),
+        "remapped_rows.remapped_row_unc remapped_rows.uncorrectable_error "
+        "remapped_rows.uncorrectable",
     ),
-    ("utilization_percent", values.integer, ("utilization.gpu_util", "utilization.gpu")),
-    (
-        "pcie_generation",
+    "temperature_celsius": (
         values.integer,
-        (f"{LINK}.pcie_gen.current_link_gen", "pci.gpu_link_info.pcie_generation.current"),
+        "temperature.gpu_temp temperature.gpu_current_temp temperature.gpu",
     ),
-    (
-        "pcie_generation_max",
+    "utilization_percent": (values.integer, "utilization.gpu_util utilization.gpu"),
+    "pcie_generation": (
         values.integer,
-        (f"{LINK}.pcie_gen.max_link_gen", "pci.gpu_link_info.pcie_generation.max"),
+        "pci.pci_gpu_link_info.pcie_gen.current_link_gen "
+        "pci.gpu_link_info.pcie_generation.current pcie.link.gen.current "
+        "pcie.link.gen.gpucurrent",
     ),
-    (
-        "pcie_width",
+    "pcie_generation_max": (
         values.integer,
-        (f"{LINK}.link_widths.current_link_width", "pci.gpu_link_info.link_width.current"),
+        "pci.pci_gpu_link_info.pcie_gen.max_link_gen "
+        "pci.gpu_link_info.pcie_generation.max pcie.link.gen.max",
     ),
-    (
-        "pcie_width_max",
+    "pcie_width": (
         values.integer,
-        (f"{LINK}.link_widths.max_link_width", "pci.gpu_link_info.link_width.max"),
+        "pci.pci_gpu_link_info.link_widths.current_link_width "
+        "pci.gpu_link_info.link_width.current pcie.link.width.current",
     ),
-    (
-        "virtualization",
-        virtualization,
-        ("gpu_virtualization_mode.virtualization_mode",),
-    ),
-    ("licensed", licensed, ("vgpu_software_licensed_product.license_status",)),
-    ("fabric_state", fabric_state, ("fabric.state",)),
-    ("fabric_status", fabric_status, ("fabric.status",)),
-    ("recovery_action", recovery_action, ("gpu_recovery_action",)),
-    (
-        "sram_threshold_exceeded",
-        values.flag,
-        ("ecc_errors.aggregate.sram_threshold_exceeded",),
-    ),
-    (
-        "remapped_rows",
+    "pcie_width_max": (
         values.integer,
-        ("remapped_rows.remapped_row_unc", "remapped_rows.uncorrectable_error"),
+        "pci.pci_gpu_link_info.link_widths.max_link_width "
+        "pci.gpu_link_info.link_width.max pcie.link.width.max",
     ),
-    ("driver_model", values.driver_model, ("driver_model.current_dm", "driver_model.current")),
-    ("display_active", values.flag, ("display_active",)),
-    ("vbios_version", values.cell, ("vbios_version",)),
-    (
-        "inforom_version",
+    "virtualization": (virtualization, "gpu_virtualization_mode.virtualization_mode"),
+    "licensed": (licensed, "vgpu_software_licensed_product.license_status"),
+    "fabric_state": (fabric_state, "fabric.state"),
+    "fabric_status": (fabric_status, "fabric.status"),
+    "recovery_action": (recovery_action, "gpu_recovery_action"),
+    "sram_threshold_exceeded": (values.flag, "ecc_errors.aggregate.sram_threshold_exceeded"),
+    "driver_model": (values.driver_model, "driver_model.current_dm driver_model.current"),
+    "display_active": (values.flag, "display_active"),
+    "vbios_version": (values.cell, "vbios_version"),
+    "inforom_version": (
         values.cell,
-        ("inforom_version.img_version", "inforom_version.image_version"),
+        "inforom_version.img_version inforom_version.image_version inforom.img",
     ),
-    ("clock_sm_max_mhz", values.integer, ("max_clocks.sm_clock", "max_clocks.sm")),
-    ("clock_memory_max_mhz", values.integer, ("max_clocks.mem_clock", "max_clocks.memory")),
-    (
-        "clock_sm_application_mhz",
+    "clock_sm_max_mhz": (values.integer, "max_clocks.sm_clock max_clocks.sm clocks.max.sm"),
+    "clock_memory_max_mhz": (
         values.integer,
-        ("applications_clocks.graphics_clock", "applications_clocks.graphics"),
+        "max_clocks.mem_clock max_clocks.memory clocks.max.memory",
     ),
+    "clock_sm_application_mhz": (
+        values.integer,
+        "applications_clocks.graphics_clock applications_clocks.graphics "
+        "clocks.applications.graphics",
+    ),
+    "power_watts": (values.number, "power.draw power.draw.instant power.draw.average"),
+    "power_limit_watts": (values.number, "power.limit enforced.power.limit"),
+    "power_limit_default_watts": (values.number, "power.default_limit"),
+    "throttle_reasons": (
+        values.throttle_mask,
+        "clocks_throttle_reasons.active clocks_event_reasons.active",
+    ),
+}
+"""Field -> how its text is read, its names in `-q`, XML and CSV, the newest format first."""
+NAMES = frozenset(name for _, names in FIELDS.values() for name in names.split())
+POWER = (
+    ("power_watts", r"(?=.*(?:draw|usage)).*instant(?:aneous)?.*"),
+    ("power_watts", r"(?=.*(?:draw|usage)).*average.*"),
+    ("power_watts", r"power_draw"),
+    ("power_limit_watts", r"(?=.*limit).*(?:current|enforced)(?!.*\..*\.).*|power_limit"),
+    ("power_limit_default_watts", r"(?=.*limit).*default.*"),
 )
-PENDING = (
-    "retired_pages.pending_retirement",
-    "retired_pages.pending_blacklist",
-    "retired_pages.pending_page_blacklist",
-    "remapped_rows.remapped_row_pending",
-    "remapped_rows.pending",
+"""Field, and its names below the readings of the power of the GPU (not of its module or memory)."""
+PENDING = lazy(r"retired_pages\.pending\w*|remapped_rows\.(?:remapped_row_)?pending")
+RETIRED = lazy(
+    r"retired_pages\.(?:(?:single|double)_bit|multiple_single_bit|sbe)\w*(?:\.(?:retired_)?count)?"
 )
-REASON = lazy(r"clocks_(?:event|throttle)_reasons\.(?:.*\.)?([^.]+)$")
+REASON = lazy(
+    r"clocks_(?:event|throttle)_reasons\."
+    r"(?:.*\.)?(?:clocks_(?:event|throttle)_reason_)?([^.]+)"
+)
 REASON_NAMES = {"idle": "gpu_idle", "display_clocks_setting": "display_clock_setting"}
 UNCORRECTED = lazy(
-    r"ecc_errors\.volatile\.(?:[sd]ram_uncorrectable(?:_\w+)?|double_bit\.total|uncorrectable\.total)$"
+    r"ecc_errors\.volatile\.(?:[sd]ram_uncorrectable(?:_\w+)?|double_bit\.total|uncorrectable\.total)"
 )
+
+
+Read = Callable[[str | None], Any]
+
+
+def told(flat: Mapping[str, str], names: re.Pattern[str], read: Read) -> list[Any]:
+    """The values of all names of a form, where they are known."""
+    known = (read(text) for name, text in flat.items() if names.fullmatch(name))
+    return [value for value in known if value is not None]
+
+
+def first(flat: Mapping[str, str], names: str, read: Read) -> Any:
+    """The value of the first of several names that is known."""
+    known = (read(flat[name]) for name in names.split() if name in flat)
+    return next((value for value in known if value is not None), None)
 
 
 def gpu_of(flat: Mapping[str, str]) -> Gpu:
-    """A GPU from its flat map."""
-    known: dict[str, Any] = {"name": "unknown"}
-    for field, read, paths in FIELDS:
-        answers = (read(flat[path]) for path in paths if path in flat)
-        known[field] = next((answer for answer in answers if answer is not None), None)
-    known["name"] = known["name"] or "unknown"
-    known["throttle_reasons"] = throttle_reasons(flat)
-    known["ecc_uncorrected"] = ecc_uncorrected(flat)
-    known.update(power_of(flat))
-    known.update(mig_of(flat, known["mig_enabled"]))
-    known["fabric_faults"] = fabric_faults(flat)
-    known["retired_pages"] = retired_pages(flat)
-    known["processes"] = processes(flat)
-    known["retired_pending"] = _any([values.flag(flat.get(path)) for path in PENDING])
-    known["lost"] = True if any(values.says_lost(text) for text in flat.values()) else None
-    return Gpu(**known)
+    """A GPU from its flat map.
 
-
-def _any(flags: list[bool | None]) -> bool | None:
-    told = [one for one in flags if one is not None]
-    return any(told) if told else None
+    >>> gpu_of({"gpu_power_readings.power_draw.instantaneous": "23.78 W"}).power_watts
+    23.78
+    >>> pages = {"retired_pages.single_bit_ecc": "3", "retired_pages.double_bit_ecc": "1"}
+    >>> gpu_of(pages).retired_pages
+    4
+    >>> gpu_of({"mig_mode.current": "Disabled", "mig_mode.pending_mig": "Enabled"}).mig_pending
+    True
+    """
+    known = {field: first(flat, names, read) for field, (read, names) in FIELDS.items()}
+    for field, form in POWER:
+        watts = told(flat, re.compile(rf"(?:gpu_)?power_readings\.{form}"), values.number)
+        known[field] = known[field] or next(iter(watts), None)
+    for field, names in (("ecc_uncorrected", UNCORRECTED), ("retired_pages", RETIRED)):
+        if counts := told(flat, names, values.integer):
+            known[field] = sum(counts)
+    enabled = known["mig_enabled"]
+    pending = first(flat, "mig_mode.pending_mig mig_mode.pending mig.mode.pending", values.flag)
+    counted = len(rows_of(flat, "mig_devices") or rows_of(flat, "mig_device"))
+    listed = enabled and {"mig_devices", "mig_device"} & flat.keys()
+    waiting = told(flat, PENDING, values.flag)
+    return Gpu(
+        **{
+            **known,
+            "name": known["name"] or "unknown",
+            "throttle_reasons": throttle_reasons(flat) or known["throttle_reasons"],
+            "mig_count": counted or (0 if listed else None),
+            "mig_pending": None if pending == enabled or enabled is None else pending,
+            "fabric_faults": fabric_faults(flat),
+            "processes": processes(flat),
+            "retired_pending": any(waiting) if waiting else None,
+            "lost": any(map(values.says_lost, flat.values())) or None,
+        }
+    )
 
 
 def throttle_reasons(flat: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -183,69 +206,13 @@ def throttle_reasons(flat: Mapping[str, str]) -> tuple[str, ...] | None:
     >>> throttle_reasons({"clocks_throttle_reasons.hw_slowdown.hw_thermal_slowdown": "Not Active"})
     ()
     """
-    states = {}
-    for path, text in flat.items():
-        if hit := REASON.match(path):
-            states[_reason(hit.group(1))] = values.flag(text)
-    if not any(state is not None for state in states.values()):
-        return None
-    return tuple(name for _, name in values.THROTTLE_BITS if states.get(name))
-
-
-def _reason(name: str) -> str:
-    bare = re.sub(r"^clocks_(?:event|throttle)_reason_", "", name)
-    return REASON_NAMES.get(bare, bare)
-
-
-def ecc_uncorrected(flat: Mapping[str, str]) -> int | None:
-    """The volatile uncorrectable errors of all memories together."""
-    told = [values.integer(text) for path, text in flat.items() if UNCORRECTED.match(path)]
-    known = [count for count in told if count is not None]
-    return sum(known) if known else None
-
-
-POWER = (
-    ("power_watts", r"instant(?:aneous)?", r"draw|usage"),
-    ("power_watts", r"average", r"draw|usage"),
-    ("power_watts", r"draw", r"draw"),
-    ("power_limit_watts", r"(?:current|enforced)", r"limit"),
-    ("power_limit_watts", r"^power_limit$", r"limit"),
-    ("power_limit_default_watts", r"default", r"limit"),
-)
-"""Field, a word of its value's name, a word of that or of the heading above it (610 nests them)."""
-POWER_SECTION = lazy(r"(?:gpu_)?power_readings\.(.+)")
-
-
-def power_of(flat: Mapping[str, str]) -> dict[str, float | None]:
-    """Draw and limits of the GPU (not of its module or memory), in any format's names.
-
-    >>> power_of({"gpu_power_readings.power_draw.instantaneous": "23.78 W"})["power_watts"]
-    23.78
-    """
-    told = {hit.group(1): text for path, text in flat.items() if (hit := POWER_SECTION.match(path))}
-    found: dict[str, float | None] = dict.fromkeys(field for field, _, _ in POWER)
-    for field, word, about in POWER:
-        for name, text in told.items():
-            last = name.rpartition(".")[2]
-            if re.search(word, last) and re.search(about, name) and not found[field]:
-                found[field] = values.number(text) if "W" in text else None
-    return found
-
-
-def mig_of(flat: Mapping[str, str], enabled: bool | None) -> dict[str, Any]:
-    """The instances that are counted, and a mode that waits for a reset.
-
-    >>> mig_of({"mig_mode.pending_mig": "Enabled", "mig_devices": "None"}, False)
-    {'mig_count': None, 'mig_pending': True}
-    """
-    wanted = (values.flag(flat.get(f"mig_mode.{name}")) for name in ("pending_mig", "pending"))
-    pending = next((one for one in wanted if one is not None), None)
-    counted = len(rows_of(flat, "mig_devices")) or len(rows_of(flat, "mig_device"))
-    named = {"mig_devices", "mig_device"} & flat.keys()
-    return {
-        "mig_count": counted or (0 if enabled and named else None),
-        "mig_pending": None if pending == enabled or enabled is None else pending,
+    states = {
+        hit[1]: values.flag(text) for name, text in flat.items() if (hit := REASON.fullmatch(name))
     }
+    if not {True, False}.intersection(states.values()):
+        return None
+    active = {REASON_NAMES.get(name, name) for name, state in states.items() if state}
+    return tuple(name for _, name in values.THROTTLE_BITS if name in active)
 
 
 FABRIC_FAULTS = (
@@ -266,9 +233,9 @@ def fabric_faults(flat: Mapping[str, str]) -> tuple[str, ...] | None:
     ('no_partition',)
     """
     health = {
-        path.removeprefix("fabric.health."): known.lower()
+        path.removeprefix("fabric.health."): text.strip().lower()
         for path, text in flat.items()
-        if path.startswith("fabric.health.") and (known := values.cell(text) or _none(text))
+        if path.startswith("fabric.health.") and (values.cell(text) or _says_none(text))
     }
     if not health:
         return None
@@ -278,56 +245,31 @@ def fabric_faults(flat: Mapping[str, str]) -> tuple[str, ...] | None:
     return tuple(faults or (["unhealthy"] if health.get("summary") == "unhealthy" else []))
 
 
-def _none(text: str) -> str:
-    """`None` is an answer where the configuration is asked for."""
-    return "none" if text.strip().lower() == "none" else ""
+def _says_none(text: str) -> bool:
+    """`None` is an answer where the configuration or the processes are asked for."""
+    return text.strip().lower() == "none"
 
 
-RETIRED = (
-    r"retired_pages\.(?:single_bit|multiple_single_bit\w*|sbe)\w*(?:\.retired_count)?",
-    r"retired_pages\.double_bit\w*(?:\.retired_count)?",
+PROCESS = (
+    "process_info.type process_id.type",
+    "process_info.pid process_id",
+    "process_info.process_name process_id.name",
+    "process_info.used_memory process_id.used_gpu_memory",
 )
-
-
-def retired_pages(flat: Mapping[str, str]) -> int | None:
-    """The pages retired for either cause.
-
-    >>> retired_pages({"retired_pages.single_bit_ecc": "3", "retired_pages.double_bit_ecc": "1"})
-    4
-    """
-    told = [
-        values.integer(text) for p, text in flat.items() if any(re.fullmatch(r, p) for r in RETIRED)
-    ]
-    known = [count for count in told if count is not None]
-    return sum(known) if known else None
-
-
-PID = ("process_info.pid", "process_id")
-KIND = ("process_info.type", "process_id.type")
-NAME = ("process_info.process_name", "process_id.name")
-USED = ("process_info.used_memory", "process_id.used_gpu_memory")
 
 
 def processes(flat: Mapping[str, str]) -> tuple[GpuProcess, ...] | None:
     """Those of the last section; () where it says that there is none."""
     rows = rows_of(flat, "processes")
     if not rows:
-        return () if _none(flat.get("processes", "")) else None
-    found = (
-        values.process(_first(row, KIND), _first(row, PID), _first(row, NAME), _first(row, USED))
-        for row in rows
-    )
+        return () if _says_none(flat.get("processes", "")) else None
+    found = (values.process(*(first(row, names, str) for names in PROCESS)) for row in rows)
     return tuple(one for one in found if one.pid is not None)
-
-
-def _first(row: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    return next((row[name] for name in names if name in row), None)
 
 
 # --- sections with several of a kind ------------------------------------------------------------
 
 LISTS = ("processes", "mig_devices", "mig_device")
-IN_LIST = lazy(rf"({'|'.join(LISTS)})#(\d+)\.(.+)")
 
 
 def put(flat: Flat, path: tuple[str, ...], value: str) -> None:
@@ -339,18 +281,18 @@ def put(flat: Flat, path: tuple[str, ...], value: str) -> None:
     [{'pid': '7'}, {'pid': '8'}]
     """
     head, name = path[0], ".".join(path[1:])
-    if head not in LISTS or not name:
+    if head in LISTS and name:
+        row = int(flat.get(f"#{head}", "0"))
+        row += f"{head}#{row}#{name}" in flat
+        flat |= {f"#{head}": str(row), f"{head}#{row}#{name}": value}
+    else:
         flat.setdefault(".".join(path), value)
-        return
-    last = int(flat.get(f"{head}#", "0"))
-    last += f"{head}#{last}.{name}" in flat
-    flat[f"{head}#"] = str(last)
-    flat[f"{head}#{last}.{name}"] = value
 
 
 def rows_of(flat: Mapping[str, str], head: str) -> list[Flat]:
     rows: dict[str, Flat] = {}
     for path, value in flat.items():
-        if path.startswith(head) and (hit := IN_LIST.match(path)) and hit.group(1) == head:
-            rows.setdefault(hit.group(2), {})[hit.group(3)] = value
+        if path.startswith(f"{head}#"):
+            _, row, name = path.split("#", 2)
+            rows.setdefault(row, {})[name] = value
     return list(rows.values())

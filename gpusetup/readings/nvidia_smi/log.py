@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import values
-from gpusetup.readings.nvidia_smi.fields import Flat, gpu_of, put
+from gpusetup.readings.nvidia_smi.fields import Flat, first, gpu_of, put
 from gpusetup.readings.nvidia_smi.values import Smi
 
 
@@ -21,18 +21,14 @@ def smi_of(head: Mapping[str, str], gpus: list[Flat], *, complete: bool) -> Smi:
     kept = [values.flag(gpu.get("persistence_mode")) for gpu in gpus]
     attached = values.integer(head.get("attached_gpus"))
     return Smi(
-        driver_version=_version(head, "kmd_version", "driver_version"),
-        cuda_version=_version(head, "cuda_umd_version", "cuda_version"),
-        gpus=tuple(gpu_of(gpu) for gpu in gpus),
+        driver_version=first(head, "kmd_version driver_version", values.dotted),
+        cuda_version=first(head, "cuda_umd_version cuda_version", values.dotted),
+        gpus=tuple(map(gpu_of, gpus)),
         persistence=all(kept) if kept and None not in kept else None,
         nvml_code=0,
         complete=complete and attached in (None, len(gpus)),
         problems=() if complete else (f"cut after {len(gpus)} of {attached or 'unknown'} GPUs",),
     )
-
-
-def _version(head: Mapping[str, str], *names: str) -> str | None:
-    return next((known for name in names if (known := values.dotted(head.get(name)))), None)
 
 
 # --- XML ----------------------------------------------------------------------------------------
@@ -70,25 +66,16 @@ def leaves(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
     path: list[str] = []
     for closing, name, rest, content in TAG.findall(text.partition(f"<{ROOT}")[2]):
         if closing:
-            _leave(path, name)
+            while name in path and path.pop() != name:
+                pass
             continue
         if name == "gpu" and not path:
-            yield ("gpu", "@id"), _attribute(rest)
+            found = re.search(r"id=[\"']([^\"']*)", rest)
+            yield ("gpu", "@id"), found[1] if found else ""
         if not rest.rstrip().endswith("/"):
             path.append(name)
         if content.strip():
             yield tuple(path), unescape(content.strip())
-
-
-def _leave(path: list[str], name: str) -> None:
-    """Close a tag, and what was left open inside it."""
-    while name in path and path.pop() != name:
-        pass
-
-
-def _attribute(rest: str) -> str:
-    found = re.search(r"id=[\"']([^\"']*)", rest)
-    return found.group(1) if found else ""
 
 
 # --- the text of `nvidia-smi -q` ----------------------------------------------------------------
@@ -96,9 +83,6 @@ def _attribute(rest: str) -> str:
 LABEL = lazy(r"^(\s*)(\S[^:]*?)\s*(?::\s(.*)|:)?$")
 GPU_HEAD = lazy(r"^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 
-NAMED = lazy(r"^\s*Product Name\s*:(?!.{0,40}\bVirtual\b)")
-"""Begins a GPU whose heading was left out; a vGPU's licensed product is none."""
-OF_ALL = lazy(r"^\s*(?:Driver|CUDA|KMD|CUDA UMD) Version\s*:|^\s*Attached GPUs\s*:")
 VERSIONS = {"driver_version", "kmd_version", "cuda_version", "cuda_umd_version"}
 
 
@@ -120,14 +104,7 @@ def parse_query(text: str) -> Smi:
         if begins := GPU_HEAD.match(line):
             gpus.append({"@id": begins.group(1)})
             above = []
-        elif OF_ALL.match(line):
-            _add_line(line.strip(), [], head)
         else:
-            if NAMED.match(line) and (
-                not gpus or {*gpus[-1]} & {"@id", "product_name"} == {"product_name"}
-            ):
-                gpus.append({})
-                above = []
             _add_line(line, above, gpus[-1] if gpus else head)
     if not gpus and not head.keys() & VERSIONS:
         return values.parse_error(text) or Smi(complete=False, problems=("no nvidia-smi log",))

@@ -8,11 +8,10 @@ or three lines. Names are cut with `...`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Gpu, GpuProcess
+from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import values
 from gpusetup.readings.nvidia_smi.values import Smi
@@ -42,7 +41,8 @@ def parse_banner(text: str) -> Smi | None:
     line = next((line for line in text.splitlines() if SMI_VERSION.search(line)), None)
     if line is None:
         return None
-    smi, driver, cuda = (_group(kind, line) for kind in (SMI_VERSION, DRIVER_VERSION, CUDA_VERSION))
+    found = (pattern.search(line) for pattern in (SMI_VERSION, DRIVER_VERSION, CUDA_VERSION))
+    smi, driver, cuda = (hit and hit[1] for hit in found)
     failed = (("CUDA version", cuda), ("driver version", driver))
     return Smi(
         smi_version=smi,
@@ -50,11 +50,6 @@ def parse_banner(text: str) -> Smi | None:
         cuda_version=values.dotted(cuda),
         problems=tuple(f"{what}: {said}" for what, said in failed if said == "ERR!"),
     )
-
-
-def _group(pattern: re.Pattern[str], line: str) -> str | None:
-    found = pattern.search(line)
-    return found.group(1) if found else None
 
 
 def parse_table(text: str) -> Smi:
@@ -68,45 +63,43 @@ def parse_table(text: str) -> Smi:
     >>> smi.cuda_version, smi.gpus[0].name, smi.gpus[0].temperature_celsius
     ('11.0', 'Tesla K20m', 23)
     """
-    banner = parse_banner(text) or Smi()
-    rows = with_lists(text, list(gpu_rows(text)))
-    error = None if rows else values.parse_error(text)
-    if error is not None:
-        return replace(
-            error,
-            smi_version=banner.smi_version,
-            driver_version=banner.driver_version,
-            cuda_version=banner.cuda_version,
-        )
+    banner = parse_banner(text)
+    smi = banner or Smi()
+    rows = with_lists(text, gpu_rows(text))
+    if not rows and (error := values.parse_error(text)):
+        own, driver, cuda = smi.smi_version, smi.driver_version, smi.cuda_version
+        return replace(error, smi_version=own, driver_version=driver, cuda_version=cuda)
     kept = [row.pop("persistence", None) for row in rows]
-    return Smi(
-        smi_version=banner.smi_version,
-        driver_version=banner.driver_version,
-        cuda_version=banner.cuda_version,
+    return replace(
+        smi,
         gpus=tuple(Gpu(**row) for row in rows) if rows else None,
         persistence=all(kept) if kept and None not in kept else None,
-        nvml_code=0 if rows or banner.smi_version else None,
+        nvml_code=0 if rows or banner else None,
         complete="Processes:" in text,
-        problems=banner.problems,
     )
 
 
-def gpu_rows(text: str) -> Iterator[dict[str, Any]]:
+def cells_of(line: str) -> list[str]:
+    return line.strip(" \t*>").strip("|").split("|")
+
+
+def row_of(line: str) -> re.Match[str] | None:
+    """The first line of a GPU."""
+    first, *more = cells_of(line)
+    return (FIRST if more else CUT).match(first)
+
+
+def gpu_rows(text: str) -> list[dict[str, Any]]:
     """Each GPU's fields: a first line begins one, the lines after it belong to it."""
-    row: dict[str, Any] | None = None
+    rows: list[dict[str, Any]] = []
     for line in text.splitlines():
-        cells = line.strip().strip(">").strip().strip("|").split("|")
-        first = (FIRST if len(cells) > 1 else CUT).match(cells[0])
-        if first:
-            if row:
-                yield row
-            row = first_line(first, cells)
-        elif row is not None and is_end(line):
+        if first := row_of(line):
+            rows.append(first_line(first, cells_of(line)))
+        elif rows and ("Processes:" in line or "MIG devices:" in line):
             break
-        elif row is not None:
-            row.update(next_line(cells))
-    if row:
-        yield row
+        elif rows:
+            rows[-1].update(next_line(cells_of(line)))
+    return rows
 
 
 PROCESS = lazy(
@@ -120,46 +113,39 @@ INSTANCE = lazy(r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+\d{1,3}\s+\d{1,3}\s+\d{1,3}\s*
 
 def with_lists(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The GPUs with the MIG instances and the processes of the lists below them."""
-    instances = _numbers(INSTANCE, text)
-    running = [hit for line in text.splitlines() if (hit := PROCESS.match(line))]
+    lines = text.splitlines()
+    instances = [hit["gpu"] for line in lines if (hit := INSTANCE.match(line))]
+    running = [hit for line in lines if (hit := PROCESS.match(line))]
     below = text.partition("MIG devices:")[2]
     whole = "No MIG devices found" in below or "Processes:" in below
-    none_runs = "No running processes found" in text
     for row in rows:
         index = str(row["nvml_index"])
         if row.get("mig_enabled") and (whole or index in instances):
             row["mig_count"] = instances.count(index)
-        held = tuple(process_of(hit) for hit in running if hit["gpu"] == index)
-        if held or none_runs:
+        held = tuple(
+            values.process(hit["kind"], hit["pid"], hit["name"], hit["used"])
+            for hit in running
+            if hit["gpu"] == index
+        )
+        if held or "No running processes found" in text:
             row["processes"] = held
     return rows
 
 
-def _numbers(pattern: re.Pattern[str], text: str) -> list[str]:
-    return [hit["gpu"] for line in text.splitlines() if (hit := pattern.match(line))]
-
-
-def process_of(hit: re.Match[str]) -> GpuProcess:
-    return values.process(hit["kind"], hit["pid"], hit["name"], hit["used"])
-
-
-def is_end(line: str) -> bool:
-    return "Processes:" in line or "MIG devices:" in line
-
-
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
     """`0  NVIDIA L40S  On | 00000000:17:00.0 Off | 0`; on Windows the driver model is the third."""
-    index, name, state = first.groups()
-    bus = BUS.search(cells[1]) if len(cells) > 1 else None
-    errors = cells[2].strip() if len(cells) > 2 else ""
-    row: dict[str, Any] = {"nvml_index": int(index), "name": name.strip()}
-    row["driver_model"] = values.driver_model(state)
-    row["persistence"] = values.flag(state)
-    row["pci_bus_id"] = bus.group(1) if bus else None
-    row["display_active"] = values.flag(bus.group(2)) if bus else None
-    row["ecc_enabled"] = False if errors == "Off" else True if errors.isdecimal() else None
-    row["ecc_uncorrected"] = int(errors) if errors.isdecimal() else None
-    return row
+    _, middle, last, *_ = (*cells, "", "")
+    bus, errors = BUS.search(middle), last.strip()
+    return {
+        "nvml_index": int(first[1]),
+        "name": first[2].strip(),
+        "driver_model": values.driver_model(first[3]),
+        "persistence": values.flag(first[3]),
+        "pci_bus_id": bus[1] if bus else None,
+        "display_active": values.flag(bus[2]) if bus else None,
+        "ecc_enabled": False if errors == "Off" else errors.isdecimal() or None,
+        "ecc_uncorrected": int(errors) if errors.isdecimal() else None,
+    }
 
 
 def next_line(cells: list[str]) -> dict[str, Any]:
@@ -167,22 +153,17 @@ def next_line(cells: list[str]) -> dict[str, Any]:
     state = STATE.search(cells[0])
     if state is None:
         mode = values.flag(cells[-1]) if len(cells) == 3 and not cells[0].strip() else None
-        waits = cells[-1].strip().endswith("*")
-        return (
-            {}
-            if mode is None
-            else {"mig_enabled": mode, **({"mig_pending": not mode} if waits else {})}
-        )
-    memory = MEMORY.search(cells[1]) if len(cells) > 1 else None
-    load = LOAD.search(cells[2]) if len(cells) > 2 else None
+        waits = {"mig_pending": not mode} if cells[-1].strip().endswith("*") else {}
+        return {} if mode is None else {"mig_enabled": mode, **waits}
+    _, middle, last, *_ = (*cells, "", "")
+    memory, load = MEMORY.search(middle), LOAD.search(last)
     row = {
-        "temperature_celsius": values.integer(state.group("temp")),
-        "power_watts": values.number(state.group("draw")),
-        "power_limit_watts": values.number(state.group("limit")),
-        "memory_used_bytes": int(memory.group(1)) << 20 if memory else None,
-        "memory_total_bytes": int(memory.group(2)) << 20 if memory else None,
-        "utilization_percent": values.integer(load.group(1)) if load else None,
-        "compute_mode": values.compute_mode(load.group(2)) if load else None,
+        "temperature_celsius": values.integer(state["temp"]),
+        "power_watts": values.number(state["draw"]),
+        "power_limit_watts": values.number(state["limit"]),
+        "memory_used_bytes": int(memory[1]) << 20 if memory else None,
+        "memory_total_bytes": int(memory[2]) << 20 if memory else None,
+        "utilization_percent": values.integer(load[1]) if load else None,
+        "compute_mode": values.compute_mode(load[2]) if load else None,
     }
-    lost = any(values.says_lost(one) for one in cells)
-    return {**row, "lost": True} if lost else row
+    return {**row, "lost": True} if any(map(values.says_lost, cells)) else row

@@ -7,10 +7,14 @@ take cut and odd text; what cannot be read is None.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, GpuProcess
 from gpusetup.model.patterns import lazy
+
+T = TypeVar("T")
 
 
 class Smi(Frozen):
@@ -35,31 +39,30 @@ class Smi(Frozen):
 
 # Part of the message (lower case) -> NVML code. Sources: nvmlErrorString, nvidia-smi 418 to 610,
 # whose exit code is the NVML code too (9, 12, 15, 18 seen; 6 for no devices). The first hit counts.
-ERRORS: tuple[tuple[str, int], ...] = (
-    ("couldn't communicate with the nvidia driver", 9),
-    ("driver/library version mismatch", 18),
-    ("couldn't find libnvidia-ml.so", 12),
-    ("couldn't find nvml.dll", 12),
-    ("nvml shared library not found", 12),
-    ("gpu access blocked by the operating system", 17),
-    ("insufficient permissions", 4),
-    ("driver not loaded", 9),
-    ("driver is not loaded", 9),
-    ("error_library_not_found", 12),
-    ("error_driver_not_loaded", 9),
-    ("error_lib_rm_version_mismatch", 18),
-    ("error_gpu_is_lost", 15),
-    ("error_reset_required", 16),
-    ("error_no_permission", 4),
-    ("gpu is lost", 15),
-    ("gpu requires reset", 16),
-    ("failed to initialize nvml: timeout", 10),
-    ("failed to initialize nvml: unknown error", 999),
-    ("failed to initialize nvml: not found", 6),
-    ("failed to initialize nvml", 999),
-    ("nvml: unknown error", 999),
-    ("unable to determine the device handle", 999),
-)
+ERRORS = {
+    "couldn't communicate with the nvidia driver": 9,
+    "driver/library version mismatch": 18,
+    "couldn't find libnvidia-ml.so": 12,
+    "couldn't find nvml.dll": 12,
+    "nvml shared library not found": 12,
+    "gpu access blocked by the operating system": 17,
+    "insufficient permissions": 4,
+    "driver not loaded": 9,
+    "driver is not loaded": 9,
+    "error_library_not_found": 12,
+    "error_driver_not_loaded": 9,
+    "error_lib_rm_version_mismatch": 18,
+    "error_gpu_is_lost": 15,
+    "error_reset_required": 16,
+    "error_no_permission": 4,
+    "gpu is lost": 15,
+    "gpu requires reset": 16,
+    "failed to initialize nvml: timeout": 10,
+    "failed to initialize nvml: not found": 6,
+    "failed to initialize nvml": 999,
+    "nvml: unknown error": 999,
+    "unable to determine the device handle": 999,
+}
 NO_DEVICES = "no devices were found"
 LIBRARY = lazy(r"NVML library version:\s*([\d.]+\d)")
 HANDLE = lazy(r"device handle for gpu\s*(?:\d+:\s+)?([0-9a-f:.]+\.[0-9a-f]):?\s*(.*)", re.I)
@@ -83,24 +86,20 @@ def parse_error(text: str) -> Smi | None:
         low = line.lower()
         if NO_DEVICES in low:
             return Smi(gpus=(), nvml_code=0, message=line.strip())
-        code = next((code for part, code in ERRORS if part in low), None)
+        code = next((code for part, code in ERRORS.items() if part in low), None)
         if code is not None:
-            library = LIBRARY.search(text)
+            library, handle = LIBRARY.search(text), HANDLE.search(line)
+            gpus = None
+            if handle:
+                lost = says_lost(handle[2]) or None
+                gpus = (Gpu(name="unknown", pci_bus_id=handle[1], lost=lost),)
             return Smi(
                 nvml_code=code,
                 message=line.strip(),
-                gpus=_spoken_of(line),
+                gpus=gpus,
                 library_version=library.group(1) if library else None,
             )
     return None
-
-
-def _spoken_of(line: str) -> tuple[Gpu, ...] | None:
-    found = HANDLE.search(line)
-    if not found:
-        return None
-    lost = "gpu is lost" in found.group(2).lower()
-    return (Gpu(name="unknown", pci_bus_id=found.group(1), lost=lost or None),)
 
 
 # --- cells --------------------------------------------------------------------------------------
@@ -154,49 +153,32 @@ def memory(text: str | None) -> int | None:
     return int(float(found.group(1)) * UNITS[(found.group(2) or "MiB").lower()])
 
 
-FLAGS = {
-    "enabled": True,
-    "on": True,
-    "yes": True,
-    "active": True,
-    "disabled": False,
-    "off": False,
-    "no": False,
-    "not active": False,
-}
+def word(known: Mapping[str, T]) -> Callable[[str | None], T | None]:
+    """A reader of cells that hold one of a few words, a remark or a star behind it left out.
 
-
-def flag(text: str | None) -> bool | None:
+    >>> [word({"on": True, "off": False})(text) for text in ("On", "[Off]", "Off*", "N/A")]
+    [True, False, False, None]
     """
-    >>> flag("Enabled"), flag("Not Active"), flag("N/A"), flag("Enabled*")
-    (True, False, None, True)
-    """
-    return FLAGS.get((cell(text) or "").lower().rstrip("*"))
+    return lambda text: known.get((text or "").partition(" (")[0].strip(" []*").lower())
 
 
-COMPUTE_MODES = {
-    "default": "Default",
-    "exclusive_process": "Exclusive_Process",
-    "e. process": "Exclusive_Process",
-    "exclusive process": "Exclusive_Process",
-    "exclusive_thread": "Exclusive_Thread",
-    "e. thread": "Exclusive_Thread",
-    "prohibited": "Prohibited",
-}
-
-
-def compute_mode(text: str | None) -> str | None:
-    """One spelling for the table's and the query's words.
-
-    >>> compute_mode("E. Process"), compute_mode("Exclusive_Process")
-    ('Exclusive_Process', 'Exclusive_Process')
-    """
-    return COMPUTE_MODES.get((cell(text) or "").lower())
-
-
-def driver_model(text: str | None) -> str | None:
-    known = (cell(text) or "").upper()
-    return known if known in ("WDDM", "TCC", "MCDM") else {"WDM": "TCC"}.get(known)
+flag = word(
+    {
+        **dict.fromkeys(("enabled", "on", "yes", "active"), True),
+        **dict.fromkeys(("disabled", "off", "no", "not active"), False),
+    }
+)
+EXCLUSIVE = "Exclusive_Process"
+compute_mode = word(
+    {
+        "default": "Default",
+        **dict.fromkeys(("exclusive_process", "e. process", "exclusive process"), EXCLUSIVE),
+        **dict.fromkeys(("exclusive_thread", "e. thread"), "Exclusive_Thread"),
+        "prohibited": "Prohibited",
+    }
+)
+"""One spelling for the table's and the query's words."""
+driver_model = word({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": "MCDM"})
 
 
 # NVML's bits for what holds the clocks down (nvml.h, nvmlClocksEventReason*).

@@ -7,27 +7,17 @@ container the program may be the image's. That the two differ is no fault by its
 
 from __future__ import annotations
 
-from gpusetup.model.frozen import Frozen
-
-
-class Pair(Frozen):
-    """What one nvidia-smi printed: its own version, and the driver's."""
-
-    own: str
-    driver: str
-    source: str
-
-
-SEEN = (
-    Pair(own="510.85.02", driver="516.94", source="the sample that this reader began with"),
-    Pair(own="545.46", driver="546.80", source="microsoft/WSL#11589"),
-    Pair(own="555.42.03", driver="555.85", source="rapidsai/docker#680"),
-    Pair(own="560.28.03", driver="560.76", source="microsoft/WSL#11277"),
-    Pair(own="570.86.16", driver="572.16", source="YanWenKun/ComfyUI-Docker#93"),
-    Pair(own="570.133.07", driver="572.83", source="mmartial/ComfyUI-Nvidia-Docker#33"),
-    Pair(own="580.82.10", driver="581.29", source="the laptop of the first example machine"),
-)
-"""As of 2026-11-22. No pair is further apart than six branches."""
+SEEN = {
+    "516.94": "510.85.02",  # the sample that this reader began with
+    "546.80": "545.46",  # microsoft/WSL#11589
+    "555.85": "555.42.03",  # rapidsai/docker#680
+    "560.76": "560.28.03",  # microsoft/WSL#11277
+    "572.16": "570.86.16",  # YanWenKun/ComfyUI-Docker#93
+    "572.83": "570.133.07",  # mmartial/ComfyUI-Nvidia-Docker#33
+    "581.29": "580.82.10",  # the laptop of the first example machine
+}
+"""The driver's version -> nvidia-smi's own, as of 2026-11-22. No pair is further apart than six
+branches."""
 BRANCHES_APART = 20
 """Windows' number for one release lies less than this above Linux'."""
 LINUX_STEP = 5
@@ -37,17 +27,14 @@ LINUX_STEP = 5
 def is_of_wsl(own: str, driver: str) -> bool:
     """Whether a Linux nvidia-smi names a driver of Windows: of a branch that Linux has none of.
 
-    >>> [is_of_wsl(pair.own, pair.driver) for pair in SEEN]
+    >>> [is_of_wsl(own, driver) for driver, own in SEEN.items()]
     [True, True, False, False, True, True, True]
     >>> is_of_wsl("535.183.01", "550.90.07"), is_of_wsl("581.29", "581.29")
     (False, False)
     """
     of_linux = branch(own) % LINUX_STEP == 0 and 0 < branch(own) < branch(driver)
-    return of_linux and driver.count(".") == 1 and (own.count(".") == 2 or _is_windows(driver))
-
-
-def _is_windows(driver: str) -> bool:
-    return branch(driver) % LINUX_STEP != 0
+    windows = own.count(".") == 2 or branch(driver) % LINUX_STEP != 0
+    return of_linux and driver.count(".") == 1 and windows
 
 
 def is_far_older(own: str, driver: str) -> bool:

@@ -32,60 +32,42 @@ LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
 """Markdown's link: what is read is its words."""
 ENTITY = lazy(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
-ASCII_FORMS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
-    ord(char): form
-    for form, chars in (
-        (" ", "\u3000\u00a0\u2002\u2003\u2009\u202f\u2007"),
-        ("'", "\u2018\u2019\u201a\u2032\u02bc"),
-        ('"', "\u201c\u201d\u201e\u2033\u00ab\u00bb"),
-        ("-", "\u2010\u2011\u2012\u2013\u2014\u2212"),
-        ("...", "\u2026"),
-        ("|", "\u2502\u2503"),
-        (".", "\u3002"),
-        (",", "\u3001"),
-        ("[", "\u3010"),
-        ("]", "\u3011"),
-    )
-    for char in chars
+ASCII_FORMS = {
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
+    **dict.fromkeys(map(ord, "\u3000\u00a0\u2002\u2003\u2009\u202f\u2007"), " "),
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032\u02bc"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u2033\u00ab\u00bb"), '"'),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
+    **dict(
+        zip(map(ord, "\u2026\u2502\u2503\u3002\u3001\u3010\u3011"), ("...", *"||.,[]"), strict=True)
+    ),
 }
 """Full-width and typographic characters -> what programs print."""
 
-MONTHS = (
-    *("Jan", "Feb", "Mar", "M\u00e4r", "Apr", "May", "Mai", "Jun", "Jul", "Aug", "Sep"),
-    *("Oct", "Okt", "Nov", "Dec", "Dez"),
-)
-MONTH = rf"(?:{'|'.join(MONTHS)})"
+MONTH = r"(?:Jan|Feb|Mar|M\u00e4r|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)"
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
 DATE = r"\d{4}[-/.]\d{2}[-/.]\d{2}"
 WEEKDAY = rf"\w{{3}}\s{MONTH}\s+\d{{1,2}}\s{CLOCK}\s\d{{4}}\s(?=\[|\w+:)"
 STAMP = rf"{DATE}[T ]{CLOCK}(?:Z|\s?[+-]\d\d:?\d\d|\s?UTC)?\]?(?:\s?:\s|\s?)"
 STREAM = r"(?:stdout|stderr)"
-QUOTED = lazy(r">(?!>>)\s?")
-"""Markdown and e-mail quotes."""
-NUMBERED = lazy(r"#\d{1,3}\s\d{1,5}\.\d{1,3}\s")
-"""`docker build`."""
-WORKER = lazy(r"\([\w.]{1,40}(?:\s\w{1,10}=[\w.]{1,40},?){1,3}\)\s?")
-"""ray, vllm."""
-BRACKETED = lazy(
-    rf"\[{STAMP}"
+PREFIX = lazy(
+    r"\s*(?:>(?!>>)\s?|#\d{1,3}\s\d{1,5}\.\d{1,3}\s"  # Markdown and mail; docker build
+    r"|\([\w.]{1,40}(?:\s\w{1,10}=[\w.]{1,40},?){1,3}\)\s?"  # ray, vllm
+    rf"|\[{STAMP}"
     rf"|\[(?:\w{{3}}\s)?{MONTH}\s+\d{{1,2}}\s{CLOCK}(?:\s\d{{4}})?\]\s?"  # dmesg -T
     r"|\[\s*\d{1,7}\.\d{6}\]\s?(?:\[\s*[TC]\d+\]\s?)?"  # the kernel's own clock
     r"|\[[\w.-]{1,40}\]\s(?=\[|\d{4}-)"
     rf"|\[rank\d{{1,4}}\]:\s?|\[\d{{1,4}}\]:\s?(?=\S)|\[{STREAM}\]:?\s?"
-)
-TIMED = lazy(rf"{STAMP}|{WEEKDAY}|\d{{1,2}}:\d{{2}}:\d{{2}}(?:[.,]\d{{1,9}})?\s(?=\S)")
-NAMED = lazy(
-    rf"{MONTH}\.?\s+\d{{1,2}}\s{CLOCK}\s[\w.-]{{1,64}}\s[\w./@-]{{1,64}}(?:\[\d+\])?:\s?"  # journald
-    rf"|{WEEKDAY}"
+    rf"|{STAMP}|{WEEKDAY}|\d{{1,2}}:\d{{2}}:\d{{2}}(?:[.,]\d{{1,9}})?\s(?=\S)"
+    rf"|{MONTH}\.?\s+\d{{1,2}}\s{CLOCK}\s[\w.-]{{1,64}}\s[\w./@-]{{1,64}}(?:\[\d+\])?:\s?"  # journald
     r"|(?:kern|daemon|user|syslog)\s*:(?:emerg|alert|crit|err|warn|notice|info|debug)\s*:\s"  # dmesg -x
     r"|[A-Za-z][\w.-]{0,60}\s*\|\s(?!packaged)"  # docker compose
     r"|(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL) \d\d-\d\d\s\d\d:\d\d:\d\d\s(?:\[?[\w.]+:\d+\]\s?)?"
     rf"|{STREAM}(?:\s[FP])?:?\s"
     r"|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.\d+\s+\d+\s[\w.-]{1,60}:\d+\]\s?"  # glog
+    r")"
 )
-PREFIXES = {">": QUOTED, "#": NUMBERED, "(": WORKER, "[": BRACKETED}
-"""What is put before a line, by the sign that it begins with; `TIMED` begins with a digit and
-`NAMED` with a letter."""
+"""What is put before a line."""
 PREFIXES_A_LINE = 5
 
 
@@ -95,71 +77,47 @@ def cleaned(text: str) -> list[str]:
     >>> cleaned("> \\x1b[31mError\\x1b[0m &lt;x&gt;\\r\\n> web-1  | 2025-05-28T03:35:37.857Z boom")
     ['Error <x>', 'boom']
     """
-    return _without_a_first_try([_bare(line[:LINE_KEPT]) for line in _characters(text).split("\n")])
-
-
-REPORTS = "Collecting environment information"
-ABOVE_A_REPORT = 12
-LACKS = lazy(r"^\s*(?:ModuleNotFound|Import)Error: ")
-
-
-def _without_a_first_try(lines: list[str]) -> list[str]:
-    """Without the start of `collect_env` that lacks a module of its own, above its report.
-
-    >>> _without_a_first_try(["python collect_env.py", "ImportError: x", REPORTS])
-    ['', '', 'Collecting environment information']
-    """
-    report = next((n for n, line in enumerate(lines) if REPORTS in line), 0)
-    above = range(max(report - ABOVE_A_REPORT, 0), report)
-    first = next((n for n in above if "collect_env" in lines[n]), report)
-    last = max((n for n in above if LACKS.match(lines[n])), default=first)
-    return (
-        [*lines[:first], *([""] * (last + 1 - first)), *lines[last + 1 :]]
-        if last > first
-        else lines
-    )
-
-
-def _characters(text: str) -> str:
-    text = BREAKS.sub("\n", text.translate(ASCII_FORMS))
-    text = CONTROLS.sub("", LINK.sub(r"\1", ESCAPES.sub("", text)))
-    text = _entities(TAGS.sub("", LINE_TAGS.sub("\n", text)))
-    for form, plain in PLAIN_FORMS:
-        text = form.sub(plain, text)
-    return text
-
-
-PLAIN_FORMS = (
-    (lazy(r"(?m)^([^\S\n]*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
-    (lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
-)  # fmt: skip
-"""Bold labels (`**PyTorch version:** 2.6.0`), and a build's label with blanks or as an address has it
-(`2.8.0 + cu129`), as programs print them."""
-
-
-def _entities(text: str) -> str:
-    """Twice where a text was escaped twice."""
-    for _ in range(2):
-        text = ENTITY.sub(_entity, text)
-    return CONTROLS.sub("", TAGS.sub("", text))
+    text = text.translate(ASCII_FORMS)
+    for pattern, plain in STEPS:
+        text = pattern.sub(plain, text)
+    return [_bare(line[:LINE_KEPT]) for line in text.split("\n")]
 
 
 def _entity(found: re.Match[str]) -> str:
     import html
 
-    return html.unescape(found.group()).replace("\u00a0", " ")
+    return html.unescape(found[0]).replace("\u00a0", " ")
+
+
+def _emptied(found: re.Match[str]) -> str:
+    return "\n" * found[0].count("\n")
+
+
+STEPS = (
+    (BREAKS, "\n"),
+    (ESCAPES, ""),
+    (LINK, r"\1"),
+    (CONTROLS, ""),
+    (LINE_TAGS, "\n"),
+    (TAGS, ""),
+    (ENTITY, _entity),
+    (ENTITY, _entity),  # a text that was escaped twice
+    (CONTROLS, ""),
+    (TAGS, ""),
+    # Bold labels, and a build's label with blanks or as an address has it (`2.8.0 + cu129`).
+    (lazy(r"(?m)^([^\S\n]*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
+    (lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
+    # The start of `collect_env` that lacks a module of its own, above its report.
+    (lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _emptied),
+)  # fmt: skip
 
 
 def _bare(line: str) -> str:
     """One line without the prefixes that quoting and logging put before it."""
-    if "\t" in line:
-        line = line.expandtabs(8)
+    line = line.expandtabs(8)
     for _ in range(PREFIXES_A_LINE):
-        bare = line.lstrip() if line.startswith(" ") else line
-        sign = bare[:1]
-        prefix = PREFIXES.get(sign) or (TIMED if sign.isdecimal() else NAMED)
-        found = prefix.match(bare)
+        found = PREFIX.match(line)
         if found is None:
             break
-        line = bare[found.end() :]
+        line = line[found.end() :]
     return line.rstrip()

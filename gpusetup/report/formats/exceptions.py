@@ -7,8 +7,7 @@ nothing of a GPU that fails. What may be the GPU's is left to the messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from itertools import takewhile
+from collections.abc import Iterator
 
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
@@ -21,42 +20,15 @@ NAME = rf"(?P<name>(?:[a-z_]\w{{0,40}}\.){{0,6}}[A-Z]\w{{1,40}}(?:{'|'.join(CLAS
 RAISED = lazy(
     rf"^(?:E {{2,8}}|#{{1,4}} )?(?:\[rank\d+\]: ?)?{NAME}(?:: ?(?P<message>.{{0,300}}))?$"
 )
-IN_A_LINE = lazy(
-    rf"(?:^|[\s`*:,('\"：，。])(?=[A-Z]|[a-z_][\w.]{{0,60}}\.[A-Z]){NAME}: (?P<message>\S.{{0,300}})$"
+NAMED = (
+    "KeyError ValueError TypeError AttributeError IndexError NameError UnboundLocalError"
+    " FileNotFoundError NotADirectoryError IsADirectoryError JSONDecodeError UnicodeDecodeError"
+    " UnpicklingError ModuleNotFoundError ImportError SyntaxError IndentationError"
+    " ZeroDivisionError AssertionError HTTPError HfHubHTTPError GatedRepoError"
+    " RepositoryNotFoundError EntryNotFoundError LocalEntryNotFoundError ValidationError"
+    " SafetensorError InvalidHeaderDeserialization"
 )
-"""An exception in a title, or behind somebody's words; only where no line begins with one."""
-ORDINARY = frozenset(
-    [
-        "KeyError",
-        "ValueError",
-        "TypeError",
-        "AttributeError",
-        "IndexError",
-        "NameError",
-        "UnboundLocalError",
-        "FileNotFoundError",
-        "NotADirectoryError",
-        "IsADirectoryError",
-        "JSONDecodeError",
-        "UnicodeDecodeError",
-        "UnpicklingError",
-        "ModuleNotFoundError",
-        "ImportError",
-        "SyntaxError",
-        "IndentationError",
-        "ZeroDivisionError",
-        "AssertionError",
-        "HTTPError",
-        "HfHubHTTPError",
-        "GatedRepoError",
-        "RepositoryNotFoundError",
-        "EntryNotFoundError",
-        "LocalEntryNotFoundError",
-        "ValidationError",
-        "SafetensorError",
-        "InvalidHeaderDeserialization",
-    ]
-)
+ORDINARY = frozenset(NAMED.split())
 """Classes of errors that the GPU's stack does not raise for itself."""
 OF_A_PROGRAM = lazy(
     r"shapes cannot be multiplied|size of tensor|[Ee]xpected all tensors to be on the same device|[Ss]izes of tensors must match"
@@ -113,134 +85,59 @@ OF_VERSIONS = lazy(
 LAST_LINES = 400
 
 
+PASS_ON = ("ActorDiedError", "RayActorError", "RayTaskError", "ChildFailedError", "EngineDeadError")
+"""What a program raises because another one of its processes failed: that one says why."""
+
+
 def exceptions(text: Text) -> Iterator[Fact]:
     """The last exception, where it and the rest of the text are about something else than a GPU."""
     if "error" not in text.low and "notfound" not in text.low and "exception" not in text.low:
         return
     lines = [line.strip() for line in text.lines[-LAST_LINES:]]
-    last = _last(lines, RAISED.match) or _last(lines, IN_A_LINE.search)
-    if last is None:
-        return
-    number, found = last
-    below = lines[number + 1 : number + 3]
-    its_own = takewhile(lambda line: not ANOTHERS.match(line), below)
-    after = tuple(line for line in its_own if not _passes_on(RAISED.match(line)))
-    above = lines[max(number - NEAR, 0) : number]
-    before = tuple(line for line in above if line != lines[number])
-    if _is_ordinary(found, after) and not _is_of_a_build(before) and not _complains(text):
-        first = len(text.lines) - len(lines) + number
-        yield Event(
-            kind="program-failed",
-            values={"exception": found["name"].rpartition(".")[2]},
-            source=f"report, line {first + 1}",
-            text=found.group().strip()[:200],
-        )
-
-
-def _complains(text: Text) -> bool:
-    """Whether a line complains of the GPU's stack; an exception below a list of versions does not."""
-    found = COMPLAINT.search(text.flat)
-    if found is None:
-        return False
-    return (
-        COMPLAINT.search(OF_VERSIONS.sub("", "\n".join(text.lines)).replace("\n", " ")) is not None
-    )
-
-
-def _last(
-    lines: list[str], find: Callable[[str], re.Match[str] | None]
-) -> tuple[int, re.Match[str]] | None:
-    """The last line in which something is found, and what."""
     for number in range(len(lines) - 1, -1, -1):
-        line = lines[number]
-        found = find(line) if any(word in line for word in CLASSES) else None
-        if found is not None and not _passes_on(found):
-            return number, found
-    return None
+        found = raised(lines[number])
+        if found is None:
+            continue
+        after = (line for line in lines[number + 1 : number + 3] if not passes_on(line))
+        before = "\n".join(
+            line for line in lines[max(number - NEAR, 0) : number] if line != lines[number]
+        )
+        of_a_build = BUILDS.search(OF_A_CALL.sub("", OF_VERSIONS.sub("", before)))
+        if is_ordinary(found, " ".join(after)) and not of_a_build and not complains(text):
+            yield Event(
+                kind="program-failed",
+                values={"exception": found["name"].rpartition(".")[2]},
+                source=f"report, line {len(text.lines) - len(lines) + number + 1}",
+                text=found[0].strip()[:200],
+            )
+        return
 
 
-ANOTHERS = lazy(r"(?:\d{4}-)?\d{2}[:-]\d{2}[:-]\d{2}[-,.: ]")
-"""How a line of a log begins that stands below an exception, and is none of its words."""
+def raised(line: str) -> re.Match[str] | None:
+    found = RAISED.match(line) if any(word in line for word in CLASSES) else None
+    return None if passes_on(line) else found
 
 
-def _passes_on(found: re.Match[str] | None) -> bool:
-    return found is not None and found["name"].rpartition(".")[2] in PASS_ON
+def passes_on(line: str) -> bool:
+    return any(f"{name}:" in line or line.endswith(name) for name in PASS_ON)
 
 
-PASS_ON = frozenset(
-    ["ActorDiedError", "RayActorError", "RayTaskError", "ChildFailedError", "EngineDeadError"]
-)
-"""What a program raises because another one of its processes failed: that one says why."""
+def complains(text: Text) -> bool:
+    """Whether a line complains of the GPU's stack; an exception below a list of versions does not."""
+    if not COMPLAINT.search(text.flat):
+        return False
+    return bool(COMPLAINT.search(OF_VERSIONS.sub("", "\n".join(text.lines)).replace("\n", " ")))
 
 
-SAYS_NO_MORE = frozenset(
-    [
-        "module-missing",
-        "hosted-notebook",
-        "gpu-computes",
-        "gpu-image",
-        "capability-warning",
-        "slurm-job",
-        "smi-sees-it",
-    ]
-)
-"""Events beside which an exception may be the program's own."""
-
-
-def unless_explained(events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """Without `program-failed` where a message of the text says what failed.
-
-    >>> [e.kind for e in unless_explained((Event(kind="xid"), Event(kind="program-failed")))]
-    ['xid']
+def is_ordinary(found: re.Match[str], after: str) -> bool:
     """
-    events = tuple(_not_refuted(events))
-    others = {event.kind for event in events} - {"program-failed"}
-    if others <= SAYS_NO_MORE:
-        return events
-    return tuple(event for event in events if event.kind != "program-failed")
-
-
-RAN = lazy(r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image")
-"""What the message of a GPU that computed names: another maker's has the same errors."""
-AFTER_RUNNING = ("out-of-memory", "no-kernel-image", "cuda-library-error")
-
-
-def _not_refuted(events: tuple[Event, ...]) -> Iterator[Event]:
-    """Without what a kernel's assertion left behind, and without "I have no GPU" where one computed.
-
-    >>> asserted = Event(kind="cuda-error", values={"code": "710"}, text="Assertion `t < n`")
-    >>> beside = (Event(kind="no-nvidia-gpu"), Event(kind="out-of-memory"), asserted)
-    >>> [e.kind for e in _not_refuted(beside)]
-    ['cuda-error']
-    """
-    asserted = any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in events)
-    ran = asserted or any(e.kind in AFTER_RUNNING and RAN.search(e.text or "") for e in events)
-    for event in events:
-        left = event.kind in AFTER_RUNNING and "asked" not in event.values
-        if not (ran and event.kind == "no-nvidia-gpu") and not (asserted and left):
-            yield event
-
-
-def _is_of_a_build(before: tuple[str, ...]) -> bool:
-    """
-    >>> _is_of_a_build(('  File "/x/setuptools/build_meta.py", line 1, in run_setup',))
+    >>> is_ordinary(RAISED.match("KeyError: 'qwen3'"), "")
     True
-    >>> _is_of_a_build(("    model = Net().cuda()",))
-    False
-    """
-    shown = OF_VERSIONS.sub("", "\n".join(before))
-    return BUILDS.search(OF_A_CALL.sub("", shown)) is not None
-
-
-def _is_ordinary(found: re.Match[str], after: tuple[str, ...]) -> bool:
-    """
-    >>> _is_ordinary(RAISED.match("KeyError: 'qwen3'"), ())
-    True
-    >>> _is_ordinary(RAISED.match("RuntimeError: CUDA error: invalid argument"), ())
+    >>> is_ordinary(RAISED.match("RuntimeError: CUDA error: invalid argument"), "")
     False
     """
     name, message = found["name"].rpartition(".")[2], found["message"] or ""
-    words = " ".join((message, *after))
+    words = f"{message} {after}"
     if name == "RuntimeError":
         said = message if len(message) >= LONG_ENOUGH and not WRAPS.search(words) else ""
         its_own = OF_A_PROGRAM.search(words) or (said and not OF_THE_STACK.search(words))

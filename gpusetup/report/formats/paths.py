@@ -13,14 +13,11 @@ from gpusetup.report.text import Text
 READ = 400_000
 """Characters of a text whose paths are looked at."""
 
-PYTHONS = (
-    lazy(r"[/\\]lib(?:64)?[/\\]python(\d\.\d{1,2})t?[/\\]"),
-    lazy(r"[/\\](?:Python|cpython-|python-?)(3)(\d{1,2})(?:-(?:32|arm64))?[/\\]", re.I),
-    lazy(r"[/\\](?:versions|pythons?|installs/python)[/\\](?:cpython-)?(\d\.\d{1,2}\.\d{1,2})", re.I),
-    lazy(r"\.cpython-(\d)(\d{1,2})t?-(?:x86_64|aarch64|darwin)"),
-)  # fmt: skip
+PYTHON = lazy(
+    r"[/\\](?:lib(?:64)?[/\\]python|versions[/\\]|pythons?[/\\]|installs/python[/\\](?:cpython-)?)(?P<dotted>\d\.\d{1,2}(?:\.\d{1,2})?)t?[/\\]"
+    r"|(?:[/\\](?i:python|cpython-|python-)|\.cpython-)(?P<major>3)(?P<minor>\d{1,2})(?:-(?:32|arm64)|t?-(?:x86_64|aarch64|darwin)|(?=[/\\]))"
+)
 """Paths that name the Python's version."""
-
 LINUX = lazy(
     r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
 )
@@ -61,19 +58,20 @@ def paths(text: Text) -> Iterator[Fact]:
     flat = text.flat[:READ]
     yield from python_of(flat)
     yield from family_of_paths(flat, text.low[:READ])
-    yield from environments(flat)
+    for subject, value, pattern in NAMED:
+        if found := pattern.search(flat):
+            yield Claim(subject=subject, value=value or found[1], source="paths", trust=HINT)
     yield from interpreter(flat)
-    yield from place_of_torch(flat)
     yield from portable(flat)
 
 
-SYSTEMS_TORCH = lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")
-"""A torch in the system's own place, where a board's or an image's maker puts it."""
-
-
-def place_of_torch(flat: str) -> Iterator[Fact]:
-    if found := SYSTEMS_TORCH.search(flat):
-        yield Claim(subject="torch.location", value=found[1], source="paths", trust=HINT)
+NAMED = (
+    ("torch.location", "", lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
+    ("python.manager", "conda", lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
+    ("python.manager", "uv tool", lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
+    ("python.manager", "venv", lazy(r"[/\\]\.?venv[/\\]", re.I)),
+)  # fmt: skip
+"""A torch in the system's own place, where a maker puts it; and who made the environment."""
 
 
 def python_of(flat: str) -> Iterator[Fact]:
@@ -83,55 +81,33 @@ def python_of(flat: str) -> Iterator[Fact]:
     >>> fact.value
     '3.12'
     """
-    for pattern in PYTHONS:
-        found = Counter(".".join(part for part in hit.groups()) for hit in pattern.finditer(flat))
-        if found:
-            version = found.most_common(1)[0][0]
-            yield Claim(subject="python.version", value=version, source="paths", trust=HINT)
+    found = Counter(one["dotted"] or f"3.{one['minor']}" for one in PYTHON.finditer(flat))
+    for version, _ in found.most_common(1):
+        yield Claim(subject="python.version", value=version, source="paths", trust=HINT)
 
 
 def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
     """The system by its paths; a WSL path under /mnt/c is Linux."""
+    prompt = PROMPT.search(flat) if "@" in flat else None
     counts = {
-        "windows": (_count(WINDOWS, flat) if ":\\" in flat else 0)
-        + (_count(FORWARD, flat) if ":/" in flat else 0),
-        "macos": _count(MACOS, flat),
-        "linux": _count(LINUX, flat) + (_count(PROMPT, flat) if "@" in flat else 0),
+        "windows": len((*WINDOWS.findall(flat), *FORWARD.findall(flat))) if ":" in flat else 0,
+        "macos": len(MACOS.findall(flat)),
+        "linux": len(LINUX.findall(flat)) + bool(prompt),
     }
     best = max(counts, key=lambda name: counts[name])
-    if counts["windows"] and not any(word in low for word in OF_UNIX) and not PROMPT.search(flat):
+    if counts["windows"] and not prompt and not any(word in low for word in OF_UNIX):
         best = "windows"  # programs for Linux name their folders there too
-    if any(word in low for word in OF_WINDOWS):
-        yield Claim(subject="os.family", value="windows", source="words", trust=USUAL)
-    if counts[best]:
-        yield Claim(subject="os.family", value=best, source="paths", trust=HINT)
-    if "/mnt/c/" in low or "/mnt/d/" in low:
-        yield Claim(subject="os.wsl", value=True, source="paths", trust=GUESS)
     words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
-    words["linux"] += 1 if "=" in flat and ASSIGNED.search(flat) else 0
+    words["linux"] += bool("=" in flat and ASSIGNED.search(flat))
     likely = max(words, key=lambda name: words[name])
-    if words[likely]:
-        yield Claim(subject="os.family", value=likely, source="words", trust=GUESS)
-
-
-def _count(pattern: re.Pattern[str], flat: str) -> int:
-    return sum(1 for _, _hit in zip(range(200), pattern.finditer(flat), strict=False))
-
-
-MANAGERS = (
-    ("conda", lazy(r"[/\\](?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|[/\\]miniforge\d?[/\\]|[/\\]envs[/\\][\w.-]+[/\\]lib", re.I)),
-    ("uv tool", lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
-    ("uv", lazy(r"[/\\](?:\.cache|Caches)[/\\]uv[/\\]|[/\\]uv[/\\]cache[/\\]", re.I)),
-    ("pipx", lazy(r"[/\\]pipx[/\\]venvs[/\\]", re.I)),
-    ("venv", lazy(r"[/\\]\.?venv[/\\]", re.I)),
-)  # fmt: skip
-
-
-def environments(flat: str) -> Iterator[Fact]:
-    for name, pattern in MANAGERS:
-        if pattern.search(flat):
-            yield Claim(subject="python.manager", value=name, source="paths", trust=HINT)
-            return
+    for subject, value, shown, trust in (
+        ("os.family", "windows", any(word in low for word in OF_WINDOWS), USUAL),
+        ("os.family", best, counts[best], HINT),
+        ("os.wsl", True, "/mnt/c/" in low or "/mnt/d/" in low, GUESS),
+        ("os.family", likely, words[likely], GUESS),
+    ):
+        if shown:
+            yield Claim(subject=subject, value=value, source="paths", trust=trust)
 
 
 SITE = lazy(
@@ -174,20 +150,12 @@ SPOKEN_OF = lazy(
     r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))", re.I
 )  # fmt: skip
 """The same package by its name: its commands are typed in its own folder."""
-
-
-LOCAL = lazy(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
-LIBRARY = lazy(r"[/\\]lib(?:64)?[/\\]python|[/\\]lib[/\\]\w+\.py|site-packages|dist-packages|python\d{2,3}[/\\]|<frozen|[/\\]python\d?\.?\d*[/\\]lib", re.I)  # fmt: skip
-
-
-PORTABLE = lazy(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip
-"""The folder of Python in a portable package for Windows, as ComfyUI's."""
-
-
-COMFYUIS = lazy(
-    r"([A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable)(?=\\)", re.I
-)
-"""ComfyUI's portable package, which has its Python beside the program (ComfyUI, README)."""
+PORTABLE = lazy(
+    r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)"
+    r"|[A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable(?=\\)", re.I
+)  # fmt: skip
+"""The folder of Python in a portable package for Windows, or ComfyUI's, which has it beside the
+program (ComfyUI, README)."""
 
 
 def portable(flat: str) -> Iterator[Fact]:
@@ -197,11 +165,11 @@ def portable(flat: str) -> Iterator[Fact]:
     '.\\python_embeded\\python.exe'
     """
     low = flat.lower()
-    if "comfyui_windows_portable" in low and (package := COMFYUIS.search(flat)):
-        value = package.group(1).replace("\\\\", "\\") + r"\python_embeded\python.exe"
-        yield Claim(subject="python.executable", value=value, source="paths", trust=GUESS)
-    if "python_embed" in low and (found := PORTABLE.search(flat)):
-        value = found.group().replace("\\\\", "\\") + r"\python.exe"
+    found = PORTABLE.search(flat) if "python_embed" in low or "windows_portable" in low else None
+    if found:
+        folder = found[0].replace("\\\\", "\\")
+        folder += r"\python_embeded" if folder.lower().endswith("portable") else ""
+        value = rf"{folder}\python.exe"
         yield Claim(subject="python.executable", value=value, source="paths", trust=HINT)
     if "portable" in low and "comfyui" in low and SPOKEN_OF.search(flat):
         value = r".\python_embeded\python.exe"

@@ -1,150 +1,68 @@
-"""What people write of their machine themselves, in English and in other languages.
+"""The GPU that people name in a sentence, where the whole text speaks of one only.
 
-A word for the thing, then its value: `Treiber 551.23`, `显卡: RTX 4060`, `torch 버전: 2.1.0+cpu`, a
-row of a table. The words are few and the values have a form of their own, so nothing is understood
-here but numbers and names. What a program prints is believed before it.
+The words are few and the names have a form of their own, so nothing is understood here but a name.
+What a program prints is believed before it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import GUESS, HINT, Fact, Gpus, claims, saying
+from gpusetup.report.facts import GUESS, Fact, Gpus
 from gpusetup.report.text import Text
 
-VERSION_WORD = r"(?:版本号?|バージョン|버전|версия|версии|versione|versión|versão|version|ver\.?)"
-TORCH_WORD = r"(?:py ?)?torch"
-DRIVER_WORDS = (
-    ("驱动", r"驱动(?:程序)?"),
-    ("驅動", r"驅動(?:程式)?"),
-    ("ドライバ", r"ドライバー?"),
-    ("드라이버", r"드라이버"),
-    ("драйвер", r"драйвер(?:а|ы|ов)?"),
-    ("treiber", r"(?:grafik|nvidia-?)?treiber"),
-    ("pilote", r"pilotes?"),
-    ("controlador", r"controlador(?:es)?"),
-    ("driver's", r"driver's"),
-)
-"""The letters to look for, and the word; plain English is read with the kernel's lines."""
 GPU_WORD = (
     r"(?:显卡|顯卡|グラボ|グラフィックボード|グラフィックカード|그래픽 ?카드|видеокарт[аеуы]|grafikkarte|carte graphique"
     r"|placa de v[ií]deo|tarjeta gr[aá]fica|scheda video|karta graficzna)"
 )
-BETWEEN = r"[ :|=*`]{1,5}(?:(?:is|ist|est|es|é|это|вышла|是|为|は)[ :]{1,2})?"
-TORCH = rf"v?({RELEASE}(?:\+(?:cu\d{{2,3}}|cpu|rocm[\d.]{{1,5}}))?)(?![\w.+])"
-LOCAL = r"([12]\.\d{1,2}\.\d\+(?:cu\d{2,3}|cpu|rocm\d\.\d))(?![\w.+])"
-"""A version that only torch's builds have: beside a word on torch it is torch's."""
-DRIVER = rf"v?({DRIVER_VERSION})(?![\w.+]| ?(?:or |oder |以上|及以上|이상|и выше))"
-NEEDED = (
-    r"(?:最低|至少|需要|要求|必要|最小|최소|필요|требуе|нуж[не]|необходим|минимал|mindest|benötigt|braucht|minim|au moins"
-    r"|nécessit|mínim|requer|requier|at least|needs?|requires?|install)"
-)
-"""Before a version that is asked for, not had."""
-FAILS = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (?:found|detected|working)|doesn't work)\b"
-"""What a title says of CUDA before it names the torch that does not see it."""
-PRINTED = r"(?:is|prints?|gives?|shows?|returns?|says|输出|显示|返回|打印|结果是|出力|출력|выводит|выдает|выдаёт)"
 
-ROWS = (
-    saying("torch.version", "torch", rf"(?<![\w./=-]){TORCH_WORD} ?{VERSION_WORD}{BETWEEN}{TORCH}", HINT),
-    saying("torch.version", "torch", rf"(?<![\w./=-]){VERSION_WORD} {TORCH_WORD}{BETWEEN}{TORCH}", HINT),
-    saying("torch.version", "torch", rf"\| ?{TORCH_WORD} ?\| ?{TORCH}", HINT),
-    saying("torch.version", "torch==", rf"{FAILS}[^$>#\n]{{0,60}}?\btorch=={TORCH}(?<=\+\w\w\w|\w\w\d\d)", HINT),
-    saying("torch.version", "+cpu", r"\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|gives?|displays?)(?: me)?:? [`'\"(]?(2\.\d{1,2}\.\d\+cpu)\b", HINT),
-    saying("wanted.torch", "+cpu", r"\b(?:wants?|needs?) (?:torch )?(2\.\d{1,2}\.\d)\+cpu\b", GUESS),
-    saying("torch.version", "torch.cuda.", rf"(?<![\w./=-])torch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{PRINTED}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}{LOCAL}", HINT),
-    saying("torch.version", "torch.cuda.", rf"(?<![\w.+/=-]){LOCAL}\W{{1,6}}torch\.cuda\.\w+\(\)", HINT),
-    saying("torch.version", "framework", rf"\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?({RELEASE}\+cu\d{{2,3}})\b", HINT),
-    saying("torch.version", "torch-", rf"\b(?:Using cached|Downloading|Downloaded) (?:\S{{1,200}}/)?torch-{TORCH[2:]}(?=-cp3)", GUESS),
-    saying("torch.version", "torch.__version__", rf"torch\.__version__\W{{0,6}}{PRINTED}\W{{0,6}}{TORCH}", HINT),
-    *(
-        saying("python.version", needle, rf"(?<![\w./=-]){needle} ?{VERSION_WORD}{BETWEEN}(3\.\d{{1,2}}(?:\.\d{{1,2}})?)(?![\w.+])", HINT)
-        for needle in ("python", "파이썬", "パイソン", "питон")
-    ),
-    saying("python.version", "python", r"\| ?python ?\| ?(3\.\d{1,2}(?:\.\d{1,2})?)(?![\w.+])", HINT),
-    *(
-        saying("driver.version", needle, rf"{NEEDED}[^\d\n]{{0,40}}\d{{3}}\.\d{{2,3}}|(?<![\w./=-])(?:{word})(?: ?{VERSION_WORD})?(?:{BETWEEN}|){DRIVER}", GUESS)
-        for needle, word in DRIVER_WORDS
-    ),
-    saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?({DRIVER_VERSION})(?![\w.+])(?!\W{{1,40}}(?:Driver|KMD) Version)", HINT),
-)  # fmt: skip
-
-
-def prose(text: Text) -> Iterator[Fact]:
-    yield from claims(text, ROWS)
-    yield from in_a_sentence(text)
-
-
-# --- GPUs -----------------------------------------------------------------------------------------
 
 MODEL = (
     r"(?:NVIDIA )?(?P<name>(?:GeForce )?(?:RTX|GTX) ?\d{3,4}(?: ?(?:Ti|TI|ti|SUPER|Super|Laptop)\b)?(?: ?(?:SUPER|Super)\b)?"
     r"|(?:RTX )?A[456]000\b|(?:Tesla )?(?:V100|A100|A800|H[12]00|H20|H800|T4|P100|P40|K80|M40|L40S?|L20|B200)\b)"
 )
 BEFORE = r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|[Oo]n|is|[Mm]y|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|our|this|old|new|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
-SPOKEN = lazy(rf"(?:{BEFORE}|\b(?=Tesla )){MODEL}")
+SPOKEN = lazy(
+    rf"(?:{BEFORE}|\b(?=Tesla )|(?:(?i:{GPU_WORD})(?:是|为|為|は|[ :|*`-]{{1,4}}|)|(?<!\w)(?:eine[nr]?|une|uma|una) )(?:(?:是|为|ist|eine|est|une|é|uma|es|una) ?){{0,2}}){MODEL}"
+)
 ANOTHER = lazy(rf" ?(?:,|/|&|\+|and|or|und|et|y|e|vs\.?) ?{MODEL}")
 """What follows one of several that are enumerated: it is not the GPU of the text."""
-CALLED = lazy(
-    rf"(?:(?i:{GPU_WORD})(?:是|为|為|は|[ :|*`-]{{1,4}}|)|(?<!\w)(?:eine[nr]?|une|uma|una) )(?:(?:是|为|ist|eine|est|une|é|uma|es|una) ?){{0,2}}{MODEL}"
-)
-NAMED = (
-    lazy(rf"^\W{{0,6}}(?:\w{{1,12}} ?\W{{3,6}})?{MODEL}(?=[ :,])"),
-    lazy(rf"(?<![\w.,/-]){MODEL}$"),
-)
-CALLED_A = (" gpu", " card", " graphics card")
-NAME_LENGTH = 40
-"""A title that begins with a GPU's name; a name that is called a GPU."""
 MENTIONED = lazy(rf"(?<![\w-]){MODEL}")
 COUNTED = (
     lazy(rf"(?<![\w.,])(?P<count>\d{{1,2}}) ?[x×*] ?{MODEL}"),
     lazy(rf"{MODEL} ?[x×*] ?(?P<count>\d{{1,2}})(?![\w.])"),
 )
 COUNTS = lazy(r"[x×*](?:(?<=\d.)|(?<=\d .)|(?<=[\dIiRrpS ].) ?\d)")
-"""What every form of `COUNTED` has."""
+"""What every form of `COUNTED` has, and what else is multiplied."""
 READ = 50_000
 
 
-def in_a_sentence(text: Text) -> Iterator[Fact]:
+NAME_LENGTH = 40
+MOST = 16
+"""Of GPUs in one machine: more are a cluster's."""
+
+
+def prose(text: Text) -> Iterator[Fact]:
     """`Device is RTX 5090`, `4 x RTX 4090`, where the whole text speaks of one GPU only."""
-    flat, found = text.flat[:READ], None
-    if not _lacks_a_kernel(text.low):
-        found = _in_its_own_form(text)
-    counted = COUNTS.search(flat)
-    if found is None and not counted and (loose := _loosely_called(flat)):
-        name, at = loose
-        found = Gpus(gpus=(Gpu(name=name),), source=text.source(at), trust=GUESS)
-    if found is None and (family := _family_of(flat)):
-        found = Gpus(gpus=(family,), source="report", trust=GUESS)
-    if found := found or _in_its_own_form(text):
-        yield found
-
-
-def _in_its_own_form(text: Text) -> Gpus | None:
-    """The one GPU that a sentence says is this machine's, by its whole name."""
     flat = text.flat[:READ]
     counted = [one for form in COUNTED for one in form.finditer(flat)][:50]
-    called = CALLED.finditer(flat) if _is_foreign(flat, text.low) else ()
-    said = SPOKEN.finditer(flat)
-    spoken = (one for one in said if not ANOTHER.match(flat, one.end()))
-    found = [*counted, *spoken, *called][:100]
-    if not found and (one := _called_so(flat, text.low) or _of_a_missing_kernel(flat, text.low)):
-        found = [one] if len(_names(MENTIONED.finditer(flat))) == 1 else []
-    if len(_names(found)) == 1:
-        one = found[0]
-        count = int(one.group("count")) if counted else 1
-        if 0 < count <= MOST:
-            gpus = (Gpu(name=one.group("name")),) * count
-            return Gpus(gpus=gpus, source=text.source(one.start()), trust=GUESS)
-    return None
-
-
-NO_KERNEL = ("no kernel image", "cuda error: no kernel i")
-"""The message, and what is left of it at the end of a text that was cut."""
+    loose = None if COUNTS.search(flat) else loosely_called(flat)
+    if loose is not None:
+        yield Gpus(gpus=(Gpu(name=loose),), source="report", trust=GUESS)
+    elif family := family_of(flat):
+        yield Gpus(gpus=(family,), source="report", trust=GUESS)
+    else:
+        spoken = (one for one in SPOKEN.finditer(flat) if not ANOTHER.match(flat, one.end()))
+        found = [*counted, *spoken][:100]
+        names = {re.sub(r"\s|tesla|geforce", "", one["name"].lower()) for one in found}
+        count = int(found[0]["count"]) if counted else 1
+        if len(names) == 1 and 0 < count <= MOST:
+            source = text.source(found[0].start())
+            yield Gpus(gpus=(Gpu(name=found[0]["name"]),) * count, source=source, trust=GUESS)
 
 
 LOOSELY = lazy(
@@ -183,13 +101,9 @@ KINDS = ("family", "chip", "series", "sm", "ten")
 BY_NUMBER = {"50": "blackwell", "sm": "blackwell", "10": "pascal"}
 
 
-def _lacks_a_kernel(low: str) -> bool:
-    return any(said in low for said in NO_KERNEL)
-
-
-def _family_of(flat: str) -> Gpu | None:
+def family_of(flat: str) -> Gpu | None:
     """
-    >>> str(_family_of("no kernel image is available (Blackwell GPU)").compute_capability)
+    >>> str(family_of("no kernel image is available (Blackwell GPU)").compute_capability)
     '12.0'
     """
     if MENTIONED.search(flat):
@@ -201,31 +115,23 @@ def _family_of(flat: str) -> Gpu | None:
     return likely.pop() if len(likely) == 1 else None
 
 
-def _loosely_called(flat: str) -> tuple[str, int] | None:
-    """The one GPU for which a kernel is missing, and where it stands; None where several may be.
+def loosely_called(flat: str) -> str | None:
+    """The one GPU that is called by its number; None where several may be meant.
 
-    >>> _loosely_called("it works fine for 4090 but for 5090 there is no kernel image")
-    ('RTX 5090', 27)
+    >>> loosely_called("it works fine for 4090 but for 5090 there is no kernel image")
+    'RTX 5090'
     """
-    told: dict[str, int] = {}
+    told: set[str] = set()
     for one in LOOSELY.finditer(flat):
-        at = one.start("bare") + len(one.group("bare")) - 4 if one.group("bare") else one.start()
+        at = one.start("bare") + len(one["bare"]) - 4 if one["bare"] else one.start()
         before = WORKS_ON.search(flat, max(at - NAME_LENGTH, 0), at)
         if not before and not WORKS_THERE.match(flat, one.end()):
-            told.setdefault(_written_out(one), one.start())
-    told = {name: at for name, at in told.items() if not _is_a_series(name, told)}
-    for one in QUADRO.finditer(flat):
-        told.setdefault(f"Quadro {one.group('number').upper()}", one.start())
-    return next(iter(told.items())) if len(told) == 1 else None
-
-
-def _is_a_series(name: str, others: Iterable[str]) -> bool:
-    """
-    >>> [_is_a_series(name, ["RTX 5000", "RTX 5090"]) for name in ("RTX 5000", "RTX 5090")]
-    [True, False]
-    """
-    one_of_it = rf"{name[:5]}(?!000)\d{{3}}\b"
-    return name.endswith("000") and any(re.match(one_of_it, other) for other in others)
+            told.add(_written_out(one))
+    # `RTX 5000` beside an `RTX 5090` is its series.
+    lines = {name[:5] for name in told if not name.endswith("000")}
+    told = {name for name in told if not (name.endswith("000") and name[:5] in lines)}
+    told |= {f"Quadro {one['number'].upper()}" for one in QUADRO.finditer(flat)}
+    return told.pop() if len(told) == 1 else None
 
 
 def _written_out(called: re.Match[str]) -> str:
@@ -241,42 +147,3 @@ def _written_out(called: re.Match[str]) -> str:
     if line in ("GT", "MX"):
         return f"GeForce {line}{' ' if line == 'GT' else ''}{number}"
     return f"{line} {number} {kind}".strip()
-
-
-def _of_a_missing_kernel(flat: str, low: str) -> re.Match[str] | None:
-    """A GPU that is named wherever: who reports that a kernel is missing speaks of their own."""
-    return MENTIONED.search(flat) if _lacks_a_kernel(low) else None
-
-
-def _called_so(flat: str, low: str) -> re.Match[str] | None:
-    """The GPU with which a text begins, or that it calls one: `Tesla V100 gpu`."""
-    first, before = NAMED
-    if found := first.match(flat, 0, 2 * NAME_LENGTH):
-        return found
-    for word in CALLED_A:
-        at = low.find(word)
-        while at >= 0:
-            if found := before.search(flat, max(at - NAME_LENGTH, 0), at):
-                return found
-            at = low.find(word, at + 1)
-    return None
-
-
-def _names(found: Iterable[re.Match[str]]) -> set[str]:
-    """
-    >>> sorted(_names(MENTIONED.finditer("RTX 4090, RTX4090 and A100")))
-    ['a100', 'rtx4090']
-    """
-    return {re.sub(r"\s|tesla|geforce", "", one.group("name").lower()) for one in found}
-
-
-FOREIGN = ("grafik", "graphique", "placa", "tarjeta", "scheda", "karta", "eine", "une ", "uma ", "una ")  # fmt: skip
-"""What `CALLED` needs of plain letters."""
-
-
-def _is_foreign(flat: str, low: str) -> bool:
-    return not flat.isascii() or any(word in low for word in FOREIGN)
-
-
-MOST = 16
-"""Of GPUs in one machine: more are a cluster's."""
