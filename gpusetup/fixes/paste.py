@@ -230,7 +230,7 @@ def gpusetup(context: RuleContext, *more: str) -> Line:
     executable = python(context)
     if target_refuses(context):
         where: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
-    elif in_a_project(context) and more[0].startswith("--"):
+    elif in_a_project(context) and all(word.startswith("--") for word in more[:1]):
         where = ("--project",)
     else:
         where = ("--python", executable) if executable != "python" else ()
@@ -341,7 +341,7 @@ def pip(context: RuleContext, *words: str) -> Line:
     if context.installer == "uv":
         verb, *rest = words
         # `uv pip uninstall` asks nothing and knows no -y.
-        rest = [word for word in rest if not (verb == "uninstall" and word == "-y")]
+        rest = [IN_UV.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
     from gpusetup.installers.options import started
 
@@ -358,6 +358,5 @@ def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
     return words(backend, InstallerOptions(python=python(context)))
 
 
-def anew(context: RuleContext) -> str:
-    """The word that makes this environment's installer install what is there already."""
-    return "--reinstall" if context.installer == "uv" else "--force-reinstall"
+IN_UV = {"--force-reinstall": "--reinstall"}
+"""What is called otherwise there."""

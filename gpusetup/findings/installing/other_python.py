@@ -76,27 +76,28 @@ def _pythons_of_old(context: RuleContext, version: str) -> tuple[str, ...]:
 def other_python(context: RuleContext, version: str | None, asked: str | None = None) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
     situation = situation_of(context.snapshot, Request(), context.catalog)
-    known = catalog_rows(context, version, None)
+    known, build = catalog_rows(context, version, None), paste.chosen(context)
     serving = {row.backend for row in known if not serves_no_gpu(row, situation)}
     if known and not serving and asked != "cpu":
         return paste.install_torch(context, f"No build of torch {version} serves what is here. ")
-    none = situation.presence == "none"
-    kept = not known or asked in (*serving, "cpu")
-    label = asked if kept else "cpu" if none else None
-    why = "" if kept or not none else ". No NVIDIA GPU is here, so no build for CUDA serves"
-    if has_python_for(context, version, label):
-        return _whole_python(context, version or "", label)
-    python = python_for(context, version)
-    build = paste.chosen(context)
     if version is None and context.snapshot.python.version and build is not None:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
-    text = f"Make an environment with Python {python}"
-    text += f", which torch {version} has wheels for" if version else " and install there"
-    if context.snapshot.python.version and build is not None and version not in (None, build.torch):
-        text += f"; or loosen the pin: this Python has torch {build.torch} ({build.backend})"
+    kept = not known or asked in (*serving, "cpu")
+    label = asked if kept else "cpu" if situation.presence == "none" else None
+    whole = has_python_for(context, version, label)
+    python = python_tag(context) if whole else None
+    python = python or python_for(context, version)
+    other = "; the installer runs in a Python of another kind (32 bits, ARM, PyPy, musl) or version"
+    looks = paste.look(
+        "see first what the installer runs in",
+        paste.command(context, paste.python(context), "-c", ASK_PYTHON),
+    )
     return Fix(
-        text=f"{text}. The Python must be a 64-bit one{why}",
+        text=f"Make an environment with a 64-bit CPython {python}"
+        + (f", which torch {version} has wheels for" if version else " and install there")
+        + (other if whole else ", or ask for a torch that has wheels for this one"),
         commands=new_environment(context, python, version, label),
+        looks=looks if whole else (),
         python=python,
     )
 
@@ -134,22 +135,6 @@ def _install_there(
     exact = f"torch=={version}+{label}" if label else f"torch=={version}"
     where = ("--python", folder, "--find-links", OLD_WHEELS)
     return paste.command(context, "uv", "pip", "install", *where, exact)
-
-
-def _whole_python(context: RuleContext, version: str, label: str | None) -> Fix:
-    """The wheel is there for a 64-bit CPython: then the installer runs in another kind."""
-    tag = python_tag(context) or ""
-    return Fix(
-        text=f"torch {version} has a wheel for a 64-bit CPython {tag}, so the one that the "
-        "installer runs in is of another kind (32 bits, ARM, PyPy, a musl system) or another "
-        "version. Make an environment with a 64-bit one",
-        commands=new_environment(context, tag, version, label),
-        looks=paste.look(
-            "see first what the installer runs in",
-            paste.command(context, paste.python(context), "-c", ASK_PYTHON),
-        ),
-        python=tag,
-    )
 
 
 def python_for(context: RuleContext, version: str | None) -> str:

@@ -164,7 +164,7 @@ def _vendors(context: RuleContext, jetpack: JetPack, folder: str) -> Fix:
     """NVIDIA's wheel for a JetPack: what it links comes first, what cannot stay beside it goes."""
     if other := _other_than(context, jetpack.python):
         return _by_its_own_python(context, jetpack, folder, other)
-    only_there = (paste.anew(context), "--no-deps", "--no-index", "--find-links", folder)
+    only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", folder)
     linked = _commands(context, jetpack.links, jetpack.cuda) if jetpack.links else ()
     first = f", after {jetpack.links}, which it links and does not declare" if linked else ""
     left = tuple(name for name in ("torchvision", "torchaudio") if package(context, name))
@@ -201,7 +201,7 @@ def _ordinary(context: RuleContext, jetpack: JetPack) -> Fix:
     if paste.chosen(context) is not None:
         return paste.install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
     backend = "cu" + jetpack.cuda.replace(".", "")
-    there = (paste.anew(context), *paste.torch_index(context, backend))
+    there = ("--force-reinstall", *paste.torch_index(context, backend))
     return Fix(
         text=f"{jetpack.name} runs torch's own aarch64 wheels: install the one for CUDA "
         f"{jetpack.cuda}",
