@@ -41,7 +41,7 @@ def catalog_rows(context: RuleContext, version: str | None, label: str | None) -
     ]
 
 
-def _rows_here(context: RuleContext, version: str | None, label: str | None) -> list[TorchBuild]:
+def rows_here(context: RuleContext, version: str | None, label: str | None) -> list[TorchBuild]:
     os = context.snapshot.os
     return [
         r
@@ -52,25 +52,8 @@ def _rows_here(context: RuleContext, version: str | None, label: str | None) -> 
 
 def no_python_for(context: RuleContext, version: str | None, label: str | None) -> bool:
     """Whether it has wheels for this platform, and none for this Python."""
-    tag, rows = python_tag(context), _rows_here(context, version, label)
+    tag, rows = python_tag(context), rows_here(context, version, label)
     return bool(tag and rows and not any(tag in r.pythons for r in rows))
-
-
-def has_python_for(context: RuleContext, version: str | None, label: str | None) -> bool:
-    """Whether it has a wheel for a 64-bit CPython of the version that the text shows."""
-    tag = python_tag(context)
-    if not tag or not version:
-        return False
-    if not catalog_rows(context, version, None):
-        return tag in _pythons_of_old(context, version)
-    return any(tag in r.pythons for r in _rows_here(context, version, label))
-
-
-def _pythons_of_old(context: RuleContext, version: str) -> tuple[str, ...]:
-    """The Pythons of a release that is older than the catalog: the last one, and two before it."""
-    last = context.catalog.last_python(version)
-    minor = int(last.partition(".")[2]) if last else 0
-    return tuple(f"3.{minor - back}" for back in range(3)) if last else ()
 
 
 def other_python(context: RuleContext, version: str | None, asked: str | None = None) -> Fix:
@@ -84,27 +67,14 @@ def other_python(context: RuleContext, version: str | None, asked: str | None = 
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
     kept = not known or asked in (*serving, "cpu")
     label = asked if kept else "cpu" if situation.presence == "none" else None
-    whole = has_python_for(context, version, label)
-    python = python_tag(context) if whole else None
-    python = python or python_for(context, version)
-    other = "; the installer runs in a Python of another kind (32 bits, ARM, PyPy, musl) or version"
-    looks = paste.look(
-        "see first what the installer runs in",
-        paste.command(context, paste.python(context), "-c", ASK_PYTHON),
-    )
+    python = python_for(context, version)
     return Fix(
         text=f"Make an environment with a 64-bit CPython {python}"
         + (f", which torch {version} has wheels for" if version else " and install there")
-        + (other if whole else ", or ask for a torch that has wheels for this one"),
+        + ", or ask for a torch that has wheels for this one",
         commands=new_environment(context, python, version, label),
-        looks=looks if whole else (),
         python=python,
     )
-
-
-ASK_PYTHON = (
-    "import sys, struct, platform; print(sys.version, struct.calcsize('P') * 8, platform.machine())"
-)
 
 
 OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"

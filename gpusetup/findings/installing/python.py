@@ -96,15 +96,8 @@ def _builds_here(context: RuleContext) -> list[TorchBuild]:
 
 def _other_python(context: RuleContext) -> Fix:
     good = good_python(context)
-    folder = paste.fresh(context, good)
-    return Fix(
-        text=f"Make an environment with a 64-bit Python {good} and install there",
-        commands=(
-            paste.command(context, "uv", "venv", "--python", good, folder),
-            paste.command(context, "gpusetup", "install", "--venv", folder),
-        ),
-        python=good,
-    )
+    text = f"Make an environment with a 64-bit Python {good} and install there"
+    return paste.with_python(context, good, text)
 
 
 def good_python(context: RuleContext) -> str:

@@ -15,9 +15,9 @@ from gpusetup.evidence.context import RuleContext, event_evidence, events
 from gpusetup.findings.installing.other_python import (
     FAMILY,
     catalog_rows,
-    new_environment,
     no_python_for,
     other_python,
+    rows_here,
     torch_of,
 )
 from gpusetup.findings.installing.python import (
@@ -65,7 +65,7 @@ def no_file(context: RuleContext) -> Iterator[Finding]:
     """An installer found no file: of what, and why."""
     if context.snapshot.python.bits == 32:
         return
-    for why in (_not_matching, _said, _pinned, _not_there, _conda, _wheel):
+    for why in (_said, _pinned, _not_there, _conda, _not_matching, _wheel):
         for cause, asked, messages in why(context):
             yield cause.found(
                 TITLES[cause.id].format(asked=asked or "torch"),
@@ -104,12 +104,8 @@ def _way(context: RuleContext, cause: Cause, asked: str, event: Event) -> Fix:
     tags = re.search(r"-cp(\d)(\d+)t?-", asked)
     if cause is PYTHON_NO_WHEEL and tags:
         python = f"{tags[1]}.{tags[2]}"
-        return Fix(
-            text=f"This file is for Python {python}, 64 bits: make an environment with that, or "
-            "let the installer choose the file for yours",
-            commands=new_environment(context, python, None, None),
-            python=python,
-        )
+        text = f"This file is for Python {python}, 64 bits: make an environment with that, or let "
+        return paste.with_python(context, python, text + "the installer choose the file for yours")
     if cause is PYTHON_NO_WHEEL:
         name, version, label = requirement(asked)
         return other_python(context, torch_of(context, name, version), label)
@@ -224,57 +220,23 @@ def _why_no_file(
 ) -> Cause:
     """Why no file was found: the first reason that what was asked and offered shows."""
     index = index_label(event.values.get("index", ""))
-    if (
-        _never_was(context, label)
-        or _never_was(context, index)
-        or _no_release(context, name, version)
-    ):
+    unknown = {label, index} - {None, *context.catalog.backends}
+    # Nightlies are deleted.
+    if any((one or "").startswith("cu") for one in unknown) or ".dev" in (version or ""):
         return WRONG_INDEX
-    offered = versions(event)
-    if _elsewhere(context, torch_of(context, name, version), label or index):
+    torch, where = torch_of(context, name, version), label or index
+    if catalog_rows(context, torch, where) and not rows_here(context, torch, where):
         return NO_WHEEL_FOR_PLATFORM
-    if name == "torch" and version and _is_intel_mac(context, version, offered):
-        return NO_WHEEL_FOR_PLATFORM
-    if no_python_for(context, torch_of(context, name, version), label or index):
+    if no_python_for(context, torch, where):
         return PYTHON_NO_WHEEL
-    if label and not index and any("+" not in one for one in offered):
-        # A local label is only in torch's own index.
-        return (
-            WRONG_INDEX
-            if _plain_is_there(version, offered) or not version
-            else _by_age(version, offered)
-        )
-    if version and offered:
-        only = {one.partition("+")[2] for one in offered}
-        if name == "torch" and len(only) == 1 and _lacks_release(context, version, *only):
-            return WRONG_INDEX
-        return _by_age(version, offered)
-    if label and not event.values.get("index"):
-        return WRONG_INDEX
-    return PYTHON_NO_WHEEL
-
-
-INTEL_MAC = ("macos", "x86_64", "pytorch")
-
-
-def _is_intel_mac(context: RuleContext, version: str, offered: tuple[str, ...]) -> bool:
-    """A Mac that is offered nothing after the last release for Intel's."""
-    mac = context.snapshot.os.family == "macos" and context.snapshot.os.machine != "aarch64"
-    if not mac or not offered:
-        return False
-    newest = max(offered, key=parsed)
-    rows = (b for b in context.catalog.builds if (b.os, b.machine, b.channel) == INTEL_MAC)
-    newest_there = max((row.torch for row in rows), key=parsed)
-    return newest == newest_there and parsed(version) > parsed(newest)
-
-
-def versions(event: Event) -> tuple[str, ...]:
-    """
-    >>> versions(Event(kind="no-matching-distribution", values={"versions": "2.0.0, 2.0.1"}))
-    ('2.0.0', '2.0.1')
-    """
     listed = re.split(r"[,\s]+", event.values.get("versions", ""))
-    return tuple(one for one in listed if one[:1].isdigit())
+    offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
+    if version and offered:
+        # A release inside the range of those offered was never made with that label or number;
+        # files of older or newer ones only: the Python (or the platform) is another one's.
+        inside = offered[0] <= parsed(version) <= offered[-1]
+        return WRONG_INDEX if inside else PYTHON_NO_WHEEL
+    return WRONG_INDEX if label and not event.values.get("index") else PYTHON_NO_WHEEL
 
 
 def index_label(url: str) -> str | None:
@@ -285,49 +247,6 @@ def index_label(url: str) -> str | None:
     """
     found = re.search(rf"(?:^|/)({LABEL})/?$", url.strip())
     return found.group(1) if found else None
-
-
-def _never_was(context: RuleContext, label: str | None) -> bool:
-    return label is not None and label.startswith("cu") and label not in context.catalog.backends
-
-
-def _no_release(context: RuleContext, name: str, version: str | None) -> bool:
-    """Whether a torch of that number never came out, or was a nightly: those are deleted."""
-    if name == "torch" and ".dev" in (version or ""):
-        return True
-    known = {row.torch for row in context.catalog.releases}
-    if name != "torch" or not version or not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        return False
-    oldest, newest = min(known, key=parsed), max(known, key=parsed)
-    return version not in known and parsed(oldest) < parsed(version) < parsed(newest)
-
-
-def _plain_is_there(version: str | None, offered: tuple[str, ...]) -> bool:
-    return version in {one.partition("+")[0] for one in offered}
-
-
-def _by_age(version: str, offered: tuple[str, ...]) -> Cause:
-    """Files of other releases only: the Python (or the platform) is newer or older than this one's;
-    a release inside the range of those offered was never made with that label or number."""
-    known = sorted(parsed(one.partition("+")[0]) for one in offered)
-    wanted = parsed(version)
-    return WRONG_INDEX if known[0] < wanted < known[-1] else PYTHON_NO_WHEEL
-
-
-def _lacks_release(context: RuleContext, version: str, label: str) -> bool:
-    """Whether a release came out, and never for the CUDA of which all that is offered is."""
-    labels = {row.backend for row in context.catalog.builds if row.torch == version}
-    return label.startswith("cu") and bool(labels) and label not in labels
-
-
-def _elsewhere(context: RuleContext, version: str | None, label: str | None) -> bool:
-    """Whether the release has wheels, but none for this system and machine."""
-    os = context.snapshot.os
-    rows = catalog_rows(context, version, label)
-    if not rows or os.family is None:
-        return False
-    here = [r for r in rows if r.os == os.family and os.machine in (None, r.machine)]
-    return not here
 
 
 RULES = (no_file,)

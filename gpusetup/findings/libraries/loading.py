@@ -17,7 +17,6 @@ from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Package
 from gpusetup.model.shell import Line, filled
 from gpusetup.model.versions import parsed
 
@@ -41,6 +40,13 @@ def _without_stubs(context: RuleContext, text: str) -> Fix:
     return Fix(text=text, commands=paste.without_folders(context, "/stubs"))
 
 
+def _is_named(context: RuleContext) -> bool:
+    """A text quotes what failed; on a live machine a folder on the path may do no harm yet."""
+    said = events(context, LIBCUDA_STUB.id)
+    on_path = all(e.values.get("folder") and not e.values.get("loaded") for e in said)
+    return bool(said) and (on_path or not is_report(context))
+
+
 CONDAS_FIRST = 'export LD_LIBRARY_PATH="$CONDA_PREFIX/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"'
 
 
@@ -50,47 +56,13 @@ def _condas_first(context: RuleContext, text: str) -> Fix:
     return Fix(text=text, commands=(paste.command(context, *words), *first))
 
 
-def _newer_for_xla(context: RuleContext, text: str) -> Fix:
-    said = events(context, LD_LIBRARY_PATH_CONFLICT.id)
-    of_cudnn = said[0].values.get("library", "cuDNN") == "cuDNN"
-    newer = "nvidia-cudnn-cu12" if of_cudnn else "jax[cuda12]"
-    is_set = "LD_LIBRARY_PATH" in context.snapshot.environment
-    first = _without_others(context) if is_set else ()
-    return Fix(text=text, commands=(*first, paste.pip(context, "install", "--upgrade", newer)))
-
-
-ONE_FOLDER = r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem))-cu(\d+)"
-"""Their wheels for CUDA 12 and for CUDA 13 unpack into one folder: the last one installed wins."""
-
-
-def _in_one_folder(context: RuleContext) -> tuple[Package, ...]:
-    """A library of two CUDA majors in one folder, the one of torch's major first."""
-    listed = context.snapshot.packages or ()
-    chosen, torch = context.resolution.build, context.snapshot.torch
-    needed = cuda_needed(torch) or (chosen and chosen.cuda) or ""
-    found = [(re.fullmatch(ONE_FOLDER, one.name), one) for one in listed]
-    for name, own in ((m[1], one) for m, one in found if m and m[2] == needed.partition(".")[0]):
-        for other in (one for m, one in found if m and m[1] == name and one.name != own.name):
-            return own, other
-    return ()
-
-
-def _one_of_two(context: RuleContext, text: str) -> Fix:
-    own, other = _in_one_folder(context)
-    exact = exactly(((own.name, own.version),)) or (own.name,)
-    return Fix(
-        text=text,
-        commands=(
-            paste.pip(context, "uninstall", "-y", other.name, own.name),
-            paste.pip(context, "install", "--no-deps", *exact),
-        ),
-    )
-
-
-def _has_two(context: RuleContext) -> bool:
-    return bool(_in_one_folder(context))
-
-
+OLDER_FOR_XLA = Message(
+    having={"by_program": "", "library": "^(?!cuDNN)"},
+    title="The {library} that is found first is older than JAX or TensorFlow needs",
+    text="Upgrade it, and take foreign folders out of LD_LIBRARY_PATH. Where torch is in the same "
+    "environment and pins its own, make one environment for each",
+    commands=("pip install --upgrade 'jax[cuda12]'",),
+)
 LD_LIBRARY_PATH_CONFLICT = Cause(
     id="ld-library-path-conflict",
     place=(Layer.LIBRARIES, 20),
@@ -111,28 +83,22 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
         "in front fails to load or lacks symbols.",
         text="Take the folders of another CUDA out of LD_LIBRARY_PATH for torch. If it is not set, "
-        "see which file was loaded: a copy of the system's packages, or one of two installs of "
-        "torch that lie over each other",
+        "see which file was loaded: a copy of the system's packages, one of two installs of "
+        "torch, or of a library for CUDA 12 and for CUDA 13, that lie over each other",
         way=_own_first,
         cases=(
-            Message(
+            OLDER_FOR_XLA,
+            replace(
+                OLDER_FOR_XLA,
                 having={"by_program": ""},
-                title="The {library} that is found first is older than JAX or TensorFlow needs",
-                text="Upgrade it, and take foreign folders out of LD_LIBRARY_PATH. Where torch is "
-                "in the same environment and pins its own, make one environment for each",
-                way=_newer_for_xla,
+                title="The cuDNN that is found first is older than JAX or TensorFlow needs",
+                commands=("pip install --upgrade nvidia-cudnn-cu12",),
             ),
             Message(
                 having={"library": r"stdc\+\+"},
                 text="Let the environment's own libstdc++ be found first (in conda install it; it "
                 "is newer than the system's)",
                 way=_condas_first,
-            ),
-            Message(
-                where=(_has_two,),
-                text="A library for CUDA 12 and the same one for CUDA 13 lie in one folder: remove "
-                "both, and install the one of torch's CUDA anew",
-                way=_one_of_two,
             ),
             Message(
                 where=(ON_WINDOWS,),
@@ -169,6 +135,7 @@ LIBCUDA_STUB = Cause(
         "driver's",
         text="Take the stubs folder out of LD_LIBRARY_PATH",
         way=_without_stubs,
+        cases=(Message(where=(_is_named,), way=_without_stubs, severity=Severity.WARNING),),
     ),
 )
 
@@ -177,14 +144,9 @@ def libcuda_stub(context: RuleContext) -> Iterator[Finding]:
     """A stub libcuda that serves only to link programs is what is loaded."""
     path, about = context.snapshot.driver.libcuda_path or "", "driver.libcuda_path"
     problems = (r.problem or "" for r in context.snapshot.readings if r.subject == about)
-    if "/stubs" in path or any("stub" in problem for problem in problems):
+    if any("stub" in one for one in (path, *problems)):
         yield seen(context, LIBCUDA_STUB, about, path or "a stub")
-    # A text quotes what failed; on a live machine a folder on the path may do no harm yet.
-    for found in from_messages(context, (LIBCUDA_STUB,)):
-        said = events(context, LIBCUDA_STUB.id)
-        loaded = any(e.values.get("loaded") or not e.values.get("folder") for e in said)
-        wrong = loaded and is_report(context)
-        yield found if wrong else replace(found, severity=Severity.WARNING)
+    yield from from_messages(context, (LIBCUDA_STUB,))
 
 
 # --- libraries that are missing ------------------------------------------------------------------

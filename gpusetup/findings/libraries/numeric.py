@@ -68,19 +68,13 @@ MKL_VERSION_MISMATCH = Cause(
 
 def numeric(context: RuleContext) -> Iterator[Finding]:
     yield from from_messages(context, (NUMPY_ABI_MISMATCH, MKL_VERSION_MISMATCH))
-    torch, since = context.snapshot.torch, context.catalog.milestone
+    torch, numpy = context.snapshot.torch, package(context, "numpy")
     version = parsed((torch.version or "99").partition("+")[0])
-    numpy, mkl = package(context, "numpy"), package(context, "mkl")
-    for_one = version < parsed(since("torch for numpy 1 and 2"))
-    if for_one and numpy and parsed(numpy.version).major >= 2:
+    first = context.catalog.milestone("torch for numpy 1 and 2")
+    if version < parsed(first) and numpy and parsed(numpy.version).major >= 2:
         severity = Severity.WARNING if torch.cuda_available else None
         both = f"torch {torch.version}, numpy {numpy.version}"
         yield seen(context, NUMPY_ABI_MISMATCH, "packages", both, severity=severity)
-    # Whoever said that CUDA is there had imported torch.
-    by_conda = torch.installer == "conda" and torch.cuda_available is None
-    old = by_conda and version < parsed(since("torch of conda without iJIT"))
-    if old and mkl and parsed(mkl.version) >= parsed(since("mkl without iJIT")):
-        yield seen(context, MKL_VERSION_MISMATCH, "packages", f"mkl {mkl.version}")
 
 
 RULES = (numeric,)

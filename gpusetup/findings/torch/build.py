@@ -163,7 +163,7 @@ def torch_sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
     line = value_evidence(context, "torch.cuda_available", "torch.cuda.is_available(): False")
     yield cause.found(
         "A program finds no GPU, though torch sees one elsewhere"
-        if torch.cuda_available
+        if torch.cuda_available and not asked
         else "torch.cuda.is_available() is False",
         evidence=event_evidence(messages) or (line,),
         fix=Fix(

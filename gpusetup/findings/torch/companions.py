@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.catalog.companions import beside, serves_backend, serves_torch, with_companion
+from gpusetup.catalog.companions import beside, serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.evidence.context import (
     RuleContext,
@@ -19,7 +19,6 @@ from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.resolution import TorchBuild
 
 TORCHVISION_MISMATCH = Cause(
     id="torchvision-mismatch",
@@ -94,15 +93,10 @@ def _wanted(context: RuleContext, name: Name, torch: str | None) -> str | None:
     """The companion that belongs to a torch, as far as an index is known to have it."""
     row = context.catalog.release_of(torch) if torch else None
     own = (row.torchvision if name == "torchvision" else row.torchaudio) if row else None
-    build = _build_of(context, torch)
-    return own or (beside(context.catalog, name, build) if build else None)
-
-
-def _build_of(context: RuleContext, torch: str | None) -> TorchBuild | None:
-    """The catalog's row of a torch on this platform, Linux on x86_64 where it is not known."""
     os, backend = context.snapshot.os, _backend(context, torch)
-    machine = os.machine or "x86_64"
-    return context.catalog.row_of(torch or "", backend, os.family or "linux", machine)
+    place = os.family or "linux", os.machine or "x86_64"  # where it is not known
+    build = context.catalog.row_of(torch or "", backend, *place)
+    return own or (beside(context.catalog, name, build) if build else None)
 
 
 def _backend(context: RuleContext, torch: str | None) -> str:
@@ -111,7 +105,7 @@ def _backend(context: RuleContext, torch: str | None) -> str:
 
 def _companion_fix(context: RuleContext, name: Name, torch: str | None, wanted: str | None) -> Fix:
     """The companion of the torch that is there, from torch's own index."""
-    backend, conda = _backend(context, torch), context.installer == "conda"
+    backend = _backend(context, torch)
     systems = not torch and (context.snapshot.torch.location or "").startswith("/usr/")
     if context.snapshot.os.jetson or systems:
         return Fix(
@@ -125,24 +119,14 @@ def _companion_fix(context: RuleContext, name: Name, torch: str | None, wanted: 
     moves, build = context.decision and context.decision.moves, paste.chosen(context)
     # No order: what install would move is known of a live environment only.
     exchanged = moves and not is_report(context) and build and build.backend != backend
-    here = _build_of(context, torch) if not wanted else None
-    other = with_companion(context.catalog, name, here) if here else None
-    if conda or (exchanged and backend) or not (wanted or other):
+    if not wanted or context.installer == "conda" or (exchanged and backend):
         return paste.install_torch(context, f"Install torch and {name} together. ")
-    if other:
-        index = paste.torch_index(context, other.backend)
-        names: tuple[Name, ...] = ("torchvision", "torchaudio")
-        left = {n: beside(context.catalog, n, other) for n in names if package(context, n)}
-        packages = (("torch", other.torch), *left.items())
-        exact = tuple(f"{one}=={v}+{other.backend}" for one, v in packages if v)
-    else:
-        only_there = ("--no-deps", "--force-reinstall", *paste.torch_index(context, backend))
-        index = only_there if backend else ()
-        label = f"+{backend}" if backend and "+" in (torch or "") else ""
-        exact = (f"{name}=={wanted}{label}",)
+    only_there = ("--no-deps", "--force-reinstall", *paste.torch_index(context, backend))
+    label = f"+{backend}" if backend and "+" in (torch or "") else ""
+    exact = (*(only_there if backend else ()), f"{name}=={wanted}{label}")
     return Fix(
         text=f"Install the {name} that belongs to this torch, from the index torch came from",
-        commands=(paste.pip(context, "install", *index, *exact),),
+        commands=(paste.pip(context, "install", *exact),),
         looks=paste.look(
             "see first which copy of torch is imported (PYTHONNOUSERSITE=1 leaves out ~/.local)",
             paste.command(context, paste.python(context), "-c", WHICH_COPY),

@@ -78,16 +78,16 @@ def _back(context: RuleContext, moved: dict[str, str]) -> Iterator[Line]:
     """torch's family from its own index first, then the others, alone."""
     public, _, label = moved.get("torch", "").partition("+")
     if public:
+        words = ("--python", paste.python(context), "--torch", public)
         backend = ("--backend", label) if label else ()
-        words = ("--python", paste.python(context), "--torch", public, *backend)
-        yield paste.command(context, "gpusetup", "install", *words)
+        yield paste.command(context, "gpusetup", "install", *words, *backend)
     for name, version in moved.items():
-        if name == "torch" or (public and name in FAMILY):
-            continue
         plain, _, own = version.partition("+")
         index = paste.torch_index(context, own) if own and name in FAMILY else ()
-        exact = f"{name}=={version if index else plain}"
-        yield paste.pip(context, "install", "--no-deps", *index, exact)
+        if not public or name not in FAMILY:
+            yield paste.pip(
+                context, "install", "--no-deps", *index, f"{name}=={version if index else plain}"
+            )
 
 
 RULES = (guarded_set_changed,)

@@ -8,7 +8,6 @@ from gpusetup.evidence.context import (
     RuleContext,
     event_evidence,
     events,
-    is_report,
     packages,
     readings,
     value_evidence,
@@ -16,7 +15,6 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH, Layer
 from gpusetup.findings.message_rules import from_messages
-from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.findings.torch.build import named
@@ -78,22 +76,12 @@ def torch_missing(context: RuleContext) -> Iterator[Finding]:
     messages = () if built else events(context, "torch-missing")
     if torch.installed is False or messages:
         where = python.site_packages or python.prefix or "its site-packages"
-        make = TORCH_MISSING.as_note if _ran_elsewhere(context) else TORCH_MISSING.found
-        yield make(
+        yield TORCH_MISSING.found(
             f"torch is not installed in {python.executable or python.prefix or 'this Python'}",
             evidence=event_evidence(messages)
             or (value_evidence(context, "torch.installed", f"no torch in {where}"),),
             fix=_install(context),
         )
-
-
-def _ran_elsewhere(context: RuleContext) -> bool:
-    """A text in which only a listing lacks torch, and a program that stands on torch runs: the
-    listing is of another Python."""
-    name = context.snapshot.failing.program
-    if not is_report(context) or events(context, "torch-missing") or name in (None, "torch"):
-        return False
-    return not is_beside_torch(context) and context.snapshot.failing.stage != "install"
 
 
 def _install(context: RuleContext) -> Fix:
