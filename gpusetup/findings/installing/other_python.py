@@ -10,6 +10,7 @@ from gpusetup.findings.installing.python import (
 )
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
+from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
@@ -68,27 +69,15 @@ def other_python(context: RuleContext, version: str | None, asked: str | None = 
     kept = not known or asked in (*serving, "cpu")
     label = asked if kept else "cpu" if situation.presence == "none" else None
     python = python_for(context, version)
-    return Fix(
-        text=f"Make an environment with a 64-bit CPython {python}"
-        + (f", which torch {version} has wheels for" if version else " and install there")
-        + ", or ask for a torch that has wheels for this one",
-        commands=new_environment(context, python, version, label),
-        python=python,
+    text = (
+        f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
     )
+    way = paste.with_python(context, python, f"{text}for this one")
+    install = _install_there(context, paste.fresh(context, python), version, label)
+    return replace(way, commands=(way.commands[0], install))
 
 
 OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"
-
-
-def new_environment(
-    context: RuleContext, python: str, version: str | None, label: str | None
-) -> tuple[Line, ...]:
-    """A new environment with that Python, and the torch in it."""
-    if not is_a_version(python):
-        return ()
-    folder = paste.fresh(context, python)
-    make = paste.command(context, "uv", "venv", "--python", python, folder)
-    return (make, _install_there(context, folder, version, label))
 
 
 def _install_there(
@@ -113,7 +102,8 @@ def python_for(context: RuleContext, version: str | None) -> str:
         return good_python(context)
     family, own = context.snapshot.os.family, python_tag(context)
     rows = [row for row in catalog_rows(context, version, None) if family in (None, row.os)]
-    known = {p for row in rows for p in row.pythons if not p.endswith("t")} - {own}
+    known = {p for row in rows for p in row.pythons if not p.endswith("t")}
     if known:
-        return max(known, key=parsed)
+        # The installer runs in a Python of another kind: 32 bits, ARM, PyPy, musl.
+        return own if own in known else max(known, key=parsed)
     return context.catalog.last_python(version) or context.catalog.milestone("usual python")

@@ -77,7 +77,7 @@ def no_file(context: RuleContext) -> Iterator[Finding]:
 TITLES = {
     "wrong-index": "{asked} does not exist where the installer looked",
     "no-wheel-for-platform": "{asked} has no wheel for this system",
-    "python-no-wheel": "{asked} has no wheel for the Python that the installer runs in",
+    "python-no-wheel": "{asked} has no wheel for this Python, says the installer",
     "package-not-found": "The installer finds no file of {asked} for this Python and system",
 }
 ITS_INDEX = (
@@ -227,14 +227,21 @@ def _why_no_file(
     torch, where = torch_of(context, name, version), label or index
     if catalog_rows(context, torch, where) and not rows_here(context, torch, where):
         return NO_WHEEL_FOR_PLATFORM
-    if no_python_for(context, torch, where):
-        return PYTHON_NO_WHEEL
     listed = re.split(r"[,\s]+", event.values.get("versions", ""))
     offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
+    os, wanted = context.snapshot.os, parsed(version or "0")
+    on_intel = os.family == "macos" and os.machine != "aarch64"
+    if on_intel and offered and wanted > offered[-1] == parsed("2.2.2"):
+        return NO_WHEEL_FOR_PLATFORM
+    releases = sorted(parsed(row.torch) for row in context.catalog.releases)
+    if name == "torch" and releases[0] < wanted < releases[-1] and wanted not in releases:
+        return WRONG_INDEX
+    if no_python_for(context, torch, where):
+        return PYTHON_NO_WHEEL
     if version and offered:
         # A release inside the range of those offered was never made with that label or number;
         # files of older or newer ones only: the Python (or the platform) is another one's.
-        inside = offered[0] <= parsed(version) <= offered[-1]
+        inside = offered[0] <= wanted <= offered[-1]
         return WRONG_INDEX if inside else PYTHON_NO_WHEEL
     return WRONG_INDEX if label and not event.values.get("index") else PYTHON_NO_WHEEL
 

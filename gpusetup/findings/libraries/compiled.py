@@ -49,11 +49,6 @@ def _architectures(context: RuleContext, text: str) -> Fix:
     return Fix(text=text, commands=named, looks=looks)
 
 
-def _toolkit_of_torch(context: RuleContext, text: str) -> Fix:
-    home = paste.toolkit_home(context, cuda_needed(context.snapshot.torch))
-    return Fix(text=text, commands=home)
-
-
 MESSAGES: tuple[Cause, ...] = (
     Cause(
         id="ninja-missing",
@@ -172,27 +167,14 @@ MESSAGES: tuple[Cause, ...] = (
         way_out="The extension's newer release; a newer compiler or toolkit",
         source="c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1",
         message=Message(
-            title="The build compiles torch's headers as an older C++ than they need",
+            title="The build, its compiler or nvcc knows an older C++ than torch's headers need",
             detail="torch's headers need C++14 from 1.5 on and C++17 from 2.1 on.",
-            text="Take the extension's newer release (or write the later -std=c++ in its "
-            "setup.py); else install the torch that it was written for",
-            look=(WHERE,),
-            see="see which torch is there",
-            cases=(
-                Message(
-                    having={"who": "compiler"},
-                    title="The C++ compiler does not know the C++ that torch's headers need",
-                    text="Install a newer compiler (gcc 9 or later) and let CC and CXX name it",
-                    look=("g++ --version",),
-                ),
-                Message(
-                    having={"who": "nvcc"},
-                    title="nvcc does not know the C++ that torch's headers need",
-                    text="Build with the toolkit of torch's CUDA (C++17 from CUDA 11.0 on, C++20 "
-                    "from 12.0 on): CUDA_HOME names it",
-                    way=_toolkit_of_torch,
-                ),
-            ),
+            text="Take the extension's newer release (or write a later -std=c++ in setup.py), "
+            "build with gcc 9 or later (CC and CXX name it) and with nvcc of torch's CUDA (C++17 "
+            "from 11.0 on, C++20 from 12.0 on: CUDA_HOME names it); else install the torch that it "
+            "was written for",
+            look=(*WHICH_CUDA, "g++ --version"),
+            see="see which versions there are",
         ),
     ),
     Cause(

@@ -17,6 +17,7 @@ from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Package
 from gpusetup.model.shell import Line, filled
 from gpusetup.model.versions import parsed
 
@@ -63,6 +64,36 @@ OLDER_FOR_XLA = Message(
     "environment and pins its own, make one environment for each",
     commands=("pip install --upgrade 'jax[cuda12]'",),
 )
+ONE_FOLDER = r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu\d\d"
+"""Their wheels for CUDA 12 and for CUDA 13 unpack into one folder: the last one installed wins."""
+
+
+def _in_one_folder(context: RuleContext) -> list[Package]:
+    listed = [p for p in context.snapshot.packages or () if re.fullmatch(ONE_FOLDER, p.name)]
+    return [p for p in listed if sum(p.name[:-2] == other.name[:-2] for other in listed) > 1]
+
+
+def _of_torch(context: RuleContext) -> tuple[str, ...]:
+    major = (cuda_needed(context.snapshot.torch) or "?").partition(".")[0]
+    both = _in_one_folder(context)
+    return exactly((p.name, p.version) for p in both if p.name.endswith(f"-cu{major}"))
+
+
+def _has_two(context: RuleContext) -> bool:
+    return bool(_of_torch(context))
+
+
+def _one_of_two(context: RuleContext, text: str) -> Fix:
+    both = (p.name for p in _in_one_folder(context))
+    return Fix(
+        text=text,
+        commands=(
+            paste.pip(context, "uninstall", "-y", *both),
+            paste.pip(context, "install", "--no-deps", *_of_torch(context)),
+        ),
+    )
+
+
 LD_LIBRARY_PATH_CONFLICT = Cause(
     id="ld-library-path-conflict",
     place=(Layer.LIBRARIES, 20),
@@ -84,7 +115,7 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         "in front fails to load or lacks symbols.",
         text="Take the folders of another CUDA out of LD_LIBRARY_PATH for torch. If it is not set, "
         "see which file was loaded: a copy of the system's packages, one of two installs of "
-        "torch, or of a library for CUDA 12 and for CUDA 13, that lie over each other",
+        "torch that lie over each other",
         way=_own_first,
         cases=(
             OLDER_FOR_XLA,
@@ -99,6 +130,12 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
                 text="Let the environment's own libstdc++ be found first (in conda install it; it "
                 "is newer than the system's)",
                 way=_condas_first,
+            ),
+            Message(
+                where=(_has_two,),
+                text="A library for CUDA 12 and the same one for CUDA 13 lie in one folder: remove "
+                "both, and install the one of torch's CUDA anew",
+                way=_one_of_two,
             ),
             Message(
                 where=(ON_WINDOWS,),
@@ -311,10 +348,10 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
     if cut:
         exact = ("install", "--force-reinstall", "--no-deps", *exactly(cut))
         names = ", ".join(name for name, _ in cut[:3])
-        found = seen(context, CUDA_LIB_MISSING, "packages", f"{names}: files are missing")
+        files = f"{names}: files are missing"
         again = Fix(text="Install these packages anew", commands=(paste.pip(context, *exact),))
-        title = f"{names}: files are missing"
-        yield replace(found, title=title, fix=again)
+        found = seen(context, CUDA_LIB_MISSING, "packages", files, library=names)
+        yield replace(found, fix=again)
         return
     lacking = {e.values.get("module") for e in events(context, "extension-not-built")} - {None}
     messages = tuple(

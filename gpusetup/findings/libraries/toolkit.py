@@ -15,7 +15,6 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.findings.layers import Layer
-from gpusetup.findings.libraries.compiled import WHICH_CUDA
 from gpusetup.findings.message_rules import from_message, from_messages
 from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import CPP_EXTENSION
@@ -23,6 +22,7 @@ from gpusetup.fixes import drivers, packages, paste
 from gpusetup.fixes.driver_packages import cuda_repository
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.shell import Line, lines
+from gpusetup.model.versions import parsed
 
 
 def _one_cuda(context: RuleContext, text: str) -> Fix:
@@ -56,14 +56,27 @@ TOOLKIT_MISMATCH = Cause(
         way=_one_cuda,
     ),
 )
+
+
+def _that_knows_it(context: RuleContext, text: str) -> Fix:
+    """The toolkit of torch's CUDA where it knows the architecture, else the first one that does."""
+    said = (e.values["arch"] for e in events(context, "jit-arch-rejected") if "arch" in e.values)
+    row, torch = context.catalog.compiler_for(next(said, "")), cuda_needed(context.snapshot.torch)
+    first = row.from_cuda if row and not row.until_cuda else None
+    best = max(torch, first, key=parsed) if torch and first else None
+    looks = paste.look(
+        "see which CUDA torch and nvcc have", paste.ask_torch(context), *lines("nvcc --version")
+    )
+    return Fix(text=text, commands=paste.toolkit_home(context, best), looks=looks)
+
+
 LACKS_ARCHITECTURE = Message(
     title="nvcc does not compile for {arch}",
-    detail="Toolkits that are older than a GPU do not know it, those from 13.0 on dropped the GPUs "
-    "before Turing. An extension needs a toolkit of torch's CUDA major which knows the GPU.",
+    detail="A toolkit that is older than a GPU does not know it; for GPUs before Turing it must be "
+    "older than 13.0. An extension needs a toolkit of torch's CUDA major which knows the GPU.",
     text="Build with a toolkit of torch's CUDA that knows the GPU: let CUDA_HOME name it and its "
     "nvcc be first on PATH; or build for the GPU that is there only (TORCH_CUDA_ARCH_LIST)",
-    look=WHICH_CUDA,
-    see="see which CUDA torch and nvcc have",
+    way=_that_knows_it,
 )
 
 
