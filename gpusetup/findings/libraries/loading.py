@@ -235,8 +235,8 @@ def _beside_torch(context: RuleContext, text: str) -> Fix:
 
 
 def _of_another_cuda(context: RuleContext) -> bool:
-    """Whether a runtime is asked for that is not of torch's CUDA: `10.2`, `11.0`, `12`."""
-    needed, number = cuda_needed(context.snapshot.torch), _number(context)
+    """Whether a runtime of another CUDA is asked for: `10.2`, `11.0` (all of 11), `12`."""
+    needed, number = cuda_needed(context.snapshot.torch), _number(context).removesuffix(".0")
     return bool(needed and number and not needed.startswith(number))
 
 
