@@ -179,7 +179,7 @@ NO_TRITON = (
         ("Python version: 3.8.2\nERROR: Could not find a version that satisfies the requirement "
          "torch==1.4.0+cpu (from versions: 0.1.2)\nERROR: No matching distribution found for "
          "torch==1.4.0+cpu",
-         "\ntorch==1.4.0+cpu has no wheel for this Python|torch_stable.html torch==1.4.0+cpu\n", ""),
+         "\nThe installer finds no wheel of torch==1.4.0+cpu|torch_stable.html torch==1.4.0+cpu\n", ""),
         (f"$ cd /home/x/.venv/\n{SOLVER} triton==3.0.0 and you require triton==3.1.0",
          "\ngpusetup install|\nuv pip ", ""),
         ("NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)\nNVRM: installed in this system "

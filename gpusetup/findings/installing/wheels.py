@@ -77,7 +77,7 @@ def no_file(context: RuleContext) -> Iterator[Finding]:
 TITLES = {
     "wrong-index": "{asked} does not exist where the installer looked",
     "no-wheel-for-platform": "{asked} has no wheel for this system",
-    "python-no-wheel": "{asked} has no wheel for this Python, says the installer",
+    "python-no-wheel": "The installer finds no wheel of {asked} for this Python",
     "package-not-found": "The installer finds no file of {asked} for this Python and system",
 }
 ITS_INDEX = (

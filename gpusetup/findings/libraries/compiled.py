@@ -32,7 +32,8 @@ def _spconv(context: RuleContext, text: str) -> Fix:
         if cuda.partition(".")[0] == major and parsed(cuda) <= parsed(needed)
     ]
     remove = paste.pip(context, "uninstall", "-y", "spconv", "cumm")
-    return Fix(text=text, commands=(remove, *fitting[-1:]))
+    looks = paste.look("see which CUDA torch has", paste.ask_torch(context))
+    return Fix(text=text, commands=(remove, *fitting[-1:]), looks=looks)
 
 
 def _built_anew(context: RuleContext, text: str) -> Fix:
@@ -187,8 +188,8 @@ MESSAGES: tuple[Cause, ...] = (
         way_out="torch's own attention",
         source="FlashAttention's README and csrc/flash_attn/flash_api.cpp",
         message=Message(
-            title="FlashAttention serves {needs} GPUs and newer, and this GPU is older",
-            plain="FlashAttention serves Ampere GPUs and newer, and this GPU is older",
+            title="FlashAttention serves {needs} GPUs and newer, and the GPU that ran it is older",
+            plain="FlashAttention serves Ampere GPUs and newer, and the GPU that ran it is older",
             text='Let torch\'s own attention compute instead: attn_implementation="sdpa" in '
             "transformers, flash_attn: false or no --flash-attn in trainers; the package itself "
             "may go (its last series 1, `flash-attn<2`, serves Turing)",
