@@ -112,12 +112,6 @@ def test_the_search_path_itself_hides_nothing() -> None:
     assert kinds(read(torch_files(), cwd=SITE)) == []
 
 
-def test_what_pip_left_behind_is_an_event() -> None:
-    side = read({**torch_files(), f"{SITE}/~orch/": ""})
-    assert kinds(side) == ["pip-leftover"]
-    assert side.events[0].values["name"] == "~orch"
-
-
 @pytest.mark.parametrize(
     ("version", "cuda", "hip", "known", "backend"),
     [

@@ -180,11 +180,11 @@ LOGIN_NODE = (
         (SOLVER.format("3.13.2"), "python-no-wheel", ""),
         (SOLVER.format("3.11.2"), "resolver-conflict", ""),
         (f"Python 3.12.1\nOS: Windows 11\n{POETRY}", "python-no-wheel", ""),
-        (POETRY, "no-wheel-for-platform|Python or system", ""),
+        (POETRY, "no-wheel-for-platform|system", ""),
         ("  × No solution found when resolving dependencies:\n"
          "  ╰─▶ Because torch>=2.1,<=2.4 has no wheels with a matching Python ABI tag and\n"
          "      torch==2.6.0 has no wheels with a matching platform tag, we can conclude\n",
-         "python-no-wheel|\ntorch>=2.1,<=2.4 has no wheel for this Python", ""),
+         "python-no-wheel|finds no wheel of torch>=2.1,<=2.4 for this Python", ""),
         (refused("torch==1.15.0", offered="1.13.0, 1.13.1"),
          "wrong-index|1.15.0 does not exist", ""),
         (refused("torch==2.7.0.dev20250101", offered="2.12.0.dev20260301+cu130"),

@@ -66,14 +66,6 @@ def test_a_gpu_without_a_number_is_called_by_its_address() -> None:
 # --- systems --------------------------------------------------------------------------------------
 
 
-def test_the_release_whose_wheels_call_themselves_debug_is_not_blamed_for_it() -> None:
-    text = "PyTorch version: {}\nIs debug build: True\nCUDA used to build PyTorch: 10.2"
-    ids = [finding.id for finding in answered(text.format("1.7.0")).findings]
-    assert "torch-debug-build" not in ids
-    ids = [finding.id for finding in answered(text.format("1.8.0")).findings]
-    assert "torch-debug-build" in ids
-
-
 # --- commands -------------------------------------------------------------------------------------
 
 

@@ -492,7 +492,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
     [
         (f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}", "container-no-gpu", ""),
         (f"docker run --rm --gpus 1 my/image python train.py\n{NO_DRIVER}", "", "container-no-gpu"),
-        (f"{TRACED}\n{LIBRARY}", "\nmmcv asks for it", "gpusetup install"),
+        (f"{TRACED}\n{LIBRARY}", "\nNot torch asks for it", "gpusetup install"),
         (LIBRARY, "Else:", "mmcv"),
         (NO_DRIVER, "\nNo NVIDIA driver was found\n", ""),
         (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\nNo NVIDIA driver was found\n"),
@@ -514,11 +514,9 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"ggml_cuda_init: {NO_KERNEL}\nRTX 5090", "\n", "and no torch"),
         # --- what is built ---
         (f"Windows 11, PyTorch 2.5.1+cu124\n{NO_HOME}",
-         f"`gpusetup resolve NAME`|CUDA_PATH|{ARCHIVE}", ""),
-        (f"Ubuntu 22.04\n{NO_HOME}", "`gpusetup resolve NAME`", f"CUDA_PATH|{ARCHIVE}"),
-        (f"Windows 11, PyTorch 2.5.1+cu124\n{FLASH}",
-         "flash-attn has no wheel for Windows: torch.nn", "`gpusetup resolve flash-attn`"),
-        (f"Ubuntu 22.04\n{FLASH}", "`gpusetup resolve flash-attn`", "for Windows"),
+         "`gpusetup resolve NAME`|CUDA_PATH|cuda-toolkit-archive", ""),
+        (f"Ubuntu 22.04\n{NO_HOME}", "`gpusetup resolve NAME`", ""),
+        (f"Ubuntu 22.04\n{FLASH}", "`gpusetup resolve flash-attn`", "NAME"),
         (NO_CONDA, "conda-missing|Miniforge|uv", ""),
         (f"{NO_CONDA}\nAssertionError: Torch not compiled with CUDA enabled",
          "torch-cpu-build", "conda-missing"),

@@ -317,7 +317,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(events=event("gpu-check-failed", name="matmul", device="cuda:0")),
         HEALTHY,
     ),
-    ("torch-debug-build", W, changed(torch={"debug": True}), HEALTHY),
     (
         "torch-outside-environment",
         W,
@@ -364,12 +363,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(packages=(Package(name="nvidia-cublas-cu12", version="12.6.4.1", intact=True),)),
     ),
     (
-        "cuda-libraries-mixed",
-        N,
-        changed(packages=packages(("nvidia-cublas-cu12", "12.6.4.1"))),
-        changed(packages=packages(("nvidia-cublas-cu13", "13.0.0"), ("nvidia-ml-py", "13.580"))),
-    ),
-    (
         "numpy-abi-mismatch",
         E,
         changed(
@@ -378,32 +371,12 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         ),
         changed(packages=packages(("numpy", "2.1.0"))),
     ),
-    (
-        "mkl-version-mismatch",
-        E,
-        changed(
-            torch={"version": "2.1.2", "installer": "conda"},
-            packages=packages(("mkl", "2024.1.0"), installer="conda"),
-        ),
-        changed(
-            torch={"version": "2.1.2", "installer": "conda"},
-            packages=packages(("mkl", "2023.1.0"), installer="conda"),
-        ),
-    ),
+    ("mkl-version-mismatch", E, changed(events=event("mkl-version-mismatch")), HEALTHY),
     (
         "triton-missing-windows",
         E,
         changed(WINDOWS, events=event("triton-missing-windows")),
         changed(WINDOWS, packages=packages(("triton-windows", "3.5.0"))),
-    ),
-    (
-        "stale-cuda-path",
-        W,
-        changed(
-            toolkit={"home": "/usr/local/cuda-11.8", "home_exists": False},
-            env={"CUDA_HOME": "/usr/local/cuda-11.8"},
-        ),
-        changed(toolkit={"home": "/usr/local/cuda-13.0", "home_exists": True}),
     ),
     (
         "cuda-library-error",
@@ -417,25 +390,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(origin="report", toolkit={"nvcc": "12.1"}),
         changed(toolkit={"nvcc": "12.1"}),
     ),
-    (
-        "cuda-toolkit-differs",
-        N,
-        changed(toolkit={"nvcc": "11.8", "nvcc_path": "/usr/bin/nvcc"}),
-        changed(toolkit={"nvcc": "13.0"}),
-    ),
-    (
-        "cuda-toolkits-differ",
-        N,
-        changed(toolkit={"nvcc": "12.4", "home": "/usr/local/cuda", "home_version": "11.8"}),
-        changed(toolkit={"nvcc": "12.4", "home": "/usr/local/cuda", "home_version": "12.4"}),
-    ),
-    (
-        "package-incomplete",
-        W,
-        changed(events=event("package-incomplete", name="torchvision", version="0.29.1")),
-        changed(events=event("package-incomplete", name="torch", version="2.14.1")),
-    ),
-    ("pip-leftover", N, changed(events=event("pip-leftover", name="~orch")), HEALTHY),
     # --- Python ---
     ("python-32bit", E, changed(python={"bits": 32}), HEALTHY),
     ("python-no-wheel", E, changed(python={"version": "3.6.9"}), HEALTHY),
@@ -474,22 +428,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         HEALTHY,
     ),
     ("site-not-writable", W, changed(python={"site_writable": False}), HEALTHY),
-    (
-        "other-python-first",
-        N,
-        changed(
-            python={"others": ("/usr/bin/python3",)}, env={"PATH": "/usr/bin:/home/me/env/bin"}
-        ),
-        changed(
-            python={"others": ("/usr/bin/python3",)}, env={"PATH": "/home/me/env/bin:/usr/bin"}
-        ),
-    ),
-    (
-        "free-threaded-python",
-        N,
-        changed(python={"version": "3.14.0", "free_threaded": True}),
-        HEALTHY,
-    ),
     # --- the host ---
     ("report-empty", N, changed(events=event("report-empty")), HEALTHY),
     ("report-cut", N, changed(events=event("report-cut", size="9 MiB", read="1 MiB")), HEALTHY),
@@ -511,32 +449,14 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     (
         "companion-torch-mismatch",
         W,
-        changed(packages=packages(("flash-attn", "2.8.3+cu12torch2.8cxx11abiTRUE"))),
-        changed(packages=packages(("flash-attn", "2.8.3+cu13torch2.14cxx11abiTRUE"))),
-    ),
-    (
-        "companion-torch-mismatch",
-        W,
         changed(packages=packages(("xformers", "0.0.33"))),
         changed(packages=packages(("einops", "0.8"))),
-    ),
-    (
-        "same-module-twice",
-        W,
-        changed(packages=packages(("onnxruntime", "1.31.1"), ("onnxruntime-gpu", "1.31.1"))),
-        changed(packages=packages(("onnxruntime-gpu", "1.31.1"))),
     ),
     (
         "guarded-set-changed",
         W,
         changed(events=event("guarded-set", when="2026-11-20", pins="torch==2.4.0+cpu")),
         changed(events=event("guarded-set", when="2026-11-20", pins="torch==2.14.1 absent==0.1")),
-    ),
-    (
-        "companion-cuda-mismatch",
-        W,
-        changed(packages=packages(("onnxruntime-gpu", "1.26.0"))),
-        changed(packages=packages(("onnxruntime-gpu", "1.31.1"))),
     ),
     ("catalog-old", N, changed(taken_at="2027-06-01T00:00:00Z"), HEALTHY),
     (
@@ -612,24 +532,11 @@ def test_a_healthy_machine_has_no_finding_at_all() -> None:
     assert judged(HEALTHY).cause == "ok"
 
 
-def test_a_torchaudio_that_no_index_has_for_this_cuda_brings_the_same_torch_of_another() -> None:
-    machine = changed(
-        torch={"version": "2.13.0+cu132", "cuda": "13.2", "backend": "cu132"},
-        packages=packages(("torchvision", "0.28.0+cu132"), ("torchaudio", "2.11.0+cu130")),
-    )
-    finding = next(f for f in judged(machine).findings if f.id == "torchaudio-mismatch")
-    assert "built for cu130, torch for cu132" in finding.title
-    assert finding.fix is not None
-    assert finding.fix.commands[0].endswith(
-        "/cu130 torch==2.13.0+cu130 torchvision==0.28.0+cu130 torchaudio==2.11.0+cu130"
-    )
-
-
 def test_an_unlabelled_torchaudio_of_the_default_index_is_of_cuda_13_0_on_linux() -> None:
     machine = changed(
         torch={"version": "2.13.0+cu126", "cuda": "12.6", "backend": "cu126"},
         packages=packages(("torchaudio", "2.11.0")),
     )
     finding = next(f for f in judged(machine).findings if f.id == "torchaudio-mismatch")
-    assert "built for cu130, torch for cu126" in finding.title
+    assert "not built for cu126" in finding.title
     assert finding.fix is not None and "torchaudio==2.11.0+cu126" in finding.fix.commands[0]

@@ -90,13 +90,13 @@ def has_a_driver(snapshot: Snapshot) -> bool:
 def of_messages() -> tuple[Rule, ...]:
     """The rules about messages of programs: loaded where some program said something."""
     from gpusetup.findings.container import engines
-    from gpusetup.findings.installing import installers, tags, wheels
-    from gpusetup.findings.libraries import compiled, extensions, toolkit
+    from gpusetup.findings.installing import installers, wheels
+    from gpusetup.findings.libraries import compiled, dlls, extensions, toolkit
     from gpusetup.findings.running import parallel, program_failures, program_messages, programs
 
-    building = (extensions, toolkit, compiled)
+    building = (dlls, extensions, toolkit, compiled)
     running = (program_messages, programs, parallel, program_failures)
-    families = (engines, *building, *running, installers, tags, wheels)
+    families = (engines, *building, *running, installers, wheels)
     return tuple(rule for family in families for rule in family.RULES)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
-from gpusetup.evidence.context import RuleContext, event_evidence, events, gpus, on
+from gpusetup.evidence.context import RuleContext, event_evidence, events, gpus, on, source_of
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import packages, paste, which
-from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case
@@ -61,6 +61,21 @@ def from_message(
         fix=fix_of(context, message, messages),
     )
     return replace(found, severity=message.severity or cause.severity)
+
+
+def seen(
+    context: RuleContext,
+    cause: Cause,
+    subject: str,
+    text: str,
+    *,
+    severity: Severity | None = None,
+    **values: str,
+) -> Finding:
+    """The finding of what the machine itself shows, said as a program would have said it."""
+    event = Event(kind=cause.id, source=source_of(context, subject), text=text, values=values)
+    found = from_message(context, cause, *case_of(context, cause.message or Message(), (event,)))
+    return replace(found, severity=severity or found.severity)
 
 
 def title_of(context: RuleContext, message: Message, messages: tuple[Event, ...]) -> str:

@@ -28,18 +28,11 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     return tuple(disk for disk in known if (disk.free_bytes or 0) < needed(disk))
 
 
-def too_small(short: tuple[Disk, ...]) -> str:
-    """What an install needs where, and what is free there."""
-    return ", ".join(
-        f"{gib(needed(disk))} in {disk.path} ({gib(disk.free_bytes or 0)} are free)"
-        for disk in short
-    )
-
-
 def making_room(context: RuleContext, short: tuple[Disk, ...]) -> tuple[Line, ...]:
     """The commands that free what is short: the caches of installers, another temporary folder."""
     subjects = {disk.subject for disk in short}
-    by_uv = subjects & {"uv-cache", "site-packages"} or (not subjects and _has_uv(context))
+    by = context.installer, context.snapshot.failing.program
+    by_uv = subjects & {"uv-cache", "site-packages"} or (not subjects and "uv" in by)
     by_pip = subjects & {"pip-cache", "site-packages"} or (not subjects and not by_uv)
     has_pip = context.snapshot.python.has_pip is not False
     uv = (paste.command(context, "uv", "cache", "clean"),)
@@ -49,11 +42,6 @@ def making_room(context: RuleContext, short: tuple[Disk, ...]) -> tuple[Line, ..
         *(pip if by_pip and has_pip else ()),
         *(_temporary(context) if "tmp" in subjects else ()),
     )
-
-
-def _has_uv(context: RuleContext) -> bool:
-    """Whether what a text shows was uv's."""
-    return "uv" in (context.installer, context.snapshot.failing.program)
 
 
 def _temporary(context: RuleContext) -> tuple[Line, ...]:
@@ -78,9 +66,12 @@ def first_room(context: RuleContext, fix: Fix) -> Fix:
     if not short or not any(map(_installs, fix.commands)) or (build and build.backend == "cpu"):
         return fix
     room = making_room(context, short)
+    sizes = (
+        f"{gib(needed(disk))} in {disk.path} ({gib(disk.free_bytes or 0)} free)" for disk in short
+    )
     return replace(
         fix,
-        text=f"First make room: an install needs {too_small(short)}. {fix.text}",
+        text=f"First make room: an install needs {', '.join(sizes)}. {fix.text}",
         commands=(*room, *fix.commands),
         alternatives=tuple(_after(room, other) for other in fix.alternatives),
     )

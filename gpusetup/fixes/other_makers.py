@@ -19,7 +19,7 @@ from gpusetup.resolver.held import vendors_of
 def _from(context: RuleContext, index: str) -> Line:
     torch = context.snapshot.torch
     is_there = torch.version or events(context, "torch-not-compiled-with-cuda")
-    again = (paste.anew(context),) if is_there else ()
+    again = ("--force-reinstall",) if is_there else ()
     return paste.pip(context, "install", *again, "torch", "torchvision", "--index-url", index)
 
 

@@ -10,35 +10,6 @@ import re
 from gpusetup.evidence.context import RuleContext
 from gpusetup.model.shell import Line, filled
 
-FAMILY_OF = {
-    "ubuntu": "ubuntu",
-    "pop": "pop",
-    "linuxmint": "ubuntu",
-    "zorin": "ubuntu",
-    "elementary": "ubuntu",
-    "neon": "ubuntu",
-    "debian": "debian",
-    "kali": "debian",
-    "fedora": "fedora",
-    "nobara": "fedora",
-    "rhel": "rhel",
-    "centos": "rhel",
-    "rocky": "rhel",
-    "almalinux": "rhel",
-    "ol": "rhel",
-    "amzn": "rhel",
-    "arch": "arch",
-    "manjaro": "arch",
-    "endeavouros": "arch",
-    "cachyos": "arch",
-    "opensuse-tumbleweed": "suse",
-    "opensuse-leap": "suse",
-    "opensuse": "suse",
-    "sles": "suse",
-    "nixos": "nixos",
-}
-"""os-release ID -> whose package commands it takes."""
-
 INSTALL = {
     "ubuntu": "sudo apt install -y {name}",
     "pop": "sudo apt install -y {name}",
@@ -55,35 +26,32 @@ COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
 
 
 NAMED = (
-    (r"pop!?_os", "pop"),
-    (r"(?:l|k|x)?ubuntu|linux ?mint|zorin|elementary os", "ubuntu"),
+    (r"pop", "pop"),
+    (r"(?:l|k|x)?ubuntu|linux ?mint|zorin|elementary|neon", "ubuntu"),
     (r"debian|kali", "debian"),
     (r"fedora|nobara", "fedora"),
-    (r"red hat|rhel|centos|rocky|alma ?linux|oracle linux", "rhel"),
-    (r"arch linux|manjaro|endeavouros|cachyos", "arch"),
-    (r"opensuse|suse linux", "suse"),
+    (r"red hat|rhel|centos|rocky|alma ?linux|oracle linux|ol$|amzn", "rhel"),
+    (r"arch$|arch linux|manjaro|endeavouros|cachyos", "arch"),
+    (r"opensuse|suse linux|sles", "suse"),
     (r"nixos", "nixos"),
     (r"alpine", "alpine"),
 )
-"""How a system's name begins in a text, which need not hold os-release's ID."""
+"""How os-release's ID begins, or a system's name in a text, which need not hold that ID -> whose
+package commands it takes."""
 
 KERNELS = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "arch"))
 """What the name of a distribution's kernel holds."""
 
 
 def distribution(context: RuleContext) -> str | None:
-    """The family of distributions whose commands this machine takes."""
-    name = (context.snapshot.os.id or "").lower()
-    return FAMILY_OF.get(name) or (name if name in INSTALL else None) or named_family(context)
-
-
-def named_family(context: RuleContext) -> str | None:
-    """The family by the name of the system, else by its kernel's, where its ID is not shown."""
+    """The family of distributions whose commands this machine takes: by its ID, else by the name of
+    the system, else by its kernel's."""
     os = context.snapshot.os
-    if os.id or os.family not in (None, "linux"):
+    if not os.id and os.family not in (None, "linux"):
         return None
-    by_name = (family for form, family in NAMED if re.match(form, (os.name or "").lower()))
-    by_kernel = (family for form, family in KERNELS if re.search(form, os.kernel or ""))
+    name, kernel = (os.id or os.name or "").lower(), "" if os.id else os.kernel or ""
+    by_name = (family for form, family in NAMED if re.match(form, name))
+    by_kernel = (family for form, family in KERNELS if re.search(form, kernel))
     return next(by_name, None) or next(by_kernel, None)
 
 
@@ -93,8 +61,12 @@ STILL_SERVED = {"ubuntu": (22, 4), "debian": (12, 0)}
 
 def is_past(context: RuleContext) -> bool:
     """Whether a text names a release whose repositories have no driver of today."""
-    first = STILL_SERVED.get(named_family(context) or "")
-    named = re.search(r"(\d+)(?:\.(\d+))?", context.snapshot.os.name or "")
+    first = STILL_SERVED.get(distribution(context) or "")
+    named = (
+        None
+        if context.snapshot.os.id
+        else re.search(r"(\d+)(?:\.(\d+))?", context.snapshot.os.name or "")
+    )
     return bool(first and named and (int(named[1]), int(named[2] or 0)) < first)
 
 

@@ -15,7 +15,6 @@ from gpusetup.model import shell
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.shell import Line, lines, shell_line
-from gpusetup.resolver.companions import left_in_words, pinned_in_words
 from gpusetup.resolver.offer import in_new_environment, new_folder
 
 
@@ -82,17 +81,11 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> tuple[Line, ...]:
     if not cuda or not is_a_version(cuda):
         return ()
     minor = ".".join(cuda.split(".")[:2])
-    if on(context, "windows"):
-        home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
-        return (
-            setting(context, "CUDA_HOME", home),
-            first_on(context, "PATH", rf"{home}\bin"),
-        )
-    home = f"/usr/local/cuda-{minor}"
-    return (
-        setting(context, "CUDA_HOME", home),
-        first_on(context, "PATH", f"{home}/bin"),
-    )
+    on_windows = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
+    windows = on(context, "windows")
+    home = on_windows if windows else f"/usr/local/cuda-{minor}"
+    first = first_on(context, "PATH", home + (r"\bin" if windows else "/bin"))
+    return (setting(context, "CUDA_HOME", home), first)
 
 
 def build_for(context: RuleContext) -> tuple[Line, ...]:
@@ -132,15 +125,8 @@ def into_new_environment(context: RuleContext) -> Line:
     known = context.decision and in_new_environment(
         context.decision, context.snapshot, context.request
     )
-    return command(
-        context,
-        "gpusetup",
-        "install",
-        "--venv",
-        new_folder(context.snapshot),
-        *(known or ()),
-        *_host(context),
-    )
+    words = ("--venv", new_folder(context.snapshot), *(known or ()), *_host(context))
+    return command(context, "gpusetup", "install", *words)
 
 
 def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
@@ -157,7 +143,7 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     if not typed:
         return ()
     why = " (torch from its own index first, then what it needs from yours)" if typed[1:] else ""
-    title = f"the same by {by}{why}{_how_to_get_it(context)}"
+    title = f"the same by {by}{why}"
     return (Alternative(title=title, commands=(*first, *typed)),)
 
 
@@ -180,14 +166,6 @@ def _by_uv_add(context: RuleContext) -> tuple[Alternative, ...]:
     )
 
 
-def _how_to_get_it(context: RuleContext) -> str:
-    """Where conda comes from, on a machine that was looked at and has none."""
-    looked = not is_report(context) and context.snapshot.packages is not None
-    if context.installer != "conda" or context.snapshot.conda.executable or not looked:
-        return ""
-    return ", which is not on PATH (https://conda-forge.org/download)"
-
-
 def target_refuses(context: RuleContext) -> bool:
     """Whether nothing may be installed into the target: the system's, or another user's."""
     python = context.snapshot.python
@@ -195,14 +173,7 @@ def target_refuses(context: RuleContext) -> bool:
 
 
 def gpusetup_install(context: RuleContext, *, removed: bool = False) -> Line:
-    words = ["gpusetup", "install"]
-    if in_a_project(context):
-        words.append("--project")
-    elif (executable := python(context)) != "python":
-        words += ["--python", executable]
-    if context.installer == "conda":
-        words += ["--installer", "conda"]
-    return command(context, *words, *_named(context, removed=removed), *_host(context))
+    return gpusetup(context, *_named(context, removed=removed), *_host(context))
 
 
 def _named(context: RuleContext, *, removed: bool = False) -> tuple[str, ...]:
@@ -230,7 +201,7 @@ def gpusetup(context: RuleContext, *more: str) -> Line:
     executable = python(context)
     if target_refuses(context):
         where: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
-    elif in_a_project(context) and more[0].startswith("--"):
+    elif in_a_project(context) and all(word.startswith("--") for word in more[:1]):
         where = ("--project",)
     else:
         where = ("--python", executable) if executable != "python" else ()
@@ -261,9 +232,8 @@ def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
     return (Alternative(title=title, commands=commands),) if commands else ()
 
 
-def other(title: str, *commands: Line) -> tuple[Alternative, ...]:
-    """Another way to the same end; none where there is nothing to type."""
-    return (Alternative(title=title, commands=commands),) if commands else ()
+other = look
+"""Another way to the same end; none where there is nothing to type."""
 
 
 def chosen(context: RuleContext) -> TorchBuild | None:
@@ -285,23 +255,9 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     if target_refuses(context):
         how = "into an environment of its own, because this one may not be changed"
     return Fix(
-        text=". ".join(
-            (f"{why}Install torch {build.torch} from {where}: {how}", *_beside(context))
-        ),
+        text=f"{why}Install torch {build.torch} from {where}: {how}",
         commands=install_commands(context),
         alternatives=by_hand(context),
-    )
-
-
-def _beside(context: RuleContext) -> tuple[str, ...]:
-    """What of the target moves with the torch to come, and what cannot."""
-    build = context.resolution.build
-    moves = context.decision is not None and context.decision.moves
-    if build is None or not moves or target_refuses(context):
-        return ()
-    return (
-        *pinned_in_words(context.snapshot, build),
-        *left_in_words(context.snapshot, build, context.catalog),
     )
 
 
@@ -326,13 +282,19 @@ def _nothing_fits(context: RuleContext) -> Fix:
     text = f"No build of torch fits this machine; with {advice.change} {advice.to}: {advice.gives}"
     if advice.change != "python":
         return Fix(text=text)
+    return with_python(context, advice.to, f"{text}. Make an environment with that Python")
+
+
+def with_python(context: RuleContext, version: str, text: str) -> Fix:
+    """A new environment of another Python, with the torch that fits."""
+    folder = fresh(context, version)
     return Fix(
-        text=f"{text}. Make an environment with that Python",
+        text=text,
         commands=(
-            command(context, "uv", "venv", "--python", advice.to, fresh(context, advice.to)),
-            command(context, "gpusetup", "install", "--venv", fresh(context, advice.to)),
+            command(context, "uv", "venv", "--python", version, folder),
+            command(context, "gpusetup", "install", "--venv", folder),
         ),
-        python=advice.to,
+        python=version,
     )
 
 
@@ -341,7 +303,7 @@ def pip(context: RuleContext, *words: str) -> Line:
     if context.installer == "uv":
         verb, *rest = words
         # `uv pip uninstall` asks nothing and knows no -y.
-        rest = [word for word in rest if not (verb == "uninstall" and word == "-y")]
+        rest = [IN_UV.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
     from gpusetup.installers.options import started
 
@@ -358,6 +320,5 @@ def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
     return words(backend, InstallerOptions(python=python(context)))
 
 
-def anew(context: RuleContext) -> str:
-    """The word that makes this environment's installer install what is there already."""
-    return "--reinstall" if context.installer == "uv" else "--force-reinstall"
+IN_UV = {"--force-reinstall": "--reinstall"}
+"""What is called otherwise there."""

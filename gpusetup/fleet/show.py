@@ -22,7 +22,7 @@ GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 COSTS = (
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
-    *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off", "torch-debug-build"),
+    *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
 )
 """Warnings that cost speed now: a node that has one is not sound, however many others have it."""
 

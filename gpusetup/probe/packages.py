@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Package
+from gpusetup.model.machine import Package
 from gpusetup.probe.target import Target
 from gpusetup.readings.packages import (
     CONDA_WATCHED,
@@ -129,19 +129,6 @@ def recorded_libraries(record: str) -> tuple[str, ...]:
     """
     paths = (line.partition(",")[0].strip('"') for line in record.splitlines())
     return tuple(path for path in paths if _LIBRARY.search(path) or path == "torch/version.py")
-
-
-def leftovers(system: System, target: Target) -> Iterable[Event]:
-    """What pip leaves behind when it could not remove a package in use: `~orch`."""
-    for folder in target.path:
-        for name in list_or_empty(system, folder):
-            if re.match(r"~(orch|riton|vidia)", name):
-                yield Event(
-                    kind="pip-leftover",
-                    values={"name": name, "folder": folder},
-                    source=folder,
-                    text=join(folder, name),
-                )
 
 
 # --- conda ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Package, Reading, Torch
-from gpusetup.probe.packages import installed_packages, leftovers
+from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join, separator
 from gpusetup.readings.torch_version import backend_of, parse_version_file
@@ -39,7 +39,7 @@ def read_torch(system: System, target: Target) -> TorchSide:
     """The torch family of the target, and what stands in its way."""
     packages = installed_packages(system, target)
     torch, readings = _torch(system, target, packages)
-    events = (*shadows(system, target), *leftovers(system, target), *incomplete(packages))
+    events = tuple(shadows(system, target))
     return TorchSide(torch=torch, packages=packages, events=events, readings=readings)
 
 
@@ -128,18 +128,6 @@ def _shadow(module: str, path: str) -> Event:
     return Event(
         kind="module-shadowed", values={"module": module, "path": path}, source="cwd", text=path
     )
-
-
-def incomplete(packages: Iterable[Package] | None) -> Iterable[Event]:
-    """Distributions whose libraries are not all there."""
-    for package in packages or ():
-        if package.intact is False:
-            yield Event(
-                kind="package-incomplete",
-                values={"name": package.name, "version": package.version},
-                source=package.location,
-                text=f"{package.name} {package.version}: libraries of its RECORD are missing",
-            )
 
 
 # --- torch's own answer, under --deep -------------------------------------------------------------

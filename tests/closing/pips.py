@@ -115,8 +115,7 @@ def without_leftovers(world: World, names: Iterable[str]) -> World:
     kept = tuple(
         e
         for e in world.snapshot.events
-        if not (e.kind in ("package-incomplete", "torch-half-installed")
-                and e.values.get("name", "torch") in gone)
+        if not (e.kind == "torch-half-installed" and "torch" in gone)
     )  # fmt: skip
     return world.showing(events=kept)
 

@@ -197,7 +197,7 @@ def new_environment(world: World, folder: str, version: str | None, *, by: str) 
     } | {"VIRTUAL_ENV": folder}
     world = world.showing(python=made, packages=seed, environment=environment, conda=Conda())
     of_packages = (
-        *("package-incomplete", "pip-leftover", "foreign-library"),
+        "foreign-library",
         *("install-unfinished", "guarded-set"),
     )
     return importing(world.without_events(*of_packages)).having(shells=(*world.shells, folder))

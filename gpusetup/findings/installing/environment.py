@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import (
-    RuleContext,
-    event_evidence,
-    events,
-    is_report,
-    on,
-    value_evidence,
-)
+from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.findings.layers import BROKEN_TORCH, Layer
+from gpusetup.findings.message_rules import from_message, from_messages, seen
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.frozen import replace
+
+
+def _add_pip(context: RuleContext, text: str) -> Fix:
+    words = ("uv", "pip", "install", "--python", paste.python(context), "pip")
+    return Fix(text=text, commands=(paste.command(context, *words),))
+
+
+def _elsewhere(context: RuleContext, text: str) -> Fix:
+    return Fix(text=text, commands=(paste.into_new_environment(context),))
+
 
 PIP_MISSING = Cause(
     id="pip-missing",
@@ -26,33 +31,12 @@ PIP_MISSING = Cause(
     way_out="uv, or ensurepip",
     source="Python documentation, venv",
     explains=("torch-missing",),
+    message=Message(
+        title="The target environment has no pip: `pip install` would go elsewhere",
+        text="Use uv (as gpusetup does), or add pip",
+        way=_add_pip,
+    ),
 )
-
-
-def pip_missing(context: RuleContext) -> Iterator[Finding]:
-    """The environment has no pip: `pip install` would go elsewhere, or fail."""
-    messages = events(context, "pip-missing")
-    if context.snapshot.python.has_pip is False or messages:
-        make = PIP_MISSING.found if messages else PIP_MISSING.as_note
-        yield make(
-            "The target environment has no pip: `pip install` would go elsewhere",
-            evidence=event_evidence(messages)
-            or (
-                value_evidence(
-                    context, "python.has_pip", f"no pip in {context.snapshot.python.prefix or 'it'}"
-                ),
-            ),
-            fix=Fix(
-                text="Use uv (as gpusetup does), or add pip",
-                commands=(
-                    paste.command(
-                        context, "uv", "pip", "install", "--python", paste.python(context), "pip"
-                    ),
-                ),
-            ),
-        )
-
-
 CONDA_MISSING = Cause(
     id="conda-missing",
     severity=Severity.WARNING,
@@ -83,72 +67,9 @@ EXTERNALLY_MANAGED = Cause(
     message=Message(
         title="This Python belongs to the operating system: pip may not install there",
         text="Make an environment and install there",
-        commands=("gpusetup install --venv .venv",),
+        way=_elsewhere,
     ),
 )
-
-
-def externally_managed(context: RuleContext) -> Iterator[Finding]:
-    """The distribution's own Python, which does not let pip in (PEP 668)."""
-    if context.snapshot.python.externally_managed:
-        yield EXTERNALLY_MANAGED.as_warning(
-            f"{paste.python(context)} belongs to the operating system: pip may not install there",
-            evidence=(value_evidence(context, "python.externally_managed", "EXTERNALLY-MANAGED"),),
-            fix=Fix(
-                text="Make an environment and install there",
-                commands=(paste.into_new_environment(context),),
-            ),
-        )
-
-
-NO_TARGET = Cause(
-    id="no-target",
-    severity=Severity.NOTE,
-    title="no Python environment was named",
-    means="gpusetup's own tool environment is not judged.",
-    proven_by="No target",
-    way_out="--python PATH",
-    source="gpusetup",
-)
-
-
-def tool_environment(context: RuleContext) -> Iterator[Finding]:
-    """Nothing to judge: no interpreter but the one that gpusetup itself lives in."""
-    python = context.snapshot.python
-    problems = [r for r in context.snapshot.readings if r.subject == "python" and r.problem]
-    if python.version is None and python.executable is None and problems:
-        yield NO_TARGET.found(
-            "No Python environment was named: torch was not looked for",
-            evidence=tuple(Evidence(source=r.source, text=r.problem or "") for r in problems[:1]),
-            fix=Fix(text="Activate an environment, or name one with `--python PATH`"),
-        )
-
-
-STALE_ENVIRONMENT = Cause(
-    id="stale-environment",
-    severity=Severity.WARNING,
-    title="an activated environment that is gone",
-    means="VIRTUAL_ENV names a folder that is none.",
-    proven_by="The variable",
-    way_out="Activate anew",
-    source="Python documentation, venv",
-)
-
-
-def stale_environment(context: RuleContext) -> Iterator[Finding]:
-    messages = events(context, "stale-environment")
-    if messages:
-        values = messages[0].values
-        yield STALE_ENVIRONMENT.found(
-            f"{values.get('variable')} names {values.get('path')}, which is no environment",
-            evidence=event_evidence(messages),
-            fix=Fix(
-                text=f"{values.get('instead') or 'Another interpreter'} was judged instead: "
-                "activate anew"
-            ),
-        )
-
-
 SITE_NOT_WRITABLE = Cause(
     id="site-not-writable",
     place=(Layer.INSTALL, 100),
@@ -162,68 +83,57 @@ SITE_NOT_WRITABLE = Cause(
         title="The installer may not write to {path}",
         plain="The installer may not write where it installs",
         text="Make an environment of your own and install there; end programs that use the files",
-        commands=("gpusetup install --venv .venv",),
+        way=_elsewhere,
+    ),
+)
+NO_TARGET = Cause(
+    id="no-target",
+    severity=Severity.NOTE,
+    title="no Python environment was named",
+    means="gpusetup's own tool environment is not judged.",
+    proven_by="No target",
+    way_out="--python PATH",
+    source="gpusetup",
+)
+STALE_ENVIRONMENT = Cause(
+    id="stale-environment",
+    severity=Severity.WARNING,
+    title="an activated environment that is gone",
+    means="VIRTUAL_ENV names a folder that is none.",
+    proven_by="The variable",
+    way_out="Activate anew",
+    source="Python documentation, venv",
+    message=Message(
+        title="{variable} names {path}, which is no environment",
+        text="Another interpreter was judged instead: activate anew",
     ),
 )
 
 
-def site_not_writable(context: RuleContext) -> Iterator[Finding]:
+def environment(context: RuleContext) -> Iterator[Finding]:
     python = context.snapshot.python
-    if python.site_writable is False and not python.externally_managed:
-        yield SITE_NOT_WRITABLE.as_warning(
-            f"This user may not write to {python.site_packages or python.prefix}",
-            evidence=(value_evidence(context, "python.site_writable", "not writable"),),
-            fix=Fix(
-                text="Make an environment of your own and install there",
-                commands=(paste.into_new_environment(context),),
-            ),
+    yield from from_messages(context, (PIP_MISSING, STALE_ENVIRONMENT))
+    if python.has_pip is False:
+        yield seen(context, PIP_MISSING, "python.has_pip", "no pip", severity=Severity.NOTE)
+    if python.externally_managed:
+        text, weak = "EXTERNALLY-MANAGED", Severity.WARNING
+        yield seen(context, EXTERNALLY_MANAGED, "python.externally_managed", text, severity=weak)
+    elif python.site_writable is False:
+        path, weak = python.site_packages or python.prefix or "it", Severity.WARNING
+        about = "python.site_writable"
+        yield seen(context, SITE_NOT_WRITABLE, about, "not writable", severity=weak, path=path)
+
+
+def tool_environment(context: RuleContext) -> Iterator[Finding]:
+    """Nothing to judge: no interpreter but the one that gpusetup itself lives in."""
+    python = context.snapshot.python
+    problems = [r for r in context.snapshot.readings if r.subject == "python" and r.problem]
+    if python.version is None and python.executable is None and problems:
+        yield NO_TARGET.found(
+            "No Python environment was named: torch was not looked for",
+            evidence=(Evidence(source=problems[0].source, text=problems[0].problem or ""),),
+            fix=Fix(text="Activate an environment, or name one with `--python PATH`"),
         )
-
-
-OTHER_PYTHON_FIRST = Cause(
-    id="other-python-first",
-    severity=Severity.NOTE,
-    title="another Python comes first on PATH",
-    means="`python` in the shell is not what was judged.",
-    proven_by="PATH's order",
-    way_out="Activate the environment",
-    source="PATH",
-)
-
-
-def other_python_first(context: RuleContext) -> Iterator[Finding]:
-    """The `python` that a shell starts is not the judged one."""
-    python = context.snapshot.python
-    if not python.executable or not python.others or not _stands_behind(context):
-        return
-    yield OTHER_PYTHON_FIRST.found(
-        f"`python` in this shell is {python.others[0]}, not {python.executable}",
-        evidence=(
-            value_evidence(context, "python.others", "on PATH: " + ", ".join(python.others[:3])),
-        ),
-        fix=Fix(text=f"Start programs with `{python.executable}`, or activate its environment"),
-    )
-
-
-def _stands_behind(context: RuleContext) -> bool:
-    """Whether the target comes after the first other interpreter on PATH, or not at all."""
-    python = context.snapshot.python
-    path = context.snapshot.environment.get("PATH")
-    if path is None:
-        return False
-    folders = path.split(";" if on(context, "windows") else ":")
-    own, first = _folder(python.executable or ""), _folder(python.others[0])
-    if first not in folders:
-        return False
-    return own not in folders or folders.index(own) > folders.index(first)
-
-
-def _folder(path: str) -> str:
-    """
-    >>> _folder("/usr/bin/python3")
-    '/usr/bin'
-    """
-    return path[: max(path.rfind("/"), path.rfind("\\"), 0)]
 
 
 MODULE_SHADOWED = Cause(
@@ -243,39 +153,21 @@ MODULE_SHADOWED = Cause(
         commands=("pip uninstall -y {package}",),
     ),
 )
+BY_A_FILE = Message(
+    title="{path} hides the module {module} from programs started in this folder",
+    plain="A local file hides a module from programs started in this folder",
+    text="Rename it (and delete its __pycache__), or start Python in another folder",
+)
 
 
 def module_shadowed(context: RuleContext) -> Iterator[Finding]:
     """A file in the working folder hides a module that torch imports."""
-    messages = events(context, "module-shadowed")
-    if messages:
-        module, path = (
-            messages[0].values.get("module", "a module"),
-            messages[0].values.get("path", ""),
-        )
+    if messages := events(context, "module-shadowed"):
+        found = from_message(context, MODULE_SHADOWED, BY_A_FILE, messages)
+        ours = messages[0].values.get("module") in ("torch", "torchvision", "torchaudio")
         # No order: a text quotes the file because an import failed; live it may do no harm.
-        broken = (
-            module in ("torch", "torchvision", "torchaudio")
-            or context.snapshot.torch.import_error
-            or is_report(context)
-        )
-        make = MODULE_SHADOWED.found if broken else MODULE_SHADOWED.as_warning
-        yield make(
-            f"{path or 'A local file'} hides the module {module} from programs started in "
-            "this folder",
-            evidence=event_evidence(messages),
-            fix=Fix(
-                text="Rename it (and delete its __pycache__), or start Python in another folder"
-            ),
-        )
+        broken = ours or context.snapshot.torch.import_error or is_report(context)
+        yield found if broken else replace(found, severity=Severity.WARNING)
 
 
-RULES = (
-    pip_missing,
-    externally_managed,
-    tool_environment,
-    stale_environment,
-    site_not_writable,
-    other_python_first,
-    module_shadowed,
-)
+RULES = (environment, tool_environment, module_shadowed)

@@ -10,6 +10,7 @@ from gpusetup.findings.installing.python import (
 )
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
+from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
@@ -41,7 +42,7 @@ def catalog_rows(context: RuleContext, version: str | None, label: str | None) -
     ]
 
 
-def _rows_here(context: RuleContext, version: str | None, label: str | None) -> list[TorchBuild]:
+def rows_here(context: RuleContext, version: str | None, label: str | None) -> list[TorchBuild]:
     os = context.snapshot.os
     return [
         r
@@ -52,72 +53,31 @@ def _rows_here(context: RuleContext, version: str | None, label: str | None) -> 
 
 def no_python_for(context: RuleContext, version: str | None, label: str | None) -> bool:
     """Whether it has wheels for this platform, and none for this Python."""
-    tag, rows = python_tag(context), _rows_here(context, version, label)
+    tag, rows = python_tag(context), rows_here(context, version, label)
     return bool(tag and rows and not any(tag in r.pythons for r in rows))
-
-
-def has_python_for(context: RuleContext, version: str | None, label: str | None) -> bool:
-    """Whether it has a wheel for a 64-bit CPython of the version that the text shows."""
-    tag = python_tag(context)
-    if not tag or not version:
-        return False
-    if not catalog_rows(context, version, None):
-        return tag in _pythons_of_old(context, version)
-    return any(tag in r.pythons for r in _rows_here(context, version, label))
-
-
-def _pythons_of_old(context: RuleContext, version: str) -> tuple[str, ...]:
-    """The Pythons of a release that is older than the catalog: the last one, and two before it."""
-    last = context.catalog.last_python(version)
-    minor = int(last.partition(".")[2]) if last else 0
-    return tuple(f"3.{minor - back}" for back in range(3)) if last else ()
 
 
 def other_python(context: RuleContext, version: str | None, asked: str | None = None) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
     situation = situation_of(context.snapshot, Request(), context.catalog)
-    known = catalog_rows(context, version, None)
+    known, build = catalog_rows(context, version, None), paste.chosen(context)
     serving = {row.backend for row in known if not serves_no_gpu(row, situation)}
     if known and not serving and asked != "cpu":
         return paste.install_torch(context, f"No build of torch {version} serves what is here. ")
-    none = situation.presence == "none"
-    kept = not known or asked in (*serving, "cpu")
-    label = asked if kept else "cpu" if none else None
-    why = "" if kept or not none else ". No NVIDIA GPU is here, so no build for CUDA serves"
-    if has_python_for(context, version, label):
-        return _whole_python(context, version or "", label)
-    python = python_for(context, version)
-    build = paste.chosen(context)
     if version is None and context.snapshot.python.version and build is not None:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
-    text = f"Make an environment with Python {python}"
-    text += f", which torch {version} has wheels for" if version else " and install there"
-    if context.snapshot.python.version and build is not None and version not in (None, build.torch):
-        text += f"; or loosen the pin: this Python has torch {build.torch} ({build.backend})"
-    return Fix(
-        text=f"{text}. The Python must be a 64-bit one{why}",
-        commands=new_environment(context, python, version, label),
-        python=python,
+    kept = not known or asked in (*serving, "cpu")
+    label = asked if kept else "cpu" if situation.presence == "none" else None
+    python = python_for(context, version)
+    text = (
+        f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
     )
-
-
-ASK_PYTHON = (
-    "import sys, struct, platform; print(sys.version, struct.calcsize('P') * 8, platform.machine())"
-)
+    way = paste.with_python(context, python, f"{text}for this one")
+    install = _install_there(context, paste.fresh(context, python), version, label)
+    return replace(way, commands=(way.commands[0], install))
 
 
 OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"
-
-
-def new_environment(
-    context: RuleContext, python: str, version: str | None, label: str | None
-) -> tuple[Line, ...]:
-    """A new environment with that Python, and the torch in it."""
-    if not is_a_version(python):
-        return ()
-    folder = paste.fresh(context, python)
-    make = paste.command(context, "uv", "venv", "--python", python, folder)
-    return (make, _install_there(context, folder, version, label))
 
 
 def _install_there(
@@ -136,29 +96,14 @@ def _install_there(
     return paste.command(context, "uv", "pip", "install", *where, exact)
 
 
-def _whole_python(context: RuleContext, version: str, label: str | None) -> Fix:
-    """The wheel is there for a 64-bit CPython: then the installer runs in another kind."""
-    tag = python_tag(context) or ""
-    return Fix(
-        text=f"torch {version} has a wheel for a 64-bit CPython {tag}, so the one that the "
-        "installer runs in is of another kind (32 bits, ARM, PyPy, a musl system) or another "
-        "version. Make an environment with a 64-bit one",
-        commands=new_environment(context, tag, version, label),
-        looks=paste.look(
-            "see first what the installer runs in",
-            paste.command(context, paste.python(context), "-c", ASK_PYTHON),
-        ),
-        python=tag,
-    )
-
-
 def python_for(context: RuleContext, version: str | None) -> str:
     """The newest Python that a release has wheels for; a good one of today where none is named."""
     if version is None:
         return good_python(context)
     family, own = context.snapshot.os.family, python_tag(context)
     rows = [row for row in catalog_rows(context, version, None) if family in (None, row.os)]
-    known = {p for row in rows for p in row.pythons if not p.endswith("t")} - {own}
+    known = {p for row in rows for p in row.pythons if not p.endswith("t")}
     if known:
-        return max(known, key=parsed)
+        # The installer runs in a Python of another kind: 32 bits, ARM, PyPy, musl.
+        return own if own in known else max(known, key=parsed)
     return context.catalog.last_python(version) or context.catalog.milestone("usual python")

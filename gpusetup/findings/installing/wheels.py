@@ -1,7 +1,7 @@
 """No such wheel: why an installer found no file for torch.
 
 The index may be wrong, or have no wheel for this system, or none for this Python. What was asked,
-what was offered and what the catalog knows decide between them.
+what was offered and what the catalog knows decide between them, or the installer says it itself.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.evidence.context import RuleContext, event_evidence, events, value_evidence
+from gpusetup.evidence.context import RuleContext, event_evidence, events
 from gpusetup.findings.installing.other_python import (
     FAMILY,
     catalog_rows,
-    has_python_for,
-    new_environment,
     no_python_for,
     other_python,
+    rows_here,
     torch_of,
 )
 from gpusetup.findings.installing.python import (
@@ -47,19 +46,156 @@ WRONG_INDEX = Cause(
     source=WHEELS,
     explains=(*UNINSTALLABLE, "python-no-wheel"),
 )
+PACKAGE_NOT_FOUND = Cause(
+    id="package-not-found",
+    kind_of="wrong-index",
+    place=(Layer.INSTALL, 140),
+    title="the installer finds no file of another package",
+    means="A wrong name or version, or torch's index given as the only one.",
+    proven_by="No matching distribution for a name outside the torch family",
+    way_out="Give torch's index for torch alone",
+    source=PIP,
+)
+
+Asked = tuple[Cause, str, tuple[Event, ...]]
+"""Why there is no file, what was asked for, and who says so."""
 
 
-def no_matching_distribution(context: RuleContext) -> Iterator[Finding]:
-    """pip or uv found no file for a requirement of the torch family: why."""
+def no_file(context: RuleContext) -> Iterator[Finding]:
+    """An installer found no file: of what, and why."""
     if context.snapshot.python.bits == 32:
         return
-    for event in events(context, "no-matching-distribution"):
-        name, version, label = requirement(event.values.get("requirement", ""))
-        if name in FAMILY:
-            cause = _why_no_file(context, event, name, version, label)
-            yield _no_file(context, event, cause)
+    for why in (_said, _pinned, _not_there, _conda, _not_matching, _wheel):
+        for cause, asked, messages in why(context):
+            yield cause.found(
+                TITLES[cause.id].format(asked=asked or "torch"),
+                evidence=event_evidence(messages),
+                fix=_way(context, cause, asked, messages[0]),
+            )
+
+
+TITLES = {
+    "wrong-index": "{asked} does not exist where the installer looked",
+    "no-wheel-for-platform": "{asked} has no wheel for this system",
+    "python-no-wheel": "The installer finds no wheel of {asked} for this Python",
+    "package-not-found": "The installer finds no file of {asked} for this Python and system",
+}
+ITS_INDEX = (
+    "Look at its name and its version (in an environment file take out the builds, what stands "
+    "behind the second `=`), and give torch's index for torch alone, not as --index-url: in "
+    "pyproject.toml `explicit = true` under [[tool.uv.index]] and a row of [tool.uv.sources] for "
+    "torch, torchvision and torchaudio; with `uv pip`, --torch-backend does it"
+)
+
+
+def _way(context: RuleContext, cause: Cause, asked: str, event: Event) -> Fix:
+    """Another index, or another Python: with the build that the resolver found."""
+    if cause is PACKAGE_NOT_FOUND:
+        return Fix(text=ITS_INDEX)
+    if event.values.get("said") and asked:
+        return Fix(
+            text=f"Take a release of {asked} that has a wheel for this system, torch and CUDA, use "
+            "WSL, or do without it where the program allows; else build it from source"
+        )
+    if board_of(context.snapshot) and paste.chosen(context) is None:
+        from gpusetup.findings.jetson.jetpack import jetson_fix
+
+        return jetson_fix(context)
+    tags = re.search(r"-cp(\d)(\d+)t?-", asked)
+    if cause is PYTHON_NO_WHEEL and tags:
+        python = f"{tags[1]}.{tags[2]}"
+        text = f"This file is for Python {python}, 64 bits: make an environment with that, or let "
+        return paste.with_python(context, python, text + "the installer choose the file for yours")
+    if cause is PYTHON_NO_WHEEL:
+        name, version, label = requirement(asked)
+        return other_python(context, torch_of(context, name, version), label)
+    if cause is NO_WHEEL_FOR_PLATFORM and paste.chosen(context) is None:
+        return Fix(text=no_platform_way(context))
+    return paste.install_torch(context, "Ask for what exists. ")
+
+
+def _not_matching(context: RuleContext) -> Iterator[Asked]:
+    """pip or uv found no file for a requirement: of the torch family first."""
+    messages = events(context, "no-matching-distribution")
+    for event in messages:
+        asked = event.values.get("requirement", "")
+        if requirement(asked)[0] in FAMILY:
+            yield _why_no_file(context, event, *requirement(asked)), asked, (event,)
             return
-    yield from _no_other_file(context)
+    for event in messages[:1]:
+        yield PACKAGE_NOT_FOUND, event.values.get("requirement", "a package"), messages
+
+
+def _said(context: RuleContext) -> Iterator[Asked]:
+    """An installer that says itself which of Python and platform has no wheel."""
+    python, system = events(context, "python-no-wheel"), events(context, "no-wheel-for-platform")
+    others = tuple(event for event in (*system, *python) if _is_another(event))
+    ours = tuple(event for event in (*python, *system) if event not in others)
+    for event in ours[:1]:
+        asked = event.values.get("requirement", "")
+        # Releases of one pin may lack the Python, others the system: another Python helps first.
+        of_python = event in python or (
+            not event.values.get("platform") and _no_python_for(context, asked)
+        )
+        yield PYTHON_NO_WHEEL if of_python else NO_WHEEL_FOR_PLATFORM, asked, ours
+    for event in others[:1] if not ours else ():
+        yield PACKAGE_NOT_FOUND, event.values["requirement"], others
+
+
+def _no_python_for(context: RuleContext, asked: str) -> bool:
+    """Whether the wheels that are there are for other Pythons."""
+    name, version, label = requirement(asked)
+    return bool(version) and no_python_for(context, torch_of(context, name, version), label)
+
+
+OURS = ("torch", "triton", "nvidia-", "pytorch")
+"""How the names begin of what torch's index holds in its own right."""
+
+
+def _is_another(event: Event) -> bool:
+    """Whether a package that only came along has no file: torch's index holds some of those too."""
+    name = requirement(event.values.get("requirement", ""))[0]
+    return bool(name) and not event.values.get("said") and not name.startswith(OURS)
+
+
+def _pinned(context: RuleContext) -> Iterator[Asked]:
+    """A solver finds nothing for a pinned torch that has wheels, and none for this Python."""
+    messages, pin = events(context, "resolver-conflict"), context.snapshot.wanted.torch or ""
+    asked = f"torch{pin.partition('+')[0]}"
+    if messages and pin.startswith("==") and _no_python_for(context, asked):
+        yield PYTHON_NO_WHEEL, asked, messages
+
+
+def _not_there(context: RuleContext) -> Iterator[Asked]:
+    """An index, or a local label, that is not there."""
+    if messages := events(context, "wrong-index"):
+        values = messages[0].values
+        yield WRONG_INDEX, values.get("index") or values.get("requirement") or "The index", messages
+
+
+def _conda(context: RuleContext) -> Iterator[Asked]:
+    """conda has no such package in its channels: they end early on some systems."""
+    if messages := events(context, "conda-not-found"):
+        os, package = context.snapshot.os, messages[0].values.get("package", "A package")
+        elsewhere = os.family == "macos" or (os.machine or "x86_64") != "x86_64"
+        cause = NO_WHEEL_FOR_PLATFORM if elsewhere else WRONG_INDEX
+        one_build = re.fullmatch(EXPORTED, package)
+        yield PACKAGE_NOT_FOUND if one_build else cause, package, messages
+
+
+EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
+"""`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`: a name, a version and one build of it."""
+
+
+def _wheel(context: RuleContext) -> Iterator[Asked]:
+    """A wheel file whose tags are not this Python's or this system's."""
+    for event in events(context, "wheel-not-supported")[:1]:
+        wheel, os = event.values.get("wheel", ""), context.snapshot.os
+        word = {"linux": "linux", "windows": "win", "macos": "macosx"}.get(os.family or "", "")
+        others = {"x86_64": ("aarch64", "arm64"), "aarch64": ("x86_64", "amd64")}
+        name = wheel.removesuffix(".whl")
+        elsewhere = word not in name or name.endswith(others.get(os.machine or "", ("?",)))
+        yield NO_WHEEL_FOR_PLATFORM if elsewhere else PYTHON_NO_WHEEL, wheel, (event,)
 
 
 def requirement(text: str) -> tuple[str, str | None, str | None]:
@@ -84,57 +220,30 @@ def _why_no_file(
 ) -> Cause:
     """Why no file was found: the first reason that what was asked and offered shows."""
     index = index_label(event.values.get("index", ""))
-    if (
-        _never_was(context, label)
-        or _never_was(context, index)
-        or _no_release(context, name, version)
-    ):
+    unknown = {label, index} - {None, *context.catalog.backends}
+    # Nightlies are deleted.
+    if any((one or "").startswith("cu") for one in unknown) or ".dev" in (version or ""):
         return WRONG_INDEX
-    offered = versions(event)
-    if _elsewhere(context, torch_of(context, name, version), label or index):
+    torch, where = torch_of(context, name, version), label or index
+    if catalog_rows(context, torch, where) and not rows_here(context, torch, where):
         return NO_WHEEL_FOR_PLATFORM
-    if name == "torch" and version and _is_intel_mac(context, version, offered):
-        return NO_WHEEL_FOR_PLATFORM
-    if no_python_for(context, torch_of(context, name, version), label or index):
-        return PYTHON_NO_WHEEL
-    if label and not index and any("+" not in one for one in offered):
-        # A local label is only in torch's own index.
-        return (
-            WRONG_INDEX
-            if _plain_is_there(version, offered) or not version
-            else _by_age(version, offered)
-        )
-    if version and offered:
-        only = {one.partition("+")[2] for one in offered}
-        if name == "torch" and len(only) == 1 and _lacks_release(context, version, *only):
-            return WRONG_INDEX
-        return _by_age(version, offered)
-    if label and not event.values.get("index"):
-        return WRONG_INDEX
-    return PYTHON_NO_WHEEL
-
-
-INTEL_MAC = ("macos", "x86_64", "pytorch")
-
-
-def _is_intel_mac(context: RuleContext, version: str, offered: tuple[str, ...]) -> bool:
-    """A Mac that is offered nothing after the last release for Intel's."""
-    mac = context.snapshot.os.family == "macos" and context.snapshot.os.machine != "aarch64"
-    if not mac or not offered:
-        return False
-    newest = max(offered, key=parsed)
-    rows = (b for b in context.catalog.builds if (b.os, b.machine, b.channel) == INTEL_MAC)
-    newest_there = max((row.torch for row in rows), key=parsed)
-    return newest == newest_there and parsed(version) > parsed(newest)
-
-
-def versions(event: Event) -> tuple[str, ...]:
-    """
-    >>> versions(Event(kind="no-matching-distribution", values={"versions": "2.0.0, 2.0.1"}))
-    ('2.0.0', '2.0.1')
-    """
     listed = re.split(r"[,\s]+", event.values.get("versions", ""))
-    return tuple(one for one in listed if one[:1].isdigit())
+    offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
+    os, wanted = context.snapshot.os, parsed(version or "0")
+    on_intel = os.family == "macos" and os.machine != "aarch64"
+    if on_intel and offered and wanted > offered[-1] == parsed("2.2.2"):
+        return NO_WHEEL_FOR_PLATFORM
+    releases = sorted(parsed(row.torch) for row in context.catalog.releases)
+    if name == "torch" and releases[0] < wanted < releases[-1] and wanted not in releases:
+        return WRONG_INDEX
+    if no_python_for(context, torch, where):
+        return PYTHON_NO_WHEEL
+    if version and offered:
+        # A release inside the range of those offered was never made with that label or number;
+        # files of older or newer ones only: the Python (or the platform) is another one's.
+        inside = offered[0] <= wanted <= offered[-1]
+        return WRONG_INDEX if inside else PYTHON_NO_WHEEL
+    return WRONG_INDEX if label and not event.values.get("index") else PYTHON_NO_WHEEL
 
 
 def index_label(url: str) -> str | None:
@@ -147,179 +256,4 @@ def index_label(url: str) -> str | None:
     return found.group(1) if found else None
 
 
-def _never_was(context: RuleContext, label: str | None) -> bool:
-    return label is not None and label.startswith("cu") and label not in context.catalog.backends
-
-
-def _no_release(context: RuleContext, name: str, version: str | None) -> bool:
-    """Whether a torch of that number never came out, or was a nightly: those are deleted."""
-    if name == "torch" and ".dev" in (version or ""):
-        return True
-    known = {row.torch for row in context.catalog.releases}
-    if name != "torch" or not version or not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        return False
-    oldest, newest = min(known, key=parsed), max(known, key=parsed)
-    return version not in known and parsed(oldest) < parsed(version) < parsed(newest)
-
-
-def _plain_is_there(version: str | None, offered: tuple[str, ...]) -> bool:
-    return version in {one.partition("+")[0] for one in offered}
-
-
-def _by_age(version: str, offered: tuple[str, ...]) -> Cause:
-    """Files of other releases only: the Python (or the platform) is newer or older than this one's;
-    a release inside the range of those offered was never made with that label or number."""
-    known = sorted(parsed(one.partition("+")[0]) for one in offered)
-    wanted = parsed(version)
-    return WRONG_INDEX if known[0] < wanted < known[-1] else PYTHON_NO_WHEEL
-
-
-def _lacks_release(context: RuleContext, version: str, label: str) -> bool:
-    """Whether a release came out, and never for the CUDA of which all that is offered is."""
-    labels = {row.backend for row in context.catalog.builds if row.torch == version}
-    return label.startswith("cu") and bool(labels) and label not in labels
-
-
-def _elsewhere(context: RuleContext, version: str | None, label: str | None) -> bool:
-    """Whether the release has wheels, but none for this system and machine."""
-    os = context.snapshot.os
-    rows = catalog_rows(context, version, label)
-    if not rows or os.family is None:
-        return False
-    here = [r for r in rows if r.os == os.family and os.machine in (None, r.machine)]
-    return not here
-
-
-TITLES = {
-    "wrong-index": "{what} does not exist where the installer looked{where}",
-    "no-wheel-for-platform": "{what} has no wheel for this system",
-    "python-no-wheel": "{what} has no wheel for this Python{python}",
-}
-
-
-def _no_file(context: RuleContext, event: Event, cause: Cause) -> Finding:
-    asked = event.values.get("requirement") or "torch"
-    index = event.values.get("index")
-    version = context.snapshot.python.version
-    title = TITLES[cause.id].format(
-        what=asked,
-        where=f" ({index})" if index else "",
-        python=f" ({version})" if version else "",
-    )
-    lines = (value_evidence(context, "python.version", f"Python {version}"),) if version else ()
-    torch, label = _asked_of(context, event)
-    served = has_python_for(context, torch, label) or (not torch and paste.chosen(context))
-    if cause is PYTHON_NO_WHEEL and served:
-        title = f"The installer finds no wheel of {asked} for the Python that it runs in"
-    fix = _other_file(context, event, cause)
-    return cause.found(title, evidence=(*event_evidence((event,)), *lines), fix=fix)
-
-
-def _other_file(context: RuleContext, event: Event, cause: Cause) -> Fix:
-    """Another index, or another Python: with the build that the resolver found."""
-    if board_of(context.snapshot) and paste.chosen(context) is None:
-        from gpusetup.findings.jetson.jetpack import jetson_fix
-
-        return jetson_fix(context)
-    if cause is PYTHON_NO_WHEEL:
-        return other_python(context, *_asked_of(context, event))
-    if cause is NO_WHEEL_FOR_PLATFORM and paste.chosen(context) is None:
-        return Fix(text=no_platform_way(context))
-    return paste.install_torch(context, "Ask for what exists. ")
-
-
-def _asked_of(context: RuleContext, event: Event) -> tuple[str | None, str | None]:
-    """The torch and the local label that a requirement is about."""
-    name, version, label = requirement(event.values.get("requirement", ""))
-    return torch_of(context, name, version), label
-
-
-PACKAGE_NOT_FOUND = Cause(
-    id="package-not-found",
-    kind_of="wrong-index",
-    place=(Layer.INSTALL, 140),
-    title="the installer finds no file of another package",
-    means="A wrong name or version, or torch's index given as the only one.",
-    proven_by="No matching distribution for a name outside the torch family",
-    way_out="Give torch's index for torch alone",
-    source=PIP,
-)
-
-
-def _no_other_file(context: RuleContext) -> Iterator[Finding]:
-    """A requirement outside the torch family."""
-    messages = events(context, "no-matching-distribution")
-    if messages:
-        asked = messages[0].values.get("requirement", "a package")
-        yield PACKAGE_NOT_FOUND.found(
-            f"The installer finds no file of {asked} for this Python and system",
-            evidence=event_evidence(messages),
-            fix=Fix(
-                text="Look at its name, its version and the index; where torch's index was given "
-                "as --index-url it has the torch family only: give it as an index for torch alone",
-            ),
-        )
-
-
-def wheel_not_supported(context: RuleContext) -> Iterator[Finding]:
-    """A wheel file whose tags are not this Python's or this system's."""
-    for event in events(context, "wheel-not-supported"):
-        wheel = event.values.get("wheel", "")
-        cause = _why_not_supported(context, wheel)
-        yield cause.found(
-            f"{wheel or 'The wheel'} is made for another "
-            + ("system" if cause is NO_WHEEL_FOR_PLATFORM else "Python"),
-            evidence=event_evidence((event,)),
-            fix=_for_this_wheel(context, wheel, cause),
-        )
-        return
-
-
-def wheel_tags(wheel: str) -> tuple[str | None, str | None, str | None]:
-    """Version, Python and platform in the name of a wheel.
-
-    >>> wheel_tags("torch-1.13.1+cu117-cp310-cp310-linux_x86_64.whl")
-    ('1.13.1+cu117', '3.10', 'linux_x86_64')
-    """
-    found = re.search(
-        r"-([0-9][^-]*)-(?:\d+-)?cp(\d)(\d+)t?-\w+-([\w.]+?)(?:\.whl)?$", wheel.strip()
-    )
-    if not found:
-        return None, None, None
-    return found.group(1), f"{found.group(2)}.{found.group(3)}", found.group(4)
-
-
-PLATFORM_WORDS = {"linux": "linux", "windows": "win", "macos": "macosx"}
-
-
-def _why_not_supported(context: RuleContext, wheel: str) -> Cause:
-    platform = wheel_tags(wheel)[2]
-    os = context.snapshot.os
-    word = PLATFORM_WORDS.get(os.family or "", "")
-    if platform and word and word not in platform:
-        return NO_WHEEL_FOR_PLATFORM
-    machine = os.machine if os.machine in ("x86_64", "aarch64") else None
-    other = {"x86_64": ("aarch64", "arm64"), "aarch64": ("x86_64", "amd64")}.get(machine or "", ())
-    if platform and any(platform.endswith(one) for one in other):
-        return NO_WHEEL_FOR_PLATFORM
-    return PYTHON_NO_WHEEL
-
-
-def _for_this_wheel(context: RuleContext, wheel: str, cause: Cause) -> Fix:
-    python = wheel_tags(wheel)[1]
-    if cause is NO_WHEEL_FOR_PLATFORM or python is None:
-        return paste.install_torch(context, "Let the installer choose the file. ")
-    own = context.snapshot.python.version
-    has = f" (it is {own} now)" if own else ""
-    return Fix(
-        text=f"This file is for Python {python}{has}, 64 bits: make an environment with that, or "
-        "let the installer choose the file for yours",
-        commands=new_environment(context, python, None, None),
-        python=python,
-    )
-
-
-RULES = (
-    no_matching_distribution,
-    wheel_not_supported,
-)
+RULES = (no_file,)

@@ -28,9 +28,9 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.layers import BROKEN_TORCH, Layer
 from gpusetup.findings.record import Cause
-from gpusetup.findings.torch.build import version_evidence
+from gpusetup.findings.torch.build import named, version_evidence
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Finding, Fix
+from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Python
 from gpusetup.model.shell import Line, filled, lines
@@ -69,10 +69,10 @@ def jetson_wrong_wheel(context: RuleContext) -> Iterator[Finding]:
     if _lacks_undeclared(context) and not lacks:
         return  # torch is the right one: it fails for a library that it does not declare
     yield JETSON_WRONG_WHEEL.found(
-        f"torch {torch.version or ''} is not made for this Jetson ({board_name(board)})".replace(
-            "  ", " "
-        ),
-        detail=_what_serves(jetpack_of(board)),
+        f"{named(context)} is not made for this Jetson ({board})",
+        detail="torch's aarch64 wheels run on Thor from CUDA "
+        f"{FIRST_OF_THOR.cuda} on, on Orin from {UNIFIED.cuda} on; every Jetson before needs "
+        "NVIDIA's wheels for its JetPack.",
         evidence=(*event_evidence(lacks), *version_evidence(context)),
         fix=OF_THE_HOST if lacks and in_container(context) else jetson_fix(context),
     )
@@ -81,11 +81,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Iterator[Finding]:
 OF_THE_HOST = Fix(
     text="An image for a Jetson takes CUDA's libraries from its host until JetPack 4: start it "
     "with `--runtime nvidia`, and take the image whose L4T tag is the host's own release",
-    looks=(
-        Alternative(
-            title="see the host's release, on the host", commands=lines("cat /etc/nv_tegra_release")
-        ),
-    ),
+    looks=paste.look("see the host's release, on the host", *lines("cat /etc/nv_tegra_release")),
 )
 
 
@@ -108,27 +104,6 @@ def _is_for_others(context: RuleContext) -> bool:
     if serves and release(needed)[0] > release(serves)[0]:
         return True
     return bool(torch.kernels and known and all(serving(context, gpu) is None for gpu in known))
-
-
-def _what_serves(jetpack: JetPack | None) -> str:
-    if jetpack is not None and jetpack.wheels is None:
-        return (
-            f"{jetpack.name} serves CUDA {jetpack.cuda}: torch's aarch64 wheels run on Thor from "
-            f"CUDA {FIRST_OF_THOR.cuda} on, on Orin from {UNIFIED.cuda} on."
-        )
-    return (
-        f"Until {FIRST_OF_THOR.name} a Jetson's CUDA is not that of the server wheels (Orin: until "
-        f"{UNIFIED.name}, CUDA {UNIFIED.cuda}): it needs NVIDIA's wheels for its JetPack."
-    )
-
-
-def board_name(name: str) -> str:
-    """
-    >>> board_name("32.4.3"), board_name("R36.4.0"), board_name("JetPack 6")
-    ('L4T 32.4.3', 'L4T R36.4.0', 'JetPack 6')
-    """
-    digits = name.removeprefix("R").removeprefix("r")
-    return f"L4T {name}" if digits[:1].isdigit() else name
 
 
 def _other_than(context: RuleContext, python: str) -> str:
@@ -164,17 +139,13 @@ def _vendors(context: RuleContext, jetpack: JetPack, folder: str) -> Fix:
     """NVIDIA's wheel for a JetPack: what it links comes first, what cannot stay beside it goes."""
     if other := _other_than(context, jetpack.python):
         return _by_its_own_python(context, jetpack, folder, other)
-    only_there = (paste.anew(context), "--no-deps", "--no-index", "--find-links", folder)
+    only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", folder)
     linked = _commands(context, jetpack.links, jetpack.cuda) if jetpack.links else ()
-    first = f", after {jetpack.links}, which it links and does not declare" if linked else ""
     left = tuple(name for name in ("torchvision", "torchaudio") if package(context, name))
-    why = (
-        f". {' and '.join(left)} cannot follow: that folder has none, and those of another torch "
-        "do not load beside it; build them from source where a program needs them"
-    )
     return Fix(
-        text=f"Install NVIDIA's wheel for {jetpack.name}{first}, then what it depends on"
-        f"{why if left else ''}",
+        text=f"Install NVIDIA's wheel for {jetpack.name}, after what it links and does not declare "
+        "and before what it depends on. torchvision and torchaudio cannot follow: build them from "
+        "source where a program needs them",
         commands=(
             *((paste.pip(context, "uninstall", "-y", *left),) if left else ()),
             *linked,
@@ -201,7 +172,7 @@ def _ordinary(context: RuleContext, jetpack: JetPack) -> Fix:
     if paste.chosen(context) is not None:
         return paste.install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
     backend = "cu" + jetpack.cuda.replace(".", "")
-    there = (paste.anew(context), *paste.torch_index(context, backend))
+    there = ("--force-reinstall", *paste.torch_index(context, backend))
     return Fix(
         text=f"{jetpack.name} runs torch's own aarch64 wheels: install the one for CUDA "
         f"{jetpack.cuda}",

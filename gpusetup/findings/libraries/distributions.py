@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from gpusetup.catalog.facts import extension_modules
+from gpusetup.evidence.context import RuleContext
+from gpusetup.fixes import paste
+from gpusetup.model.shell import Line
 
 CALLED_ALIKE = frozenset((
     "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
@@ -28,3 +31,10 @@ def distribution_of(module: str) -> str | None:
         return known
     name = top.replace("_", "-").lower()
     return name if name in CALLED_ALIKE else None
+
+
+def built_anew(context: RuleContext, module: str | None) -> tuple[Line, ...]:
+    """How a compiled module is built beside this torch; none where its distribution is unknown."""
+    words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
+    source = distribution_of(module or "_")
+    return (paste.pip(context, "install", *words, source),) if source else ()

@@ -1,26 +1,98 @@
-"""The libraries under torch: CUDA's own, the driver's stub, numpy, MKL."""
+"""The libraries under torch: CUDA's own, the driver's stub, Windows' DLLs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import (
-    RuleContext,
-    cuda_needed,
-    event_evidence,
-    events,
-    is_report,
-    on,
-    value_evidence,
-)
+from gpusetup.evidence.context import RuleContext, cuda_needed, events, is_report, on
+from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.evidence.plausible import exactly
 from gpusetup.findings.driver.presence import DRIVER_LIBRARIES
-from gpusetup.findings.layers import BROKEN_TORCH, NO_DRIVER, NO_INIT, Layer
+from gpusetup.findings.layers import NO_DRIVER, NO_INIT, Layer
+from gpusetup.findings.libraries.distributions import distribution_of
+from gpusetup.findings.message_rules import case_of, from_message, from_messages, seen
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.messages.programs import BY_NAME
+from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Package
+from gpusetup.model.machine import Package
+from gpusetup.model.shell import Line, filled
+from gpusetup.model.versions import parsed
+
+# --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
+
+ANOTHER_CUDA = "cuda|cudnn|nccl"
+"""How folders of libraries are named that torch brings itself."""
+
+
+def _without_others(context: RuleContext) -> tuple[Line, ...]:
+    said = events(context, "foreign-library", "ld-library-path-conflict")
+    named = dict.fromkeys(e.values["folder"] for e in said if e.values.get("folder"))
+    return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)
+
+
+def _own_first(context: RuleContext, text: str) -> Fix:
+    return Fix(text=text, commands=_without_others(context))
+
+
+def _without_stubs(context: RuleContext, text: str) -> Fix:
+    return Fix(text=text, commands=paste.without_folders(context, "/stubs"))
+
+
+def _is_named(context: RuleContext) -> bool:
+    """A text quotes what failed; on a live machine a folder on the path may do no harm yet."""
+    said = events(context, LIBCUDA_STUB.id)
+    on_path = all(e.values.get("folder") and not e.values.get("loaded") for e in said)
+    return bool(said) and (on_path or not is_report(context))
+
+
+CONDAS_FIRST = 'export LD_LIBRARY_PATH="$CONDA_PREFIX/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"'
+
+
+def _condas_first(context: RuleContext, text: str) -> Fix:
+    words = ("conda", "install", "-y", "-c", "conda-forge", "libstdcxx-ng")
+    first = paste.posix(context, CONDAS_FIRST)
+    return Fix(text=text, commands=(paste.command(context, *words), *first))
+
+
+OLDER_FOR_XLA = Message(
+    having={"by_program": "", "library": "^(?!cuDNN)"},
+    title="The {library} that is found first is older than JAX or TensorFlow needs",
+    text="Upgrade it, and take foreign folders out of LD_LIBRARY_PATH. Where torch is in the same "
+    "environment and pins its own, make one environment for each",
+    commands=("pip install --upgrade 'jax[cuda12]'",),
+)
+ONE_FOLDER = r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu\d\d"
+"""Their wheels for CUDA 12 and for CUDA 13 unpack into one folder: the last one installed wins."""
+
+
+def _in_one_folder(context: RuleContext) -> list[Package]:
+    listed = [p for p in context.snapshot.packages or () if re.fullmatch(ONE_FOLDER, p.name)]
+    return [p for p in listed if sum(p.name[:-2] == other.name[:-2] for other in listed) > 1]
+
+
+def _of_torch(context: RuleContext) -> tuple[str, ...]:
+    major = (cuda_needed(context.snapshot.torch) or "?").partition(".")[0]
+    both = _in_one_folder(context)
+    return exactly((p.name, p.version) for p in both if p.name.endswith(f"-cu{major}"))
+
+
+def _has_two(context: RuleContext) -> bool:
+    return bool(_of_torch(context))
+
+
+def _one_of_two(context: RuleContext, text: str) -> Fix:
+    both = (p.name for p in _in_one_folder(context))
+    return Fix(
+        text=text,
+        commands=(
+            paste.pip(context, "uninstall", "-y", *both),
+            paste.pip(context, "install", "--no-deps", *_of_torch(context)),
+        ),
+    )
+
 
 LD_LIBRARY_PATH_CONFLICT = Cause(
     id="ld-library-path-conflict",
@@ -37,124 +109,52 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         "library-missing",
         "cuda-library-error",
     ),
+    message=Message(
+        title="The loader finds other CUDA libraries in front of those that torch brings",
+        detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
+        "in front fails to load or lacks symbols.",
+        text="Take the folders of another CUDA out of LD_LIBRARY_PATH for torch. If it is not set, "
+        "see which file was loaded: a copy of the system's packages, one of two installs of "
+        "torch that lie over each other",
+        way=_own_first,
+        cases=(
+            OLDER_FOR_XLA,
+            replace(
+                OLDER_FOR_XLA,
+                having={"by_program": ""},
+                title="The cuDNN that is found first is older than JAX or TensorFlow needs",
+                commands=("pip install --upgrade nvidia-cudnn-cu12",),
+            ),
+            Message(
+                having={"library": r"stdc\+\+"},
+                text="Let the environment's own libstdc++ be found first (in conda install it; it "
+                "is newer than the system's)",
+                way=_condas_first,
+            ),
+            Message(
+                where=(_has_two,),
+                text="A library for CUDA 12 and the same one for CUDA 13 lie in one folder: remove "
+                "both, and install the one of torch's CUDA anew",
+                way=_one_of_two,
+            ),
+            Message(
+                where=(ON_WINDOWS,),
+                text="Take the folders of other CUDA and cuDNN versions out of PATH for torch, and "
+                "remove their DLLs from Windows\\System32",
+            ),
+        ),
+    ),
 )
 
 
 def foreign_libraries(context: RuleContext) -> Iterator[Finding]:
     """LD_LIBRARY_PATH puts other CUDA libraries in front of torch's own."""
+    torch, cause = context.snapshot.torch, LD_LIBRARY_PATH_CONFLICT
+    yield from from_messages(context, (cause,))
     messages = events(context, "foreign-library")
-    clash = events(context, "ld-library-path-conflict")
-    if any(e.values.get("by_program") for e in clash):
-        yield _older_library(context, clash)
-        return
-    broken = clash or (messages and context.snapshot.torch.import_error)
-    if not (messages or broken) or (not context.snapshot.torch.installed and not broken):
-        return
-    make = LD_LIBRARY_PATH_CONFLICT.found if broken else LD_LIBRARY_PATH_CONFLICT.as_warning
-    from gpusetup.findings.libraries.asked import foreign_folders
-
-    folder = next(iter(foreign_folders(context)), None)
-    by = "LD_LIBRARY_PATH puts" if folder else "The loader finds"
-    yield make(
-        f"{by} libraries from {folder or 'another place'} in front of those that torch brings"
-        + _which(clash),
-        detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
-        "in front fails to load or lacks symbols.",
-        evidence=(*event_evidence(clash), *event_evidence(messages), *_library_path(context)),
-        fix=_own_libraries_first(context, clash),
-    )
-
-
-def _older_library(context: RuleContext, clash: tuple[Event, ...]) -> Finding:
-    """XLA (JAX, TensorFlow) finds a library that is older than the one it was built with."""
-    from gpusetup.findings.libraries.asked import newer_for_xla
-
-    library = clash[0].values.get("library", "cuDNN")
-    pinned = ": torch pins one release of cuDNN, and may have put an older one there"
-    return LD_LIBRARY_PATH_CONFLICT.found(
-        f"The {library} that is found first is older than JAX or TensorFlow needs{_which(clash)}",
-        detail="It comes from LD_LIBRARY_PATH, or from the environment"
-        f"{pinned if library == 'cuDNN' else ''}.",
-        evidence=(*event_evidence(clash), *_library_path(context)),
-        fix=newer_for_xla(context, library),
-    )
-
-
-def _which(clash: tuple[Event, ...]) -> str:
-    """The library of which two versions meet, as far as the message says."""
-    for event in clash:
-        values = event.values
-        if values.get("compiled") and values.get("loaded"):
-            loaded, needed = (values[name].replace(", ", ".") for name in ("loaded", "compiled"))
-            return f" ({values.get('library', 'cuDNN')} {loaded} is loaded, {needed} is needed)"
-        if values.get("library"):
-            return f" ({values['library']})"
-    return ""
-
-
-def _library_path(context: RuleContext) -> tuple[Evidence, ...]:
-    value = context.snapshot.environment.get("LD_LIBRARY_PATH")
-    return (Evidence(source="environment", text=f"LD_LIBRARY_PATH={value}"),) if value else ()
-
-
-CONDAS_FIRST = 'export LD_LIBRARY_PATH="$CONDA_PREFIX/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"'
-
-
-def _own_libraries_first(context: RuleContext, clash: tuple[Event, ...]) -> Fix:
-    if any("stdc++" in e.values.get("library", "") for e in clash):
-        return Fix(
-            text="Let the environment's own libstdc++ be found first (in conda install it; it is "
-            "newer than the system's)",
-            commands=(
-                paste.command(
-                    context, "conda", "install", "-y", "-c", "conda-forge", "libstdcxx-ng"
-                ),
-                *paste.posix(context, CONDAS_FIRST),
-            ),
-        )
-    if shared := _in_one_folder(context):
-        return _one_of_two(context, *shared)
-    if on(context, "windows"):
-        return Fix(
-            text="Take the folders of other CUDA and cuDNN versions out of PATH for torch, and "
-            "remove their DLLs from Windows\\System32"
-        )
-    from gpusetup.findings.libraries.asked import foreign_folders, own_first
-
-    again = paste.install_torch(context).commands if not foreign_folders(context) else ()
-    shown = foreign_folders(context) or _library_path(context) or not is_report(context)
-    return own_first(context, again, is_set=bool(shown))
-
-
-ONE_FOLDER = ("nvidia-cudnn", "nvidia-nccl", "nvidia-cusparselt", "nvidia-nvshmem")
-"""Their wheels for CUDA 12 and for CUDA 13 unpack into one folder: the last one installed wins."""
-
-
-def _in_one_folder(context: RuleContext) -> tuple[Package, Package] | None:
-    """A library of two CUDA majors in one folder: the one of torch's major, and the other."""
-    listed = context.snapshot.packages or ()
-    torch = context.snapshot.torch
-    needed = cuda_needed(torch) or (
-        context.resolution.build.cuda if context.resolution.build else None
-    )
-    major = (needed or "").partition(".")[0]
-    for name in ONE_FOLDER:
-        both = {_cuda_major(p.name): p for p in listed if p.name.startswith(f"{name}-cu")}
-        if major in both and len(both) > 1:
-            return both[major], next(p for m, p in both.items() if m != major)
-    return None
-
-
-def _one_of_two(context: RuleContext, own: Package, other: Package) -> Fix:
-    (exact,) = exactly(((own.name, own.version),)) or (own.name,)
-    return Fix(
-        text=f"{other.name} and {own.name} lie in one folder: remove both, and install {own.name} "
-        "anew",
-        commands=(
-            paste.pip(context, "uninstall", "-y", other.name, own.name),
-            paste.pip(context, "install", "--no-deps", exact),
-        ),
-    )
+    if messages and cause.message and (torch.installed or torch.import_error):
+        found = from_message(context, cause, *case_of(context, cause.message, messages))
+        yield found if torch.import_error else replace(found, severity=Severity.WARNING)
 
 
 LIBCUDA_STUB = Cause(
@@ -167,39 +167,104 @@ LIBCUDA_STUB = Cause(
     way_out="Take the folder out of LD_LIBRARY_PATH",
     source="CUDA Driver API reference, CUresult (STUB_LIBRARY)",
     explains=(*NO_INIT, *NO_DRIVER, "driver-missing"),
+    message=Message(
+        title="The toolkit's stub libcuda is loaded, or on LD_LIBRARY_PATH, instead of the "
+        "driver's",
+        text="Take the stubs folder out of LD_LIBRARY_PATH",
+        way=_without_stubs,
+        cases=(Message(where=(_is_named,), way=_without_stubs, severity=Severity.WARNING),),
+    ),
 )
 
 
 def libcuda_stub(context: RuleContext) -> Iterator[Finding]:
     """A stub libcuda that serves only to link programs is what is loaded."""
-    path = context.snapshot.driver.libcuda_path or ""
-    problem = [
-        r for r in context.snapshot.readings if r.subject == "driver.libcuda_path" and r.problem
-    ]
-    loaded = "/stubs" in path or any("stub" in (r.problem or "") for r in problem)
-    messages = events(context, "libcuda-stub")
-    if not loaded and not messages:
-        return
-    # A text quotes what failed; on a live machine a folder on the path may do no harm yet.
-    said = any(e.values.get("loaded") or not e.values.get("folder") for e in messages)
-    loaded = loaded or (is_report(context) and said)
-    make = LIBCUDA_STUB.found if loaded else LIBCUDA_STUB.as_warning
-    yield make(
-        "The toolkit's stub libcuda is loaded instead of the driver's"
-        if loaded
-        else "The toolkit's stub libcuda is on LD_LIBRARY_PATH: it may be loaded instead of the "
-        "driver's",
-        evidence=(
-            *((value_evidence(context, "driver.libcuda_path", path),) if path else ()),
-            *event_evidence(messages),
-        ),
-        fix=Fix(
-            text="Take the stubs folder out of LD_LIBRARY_PATH",
-            commands=paste.without_folders(context, "/stubs"),
-        ),
+    path, about = context.snapshot.driver.libcuda_path or "", "driver.libcuda_path"
+    problems = (r.problem or "" for r in context.snapshot.readings if r.subject == about)
+    if any("stub" in one for one in (path, *problems)):
+        yield seen(context, LIBCUDA_STUB, about, path or "a stub")
+    yield from from_messages(context, (LIBCUDA_STUB,))
+
+
+# --- libraries that are missing ------------------------------------------------------------------
+
+
+def _loaded_by(context: RuleContext, code: str) -> tuple[Line, ...]:
+    """LD_LIBRARY_PATH with the folders in front that a line of Python prints."""
+    pattern = (
+        'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
     )
+    found = filled(pattern, python=paste.python(context), code=code)
+    return () if on(context, "windows") else (found,)
 
 
+IN_WHEELS = (
+    "import glob, sysconfig; "
+    "print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/nvidia/*/lib')))"
+)
+
+
+def _for_ctranslate2(context: RuleContext, text: str) -> Fix:
+    newest = ("ctranslate2", "nvidia-cublas-cu12", "nvidia-cudnn-cu12==9.*")
+    again = paste.pip(context, "install", "--upgrade", *newest)
+    return Fix(text=text, commands=(again, *_loaded_by(context, IN_WHEELS)))
+
+
+def _not_for_cudnn_8(context: RuleContext) -> bool:
+    """Whether cuDNN 8 is asked for by something else than torch, as far as is known."""
+    version = (context.snapshot.torch.version or "99").partition("+")[0]
+    return parsed(version) >= parsed(context.catalog.milestone("torch with cudnn 9"))
+
+
+def _number(context: RuleContext) -> str:
+    """The number in the name of the library that is missing."""
+    said = events(context, CUDA_LIB_MISSING.id)
+    found = re.search(r"\.so\.(\d+(?:\.\d)?)", said[0].values.get("library", "") if said else "")
+    return found[1] if found else ""
+
+
+def _is_with_torch(context: RuleContext) -> bool:
+    """Whether torch computes with this library's CUDA, so that its wheels brought it."""
+    torch, number = context.snapshot.torch, _number(context).partition(".")[0]
+    major = (torch.cuda or "").partition(".")[0]
+    return bool(torch.cuda_available and number and number == major)
+
+
+def _beside_torch(context: RuleContext, text: str) -> Fix:
+    return Fix(text=text, commands=_loaded_by(context, IN_WHEELS))
+
+
+def _of_another_cuda(context: RuleContext) -> bool:
+    """Whether a runtime of another CUDA is asked for: `10.2`, `11.0` (all of 11), `12`."""
+    needed, number = cuda_needed(context.snapshot.torch), _number(context).removesuffix(".0")
+    return bool(needed and number and not needed.startswith(number))
+
+
+def _is_an_extension(context: RuleContext) -> bool:
+    """Whether a text's program is a compiled extension beside torch whose import fails."""
+    failing = context.snapshot.failing
+    program = BY_NAME.get(failing.program or "")
+    if program is None or failing.stage not in (None, "import") or not program.on_torch:
+        return False
+    return any(map(distribution_of, program.packages))
+
+
+def _jetsons(context: RuleContext, text: str) -> Fix:
+    from gpusetup.findings.jetson.jetpack import undeclared_fix
+
+    said = (e.values.get("library", "") for e in events(context, CUDA_LIB_MISSING.id))
+    return undeclared_fix(context, next(said, "")) or Fix(text=text)
+
+
+def _is_undeclared(context: RuleContext) -> bool:
+    return bool(_jetsons(context, "").text)
+
+
+WHERE = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
+WHICH_CUDA = "see which CUDA torch has"
+CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
+ANOTHERS = "Not torch asks for it, but something that was built for another CUDA (the traceback "
+ANOTHERS += "names its file): install its build for torch's CUDA, or build it anew here"
 CUDA_LIB_MISSING = Cause(
     id="cuda-lib-missing",
     place=(Layer.LIBRARIES, 60),
@@ -209,186 +274,99 @@ CUDA_LIB_MISSING = Cause(
     way_out="Install it anew",
     source="RECORD of the distribution",
     explains=("torch-import-failed", "gpu-check-failed"),
+    message=Message(
+        title="{library} is missing or incomplete: programs that need it cannot load",
+        plain="A CUDA library is missing or incomplete: programs that need it cannot load",
+        detail="The number in the names of cudart, cublas and nvrtc is the CUDA that the asker was "
+        "built for; that of other libraries is their own, not CUDA's: torch brings cuDNN 9 from "
+        "2.4 on, and brought cuDNN 8 before.",
+        text="If an extension asks for it (the traceback names its file): install the extension's "
+        "build for torch's CUDA. Else: install torch with its libraries. ",
+        way=paste.install_torch,
+        cases=(
+            Message(
+                where=(_is_with_torch,),
+                text="torch works and brought this library: let the program that lacks it look "
+                "there too",
+                way=_beside_torch,
+            ),
+            Message(where=(_is_undeclared,), way=_jetsons),
+            Message(
+                having={"library": "^-lcuda$"},
+                title="The linker finds no libcuda.so, which the build links against",
+                text="Let the linker find libcuda.so: in the toolkit's stubs folder, which serves "
+                "where the program is built, or as a link to the driver's libcuda.so.1. Where it "
+                "runs, the driver's own is loaded: "
+                "`export LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$LIBRARY_PATH`",
+                look=("ldconfig -p | grep libcuda.so",),
+                see="see what there is",
+            ),
+            Message(
+                having={"module": "^ctranslate2$"},
+                text="CTranslate2 (faster-whisper) brings no cuDNN: before 4.5 it asks for version "
+                "8, from 4.5 on for version 9, the one of torch 2.4 and newer. Update it, and let "
+                "it find the libraries of the wheels (nvidia/cudnn and nvidia/cublas of "
+                "site-packages)",
+                way=_for_ctranslate2,
+            ),
+            Message(
+                having={"library": CUDNN_8},
+                where=(_not_for_cudnn_8,),
+                text="A program built for cuDNN 8 asks for it (CTranslate2 before 4.5, "
+                "onnxruntime-gpu before 1.19, torch before 2.4); torch from 2.4 on brings cuDNN 9. "
+                "Update that program, or where torch itself is the older one, install it anew",
+                look=("pip list",),
+                see="see which versions there are",
+            ),
+            Message(
+                having={"module": ""},
+                text="Install its current release, which finds the CUDA libraries that torch "
+                "brings; torch itself must be a CUDA build",
+                commands=("pip install --upgrade {module}",),
+                look=(WHERE,),
+                see=WHICH_CUDA,
+            ),
+            *(
+                Message(having=having, where=(asks,), text=ANOTHERS, look=(WHERE,), see=WHICH_CUDA)
+                for having, asks in (
+                    ({"library": "^libcudart"}, _of_another_cuda),
+                    ({}, _is_an_extension),
+                )
+            ),
+        ),
+    ),
 )
 
 
 def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
     """A CUDA library that torch links against is not installed, or only in part."""
     cut = [
-        p
+        (p.name, p.version)
         for p in context.snapshot.packages or ()
         if p.name.startswith("nvidia-") and p.intact is False
     ]
+    if cut:
+        exact = ("install", "--force-reinstall", "--no-deps", *exactly(cut))
+        names = ", ".join(name for name, _ in cut[:3])
+        files = f"{names}: files are missing"
+        again = Fix(text="Install these packages anew", commands=(paste.pip(context, *exact),))
+        found = seen(context, CUDA_LIB_MISSING, "packages", files, library=names)
+        yield replace(found, fix=again)
+        return
+    lacking = {e.values.get("module") for e in events(context, "extension-not-built")} - {None}
     messages = tuple(
         e
-        for e in events(context, "cuda-lib-missing")
+        for e in events(context, CUDA_LIB_MISSING.id)
         if not e.values.get("library", "").startswith(DRIVER_LIBRARIES)
-        and not _is_of_an_extension(context, e)
-    )
-    if not cut and not messages:
-        return
-    from gpusetup.findings.libraries.asked import what_cannot_load, what_its_number_is
-
-    name = cut[0].name if cut else messages[0].values.get("library", "a CUDA library")
-    yield CUDA_LIB_MISSING.found(
-        what_cannot_load(name, messages),
-        detail=what_its_number_is(name),
-        evidence=(
-            *event_evidence(messages),
-            *(
-                value_evidence(context, "packages", f"{p.name} {p.version}: files are missing")
-                for p in cut[:3]
-            ),
-        ),
-        fix=_reinstall(context, cut) if cut else _brought(context, name, messages),
-    )
-
-
-def _is_of_an_extension(context: RuleContext, event: Event) -> bool:
-    """Said by a package whose own compiled part is not there: no library of CUDA's is lacking."""
-    module = event.values.get("module")
-    own = event.values.get("library", "libbitsandbytes_").startswith("libbitsandbytes_")
-    lacking = events(context, "extension-not-built") if module and own else ()
-    return any(one.values.get("module") == module for one in lacking)
-
-
-def _brought(context: RuleContext, library: str, messages: tuple[Event, ...]) -> Fix:
-    """What brings a library that a program looked for."""
-    from gpusetup.findings.jetson.jetpack import undeclared_fix
-    from gpusetup.findings.libraries.asked import (
-        asked_by,
-        beside_torch,
-        for_whoever_asks,
-        is_with_torch,
-    )
-
-    if is_with_torch(context, library):
-        return beside_torch(context)
-    who = asked_by(messages)
-    return undeclared_fix(context, library) or for_whoever_asks(context, library, who)
-
-
-def _reinstall(context: RuleContext, cut: list[Package]) -> Fix:
-    exact = exactly((p.name, p.version) for p in cut)
-    again = (
-        (paste.pip(context, "install", paste.anew(context), "--no-deps", *exact),) if exact else ()
-    )
-    return Fix(text="Install these packages anew", commands=again)
-
-
-CUDA_LIBRARIES_MIXED = Cause(
-    id="cuda-libraries-mixed",
-    severity=Severity.NOTE,
-    title="CUDA libraries of another major are installed",
-    means="Leftovers of a former torch.",
-    proven_by="nvidia-*-cuNN of another major than torch's",
-    way_out="Nothing to do",
-    source="names of the distributions",
-)
-
-
-def cuda_libraries_mixed(context: RuleContext) -> Iterator[Finding]:
-    """nvidia-* packages of two CUDA majors, where torch uses one."""
-    needed = cuda_needed(context.snapshot.torch)
-    if not needed:
-        return
-    major = needed.partition(".")[0]
-    other = [p for p in context.snapshot.packages or () if _cuda_major(p.name) not in (None, major)]
-    if other:
-        names = ", ".join(p.name for p in other[:4])
-        yield CUDA_LIBRARIES_MIXED.found(
-            f"CUDA libraries of another major than torch's ({needed}) are installed: {names}",
-            detail="They take room and are not used by this torch; leftovers of a former one, or "
-            "of another package.",
-            evidence=tuple(
-                value_evidence(context, "packages", f"{p.name} {p.version}") for p in other[:4]
-            ),
+        # Said by a package whose own compiled part is not there: no library of CUDA's is lacking.
+        and not (
+            e.values.get("module") in lacking
+            and e.values.get("library", "libbitsandbytes_").startswith("libbitsandbytes_")
         )
-
-
-def _cuda_major(name: str) -> str | None:
-    """
-    >>> _cuda_major("nvidia-cublas-cu12"), _cuda_major("nvidia-ml-py")
-    ('12', None)
-    """
-    if not name.startswith("nvidia-"):
-        return None
-    _, found, digits = name.rpartition("-cu")
-    return digits if found and digits.isdigit() else None
-
-
-DLLS = (
-    Cause(
-        id="windows-dll-missing",
-        place=(Layer.WHEEL, 30),
-        title="Windows cannot load torch's DLLs",
-        means="The Visual C++ runtime or a DLL beside it is missing or old.",
-        proven_by="WinError 126, 127, 182, 193, 1114",
-        not_when="windows-pagefile-too-small (1455), extension-abi-mismatch",
-        way_out="The current Visual C++ runtime",
-        source="Microsoft, System Error Codes; torch/__init__.py",
-        explains=("torch-import-failed", "cuda-lib-missing"),
-        message=Message(
-            title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
-            plain="Windows cannot load torch's DLLs: one that they need is missing",
-            detail="Mostly the runtime of Visual C++ (msvcp140, vcruntime140_1), for torch 2.4.0 "
-            "also libomp140.x86_64.dll; error 1114 comes from an outdated runtime too.",
-            text="Install the current Visual C++ runtime (x64), then torch anew (2.4.1 or newer)",
-            windows=("winget install Microsoft.VCRedist.2015+.x64",),
-            then=("gpusetup install",),
-            needs_root=True,
-        ),
-    ),
-    Cause(
-        id="windows-pagefile-too-small",
-        place=(Layer.WHEEL, 20),
-        title="the Windows page file is too small",
-        means="Every process reserves room for the CUDA DLLs.",
-        proven_by="WinError 1455",
-        not_when="windows-dll-missing",
-        way_out="A larger page file, fewer workers",
-        source="Microsoft, System Error Codes",
-        explains=(
-            *BROKEN_TORCH,
-            "windows-dll-missing",
-            "dataloader-worker-killed",
-        ),
-        message=Message(
-            title="The Windows page file is too small to load torch's DLLs (error 1455)",
-            detail="Windows reserves room for the CUDA DLLs in every process; each DataLoader "
-            "worker is a process.",
-            text="Let Windows manage the page file, or enlarge it on a disk with room (System, "
-            "Advanced, Performance, Virtual memory), and start again; use fewer workers",
-            windows=("SystemPropertiesPerformance.exe",),
-            needs_root=True,
-        ),
-    ),
-)
-
-
-def windows_dlls(context: RuleContext) -> Iterator[Finding]:
-    """Of torch and what it loads; an extension that belongs to another torch is that finding."""
-    if not events(context, *(kind for cause in DLLS for kind in cause.kinds)):
-        return
-    from gpusetup.findings.message_rules import from_messages
-
-    others = {e.values.get("module") for e in events(context, "extension-abi-mismatch")} - {None}
-    beside = {e.values.get("dll") for e in events(context, "torchaudio-mismatch")} - {None}
-    kept = tuple(
-        e
-        for e in context.snapshot.events
-        if e.kind != "windows-dll-missing"
-        or (e.values.get("module") not in others and e.values.get("dll") not in beside)
     )
-    yield from from_messages(
-        replace(context, snapshot=replace(context.snapshot, events=kept)), DLLS
-    )
+    if messages and CUDA_LIB_MISSING.message:
+        case = case_of(context, CUDA_LIB_MISSING.message, messages)
+        yield from_message(context, CUDA_LIB_MISSING, *case)
 
 
-RULES = (
-    windows_dlls,
-    foreign_libraries,
-    libcuda_stub,
-    cuda_lib_missing,
-    cuda_libraries_mixed,
-)
+RULES = (foreign_libraries, libcuda_stub, cuda_lib_missing)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext, event_evidence, events, value_evidence
+from gpusetup.evidence.plausible import is_a_name
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
-from gpusetup.model.machine import Event
 from gpusetup.model.shell import Line
 from gpusetup.readings.packages import normalised
 
@@ -32,72 +32,37 @@ GUARDED_SET_CHANGED = Cause(
 
 def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
     """The versions that differ, in one finding; what is no longer there is another's subject."""
+    here = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
+    here["torch"] = context.snapshot.torch.version or here.get("torch", "")
     for event in events(context, "guarded-set")[:1]:
-        pins = dict(re.findall(PIN, event.values.get("pins", "")))
-        here = _installed(context)
-        moved = {
-            name: version
-            for name, version in pins.items()
-            if name in here and not is_same(version, here[name])
-        }
-        if not moved:
-            continue
-        when = event.values.get("when", "")
-        how = event.values.get("how", "guarded")
-        known = how if how in WAYS else "guarded"
-        was = _when(known, when, event.values.get("tool", ""))
-        name = next(iter(moved))
-        said = ", ".join(f"{one} {here[one]} in place of {moved[one]}" for one in moved)
-        who = _by_whom(event) if "torch" in moved else ""
-        yield GUARDED_SET_CHANGED.found(
-            f"{name} was {moved[name]} {was}, it is {here[name]} now{who}",
-            evidence=(*event_evidence((event,)), value_evidence(context, "packages", said)),
-            fix=_fix(context, known, event.values.get("tool", ""), moved),
-        )
+        said = event.values
+        pins = re.findall(PIN, said.get("pins", ""))
+        moved = {n: v for n, v in pins if here.get(n) and not is_same(v, here[n])}
+        for name, version in [*moved.items()][:1]:
+            by = f"; {said['by']} put it there on {said.get('on')}" if "by" in said else ""
+            beside = f" together with {said['with'].replace(' ', ', ')}" if "with" in said else ""
+            how, tool = said.get("how", "guarded"), said.get("tool", "")
+            when = f"when it was {how} on {said.get('when', 'its day')}"
+            when = f"in the receipt of the tool {tool}" if how == "named" else when
+            yield GUARDED_SET_CHANGED.found(
+                f"{name} was {version} {when}, it is {here[name]} now{by}{beside}",
+                evidence=(
+                    *event_evidence((event,)),
+                    *(value_evidence(context, "packages", f"{n} {here[n]}") for n in moved),
+                ),
+                fix=_fix(context, how, tool, moved),
+            )
 
 
-WAYS = ("guarded", "proven", "installed", "named")
-
-
-def _when(known: str, when: str, tool: str) -> str:
-    """`when it was guarded on 2026-11-20`."""
-    if known == "named":
-        return f"in the receipt of the tool {tool if re.fullmatch(TOOL, tool) else ''}".rstrip()
-    return f"when it was {known}{f' on {when}' if when else ''}"
-
-
-TOOL = r"[A-Za-z0-9][\w.-]{0,100}"
-
-
-def _fix(context: RuleContext, known: str, tool: str, moved: dict[str, str]) -> Fix:
+def _fix(context: RuleContext, how: str, tool: str, moved: dict[str, str]) -> Fix:
     """The guarded versions again. uv builds a tool's environment from its receipt."""
-    if not re.fullmatch(TOOL, tool):
-        return Fix(
-            text="Put the guarded versions back; if the change was meant, "
-            "`gpusetup guard --write` holds the new set instead",
-            commands=tuple(_back(context, moved)),
-        )
-    if known == "named":
-        again = paste.command(context, "uv", "tool", "upgrade", "--reinstall", tool)
-        return Fix(text="Build the tool's environment anew from its receipt", commands=(again,))
+    again = paste.command(context, "uv", "tool", "upgrade", "--reinstall", tool)
+    by_receipt = how == "named" and is_a_name(tool)
     return Fix(
-        text=f"Put the guarded versions back. `uv tool upgrade` takes what the receipt of {tool} "
-        "names: `gpusetup guard` prints the `uv tool install` that names these",
-        commands=tuple(_back(context, moved)),
+        text="Put the guarded versions back; if the change was meant, `gpusetup guard --write` "
+        "holds the new set instead",
+        commands=(again,) if by_receipt else tuple(_back(context, moved)),
     )
-
-
-def _by_whom(event: Event) -> str:
-    """`; pip put it there on 2026-11-20 together with comfy-nodes`."""
-    said = {key: event.values.get(key, "") for key in ("by", "on", "with")}
-    if not re.fullmatch(r"[a-z]{2,12}", said["by"]) or not re.fullmatch(DAY, said["on"]):
-        return ""
-    names = [one for one in said["with"].split() if re.fullmatch(r"[A-Za-z0-9.-]{1,60}", one)]
-    together = f" together with {', '.join(names[:3])}" if names else ""
-    return f"; {said['by']} put it there on {said['on']}{together}"
-
-
-DAY = r"20\d\d-\d\d-\d\d"
 
 
 def is_same(pinned: str, here: str) -> bool:
@@ -106,36 +71,23 @@ def is_same(pinned: str, here: str) -> bool:
     >>> is_same("2.13.0", "2.13.0+cu130"), is_same("2.13.0+cu130", "2.13.0+cpu")
     (True, False)
     """
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        one, other = Version(pinned), Version(here)
-    except InvalidVersion:
-        return pinned == here
-    return one.public == other.public and one.local in (None, other.local)
-
-
-def _installed(context: RuleContext) -> dict[str, str]:
-    """Name -> version; torch's by its own file, which knows the label."""
-    found = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
-    torch = context.snapshot.torch.version
-    return {**found, "torch": torch} if torch else found
+    return here == pinned or ("+" not in pinned and here.partition("+")[0] == pinned)
 
 
 def _back(context: RuleContext, moved: dict[str, str]) -> Iterator[Line]:
     """torch's family from its own index first, then the others, alone."""
     public, _, label = moved.get("torch", "").partition("+")
     if public:
+        words = ("--python", paste.python(context), "--torch", public)
         backend = ("--backend", label) if label else ()
-        words = ("--python", paste.python(context), "--torch", public, *backend)
-        yield paste.command(context, "gpusetup", "install", *words)
+        yield paste.command(context, "gpusetup", "install", *words, *backend)
     for name, version in moved.items():
-        if name == "torch" or (public and name in FAMILY):
-            continue
         plain, _, own = version.partition("+")
         index = paste.torch_index(context, own) if own and name in FAMILY else ()
-        wanted = version if index else plain
-        yield paste.pip(context, "install", "--no-deps", *index, f"{name}=={wanted}")
+        if not public or name not in FAMILY:
+            yield paste.pip(
+                context, "install", "--no-deps", *index, f"{name}=={version if index else plain}"
+            )
 
 
 RULES = (guarded_set_changed,)

@@ -8,23 +8,28 @@ from gpusetup.evidence.context import (
     RuleContext,
     event_evidence,
     events,
-    is_report,
     packages,
     readings,
     value_evidence,
 )
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH, Layer
-from gpusetup.findings.programs import is_beside_torch
-from gpusetup.findings.record import Cause
+from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import WHEELS
+from gpusetup.findings.torch.build import named
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event
+from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
+
+
+def _recover(context: RuleContext, text: str) -> Fix:
+    words = ("gpusetup", "install", "--python", paste.python(context), "--recover")
+    return Fix(text=text, commands=(paste.command(context, *words),))
 
 
 INSTALL_UNFINISHED = Cause(
@@ -36,27 +41,19 @@ INSTALL_UNFINISHED = Cause(
     way_out="gpusetup install --recover",
     source="gpusetup",
     explains=(*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
+    message=Message(
+        title="An installation into {prefix} was interrupted",
+        plain="An installation into this environment was interrupted",
+        detail="What was there before is kept until it is ended.",
+        text="End it: the environment becomes exactly the former or exactly the new one",
+        way=_recover,
+    ),
 )
 
 
-def install_unfinished(context: RuleContext) -> Iterator[Finding]:
+def installed_messages(context: RuleContext) -> Iterator[Finding]:
     """Nothing else that is found in such an environment says anything about it."""
-    messages = events(context, "install-unfinished")
-    if messages:
-        values = messages[0].values
-        recover = paste.command(
-            context, "gpusetup", "install", "--python", paste.python(context), "--recover"
-        )
-        yield INSTALL_UNFINISHED.found(
-            f"An installation into {values.get('prefix', 'this environment')} was interrupted",
-            detail=f"It stopped in the phase {values.get('phase')}. What was there before is kept "
-            "until it is ended.",
-            evidence=event_evidence(messages),
-            fix=Fix(
-                text="End it: the environment becomes exactly the former or exactly the new one",
-                commands=(recover,),
-            ),
-        )
+    yield from from_messages(context, (INSTALL_UNFINISHED,))
 
 
 TORCH_MISSING = Cause(
@@ -74,63 +71,32 @@ TORCH_MISSING = Cause(
 
 def torch_missing(context: RuleContext) -> Iterator[Finding]:
     """No torch in the target interpreter."""
-    built = context.snapshot.torch.version and events(context, "build-isolation-no-torch")
+    python, torch = context.snapshot.python, context.snapshot.torch
+    built = torch.version and events(context, "build-isolation-no-torch")
     messages = () if built else events(context, "torch-missing")
-    looked = context.snapshot.torch.installed is False
-    if looked or messages:
-        where = (
-            context.snapshot.python.executable or context.snapshot.python.prefix or "this Python"
+    if torch.installed is False or messages:
+        where = python.site_packages or python.prefix or "its site-packages"
+        yield TORCH_MISSING.found(
+            f"torch is not installed in {python.executable or python.prefix or 'this Python'}",
+            evidence=event_evidence(messages)
+            or (value_evidence(context, "torch.installed", f"no torch in {where}"),),
+            fix=_install(context),
         )
-        seen = (
-            (value_evidence(context, "torch.installed", f"no torch in {_site(context)}"),)
-            if looked
-            else ()
-        )
-        make = TORCH_MISSING.as_note if _ran_elsewhere(context) else TORCH_MISSING.found
-        yield make(
-            f"torch is not installed in {where}",
-            evidence=(*event_evidence(messages), *seen),
-            fix=_or_the_other(context, _install(context)),
-        )
-
-
-def _ran_elsewhere(context: RuleContext) -> bool:
-    """A text in which only a listing lacks torch, and a program that stands on torch runs: the
-    listing is of another Python."""
-    name = context.snapshot.failing.program
-    if not is_report(context) or events(context, "torch-missing") or name in (None, "torch"):
-        return False
-    return not is_beside_torch(context) and context.snapshot.failing.stage != "install"
 
 
 def _install(context: RuleContext) -> Fix:
-    if not context.snapshot.os.jetson:
-        return paste.install_torch(context)
-    from gpusetup.findings.jetson.jetpack import jetson_fix
-
-    return jetson_fix(context)
-
-
-def _or_the_other(context: RuleContext, way: Fix) -> Fix:
     """The way, and the Python on PATH that has a torch, where there is one."""
-    having = [r for r in readings(context, "python.others") if r.value and is_a_path(r.source)]
-    if not having:
-        return way
-    other = having[0]
-    ask = paste.command(context, "gpusetup", "doctor", "--python", other.source)
-    return replace(
-        way,
-        text=f"{way.text}. Another Python on PATH has {other.value}: {other.source}",
-        looks=(*way.looks, *paste.look("see whether that one works here", ask)),
-    )
+    if context.snapshot.os.jetson:
+        from gpusetup.findings.jetson.jetpack import jetson_fix
 
-
-def _site(context: RuleContext) -> str:
-    return (
-        context.snapshot.python.site_packages
-        or context.snapshot.python.prefix
-        or "its site-packages"
-    )
+        return jetson_fix(context)
+    way = paste.install_torch(context)
+    for other in readings(context, "python.others"):
+        if other.value and is_a_path(other.source):
+            ask = paste.command(context, "gpusetup", "doctor", "--python", other.source)
+            looks = paste.look(f"see whether the {other.value} of another Python works", ask)
+            return replace(way, looks=(*way.looks, *looks))
+    return way
 
 
 TORCH_HALF_INSTALLED = Cause(
@@ -147,34 +113,31 @@ TORCH_HALF_INSTALLED = Cause(
 
 def torch_half_installed(context: RuleContext) -> Iterator[Finding]:
     """torch's files are not all there: an install was cut."""
-    cut = [p for p in packages(context, "torch") if p.intact is False]
+    cut = any(p.intact is False for p in packages(context, "torch"))
     messages = events(context, "torch-half-installed")
     if cut or messages:
-        version = cut[0].version if cut else context.snapshot.torch.version or ""
+        missing = value_evidence(context, "torch.version", "files of torch are missing")
         yield TORCH_HALF_INSTALLED.found(
-            f"torch {version} is installed only in part".replace("  ", " "),
-            evidence=event_evidence(messages)
-            or (
-                value_evidence(
-                    context, "torch.version", f"files of torch are missing in {_site(context)}"
-                ),
-            ),
-            fix=_clean_install(context),
+            f"{named(context)} is installed only in part",
+            evidence=event_evidence(messages) or (missing,),
+            # First: an installer would take what is left for an installed torch.
+            fix=_anew(context, "what is left of it", _no_torch(context)),
         )
 
 
-def _clean_install(context: RuleContext) -> Fix:
-    """Remove first: an installer would take what is left for an installed torch."""
+def _no_torch(context: RuleContext) -> Line:
+    return paste.pip(context, "uninstall", "-y", "torch")
+
+
+def _anew(context: RuleContext, what: str, *remove: Line) -> Fix:
+    """One torch, after all that is there is taken away."""
     way, build = paste.install_torch(context), paste.chosen(context)
-    remove = paste.pip(context, "uninstall", "-y", "torch")
+    install = paste.install_commands(context, removed=True) if build else way.commands
     return replace(
         way,
-        text=f"Remove what is left of it. {way.text}",
-        commands=(
-            remove,
-            *(paste.install_commands(context, removed=True) if build else way.commands),
-        ),
-        alternatives=paste.by_hand(context, remove),
+        text=f"Remove {what}. {way.text}",
+        commands=(*remove, *install),
+        alternatives=paste.by_hand(context, *remove),
     )
 
 
@@ -195,43 +158,25 @@ def two_torch_installs(context: RuleContext) -> Iterator[Finding]:
     """Two torch distributions lie over each other, or one hides another."""
     both = packages(context, "torch")
     versions = tuple(dict.fromkeys(p.version for p in both))
-    if len(versions) < 2 or _by_conda_and_pip(context):
+    if len(versions) < 2 or all(_of(context)):
         return
     one_folder = len({p.location for p in both}) == 1
     make = TWO_TORCH_INSTALLS.found if one_folder else TWO_TORCH_INSTALLS.as_warning
-    remove = paste.pip(context, "uninstall", "-y", "torch")
+    places = (f"torch {p.version} by {p.installer or '?'} in {p.location or '?'}" for p in both)
     yield make(
         f"torch is installed {len(versions)} times: {', '.join(versions)}",
-        detail="Their files lie over each other."
-        if one_folder
-        else "The first on the path is used.",
-        evidence=tuple(
-            value_evidence(
-                context,
-                "packages",
-                f"torch {p.version} by {p.installer or '?'} in {p.location or '?'}",
-            )
-            for p in both
-        ),
-        fix=Fix(
-            text="Remove torch until none is left, then install one",
-            commands=(*(remove for _ in versions), *paste.install_commands(context, removed=True)),
-            alternatives=paste.by_hand(context, *(remove for _ in versions)),
-        ),
+        detail="Their files lie over each other, or the first on the path is used.",
+        evidence=tuple(value_evidence(context, "packages", place) for place in places),
+        fix=_anew(context, "all of them", *(_no_torch(context) for _ in versions)),
     )
 
 
-def _by_conda_and_pip(context: RuleContext) -> bool:
-    return _conda_torch(context) is not None and _pip_torch(context) is not None
-
-
-def _conda_torch(context: RuleContext) -> str | None:
+def _of(context: RuleContext) -> tuple[str | None, str | None]:
+    """The version that conda installed, and the one of pip or uv."""
     found = (*packages(context, "pytorch"), *packages(context, "torch"))
-    return next((p.version for p in found if p.installer in CONDA), None)
-
-
-def _pip_torch(context: RuleContext) -> str | None:
-    return next((p.version for p in packages(context, "torch") if p.installer not in CONDA), None)
+    conda = (p.version for p in found if p.installer in CONDA)
+    pip = (p.version for p in found if p.installer not in CONDA and p.name == "torch")
+    return next(conda, None), next(pip, None)
 
 
 MIXED_CONDA_PIP = Cause(
@@ -248,45 +193,30 @@ MIXED_CONDA_PIP = Cause(
 
 def mixed_conda_pip(context: RuleContext) -> Iterator[Finding]:
     """conda and pip installed torch over each other, in two versions."""
-    conda, pip = _conda_torch(context), _pip_torch(context)
+    conda, pip = _of(context)
     messages = events(context, "mixed-conda-pip")
-    if not messages and (not conda or not pip or parsed(conda).release == parsed(pip).release):
-        return
+    if messages or (conda and pip and parsed(conda).release != parsed(pip).release):
+        both = f"conda has torch {conda or '?'}, pip {pip or '?'}"
+        yield MIXED_CONDA_PIP.found(
+            f"Files of two torch installs lie over each other: {both}",
+            detail="Which one is loaded is chance.",
+            evidence=event_evidence(messages) or (value_evidence(context, "packages", both),),
+            fix=_anew(context, "both", *_remove_both(context, conda)),
+        )
+
+
+def _remove_both(context: RuleContext, conda: str | None) -> Iterator[Line]:
+    """By conda's names and pip's; what one of them leaves hides the other's."""
+    family = ("torch", "torchvision", "torchaudio")
     prefix = context.snapshot.conda.prefix or context.snapshot.python.prefix
-    where = ("--prefix", prefix) if prefix else ()
-    remove = paste.command(
-        context, "conda", "remove", "--yes", *where, "--force", *_of_conda(context)
-    )
-    first = (
-        *((remove,) if conda or context.snapshot.conda.prefix else ()),
-        paste.command(context, paste.python(context), "-m", "pip", "uninstall", "-y", *OF_PIP),
-    )
-    listed = (value_evidence(context, "packages", f"conda: {conda}, pip: {pip}"),)
-    yield MIXED_CONDA_PIP.found(
-        f"conda installed torch {conda} and pip installed torch {pip} over it"
-        if conda and pip
-        else "Files of two torch installs lie over each other: its libraries do not fit together",
-        detail="Files of both lie in one folder; which one is loaded is chance.",
-        evidence=(
-            *event_evidence(messages),
-            *(listed if conda and pip else ()),
-        ),
-        fix=Fix(
-            text="Remove both, then install one, by one installer",
-            commands=(*first, *paste.install_commands(context, removed=True)),
-            alternatives=paste.by_hand(context, *first),
-        ),
-    )
-
-
-OF_PIP = ("torch", "torchvision", "torchaudio")
-"""What pip takes away; it only warns of one that is not there."""
-
-
-def _of_conda(context: RuleContext) -> tuple[str, ...]:
-    """torch and its companions by conda's own names; what one of them leaves hides pip's."""
     there = {p.name for p in context.snapshot.packages or () if p.installer in CONDA}
-    return tuple(name for name in ("pytorch", *OF_PIP[1:]) if name in there) or ("pytorch",)
+    names = tuple(name for name in family[1:] if name in there)
+    if conda or context.snapshot.conda.prefix:
+        where = ("--prefix", prefix) if prefix else ()
+        words = ("conda", "remove", "--yes", *where, "--force", "pytorch", *names)
+        yield paste.command(context, *words)
+    words = ("-m", "pip", "uninstall", "-y", *family)
+    yield paste.command(context, paste.python(context), *words)
 
 
 TORCH_IMPORT_FAILED = Cause(
@@ -303,10 +233,9 @@ TORCH_IMPORT_FAILED = Cause(
 
 def torch_import_failed(context: RuleContext) -> Iterator[Finding]:
     """torch was asked to import, and did not."""
-    problem = context.snapshot.torch.import_error
-    if problem:
+    if problem := context.snapshot.torch.import_error:
         yield TORCH_IMPORT_FAILED.found(
-            f"torch {context.snapshot.torch.version or ''} does not import".replace("  ", " "),
+            f"{named(context)} does not import",
             evidence=(value_evidence(context, "torch.import_error", problem),),
             fix=paste.install_torch(context, "Install it anew. "),
         )
@@ -334,61 +263,37 @@ HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-a
 """What fails where a package of the environment meets a torch from elsewhere."""
 
 
-def _seen_in_a_traceback(context: RuleContext, messages: tuple[Event, ...]) -> Finding:
-    """One traceback with the environment's package and the user's own torch."""
-    return TORCH_OUTSIDE_ENVIRONMENT.found(
-        "The torch that Python imports is not the environment's own: the traceback shows it in "
-        "the user's site-packages",
-        detail="What lies in the user's site-packages stands beside, or before, every environment.",
-        evidence=event_evidence(messages),
-        fix=Fix(
-            text="Leave that folder out of the path: set PYTHONNOUSERSITE=1; then see whether the "
-            "environment has a torch of its own",
-            commands=(paste.setting(context, "PYTHONNOUSERSITE", "1"),),
-        ),
-    )
-
-
 def torch_outside_target(context: RuleContext) -> Iterator[Finding]:
     """The torch that would be imported lies outside the environment (user site, PYTHONPATH).
 
     Where it is not right for this machine, no other one in the environment would be seen.
     """
+    python, place = context.snapshot.python, context.snapshot.torch.location
     messages = events(context, "torch-outside-environment")
-    if messages and events(context, *HALVES_DO_NOT_FIT):
-        yield _seen_in_a_traceback(context, messages)
+    seen = messages if events(context, *HALVES_DO_NOT_FIT) else ()
+    own = tuple(filter(None, (python.prefix, python.site_packages)))
+    if not seen and (not place or not python.prefix or place.startswith(own)):
         return
-    place, prefix = context.snapshot.torch.location, context.snapshot.python.prefix
-    site = context.snapshot.python.site_packages
-    if not place or not prefix or place.startswith(prefix) or (site and place.startswith(site)):
-        return
-    by = (
-        "PYTHONPATH"
-        if context.snapshot.environment.get("PYTHONPATH")
-        else "the user's site-packages"
-    )
     in_the_way = context.decision is not None and context.decision.how != "kept"
-    make = (
-        TORCH_OUTSIDE_ENVIRONMENT.found
-        if in_the_way and not paste.target_refuses(context)
-        else TORCH_OUTSIDE_ENVIRONMENT.as_warning
-    )
-    yield make(
-        f"The torch that Python imports is not the environment's own: it comes from {place}",
-        detail=f"{by} stands before {site or prefix}.",
-        evidence=(value_evidence(context, "torch.location", place),),
+    broken = seen or (in_the_way and not paste.target_refuses(context))
+    cause = TORCH_OUTSIDE_ENVIRONMENT
+    by_path = not seen and context.snapshot.environment.get("PYTHONPATH")
+    yield (cause.found if broken else cause.as_warning)(
+        "The torch that Python imports is not the environment's own: it comes from "
+        f"{'the user' if seen else place}",
+        detail="PYTHONPATH and the user's site-packages stand before every environment.",
+        evidence=event_evidence(seen) or (value_evidence(context, "torch.location", place or ""),),
         fix=Fix(
-            text="Leave that folder out of the path"
-            + (": unset PYTHONPATH" if by == "PYTHONPATH" else ": set PYTHONNOUSERSITE=1"),
+            text="Leave that folder out of the path; then see whether the environment has a torch",
             commands=paste.unset(context, "PYTHONPATH")
-            if by == "PYTHONPATH"
+            if by_path
             else (paste.setting(context, "PYTHONNOUSERSITE", "1"),),
         ),
     )
 
 
 RULES = (
-    install_unfinished,
+    installed_messages,
     torch_missing,
     torch_half_installed,
     two_torch_installs,

@@ -1,0 +1,77 @@
+"""Windows' DLLs: one that torch needs is missing, or there is no room to load them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.evidence.context import RuleContext, events
+from gpusetup.findings.layers import BROKEN_TORCH, Layer
+from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.record import Cause, Message
+from gpusetup.model.finding import Finding
+from gpusetup.model.frozen import replace
+
+DLLS = (
+    Cause(
+        id="windows-dll-missing",
+        place=(Layer.WHEEL, 30),
+        title="Windows cannot load torch's DLLs",
+        means="The Visual C++ runtime or a DLL beside it is missing or old.",
+        proven_by="WinError 126, 127, 182, 193, 1114",
+        not_when="windows-pagefile-too-small (1455), extension-abi-mismatch",
+        way_out="The current Visual C++ runtime",
+        source="Microsoft, System Error Codes; torch/__init__.py",
+        explains=("torch-import-failed", "cuda-lib-missing"),
+        message=Message(
+            title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
+            plain="Windows cannot load torch's DLLs: one that they need is missing",
+            detail="Mostly the runtime of Visual C++ (msvcp140, vcruntime140_1), for torch 2.4.0 "
+            "also libomp140.x86_64.dll; error 1114 comes from an outdated runtime too.",
+            text="Install the current Visual C++ runtime (x64), then torch anew (2.4.1 or newer)",
+            windows=("winget install Microsoft.VCRedist.2015+.x64",),
+            then=("gpusetup install",),
+            needs_root=True,
+        ),
+    ),
+    Cause(
+        id="windows-pagefile-too-small",
+        place=(Layer.WHEEL, 20),
+        title="the Windows page file is too small",
+        means="Every process reserves room for the CUDA DLLs.",
+        proven_by="WinError 1455",
+        not_when="windows-dll-missing",
+        way_out="A larger page file, fewer workers",
+        source="Microsoft, System Error Codes",
+        explains=(
+            *BROKEN_TORCH,
+            "windows-dll-missing",
+            "dataloader-worker-killed",
+        ),
+        message=Message(
+            title="The Windows page file is too small to load torch's DLLs (error 1455)",
+            detail="Windows reserves room for the CUDA DLLs in every process; each DataLoader "
+            "worker is a process.",
+            text="Let Windows manage the page file, or enlarge it on a disk with room (System, "
+            "Advanced, Performance, Virtual memory), and start again; use fewer workers",
+            windows=("SystemPropertiesPerformance.exe",),
+            needs_root=True,
+        ),
+    ),
+)
+
+
+def windows_dlls(context: RuleContext) -> Iterator[Finding]:
+    """Of torch and what it loads; an extension that belongs to another torch is that finding."""
+    told = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
+    others = {e.values.get(name) for e in told for name in ("module", "dll")} - {None}
+    kept = tuple(
+        e
+        for e in context.snapshot.events
+        if e.kind != "windows-dll-missing"
+        or others.isdisjoint((e.values.get("module"), e.values.get("dll")))
+    )
+    there = replace(context, snapshot=replace(context.snapshot, events=kept))
+    yield from from_messages(there, DLLS)
+
+
+RULES = (windows_dlls,)
