@@ -281,12 +281,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         gpu(virtualization="none", licensed=False),
     ),
     (
-        "power-limit-lowered",
-        N,
-        gpu(power_limit_watts=200.0, power_limit_default_watts=350.0),
-        gpu(power_limit_watts=350.0, power_limit_default_watts=350.0),
-    ),
-    (
         "fabric-unhealthy",
         E,
         gpu(fabric_state="completed", fabric_status="timeout"),

@@ -11,7 +11,6 @@ from gpusetup.evidence.context import (
     gpus,
     is_cuda_build,
     is_report,
-    value_evidence,
 )
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Cause
@@ -57,40 +56,26 @@ BF16_UNSUPPORTED = Cause(
 )
 
 
-SERVERS = ("vLLM", "SGLang", "TGI")
-
-
-def _in_half(context: RuleContext) -> str:
-    if context.snapshot.failing.program in SERVERS:
-        return "Serve the model in float16: `--dtype half`"
-    return "Use float16 with a GradScaler instead (`--dtype half`, `fp16=True`)"
-
-
 def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
-    old = [g for g in visible_gpus(context.snapshot) if _below(g, Capability(8, 0))]
-    messages = events(context, "bf16-unsupported")
-    if messages and _all_have_it(context):
+    said = event_evidence(events(context, "bf16-unsupported"))
+    known = [g for g in visible_gpus(context.snapshot) if g.compute_capability is not None]
+    old = [gpu for gpu in known if _below(gpu, Capability(8, 0))]
+    if said and known and not old:
         yield BF16_UNSUPPORTED.as_note(
             f"{which.names(context)} has bfloat16: a program that denies it saw another or none",
-            detail="transformers says the same where torch.cuda.is_available() is False.",
-            evidence=event_evidence(messages),
+            evidence=said,
         )
-    elif messages:
+    elif said:
         yield BF16_UNSUPPORTED.found(
             f"bfloat16 was asked of {which.names(context)}, which has none (it begins with 8.0)",
-            evidence=event_evidence(messages),
-            fix=Fix(text=_in_half(context)),
+            evidence=said,
+            fix=Fix(text="Use float16 with a GradScaler instead (`--dtype half`, `fp16=True`)"),
         )
     elif old and is_cuda_build(context.snapshot.torch):
         yield BF16_UNSUPPORTED.as_note(
             f"{old[0].name} ({old[0].compute_capability}) has no bfloat16: use float16 with a "
             "GradScaler",
         )
-
-
-def _all_have_it(context: RuleContext) -> bool:
-    known = [gpu.compute_capability for gpu in visible_gpus(context.snapshot)]
-    return bool(known) and all(own is not None and own >= Capability(8, 0) for own in known)
 
 
 GPU_TOO_OLD_FOR_TRITON = Cause(
@@ -106,30 +91,21 @@ GPU_TOO_OLD_FOR_TRITON = Cause(
 
 def too_old_for_triton(context: RuleContext) -> Iterator[Finding]:
     old = [g for g in visible_gpus(context.snapshot) if _below(g, Capability(7, 0))]
-    messages = events(context, "gpu-too-old-for-triton")
-    make = GPU_TOO_OLD_FOR_TRITON.found if messages else GPU_TOO_OLD_FOR_TRITON.as_warning
-    if messages or (old and is_cuda_build(context.snapshot.torch) and _compiles(context)):
-        name = old[0].name if old else which.names(context)
+    said = events(context, "gpu-too-old-for-triton")
+    torch = context.snapshot.torch
+    first = parsed(context.catalog.milestone("torch.compile"))
+    compiles = is_cuda_build(torch) and parsed(torch.version or "99") >= first
+    make = GPU_TOO_OLD_FOR_TRITON.found if said else GPU_TOO_OLD_FOR_TRITON.as_warning
+    if said or (old and compiles):
         yield make(
-            f"{name} is too old for torch.compile: Triton needs compute capability 7.0",
-            evidence=(
-                *event_evidence(messages),
-                *(
-                    value_evidence(context, "gpus", f"{g.name}: {g.compute_capability}")
-                    for g in old[:1]
-                ),
-            ),
+            f"{which.titled(context, old)} is too old for torch.compile: Triton needs compute "
+            "capability 7.0",
+            evidence=(*event_evidence(said), *which.shown(context, old, "compute_capability")),
             fix=Fix(
                 text='Run eagerly: leave torch.compile out, or use backend="eager"',
                 commands=(paste.setting(context, "TORCHDYNAMO_DISABLE", "1"),),
             ),
         )
-
-
-def _compiles(context: RuleContext) -> bool:
-    """torch.compile came with torch 2.0."""
-    version = context.snapshot.torch.version
-    return version is None or parsed(version) >= parsed(context.catalog.milestone("torch.compile"))
 
 
 def _below(gpu: Gpu, least: Capability) -> bool:

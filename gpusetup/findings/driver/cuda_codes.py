@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.findings.device.ecc import ECC_ERROR
+from gpusetup.findings.device.faults import ECC_ERROR
 from gpusetup.findings.device.sharing import COMPUTE_MODE_EXCLUSIVE, VGPU_NO_COMPUTE
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.libraries.loading import LIBCUDA_STUB
