@@ -218,7 +218,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(driver={"version": "384.81", "cuda": "9.0"}, torch=NO_TORCH),
         changed(torch=NO_TORCH),
     ),
-    ("driver-newer-than-catalog", N, changed(driver={"version": "999.1"}), HEALTHY),
     ("driver-slow", W, changed(driver={"seconds": 21.0}), changed(driver={"seconds": 1.9})),
     (
         "driver-does-not-answer",

@@ -56,10 +56,8 @@ def of_a_driver() -> tuple[Rule, ...]:
     )
     from gpusetup.findings.driver import (
         age,
-        answering,
         cuda_api,
         kernel_module,
-        libcuda,
         silent,
         state,
     )
@@ -68,8 +66,8 @@ def of_a_driver() -> tuple[Rule, ...]:
 
     # The first finding of an id gives its title: what reads the nodes goes before NVML's codes.
     there = (kernel_module, age, jetpack, kernels)
-    ready = (state, answering, performance, limits, cuda_api, access, sharing)
-    families = (*there, *ready, silent, libcuda, faults, links)
+    ready = (state, performance, limits, cuda_api, access, sharing)
+    families = (*there, *ready, silent, faults, links)
     return tuple(rule for family in families for rule in family.RULES)
 
 

@@ -338,13 +338,11 @@ def concerned_gpus(
 
 def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> tuple[Line, ...]:
     """The command that resets these GPUs; all of them where none can be named."""
-    if on(context, "windows") or not concerned:
+    if on(context, "windows"):
         return ()
-    chosen = which.selected(concerned)
-    return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=chosen),) if chosen else ALL
-
-
-ALL = lines("sudo nvidia-smi --gpu-reset")
+    if not (chosen := which.selected(concerned)):
+        return lines("sudo nvidia-smi --gpu-reset")
+    return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=chosen),)
 
 
 RULES = (device_faults,)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from gpusetup.catalog.facts import nvlinks_of, switched
 from gpusetup.evidence.context import RuleContext, gpus, one_of
-from gpusetup.findings.driver.cuda_api import NVSWITCH_GPUS
 from gpusetup.findings.layers import NCCL_SAYS, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste, which
@@ -58,6 +57,8 @@ def _fix(context: RuleContext) -> Fix:
     )
 
 
+NVSWITCH_GPUS = 4
+"""Boards with NVSwitch have at least so many GPUs (HGX: 4 without, 8 with; DGX 16)."""
 MANY_ERRORS = 1000
 """Below that, errors that the links corrected by themselves are no word worth."""
 
