@@ -60,7 +60,7 @@ def driver_not_loaded(context: RuleContext) -> Iterator[Finding]:
     said = tuple(
         event
         for event in events(context, *NOT_LOADED, "module-not-found")
-        if "uvm" not in event.values.get("module", "")
+        if event.kind != "module-not-found" or "uvm" not in event.values.get("module", "")
     )
     # No order: the driver version in a text may be of a package, and no proof that it runs.
     answers = bool(answering(context)) if is_report(context) else driver_answers(context)
