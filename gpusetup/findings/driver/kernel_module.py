@@ -119,7 +119,8 @@ def _load_fix(context: RuleContext) -> Fix:
             needs_root=True,
             needs_reboot=True,
         )
-    build = lines(BUILDS.get(family, "sudo dkms autoinstall"))
+    builds = BUILDS.get(family, "sudo dkms autoinstall")
+    build = lines(builds)
     unbuilt = events(context, "module-not-found")
     key = mok_command(context) if context.snapshot.os.secure_boot and not unbuilt else ()
     # Few texts show whether the module is built: loading it says what is wrong.
