@@ -69,7 +69,9 @@ def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
         yield BF16_UNSUPPORTED.found(
             f"bfloat16 was asked of {which.names(context)}, which has none (it begins with 8.0)",
             evidence=said,
-            fix=Fix(text="Use float16 instead: `--dtype half` serves a model, `fp16=True` trains one"),
+            fix=Fix(
+                text="Use float16 instead: `--dtype half` serves a model, `fp16=True` trains one"
+            ),
         )
     elif old and is_cuda_build(context.snapshot.torch):
         yield BF16_UNSUPPORTED.as_note(

@@ -150,8 +150,8 @@ def _need(context: RuleContext, said: tuple[Event, ...]) -> tuple[str | None, st
     if not needed and (major := whole_number(has.partition(".")[0])):
         needed = f"{major + 1}.0"
         if major < context.catalog.minors_serve_from:
-            later = (row.cuda for row in context.catalog.toolkits if _is_older(has, row.cuda))
-            needed = min(later, key=parsed, default=needed)
+            known = {".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits}
+            needed = min((one for one in known if _is_older(has, one)), key=parsed, default=needed)
     if not needed or board_of(context.snapshot):
         return needed, None
     catalog, family = context.catalog, _family(context)
