@@ -297,7 +297,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         gpu(memory_used_bytes=23 * GIB),
         gpu(memory_used_bytes=12 * GIB),
     ),
-    ("gpu-newer-than-catalog", N, gpu(compute_capability=Capability(99, 0)), HEALTHY),
     ("gpu-order-differs", N, changed(gpus=(RTX_3090, A100)), changed(gpus=(RTX_3090, RTX_3090))),
     # --- the wheel ---
     ("rocm-wheel-on-nvidia", E, changed(torch=Torch(installed=True, backend="rocm6.4")), ONLY_AMD),

@@ -106,7 +106,7 @@ FUSION = (
     "https://mirrors.rpmfusion.org/{0}/fedora/rpmfusion-{0}-release-$(rpm -E %fedora).noarch.rpm"
 )
 """RPM Fusion's Configuration page."""
-FUSIONS = f'sudo dnf install -y "{FUSION.format("free")}" "{FUSION.format("nonfree")}"'
+FUSIONS = f'"{FUSION.format("free")}" "{FUSION.format("nonfree")}"'
 KEY_OF_AKMODS = (
     "sudo dnf install -y akmods mokutil openssl",
     "sudo kmodgenca -a",
@@ -117,21 +117,28 @@ KEY_OF_AKMODS = (
 def fedora(want: Wanted) -> tuple[Line, ...]:
     """RPM Fusion, Howto/NVIDIA, "Kernel Open", and Howto/Secure Boot: the key before the module is
     built; `akmods --force` builds it and ends when it is built; 580xx is the branch for GPUs before
-    Turing. An image (OSTree) is not written to."""
-    if want.is_image:
+    Turing. Onto an image (OSTree) packages are layered, and nouveau is kept away."""
+    if want.is_image and want.secure_boot:
         return ()
     legacy = "" if want.is_open else f"-{want.closed_branch}xx"
     macro = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod"
+    install = "sudo rpm-ostree install" if want.is_image else "sudo dnf install -y"
+    built = ("sudo akmods --force", "modinfo -F version nvidia")
     return _typed(
-        FUSIONS,
+        f"{install}{' --apply-live' if want.is_image else ''} {FUSIONS}",
         *(KEY_OF_AKMODS if want.secure_boot else ()),
         macro if want.only_open else "",
-        "sudo dnf install -y {module} {cuda}",
-        "sudo akmods --force",
-        "modinfo -F version nvidia",
+        f"{install} {{module}} {{cuda}}",
+        *((NO_NOUVEAU,) if want.is_image else built),
         module=f"akmod-nvidia{legacy}",
         cuda=f"xorg-x11-drv-nvidia{legacy}-cuda",
     )
+
+
+NO_NOUVEAU = (
+    "sudo rpm-ostree kargs --append=rd.driver.blacklist=nouveau,nova_core "
+    "--append=modprobe.blacklist=nouveau,nova_core"
+)
 
 
 EPEL = {

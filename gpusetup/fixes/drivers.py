@@ -11,7 +11,7 @@ from gpusetup.fixes import which
 from gpusetup.fixes.driver_packages import LEGACY, WAYS, asks_for_a_key
 from gpusetup.fixes.packages import distribution, is_past
 from gpusetup.fixes.wanted_driver import ONLY_OPEN_FROM, OPEN_FROM, Wanted, at_least, last_closed
-from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.finding import Fix
 from gpusetup.model.machine import Gpu, PciDevice
 from gpusetup.model.shell import Line, lines
 from gpusetup.model.versions import Capability
@@ -58,13 +58,11 @@ def _first_branch(context: RuleContext, found: tuple[Gpu, ...]) -> int:
     return max((at_least(context.catalog.first_driver(gpu)) for gpu in found), default=0)
 
 
-def wanted_driver(
-    context: RuleContext, floor: str | None = None, found: tuple[Gpu, ...] | None = None
-) -> Wanted:
-    """The driver that these GPUs (all of this machine's) and the floor ask for: of a long-lived
-    branch that serves them and reaches the floor."""
+def wanted_driver(context: RuleContext, floor: str | None = None) -> Wanted:
+    """The driver that the GPUs of this machine and the floor ask for: of a long-lived branch that
+    serves them and reaches the floor."""
     os = context.snapshot.os
-    found = gpus_of(context) if found is None else found
+    found = gpus_of(context)
     branch, last = max(driver_branch("good"), at_least(floor)), _last_branch(context, found)
     return Wanted(
         branch=min(branch, last or branch),
@@ -76,7 +74,7 @@ def wanted_driver(
         machine=os.machine or "x86_64",
         kernel=os.kernel or "",
         secure_boot=bool(os.secure_boot),
-        is_image=bool(re.search(IMAGES, (os.name or "").lower())),
+        is_image=os.id == "fedora" and bool(re.search(IMAGES, (os.name or "").lower())),
     )
 
 
@@ -106,14 +104,12 @@ def _together(context: RuleContext, found: tuple[Gpu, ...]) -> bool:
     return not (too_late or (min(seen) < OPEN_FROM and max(seen) >= ONLY_OPEN_FROM))
 
 
-def driver_commands(
-    context: RuleContext, floor: str | None = None, want: Wanted | None = None
-) -> tuple[Line, ...]:
+def driver_commands(context: RuleContext, floor: str | None = None) -> tuple[Line, ...]:
     """How this distribution installs a driver; () where only a download page does it, and where
     the driver lives elsewhere: the distribution of a container is not its host's."""
     if elsewhere(context) or is_past(context):
         return ()
-    want = want or wanted_driver(context, floor)
+    want = wanted_driver(context, floor)
     family = distribution(context) or ""
     way = WAYS.get(family) if want.branch >= last_closed() or family in LEGACY else None
     return way(want) if way else ()
@@ -134,13 +130,16 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
     want, family = wanted_driver(context, floor), distribution(context) or ""
     commands = driver_commands(context, floor) if on(context, "linux") else ()
     if family == "nixos":
-        text = (
-            f"{text}: add `nixpkgs.config.allowUnfree = true; hardware.graphics.enable = true; "
+        return Fix(
+            text=f"{text}: add `nixpkgs.config.allowUnfree = true; "
+            "hardware.graphics.enable = true; "
             'services.xserver.videoDrivers = [ "nvidia" ]; hardware.nvidia.open = '
-            f"{str(want.is_open).lower()};` to /etc/nixos/configuration.nix and build it "
-            "(`sudo nixos-rebuild boot`)"
+            f"{str(want.is_open).lower()};` to /etc/nixos/configuration.nix, then type "
+            "`sudo nixos-rebuild boot` and `sudo reboot`; afterwards `nvidia-smi` lists the GPU",
+            needs_root=True,
+            needs_reboot=True,
         )
-    elif not commands:
+    if not commands:
         text = f"{text}. Download it from {DRIVER_SITE}"
     anew = starts_anew(context, want)
     then = "reboot; afterwards `nvidia-smi` lists the GPU" if anew else LOAD
@@ -152,9 +151,10 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
             f"reboot: the firmware asks for the new key (Enroll MOK) with the password {whose}. "
             "Afterwards `nvidia-smi` lists the GPU"
         )
+    start = lines("sudo reboot") if anew else lines("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
         text=f"{text}, then {then}",
-        commands=(*commands, *_start(anew)) if commands else (),
+        commands=(*commands, *start) if commands else (),
         min_driver=floor,
         needs_root=True,
         needs_reboot=anew,
@@ -164,17 +164,13 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
 LOAD = "load it (or reboot); `nvidia-smi` lists the GPU"
 
 
-def _start(anew: bool) -> tuple[Line, ...]:
-    return lines("sudo reboot") if anew else lines("sudo modprobe nvidia", "nvidia-smi")
-
-
 def starts_anew(context: RuleContext, want: Wanted) -> bool:
     """Whether only a start of the machine loads what was installed: a module that is loaded now
     stands in its way, a key is asked for, or an update brings another kernel."""
     driver, family = context.snapshot.driver, distribution(context) or ""
     held = any(device.driver for device in nvidia_on_pci(context))
     loaded = held or driver.module_loaded or driver.nouveau_loaded
-    rolls = family in ("nixos", "arch") or want.is_image
+    rolls = family == "arch" or want.is_image
     return bool(loaded or rolls or asks_for_a_key(family, want))
 
 
@@ -182,18 +178,11 @@ def _one_or_the_other(
     context: RuleContext, text: str, older: tuple[Gpu, ...], newer: tuple[Gpu, ...]
 ) -> Fix:
     """Two ways of which one is to be chosen: each leaves some GPUs without a driver."""
-    ways: tuple[Alternative, ...] = ()
     names = [which.counted([gpu.name for gpu in side]) for side in (older, newer)]
-    for name, side in zip(names, (older, newer), strict=True):
-        want = wanted_driver(context, found=side)
-        if commands := driver_commands(context, want=want):
-            then = _start(starts_anew(context, want))
-            ways = (*ways, Alternative(title=f"the driver for {name}", commands=(*commands, *then)))
     return Fix(
         text=f"{text}: no driver drives both {names[0]} (closed modules, up to branch "
         f"{_last_branch(context, older)}) and {names[1]}. Choose which are to be used, and take "
         "the driver for these; the others stay without one (or go to another machine)",
-        alternatives=ways,
         needs_root=True,
         needs_reboot=True,
     )

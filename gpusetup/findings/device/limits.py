@@ -14,35 +14,10 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Cause
-from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.machine import Gpu, visible_gpus
 from gpusetup.model.versions import Capability, parsed
-
-GPU_NEWER_THAN_CATALOG = Cause(
-    id="gpu-newer-than-catalog",
-    severity=Severity.NOTE,
-    title="the GPU is newer than the catalog",
-    means="Kernels of its major version may serve it.",
-    proven_by="A capability above every row",
-    way_out="Update gpusetup",
-    source=WHEELS,
-)
-
-
-def newer_than_catalog(context: RuleContext) -> Iterator[Finding]:
-    for gpu in visible_gpus(context.snapshot):
-        capability = gpu.compute_capability
-        if capability is not None and context.catalog.is_newer_gpu(capability):
-            yield GPU_NEWER_THAN_CATALOG.found(
-                f"{gpu.name} ({capability.sm}) is newer than the catalog of "
-                f"{context.catalog.as_of}",
-                fix=Fix(
-                    text="Update gpusetup, or ask the live index: `gpusetup resolve --refresh`"
-                ),
-            )
-
 
 BF16_UNSUPPORTED = Cause(
     id="bf16-unsupported",
@@ -170,7 +145,6 @@ def half_busy(context: RuleContext) -> Iterator[Finding]:
 
 RULES = (
     half_busy,
-    newer_than_catalog,
     no_bfloat16,
     too_old_for_triton,
     mixed_gpus,

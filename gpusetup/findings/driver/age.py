@@ -93,7 +93,7 @@ def _too_old(
     found = with_cuda(f"found driver {driver.version or 'unknown'}", driver.cuda)
     return DRIVER_TOO_OLD.found(
         f"{what} needs {least}" + (f"; {found}" if driver.version or driver.cuda else ""),
-        evidence=(*event_evidence(said), *_driver_and_torch(context)),
+        evidence=(*event_evidence(said), *_driver_read(context)),
         fix=_newer_or_another(context, said, floor, of_torch=bool(said or needed)),
     )
 
@@ -103,7 +103,7 @@ def _refused_all_the_same(context: RuleContext, said: tuple[Event, ...]) -> Find
     of another library than torch."""
     return CUDA_INIT_FAILED.found(
         f"Driver {context.snapshot.driver.version} is called too old, and is new enough",
-        evidence=(*event_evidence(said), *_driver_and_torch(context)),
+        evidence=(*event_evidence(said), *_driver_read(context)),
         fix=Fix(
             text="Keep the driver and torch. Another libcuda may come before the driver's own (a "
             "compat or stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been "
@@ -209,13 +209,9 @@ def _serves_anyway(context: RuleContext, needed: str | None) -> bool:
     return bool(machine.torch.cuda_available or lifted or says)
 
 
-def _driver_and_torch(context: RuleContext) -> tuple[Evidence, ...]:
-    driver, torch = context.snapshot.driver, context.snapshot.torch
-    known = {
-        "driver.version": driver.version and f"driver {driver.version}",
-        "torch.version": torch.version and with_cuda(f"torch {torch.version}", cuda_needed(torch)),
-    }
-    return tuple(value_evidence(context, name, text) for name, text in known.items() if text)
+def _driver_read(context: RuleContext) -> tuple[Evidence, ...]:
+    version = context.snapshot.driver.version
+    return (value_evidence(context, "driver.version", f"driver {version}"),) if version else ()
 
 
 def _newer_or_another(
@@ -298,10 +294,9 @@ def floor_for_the_other_host(context: RuleContext) -> Iterator[Finding]:
     needed = cuda_needed(torch)
     if context.other_host and needed and not context.snapshot.driver.version:
         floor = context.catalog.driver_floor(needed, context.snapshot.os.family or "linux")
-        rows = ((f"torch {torch.version}", floor or "0"), _newest_of(context))
-        who, least = max(rows, key=lambda row: parsed(row[1]))
+        least = max(floor or "0", _newest_of(context)[1], key=parsed)
         yield DRIVER_TO_EXPECT.found(
-            f"{who} needs driver {least} or newer on that host",
+            f"torch {torch.version} on this GPU needs driver {least} or newer on that host",
             fix=Fix(text="Check it with `--for-driver VERSION`", min_driver=least),
         )
 

@@ -17,7 +17,6 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
     source_of,
-    value_evidence,
     whole_number,
 )
 from gpusetup.findings.device.faults import UNCORRECTABLE
@@ -34,8 +33,7 @@ from gpusetup.findings.layers import Layer
 from gpusetup.findings.message_rules import case_of, fix_of, from_message, from_messages
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import drivers, paste, which
-from gpusetup.model.finding import Evidence, Finding, Fix
-from gpusetup.model.frozen import replace
+from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import lines
 
@@ -62,8 +60,7 @@ def cuda_answers(context: RuleContext) -> Iterator[Finding]:
     for code, said in () if context.other_host else by_code.items():
         if _says_something(context, code, said):
             cause, message = CODES.get(code, OTHER_CODE)
-            found = from_message(context, cause, *case_of(context, message, said))
-            yield replace(found, evidence=(*found.evidence, *_around_init(context)))
+            yield from_message(context, cause, *case_of(context, message, said))
 
 
 def _says_something(context: RuleContext, code: int, said: tuple[Event, ...]) -> bool:
@@ -84,15 +81,6 @@ def _has_no_fabric(context: RuleContext) -> bool:
     return bool(
         events(context, "no-nvswitch") or (listed and not any(switched(gpu.name) for gpu in listed))
     )
-
-
-def _around_init(context: RuleContext) -> tuple[Evidence, ...]:
-    machine = context.snapshot
-    known = {
-        "driver.libcuda_path": machine.driver.libcuda_path,
-        "container.cuda_compat_path": machine.container.cuda_compat_path,
-    }
-    return tuple(value_evidence(context, name, path) for name, path in known.items() if path)
 
 
 def fabric_not_completed(context: RuleContext) -> Iterator[Finding]:
