@@ -57,7 +57,7 @@ def drivers_own(context: RuleContext, text: str) -> Fix:
         looks=paste.look(
             "see which libcuda is found", *paste.posix(context, "ldconfig -p | grep libcuda")
         ),
-        needs_root=True,
+        needs_root=not compat or any(line.startswith("sudo") for line in commands),
     )
 
 

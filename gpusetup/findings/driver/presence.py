@@ -78,11 +78,11 @@ def driver_missing(context: RuleContext) -> Iterator[Finding]:
     from gpusetup.fixes import drivers, which
 
     lender = lender_of(context)
-    who = which.names(context) if there else "this machine"
+    who = f"is installed for {which.names(context)}" if there else "was found"
     yield DRIVER_MISSING.found(
         f"{lender.name} gave this notebook no GPU: there is no NVIDIA driver"
         if lender
-        else f"No NVIDIA driver is installed for {who}",
+        else f"No NVIDIA driver {who}",
         evidence=(
             *event_evidence(said),
             *on_the_bus(context),

@@ -90,7 +90,8 @@ def gpu_does_not_answer(context: RuleContext) -> Iterator[Finding]:
     for gpu, said in failed.items():
         fields = {event.values.get("field", "") for event in said}
         codes = {e.values.get("code") for e in said if e.values.get("asked") == "nvml"}
-        none = all(getattr(one, name, None) is None for one in gpus(context) for name in fields)
+        others = [one for one in gpus(context) if in_full(one) != gpu]
+        none = all(getattr(one, name, None) is None for one in others for name in fields)
         if codes == {NOT_SUPPORTED} and none and fields <= {*MEASURED, "memory_total_bytes"}:
             continue
         known = (CODES[n] for code in codes if (n := whole_number(code) or 0) in CODES)
