@@ -13,7 +13,6 @@ from gpusetup.evidence.context import (
     events,
     gpus,
     is_report,
-    says_nothing_else,
     serving,
     value_evidence,
     whole_number,
@@ -68,12 +67,12 @@ def driver_too_old(context: RuleContext) -> Iterator[Finding]:
     if _is_older(driver.version, first):
         both = (first, floor) if short and floor else (first,)
         yield _too_old(context, gpu, max(both, key=parsed), ())
-    elif unmet or (short and not _is_past_its_last_driver(context, floor)):
+    elif unmet or short:
         if driver.version and not short:
             floor = needed = None  # they ask for more than torch does, and not for what
         what = f"torch {torch.version}" if torch.version and floor else "the program"
         yield _too_old(context, what, floor, unmet, needed)
-    elif not short and (least := _no_torch_for_this_driver(context)):
+    elif least := _no_torch_for_this_driver(context):
         yield _too_old(context, "every torch of the catalog", least, ())
 
 
@@ -179,14 +178,6 @@ def _newest_of(context: RuleContext) -> tuple[str, str]:
     return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
 
 
-def _is_past_its_last_driver(context: RuleContext, floor: str | None) -> bool:
-    """Whether a GPU that torch has no kernel for ends with a driver below the floor: the wheel is
-    too new for the GPU then."""
-    known = context.snapshot.torch.kernels is not None
-    lacking = (gpu for gpu in gpus(context) if known and serving(context, gpu) is None)
-    return any(context.catalog.ends_before((gpu,), floor) for gpu in lacking)
-
-
 TRITONS_CUDA = "12.0"
 """Triton assembles by a ptxas of CUDA 12 from 2.1 on, which came with torch 2.1."""
 
@@ -266,15 +257,10 @@ def _is_about_torch(context: RuleContext) -> bool:
 def _no_torch_for_this_driver(context: RuleContext) -> str | None:
     """The driver that would give a torch, where this one serves no build of the catalog."""
     advice, chosen = context.resolution.advice, context.resolution.build
-    version, family = context.snapshot.driver.version, _family(context)
-    # No order: a text that shows a driver and no torch asks for none, unless it knows no such GPU:
-    # the two are of two times, or of two machines.
-    first = (context.catalog.first_driver(gpu, family) for gpu in gpus(context))
-    late = says_nothing_else(context) and any(_is_older(version, one) for one in first)
-    here = gpus(context) and not context.snapshot.os.jetson and (late or not is_report(context))
-    if not here or advice is None or (chosen is not None and chosen.backend != "cpu"):
-        return None
-    return advice.to if advice.change == "driver" else None
+    # No order: a text that shows a driver and no torch asks for none.
+    asked = gpus(context) and not context.snapshot.os.jetson and not is_report(context)
+    served = chosen is not None and chosen.backend != "cpu"
+    return advice.to if advice and advice.change == "driver" and asked and not served else None
 
 
 DRIVER_TO_EXPECT = Cause(

@@ -13,6 +13,7 @@ from gpusetup.evidence.context import (
     is_report,
     nvidia_on_pci,
     on,
+    one_of,
     value_evidence,
 )
 from gpusetup.evidence.given import not_asked_for
@@ -61,16 +62,17 @@ def nvml_mismatch(context: RuleContext) -> Iterator[Finding]:
     if machine.os.wsl or not (said or differ or driver.nvml_code == NVML_LIBRARY_MISMATCH):
         return
     make = NVML_MISMATCH.as_warning if works and not said else NVML_MISMATCH.found
-    versions = f"kernel module {kernel or '?'}, library {library or '?'}"
+    facts = {"driver.version": f"kernel module {kernel or '?'}"}
+    facts["driver.library_version"] = f"library {library or '?'}"
     # No order: a text from a container may still show the host, so the fix names both.
     inside = in_container(context) and not is_report(context)
     yield make(
-        f"Kernel module and driver library are of different versions ({versions})",
+        f"Kernel module and driver library are of different versions ({one_of(tuple(facts.values()))})",
         detail="Usually the driver's packages were updated while the old module stayed loaded.",
         evidence=(
             *event_evidence(said),
             *nvml_said(context),
-            *((value_evidence(context, "driver.version", versions),) if differ else ()),
+            *(value_evidence(context, name, text) for name, text in facts.items() if differ),
         ),
         fix=IN_A_CONTAINER if inside else ON_THE_HOST,
     )
