@@ -89,9 +89,11 @@ def _too_old(
 ) -> Finding:
     driver = context.snapshot.driver
     least = with_cuda(f"driver {floor} or newer" if floor else "a newer driver", needed)
-    found = with_cuda(f"found driver {driver.version or 'unknown'}", driver.cuda)
+    found = f"; this driver serves CUDA {driver.cuda}" if driver.cuda else ""
+    if driver.version:
+        found = f"; found {with_cuda(f'driver {driver.version}', driver.cuda)}"
     return DRIVER_TOO_OLD.found(
-        f"{what} needs {least}" + (f"; {found}" if driver.version or driver.cuda else ""),
+        f"{what} needs {least}{found}",
         evidence=(*event_evidence(said), *_driver_read(context)),
         fix=_newer_or_another(context, said, floor, of_torch=bool(said or needed)),
     )

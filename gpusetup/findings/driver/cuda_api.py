@@ -42,21 +42,21 @@ def cuda_answers(context: RuleContext) -> Iterator[Finding]:
     """What CUDA answers where it starts: to our own question, or in the words of programs."""
     api = context.snapshot.cuda_api
     by_code: dict[int, tuple[Event, ...]] = {}
-    if api.init_code:
-        name = f"{api.init_name or 'error'} {api.init_code}"
-        answer = Event(
-            kind="cuda-error",
-            values={"code": str(api.init_code)},
-            source=source_of(context, "cuda_api.init_code"),
-            text=f"cuInit: {name}",
-        )
-        by_code[api.init_code] = (answer,)
     for event in events(context, "cuda-error", *SAID):
         code = SAID.get(event.kind) or whole_number(event.values.get("code")) or 0
         code = ALIASES.get(code, code)
         starts = code not in RUNS_ALREADY or event.kind in SAID
         if code == api.init_code or (code in CODES and starts):
             by_code[code] = (*by_code.get(code, ()), event)
+    # No order: a text gives the code in the line that is quoted already.
+    if api.init_code and not (is_report(context) and api.init_code in by_code):
+        answer = Event(
+            kind="cuda-error",
+            values={"code": str(api.init_code)},
+            source=source_of(context, "cuda_api.init_code"),
+            text=f"cuInit: {api.init_name or 'error'} {api.init_code}",
+        )
+        by_code[api.init_code] = (answer, *by_code.get(api.init_code, ()))
     for code, said in () if context.other_host else by_code.items():
         if _says_something(context, code, said):
             cause, message = CODES.get(code, OTHER_CODE)

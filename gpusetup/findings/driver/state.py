@@ -13,7 +13,6 @@ from gpusetup.evidence.context import (
     is_report,
     nvidia_on_pci,
     on,
-    one_of,
     value_evidence,
 )
 from gpusetup.evidence.given import not_asked_for
@@ -67,12 +66,16 @@ def nvml_mismatch(context: RuleContext) -> Iterator[Finding]:
     # No order: a text from a container may still show the host, so the fix names both.
     inside = in_container(context) and not is_report(context)
     yield make(
-        f"Kernel module and driver library are of different versions ({one_of(tuple(facts.values()))})",
+        f"Kernel module and driver library are of different versions ({', '.join(facts.values())})",
         detail="Usually the driver's packages were updated while the old module stayed loaded.",
         evidence=(
             *event_evidence(said),
             *nvml_said(context),
-            *(value_evidence(context, name, text) for name, text in facts.items() if differ),
+            *(
+                value_evidence(context, name, text)
+                for name, text in facts.items()
+                if text[-1] != "?"
+            ),
         ),
         fix=IN_A_CONTAINER if inside else ON_THE_HOST,
     )
@@ -187,6 +190,8 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Iterator[Finding]:
         return
     named = {name: value for event in said for name, value in event.values.items() if value}
     branch, _, rest = named.get("driver", "").partition(".")
+    loaded = named.get("driver") or (wrong and ("open" if opened else "closed")) or ""
+    needs = FLAVOURS.get(loaded, "branch and flavour")
     version = driver.version or driver.module_version
     yield GPU_NOT_SUPPORTED_BY_DRIVER.found(
         f"{f'Driver {version}' if version else 'The driver as loaded'} does not support "
@@ -205,10 +210,13 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Iterator[Finding]:
         if rest == "xx"
         else drivers.driver(
             context,
-            "Install the driver branch and flavour that this GPU needs: closed (proprietary) "
-            "modules before Turing, open ones from Blackwell on",
+            f"Install the driver's {needs}, which this GPU needs",
         ),
     )
+
+
+FLAVOURS = {"open": "closed (proprietary) kernel modules", "closed": "open kernel modules"}
+"""The kernel modules that are loaded -> those that the GPU needs."""
 
 
 def _is_listed(context: RuleContext, said: tuple[Event, ...]) -> bool:
