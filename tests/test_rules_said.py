@@ -139,10 +139,6 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
      text(event("compute-mode-exclusive"))),
     ("vgpu-no-compute", smi(Gpu(name="GRID T4-8A"), torch=replace(CU121, cuda_available=False)),
      smi(Gpu(name="GRID T4-8Q"), torch=replace(CU121, cuda_available=False))),
-    # Eight SXM boards that the driver lists and CUDA does not start on, and nothing else.
-    ("system-not-ready-fabric-manager",
-     smi(*(A100,) * 8, torch=replace(CU121, cuda_available=False)),
-     smi(*(RTX_3090,) * 8, torch=replace(CU121, cuda_available=False))),
     # --- the hardware ---
     ("pcie-degraded", text(event("pcie-errors", severity="Corrected")),
      text(event("pcie-errors", severity="Corrected"), event("xid", number="79"))),

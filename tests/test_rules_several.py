@@ -70,11 +70,6 @@ ILL: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
         {"mig_enabled": False, "mig_pending": True},
         ("sudo nvidia-smi --gpu-reset -i 1,3",),
     ),
-    (
-        "power-limit-lowered",
-        {"power_limit_watts": 250.0, "power_limit_default_watts": 400.0},
-        ("sudo nvidia-smi -i 1 -pl 400", "sudo nvidia-smi -i 3 -pl 400"),
-    ),
     ("pcie-degraded", {"pcie_width": 4, "pcie_width_max": 16}, ()),
     ("fabric-unhealthy", {"fabric_state": "completed", "fabric_faults": ("no_partition",)}, None),
 )  # type: ignore[assignment]

@@ -48,20 +48,16 @@ def of_a_driver() -> tuple[Rule, ...]:
     """The rules about a driver and its GPUs: not even loaded where nothing of NVIDIA is there."""
     from gpusetup.findings.device import (
         access,
-        ecc,
         faults,
         limits,
         links,
         performance,
-        program_xids,
         sharing,
     )
     from gpusetup.findings.driver import (
         age,
-        answering,
         cuda_api,
         kernel_module,
-        libcuda,
         silent,
         state,
     )
@@ -70,8 +66,8 @@ def of_a_driver() -> tuple[Rule, ...]:
 
     # The first finding of an id gives its title: what reads the nodes goes before NVML's codes.
     there = (kernel_module, age, jetpack, kernels)
-    ready = (state, answering, performance, limits, cuda_api, access, sharing)
-    families = (*there, *ready, silent, libcuda, faults, ecc, program_xids, links)
+    ready = (state, performance, limits, cuda_api, access, sharing)
+    families = (*there, *ready, silent, faults, links)
     return tuple(rule for family in families for rule in family.RULES)
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gpusetup.catalog.pci_names import board
-from gpusetup.evidence.context import RuleContext, chosen_by, gpus, nvidia_on_pci
+from gpusetup.evidence.context import (
+    RuleContext,
+    chosen_by,
+    gpus,
+    numbered,
+    nvidia_on_pci,
+    value_evidence,
+)
 from gpusetup.evidence.plausible import is_an_identifier
+from gpusetup.model.finding import Evidence
 from gpusetup.model.machine import Event, Gpu, PciDevice
 
 NAMED = 8
@@ -17,29 +26,33 @@ UNNAMED = ("", "unknown")
 
 def titled(context: RuleContext, concerned: Sequence[Gpu]) -> str:
     """The GPUs in a sentence: by name where there is one GPU, else with number and slot too."""
-    if not concerned:
+    if not concerned or (len(gpus(context)) < 2 and concerned[0].name in UNNAMED):
         return names(context)
-    if not gpus(context) and len(concerned) > 1:
-        slots = ", ".join(gpu.pci_bus_id or "?" for gpu in concerned[:NAMED])
-        return f"{len(concerned)} NVIDIA GPUs ({slots})"
     if len(gpus(context)) < 2:
-        return names(context) if concerned[0].name in UNNAMED else concerned[0].name
+        return concerned[0].name
     kinds: dict[str, list[str]] = {}
     for gpu in concerned[:NAMED]:
         kinds.setdefault(gpu.name, []).append(placed(gpu))
     more = f" and {len(concerned) - NAMED} more" if len(concerned) > NAMED else ""
-    return " and ".join(_of_a_kind(name, places) for name, places in kinds.items()) + more
+    listed = ((name, "; ".join(places)) for name, places in kinds.items())
+    return " and ".join(p if name in UNNAMED else f"{name} ({p})" for name, p in listed) + more
 
 
-def _of_a_kind(name: str, places: list[str]) -> str:
-    listed = "; ".join(places)
-    return listed if name in UNNAMED else f"{name} ({listed})"
+def shown(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> tuple[Evidence, ...]:
+    """These values of GPUs as evidence, as far as a source told them."""
+    return tuple(
+        value_evidence(context, "gpus", f"{numbered(gpu)}: {', '.join(told)}")
+        for gpu in concerned[:NAMED]
+        if (told := [text for name in fields if (text := _said(name, getattr(gpu, name)))])
+    )
 
 
-def gpu_named(gpu: Gpu) -> str:
-    """What `nvidia-smi -i` takes for a GPU."""
-    named = chosen_by(gpu) or "0"
-    return named if is_an_identifier(named) else "0"
+def _said(name: str, value: object) -> str:
+    if value is None or value is False or value == ():
+        return ""
+    words = name.replace("_", " ")
+    listed = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+    return words if value is True else f"{words} {listed}"
 
 
 def placed(gpu: Gpu) -> str:
@@ -53,26 +66,15 @@ def placed(gpu: Gpu) -> str:
     return ", ".join(part for part in (number, slot) if part) or "GPU"
 
 
-def selected(concerned: Iterable[Gpu]) -> str:
-    """What `nvidia-smi -i` takes for all of them; "" where none can be named.
-
-    Its manual page: one or more GPUs, divided by commas, by index, UUID or bus id.
-    """
-    return ",".join(dict.fromkeys(one for gpu in concerned if (one := _plain(gpu))))
-
-
-def _plain(gpu: Gpu) -> str | None:
-    named = chosen_by(gpu)
-    return named if named and is_an_identifier(named) else None
-
-
 def each(concerned: Iterable[Gpu]) -> tuple[str, ...]:
-    """What `nvidia-smi -i` takes for each of them, where a command takes one GPU."""
-    return tuple(dict.fromkeys(map(gpu_named, concerned)))
+    """What `nvidia-smi -i` takes for each of them, where it can be named."""
+    named = dict.fromkeys(chosen_by(gpu) for gpu in concerned)
+    return tuple(one for one in named if one and is_an_identifier(one))
 
 
-def are(concerned: Sequence[Gpu]) -> str:
-    return "are" if len(concerned) > 1 else "is"
+def selected(concerned: Iterable[Gpu]) -> str:
+    """The same for all of them together (its manual page); "" where none can be named."""
+    return ",".join(each(concerned))
 
 
 def have(concerned: Sequence[Gpu]) -> str:
@@ -81,15 +83,13 @@ def have(concerned: Sequence[Gpu]) -> str:
 
 def at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
     """The GPUs that events name by their slots; one that no source lists has its slot only."""
-    slots = [slot for event in events for slot in _slots(event)]
+    values = [event.values for event in events]
+    slots = [
+        slot for one in values for slot in (one.get("bus_ids") or one.get("bus_id", "")).split()
+    ]
     known = {short(gpu.pci_bus_id): gpu for gpu in gpus(context) if gpu.pci_bus_id}
-    each_once = dict.fromkeys(map(short, slots))
+    each_once = dict.fromkeys(short(slot) for slot in slots if ":" in slot)
     return tuple(known.get(slot) or Gpu(name="unknown", pci_bus_id=slot) for slot in each_once)
-
-
-def _slots(event: Event) -> list[str]:
-    named = event.values.get("bus_ids") or event.values.get("bus_id") or ""
-    return [slot for slot in named.split() if ":" in slot]
 
 
 def short(bus_id: str | None) -> str:
@@ -104,34 +104,21 @@ def short(bus_id: str | None) -> str:
     return f"{domain[-4:].zfill(4)}:{rest}"
 
 
-NO_MODEL = ("nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx", "gtx")
-
-
-def _is_telling(name: str) -> bool:
-    """Whether a name says which model it is; nvidia-smi's narrow tables cut names.
-
-    >>> _is_telling("NVIDIA GeForce ..."), _is_telling("GeForce RTX 208...")
-    (False, True)
-    """
-    return any(word not in NO_MODEL for word in name.lower().replace(".", " ").split())
-
-
-def _by_number(device: PciDevice) -> str:
-    return f"the NVIDIA GPU (PCI 10de:{device.device_id})" if device.device_id else "the NVIDIA GPU"
+NO_MODEL = {"nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx", "gtx", "unknown"}
+"""Words that name no model: nvidia-smi's narrow tables cut names."""
 
 
 def names(context: RuleContext) -> str:
     """What the NVIDIA GPUs of this machine are called."""
-    listed = tuple(
-        gpu.name for gpu in gpus(context) if gpu.name != "unknown" and _is_telling(gpu.name)
-    )
-    on_bus = tuple(map(on_the_bus, nvidia_on_pci(context)))
+    listed = [g.name for g in gpus(context) if set(re.findall(r"\w+", g.name.lower())) - NO_MODEL]
+    on_bus = [on_the_bus(device) for device in nvidia_on_pci(context)]
     return counted(listed or on_bus) or context.snapshot.os.jetson or "the NVIDIA GPU"
 
 
 def on_the_bus(device: PciDevice) -> str:
     """What a GPU is called that only the PCI bus speaks of."""
-    return device.name or board(device.device_id) or _by_number(device)
+    number = f" (PCI 10de:{device.device_id})" if device.device_id else ""
+    return device.name or board(device.device_id) or f"the NVIDIA GPU{number}"
 
 
 def counted(names: Sequence[str]) -> str:

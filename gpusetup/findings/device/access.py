@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpusetup.evidence import places
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
@@ -17,11 +18,12 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.findings.layers import INIT_FAILS, Layer
-from gpusetup.findings.record import Cause
+from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.machine import DeviceNode, Event
-from gpusetup.model.shell import filled, lines
+from gpusetup.model.machine import DeviceNode
+from gpusetup.model.shell import lines
 
 UVM = "/dev/nvidia-uvm"
 
@@ -42,45 +44,31 @@ def uvm_missing(context: RuleContext) -> Iterator[Finding]:
     """The unified memory module, or its node, is missing: NVML works, CUDA does not."""
     machine = context.snapshot
     paths = {node.path for node in machine.devices or ()}
-    no_node = machine.devices is not None and "/dev/nvidiactl" in paths and UVM not in paths
-    asked_in_vain = machine.cuda_api.init_code not in (0, None)
-    missing = machine.driver.uvm_loaded is False or no_node
-    proven = missing and asked_in_vain and driver_answers(context)
-    messages = (*events(context, "uvm-missing"), *_module_not_found(context))
-    if machine.os.wsl or not (messages or proven):
+    no_node = "/dev/nvidiactl" in paths and UVM not in paths
+    missing = (machine.driver.uvm_loaded is False or no_node) and driver_answers(context)
+    said = events(context, "uvm-missing", "module-not-found")
+    said = tuple(event for event in said if "uvm" in event.values.get("module", event.kind))
+    if machine.os.wsl or not (said or (missing and machine.cuda_api.init_code)):
         return
-    facts = list(event_evidence(messages))
-    if machine.driver.uvm_loaded is False:
-        facts.append(
-            value_evidence(context, "driver.uvm_loaded", "module nvidia_uvm is not loaded")
-        )
-    if no_node:
-        facts.append(value_evidence(context, "devices", f"{UVM} is missing"))
-    text = "Load nvidia_uvm and make its node"
-    if in_container(context):
-        text = f"On the host load nvidia_uvm, and give the container {UVM}{_by_lxc(context)}"
+    what = f"module nvidia_uvm is not loaded, or {UVM} is missing"
     yield UVM_MISSING.found(
         "CUDA's unified memory module (nvidia_uvm) or its device node is missing",
-        evidence=tuple(facts),
+        evidence=(
+            *event_evidence(said),
+            *((value_evidence(context, "devices", what),) if missing else ()),
+        ),
         fix=Fix(
-            text=text,
+            text=OF_THE_HOST if in_container(context) else "Load nvidia_uvm and make its node",
             commands=lines("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
             needs_root=True,
         ),
     )
 
 
-def _by_lxc(context: RuleContext) -> str:
-    """The line of a container's configuration that hands on a node (lxc.container.conf(5))."""
-    if context.snapshot.container.kind != "lxc":
-        return ", then start it again"
-    entry = f"lxc.mount.entry = {UVM} {UVM[1:]} none bind,optional,create=file"
-    return f" (`{entry}` in its configuration), then start it again"
-
-
-def _module_not_found(context: RuleContext) -> tuple[Event, ...]:
-    names = ("nvidia-uvm", "nvidia_uvm")
-    return tuple(e for e in events(context, "module-not-found") if e.values.get("module") in names)
+OF_THE_HOST = (
+    f"On the host load nvidia_uvm, and give the container {UVM} (`lxc.mount.entry = {UVM} "
+    f"{UVM[1:]} none bind,optional,create=file` for LXC), then start it again"
+)
 
 
 DEVICE_NODE_MISSING = Cause(
@@ -93,46 +81,26 @@ DEVICE_NODE_MISSING = Cause(
     way_out="nvidia-modprobe -c",
     source="manual page of nvidia-modprobe",
     explains=(*INIT_FAILS, "gpu-init-failed", "cuda-misses-gpu"),
+    holds=(places.no(places.IN_A_CONTAINER),),
+    message=Message(
+        title="/dev/nvidia{gpu} is missing: nothing can use GPU {gpu} ({bus})",
+        plain="A GPU's device node is missing: nothing can use it",
+        text="Make the node; it is lost at a reboot, so let the driver's udev rules or "
+        "nvidia-persistenced make the nodes at each start",
+        commands=("sudo nvidia-modprobe -c={gpu}",),
+        look=("ls -l /dev/nvidia*",),
+        see="see the nodes",
+        needs_root=True,
+    ),
 )
 
 
 def device_node_missing(context: RuleContext) -> Iterator[Finding]:
     """A GPU that the kernel's driver holds has no node; a container is given those of its own."""
-    lacking = events(context, "device-node-missing")
-    if lacking and not in_container(context):
-        numbers = [event.values.get("gpu", "") for event in lacking]
-        nodes = ", ".join(f"/dev/nvidia{number}" for number in numbers)
-        who = ", ".join(f"GPU {e.values.get('gpu')} ({e.values.get('bus')})" for e in lacking)
-        yield DEVICE_NODE_MISSING.found(
-            f"{nodes} {'is' if len(lacking) == 1 else 'are'} missing: nothing can use {who}",
-            evidence=(
-                *event_evidence(lacking),
-                value_evidence(context, "gpus", f"{len(gpus(context))} GPUs are listed"),
-            ),
-            fix=Fix(
-                text="Make the node; it is lost at a reboot, so let the driver's udev rules or "
-                "nvidia-persistenced make the nodes at each start",
-                commands=tuple(
-                    filled("sudo nvidia-modprobe -c={number}", number=number) for number in numbers
-                ),
-                looks=paste.look("see the nodes", *lines("ls -l /dev/nvidia*")),
-                needs_root=True,
-            ),
-        )
+    yield from from_messages(context, (DEVICE_NODE_MISSING,))
 
 
-def _closed_to_others(context: RuleContext) -> list[DeviceNode]:
-    """Nodes that a text lists as their group's only, where a program looked for CUDA in vain."""
-    if not (is_report(context) and asked_for_cuda(context)) or gpus(context):
-        return []
-    return [
-        node
-        for node in context.snapshot.devices or ()
-        if re.fullmatch(CARD, node.path) and node.mode and node.mode[7:9] != "rw"
-    ]
-
-
-CARD = r"/dev/nvidia(?:\d+|ctl)"
+CARD = re.compile(r"/dev/nvidia(?:\d+|ctl)")
 
 
 DEVICE_PERMISSION = Cause(
@@ -149,55 +117,47 @@ DEVICE_PERMISSION = Cause(
 
 def device_permission(context: RuleContext) -> Iterator[Finding]:
     """This user may not open the device nodes."""
-    shut = [
-        node
-        for node in context.snapshot.devices or ()
-        if node.path.startswith("/dev/nvidia")
-        and "caps" not in node.path
-        and (node.readable is False or node.writable is False)
-    ]
-    shut = sorted(shut or _closed_to_others(context), key=_what_cuda_opens)
     messages = events(context, "device-permission")
-    if not shut and not messages:
-        return
-    yield DEVICE_PERMISSION.found(
-        f"This user may not open {_counted(shut) if shut else 'the GPU'}",
-        evidence=(
-            *event_evidence(messages),
-            *(
-                value_evidence(context, "devices", f"{node.path} {node.mode or 'is closed'}")
-                for node in shut[:3]
+    shut = sorted(
+        (node for node in context.snapshot.devices or () if _is_shut(context, node)),
+        key=lambda node: (node.path != "/dev/nvidiactl", not CARD.fullmatch(node.path), node.path),
+    )
+    if shut or messages:
+        more = f" and {len(shut) - 1} more" if shut[1:] else ""
+        yield DEVICE_PERMISSION.found(
+            f"This user may not open {f'{shut[0].path}{more}' if shut else 'the GPU'}",
+            evidence=(
+                *event_evidence(messages),
+                *(
+                    value_evidence(context, "devices", f"{node.path} {node.mode or 'is closed'}")
+                    for node in shut[:3]
+                ),
             ),
-        ),
-        fix=_in_the_group(context) if in_container(context) else _join_the_group(),
-    )
+            fix=_in_the_group(context) if in_container(context) else JOIN_THE_GROUP,
+        )
 
 
-def _what_cuda_opens(node: DeviceNode) -> tuple[bool, bool, str]:
-    """CUDA opens nvidiactl and the GPUs' own nodes first; a display's comes last."""
-    is_card = bool(re.fullmatch(CARD, node.path))
-    return (node.path != "/dev/nvidiactl", not is_card, node.path)
+def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
+    """Closed to this user; in a text to others than its group, where CUDA was asked in vain."""
+    if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
+        return False
+    blind = is_report(context) and asked_for_cuda(context) and not gpus(context)
+    closed = blind and CARD.fullmatch(node.path) and node.mode and node.mode[7:9] != "rw"
+    return False in (node.readable, node.writable) or bool(closed)
 
 
-def _counted(shut: list[DeviceNode]) -> str:
-    more = len(shut) - 1
-    others = f" and {more} other node{'s' if more > 1 else ''} of the driver" if more else ""
-    return f"{shut[0].path}{others}"
-
-
-def _join_the_group() -> Fix:
-    return Fix(
-        text="Join the group that owns the nodes, which the command reads from them, and log in "
-        "again. Where the group is root, the nodes were closed on purpose, or by a setting "
-        "(NVreg_DeviceFileMode): the driver itself makes them open to everybody",
-        commands=lines('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"'),
-        alternatives=paste.other(
-            "where the group is root: open them to everybody, until the next start",
-            *lines("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*"),
-        ),
-        looks=paste.look("see first which group owns the nodes", *lines("ls -l /dev/nvidia*")),
-        needs_root=True,
-    )
+JOIN_THE_GROUP = Fix(
+    text="Join the group that owns the nodes, which the command reads from them, and log in again. "
+    "Where the group is root, the nodes were closed on purpose, or by a setting "
+    "(NVreg_DeviceFileMode): the driver itself makes them open to everybody",
+    commands=lines('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"'),
+    alternatives=paste.other(
+        "where the group is root: open them to everybody, until the next start",
+        *lines("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*"),
+    ),
+    looks=paste.look("see first which group owns the nodes", *lines("ls -l /dev/nvidia*")),
+    needs_root=True,
+)
 
 
 WITH_ITS_GROUP = {

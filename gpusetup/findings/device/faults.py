@@ -1,60 +1,32 @@
-"""Faults that the hardware reports: Xids, lost GPUs, memory errors."""
+"""What the kernel's log, the driver or CUDA say of a GPU that is at fault, or of a program's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpusetup.evidence.context import (
     RuleContext,
+    cuda_errors,
     event_evidence,
     events,
     gpus,
-    numbered,
     on,
+    one_of,
     value_evidence,
 )
 from gpusetup.findings.layers import KERNELS_FAIL, NCCL_SAYS, SILENCE, Layer
-from gpusetup.findings.record import Cause
-from gpusetup.fixes import paste, which
+from gpusetup.findings.message_rules import fix_of
+from gpusetup.findings.record import Cause, Message
+from gpusetup.fixes import which
 from gpusetup.messages.recovery import recovery_action
-from gpusetup.model.finding import Alternative, Evidence, Finding, Fix
+from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.shell import Line, filled, lines
 
-XIDS: dict[str, tuple[str, ...]] = {
-    "gpu-fell-off-bus": ("79",),
-    "gsp-timeout": ("119", "120"),
-    "ecc-error": ("48", "63", "64", "94", "95", "140", "156", "157", "160", "161", "171", "172"),
-    "hardware-fault": (
-        *("54", "56", "57", "58", "59", "61", "62", "74", "80", "81", "92", "110", "122", "123"),
-        *("136", "143", "144", "145", "146", "147", "148", "149", "150", "154", "155", "158"),
-        *("167", "168", "169"),
-    ),
-    "gpu-hang": ("8", "38", "44", "46", "109"),
-}
-"""Finding -> Xid numbers (NVIDIA's guide "Xid Errors" and its catalog)."""
-
-
-FOLLOWS = "154"
-"""Says what another Xid asks for; a fault of its own only where that one is not shown."""
-
-
-def xids_of(context: RuleContext, id: str) -> tuple[Event, ...]:
-    """The Xids of one finding; what the driver recommended then and no longer does is past."""
-    shown_xids = events(context, "xid")
-    if not shown_xids:
-        return ()
-    known = {number for group in XIDS.values() for number in group} - {FOLLOWS}
-    alone = not any(e.values.get("number") in known for e in shown_xids)
-    since = bool(gpus(context)) and all(gpu.recovery_action == "none" for gpu in gpus(context))
-    wanted = set(XIDS[id]) - (set() if alone and not since else {FOLLOWS})
-    return tuple(e for e in shown_xids if e.values.get("number") in wanted and not _asks_nothing(e))
-
-
-def _asks_nothing(event: Event) -> bool:
-    """Xid 154 also says that nothing is to be done any more: `changed from … to 0x0 (None)`."""
-    return recovery_action(event.values.get("recovery")) == "none"
-
+XID_GUIDE = 'NVIDIA, "Xid Errors"'
+BUG_REPORT = ("sudo nvidia-bug-report.sh",)
+GATHER = "gather first what NVIDIA asks for, where it comes back"
 
 GPU_FELL_OFF_BUS = Cause(
     id="gpu-fell-off-bus",
@@ -63,7 +35,7 @@ GPU_FELL_OFF_BUS = Cause(
     means="Power, heat, seating, or power saving of the link.",
     proven_by="Xid 79, `GPU is lost`",
     way_out="Reboot; look at power and seating",
-    source='NVIDIA, "Xid Errors"',
+    source=XID_GUIDE,
     explains=(
         *SILENCE,
         "gpu-init-failed",
@@ -74,48 +46,15 @@ GPU_FELL_OFF_BUS = Cause(
         "gpu-hang",
         *KERNELS_FAIL,
     ),
+    message=Message(
+        title="{who} {have} fallen off the PCI bus",
+        text="Reboot (a full power-off is better); if it comes back: power cables and supply, "
+        "heat, seating or riser, `pcie_aspm=off` on the kernel command line",
+        commands=("sudo reboot",),
+        needs_root=True,
+        needs_reboot=True,
+    ),
 )
-
-
-def gpu_fell_off_bus(context: RuleContext) -> Iterator[Finding]:
-    """The GPU no longer answers on the bus."""
-    heard = events(context, "gpu-fell-off-bus")
-    if context.snapshot.os.wsl:
-        heard = tuple(event for event in heard if not event.values.get("said"))
-    fallen = (*xids_of(context, "gpu-fell-off-bus"), *heard)
-    lost = concerned_gpus(context, [gpu for gpu in gpus(context) if gpu.lost], fallen)
-    if lost or fallen:
-        yield GPU_FELL_OFF_BUS.found(
-            f"{which.titled(context, lost)} {which.have(lost)} fallen off the PCI bus",
-            evidence=(
-                *event_evidence(fallen),
-                *(
-                    value_evidence(context, "gpus", f"{numbered(gpu)} is lost")
-                    for gpu in lost
-                    if gpu.lost
-                ),
-                *recommended_lines(context),
-            ),
-            fix=Fix(
-                text="Reboot (a full power-off is better); if it comes back: power cables and "
-                "supply, heat, seating or riser, `pcie_aspm=off` on the kernel command line",
-                commands=lines("sudo reboot") if on(context, "linux") else (),
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        )
-
-
-def concerned_gpus(
-    context: RuleContext, listed: list[Gpu], messages: tuple[Event, ...]
-) -> tuple[Gpu, ...]:
-    """The GPUs that a source marks, and those whose slots events name, each once.
-
-    Where one GPU is listed, an event that names a slot means that one.
-    """
-    named = which.at_slots(context, messages) if len(gpus(context)) > 1 or not gpus(context) else ()
-    slots = {which.short(gpu.pci_bus_id) for gpu in listed if gpu.pci_bus_id}
-    return (*listed, *(gpu for gpu in named if which.short(gpu.pci_bus_id) not in slots))
 
 
 GSP_TIMEOUT = Cause(
@@ -125,36 +64,71 @@ GSP_TIMEOUT = Cause(
     means="Firmware or hardware.",
     proven_by="Xid 119 or 120",
     way_out="Reboot, update the driver",
-    source='NVIDIA, "Xid Errors"',
+    source=XID_GUIDE,
     explains=(*SILENCE, "gpu-init-failed", "driver-slow", "gpu-hang"),
+    message=Message(
+        title="The system processor (GSP) of {who} does not answer",
+        text="Reboot; if it comes back, update the driver",
+        commands=("sudo reboot",),
+        other=(
+            "echo 'options nvidia NVreg_EnableGpuFirmware=0' "
+            "| sudo tee /etc/modprobe.d/nvidia-gsp.conf",
+            "sudo reboot",
+        ),
+        other_title="switch the GSP firmware off, where it comes back and the kernel modules are "
+        "the closed ones",
+        needs_root=True,
+        needs_reboot=True,
+    ),
 )
 
 
-def gsp_timeout(context: RuleContext) -> Iterator[Finding]:
-    xids = xids_of(context, "gsp-timeout")
-    evidence = (*event_evidence(xids), *event_evidence(events(context, "gsp-timeout")))
-    if evidence:
-        concerned = concerned_gpus(context, [], xids)
-        who = f" of {which.titled(context, concerned)}" if concerned else ""
-        yield GSP_TIMEOUT.found(
-            f"The GPU's system processor (GSP){who} does not answer",
-            evidence=(*evidence, *recommended_lines(context)),
-            fix=Fix(
-                text="Reboot; if it comes back, update the driver",
-                commands=paste.posix(context, "sudo reboot"),
-                alternatives=paste.other(
-                    "switch the GSP firmware off, where it comes back and the kernel modules are "
-                    "the closed ones",
-                    *paste.posix(context, GSP_OFF, "sudo reboot"),
-                ),
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        )
+ECC_ERROR = Cause(
+    id="ecc-error",
+    place=(Layer.HARDWARE, 40),
+    title="memory errors that ECC cannot correct",
+    means="A memory row is bad; after a reset it is remapped, until there are no spare rows.",
+    proven_by="Uncorrected errors, a failed or pending remapping, 60 retired pages, the SRAM "
+    "threshold, Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171, 172; code 214",
+    not_when="Corrected errors, which are harmless",
+    way_out="Reset; replace if remapping failed",
+    source='NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page Retirement"',
+    explains=("gpu-init-failed", "gpu-hang", *KERNELS_FAIL),
+    message=Message(
+        title="{who}: memory errors that ECC cannot correct",
+        text="Reset the GPU or reboot, so that bad rows are remapped; a GPU whose remapping failed "
+        "must be replaced",
+        look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
+        see="see the counters",
+        needs_root=True,
+        needs_reboot=True,
+    ),
+)
 
 
-GSP_OFF = (
-    "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf"
+GPU_HANG = Cause(
+    id="gpu-hang",
+    kind_of="hardware-fault",
+    place=(Layer.HARDWARE, 50),
+    title="the GPU hung",
+    means="A kernel that does not end, a fault of the driver, or a GPU that is not stable.",
+    proven_by="Xid 8, 38, 44, 46, 109",
+    not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault, ecc-error: then that is why",
+    way_out="End the program, reset the GPU, update the driver; then look at the hardware",
+    source='NVIDIA, "Xid Errors", catalog',
+    explains=(*KERNELS_FAIL, *NCCL_SAYS),
+    message=Message(
+        title="{who} hung ({what})",
+        detail="A kernel that does not end, a fault of the driver, or a GPU that is not stable "
+        "(overclocking, power, heat).",
+        text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot be "
+        "reset); update the driver. If other programs hang it too: take back overclocking, look at "
+        "power and heat, and have the GPU examined",
+        look=BUG_REPORT,
+        see=GATHER,
+        needs_root=True,
+        needs_reboot=True,
+    ),
 )
 
 
@@ -168,7 +142,7 @@ HARDWARE_FAULT = Cause(
     "158, 167 to 169; an SXid that is not non-fatal",
     not_when="Xid 13, 31, 43, 45: a program's own fault; Xid 8, 109: gpu-hang",
     way_out="Reboot; field diagnostic",
-    source='NVIDIA, "Xid Errors"',
+    source=XID_GUIDE,
     explains=(
         *SILENCE,
         "gpu-init-failed",
@@ -179,157 +153,196 @@ HARDWARE_FAULT = Cause(
         *KERNELS_FAIL,
         *NCCL_SAYS,
     ),
+    events=("hardware-fault", "sxid"),
+    message=Message(
+        title="{who} reported a hardware fault: {what}",
+        text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU replaced",
+        commands=("sudo reboot",),
+        look=BUG_REPORT,
+        see=GATHER,
+        needs_root=True,
+        needs_reboot=True,
+    ),
 )
 
 
-def hardware_fault(context: RuleContext) -> Iterator[Finding]:
-    """What the hardware or its driver reports, beyond a lost GPU and bad memory."""
-    messages = events(context, "hardware-fault", "sxid")
-    xids = xids_of(context, "hardware-fault")
-    asked = [gpu for gpu in gpus(context) if _action(gpu)]
-    if asked and _is_explained(context):
-        asked = []
-    if not (xids or messages or asked):
-        return
-    concerned = concerned_gpus(context, asked, xids)
-    yield HARDWARE_FAULT.found(
-        f"{which.titled(context, concerned) if concerned else 'The GPU'} reported a hardware "
-        f"fault: {_what_is_wrong(context, xids, asked)}",
-        evidence=(*event_evidence(xids), *event_evidence(messages), *recommended_lines(context)),
-        fix=_fault_fix(context),
-    )
+XID_OF_A_PROGRAM = Cause(
+    id="xid-of-a-program",
+    severity=Severity.NOTE,
+    title="Xids that a program's own fault causes",
+    means="A bad address or a killed process.",
+    proven_by="Xid 11, 13, 31, 32, 43, 45, 68, 69 and those of the copy and video engines",
+    not_when="hardware-fault",
+    way_out="Nothing on the machine",
+    source=XID_GUIDE,
+    kind_of="cuda-program-error",
+    message=Message(
+        title="The kernel log holds Xids that a program's own fault causes: {what}",
+        detail="A bad address, an illegal instruction, a kill; the GPU works on.",
+        text="Start the program again; if it comes back, find the kernel that fails: with this "
+        "setting the traceback names it, and so does `compute-sanitizer`, slowly",
+        commands=("export CUDA_LAUNCH_BLOCKING=1",),
+    ),
+)
 
 
-def _what_is_wrong(context: RuleContext, xids: tuple[Event, ...], asked: list[Gpu]) -> str:
-    numbers = {event.values["number"] for event in xids}
-    switch = {event.values.get("number", "") for event in events(context, "sxid")}
-    named = [f"Xid {number}" for number in sorted(numbers)]
-    named += [f"SXid {number} of an NVSwitch" for number in sorted(switch)]
-    if asked:
-        actions = dict.fromkeys(ACTIONS[str(gpu.recovery_action)] for gpu in asked)
-        named.append(f"the driver recommends to {' and to '.join(actions)}")
-    return ", ".join(named) or "it must be reset"
-
-
+FAULTS = (
+    (GPU_FELL_OFF_BUS, "79", ("lost",)),
+    (GSP_TIMEOUT, "119 120", ()),
+    (
+        ECC_ERROR,
+        "48 63 64 94 95 140 156 157 160 161 171 172",
+        (
+            *("ecc_uncorrected", "retired_pending", "remap_failed", "sram_threshold_exceeded"),
+            "retired_pages",
+        ),
+    ),
+    (GPU_HANG, "8 38 44 46 109", ()),
+    (
+        HARDWARE_FAULT,
+        "54 56 57 58 59 61 62 74 80 81 92 110 122 123 136 143 144 145 146 147 148 149 150 154 155 "
+        "158 167 168 169",
+        ("recovery_action",),
+    ),
+    (
+        XID_OF_A_PROGRAM,
+        "11 13 25 31 32 37 39 40 41 43 45 60 66 67 68 69 70 71 72 75 76 77 82 83 84 85 86 88 89 "
+        "137 141",
+        (),
+    ),
+)
+"""A cause, its Xids (NVIDIA's guide and catalog), and the fields that mark a GPU."""
+FOLLOWS = "154"
+"""Says what another Xid asks for; a fault of its own only where nothing else is shown."""
+UNCORRECTABLE = 214
+"""cudaErrorECCUncorrectable."""
+RETIRED_PAGES_MOST = 60
+"""From so many retired pages on the GPU is to be replaced (NVIDIA, "Dynamic Page Retirement")."""
 ACTIONS = {
     "gpu_reset": "reset the GPU",
-    "node_reboot": "reboot the machine",
-    "drain_p2p": "end what goes between GPUs, so that their links can be reset",
     "drain_and_reset": "start nothing new on the GPU, and reset it when its programs have ended",
+    "drain_p2p": "end what goes between GPUs, so that their links can be reset",
     "recover_imex_domain": "recover the IMEX domain",
     "bus_reset": "reset the GPU's PCI bus (a reboot does it)",
+    "node_reboot": "reboot the machine",
     "system_reboot": "reboot the whole system",
 }
 """NVML's recovery actions in words (nvml.h, nvmlDeviceGpuRecoveryAction_t)."""
-RESETS = ("gpu_reset", "drain_and_reset")
+RESETS = {"gpu_reset", "drain_and_reset"}
 
 
-OTHER_FINDINGS = frozenset(number for group in XIDS.values() for number in group) - {FOLLOWS}
-"""Numbers of Xids that a finding is made of."""
+def device_faults(context: RuleContext) -> Iterator[Finding]:
+    """A fault of the hardware, or a program's; what the driver recommends alone is one too."""
+    recommended = _recommended(context)
+    found = False
+    for cause, numbers, fields in FAULTS:
+        said = (*_xids(context, numbers, recommended, found), *_messages(context, cause))
+        marked = any(_marks(gpu, name) for gpu in gpus(context) for name in fields)
+        if said or (marked and not (found and cause is HARDWARE_FAULT)):
+            found = True
+            yield _fault(context, cause, said, fields, recommended)
 
 
-def _action(gpu: Gpu) -> str | None:
-    return gpu.recovery_action if gpu.recovery_action in ACTIONS else None
+def _xids(
+    context: RuleContext, numbers: str, recommended: Mapping[str, object], found: bool
+) -> tuple[Event, ...]:
+    """The Xids of one cause; a recommendation that the driver no longer makes is past."""
+    shown = (e for e in events(context, "xid") if e.values.get("number", "") in numbers.split())
+    return tuple(
+        event
+        for event in shown
+        if event.values["number"] != FOLLOWS
+        or not (found or ("recovery" in event.values and not recommended))
+    )
 
 
-def _is_explained(context: RuleContext) -> bool:
-    """Another finding says why the driver recommends something, and quotes it."""
-    xids = any(event.values.get("number") in OTHER_FINDINGS for event in events(context, "xid"))
-    return xids or any(gpu.lost or has_bad_memory(gpu) for gpu in gpus(context))
+def _messages(context: RuleContext, cause: Cause) -> tuple[Event, ...]:
+    """What programs say; in WSL somebody's "fell off the bus" is no word of a kernel."""
+    wsl = context.snapshot.os.wsl
+    said = (e for e in events(context, *cause.kinds) if not (wsl and e.values.get("said")))
+    return (*said, *(cuda_errors(context, UNCORRECTABLE) if cause is ECC_ERROR else ()))
 
 
-def _recommended(context: RuleContext) -> dict[str, list[Gpu]]:
-    """The driver's own recommendation -> the GPUs: NVML's answer, else the last Xid 154."""
-    found: dict[str, list[Gpu]] = {}
-    for gpu in gpus(context):
-        if action := _action(gpu):
-            found.setdefault(action, []).append(gpu)
-    if any(gpu.recovery_action for gpu in gpus(context)):
-        return found
-    for event in events(context, "xid"):
-        action = recovery_action(event.values.get("recovery"))
+def _marks(gpu: Gpu, field: str) -> bool:
+    value = getattr(gpu, field)
+    if field == "recovery_action":
+        return value in ACTIONS
+    return bool(value) and (field != "retired_pages" or value >= RETIRED_PAGES_MOST)
+
+
+def _recommended(context: RuleContext) -> dict[str, tuple[Gpu, ...]]:
+    """The driver's own recommendation -> the GPUs: NVML's answer, else the kernel's last word."""
+    found: dict[str, tuple[Gpu, ...]] = {}
+    told: list[tuple[str | None, tuple[Gpu, ...]]] = [
+        (gpu.recovery_action, (gpu,)) for gpu in gpus(context) if gpu.recovery_action
+    ]
+    told = told or [
+        (recovery_action(event.values.get("recovery")), which.at_slots(context, (event,)))
+        for event in events(context, "xid")
+    ]
+    for action, concerned in told:
         if action in ACTIONS:
-            found.setdefault(str(action), []).extend(which.at_slots(context, (event,)))
+            found[action or ""] = (*found.get(action or "", ()), *concerned)
     return found
 
 
-def recommended_lines(context: RuleContext) -> tuple[Evidence, ...]:
-    return tuple(
-        value_evidence(
-            context,
-            "gpus",
-            f"{which.titled(context, found)}: the driver recommends to {ACTIONS[one]}",
-        )
-        for one, found in _recommended(context).items()
-    )
-
-
-def _fault_fix(context: RuleContext) -> Fix:
-    """What the driver recommends, else a reboot."""
-    actions = _recommended(context)
-    after = "if it comes back, run NVIDIA's field diagnostic and have the GPU replaced"
-    if actions and all(action in RESETS for action in actions):
-        resettable = [gpu for found in actions.values() for gpu in found]
-        return Fix(
-            text=f"End the programs on the GPU and reset it, as its driver recommends; {after}",
-            commands=reset(context, resettable),
-            looks=bug_report(context),
-            needs_root=True,
-        )
-    if tuple(actions) == ("drain_p2p",):
-        return Fix(
-            text="End the programs that use several GPUs together, as the driver recommends; the "
-            f"links are then reset; {after}",
-            looks=(
-                *paste.look("see the links", *lines("nvidia-smi nvlink -s")),
-                *bug_report(context),
+def _fault(
+    context: RuleContext,
+    cause: Cause,
+    said: tuple[Event, ...],
+    fields: tuple[str, ...],
+    recommended: Mapping[str, tuple[Gpu, ...]],
+) -> Finding:
+    message = cause.message or Message()
+    bad = [gpu for gpu in gpus(context) if any(_marks(gpu, name) for name in fields)]
+    concerned = concerned_gpus(context, bad, said)
+    words = {f"the driver recommends to {ACTIONS[one]}": of for one, of in recommended.items()}
+    numbers = [
+        f"{e.kind.replace('xid', 'Xid')} {e.values['number']}" for e in said if "number" in e.values
+    ]
+    fix = fix_of(context, message, said or (Event(kind=cause.id),))
+    by_reset = cause is HARDWARE_FAULT and recommended.keys() and recommended.keys() <= RESETS
+    if by_reset or cause in (ECC_ERROR, GPU_HANG):
+        fix = replace(fix, commands=_reset(context, concerned))
+    return cause.found(
+        message.title.format(
+            who=which.titled(context, concerned)
+            if concerned or len(gpus(context)) < 2
+            else "The GPU",
+            have=which.have(concerned),
+            what=one_of(tuple(numbers)) or " and ".join(words) or "it must be reset",
+        ),
+        detail=message.detail,
+        evidence=(
+            *event_evidence(said),
+            *which.shown(context, bad, *fields),
+            *(
+                value_evidence(context, "gpus", f"{which.titled(context, of)}: {word}")
+                for word, of in words.items()
             ),
-        )
-    return Fix(
-        text=f"Reboot; {after}",
-        commands=paste.posix(context, "sudo reboot"),
-        looks=bug_report(context),
-        needs_root=True,
-        needs_reboot=True,
+        ),
+        fix=fix,
     )
 
 
-UNCORRECTABLE = 214
-"""cudaErrorECCUncorrectable."""
+def concerned_gpus(
+    context: RuleContext, marked: Sequence[Gpu], said: tuple[Event, ...]
+) -> tuple[Gpu, ...]:
+    """The GPUs that a source marks, and those whose slots events name, each once."""
+    named = which.at_slots(context, said)
+    if named and len(gpus(context)) == 1:
+        return gpus(context)
+    slots = {which.short(gpu.pci_bus_id) for gpu in marked}
+    return (*marked, *(gpu for gpu in named if which.short(gpu.pci_bus_id) not in slots))
 
 
-RETIRED_PAGES_MOST = 60
-"""From so many retired pages on the GPU is to be replaced (NVIDIA, "Dynamic Page Retirement")."""
-
-
-def has_worn_memory(gpu: Gpu) -> bool:
-    """What no reset mends."""
-    worn = (gpu.retired_pages or 0) >= RETIRED_PAGES_MOST
-    return bool(gpu.remap_failed or gpu.sram_threshold_exceeded or worn)
-
-
-def has_bad_memory(gpu: Gpu) -> bool:
-    return bool(gpu.ecc_uncorrected or gpu.retired_pending or has_worn_memory(gpu))
-
-
-def bug_report(context: RuleContext) -> tuple[Alternative, ...]:
-    """The driver's script that gathers what its makers ask for; only the Linux driver has it."""
-    if context.snapshot.os.wsl:
-        return ()
-    title = "gather first what NVIDIA asks for, where it comes back"
-    return paste.look(title, *paste.posix(context, "sudo nvidia-bug-report.sh"))
-
-
-def reset(context: RuleContext, concerned: Sequence[Gpu]) -> tuple[Line, ...]:
+def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> tuple[Line, ...]:
     """The command that resets these GPUs; all of them where none can be named."""
-    chosen = which.selected(concerned)
-    if not chosen:
+    if on(context, "windows"):
+        return ()
+    if not (chosen := which.selected(concerned)):
         return lines("sudo nvidia-smi --gpu-reset")
     return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=chosen),)
 
 
-RULES = (
-    gpu_fell_off_bus,
-    gsp_timeout,
-    hardware_fault,
-)
+RULES = (device_faults,)

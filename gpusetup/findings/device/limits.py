@@ -11,39 +11,13 @@ from gpusetup.evidence.context import (
     gpus,
     is_cuda_build,
     is_report,
-    value_evidence,
 )
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Cause
-from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.machine import Gpu, visible_gpus
 from gpusetup.model.versions import Capability, parsed
-
-GPU_NEWER_THAN_CATALOG = Cause(
-    id="gpu-newer-than-catalog",
-    severity=Severity.NOTE,
-    title="the GPU is newer than the catalog",
-    means="Kernels of its major version may serve it.",
-    proven_by="A capability above every row",
-    way_out="Update gpusetup",
-    source=WHEELS,
-)
-
-
-def newer_than_catalog(context: RuleContext) -> Iterator[Finding]:
-    for gpu in visible_gpus(context.snapshot):
-        capability = gpu.compute_capability
-        if capability is not None and context.catalog.is_newer_gpu(capability):
-            yield GPU_NEWER_THAN_CATALOG.found(
-                f"{gpu.name} ({capability.sm}) is newer than the catalog of "
-                f"{context.catalog.as_of}",
-                fix=Fix(
-                    text="Update gpusetup, or ask the live index: `gpusetup resolve --refresh`"
-                ),
-            )
-
 
 BF16_UNSUPPORTED = Cause(
     id="bf16-unsupported",
@@ -57,40 +31,28 @@ BF16_UNSUPPORTED = Cause(
 )
 
 
-SERVERS = ("vLLM", "SGLang", "TGI")
-
-
-def _in_half(context: RuleContext) -> str:
-    if context.snapshot.failing.program in SERVERS:
-        return "Serve the model in float16: `--dtype half`"
-    return "Use float16 with a GradScaler instead (`--dtype half`, `fp16=True`)"
-
-
 def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
-    old = [g for g in visible_gpus(context.snapshot) if _below(g, Capability(8, 0))]
-    messages = events(context, "bf16-unsupported")
-    if messages and _all_have_it(context):
+    said = event_evidence(events(context, "bf16-unsupported"))
+    known = [g for g in visible_gpus(context.snapshot) if g.compute_capability is not None]
+    old = [gpu for gpu in known if _below(gpu, Capability(8, 0))]
+    if said and known and not old:
         yield BF16_UNSUPPORTED.as_note(
             f"{which.names(context)} has bfloat16: a program that denies it saw another or none",
-            detail="transformers says the same where torch.cuda.is_available() is False.",
-            evidence=event_evidence(messages),
+            evidence=said,
         )
-    elif messages:
+    elif said:
         yield BF16_UNSUPPORTED.found(
             f"bfloat16 was asked of {which.names(context)}, which has none (it begins with 8.0)",
-            evidence=event_evidence(messages),
-            fix=Fix(text=_in_half(context)),
+            evidence=said,
+            fix=Fix(
+                text="Use float16 instead: `--dtype half` serves a model, `fp16=True` trains one"
+            ),
         )
     elif old and is_cuda_build(context.snapshot.torch):
         yield BF16_UNSUPPORTED.as_note(
             f"{old[0].name} ({old[0].compute_capability}) has no bfloat16: use float16 with a "
             "GradScaler",
         )
-
-
-def _all_have_it(context: RuleContext) -> bool:
-    known = [gpu.compute_capability for gpu in visible_gpus(context.snapshot)]
-    return bool(known) and all(own is not None and own >= Capability(8, 0) for own in known)
 
 
 GPU_TOO_OLD_FOR_TRITON = Cause(
@@ -106,30 +68,21 @@ GPU_TOO_OLD_FOR_TRITON = Cause(
 
 def too_old_for_triton(context: RuleContext) -> Iterator[Finding]:
     old = [g for g in visible_gpus(context.snapshot) if _below(g, Capability(7, 0))]
-    messages = events(context, "gpu-too-old-for-triton")
-    make = GPU_TOO_OLD_FOR_TRITON.found if messages else GPU_TOO_OLD_FOR_TRITON.as_warning
-    if messages or (old and is_cuda_build(context.snapshot.torch) and _compiles(context)):
-        name = old[0].name if old else which.names(context)
+    said = events(context, "gpu-too-old-for-triton")
+    torch = context.snapshot.torch
+    first = parsed(context.catalog.milestone("torch.compile"))
+    compiles = is_cuda_build(torch) and parsed(torch.version or "99") >= first
+    make = GPU_TOO_OLD_FOR_TRITON.found if said else GPU_TOO_OLD_FOR_TRITON.as_warning
+    if said or (old and compiles):
         yield make(
-            f"{name} is too old for torch.compile: Triton needs compute capability 7.0",
-            evidence=(
-                *event_evidence(messages),
-                *(
-                    value_evidence(context, "gpus", f"{g.name}: {g.compute_capability}")
-                    for g in old[:1]
-                ),
-            ),
+            f"{which.titled(context, old)} is too old for torch.compile: Triton needs compute "
+            "capability 7.0",
+            evidence=(*event_evidence(said), *which.shown(context, old, "compute_capability")),
             fix=Fix(
                 text='Run eagerly: leave torch.compile out, or use backend="eager"',
                 commands=(paste.setting(context, "TORCHDYNAMO_DISABLE", "1"),),
             ),
         )
-
-
-def _compiles(context: RuleContext) -> bool:
-    """torch.compile came with torch 2.0."""
-    version = context.snapshot.torch.version
-    return version is None or parsed(version) >= parsed(context.catalog.milestone("torch.compile"))
 
 
 def _below(gpu: Gpu, least: Capability) -> bool:
@@ -192,7 +145,6 @@ def half_busy(context: RuleContext) -> Iterator[Finding]:
 
 RULES = (
     half_busy,
-    newer_than_catalog,
     no_bfloat16,
     too_old_for_triton,
     mixed_gpus,

@@ -1,4 +1,4 @@
-"""Driver and torch: is the driver new enough, known, and quick."""
+"""Driver and torch: is the driver new enough for the GPU, for torch, for what a message asks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from gpusetup.evidence.context import (
     events,
     gpus,
     is_report,
-    says_nothing_else,
     serving,
     value_evidence,
     whole_number,
     with_cuda,
 )
 from gpusetup.findings.driver.cuda_codes import CUDA_INIT_FAILED
-from gpusetup.findings.driver.needs import driver_family, is_met, named_as_served, served
 from gpusetup.findings.layers import NO_DEVICE, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import drivers, paste
@@ -43,56 +41,70 @@ DRIVER_TOO_OLD = Cause(
 )
 
 
+INSUFFICIENT_DRIVER = 35
+"""cudaErrorInsufficientDriver."""
+
+
 def driver_too_old(context: RuleContext) -> Iterator[Finding]:
     """The driver serves less CUDA than the installed torch, or any torch, needs."""
-    machine = context.snapshot
-    torch, driver = machine.torch, machine.driver
-    messages = (
+    driver, torch = context.snapshot.driver, context.snapshot.torch
+    said = (
         *events(context, "driver-too-old", "image-needs-newer-driver"),
         *cuda_errors(context, INSUFFICIENT_DRIVER),
         *_of_tritons_assembler(context),
     )
-    nothing = not driver.version and not driver.cuda and not messages
-    if nothing or context.catalog.never_serves(gpus(context)):
+    known = driver.version or driver.cuda or said
+    if not known or context.catalog.never_serves(gpus(context)):
         return
-    unmet = tuple(event for event in messages if not is_met(context, event))
-    if messages and not unmet:
-        yield _refused_all_the_same(context, messages)
-    messages = unmet
-    needed = _needed(context, messages)
-    floor = _floor(context, needed, messages)
-    if any(e.values.get("needs_driver") for e in messages):
-        needed = next((e.values["cuda"] for e in messages if e.values.get("cuda")), None)
-    short = bool(driver.version and floor and parsed(driver.version) < parsed(floor))
+    unmet = tuple(event for event in said if not _is_met(context, event))
+    if said and not unmet:
+        yield _refused_all_the_same(context, said)
+    needed, floor = _need(context, unmet)
     # A Jetson's driver is numbered apart: its JetPack decides.
-    short = short and not _serves_anyway(context, needed) and not board_of(context.snapshot)
-    if unknown := _unknown_gpu(context):
-        yield _too_old_for_gpu(context, *unknown, floor if short else None)
-        return
-    if messages and floor and not short and driver.version:
-        floor = needed = None  # they ask for more than torch does, and not for what
-    if short and not messages and _is_past_its_last_driver(context, floor):
-        return  # no driver for this GPU reaches it: the wheel is too new for the GPU
-    if short or messages:
+    board, serves = board_of(context.snapshot), _serves_anyway(context, needed)
+    short = not board and not serves and _is_older(driver.version, floor)
+    gpu, first = _newest_of(context)
+    if _is_older(driver.version, first):
+        both = (first, floor) if short and floor else (first,)
+        yield _too_old(context, gpu, max(both, key=parsed), ())
+    elif unmet or short:
+        if driver.version and not short:
+            floor = needed = None  # they ask for more than torch does, and not for what
         what = f"torch {torch.version}" if torch.version and floor else "the program"
-        yield DRIVER_TOO_OLD.found(
-            f"{what} needs {f'driver {floor}' if floor else 'a newer driver'}"
-            f"{f' (CUDA {needed})' if needed else ''}{_found(context)}",
-            evidence=(*event_evidence(messages), *_driver_and_torch(context)),
-            fix=_driver_or_image(context, messages, floor) or _driver_or_torch(context, floor),
-        )
-    elif _no_build_for(context):
-        yield _no_torch_for_this_driver(context)
+        yield _too_old(context, what, floor, unmet, needed)
+    elif least := _no_torch_for_this_driver(context):
+        yield _too_old(context, "every torch of the catalog", least, ())
 
 
-def _refused_all_the_same(context: RuleContext, messages: tuple[Event, ...]) -> Finding:
+def _is_older(version: str | None, floor: str | None) -> bool:
+    return bool(version and floor and parsed(version) < parsed(floor))
+
+
+def _too_old(
+    context: RuleContext,
+    what: str,
+    floor: str | None,
+    said: tuple[Event, ...],
+    needed: str | None = None,
+) -> Finding:
+    driver = context.snapshot.driver
+    least = with_cuda(f"driver {floor} or newer" if floor else "a newer driver", needed)
+    found = f"; this driver serves CUDA {driver.cuda}" if driver.cuda else ""
+    if driver.version:
+        found = f"; found {with_cuda(f'driver {driver.version}', driver.cuda)}"
+    return DRIVER_TOO_OLD.found(
+        f"{what} needs {least}{found}",
+        evidence=(*event_evidence(said), *_driver_read(context)),
+        fix=_newer_or_another(context, said, floor, of_torch=bool(said or needed)),
+    )
+
+
+def _refused_all_the_same(context: RuleContext, said: tuple[Event, ...]) -> Finding:
     """CUDA's runtime calls a driver too old that is not: it meets another, older libcuda, or it is
     of another library than torch."""
-    torch = context.snapshot.torch.version
-    what = f"torch {torch}" if torch else "what this text asks for"
     return CUDA_INIT_FAILED.found(
-        f"The driver is called too old, and driver {context.snapshot.driver.version} serves {what}",
-        evidence=(*event_evidence(messages), *_driver_and_torch(context)),
+        f"Driver {context.snapshot.driver.version} is called too old, and is new enough",
+        evidence=(*event_evidence(said), *_driver_read(context)),
         fix=Fix(
             text="Keep the driver and torch. Another libcuda may come before the driver's own (a "
             "compat or stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been "
@@ -105,11 +117,59 @@ def _refused_all_the_same(context: RuleContext, messages: tuple[Event, ...]) -> 
     )
 
 
-def _unknown_gpu(context: RuleContext) -> tuple[str, str] | None:
-    """The GPU that came after this driver, and the first driver that knows it."""
-    version = context.snapshot.driver.version
-    newest = _newest_of(context)
-    return newest if version and parsed(version) < parsed(newest[1]) else None
+def _family(context: RuleContext) -> str:
+    """Whose driver numbers count: WSL uses the driver of Windows."""
+    return "windows" if context.snapshot.os.wsl else context.snapshot.os.family or "linux"
+
+
+def _is_met(context: RuleContext, event: Event) -> bool:
+    """Whether the driver that was read is as new as what a message asks for."""
+    has, values = context.snapshot.driver.version, event.values
+    needs = values.get("needs_driver") or values.get("needed")
+    torchs = cuda_needed(context.snapshot.torch)
+    if not needs and values.get("cuda"):
+        needs = context.catalog.toolkit_driver(values["cuda"], _family(context))
+    elif not needs and torchs and (event.kind == "cuda-error" or values.get("refused")):
+        needs = context.catalog.driver_floor(torchs, _family(context))
+    return bool(has and needs and not _is_older(has, needs))
+
+
+def _need(context: RuleContext, said: tuple[Event, ...]) -> tuple[str | None, str | None]:
+    """The CUDA and the driver that are needed: a message's, torch's, else the major above the
+    driver's own, because the older driver serves all of a major.
+
+    Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
+    """
+    values = [event.values for event in said]
+    cuda = next((one["cuda"] for one in values if one.get("cuda")), None)
+    named = (one.get("needs_driver") or one.get("needed") for one in values)
+    if driver := next(filter(None, named), None):
+        return cuda, driver
+    by_triton = any(event.kind == "triton-image-invalid" for event in said)
+    needed = cuda if by_triton else cuda_needed(context.snapshot.torch) or cuda
+    has = _served(said) or ""
+    if not needed and (major := whole_number(has.partition(".")[0])):
+        needed = f"{major + 1}.0"
+        if major < context.catalog.minors_serve_from:
+            known = {".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits}
+            needed = min((one for one in known if _is_older(has, one)), key=parsed, default=needed)
+    if not needed or board_of(context.snapshot):
+        return needed, None
+    catalog, family = context.catalog, _family(context)
+    full = catalog.toolkit_driver(needed, family) if needed == cuda else None
+    return needed, full or catalog.driver_floor(needed, family)
+
+
+def _served(said: tuple[Event, ...]) -> str | None:
+    """The CUDA that the driver serves, as a message has it: `11.4`, or the runtime's `11040`."""
+    for values in (event.values for event in said):
+        found = values.get("driver_cuda") or values.get("found", "")
+        number = whole_number(found)
+        if number and len(found) in (4, 5):
+            return f"{number // 1000}.{number % 1000 // 10}"
+        if found:
+            return found
+    return None
 
 
 def _newest_of(context: RuleContext) -> tuple[str, str]:
@@ -120,180 +180,72 @@ def _newest_of(context: RuleContext) -> tuple[str, str]:
     return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
 
 
-def _too_old_for_gpu(context: RuleContext, gpu: str, first: str, floor: str | None) -> Finding:
-    """The driver does not know the GPU; `floor` is what the installed torch needs besides."""
-    torch = context.snapshot.torch
-    needed = max((first, floor or first), key=parsed)
-    also = f"torch {torch.version} needs driver {floor} or newer." if floor else ""
-    return DRIVER_TOO_OLD.found(
-        f"{gpu} needs NVIDIA driver {first} or newer{_found(context)}",
-        detail=f"A driver of an older branch does not start this GPU. {also}".strip(),
-        evidence=_driver_and_torch(context),
-        fix=drivers.driver(context, f"Update the driver to {needed} or newer", needed),
-    )
-
-
-def _found(context: RuleContext) -> str:
-    """The driver that is there, as far as it is known."""
-    driver = context.snapshot.driver
-    if driver.version:
-        return f", found driver {driver.version}{f' (CUDA {driver.cuda})' if driver.cuda else ''}"
-    return f"; this driver serves CUDA {driver.cuda}" if driver.cuda else ""
-
-
-def _floor(context: RuleContext, needed: str | None, messages: tuple[Event, ...]) -> str | None:
-    """The least driver: a message names it, or a CUDA that the driver must serve fully.
-
-    Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
-    """
-    named = next(
-        filter(None, (e.values.get("needs_driver") or e.values.get("needed") for e in messages)),
-        None,
-    )
-    if named or not needed:
-        return named
-    family = driver_family(context)
-    own = any(e.values.get("cuda") == needed for e in messages)
-    full = context.catalog.toolkit_driver(needed, family) if own else None
-    if board_of(context.snapshot):
-        return None
-    return full or context.catalog.driver_floor(needed, family)
-
-
-def _is_past_its_last_driver(context: RuleContext, floor: str | None) -> bool:
-    """Whether a GPU that torch has no kernel for ends with a driver below the floor."""
-    known = context.snapshot.torch.kernels is not None
-    lacking = (gpu for gpu in gpus(context) if known and serving(context, gpu) is None)
-    return any(context.catalog.ends_before((gpu,), floor) for gpu in lacking)
-
-
 TRITONS_CUDA = "12.0"
 """Triton assembles by a ptxas of CUDA 12 from 2.1 on, which came with torch 2.1."""
 
 
 def _of_tritons_assembler(context: RuleContext) -> tuple[Event, ...]:
     """Kernels of Triton that a driver of CUDA 11 cannot load, whatever CUDA torch has."""
-    invalid = events(context, "triton-image-invalid")
     torch, driver = context.snapshot.torch.version, context.snapshot.driver.version
-    if not (invalid and torch and driver) or parsed(torch) < parsed("2.1"):
+    first = context.catalog.driver_floor(TRITONS_CUDA, _family(context))
+    if not torch or _is_older(torch, "2.1") or not _is_older(driver, first):
         return ()
-    first = context.catalog.driver_floor(TRITONS_CUDA, driver_family(context))
-    if not first or parsed(driver) >= parsed(first):
-        return ()
-    return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in invalid)
-
-
-INSUFFICIENT_DRIVER = 35
-"""cudaErrorInsufficientDriver."""
-
-
-def _needed(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
-    """The CUDA that is needed: torch's, the message's, else the major above the driver's own.
-
-    From CUDA 11 on the older driver serves all of a major (minor-version compatibility), so that a
-    refusal means a later major; before, it means a later release.
-    """
-    named = next((e.values["cuda"] for e in messages if e.values.get("cuda")), None)
-    triton = any(e.kind == "triton-image-invalid" for e in messages)
-    own = named if triton else cuda_needed(context.snapshot.torch) or named
-    has = named_as_served(messages)
-    if own or not messages or not has:
-        return own
-    major = whole_number(has.partition(".")[0])
-    if major is None or major >= context.catalog.minors_serve_from:
-        return None if major is None else f"{major + 1}.0"
-    releases = {".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits}
-    return min((r for r in releases if parsed(r) > parsed(has)), key=parsed, default=None)
+    said = events(context, "triton-image-invalid")
+    return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in said)
 
 
 def _serves_anyway(context: RuleContext, needed: str | None) -> bool:
     """The driver says itself that it serves this CUDA (WSL, cuda-compat)."""
-    says = context.snapshot.driver.cuda
-    if context.snapshot.torch.cuda_available:
-        return True
-    lifted = (
-        context.snapshot.container.cuda_compat_path and context.snapshot.cuda_api.init_code == 0
-    )
-    return bool(lifted or (says and needed and parsed(says) >= parsed(needed)))
+    machine = context.snapshot
+    lifted = machine.container.cuda_compat_path and machine.cuda_api.init_code == 0
+    says = machine.driver.cuda and needed and not _is_older(machine.driver.cuda, needed)
+    return bool(machine.torch.cuda_available or lifted or says)
 
 
-def _driver_and_torch(context: RuleContext) -> tuple[Evidence, ...]:
-    driver, torch = context.snapshot.driver, context.snapshot.torch
-    lines = (
-        (driver.version, "driver.version", f"driver {driver.version}"),
-        (
-            torch.version,
-            "torch.version",
-            with_cuda(f"torch {torch.version}", cuda_needed(torch)),
-        ),
-    )
-    return tuple(value_evidence(context, subject, text) for known, subject, text in lines if known)
+def _driver_read(context: RuleContext) -> tuple[Evidence, ...]:
+    version = context.snapshot.driver.version
+    return (value_evidence(context, "driver.version", f"driver {version}"),) if version else ()
 
 
-def _driver_or_image(
-    context: RuleContext, messages: tuple[Event, ...], floor: str | None
-) -> Fix | None:
-    """A container image that asks for more than the host's driver serves: an older one does too."""
-    if all(event.kind != "image-needs-newer-driver" for event in messages):
-        return None
-    has = served(context, messages)
-    newer = drivers.driver(
-        context,
-        f"update the host's driver to {f'{floor} or newer' if floor else 'the newest'}",
-        floor,
-    )
-    older = f"for CUDA {has} or older" if has else "for an older CUDA"
-    return Fix(text=f"Use an image {older}; or {newer.text}", min_driver=floor)
-
-
-def _driver_or_torch(context: RuleContext, floor: str | None) -> Fix:
-    newer = drivers.driver(
-        context, f"Update the driver to {f'{floor} or newer' if floor else 'the newest'}", floor
-    )
+def _newer_or_another(
+    context: RuleContext, said: tuple[Event, ...], floor: str | None, *, of_torch: bool
+) -> Fix:
+    """A newer driver; or what this one serves: an image, a torch, a program's build."""
+    to = f"{floor} or newer" if floor else "the newest"
+    newer = drivers.driver(context, f"Update the driver to {to}", floor)
+    or_newer = newer.text[:1].lower() + newer.text[1:]
     build, driver = context.resolution.build, context.snapshot.driver
-    known = driver.version or driver.cuda
+    has = driver.cuda or _served(said)
+    if any(event.kind == "image-needs-newer-driver" for event in said):
+        older = f"for CUDA {has} or older" if has else "for an older CUDA"
+        return Fix(text=f"Use an image {older}; or {or_newer}", min_driver=floor)
+    known = of_torch and (driver.version or driver.cuda)
     stays = context.decision is not None and context.decision.how == "kept"
     if build is None or build.backend == "cpu" or not known or stays:
         return newer
-    other = f"torch {build.torch} from {build.backend}"
+    torch = f"torch {build.torch} from {build.backend}"
+    update = paste.other(or_newer, *newer.commands)
     if not _is_about_torch(context):
-        return _driver_or_program(context, newer, other)
-    update = Alternative(title=_lowered(newer.text), commands=newer.commands)
+        keep = Alternative(
+            title=f"where the program uses torch, install {torch}",
+            commands=paste.install_commands(context),
+        )
+        return Fix(
+            text="Keep the driver and take the program's build for an older CUDA"
+            + (f" ({driver.cuda} at most)" if driver.cuda else "")
+            + ("" if newer.commands else f". Or {or_newer}"),
+            alternatives=(keep, *update),
+            min_driver=newer.min_driver,
+        )
+    kernels = context.snapshot.torch.kernels
+    serves = kernels is None or all(serving(context, gpu) for gpu in gpus(context))
+    update = (Alternative(title=or_newer, commands=newer.commands),) if serves else ()
     return Fix(
-        text=f"Keep the driver and install {other}, which it serves",
+        text=f"Keep the driver and install {torch}, which it serves",
         commands=paste.install_commands(context),
-        alternatives=(*paste.by_hand(context), *((update,) if _would_serve(context) else ())),
+        alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,
     )
-
-
-def _would_serve(context: RuleContext) -> bool:
-    """Whether the installed torch has kernels for the GPUs, so that a newer driver is enough."""
-    return all(
-        context.snapshot.torch.kernels is None or serving(context, gpu) is not None
-        for gpu in gpus(context)
-    )
-
-
-def _driver_or_program(context: RuleContext, newer: Fix, other: str) -> Fix:
-    """A program that is no torch has builds of its own for an older CUDA."""
-    keep = Alternative(
-        title=f"where the program uses torch, install {other}",
-        commands=paste.install_commands(context),
-    )
-    update = Alternative(title=_lowered(newer.text), commands=newer.commands)
-    cuda = context.snapshot.driver.cuda
-    return Fix(
-        text="Keep the driver and take the program's build for an older CUDA"
-        f"{f' ({cuda} at most)' if cuda else ''}"
-        + ("" if newer.commands else f". Or {_lowered(newer.text)}"),
-        alternatives=(keep, *((update,) if update.commands else ())),
-        min_driver=newer.min_driver,
-    )
-
-
-def _lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def _is_about_torch(context: RuleContext) -> bool:
@@ -304,36 +256,13 @@ def _is_about_torch(context: RuleContext) -> bool:
     return bool(read or torch_said or context.request != Request() or not is_report(context))
 
 
-def _no_build_for(context: RuleContext) -> bool:
-    advice = context.resolution.advice
-    chosen = context.resolution.build
-    nothing = chosen is None or chosen.backend == "cpu"
-    here = bool(gpus(context)) and not context.snapshot.os.jetson
-    # No order: a text that shows a driver and no torch asks for none, unless it knows no such GPU.
-    if is_report(context) and not (
-        says_nothing_else(context) and _lists_what_it_knows_not(context)
-    ):
-        return False
-    return nothing and here and advice is not None and advice.change == "driver"
-
-
-def _lists_what_it_knows_not(context: RuleContext) -> bool:
-    """A driver and a GPU that came after it, in one text: of two times, or of two machines."""
-    version, family = context.snapshot.driver.version, driver_family(context)
-    first = (context.catalog.first_driver(gpu, family) for gpu in gpus(context))
-    return bool(version) and any(parsed(one) > parsed(version or "0") for one in first if one)
-
-
-def _no_torch_for_this_driver(context: RuleContext) -> Finding:
-    advice = context.resolution.advice
-    assert advice is not None
-    driver = context.snapshot.driver
-    return DRIVER_TOO_OLD.found(
-        f"No torch build of this catalog runs on driver {driver.version}; "
-        f"{advice.to} gives {advice.gives}",
-        evidence=_driver_and_torch(context),
-        fix=drivers.driver(context, f"Update the driver to {advice.to} or newer", advice.to),
-    )
+def _no_torch_for_this_driver(context: RuleContext) -> str | None:
+    """The driver that would give a torch, where this one serves no build of the catalog."""
+    advice, chosen = context.resolution.advice, context.resolution.build
+    # No order: a text that shows a driver and no torch asks for none.
+    asked = gpus(context) and not context.snapshot.os.jetson and not is_report(context)
+    served = chosen is not None and chosen.backend != "cpu"
+    return advice.to if advice and advice.change == "driver" and asked and not served else None
 
 
 DRIVER_TO_EXPECT = Cause(
@@ -349,18 +278,14 @@ DRIVER_TO_EXPECT = Cause(
 
 def floor_for_the_other_host(context: RuleContext) -> Iterator[Finding]:
     """A GPU was named, no driver: what driver this torch needs there."""
-    needed = cuda_needed(context.snapshot.torch)
-    if not context.other_host or context.snapshot.driver.version or not needed:
-        return
-    floor = context.catalog.driver_floor(needed, context.snapshot.os.family or "linux")
-    if floor:
-        gpu, first = _newest_of(context)
-        later = parsed(first) > parsed(floor)
-        who = gpu if later else f"torch {context.snapshot.torch.version}"
-        floor = first if later else floor
+    torch = context.snapshot.torch
+    needed = cuda_needed(torch)
+    if context.other_host and needed and not context.snapshot.driver.version:
+        floor = context.catalog.driver_floor(needed, context.snapshot.os.family or "linux")
+        least = max(floor or "0", _newest_of(context)[1], key=parsed)
         yield DRIVER_TO_EXPECT.found(
-            f"{who} needs driver {floor} or newer on that host",
-            fix=Fix(text="Check it with `--for-driver VERSION`", min_driver=floor),
+            f"torch {torch.version} on this GPU needs driver {least} or newer on that host",
+            fix=Fix(text="Check it with `--for-driver VERSION`", min_driver=least),
         )
 
 

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from gpusetup.findings.device.ecc import ECC_ERROR
 from gpusetup.findings.device.sharing import COMPUTE_MODE_EXCLUSIVE, VGPU_NO_COMPUTE
+from gpusetup.findings.driver.cuda_ways import drivers_own, fabric_manager, without_folder
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.libraries.loading import LIBCUDA_STUB
-from gpusetup.findings.record import Cause
+from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import CUDA_DRIVER
-from gpusetup.model.frozen import Frozen
-
-
-class Code(Frozen):
-    """One answer of `cuInit` (cuda.h, enum CUresult) and what it means for a machine."""
-
-    cause: Cause
-    title: str
-    text: str
-    linux: tuple[str, ...] = ()
-    """The way on Linux."""
-    look: tuple[str, ...] = ()
-    """What shows more there, and changes nothing."""
-    needs_root: bool = False
-    needs_reboot: bool = False
-
+from gpusetup.model.finding import Fix
 
 CUDA_SEES_NO_DEVICE = Cause(
     id="cuda-sees-no-device",
@@ -153,167 +138,216 @@ CUDA_INIT_FAILED = Cause(
     proven_by="cuInit answers neither 0 nor a known code",
     way_out="Reboot; install the driver anew",
     source=CUDA_DRIVER,
+    holds=(lambda context: not context.other_host,),
+    message=Message(
+        title="CUDA fails when it is asked for its {field}: {problem}",
+        plain="CUDA fails when it is asked for its devices",
+        text="Reboot; if it stays, install the driver anew",
+        commands=("sudo reboot",),
+        needs_root=True,
+        needs_reboot=True,
+    ),
 )
 
 
-UNKNOWN_ERROR = Code(
-    cause=CUDA_UNKNOWN_ERROR,
+CUDA_MISSES_GPU = Cause(
+    id="cuda-misses-gpu",
+    symptom=True,
+    place=(Layer.READINESS, 180),
+    title="CUDA does not see a GPU that the driver lists",
+    means="The GPU answers NVML, and CUDA leaves it out: it could not start it.",
+    proven_by="NVML's and CUDA's lists, and no CUDA_VISIBLE_DEVICES",
+    not_when="gpus-partly-hidden; gpu-fell-off-bus; mig-misconfigured",
+    way_out="Kernel log, reset or reboot",
+    source="CUDA Driver API reference, cuDeviceGetCount",
+    holds=(lambda context: not context.other_host,),
+    message=Message(
+        title="CUDA does not see GPU {gpu}, which the driver lists",
+        detail="Nothing hides it: CUDA_VISIBLE_DEVICES is not set.",
+        text="Reboot (in a container the host); until then leave this GPU out "
+        "(CUDA_VISIBLE_DEVICES)",
+        look=("sudo dmesg | grep -iE 'nvrm|xid'",),
+        needs_root=True,
+        needs_reboot=True,
+    ),
+)
+
+
+UNKNOWN_ERROR = Message(
     title="CUDA does not start: unknown error ({code})",
+    plain="CUDA works no more after the machine slept",
     text="On Linux load the unified memory module anew (after suspend it is often in a bad state) "
     "and start the program again; else reboot",
-    linux=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
+    commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
     needs_root=True,
     needs_reboot=True,
-)
-
-
-MPS = Code(
-    cause=MPS_SERVER,
-    title="The CUDA MPS daemon refuses this process ({code})",
-    text="Stop the daemon, or use the GPU as the user that started it",
-    linux=("echo quit | nvidia-cuda-mps-control",),
-)
-
-
-FABRIC = Code(
-    cause=SYSTEM_NOT_READY_FABRIC_MANAGER,
-    title="The NVSwitch fabric is not ready (error 802): Fabric Manager does not run, or does "
-    "not match",
-    text="Install the Fabric Manager of exactly the driver's version, and start it",
-    linux=(
-        "sudo systemctl enable nvidia-fabricmanager",
-        "sudo systemctl restart nvidia-fabricmanager",
-    ),
-    look=("nvidia-smi -q | grep -A 3 Fabric",),
-    needs_root=True,
-)
-
-
-CODES: dict[int, Code] = {
-    2: Code(
-        cause=CUDA_INIT_OUT_OF_MEMORY,
-        title="CUDA cannot start: out of memory while it starts (error 2)",
-        text="Lift the limit on the address space (ulimit -v, the batch system), or give the "
-        "virtual machine more memory",
-        linux=("ulimit -v unlimited",),
-    ),
-    34: Code(
-        cause=LIBCUDA_STUB,
-        title="The toolkit's stub libcuda is loaded instead of the driver's (error 34)",
-        text="Take the toolkit's stubs folder out of LD_LIBRARY_PATH",
-    ),
-    36: Code(
-        cause=DRIVER_CALL_UNSUPPORTED,
-        title="The CUDA library asks more of the kernel driver than it can do (error {code})",
-        text="Install kernel driver and libraries of one version, then reboot",
-        needs_root=True,
-        needs_reboot=True,
-    ),
-    46: Code(
-        cause=COMPUTE_MODE_EXCLUSIVE,
-        title="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
-        text="End the other process, or set the compute mode to default; where no process holds "
-        "the GPU, reboot",
-        linux=("sudo nvidia-smi -c DEFAULT",),
-        look=("nvidia-smi",),
-        needs_root=True,
-    ),
-    100: Code(
-        cause=CUDA_SEES_NO_DEVICE,
-        title="CUDA sees no device (error 100)",
-        text="Look at CUDA_VISIBLE_DEVICES, the compute mode and MIG, and at what else is found",
-        look=(
-            "nvidia-smi -L",
-            'nvidia-smi "--query-gpu=compute_mode,mig.mode.current" --format=csv',
+    cases=(
+        Message(
+            where=(lambda context: bool(context.snapshot.torch.cuda_available),),
+            having={"code": ""},
+            title="A CUDA call failed after CUDA had started: unknown error ({code})",
+            text="Look for an Xid of that time in the kernel's log; without one run it again with "
+            "CUDA_LAUNCH_BLOCKING=1, so that the failing call is the one that is named",
+            commands=("export CUDA_LAUNCH_BLOCKING=1",),
+            look=("sudo dmesg -T | grep -i xid",),
+        ),
+        Message(
+            where=(lambda context: context.snapshot.failing.program == "ollama",),
+            commands=(
+                "sudo modprobe -r nvidia_uvm",
+                "sudo modprobe nvidia_uvm",
+                "sudo systemctl restart ollama",
+            ),
+            needs_root=True,
         ),
     ),
-    101: Code(
-        cause=INVALID_DEVICE_ORDINAL,
-        title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
-        text="Name only GPUs that `nvidia-smi -L` lists, and start no more processes than there "
-        "are GPUs",
-        look=("nvidia-smi -L",),
+)
+MPS = (
+    MPS_SERVER,
+    Message(
+        title="The CUDA MPS daemon refuses this process",
+        text="Stop the daemon, or use the GPU as the user that started it",
+        commands=("echo quit | nvidia-cuda-mps-control",),
     ),
-    102: Code(
-        cause=VGPU_NO_COMPUTE,
-        title="The vGPU has no licence for CUDA (error 102)",
-        text="Give the virtual machine a licence (NVIDIA License System) for a profile "
-        "with compute",
+)
+CODES: dict[int, tuple[Cause, Message]] = {
+    2: (
+        CUDA_INIT_OUT_OF_MEMORY,
+        Message(
+            title="CUDA cannot start: out of memory while it starts (error 2)",
+            text="Lift the limit on the address space (ulimit -v, the batch system), or give the "
+            "virtual machine more memory",
+            commands=("ulimit -v unlimited",),
+        ),
     ),
-    214: Code(
-        cause=ECC_ERROR,
-        title="The GPU's memory has an error that ECC cannot correct (error 214)",
-        text="Reset the GPU, or reboot; if it comes back, have the GPU replaced",
-        linux=("sudo nvidia-smi --gpu-reset",),
-        look=('nvidia-smi -q -d "ECC,ROW_REMAPPER"',),
+    34: (
+        LIBCUDA_STUB,
+        Message(
+            title="The toolkit's stub libcuda is loaded instead of the driver's (error 34)",
+            text="Take the toolkit's stubs folder out of LD_LIBRARY_PATH",
+            way=lambda context, text: Fix(text=text, commands=without_folder(context, "/stubs")),
+        ),
+    ),
+    36: (
+        DRIVER_CALL_UNSUPPORTED,
+        Message(
+            title="The CUDA library asks more of the kernel driver than it can do (error 36)",
+            text="Install kernel driver and libraries of one version, then reboot",
+            needs_root=True,
+            needs_reboot=True,
+        ),
+    ),
+    46: (
+        COMPUTE_MODE_EXCLUSIVE,
+        Message(
+            title="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
+            text="End the other process, or set the compute mode to default; where no process "
+            "holds the GPU, reboot",
+            commands=("sudo nvidia-smi -c DEFAULT",),
+            look=("nvidia-smi",),
+            needs_root=True,
+        ),
+    ),
+    100: (
+        CUDA_SEES_NO_DEVICE,
+        Message(
+            title="CUDA sees no device (error 100)",
+            text="Look at CUDA_VISIBLE_DEVICES, the compute mode and MIG, and at what else is "
+            "found",
+            look=(
+                "nvidia-smi -L",
+                'nvidia-smi "--query-gpu=compute_mode,mig.mode.current" --format=csv',
+            ),
+        ),
+    ),
+    101: (
+        INVALID_DEVICE_ORDINAL,
+        Message(
+            title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
+            text="Name only GPUs that `nvidia-smi -L` lists, and start no more processes than "
+            "there are GPUs",
+            look=("nvidia-smi -L",),
+        ),
+    ),
+    102: (
+        VGPU_NO_COMPUTE,
+        Message(
+            title="The vGPU has no licence for CUDA (error 102)",
+            text="Give the virtual machine a licence (NVIDIA License System) for a profile with "
+            "compute",
+        ),
+    ),
+    304: (
+        OS_CALL_FAILED,
+        Message(
+            title="A system call of the CUDA driver failed (error 304)",
+            text="Usually device nodes are missing or forbidden, or a sandbox (cgroup, seccomp, "
+            "limits) forbids the call",
+            commands=("sudo nvidia-modprobe -u -c=0",),
+            look=("ls -l /dev/nvidia*",),
+            needs_root=True,
+        ),
+    ),
+    800: (
+        OS_CALL_FAILED,
+        Message(
+            title="The CUDA driver may not do what a program asks (error 800)",
+            text="Start the container again: its rights to the device nodes are gone or were never "
+            "given (cgroup rules, seccomp); outside of containers look at the nodes' owner and "
+            "group",
+            look=("ls -l /dev/nvidia*",),
+        ),
+    ),
+    801: (
+        VGPU_NO_COMPUTE,
+        Message(
+            title="This vGPU profile allows no CUDA (error 801)",
+            text="Give the virtual machine a profile with compute (Q or C), or switch compute on "
+            "in the host",
+        ),
+    ),
+    802: (
+        SYSTEM_NOT_READY_FABRIC_MANAGER,
+        Message(
+            title="The NVSwitch fabric is not ready (error 802): Fabric Manager does not run, or "
+            "does not match",
+            text="Install the Fabric Manager of exactly the driver's version, and start it",
+            way=fabric_manager,
+        ),
+    ),
+    803: (
+        LIBCUDA_DRIVER_MISMATCH,
+        Message(
+            title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
+            text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied "
+            "library); where the driver was updated and not loaded anew, reboot",
+            way=drivers_own,
+        ),
+    ),
+    804: (
+        FORWARD_COMPAT_UNSUPPORTED,
+        Message(
+            title="A forward compatibility library (cuda-compat) stands in front of the driver, on "
+            "a GPU or driver that does not allow it (error 804)",
+            text="Take the cuda-compat folder out of the loader's path, or update the driver of "
+            "the host; forward compatibility is for data centre GPUs only",
+            way=drivers_own,
+        ),
+    ),
+    **dict.fromkeys(range(805, 810), MPS),
+    999: (CUDA_UNKNOWN_ERROR, UNKNOWN_ERROR),
+}
+"""What the driver API answers (cuda.h, CUresult) -> what it means."""
+
+
+OTHER_CODE = (
+    CUDA_INIT_FAILED,
+    Message(
+        title="CUDA does not start: cuInit answers {code}",
+        text="Reboot; if it stays, install the driver anew",
         needs_root=True,
         needs_reboot=True,
     ),
-    304: Code(
-        cause=OS_CALL_FAILED,
-        title="A system call of the CUDA driver failed (error 304)",
-        text="Usually device nodes are missing or forbidden, or a sandbox (cgroup, seccomp, "
-        "limits) forbids the call",
-        linux=("sudo nvidia-modprobe -u -c=0",),
-        look=("ls -l /dev/nvidia*",),
-        needs_root=True,
-    ),
-    800: Code(
-        cause=OS_CALL_FAILED,
-        title="The CUDA driver may not do what a program asks (error 800)",
-        text="Start the container again: its rights to the device nodes are gone or were never "
-        "given (cgroup rules, seccomp); outside of containers look at the nodes' owner and group",
-        look=("ls -l /dev/nvidia*",),
-    ),
-    801: Code(
-        cause=VGPU_NO_COMPUTE,
-        title="This vGPU profile allows no CUDA (error 801)",
-        text="Give the virtual machine a profile with compute (Q or C), or switch compute on in "
-        "the host",
-    ),
-    802: FABRIC,
-    803: Code(
-        cause=LIBCUDA_DRIVER_MISMATCH,
-        title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
-        text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied "
-        "library); where the driver was updated and not loaded anew, reboot",
-        look=("ldconfig -p | grep libcuda",),
-        needs_root=True,
-    ),
-    804: Code(
-        cause=FORWARD_COMPAT_UNSUPPORTED,
-        title="A forward compatibility library (cuda-compat) stands in front of the driver, on a "
-        "GPU or driver that does not allow it (error 804)",
-        text="Take the cuda-compat folder out of the loader's path, or update the driver of the "
-        "host; forward compatibility is for data centre GPUs only",
-    ),
-    805: MPS,
-    806: MPS,
-    807: MPS,
-    808: MPS,
-    809: MPS,
-    999: UNKNOWN_ERROR,
-}
-"""cuInit's answer -> what it means. 30 is the runtime's older number for 999."""
-
-
-UNKNOWN_LATER = Code(
-    cause=UNKNOWN_ERROR.cause,
-    title="A CUDA call failed after CUDA had started: unknown error ({code})",
-    text="Look for an Xid of that time in the kernel's log; without one run it again with "
-    "CUDA_LAUNCH_BLOCKING=1, so that the failing call is the one that is named",
-    linux=("export CUDA_LAUNCH_BLOCKING=1",),
-    look=("sudo dmesg -T | grep -i xid",),
-)
-"""999 of a program that saw its GPU: nothing keeps CUDA from starting."""
-
-
-OTHER_CODE = Code(
-    cause=CUDA_INIT_FAILED,
-    title="CUDA does not start: cuInit answers {code}",
-    text="Reboot; if it stays, install the driver anew",
-    needs_root=True,
-    needs_reboot=True,
 )
 
 
@@ -324,6 +358,7 @@ SAID: dict[str, int] = {
     "vgpu-no-compute": 801,
     "system-not-ready-fabric-manager": 802,
     "mps-server": 805,
+    "cuda-lost-after-suspend": 999,
 }
 """Kind of event -> the code of the same cause."""
 

@@ -29,10 +29,11 @@ from gpusetup.findings.driver.presence import (
     said_on_the_host,
 )
 from gpusetup.findings.layers import NO_DRIVER, Layer
-from gpusetup.findings.record import Cause
+from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import drivers, packages, paste
-from gpusetup.model.finding import Evidence, Finding, Fix
-from gpusetup.model.machine import Event
+from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import Line, filled, lines
 
 DRIVER_NOT_LOADED = Cause(
@@ -54,65 +55,35 @@ def driver_not_loaded(context: RuleContext) -> Iterator[Finding]:
     """The driver's packages are here, its kernel module does not answer."""
     driver = context.snapshot.driver
     nvml_silent = driver.nvml_code == NVML_DRIVER_NOT_LOADED
-    installed = (
-        driver.library_found or driver.module_version or driver.library_version or nvml_silent
+    installed = driver.library_found or driver.module_version or driver.library_version
+    silent = driver.module_loaded is False and not kernel_driver_spoke(context)
+    said = tuple(
+        event
+        for event in events(context, *NOT_LOADED, "module-not-found")
+        if event.kind != "module-not-found" or "uvm" not in event.values.get("module", "")
     )
-    silent = (driver.module_loaded is False and not kernel_driver_spoke(context)) or nvml_silent
-    messages = events(context, *NOT_LOADED, *_module_not_found(context))
     # No order: the driver version in a text may be of a package, and no proof that it runs.
     answers = bool(answering(context)) if is_report(context) else driver_answers(context)
-    here = absent_here(context) or said_on_the_host(messages)
-    if not here or answers or has_nvidia(context) is False:
+    here = absent_here(context) or said_on_the_host(said)
+    proven = said or nvml_silent or (installed and silent)
+    if not proven or not here or answers or has_nvidia(context) is False:
         return
-    if not (messages or (installed and silent)):
-        return
+    version = driver.module_version
+    on_disk = f"module nvidia is not loaded; on disk: {version or 'unknown'}"
     yield DRIVER_NOT_LOADED.found(
         "The NVIDIA driver is installed, but "
         + ("does not run" if on(context, "windows") else "its kernel module is not loaded"),
-        detail=_why_not_loaded(context),
+        detail="Often after a kernel update for which no module was built; with nouveau in the "
+        "way; or Secure Boot loads no module whose key is not enrolled. doctor itself loads "
+        "nothing: where the driver comes on demand, `nvidia-smi` once does.",
         evidence=(
-            *event_evidence(messages),
+            *event_evidence(said),
             *nvml_said(context),
             *on_the_bus(context),
-            *_module_facts(context),
+            *((value_evidence(context, "driver.module_loaded", on_disk),) if silent else ()),
         ),
         fix=_load_fix(context),
     )
-
-
-def _module_not_found(context: RuleContext) -> tuple[str, ...]:
-    """The kind of event that says so of the driver's own module, not of its unified memory's."""
-    names = {e.values.get("module", "nvidia") for e in events(context, "module-not-found")}
-    return ("module-not-found",) if any("uvm" not in name for name in names) else ()
-
-
-def _module_facts(context: RuleContext) -> tuple[Evidence, ...]:
-    driver = context.snapshot.driver
-    if driver.module_loaded is not False:
-        return ()
-    on_disk = f", {driver.module_version} on disk" if driver.module_version else ""
-    return (
-        value_evidence(context, "driver.module_loaded", f"module nvidia is not loaded{on_disk}"),
-    )
-
-
-def _nouveau_holds_it(context: RuleContext, held: list[str]) -> bool:
-    loaded = context.snapshot.driver.nouveau_loaded
-    return bool(loaded or "nouveau" in held or events(context, "nouveau-in-the-way"))
-
-
-def _why_not_loaded(context: RuleContext) -> str:
-    held = [d.driver for d in nvidia_on_pci(context) if d.driver]
-    if _nouveau_holds_it(context, held):
-        return "The open nouveau driver holds the GPU; NVIDIA's module cannot take it."
-    if context.snapshot.os.secure_boot:
-        return (
-            "Secure Boot is on: the kernel loads the module only if it is signed with an enrolled "
-            "key (`sudo mokutil --list-enrolled`)."
-        )
-    here = " doctor itself loads nothing: where the driver comes on demand, `nvidia-smi` once does."
-    live = context.snapshot.origin == "live" and context.snapshot.driver.module_version
-    return f"Often after a kernel update for which no module was built.{here if live else ''}"
 
 
 NOUVEAU_COMMANDS = lines(
@@ -122,78 +93,67 @@ NOUVEAU_COMMANDS = lines(
 
 
 REBUILD_INITRD = {
-    "ubuntu": "sudo update-initramfs -u",
-    "debian": "sudo update-initramfs -u",
-    "pop": "sudo update-initramfs -u",
-    "fedora": "sudo dracut --force",
-    "rhel": "sudo dracut --force",
-    "suse": "sudo dracut --force",
-    "arch": "sudo mkinitcpio -P",
+    **dict.fromkeys(("ubuntu", "debian", "pop"), ("sudo update-initramfs -u",)),
+    **dict.fromkeys(("fedora", "rhel", "suse"), ("sudo dracut --force",)),
+    "arch": ("sudo mkinitcpio -P",),
 }
 
 
-BY_DKMS = "sudo dkms autoinstall"
-REBUILD_MODULE = {"fedora": "sudo akmods --force"}
-WHICHEVER_BUILDS = "if command -v akmods; then sudo akmods --force; else sudo dkms autoinstall; fi"
-"""For a system whose distribution is not shown: Fedora's kin build by akmods, others by dkms."""
+BUILDS: dict[str | None, str] = {
+    None: "if command -v akmods; then sudo akmods --force; else sudo dkms autoinstall; fi",
+    "fedora": "sudo akmods --force",
+}
+"""Fedora's kin build by akmods, others by dkms; None: the distribution is not shown."""
 
 
 def _load_fix(context: RuleContext) -> Fix:
     if on(context, "windows"):
         text = "Enable the GPU in the Device Manager, or install its driver again"
         return Fix(text=text, needs_root=True, needs_reboot=True)
-    held = [d.driver for d in nvidia_on_pci(context) if d.driver]
-    family = packages.distribution(context) or ""
-    if _nouveau_holds_it(context, held):
-        rebuild = REBUILD_INITRD.get(family)
-        anew = lines(rebuild) if rebuild else ()
-        commands = (*NOUVEAU_COMMANDS, *anew, *lines("sudo reboot"))
-        text = "Keep nouveau from the GPU, rebuild the initial RAM disk and reboot"
-        return Fix(text=text, commands=commands, needs_root=True, needs_reboot=True)
-    key = context.snapshot.os.secure_boot and not events(context, "module-not-found")
-    builds = REBUILD_MODULE.get(family, WHICHEVER_BUILDS if not family else BY_DKMS)
-    build = lines(builds)
-    if key and (enrolment := mok_command(context)):
+    family = packages.distribution(context)
+    nouveau = any(device.driver == "nouveau" for device in nvidia_on_pci(context))
+    if nouveau or context.snapshot.driver.nouveau_loaded or events(context, "nouveau-in-the-way"):
         return Fix(
-            text="Build the module for this kernel and enroll the key that signed it: the firmware "
-            "asks for it at the next start (Enroll MOK, with the password that mokutil asked for). "
-            "Afterwards `nvidia-smi` lists the GPU",
-            commands=(*build, *enrolment, *lines("sudo reboot")),
+            text="Keep nouveau from the GPU, rebuild the initial RAM disk and reboot",
+            commands=(*NOUVEAU_COMMANDS, *lines(*REBUILD_INITRD.get(family or "", ()), REBOOT)),
             needs_root=True,
             needs_reboot=True,
         )
+    builds = BUILDS.get(family, "sudo dkms autoinstall")
+    build = lines(builds)
+    unbuilt = events(context, "module-not-found")
+    key = mok_command(context) if context.snapshot.os.secure_boot and not unbuilt else ()
     # Few texts show whether the module is built: loading it says what is wrong.
-    if is_report(context) and not events(context, "module-not-found"):
+    if is_report(context) and not unbuilt and not key:
         return Fix(
             text="Load the module: `nvidia-smi` then lists the GPU. If it does not load, the "
             "message says why: `not found` means that it is not built for this kernel, `Key was "
             "rejected` is Secure Boot",
             commands=lines("sudo modprobe nvidia", "nvidia-smi", "sudo dmesg | grep -i nvidia"),
             alternatives=paste.other(
-                "if it was not found, build it and reboot", *build, *lines("sudo reboot")
+                "if it was not found, build it and reboot", *build, *lines(REBOOT)
             ),
             needs_root=True,
             needs_reboot=True,
         )
+    after = lines(REBOOT) if key else lines("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
-        text="Build the module for this kernel, if it is not, and load it; `nvidia-smi` then lists "
-        "the GPU",
-        commands=(*build, *lines("sudo modprobe nvidia", "nvidia-smi")),
-        alternatives=paste.other("start the machine anew, which loads it", *lines("sudo reboot")),
+        text=f"Build the module for this kernel, if it is not, and {ENROLL if key else 'load it'}; "
+        "`nvidia-smi` then lists the GPU",
+        commands=(*build, *key, *after),
+        alternatives=()
+        if key
+        else paste.other("start the machine anew, which loads it", *lines(REBOOT)),
         needs_root=True,
+        needs_reboot=bool(key),
     )
 
 
-NEWER_KERNEL = (
-    "Mostly the kernel is newer than the driver: each branch builds against the kernels of its "
-    "time. Else headers or the kernel's own compiler are missing (see make.log)."
+REBOOT = "sudo reboot"
+ENROLL = (
+    "enroll the key that signed it: the firmware asks for it at the next start (Enroll MOK, with "
+    "the password that mokutil asked for)"
 )
-
-
-BUILD_LACKS = {
-    "headers": "The kernel's headers are not installed.",
-    "compiler": "The compiler (gcc, make) is not installed.",
-}
 
 
 DRIVER_BUILD_FAILED = Cause(
@@ -208,38 +168,39 @@ DRIVER_BUILD_FAILED = Cause(
     way_out="Headers and a newer driver, or the former kernel",
     source="dkms's manual page; messages of nvidia-installer",
     explains=(*NO_DRIVER, "driver-not-loaded", "gpu-init-failed"),
+    # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
+    holds=(lambda context: not (answering(context) and _works(context.snapshot)),),
+    message=Message(
+        title="The kernel module of driver {driver} was not built for kernel {kernel}",
+        plain="The kernel module of the NVIDIA driver was not built for the kernel that runs",
+        detail="Mostly the kernel is newer than the driver: each branch builds against the kernels "
+        "of its time. Else headers or a compiler (gcc, make) are missing (see make.log).",
+        text="Install the headers of this kernel, and a driver release that is as new as the "
+        "kernel (an old branch that a GPU needs: an older kernel); until then start the former "
+        "kernel",
+        way=lambda context, text: _with_headers(context, text),
+    ),
 )
 
 
-def driver_build_failed(context: RuleContext) -> Iterator[Finding]:
-    """The kernel module does not compile against the running kernel."""
-    messages = events(context, "driver-build-failed")
-    # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
-    works = context.snapshot.driver.version or context.snapshot.torch.cuda_available
-    if not messages or (answering(context) and works):
-        return
-    named = {name: value for event in messages for name, value in event.values.items()}
-    version = named.get("driver") or context.snapshot.driver.version or named.get("branch")
-    kernel = named.get("kernel") or context.snapshot.os.kernel
-    why = BUILD_LACKS.get(named.get("why", ""), NEWER_KERNEL)
-    yield DRIVER_BUILD_FAILED.found(
-        f"The kernel module of {f'driver {version}' if version else 'the NVIDIA driver'} was not "
-        f"built for {f'kernel {kernel}' if kernel else 'the kernel that runs'}",
-        detail=why,
-        evidence=event_evidence(messages),
-        fix=Fix(
-            text="Install the headers of this kernel, and a driver release that is as new as the "
-            "kernel (an old branch that a GPU needs: an older kernel); until then start the former "
-            "kernel",
-            commands=(
-                *_headers(kernel),
-                *(packages.compiler(context) if why == BUILD_LACKS["compiler"] else ()),
-                *drivers.driver_commands(context),
-                *lines("sudo reboot"),
-            ),
-            needs_root=True,
-            needs_reboot=True,
+def _works(machine: Snapshot) -> bool:
+    return bool(machine.driver.version or machine.torch.cuda_available)
+
+
+def _with_headers(context: RuleContext, text: str) -> Fix:
+    values = [e.values for e in events(context, "driver-build-failed")]
+    named = (one["kernel"] for one in values if one.get("kernel"))
+    no_compiler = any(one.get("why") == "compiler" for one in values)
+    return Fix(
+        text=text,
+        commands=(
+            *_headers(next(named, context.snapshot.os.kernel)),
+            *(packages.compiler(context) if no_compiler else ()),
+            *drivers.driver_commands(context),
+            *lines(REBOOT),
         ),
+        needs_root=True,
+        needs_reboot=True,
     )
 
 
@@ -279,30 +240,28 @@ SECURE_BOOT_REJECTED = Cause(
     way_out="Enroll the key (mokutil) or switch Secure Boot off",
     source="Linux kernel, module signing",
     explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded"),
+    holds=(
+        lambda context: not answering(context),
+        lambda context: any(
+            "nvidia" in event.values.get("module", "nvidia")
+            for event in events(context, "secure-boot-rejected")
+        ),
+    ),
+    message=Message(
+        title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
+        text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or switch Secure Boot off in the firmware",
+        way=lambda context, text: Fix(
+            text=text,
+            commands=(*mok_command(context), *lines(REBOOT)),
+            needs_root=True,
+            needs_reboot=True,
+        ),
+    ),
 )
 
 
-def secure_boot_rejected(context: RuleContext) -> Iterator[Finding]:
-    """The kernel refused the module's signature."""
-    messages = tuple(e for e in events(context, "secure-boot-rejected") if _of_nvidia(e))
-    if messages and not answering(context):
-        yield SECURE_BOOT_REJECTED.found(
-            "Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
-            evidence=event_evidence(messages),
-            fix=Fix(
-                text="Enroll the key that signed the module: the firmware asks for it at the next "
-                "start (Enroll MOK, with the password that mokutil asked for); or switch Secure "
-                "Boot off in the firmware",
-                commands=(*mok_command(context), *lines("sudo reboot")),
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        )
-
-
-def _of_nvidia(event: Event) -> bool:
-    """Whether the module is NVIDIA's, or none is named: other modules are refused as well."""
-    return "nvidia" in event.values.get("module", "nvidia")
+def kernel_module_messages(context: RuleContext) -> Iterator[Finding]:
+    yield from from_messages(context, (DRIVER_BUILD_FAILED, SECURE_BOOT_REJECTED))
 
 
 KEYS = {
@@ -330,6 +289,5 @@ def mok_command(context: RuleContext) -> tuple[Line, ...]:
 
 RULES = (
     driver_not_loaded,
-    driver_build_failed,
-    secure_boot_rejected,
+    kernel_module_messages,
 )

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container
 from gpusetup.findings.device.access import DEVICE_PERMISSION
 from gpusetup.findings.device.faults import GPU_FELL_OFF_BUS, HARDWARE_FAULT
 from gpusetup.findings.driver.state import GPU_INIT_FAILED
 from gpusetup.findings.layers import Layer
-from gpusetup.findings.record import Cause
-from gpusetup.fixes import paste
+from gpusetup.findings.message_rules import fix_of
+from gpusetup.findings.record import Cause, Message
 from gpusetup.model.finding import Fix
-from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
 
+OTHER = Message(
+    title="The driver's NVML does not start: it answers {said}",
+    text="Reboot; if it stays, install the driver anew",
+    commands=("sudo reboot",),
+    look=("sudo dmesg | grep -iE 'nvrm|xid'",),
+    see="look first at what the system says",
+    needs_root=True,
+    needs_reboot=True,
+)
+"""At NVML's start, what has no cause of its own."""
+ONE_GPU = replace(
+    OTHER,
+    title="A GPU does not answer",
+    text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
+)
+"""For one GPU, what has no cause of its own."""
 
-class Answer(Frozen):
-    """One error, and its way out."""
-
-    cause: Cause
-    title: str
-    text: str
-    detail: str = ""
-    linux: tuple[Line, ...] = ()
-    look: tuple[Line, ...] = ()
-    needs_reboot: bool = False
-
-    def fix(self, context: RuleContext) -> Fix:
-        """Inside a container there is nothing to do but to start it anew."""
-        inside = in_container(context)
-        here = on(context, "linux") and not inside
-        return Fix(
-            text=ON_THE_HOST if inside and self.cause is not DEVICE_PERMISSION else self.text,
-            commands=self.linux if here else (),
-            looks=paste.look("look first at what the system says", *self.look) if here else (),
-            needs_root=True,
-            needs_reboot=self.needs_reboot and not inside,
-        )
-
-
-ON_THE_HOST = "Look at the GPU on the host of this container: its kernel log has the reason"
-LOG = lines("sudo dmesg | grep -iE 'nvrm|xid'")
-REBOOT = lines("sudo reboot")
 
 DRIVER_DOES_NOT_ANSWER = Cause(
     id="driver-does-not-answer",
@@ -68,6 +57,14 @@ GPU_DOES_NOT_ANSWER = Cause(
     way_out="Kernel log, reset or reboot; leave the GPU out until then",
     source="NVML API reference, nvmlReturn_t",
     explains=("cuda-misses-gpu",),
+    events=("gpu-not-listed",),
+    holds=(lambda c: any("CUDA" in e.values.get("why", "") for e in events(c, "gpu-not-listed")),),
+    message=replace(
+        ONE_GPU,
+        title="GPU {place} by slot ({bus}) is not among the GPUs that {asked} lists, although "
+        "{why}",
+        plain="A GPU is not among those that the driver lists",
+    ),
 )
 
 
@@ -82,75 +79,90 @@ NVML_INIT_FAILED = Cause(
     not_when="Codes that have a cause of their own: 4, 8, 10, 11, 14, 15, 16, 17, 18",
     way_out="Kernel log, reboot",
     source="NVML API reference, nvmlReturn_t",
+    events=("nvml-init-failed", "nvml-unknown-error"),
+    holds=(
+        lambda context: (
+            bool(events(context, "nvml-init-failed"))
+            or not (in_container(context) or driver_answers(context))
+        ),
+        lambda context: not context.other_host,
+    ),
+    message=replace(
+        OTHER,
+        title="NVML starts and cannot tell its {field}: {problem}",
+        plain="The driver's NVML does not start: it answers an unknown error (code 999)",
+        detail="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
+        "or an update of the driver); in a container its device rules are gone.",
+    ),
 )
 
 
-PERMISSION = Answer(
-    cause=DEVICE_PERMISSION,
-    title="This user may not ask the driver: NVML answers {said}",
-    text="Join the group that owns the nodes and log in again; in a container start it anew with "
-    "its GPUs (--gpus all), whose device rules are gone or were never given",
-    look=lines("ls -l /dev/nvidia*"),
+NO_START = (
+    GPU_INIT_FAILED,
+    replace(
+        OTHER,
+        title="The driver cannot start the GPU: NVML answers {said}",
+        text="Power the machine off, look at the GPU's power cables and seating, and start it "
+        "again",
+        commands=(),
+    ),
 )
-FAULT = Answer(
-    cause=HARDWARE_FAULT,
-    title="The driver finds a fault of the GPU: NVML answers {said}",
-    text="Power the machine off and on; if it comes back have the GPU replaced",
-    linux=REBOOT,
-    look=LOG,
-    needs_reboot=True,
+PERMISSION = (
+    DEVICE_PERMISSION,
+    Message(
+        title="This user may not ask the driver: NVML answers {said}",
+        text="Join the group that owns the nodes and log in again; in a container start it anew "
+        "with its GPUs (--gpus all), whose device rules are gone or were never given",
+        look=("ls -l /dev/nvidia*",),
+        needs_root=True,
+    ),
 )
-NO_START = Answer(
-    cause=GPU_INIT_FAILED,
-    title="The driver cannot start the GPU: NVML answers {said}",
-    text="Power the machine off, look at the GPU's power cables and seating, and start it again",
-    look=LOG,
-    needs_reboot=True,
+FAULT = (
+    HARDWARE_FAULT,
+    replace(
+        OTHER,
+        title="The driver finds a fault of the GPU: NVML answers {said}",
+        text="Power the machine off and on; if it comes back have the GPU replaced",
+    ),
 )
-LOST = Answer(
-    cause=GPU_FELL_OFF_BUS,
-    title="A GPU has fallen off the PCI bus: NVML answers {said}",
-    text="Power the machine off and on; if it comes back: power cables, heat, seating, riser",
-    linux=REBOOT,
-    look=LOG,
-    needs_reboot=True,
-)
-GAVE_UP = Answer(
-    cause=DRIVER_DOES_NOT_ANSWER,
-    title="NVML gave up waiting for the driver: it answers {said}",
-    text="Reboot",
-    linux=REBOOT,
-    look=LOG,
-    needs_reboot=True,
-)
-CODES: dict[int, Answer] = {
+CODES: dict[int, tuple[Cause, Message]] = {
     4: PERMISSION,
     8: NO_START,
-    10: GAVE_UP,
+    10: (
+        DRIVER_DOES_NOT_ANSWER,
+        replace(OTHER, title="NVML gave up waiting for the driver: {said}"),
+    ),
     11: NO_START,
     14: FAULT,
-    15: LOST,
+    15: (
+        GPU_FELL_OFF_BUS,
+        replace(
+            OTHER,
+            title="A GPU has fallen off the PCI bus: NVML answers {said}",
+            text="Power the machine off and on; if it comes back: power cables, heat, seating, "
+            "riser",
+        ),
+    ),
     16: FAULT,
     17: PERMISSION,
 }
-OTHER = Answer(
-    cause=NVML_INIT_FAILED,
-    title="The driver's NVML does not start: it answers {said}",
-    text="Reboot; if it stays, install the driver anew",
-    linux=REBOOT,
-    look=LOG,
-    needs_reboot=True,
+LIBRARIES = (
+    NVML_INIT_FAILED,
+    replace(
+        OTHER,
+        title="NVML does not start although a driver runs: it answers {said}",
+        text="Install the driver's libraries anew, of exactly the version of its kernel module, "
+        "and reboot",
+        commands=(),
+        look=("ldconfig -p | grep libnvidia-ml",),
+    ),
 )
-"""At NVML's start, what has no cause of its own."""
-ONE_GPU = Answer(
-    cause=GPU_DOES_NOT_ANSWER,
-    title="A GPU does not answer",
-    detail="The driver lists this GPU and cannot read it.",
-    text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
-    linux=REBOOT,
-    look=LOG,
-    needs_reboot=True,
-)
-"""For one GPU, what has no cause of its own."""
-ELSEWHERE = (0, 9, 12, 13, 18)
-"""Started, not loaded, no library, an old library, two versions: other rules have these."""
+"""What it answers beside a kernel module that is loaded, or a CUDA that starts."""
+
+
+def way_out(context: RuleContext, cause: Cause, message: Message) -> Fix:
+    """Inside a container there is nothing to do but to look at its host."""
+    if in_container(context) and cause is not DEVICE_PERMISSION:
+        text = "Look at the GPU on the host of this container: its kernel log has the reason"
+        return Fix(text=text, needs_root=True)
+    return fix_of(context, message, (Event(kind="nvml"),))

@@ -65,37 +65,33 @@ DRIVER_MISSING = Cause(
 
 def driver_missing(context: RuleContext) -> Iterator[Finding]:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
-    driver = context.snapshot.driver
-    if driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded:
+    driver, there = context.snapshot.driver, has_nvidia(context)
+    said = (*events(context, "no-nvidia-driver"), *_looked_in_vain(context))
+    runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
+    if runs or not (absent_here(context) or said_on_the_host(said)):
         return
-    messages = (*events(context, "no-nvidia-driver"), *_looked_in_vain(context))
-    if not (absent_here(context) or said_on_the_host(messages)):
-        return
-    proven = has_nvidia(context) and driver.library_found is False and not driver.module_version
-    suspected = (
-        has_nvidia(context) is None and driver.library_found is False and _wants_cuda(context)
-    )
-    meant = (
-        messages and has_nvidia(context) is not False and not events(context, *PACKAGES_ARE_THERE)
-    )
-    if not (proven or suspected or meant):
+    no_library = driver.library_found is False
+    suspected = not driver.module_version if there else cuda_needed(context.snapshot.torch)
+    meant = said and not events(context, *PACKAGES_ARE_THERE)
+    if there is False or not ((no_library and suspected) or meant):
         return
     from gpusetup.fixes import drivers, which
 
-    held = [d.driver for d in nvidia_on_pci(context) if d.driver]
     lender = lender_of(context)
+    who = f"is installed for {which.names(context)}" if there else "was found"
     yield DRIVER_MISSING.found(
         f"{lender.name} gave this notebook no GPU: there is no NVIDIA driver"
         if lender
-        else f"No NVIDIA driver is installed for {which.names(context)}"
-        if has_nvidia(context)
-        else "No NVIDIA driver was found",
-        detail=f"The GPU is on the PCI bus, bound to {held[0]}." if held else "",
+        else f"No NVIDIA driver {who}",
         evidence=(
-            *event_evidence(messages),
+            *event_evidence(said),
             *on_the_bus(context),
-            *_no_library(context),
             *problems(context, "driver.version", "driver"),
+            *(
+                (value_evidence(context, "driver.library_found", "no library of a driver"),)
+                if no_library
+                else ()
+            ),
         ),
         fix=Fix(text=lender.gives_a_gpu)
         if lender
@@ -115,7 +111,9 @@ def _looked_in_vain(context: RuleContext) -> tuple[Event, ...]:
         for event in events(context, "library-missing", "cuda-lib-missing")
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
     )
-    asked = asked_for_cuda(context) or says_only_no_smi(context) or _leaves_it_open(context)
+    said = events(context, "program-lib-missing")
+    open_ = any(event.values.get("or_else") == "driver-missing" for event in said)
+    asked = asked_for_cuda(context) or says_only_no_smi(context) or open_
     needs_it = asked and not events(context, *FAILS_WITHOUT_GPU)
     no_smi = events(context, "smi-not-found") if needs_it or lender_of(context) else ()
     return (*libraries, *no_smi)
@@ -130,28 +128,12 @@ def says_only_no_smi(context: RuleContext) -> bool:
     return is_report(context) and kinds == {"smi-not-found"} and not shown
 
 
-def _leaves_it_open(context: RuleContext) -> bool:
-    said = events(context, "program-lib-missing")
-    return any(event.values.get("or_else") == "driver-missing" for event in said)
-
-
 FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
 """What fails at its import: a text about it is no text about the driver, on a login node say.
 
 The order of causes cannot say it: where a PCI bus shows a GPU without a driver, that is first."""
 
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
-
-
-def _no_library(context: RuleContext) -> tuple[Evidence, ...]:
-    if context.snapshot.driver.library_found is not False:
-        return ()
-    libraries = "nvcuda.dll" if on(context, "windows") else "libcuda, no libnvidia-ml"
-    return (value_evidence(context, "driver.library_found", f"no {libraries}"),)
-
-
-def _wants_cuda(context: RuleContext) -> bool:
-    return cuda_needed(context.snapshot.torch) is not None
 
 
 def on_the_bus(context: RuleContext) -> tuple[Evidence, ...]:
@@ -169,15 +151,10 @@ NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
 
 
 def nvml_said(context: RuleContext) -> tuple[Evidence, ...]:
+    """NVML's own error; a text has it in its words, with its source."""
     driver = context.snapshot.driver
-    if not driver.nvml_code:
-        return ()
-    # No order: a text has the message in its own words, with its source.
-    if is_report(context) and driver.nvml_message:
-        return (value_evidence(context, "driver.nvml_code", driver.nvml_message),)
-    return (
-        Evidence(source="NVML", text=f"{driver.nvml_code}: {driver.nvml_message or 'an error'}"),
-    )
+    text = driver.nvml_message or f"error {driver.nvml_code}"
+    return (value_evidence(context, "driver.nvml_code", text),) if driver.nvml_code else ()
 
 
 HYBRID_GPU_OFF = Cause(
