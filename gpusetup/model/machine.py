@@ -183,7 +183,6 @@ class Gpu(Frozen):
     driver_model: str | None = None
     """Windows: `WDDM`, `TCC`, `MCDM`."""
     lost: bool | None = None
-    display_active: bool | None = None
 
 
 class PciDevice(Frozen):

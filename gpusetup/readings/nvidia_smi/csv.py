@@ -92,7 +92,6 @@ COLUMNS: dict[str, tuple[str, Callable[[str | None], Any]]] = {
     "clocks.applications.graphics": ("clock_sm_application_mhz", values.integer),
     "mig.mode.current": ("mig_enabled", values.flag),
     "compute_mode": ("compute_mode", values.compute_mode),
-    "display_active": ("display_active", values.flag),
     "driver_model.current": ("driver_model", values.driver_model),
 }
 PROCESS_COLUMNS = ("pid", "process_name", "used_gpu_memory", "used_memory")

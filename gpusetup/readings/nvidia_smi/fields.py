@@ -122,7 +122,6 @@ FIELDS: tuple[tuple[str, Callable[[str | None], Any], tuple[str, ...]], ...] = (
         ("remapped_rows.remapped_row_unc", "remapped_rows.uncorrectable_error"),
     ),
     ("driver_model", values.driver_model, ("driver_model.current_dm", "driver_model.current")),
-    ("display_active", values.flag, ("display_active",)),
     ("vbios_version", values.cell, ("vbios_version",)),
     (
         "inforom_version",

@@ -156,7 +156,6 @@ def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
     row["driver_model"] = values.driver_model(state)
     row["persistence"] = values.flag(state)
     row["pci_bus_id"] = bus.group(1) if bus else None
-    row["display_active"] = values.flag(bus.group(2)) if bus else None
     row["ecc_enabled"] = False if errors == "Off" else True if errors.isdecimal() else None
     row["ecc_uncorrected"] = int(errors) if errors.isdecimal() else None
     return row
