@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Mapping
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
@@ -17,7 +15,7 @@ from gpusetup.probe.environment import library_events, read_environment
 from gpusetup.probe.guarded import guarded_set
 from gpusetup.probe.host import read_cpu, read_os
 from gpusetup.probe.memory import read_disks, read_memory
-from gpusetup.probe.patience import LIMIT_SECONDS, Notify
+from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify
 from gpusetup.probe.python import read_python
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.toolkit import read_toolkit
@@ -25,36 +23,6 @@ from gpusetup.probe.torch import TorchSide, asked_itself, read_torch
 from gpusetup.probe.unfinished import unfinished_install
 from gpusetup.readings.side import GpuSide
 from gpusetup.system.system import System
-
-T = TypeVar("T")
-
-
-class Beside(Generic[T]):
-    """A call that runs in a thread of its own; `result()` waits and returns or raises."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._answer: list[T] = []
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._answer.append(self._call())
-        except BaseException as problem:  # carried to the thread that waits
-            self._problem = problem
-
-    def ended_within(self, seconds: float) -> bool:
-        """Whether it has ended, after at most so many seconds more."""
-        self._thread.join(max(0.0, seconds))
-        return not self._thread.is_alive()
-
-    def result(self) -> T:
-        self._thread.join()
-        if self._problem is not None:
-            raise self._problem
-        return self._answer[0]
 
 
 def read_machine(
@@ -78,8 +46,8 @@ def read_machine(
 
     target, why_none = (target, ()) if target else _chosen(system, named, need_target)
     gpu_call = Beside(lambda: read_gpu_side(system, deep=deep, notify=notify, limit=limit))
-    toolkit_call = Beside(lambda: read_toolkit(system))
-    torch_call = Beside(lambda: _torch_side(system, target))
+    toolkit_call = Beside(read_toolkit, system)
+    torch_call = Beside(_torch_side, system, target)
     found_os, os_readings = read_os(system)
     python, python_readings = read_python(system, target)
     container, container_readings = read_container(system)

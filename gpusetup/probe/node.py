@@ -18,9 +18,9 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.probe.dmesg import read_dmesg
 from gpusetup.probe.gpu import FILES, assembled, worth_asking
 from gpusetup.probe.host import read_os
-from gpusetup.probe.machine import Beside
 from gpusetup.probe.memory import read_memory
 from gpusetup.probe.nvml import read_nvml
+from gpusetup.probe.patience import Beside
 from gpusetup.readings.side import GpuSide, missing
 from gpusetup.system.processes import no_answer_in
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
@@ -63,7 +63,7 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     """Everything that is known of a node within `limit` seconds; all sources are asked at once."""
     until = time.monotonic() + limit
     linux = system.family == "linux"
-    log = Beside(lambda: read_dmesg(system, min(LOG_SECONDS, limit / 2)))
+    log = Beside(read_dmesg, system, min(LOG_SECONDS, limit / 2))
     clock = Beside(lambda: _clock(system, limit) if linux else {})
     own = Beside(lambda: dict(_own_facts(system)))
     files = tuple(read(system) for read in FILES[system.family])

@@ -153,7 +153,7 @@ def _is_trouble(problem: Mapping[str, Any]) -> bool:
 
 
 def gpu_of(device: Mapping[str, Any], index: str) -> Gpu:
-    """A device of a child's answer, whose keys are the fields of `Gpu`; `index` is its own field."""
+    """A device of a child's answer, by the fields of `Gpu`; `index` names the field of its own."""
     instances = device.get("mig_instances")
     known = {
         index: device.get("index"),
