@@ -26,7 +26,6 @@ HOMES: dict[str, tuple[str, ...]] = {
         "fleet/engines/kubernetes_report.py",
     ),
     "truststore": ("install/settings/trust.py",),
-    "distro": ("probe/host.py",),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),

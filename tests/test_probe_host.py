@@ -12,7 +12,7 @@ from gpusetup.model.units import GIB
 from gpusetup.probe.conda import read_conda
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events, read_environment
-from gpusetup.probe.host import SECURE_BOOT, read_cpu, read_distro, read_os
+from gpusetup.probe.host import SECURE_BOOT, read_cpu, read_os
 from gpusetup.probe.machine import wanted_by
 from gpusetup.probe.memory import read_cgroup_limit, read_disks, read_memory
 from gpusetup.probe.target import Target
@@ -23,7 +23,6 @@ DEBIAN = (
     'VERSION_ID="12"\nNAME="Debian GNU/Linux"\n'
 )
 SID = 'PRETTY_NAME="Debian GNU/Linux forky/sid"\nNAME="Debian GNU/Linux"\nID=debian\n'
-OLD_CENTOS = "CentOS Linux release 7.9.2009 (Core)\n"
 
 
 # --- the operating system -------------------------------------------------------------------------
@@ -34,15 +33,7 @@ OLD_CENTOS = "CentOS Linux release 7.9.2009 (Core)\n"
     [
         ({"/etc/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
         ({"/usr/lib/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
-        (
-            {"/etc/centos-release": OLD_CENTOS},
-            ("centos", "7.9.2009", "CentOS Linux 7.9.2009 (Core)"),
-        ),
         ({"/etc/os-release": SID}, ("debian", None, "Debian GNU/Linux forky/sid")),
-        (
-            {"/etc/os-release": SID, "/etc/debian_version": "forky/sid\n"},
-            ("debian", "forky/sid", None),
-        ),
         ({}, (None, None, None)),
     ],
 )
@@ -54,25 +45,9 @@ def test_a_distribution_is_known_by_the_release_files_of_its_tape_alone(
     assert found[2] is None or made.name == found[2]
 
 
-def test_with_a_full_temporary_folder_the_distribution_is_still_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tried: list[str | None] = []
-
-    def full_disk(texts: dict[str, str], above: str | None) -> dict[str, str]:
-        tried.append(above)
-        if above is None:
-            raise OSError(28, "No space left on device")
-        return {"id": "debian"}
-
-    monkeypatch.setattr("gpusetup.probe.host._by_distro", full_disk)
-    assert read_distro(system({"/etc/centos-release": OLD_CENTOS}))[0] == {"id": "debian"}
-    assert tried == [None, "/dev/shm"]
-
-
 def test_a_machine_without_release_files_says_so() -> None:
-    _, reading = read_distro(system({}))
-    assert reading.problem == "no release file in /etc or /usr/lib"
+    _, readings = read_os(system({}))
+    assert readings[0].problem == "no release file in /etc or /usr/lib"
 
 
 @pytest.mark.parametrize(
@@ -346,7 +321,7 @@ def test_memory_and_its_limits() -> None:
             {
                 "/proc/self/cgroup": "0::/job/7\n",
                 "/sys/fs/cgroup/job/7/memory.max": "1073741824\n",
-                "/sys/fs/cgroup/memory.max": "5\n",
+                "/sys/fs/cgroup/memory.max": "max\n",
             },
             GIB,
         ),

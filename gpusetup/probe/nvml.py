@@ -76,7 +76,7 @@ def parse_nvml(answer: Mapping[str, Any]) -> GpuSide:
 
 
 def so_far(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a child has told, before it hung or crashed too; a GPU that it did not reach has no name.
+    """What a child has told, also before it hung or crashed; a GPU not reached has no name.
 
     >>> so_far({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
     [{'index': 0}, {'index': 1}]

@@ -106,6 +106,22 @@ def list_or_empty(system: System, path: str) -> tuple[str, ...]:
         return ()
 
 
+def is_writable(system: System, path: str | None) -> bool | None:
+    """Whether we may write there; None where it is not there."""
+    try:
+        return system.stat(path).writable if path else None
+    except OSError:
+        return None
+
+
+def link_or_none(system: System, path: str) -> str | None:
+    """Where a link points; None where it is none."""
+    try:
+        return system.link(path)
+    except OSError:
+        return None
+
+
 def _at_once(path: str, flags: int) -> int:
     """Opens without waiting for whoever should write into a FIFO."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
