@@ -11,12 +11,13 @@ from gpusetup.model.machine import Conda, Disk, Memory
 from gpusetup.model.units import GIB
 from gpusetup.probe.conda import read_conda
 from gpusetup.probe.container import read_container
-from gpusetup.probe.environment import library_events, read_environment
+from gpusetup.probe.environment import library_events
 from gpusetup.probe.host import SECURE_BOOT, read_cpu, read_os
 from gpusetup.probe.machine import wanted_by
 from gpusetup.probe.memory import read_cgroup_limit, read_disks, read_memory
 from gpusetup.probe.target import Target
 from gpusetup.probe.toolkit import read_toolkit
+from gpusetup.readings.environment import kept
 
 DEBIAN = (
     'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
@@ -196,7 +197,7 @@ def test_passwords_of_addresses_are_not_even_read() -> None:
         "PIP_INDEX_URL": "https://me:word@host/simple",
         "UV_INDEX": "a=https://t@h/x https://u:p@i/y",
     }
-    found = read_environment(system({}, environ=environ))
+    found = kept(environ)
     assert found == {
         "PIP_INDEX_URL": "https://host/simple",
         "UV_INDEX": "a=https://h/x https://i/y",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache, total_ordering
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,12 @@ def allows(specifier: str, version: str) -> bool:
     >>> allows(">=2.11.0", "2.15.0"), allows("==2.5.*", "2.6.0.dev1")
     (True, False)
     """
+    least, known = re.fullmatch(r">=(\d[\d.]*)", specifier), parsed(version)
+    if least and not known.is_prerelease:  # without 18 ms of imports
+        return known >= parsed(least[1])
     from packaging.specifiers import SpecifierSet
 
-    return SpecifierSet(specifier).contains(parsed(version))
+    return SpecifierSet(specifier).contains(known)
 
 
 @total_ordering
