@@ -13,7 +13,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.marks import all_seen
+from gpusetup.model.marks import all_texts, seen
 from gpusetup.redaction import Private, redact
 
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
@@ -55,7 +55,7 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
             found = from_json(text, Snapshot, what=what)
         if text.isascii() and "\\u" not in text:
             return found
-        return from_plain(all_seen(to_plain(found)), Snapshot, what="the snapshot")
+        return from_plain(all_texts(to_plain(found), seen), Snapshot, what="the snapshot")
     except RecursionError as problem:
         raise BadInput(f"{what} cannot be read: it is nested too deeply") from problem
     except BadInput as problem:

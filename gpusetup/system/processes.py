@@ -100,11 +100,11 @@ def run(
         code, trouble = child.returncode, None
     except subprocess.TimeoutExpired as late:
         kill_group(child)
-        out, err = _what_it_said(child, late)
+        out, err = _rest(child, GIVE_UP_SECONDS, late)
         code, trouble = None, no_answer_in(timeout)
     except _TooMuch as much:
         kill_group(child)
-        out, err = much.said
+        out, err = (said[:MOST_BYTES] for said in much.args)
         code, trouble = None, f"said more than {MOST_BYTES >> 20} MiB"
     except BaseException:
         try:
@@ -129,10 +129,7 @@ GLANCE_SECONDS = 0.25
 
 
 class _TooMuch(Exception):
-    """A child says more than anybody reads."""
-
-    def __init__(self, said: tuple[bytes, bytes]) -> None:
-        self.said = said[0][:MOST_BYTES], said[1][:MOST_BYTES]
+    """A child says more than anybody reads; what it said."""
 
 
 def _heard(
@@ -151,24 +148,28 @@ def _heard(
             asked = None
             said = late.output or b"", late.stderr or b""
             if sum(map(len, said)) > MOST_BYTES:
-                raise _TooMuch(said) from None
+                raise _TooMuch(*said) from None
             if child.poll() is None and left > GLANCE_SECONDS:
                 continue
             if child.returncode is None:
                 raise
             kill_group(child)
-            return _what_is_left(child)
+            return _rest(child, GLANCE_SECONDS)
 
 
-def _what_is_left(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """What a child had said that has ended; one who left its group may still hold the pipes."""
+def _rest(child: subprocess.Popen[bytes], seconds: float, late: Any = None) -> tuple[bytes, bytes]:
+    """What a child had said that has ended or was killed; one who left its group may still hold the
+    pipes, and one that cannot be killed is given up: then, what it had said until it was `late`."""
     try:
-        return child.communicate(timeout=GLANCE_SECONDS)
-    except subprocess.TimeoutExpired as late:
+        return child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired as later:
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
-        return late.output or b"", late.stderr or b""
+        if child.returncode is None:
+            child.returncode = -signal.SIGTERM  # no warning when it is collected
+        last = later if later.output or late is None else late
+        return last.output or b"", last.stderr or b""
 
 
 def _there(cwd: str | None) -> str | None:
@@ -356,17 +357,3 @@ def end_children() -> None:
     """When we end (a Ctrl-C while other threads wait), nothing that we started stays behind."""
     for child in tuple(RUNNING):
         kill_group(child)
-
-
-def _what_it_said(
-    child: subprocess.Popen[bytes], late: subprocess.TimeoutExpired
-) -> tuple[bytes, bytes]:
-    """All of it; of one that cannot be killed, what it had said until it was `late`."""
-    try:
-        return child.communicate(timeout=GIVE_UP_SECONDS)
-    except subprocess.TimeoutExpired as later:
-        for pipe in (child.stdout, child.stderr):
-            if pipe is not None:
-                pipe.close()
-        child.returncode = -signal.SIGTERM  # given up: no warning when it is collected
-        return later.output or late.output or b"", later.stderr or late.stderr or b""

@@ -11,6 +11,7 @@ import stat as stat_module
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -211,38 +212,26 @@ def answer_of(said: Output) -> dict[str, Any]:
     >>> answer_of(Output(argv=(), exit=-11, stdout='{"step": "cuInit"}'))
     {'problem': 'crashed with SIGSEGV', 'step': {'step': 'cuInit'}}
     """
-    lines = _objects(said.stdout)
+    import json
+
+    lines: list[dict[str, Any]] = []
+    for line in said.stdout.splitlines():  # a library may print between them
+        with suppress(ValueError):
+            if line.startswith("{"):
+                lines.append(json.loads(line))
     if lines and not lines[-1].keys() & {"step", "part"}:
         return lines[-1]
-    problem = said.problem or _how_it_died(said)
+    died = "ended without an answer"
+    if said.exit:
+        last = said.stderr.strip().rpartition("\n")[2][:200]
+        died = how_it_ended(said.exit) + (f": {last}" if said.exit > 0 else "")
     more = {
         "stderr": said.stderr[-2000:],
         "step": next((line for line in reversed(lines) if "step" in line), None),
         "parts": [line["part"] for line in lines if isinstance(line.get("part"), dict)],
     }
-    return {"problem": problem, **{key: value for key, value in more.items() if value}}
-
-
-def _objects(text: str) -> list[dict[str, Any]]:
-    """The lines that are JSON objects: a library may print between them."""
-    import json
-
-    found: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        try:
-            value = json.loads(line) if line.startswith("{") else None
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found
-
-
-def _how_it_died(said: Output) -> str:
-    if said.exit:
-        last = said.stderr.strip().rpartition("\n")[2][:200]
-        return how_it_ended(said.exit) if said.exit < 0 else f"{how_it_ended(said.exit)}: {last}"
-    return "ended without an answer"
+    known = {key: value for key, value in more.items() if value}
+    return {"problem": said.problem or died, **known}
 
 
 def _facts() -> dict[str, Any]:
@@ -285,17 +274,15 @@ def _usable_cores() -> int | None:
     return os.cpu_count()
 
 
-def _limits() -> dict[str, int | None]:
-    """The soft limits that matter to CUDA, in bytes; None is unlimited."""
+def _limits() -> dict[str, int]:
+    """The soft limits that matter to CUDA, in bytes; without those that are unlimited."""
     try:
         import resource
     except ImportError:
         return {}
     named = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT_AS}
     soft = {name: resource.getrlimit(which)[0] for name, which in named.items()}
-    return {
-        name: None if limit == resource.RLIM_INFINITY else limit for name, limit in soft.items()
-    }
+    return {n: limit for n, limit in soft.items() if limit != resource.RLIM_INFINITY}
 
 
 def _libc() -> str:
@@ -317,23 +304,10 @@ def _cwd() -> str | None:
 def _memory_total() -> int | None:
     """The physical memory in bytes."""
     if os.name == "nt":
-        return _windows_memory()
+        import psutil
+
+        return psutil.virtual_memory().total
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
         return None
-
-
-def _windows_memory() -> int | None:
-    import ctypes
-
-    class MemoryStatus(ctypes.Structure):
-        _fields_ = (
-            ("length", ctypes.c_ulong),
-            ("load", ctypes.c_ulong),
-            *((n, ctypes.c_ulonglong) for n in ("total", "free", "pt", "pf", "vt", "vf", "ext")),
-        )
-
-    status = MemoryStatus(length=ctypes.sizeof(MemoryStatus))
-    answered = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
-    return int(status.total) if answered else None
