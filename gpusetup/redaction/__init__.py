@@ -16,6 +16,7 @@ from typing import Any
 from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.marks import all_texts
 from gpusetup.readings.environment import is_kept
 from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.asked import but_for
@@ -147,7 +148,8 @@ class Scrubber(Frozen):
     @classmethod
     def of(cls, plain: Any, private: Private, *, surely: bool = False) -> Scrubber:
         """The scrubber for texts that belong together: the people whom they show are known."""
-        once = dict.fromkeys(_texts(plain))
+        once: dict[str, str] = {}
+        all_texts(plain, lambda text: once.setdefault(text, text))
         found = (name for text in once for piece in pieces(text) for name in people_in(piece))
         homes = tuple(sorted(private.homes, key=len, reverse=True))
         last = (re.split(r"[\\/]", home)[-1] for home in homes)
@@ -235,15 +237,3 @@ def redact_answer(plain: Any, private: Private | None = None, *, names: Iterable
     person = private_here() if private is None else private
     scrub = Scrubber.of(plain, person, surely=True)
     return _walk(plain, lambda text: but_for(names, text, scrub.text))
-
-
-def _texts(value: Any) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield name
-            yield from _texts(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner)
