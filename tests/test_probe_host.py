@@ -284,10 +284,10 @@ def test_an_nvcc_that_says_nothing_is_a_problem() -> None:
 
 def test_conda_by_the_target_or_the_active_environment() -> None:
     target = Target(python="p", prefix="/m/envs/ml", chosen_by="--python", manager="conda")
-    environ = {"CONDA_PREFIX": "/m", "CONDA_DEFAULT_ENV": "base", "CONDA_OVERRIDE_CUDA": "12.4"}
+    environ = {"CONDA_PREFIX": "/m", "CONDA_DEFAULT_ENV": "base"}
     machine = system({}, environ=environ, which={"micromamba": "/bin/micromamba"})
     assert read_conda(machine, target) == Conda(
-        prefix="/m/envs/ml", name="ml", executable="/bin/micromamba", cuda_virtual_package="12.4"
+        prefix="/m/envs/ml", name="ml", executable="/bin/micromamba"
     )
     assert read_conda(machine, None).name == "base"
     assert read_conda(system({}), None) == Conda()
@@ -306,7 +306,6 @@ def test_memory_and_its_limits() -> None:
         total_bytes=1 << 20,
         available_bytes=1 << 19,
         shm_total_bytes=2 * GIB,
-        shm_free_bytes=GIB,
         memlock_bytes=65536,
     )
 

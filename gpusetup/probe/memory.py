@@ -23,7 +23,6 @@ def read_memory(system: System) -> Memory:
         available_bytes=sizes.get("MemAvailable"),
         cgroup_limit_bytes=read_cgroup_limit(system),
         shm_total_bytes=shared.total_bytes if shared else None,
-        shm_free_bytes=shared.free_bytes if shared else None,
         memlock_bytes=limits.get("memlock"),
         address_space_bytes=limits.get("address_space"),
     )

@@ -174,19 +174,17 @@ def systems(text: Text) -> Iterator[Fact]:
 
 
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-SHM = lazy(r"^(?:tmpfs|shm|none)\s+(\d{1,6}(?:\.\d)?)([KMGT])i?B?\s+[\d.]+[KMGT]?i?B?\s+(\d{1,6}(?:\.\d)?)([KMGT]?)i?B?\s+\d+%\s+/dev/shm\b")  # fmt: skip
+SHM = lazy(r"^(?:tmpfs|shm|none)\s+(\d{1,6}(?:\.\d)?)([KMGT])i?B?(?:\s+[\d.]+[KMGT]?i?B?){2}\s+\d+%\s+/dev/shm\b")  # fmt: skip
 
 
 def shm(text: Text) -> Iterator[Fact]:
     """The line of `df -h` about /dev/shm."""
     for number, line in enumerate(text.lines):
         if "/dev/shm" in line and (found := SHM.match(line)):
-            total, unit, free, free_unit = found.groups()
+            total, unit = found.groups()
             source = f"df, line {number + 1}"
             size = int(float(total) * SIZES[unit])
             yield Claim(subject="memory.shm_total_bytes", value=size, source=source)
-            left = int(float(free) * SIZES.get(free_unit, 1))
-            yield Claim(subject="memory.shm_free_bytes", value=left, source=source)
 
 
 ARC_NUMBERS = ("a310", "a380", "a580", "a750", "a770", "b570", "b580")
