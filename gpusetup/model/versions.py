@@ -55,11 +55,7 @@ class Capability:
     __slots__ = ("major", "minor")
 
     def __init__(self, major: int, minor: int) -> None:
-        object.__setattr__(self, "major", major)
-        object.__setattr__(self, "minor", minor)
-
-    major: int
-    minor: int
+        self.major, self.minor = major, minor
 
     @classmethod
     def parse(cls, text: str) -> Capability:
@@ -75,12 +71,6 @@ class Capability:
     @property
     def sm(self) -> str:
         return f"sm_{self.major}{self.minor}"
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Capability is frozen")
-
-    def __reduce__(self) -> tuple[type[Capability], tuple[int, int]]:
-        return (Capability, (self.major, self.minor))
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"

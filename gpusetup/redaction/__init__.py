@@ -201,18 +201,12 @@ def pieces(text: str) -> Iterable[str]:
     >>> [len(piece) for piece in pieces("a " * 3000)]
     [4000, 2000]
     """
-    if len(text) > MOST:
-        text = text[:MOST] + " <cut>"
-    while len(text) > LONGEST:
-        cut = max(text.rfind("\n", 0, LONGEST), 0) or text.rfind(" ", 0, LONGEST)
-        if cut <= 0:
-            ends = re.search(r"\s", text)
-            yield "<long>"
-            text = text[ends.start() :] if ends else ""
-            continue
-        yield text[: cut + 1]
-        text = text[cut + 1 :]
-    yield text
+    whole = text if len(text) <= MOST else text[:MOST] + " <cut>"
+    for piece in re.findall(_PIECE, whole):
+        yield "<long>" if len(piece) > LONGEST else piece
+
+
+_PIECE = r"(?s).{1,4000}\Z|.{1,4000}(?<=\n)|.{1,4000}(?<=\s)|\S+"
 
 
 def redact_document(plain: Any, private: Private | None = None) -> Any:
