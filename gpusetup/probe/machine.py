@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Reading, Snapshot, Torch, Wanted
+from gpusetup.model.machine import Event, Reading, Snapshot, Wanted
 from gpusetup.probe.conda import read_conda
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events
@@ -20,7 +20,7 @@ from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify
 from gpusetup.probe.python import read_python
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.toolkit import read_toolkit
-from gpusetup.probe.torch import TorchSide, asked_itself, read_torch
+from gpusetup.probe.torch import asked_itself, read_torch
 from gpusetup.probe.unfinished import unfinished_install
 from gpusetup.readings.environment import kept
 from gpusetup.system.system import System
@@ -48,7 +48,7 @@ def read_machine(
     target, why_none = (target, ()) if target else _chosen(system, named, need_target)
     gpu_call = Beside(lambda: read_gpu_side(system, deep=deep, notify=notify, limit=limit))
     toolkit_call = Beside(read_toolkit, system)
-    torch_call = Beside(_torch_side, system, target)
+    torch_call = Beside(read_torch, system, target)
     found_os, os_readings = read_os(system)
     python, python_readings = read_python(system, target)
     container, container_readings = read_container(system)
@@ -98,12 +98,6 @@ def _chosen(
         if need_target:
             raise
         return None, (Reading(subject="python", source="target", problem=problem.message),)
-
-
-def _torch_side(system: System, target: Target | None) -> TorchSide:
-    if target is None:
-        return TorchSide(torch=Torch(), packages=None)
-    return read_torch(system, target)
 
 
 DRIVER_IS_SILENT = "not asked: the driver did not answer, and torch would wait for it"

@@ -28,14 +28,16 @@ SHADOWS = (
 class TorchSide(Frozen):
     """What was read of the torch family."""
 
-    torch: Torch
-    packages: tuple[Package, ...] | None
+    torch: Torch = Torch()
+    packages: tuple[Package, ...] | None = None
     events: tuple[Event, ...] = ()
     readings: tuple[Reading, ...] = ()
 
 
-def read_torch(system: System, target: Target) -> TorchSide:
+def read_torch(system: System, target: Target | None) -> TorchSide:
     """The torch family of the target, and what stands in its way."""
+    if target is None:
+        return TorchSide()
     packages = installed_packages(system, target)
     torch, readings = _torch(system, target, packages)
     events = (*shadows(system, target), *leftovers(system, target), *incomplete(packages))
@@ -87,12 +89,10 @@ def from_version_file(
 
 def installer_of(version: str | None, folder: str, packages: Iterable[Package]) -> str | None:
     """Who installed the torch of a folder: the listed distribution whose version it has."""
-    listed = [p for p in packages if p.name == "torch" and p.location == folder]
-    same = [p for p in listed if p.version == version]
-    for package in (*same, *listed):
-        return package.installer
-    by_conda = any(p.name in ("pytorch", "libtorch") and p.installer == "conda" for p in packages)
-    return "conda" if by_conda else None
+    own = [p for p in packages if p.name == "torch" and p.location == folder]
+    own.sort(key=lambda package: package.version != version)
+    conda = (p for p in packages if p.name in ("pytorch", "libtorch") and p.installer == "conda")
+    return next((package.installer for package in (*own, *conda)), None)
 
 
 def shadows(system: System, target: Target) -> Iterable[Event]:
