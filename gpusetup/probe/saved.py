@@ -14,7 +14,6 @@ from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.marks import all_texts, seen
-from gpusetup.redaction import Private, redact
 
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
 MOST_BYTES = 8 << 20
@@ -56,8 +55,6 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
         if text.isascii() and "\\u" not in text:
             return found
         return from_plain(all_texts(to_plain(found), seen), Snapshot, what="the snapshot")
-    except RecursionError as problem:
-        raise BadInput(f"{what} cannot be read: it is nested too deeply") from problem
     except BadInput as problem:
         if "truncated" in problem.message:
             raise BadInput(f"{what} is cut off after {len(raw)} bytes", hint=_AGAIN) from problem
@@ -128,16 +125,3 @@ def in_one_line(snapshot: Snapshot) -> str:
         f"torch {snapshot.torch.version}" if snapshot.torch.version else "no torch",
     )
     return ", ".join(filter(None, parts))
-
-
-__all__ = [
-    "Private",
-    "dump_snapshot",
-    "example_machines",
-    "in_one_line",
-    "load_snapshot",
-    "machine_named",
-    "parse_snapshot",
-    "read_bytes",
-    "redact",
-]
