@@ -48,8 +48,6 @@ class Target(Frozen):
     """The architecture that the interpreter was built for."""
     problem: str | None = None
     """Why the interpreter itself could not be asked, where it could not."""
-    own: bool = False
-    """Whether it is the interpreter that gpusetup runs in."""
 
 
 def choose_target(system: System, named: str | None = None) -> Target:
@@ -71,7 +69,7 @@ def choose_target(system: System, named: str | None = None) -> Target:
 
 def _own(system: System) -> Target:
     facts = system.facts()
-    target = _from_facts(system, str(facts.get("executable") or ""), "self", facts, own=True)
+    target = _from_facts(system, str(facts.get("executable") or ""), "self", facts)
     if not target.python:
         raise Blocked("There is no target environment.", hint=CHOICES)
     if target.manager in ("pipx", "uv tool"):
@@ -133,7 +131,7 @@ def _of_python(system: System, python: str, chosen_by: str, folder: str) -> Targ
     own = str(facts.get("executable") or "")
     in_environment = own and facts.get("prefix") != facts.get("base_prefix")
     if python == own or (in_environment and parent(python) == parent(own)):
-        return _from_facts(system, python, chosen_by, facts, own=True)
+        return _from_facts(system, python, chosen_by, facts)
     answer = system.ask("read_python", python=python, timeout=ASK_SECONDS)
     if "problem" in answer:
         answer = {**from_folder(system, python), "problem": answer["problem"]}
@@ -165,9 +163,7 @@ SAME = ("base_prefix", "bits", "free_threaded", "stdlib", "site_packages", "mach
 """Facts of an interpreter that are fields of a target."""
 
 
-def _from_facts(
-    system: System, python: str, chosen_by: str, facts: Mapping[str, Any], *, own: bool = False
-) -> Target:
+def _from_facts(system: System, python: str, chosen_by: str, facts: Mapping[str, Any]) -> Target:
     prefix = str(facts.get("prefix") or parent(parent(python)))
     return Target(
         python=python,
@@ -176,7 +172,6 @@ def _from_facts(
         manager=manager_of(system, prefix),
         version=facts.get("python"),
         path=import_folders(facts),
-        own=own,
         **{name: facts.get(name) for name in SAME},
     )
 

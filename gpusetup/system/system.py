@@ -234,12 +234,14 @@ def answer_of(said: Output) -> dict[str, Any]:
     return {"problem": said.problem or died, **known}
 
 
+AFFINITY = hasattr(os, "sched_getaffinity")
+
+
 def _facts() -> dict[str, Any]:
     import platform
     import sysconfig
 
     return {
-        "platform": sys.platform,
         "machine": platform.machine(),
         "release": platform.release(),
         "os_version": platform.version(),
@@ -255,7 +257,7 @@ def _facts() -> dict[str, Any]:
         "path": [entry for entry in sys.path if entry],
         "libc": _libc(),
         "cores": os.cpu_count(),
-        "usable_cores": _usable_cores(),
+        "usable_cores": len(os.sched_getaffinity(0)) if AFFINITY else os.cpu_count(),
         "limits": _limits(),
         "memory_total": _memory_total(),
         "cwd": _cwd(),
@@ -266,12 +268,6 @@ def _facts() -> dict[str, Any]:
 
 def _family(platform: str) -> Family:
     return {"win32": "windows", "darwin": "macos"}.get(platform, "linux")  # type: ignore[return-value]
-
-
-def _usable_cores() -> int | None:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _limits() -> dict[str, int]:
