@@ -34,9 +34,13 @@ def allows(specifier: str, version: str) -> bool:
     >>> allows(">=2.11.0", "2.15.0"), allows("==2.5.*", "2.6.0.dev1")
     (True, False)
     """
-    least, known = re.fullmatch(r">=(\d[\d.]*)", specifier), parsed(version)
-    if least and not known.is_prerelease:  # without 18 ms of imports
-        return known >= parsed(least[1])
+    plain, known = re.fullmatch(r"(==|>=)(\d+(?:\.\d+)*)(\.\*)?", specifier), parsed(version)
+    if plain and not known.is_prerelease and not known.local:  # without 18 ms of imports
+        wanted = parsed(plain[2])
+        if plain[3] and plain[1] == "==":
+            return known.release[: len(wanted.release)] == wanted.release
+        if not plain[3]:
+            return known == wanted or (plain[1] == ">=" and known > wanted)
     from packaging.specifiers import SpecifierSet
 
     return SpecifierSet(specifier).contains(known)
