@@ -66,11 +66,11 @@ def _failed_calls(
         if problem["code"] is None:
             continue
         if "gpu" not in problem:
-            yield failure("cuda-init-failed", SOURCE, problem, asked=SOURCE)
+            yield Event(kind="cuda-init-failed", **failure(SOURCE, problem, asked=SOURCE))
             continue
         gpu = problem["gpu"]
         more = {"gpu": str(gpu), **({"bus": bus} if (bus := buses.get(gpu)) else {})}
-        yield failure(READ_FAILED, SOURCE, problem, asked=SOURCE, **more)
+        yield Event(kind=READ_FAILED, **failure(SOURCE, problem, asked=SOURCE, **more))
 
 
 def _oddities(said: Mapping[str, Any], problems: Sequence[Mapping[str, Any]]) -> Iterator[Reading]:

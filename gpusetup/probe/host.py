@@ -122,7 +122,7 @@ def read_jetson(system: System) -> str | None:
 
 def read_cpu(system: System) -> Cpu:
     facts = system.facts()
-    usable, quota = facts.get("usable_cores"), _quota(system)
+    usable, quota = facts.get("usable_cores"), read_quota(system)
     if usable and quota:
         usable = min(usable, max(1, math.ceil(quota)))
     name = re.search(r"^model name\s*:\s*(.+)$", read_or_none(system, "/proc/cpuinfo") or "", re.M)
@@ -133,7 +133,7 @@ def read_cpu(system: System) -> Cpu:
     )
 
 
-def _quota(system: System) -> float | None:
+def read_quota(system: System) -> float | None:
     """How many cores our cgroup grants, or one that it is in; `max` and -1 are no limit."""
     granted = []
     for folder in cgroup_folders(system, "cpu"):

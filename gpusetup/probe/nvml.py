@@ -61,7 +61,7 @@ def parse_nvml(answer: Mapping[str, Any]) -> GpuSide:
             *silent.events,
             *(event for device in devices for event in _failed_reads(device)),
             *(
-                failure("nvml-init-failed", SOURCE, problem)
+                Event(kind="nvml-init-failed", **failure(SOURCE, problem))
                 for problem in said["problems"]
                 if said.get("init") == 0 and _is_trouble(problem)
             ),
@@ -133,17 +133,17 @@ def _failed_reads(device: Mapping[str, Any]) -> Iterator[Event]:
     index = device.get("index")
     for field, problem in () if device.get("lost") else failed.items():
         if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
-            place = f"GPU {index}: "
-            yield failure(READ_FAILED, SOURCE, problem, place, asked=SOURCE, gpu=str(index))
+            said = failure(SOURCE, problem, f"GPU {index}: ", asked=SOURCE, gpu=str(index))
+            yield Event(kind=READ_FAILED, **said)
 
 
 def failure(
-    kind: str, source: str, problem: Mapping[str, Any], place: str = "", **values: str
-) -> Event:
-    """A value that should be told and is not, as an event."""
+    source: str, problem: Mapping[str, Any], place: str = "", **values: str
+) -> dict[str, Any]:
+    """A value that should be told and is not, as an event's fields."""
     field, text = problem["field"], str(problem["text"])
     values |= {"field": field, "code": str(problem["code"]), "problem": text}
-    return Event(kind=kind, values=values, source=source, text=f"{place}{field}: {text}")
+    return {"values": values, "source": source, "text": f"{place}{field}: {text}"}
 
 
 def _is_trouble(problem: Mapping[str, Any]) -> bool:
