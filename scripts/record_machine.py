@@ -23,9 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from gpusetup.errors import GpuSetupError  # noqa: E402
 from gpusetup.model.codec import from_plain, to_json, to_plain  # noqa: E402
-from gpusetup.probe.driver_files import parse_loader_cache  # noqa: E402
 from gpusetup.probe.machine import read_machine  # noqa: E402
-from gpusetup.probe.packages import recorded_libraries  # noqa: E402
 from gpusetup.readings.environment import kept  # noqa: E402
 from gpusetup.redaction import Private, Scrubber, private_here  # noqa: E402
 from gpusetup.redaction.words import COMMON_NAMES  # noqa: E402
@@ -45,11 +43,12 @@ def _lines(*beginnings: str) -> Callable[[str], str]:
 
 
 def _libraries(record: str) -> str:
-    return "".join(f"{name},,\n" for name in recorded_libraries(record))
+    form = r"(?m)^\"?([^,\n]+\.(?:so|dll|dylib|pyd)(?:\.[\d.]+)?|torch/version\.py)\"?,"
+    return "".join(f"{name},,\n" for name in re.findall(form, record))
 
 
 def _cached(cache: str) -> str:
-    return "".join(f"{path}\0" for path in parse_loader_cache(cache))
+    return "".join(re.findall(r"/[^\0]*/(?:libcuda|libnvidia-ml)\.so\.1\0", cache))
 
 
 TRIMS: tuple[tuple[str, Callable[[str], str]], ...] = (

@@ -22,7 +22,8 @@ from gpusetup.fleet.names import expanded, slurm_list
 from gpusetup.fleet.rates import least_healthy
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.saved import dump_snapshot, parse_snapshot, redact
+from gpusetup.probe.saved import dump_snapshot, parse_snapshot
+from gpusetup.redaction import redact
 
 Record = dict[str, Any]
 

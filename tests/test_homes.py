@@ -26,7 +26,6 @@ HOMES: dict[str, tuple[str, ...]] = {
         "fleet/engines/kubernetes_report.py",
     ),
     "truststore": ("install/settings/trust.py",),
-    "distro": ("probe/host.py",),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),
@@ -48,7 +47,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
     "ray": ("fleet/engines/ray_run.py",),
     "matplotlib": ("render/",),
-    "psutil": ("monitor/", "child_scripts/", "system/refused.py"),
+    "psutil": ("monitor/", "child_scripts/", "system/"),
 }
 """Dependency -> the files and folders of the package that may import it."""
 

@@ -125,7 +125,6 @@ def test_nvml_tells_everything_about_a_healthy_gpu(ask: Ask) -> None:
         "licensed": None,
         "fabric_state": "completed",
         "driver_model": None,
-        "display_active": False,
         "mig_pending": None,
         "remapped_rows": 0,
         "fabric_status": "success",

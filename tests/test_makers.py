@@ -20,8 +20,6 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
-from gpusetup.probe.gpu import ASK, members
-from gpusetup.readings.side import GpuSide
 
 
 def test_no_two_makers_share_what_tells_them() -> None:
@@ -38,9 +36,8 @@ def test_every_backend_of_the_catalog_is_somebodys_or_the_cpus_and_has_a_labels_
         assert re.fullmatch(LABEL, backend), backend
 
 
-def test_only_nvidias_are_judged_and_every_makers_readers_are_asked() -> None:
+def test_only_nvidias_are_judged() -> None:
     assert [maker.id for maker in MAKERS if maker.judged] == ["nvidia"]
-    assert list(ASK) == [name for maker in MAKERS for name in maker.readers]
     for id in BY_ID:
         assert is_judged(id) != is_seen_only(id)
     assert not is_judged("1a03") and not is_seen_only("1a03")
@@ -68,10 +65,3 @@ def test_a_target_is_of_the_capability_or_as_it_was_read() -> None:
     assert identified(Gpu(name="L4")).target is None
     read = Gpu(name="AMD Radeon RX 9070 XT", target="gfx1201")
     assert identified(read) == replace(read, maker="amd")
-
-
-def test_each_maker_has_the_gpus_of_the_first_source_that_lists_some_of_its_own() -> None:
-    ours, theirs = Gpu(name="L4", uuid="GPU-1"), Gpu(name="AMD Instinct MI300X", target="gfx942")
-    asked = (GpuSide(gpus=(ours,)), GpuSide(gpus=(replace(ours, nvml_index=0),)))
-    found, _ = members((*asked, GpuSide(gpus=(theirs,))), (), "linux")
-    assert found == (replace(ours, nvml_index=0), theirs)

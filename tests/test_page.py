@@ -29,7 +29,8 @@ from gpusetup.diagnosis.knowledge import record, records
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.marks import APART, HIDDEN
-from gpusetup.probe.saved import dump_snapshot, parse_snapshot, redact
+from gpusetup.probe.saved import dump_snapshot, parse_snapshot
+from gpusetup.redaction import redact
 from gpusetup.report.read import read_bytes
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -99,7 +99,6 @@ def test_a_command_name_is_looked_up_on_path() -> None:
 
 def test_our_own_environment_is_read_without_a_child() -> None:
     target = choose_target(system(OWN_FILES, facts=OWN, environ={"VIRTUAL_ENV": "/opt/own"}))
-    assert target.own
     assert (target.version, target.manager) == ("3.12.3", "uv")
     assert target.path == ("/opt/own/lib/python3.12/site-packages",)
 
@@ -147,7 +146,7 @@ def test_a_real_environment_is_asked_and_answers(
     venv = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     target = choose_target(LiveSystem(), str(venv))
-    assert target.problem is None and not target.own
+    assert target.problem is None
     assert target.version == ".".join(map(str, sys.version_info[:3]))
     assert target.prefix == str(venv)
     assert target.path == (target.site_packages,)

@@ -76,21 +76,6 @@ def test_an_install_without_its_version_file_is_there_but_cut() -> None:
     assert side.readings[0].problem is not None and "torch/version.py" in side.readings[0].problem
 
 
-def test_a_develop_install_is_found_by_its_link() -> None:
-    source = Target(
-        python="p", prefix="/env", chosen_by="self", manager="venv", path=(SITE, "/src/pytorch")
-    )
-    files = {
-        f"{SITE}/torch.egg-link": "/src/pytorch\n.\n",
-        "/src/pytorch/torch/version.py": "__version__ = '2.9.0a0+git1234abc'\ncuda = '12.8'\n",
-    }
-    side = read(files, target=source)
-    assert (side.torch.version, side.torch.backend) == ("2.9.0a0+git1234abc", "cu128")
-    assert [(p.name, p.installer, p.location) for p in side.packages or ()] == [
-        ("torch", "develop", "/src/pytorch")
-    ]
-
-
 @pytest.mark.parametrize(
     ("files", "module"),
     [
@@ -207,23 +192,6 @@ def without_a_version(record: str, text: str | None = None) -> TorchSide:
     if text is None:
         del files[f"{SITE}/torch/version.py"]
     return read(files)
-
-
-@pytest.mark.parametrize(
-    ("record", "backend"),
-    [
-        ("torch/__init__.py,,\n", None),
-        ("torch/lib/libtorch_cpu.so,,\ntorch/lib/libtorch_cuda.so,,\n", None),
-        ("torch/lib/libtorch_cpu.so,,\ntorch/lib/libtorch_hip.so,,\n", None),
-        ("torch/lib/libtorch_cpu.so,,\ntorch/lib/libtorch.so,,\n", "cpu"),
-        ("torch/lib/torch_cpu.dll,,\n", "cpu"),
-    ],
-)
-def test_a_record_without_a_library_for_gpus_is_a_cpu_build(
-    record: str, backend: str | None
-) -> None:
-    torch = without_a_version(record).torch
-    assert (torch.installed, torch.version, torch.backend) == (True, "2.9.1", backend)
 
 
 def test_a_version_file_that_says_nothing_of_cuda_is_no_cpu_build() -> None:

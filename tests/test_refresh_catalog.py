@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 from index_server import build_wheel, index_server
 
+from gpusetup.catalog.companions import beside
 from gpusetup.catalog.file import read_catalog
 from gpusetup.install.fetching import web
 from gpusetup.named_file import SHIPPED
@@ -115,4 +116,4 @@ def test_a_companion_seen_on_an_index_is_prescribed_there(script) -> None:  # ty
     row["seen"] = {"linux-x86_64": "cu130 cu132"}
     catalog = read_catalog(script.written(document).encode())
     build = catalog.row_of("2.15.0", "cu132", "linux", "x86_64")
-    assert build is not None and build.torchaudio == "2.11.1"
+    assert build is not None and beside(catalog, "torchaudio", build) == "2.11.1"

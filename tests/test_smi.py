@@ -100,7 +100,6 @@ A10G = Gpu(
     pcie_width=8,
     pcie_width_max=16,
     virtualization="passthrough",
-    display_active=False,
 )
 XML_V12_WINDOWS = (
     XML_V11.replace("device_v11", "device_v12")
@@ -212,7 +211,6 @@ def test_the_csv_of_a_lost_gpu_marks_that_gpu_only() -> None:
         ecc_enabled=True,
         mig_enabled=False,
         compute_mode="Default",
-        display_active=False,
         lost=True,
     )
 

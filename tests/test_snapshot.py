@@ -16,7 +16,7 @@ from gpusetup.model import machine, resolution
 from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Snapshot
-from gpusetup.model.marks import all_seen
+from gpusetup.model.marks import all_texts, seen
 from gpusetup.model.versions import Capability
 from gpusetup.probe.saved import (
     MOST_BYTES,
@@ -54,7 +54,7 @@ SNAPSHOTS = st.from_type(Snapshot)
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(SNAPSHOTS)
 def test_a_snapshot_survives_the_round_trip(snapshot: Snapshot) -> None:
-    as_seen = from_plain(all_seen(to_plain(snapshot)), Snapshot, what="it")
+    as_seen = from_plain(all_texts(to_plain(snapshot), seen), Snapshot, what="it")
     assert parse_snapshot(dump_snapshot(snapshot).encode(), "it") == as_seen
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gpusetup.model.frozen import Frozen
 
 
@@ -33,7 +31,5 @@ class Maker(Frozen):
     """What torch calls its device."""
     masks: tuple[str, ...] = ()
     """Variables that hide its GPUs from programs."""
-    readers: Mapping[str, str] = {}
-    """The sources that the probe asks about its driver and GPUs: name -> `module:function`."""
     noted: str | None = None
     """What to add where only its GPUs are there and another build is chosen."""

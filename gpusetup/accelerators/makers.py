@@ -13,9 +13,6 @@ MAKERS = (nvidia.MAKER, amd.MAKER, intel.MAKER, apple.MAKER)
 BY_ID = {maker.id: maker for maker in MAKERS}
 BY_PCI = {maker.pci: maker.id for maker in MAKERS if maker.pci}
 BY_WORD = {word: maker.id for maker in MAKERS for word in maker.words}
-TARGETS = {nvidia.MAKER.id: nvidia.target}
-"""A maker whose targets are known -> how one is told."""
-
 LABELS = ("cpu", *(maker.label for maker in MAKERS if maker.label))
 """How the labels of torch's builds begin."""
 LABEL = "|".join(("cpu", *(maker.label_form for maker in MAKERS if maker.label_form)))
@@ -71,11 +68,6 @@ def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:
     return tuple(device for device in devices or () if is_judged(device.vendor))
 
 
-def of_maker(maker: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """Those of some GPUs that one maker made."""
-    return tuple(gpu for gpu in gpus if identified(gpu).maker == maker)
-
-
 def identified(gpu: Gpu) -> Gpu:
     """A GPU with its maker and its target, as far as they are told.
 
@@ -85,8 +77,8 @@ def identified(gpu: Gpu) -> Gpu:
     ('nvidia', 'sm_86', 'amd')
     """
     maker = gpu.maker or other_maker(gpu.name) or nvidia.MAKER.id
-    tell = TARGETS.get(maker)
-    target = gpu.target or (tell(gpu) if tell else None)
+    ours = maker == nvidia.MAKER.id and gpu.compute_capability
+    target = gpu.target or (ours.sm if ours else None)
     if (maker, target) == (gpu.maker, gpu.target):
         return gpu
     return replace(gpu, maker=maker, target=target)

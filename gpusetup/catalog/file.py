@@ -4,11 +4,11 @@ One release is a row with its platforms, one platform a row with its builds; arc
 written as torch's own builds write them. `scripts/refresh_catalog.py` writes the file.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.catalog.builds import Catalog, Channel
-from gpusetup.catalog.companions import beside
 from gpusetup.catalog.gpus import GpuRow
 from gpusetup.catalog.rows import (
     Branch,
@@ -46,43 +46,24 @@ def load_catalog() -> Catalog:
 def read_catalog(raw: bytes) -> Catalog:
     """A catalog from its JSON text; BadInput names the place that is wrong."""
     document = from_json(raw, _Document, what="the catalog")
+    tables = {name: getattr(document, name).rows for name in SAME}
+    named = (gpu for names in document.gpu_names.rows for gpu in names.gpus())
+    others = {row.backend: tuple(row.torch.split()) for row in document.other_backends.rows}
     catalog = Catalog(
         as_of=document.as_of,
         builds=(),
-        releases=document.releases.rows,
-        gpus=(
-            *document.gpus.rows,
-            *(row for names in document.gpu_names.rows for row in names.gpus()),
-        ),
-        branches=document.branches.rows,
-        families=document.families.rows,
-        toolkits=document.toolkits.rows,
-        other_backends={
-            row.backend: tuple(row.torch.split()) for row in document.other_backends.rows
-        },
-        retired=document.retired.rows,
-        first_drivers=document.first_drivers.rows,
-        dropped=document.dropped.rows,
-        companions=document.companions.rows,
-        default_wheels=document.default_wheels.rows,
-        compilers=document.compilers.rows,
-        older_releases=document.older_releases.rows,
-        older_kernels=document.older_kernels.rows,
-        milestones=document.milestones.rows,
+        gpus=(*document.gpus.rows, *named),
+        other_backends=others,
+        **tables,
     )
-    return _with_companions(replace(catalog, builds=_builds(document, catalog)))
+    return replace(catalog, builds=tuple(_builds(document, catalog)))
 
 
-def _with_companions(catalog: Catalog) -> Catalog:
-    """The builds of releases without a torchaudio of their own, with the one that serves them."""
-    bare = {row.torch for row in catalog.releases if row.torchaudio is None}
-    builds = (
-        replace(build, torchaudio=beside(catalog, "torchaudio", build))
-        if build.torch in bare
-        else build
-        for build in catalog.builds
-    )
-    return replace(catalog, builds=tuple(builds))
+SAME = (
+    "releases", "branches", "families", "toolkits", "retired", "first_drivers", "dropped",
+    "companions", "default_wheels", "compilers", "older_releases", "older_kernels", "milestones",
+)  # fmt: skip
+"""Groups whose rows are the catalog's as they stand."""
 
 
 class _Build(Frozen):
@@ -155,61 +136,46 @@ class _Document(Frozen):
     milestones: Group[Milestone]
 
 
-def _builds(document: _Document, catalog: Catalog) -> tuple[TorchBuild, ...]:
-    wheels = [
-        _wheel(row, platform, build, catalog)
-        for row in document.releases.rows
-        for platform in row.platforms
-        for build in platform.builds
-    ]
-    return (*wheels, *(_conda(row, catalog) for row in document.conda.rows))
+def _builds(document: _Document, catalog: Catalog) -> Iterator[TorchBuild]:
+    for row in document.releases.rows:
+        for platform in row.platforms:
+            for build in platform.builds:
+                yield _build(
+                    build,
+                    platform,
+                    row,
+                    catalog,
+                    glibc=build.glibc or platform.glibc,
+                    macos=platform.macos,
+                    released=row.released,
+                    labelled=platform.labelled,
+                    note=build.note,
+                )
+    for wheel in document.conda.rows:
+        same = catalog.release_of(wheel.torch)
+        channel = wheel.channel
+        yield _build(
+            wheel, wheel, same, catalog, torch=wheel.torch, channel=channel, glibc=wheel.glibc
+        )
 
 
-def _wheel(row: _Release, platform: _Platform, build: _Build, catalog: Catalog) -> TorchBuild:
+def _build(build: Any, platform: Any, row: Any, catalog: Catalog, **more: Any) -> TorchBuild:
+    """A build of one platform, beside the companions of its release."""
     family, _, machine = platform.on.partition("-")
     cuda = cuda_of(build.backend)
     kernels, ptx = codes(build.arch)
+    names = ("torch", "torchvision", "torchaudio")
     return TorchBuild(
-        torch=row.torch,
         backend=build.backend,
         cuda=cuda,
-        os=family,  # type: ignore[arg-type]  # the file is ours; a test reads every row
+        os=family,
         machine=machine,
         pythons=_pythons(platform.pythons),
         kernels=kernels,
         ptx=ptx,
         driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
-        glibc=build.glibc or platform.glibc,
-        macos=platform.macos,
-        torchvision=row.torchvision,
-        torchaudio=row.torchaudio,
-        released=row.released,
-        labelled=platform.labelled,
         status=build.status,
-        note=build.note,
-    )
-
-
-def _conda(row: _CondaBuild, catalog: Catalog) -> TorchBuild:
-    family, _, machine = row.on.partition("-")
-    cuda = cuda_of(row.backend)
-    kernels, ptx = codes(row.arch)
-    same = catalog.release_of(row.torch)
-    return TorchBuild(
-        torch=row.torch,
-        backend=row.backend,
-        cuda=cuda,
-        os=family,  # type: ignore[arg-type]
-        machine=machine,
-        pythons=_pythons(row.pythons),
-        kernels=kernels,
-        ptx=ptx,
-        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
-        glibc=row.glibc,
-        torchvision=same.torchvision if same else None,
-        torchaudio=same.torchaudio if same else None,
-        channel=row.channel,
-        status=row.status,
+        **{**{name: getattr(row, name, None) for name in names}, **more},
     )
 
 
@@ -220,11 +186,9 @@ def codes(arch: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     >>> codes("8.0 12.0+PTX")
     (('sm_80', 'sm_120'), ('compute_120',))
     """
-    plain = [word.removesuffix("+PTX").replace(".", "") for word in arch.split()]
-    ptx = [
-        word.removesuffix("+PTX").replace(".", "") for word in arch.split() if word.endswith("+PTX")
-    ]
-    return tuple(f"sm_{digits}" for digits in plain), tuple(f"compute_{digits}" for digits in ptx)
+    words = [word.partition("+") for word in arch.replace(".", "").split()]
+    kernels = tuple(f"sm_{digits}" for digits, *_ in words)
+    return kernels, tuple(f"compute_{digits}" for digits, _, ptx in words if ptx)
 
 
 @lru_cache(maxsize=64)

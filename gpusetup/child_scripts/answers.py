@@ -26,13 +26,4 @@ def keep_apart() -> None:
 
 def say(line: Dict[str, Any]) -> None:
     """One line at once, whatever else is printed: nothing may wait in a buffer."""
-    say_again(encoded(line))
-
-
-def encoded(line: Dict[str, Any]) -> bytes:
-    return (json.dumps(line, separators=(",", ":")) + "\n").encode()
-
-
-def say_again(raw: bytes) -> None:
-    """What is said often is encoded once."""
-    os.write(OUT["descriptor"], raw)
+    os.write(OUT["descriptor"], (json.dumps(line, separators=(",", ":")) + "\n").encode())

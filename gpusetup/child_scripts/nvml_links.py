@@ -82,17 +82,3 @@ def pcie_limit(nvml: Any, handle: Any) -> float | None:
     generation = int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle))
     width = int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle))
     return LANE_BYTES[generation] * width if generation < len(LANE_BYTES) else None
-
-
-def slowdown(nvml: Any, handle: Any) -> int:
-    return int(
-        nvml.nvmlDeviceGetTemperatureThreshold(handle, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
-    )
-
-
-def default_limit(nvml: Any, handle: Any) -> float:
-    return float(nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000)
-
-
-def highest_limit(nvml: Any, handle: Any) -> float:
-    return float(nvml.nvmlDeviceGetPowerManagementLimitConstraints(handle)[1] / 1000)

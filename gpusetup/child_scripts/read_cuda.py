@@ -57,7 +57,6 @@ NAMES = {
     807: "CUDA_ERROR_MPS_SERVER_NOT_READY",
     999: "CUDA_ERROR_UNKNOWN",
 }
-LIBRARIES = {"win32": "nvcuda.dll"}
 MOST_DEVICES = 256
 NEEDED = ("cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName")
 """What every driver's own libcuda has; one that lacks a call is none, and proves nothing."""
@@ -70,7 +69,7 @@ class Failed(Exception):
 
     def __init__(self, code: int) -> None:
         super().__init__(NAMES.get(code, "error %d" % code))
-        self.code = code
+        self.code: int | None = code
 
 
 def dotted(number: int) -> str | None:
@@ -82,25 +81,15 @@ def dotted(number: int) -> str | None:
     return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
 
 
-def mapped(maps: str) -> str | None:
-    """The libcuda file that is mapped into this process, from the text of /proc/self/maps.
-
-    >>> mapped("7f00-7f01 r--p 00000000 08:01 42   /usr/lib/wsl/lib/libcuda.so.1")
-    '/usr/lib/wsl/lib/libcuda.so.1'
-    """
-    for line in maps.splitlines():
-        path = line.partition("/")[2]
-        if path.rpartition("/")[2].startswith("libcuda.so"):
-            return "/" + path.replace(" (deleted)", "")
-    return None
-
-
-def loaded_file() -> str | None:
+def mapped() -> str | None:
+    """The libcuda file that is mapped into this process."""
     try:
         with open("/proc/self/maps") as maps:
-            return mapped(maps.read())
+            paths = [line.rstrip("\n").partition("/")[2] for line in maps]
     except OSError:
         return None
+    ours = [path for path in paths if os.path.basename(path).startswith("libcuda.so")]
+    return "/" + ours[0].replace(" (deleted)", "") if ours else None
 
 
 def neighbour(name: str) -> Any:
@@ -186,9 +175,10 @@ def guarded(field: str, read: Callable[..., Any], problems: list[Answer], *argum
     try:
         return read(*arguments)
     except Failed as problem:
-        problems.append(dict(ASKED, field=field, code=problem.code, text=str(problem)))
+        code, text = problem.code, str(problem)
     except AttributeError:
-        problems.append(dict(ASKED, field=field, code=None, text="this library has no such call"))
+        code, text = None, "this library has no such call"
+    problems.append(dict(ASKED, field=field, code=code, text=text))
     return None
 
 
@@ -202,52 +192,40 @@ def device(library: Any, index: int, problems: list[Answer]) -> Answer:
     return answer
 
 
-def load() -> Any:
-    return ctypes.CDLL(LIBRARIES.get(sys.platform, "libcuda.so.1"))
-
-
-def initialised(library: Any, answer: Answer) -> bool:
-    answer["version"] = dotted(
-        guarded("version", number, answer["problems"], library, "cuDriverGetVersion") or 0
-    )
-    answer["init"] = called(library, "cuInit", 0)
-    answer["init_name"] = NAMES.get(answer["init"], "error %d" % answer["init"])
-    return bool(answer["init"] == 0)
-
-
 def listed(library: Any, answer: Answer) -> None:
     """The GPUs; no list where CUDA cannot count them."""
     problems = answer["problems"]
     count = guarded("device_count", number, problems, library, "cuDeviceGetCount")
     answer["device_count"] = count
     say({"part": dict(answer)})
-    if count is None:
-        return
-    if count > MOST_DEVICES:
+    if count is not None and count > MOST_DEVICES:
         problems.append({"field": "device_count", "code": -1, "text": "%d GPUs" % count})
-        return
-    answer["devices"] = [device(library, index, problems) for index in range(count)]
+    elif count is not None:
+        answer["devices"] = [device(library, index, problems) for index in range(count)]
 
 
 def main() -> Answer:
-    answer: Answer = {"library": None, "load_error": None, "problems": []}
+    problems: list[Answer] = []
+    answer: Answer = {"library": None, "load_error": None, "problems": problems}
     say({"step": "loading libcuda"})
     try:
-        library = load()
+        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError as problem:
         answer["load_error"] = str(problem)
         return answer
-    path = loaded_file()
-    answer["library"] = path
-    answer["stub"] = "/stubs/" in (path or "")
-    answer["compat"] = "/compat" in (path or "")
+    path = mapped()
+    answer.update(library=path, stub="/stubs/" in (path or ""), compat="/compat" in (path or ""))
     lacks = [name for name in NEEDED if not hasattr(library, name)]
     if lacks:
         answer["load_error"] = "%s has no %s" % (path or "libcuda", lacks[0])
         return answer
     say({"part": dict(answer)})
     began = time.monotonic()
-    if initialised(library, answer):
+    version = guarded("version", number, problems, library, "cuDriverGetVersion")
+    answer["version"] = dotted(version or 0)
+    answer["init"] = called(library, "cuInit", 0)
+    answer["init_name"] = NAMES.get(answer["init"], "error %d" % answer["init"])
+    if answer["init"] == 0:
         listed(library, answer)
     answer["seconds"] = round(time.monotonic() - began, 3)
     return answer

@@ -16,7 +16,7 @@ The answer (keys are always there once NVML was asked; null: see the `problems` 
         "pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16,
         "virtualization": "none|passthrough|vgpu|host_vgpu|host_vsga", "licensed": null,
         "fabric_state": "completed|in_progress|not_started", "driver_model": "WDDM|TCC|MCDM",
-        "display_active": false, "mig_pending": null, "remapped_rows": 0, "retired_pages": null,
+        "mig_pending": null, "remapped_rows": 0, "retired_pages": null,
         "sram_threshold_exceeded": false, "power_limit_default_watts": 400.0,
         "recovery_action": "none|gpu_reset|node_reboot|...", "fabric_status": "success",
         "fabric_faults": ["route_unhealthy"], "nvlinks_active": 12, "nvlinks_inactive": [],
@@ -38,7 +38,6 @@ standard library, pynvml and the neighbours `answers` and `nvml_health`.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import sys
@@ -74,13 +73,18 @@ THROTTLE_REASONS = (
 )
 
 
-def text(value: Any) -> Any:
-    """Older bindings answer bytes, newer ones text.
+def neighbour(name: str) -> Any:
+    """A file beside this one, also under `-I`."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    try:
+        return importlib.import_module(name)
+    finally:
+        del sys.path[0]
 
-    >>> text(b"580.95.05")
-    '580.95.05'
-    """
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+HEALTH = neighbour("nvml_health")
+ANSWERS = neighbour("answers")
+say = ANSWERS.say
 
 
 def dotted(number: int) -> str:
@@ -90,31 +94,6 @@ def dotted(number: int) -> str:
     '12.4'
     """
     return "%d.%d" % (number // 1000, number % 1000 // 10)
-
-
-def reasons(mask: int) -> list[str]:
-    """The names of the bits that are set.
-
-    >>> reasons(0x44)
-    ['sw_power_cap', 'hw_thermal_slowdown']
-    """
-    return [name for bit, name in THROTTLE_REASONS if mask & bit]
-
-
-def memory_total(nvml: Any, handle: Any) -> int:
-    return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-
-
-def compute_capability(nvml: Any, handle: Any) -> str:
-    return "%d.%d" % tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle))
-
-
-def pci_bus_id(nvml: Any, handle: Any) -> str:
-    return str(text(nvml.nvmlDeviceGetPciInfo(handle).busId))
-
-
-def mig_enabled(nvml: Any, handle: Any) -> bool:
-    return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
 
 
 def mig_instances(nvml: Any, handle: Any) -> list[str]:
@@ -127,17 +106,13 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
             if problem.value == nvml.NVML_ERROR_NOT_FOUND:
                 continue
             raise
-        found.append(text(nvml.nvmlDeviceGetUUID(child)))
+        found.append(nvml.nvmlDeviceGetUUID(child))
     return found
-
-
-def compute_mode(nvml: Any, handle: Any) -> str | None:
-    return COMPUTE_MODES.get(nvml.nvmlDeviceGetComputeMode(handle))
 
 
 def ecc_uncorrected(nvml: Any, handle: Any) -> int:
     kind = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-    return int(nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_VOLATILE_ECC))
+    return nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_VOLATILE_ECC)  # type: ignore[no-any-return]
 
 
 def retired_pending(nvml: Any, handle: Any) -> bool:
@@ -148,32 +123,13 @@ def retired_pending(nvml: Any, handle: Any) -> bool:
         return bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))
 
 
-def remap_failed(nvml: Any, handle: Any) -> bool:
-    return bool(nvml.nvmlDeviceGetRemappedRows(handle)[3])
-
-
-def temperature(nvml: Any, handle: Any) -> int:
-    return int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
-
-
-def power(nvml: Any, handle: Any) -> float:
-    return float(nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
-
-
-def power_limit(nvml: Any, handle: Any) -> float:
-    return float(nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000)
-
-
 def throttle_reasons(nvml: Any, handle: Any) -> list[str]:
     """Drivers before 535 know the call by its older name."""
     try:
-        return reasons(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
-    except (AttributeError, nvml.NVMLError):
-        return reasons(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
-
-
-def utilization(nvml: Any, handle: Any) -> int:
-    return int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    except nvml.NVMLError:
+        mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    return [name for bit, name in THROTTLE_REASONS if mask & bit]
 
 
 def virtualization(nvml: Any, handle: Any) -> str | None:
@@ -191,79 +147,57 @@ def licensed(nvml: Any, handle: Any) -> bool | None:
     return any(one.featureState == LICENSE_LICENSED or one.featureEnabled for one in held)
 
 
-def fabric_state(nvml: Any, handle: Any) -> str | None:
-    """Only where an NVSwitch fabric is there; None elsewhere."""
-    info = nvml.c_nvmlGpuFabricInfo_v2_t()
-    nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-    return FABRIC_STATES.get(info.state)
-
-
 def driver_model(nvml: Any, handle: Any) -> str | None:
     if sys.platform != "win32":
         return None
     return DRIVER_MODELS.get(nvml.nvmlDeviceGetCurrentDriverModel(handle))
 
 
-def plain(function: str, convert: Callable[[Any], Any] = text) -> Callable[[Any, Any], Any]:
+def plain(function: str, convert: Callable[[Any], Any] = lambda told: told) -> Callable[..., Any]:
     """A field that is one call of the binding."""
     return lambda nvml, handle: convert(getattr(nvml, function)(handle))
 
 
-def neighbour(name: str) -> Any:
-    """A file beside this one, also under `-I`."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
-        return importlib.import_module(name)
-    finally:
-        del sys.path[0]
-
-
-HEALTH = neighbour("nvml_health")
-
-
-ANSWERS = neighbour("answers")
-say = ANSWERS.say
-IDENTITY = (
-    ("pci_bus_id", pci_bus_id),
+IDENTITY: Fields = (
+    ("pci_bus_id", lambda n, h: n.nvmlDeviceGetPciInfo(h).busId),
     ("uuid", plain("nvmlDeviceGetUUID")),
     ("name", plain("nvmlDeviceGetName")),
 )
 """What tells one GPU from another; asked first, so that it is known where a later call hangs."""
-FIELDS = (
+FIELDS: Fields = (
     *IDENTITY,
-    ("memory_total_bytes", memory_total),
+    ("memory_total_bytes", lambda n, h: n.nvmlDeviceGetMemoryInfo(h).total),
     ("memory_used_bytes", HEALTH.memory_used),
-    ("compute_capability", compute_capability),
+    ("compute_capability", lambda n, h: "%d.%d" % tuple(n.nvmlDeviceGetCudaComputeCapability(h))),
     ("persistence", plain("nvmlDeviceGetPersistenceMode", bool)),
-    ("mig_enabled", mig_enabled),
+    ("mig_enabled", lambda n, h: bool(n.nvmlDeviceGetMigMode(h)[0])),
     ("mig_instances", mig_instances),
-    ("compute_mode", compute_mode),
+    ("compute_mode", plain("nvmlDeviceGetComputeMode", COMPUTE_MODES.get)),
     ("ecc_enabled", plain("nvmlDeviceGetCurrentEccMode", bool)),
     ("ecc_uncorrected", ecc_uncorrected),
     ("retired_pending", retired_pending),
-    ("remap_failed", remap_failed),
-    ("temperature_celsius", temperature),
-    ("power_watts", power),
-    ("power_limit_watts", power_limit),
+    ("remap_failed", lambda n, h: bool(n.nvmlDeviceGetRemappedRows(h)[3])),
+    ("temperature_celsius", lambda n, h: n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU)),
+    ("power_watts", lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1000),
+    ("power_limit_watts", lambda n, h: n.nvmlDeviceGetEnforcedPowerLimit(h) / 1000),
     ("throttle_reasons", throttle_reasons),
-    ("utilization_percent", utilization),
+    ("utilization_percent", lambda n, h: n.nvmlDeviceGetUtilizationRates(h).gpu),
     ("pcie_generation", plain("nvmlDeviceGetCurrPcieLinkGeneration")),
     ("pcie_generation_max", plain("nvmlDeviceGetMaxPcieLinkGeneration")),
     ("pcie_width", plain("nvmlDeviceGetCurrPcieLinkWidth")),
     ("pcie_width_max", plain("nvmlDeviceGetMaxPcieLinkWidth")),
     ("virtualization", virtualization),
     ("licensed", licensed),
-    ("fabric_state", fabric_state),
+    ("fabric_state", lambda n, h: FABRIC_STATES.get(HEALTH.fabric(n, h).state)),
     ("driver_model", driver_model),
-    ("display_active", plain("nvmlDeviceGetDisplayActive", bool)),
     *HEALTH.FIELDS,
 )
 
 SYSTEM_FIELDS = (
-    ("driver_version", lambda nvml: text(nvml.nvmlSystemGetDriverVersion())),
+    ("driver_version", lambda nvml: nvml.nvmlSystemGetDriverVersion()),
     ("cuda_version", lambda nvml: dotted(nvml.nvmlSystemGetCudaDriverVersion())),
 )
-LIBRARY_FIELDS = (("nvml_version", lambda nvml: text(nvml.nvmlSystemGetNVMLVersion())),)
+LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),)
 """What the library knows of itself, also where it cannot reach the driver."""
 
 
@@ -274,18 +208,11 @@ def ask(nvml: Any, fields: Fields, *arguments: Any) -> Answer:
     for name, read in fields:
         try:
             answer[name] = read(nvml, *arguments)
-        except UnicodeDecodeError:
+        except (UnicodeDecodeError, AttributeError, NotPlausible, nvml.NVMLError) as problem:
             answer[name] = None
-            problems.append({"field": name, "code": NOT_PLAUSIBLE, "text": "is no text"})
-        except nvml.NVMLError as problem:
-            answer[name] = None
-            problems.append({"field": name, "code": problem.value, "text": str(problem)})
-        except AttributeError as problem:
-            answer[name] = None
-            problems.append({"field": name, "code": None, "text": "this binding: %s" % problem})
-        except NotPlausible as problem:
-            answer[name] = None
-            problems.append({"field": name, "code": NOT_PLAUSIBLE, "text": str(problem)})
+            unknown = None if isinstance(problem, AttributeError) else NOT_PLAUSIBLE
+            code = getattr(problem, "value", unknown)
+            problems.append({"field": name, "code": code, "text": str(problem)})
     answer["problems"] = problems
     return answer
 
@@ -347,15 +274,10 @@ class Announced:
         if not name.startswith("nvml") or not callable(found):
             return found
 
-        said: Dict[Any, bytes] = {}
-
         def call(*arguments: Any) -> Any:
             if not self.quiet:
-                about = self.gpu, self.bus
-                if about not in said:
-                    known = (("step", name), ("gpu", self.gpu), ("bus", self.bus))
-                    said[about] = ANSWERS.encoded({k: v for k, v in known if v is not None})
-                ANSWERS.say_again(said[about])
+                known = (("step", name), ("gpu", self.gpu), ("bus", self.bus))
+                say({k: v for k, v in known if v is not None})
             return found(*arguments)
 
         setattr(self, name, call)

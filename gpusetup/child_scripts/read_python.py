@@ -6,15 +6,23 @@ folder, which the user's own `python` would not have; it is left out.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
 import sysconfig
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 
 def facts() -> Dict[str, Any]:
     here = os.path.dirname(os.path.abspath(__file__))
+    paths = sysconfig.get_paths()
+    marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")
+    in_environment = sys.prefix != sys.base_prefix
+    headers = paths["include"]
+    if in_environment:  # as pip and uv decide: it shares its base's `include`, and has one beside
+        version = "python%d.%d" % sys.version_info[:2]
+        headers = os.path.join(sys.prefix, "include", "site", version)
     return {
         "python": sys.version.split()[0],
         "implementation": sys.implementation.name,
@@ -22,12 +30,26 @@ def facts() -> Dict[str, Any]:
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,
         "bits": 64 if sys.maxsize > 2**32 else 32,
-        "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
-        "site_packages": sysconfig.get_path("purelib"),
-        "stdlib": sysconfig.get_path("stdlib"),
+        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+        "site_packages": paths["purelib"],
+        "stdlib": paths["stdlib"],
         "machine": machine(),
         "path": [entry for entry in sys.path if entry and os.path.abspath(entry) != here],
+        **{name: paths[name] for name in ("purelib", "platlib", "scripts", "data")},
+        "headers": headers,
+        "externally_managed": marker if os.path.exists(marker) and not in_environment else None,
+        "ahead": ahead(paths["purelib"], paths["platlib"]),
+        "has_pip": importlib.util.find_spec("pip") is not None,
     }
+
+
+def ahead(*libraries: str) -> List[str]:
+    """The folders that an import looks in before these: PYTHONPATH's, the user's site-packages.
+    The first of all is this script's own."""
+    real = [os.path.realpath(folder) for folder in libraries]
+    whole = [os.path.realpath(folder) for folder in sys.path[1:]]
+    first = [place for place, folder in enumerate(whole) if folder in real]
+    return sys.path[1:][: first[0]] if first else []
 
 
 def machine() -> str:

@@ -63,10 +63,11 @@ def neighbour(name: str) -> Any:
 
 
 READ, LINKS = neighbour("read_nvml"), neighbour("nvml_links")
+READS = dict(READ.FIELDS)
 
 
 def memory(nvml: Any, handle: Any) -> Answer:
-    used, total = READ.HEALTH.memory_used(nvml, handle), READ.memory_total(nvml, handle)
+    used, total = (READS[name](nvml, handle) for name in MEMORY_FIELDS)
     return {"memory_used_bytes": used, "memory_total_bytes": total}
 
 
@@ -87,18 +88,24 @@ GROUPS: Tuple[Tuple[Tuple[str, ...], Callable[..., Any]], ...] = (
 )
 """Fields that one call answers together."""
 OFTEN: Fields = (
-    ("temperature_celsius", READ.temperature),
-    ("power_watts", READ.power),
+    ("temperature_celsius", READS["temperature_celsius"]),
+    ("power_watts", READS["power_watts"]),
     ("clock_sm_mhz", clock("NVML_CLOCK_SM")),
     ("clock_memory_mhz", clock("NVML_CLOCK_MEM")),
-    ("throttle_reasons", READ.throttle_reasons),
+    ("throttle_reasons", READS["throttle_reasons"]),
 )
 SELDOM: Fields = (
-    ("power_limit_watts", READ.power_limit),
+    ("power_limit_watts", READS["power_limit_watts"]),
     ("clock_sm_max_mhz", clock("NVML_CLOCK_SM", "nvmlDeviceGetMaxClockInfo")),
-    ("power_limit_default_watts", LINKS.default_limit),
-    ("power_limit_max_watts", LINKS.highest_limit),
-    ("temperature_slowdown_celsius", LINKS.slowdown),
+    ("power_limit_default_watts", READS["power_limit_default_watts"]),
+    (
+        "power_limit_max_watts",
+        lambda n, h: n.nvmlDeviceGetPowerManagementLimitConstraints(h)[1] / 1000,
+    ),
+    (
+        "temperature_slowdown_celsius",
+        lambda n, h: n.nvmlDeviceGetTemperatureThreshold(h, n.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+    ),
     ("pcie_limit_bytes_per_second", LINKS.pcie_limit),
 )
 
@@ -176,7 +183,7 @@ def process_name(nvml: Any, pid: int) -> str | None:
         if len(NAMES) > 4096:
             NAMES.clear()
         try:
-            NAMES[pid] = READ.text(nvml.nvmlSystemGetProcessName(pid)) or None
+            NAMES[pid] = nvml.nvmlSystemGetProcessName(pid) or None
         except (nvml.NVMLError, UnicodeDecodeError):
             NAMES[pid] = None
     return NAMES[pid]
@@ -217,7 +224,7 @@ def identity(nvml: Any, index: int, handle: Any, **more: Any) -> Answer:
 
 def bus_of(nvml: Any, handle: Any) -> str | None:
     try:
-        return READ.pci_bus_id(nvml, handle)  # type: ignore[no-any-return]
+        return READS["pci_bus_id"](nvml, handle)  # type: ignore[no-any-return]
     except (nvml.NVMLError, UnicodeDecodeError):
         return None
 

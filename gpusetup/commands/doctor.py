@@ -211,7 +211,7 @@ def save(snapshot: Snapshot, path: str) -> None:
 
 def for_sharing(snapshot: Snapshot, *, keep_private: bool) -> Snapshot:
     """What may be pasted into a thread: the redacted snapshot, unless it is to stay as it is."""
-    from gpusetup.probe.saved import redact
+    from gpusetup.redaction import redact
 
     return snapshot if keep_private else redact(snapshot)
 

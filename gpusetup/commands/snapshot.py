@@ -32,7 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.model.codec import to_json
-    from gpusetup.probe.saved import dump_snapshot, redact
+    from gpusetup.probe.saved import dump_snapshot
+    from gpusetup.redaction import redact
 
     snapshot = gather(options, out, deep=options.deep)
     shared = snapshot if options.keep_private else redact(snapshot)

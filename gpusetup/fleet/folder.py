@@ -24,7 +24,8 @@ from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.named_file import text_of
-from gpusetup.probe.saved import parse_snapshot, read_bytes, redact
+from gpusetup.probe.saved import parse_snapshot, read_bytes
+from gpusetup.redaction import redact
 
 KINDS = ("snapshot", "doctor", "verify", "node-check", "node_check", "run")
 """What a file's name may end with after the node's name, and what a file in a node's folder is

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpusetup.errors import BadInput
+from gpusetup.model.marks import all_texts
 from gpusetup.model.versions import Capability
 
 T = TypeVar("T")
@@ -23,7 +24,9 @@ def to_json(value: object, *, indent: int = 0) -> str:
     try:
         raw = msgspec.json.encode(value, enc_hook=_encode)
     except UnicodeEncodeError:  # a path or variable that was no UTF-8 (a lone surrogate in Python)
-        raw = msgspec.json.encode(_without_surrogates(to_plain(value)))
+        raw = msgspec.json.encode(
+            all_texts(to_plain(value), lambda text: text.encode("utf-8", "replace").decode())
+        )
     return (msgspec.json.format(raw, indent=indent) if indent else raw).decode()
 
 
@@ -33,14 +36,7 @@ def to_plain(value: object) -> Any:
     >>> to_plain({"gpus": ("a", ("b",))})
     {'gpus': ['a', ['b']]}
     """
-    return _listed(msgspec.to_builtins(value, enc_hook=_encode))
-
-
-def _listed(value: Any) -> Any:
-    """The same plain value with lists where tuples stand, as JSON has them."""
-    if isinstance(value, dict):
-        return {key: _listed(inner) for key, inner in value.items()}
-    return [_listed(inner) for inner in value] if isinstance(value, list | tuple) else value
+    return all_texts(msgspec.to_builtins(value, enc_hook=_encode), str)
 
 
 def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
@@ -88,17 +84,6 @@ def json_schema(kind: Any) -> dict[str, Any]:
         kind, schema_hook=_schema, ref_template="#/$defs/{name}"
     )
     return {"anyOf": list(several), "$defs": parts}
-
-
-def _without_surrogates(value: Any) -> Any:
-    """The same plain value with the bytes that were no UTF-8 as question marks."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_without_surrogates(k): _without_surrogates(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_surrogates(inner) for inner in value]
-    return value
 
 
 def _encode(value: object) -> object:

@@ -99,17 +99,8 @@ class FrozenDict(dict[Any, Any]):
 def unchangeable(value: Any) -> Any:
     """The same value, whose dicts and lists cannot be changed, however deep they stand."""
     if isinstance(value, msgspec.Struct):
-        old = {one.name: getattr(value, one.name) for one in fields(value)}
-        new = {name: unchangeable(one) for name, one in old.items()}
-        changed = {name: one for name, one in new.items() if one is not old[name]}
-        return replace(value, **changed) if changed else value
+        names = value.__struct_fields__
+        return replace(value, **{name: unchangeable(getattr(value, name)) for name in names})
     if isinstance(value, dict):
         return FrozenDict({key: unchangeable(one) for key, one in value.items()})
-    if isinstance(value, list | tuple):
-        new_ones = tuple(map(unchangeable, value))
-        return value if isinstance(value, tuple) and not differ(value, new_ones) else new_ones
-    return value
-
-
-def differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    return any(a is not b for a, b in zip(one, other, strict=True))
+    return tuple(map(unchangeable, value)) if isinstance(value, list | tuple) else value

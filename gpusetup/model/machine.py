@@ -183,7 +183,6 @@ class Gpu(Frozen):
     driver_model: str | None = None
     """Windows: `WDDM`, `TCC`, `MCDM`."""
     lost: bool | None = None
-    display_active: bool | None = None
 
 
 class PciDevice(Frozen):
@@ -253,8 +252,6 @@ class Conda(Frozen):
     prefix: str | None = None
     name: str | None = None
     executable: str | None = None
-    cuda_virtual_package: str | None = None
-    """The version of `__cuda`, where the text or the override shows it."""
 
 
 class Toolkit(Frozen):
@@ -276,7 +273,6 @@ class Memory(Frozen):
     available_bytes: int | None = None
     cgroup_limit_bytes: int | None = None
     shm_total_bytes: int | None = None
-    shm_free_bytes: int | None = None
     memlock_bytes: int | None = None
     """RLIMIT_MEMLOCK; None where unlimited or unknown."""
     address_space_bytes: int | None = None

@@ -7,6 +7,7 @@ name reads as another, in the tags of plane 14 a sentence stands that only a pro
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 TURNING = (
@@ -28,10 +29,16 @@ def seen(text: str) -> str:
     return text if text.isascii() and text.isprintable() else re.sub(HIDDEN, "?", text)
 
 
-def all_seen(value: Any) -> Any:
-    """The same for all texts of a plain value, names of fields too."""
+def all_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A plain value with all its texts changed, names of fields too; tuples become lists.
+
+    >>> all_texts({"gpus": ("A100", 4)}, str.lower)
+    {'gpus': ['a100', 4]}
+    """
     if isinstance(value, str):
-        return seen(value)
+        return change(value)
     if isinstance(value, dict):
-        return {seen(key): all_seen(inner) for key, inner in value.items()}
-    return [all_seen(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {change(key): all_texts(inner, change) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [all_texts(inner, change) for inner in value]
+    return value

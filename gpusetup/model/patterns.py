@@ -35,9 +35,6 @@ def in_any_case(pattern: str) -> re.Pattern[str]:
 def lowered(text: str) -> str:
     """In lower case, character by character, so that places stay what they are."""
     low = text.lower()
-    return low if len(low) == len(text) else "".join([_lower(char) for char in text])
-
-
-def _lower(char: str) -> str:
-    small = char.lower()
-    return small if len(small) == 1 else char
+    if len(low) == len(text):
+        return low
+    return "".join([small if len(small := char.lower()) == 1 else char for char in text])

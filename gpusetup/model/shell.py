@@ -16,7 +16,6 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Literal, NewType
 
 Line = NewType("Line", str)
@@ -226,8 +225,7 @@ def is_speakable(line: Line) -> bool:
     >>> is_speakable(line(("ls", "a b"), "bash")), is_speakable(line(("ls", "a\\nb"), "bash"))
     (True, False)
     """
-    coded = "$'" in line or "[char]" in line
-    return not coded or not re.search(r"(?<![^\s=:+(])\$'|\[char\]\d", line)
+    return not re.search(r"(?<![^\s=:+(])\$'|\[char\[\]\]\(\d", line)
 
 
 def is_a_name(text: str) -> bool:
@@ -313,25 +311,15 @@ def _for_powershell(text: str) -> str:
 
 
 def _in_single_quotes(text: str) -> str:
-    if not text.isprintable():
-        return "(" + " + ".join(_parts(text)) + ")"
-    return "'" + "".join(c * 2 if c in SINGLE_QUOTES else c for c in text) + "'"
-
-
-def _parts(text: str) -> list[str]:
     """
-    >>> _parts("a" + chr(10) + "b")
-    ["'a'", '[char]10', "'b'"]
+    >>> _in_single_quotes("it's"), _in_single_quotes("a" + chr(10))
+    ("'it''s'", '(-join [char[]](97,10))')
     """
-    found = [] if text[0].isprintable() else ["''"]
-    for printable, piece in groupby(text, str.isprintable):
-        if printable:
-            found.append(_in_single_quotes("".join(piece)))
-            continue
-        units = "".join(piece).encode("utf-16-le", "surrogatepass")
-        codes = (int.from_bytes(units[i : i + 2], "little") for i in range(0, len(units), 2))
-        found += [f"[char]{code}" for code in codes]
-    return found
+    if text.isprintable():
+        return "'" + "".join(c * 2 if c in SINGLE_QUOTES else c for c in text) + "'"
+    units = text.encode("utf-16-le", "surrogatepass")
+    codes = (units[at] + 256 * units[at + 1] for at in range(0, len(units), 2))
+    return f"(-join [char[]]({','.join(map(str, codes))}))"
 
 
 def _for_a_program(text: str) -> str:

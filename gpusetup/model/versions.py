@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache, total_ordering
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,16 @@ def allows(specifier: str, version: str) -> bool:
     >>> allows(">=2.11.0", "2.15.0"), allows("==2.5.*", "2.6.0.dev1")
     (True, False)
     """
+    plain, known = re.fullmatch(r"(==|>=)(\d+(?:\.\d+)*)(\.\*)?", specifier), parsed(version)
+    if plain and not known.is_prerelease and not known.local:  # without 18 ms of imports
+        wanted = parsed(plain[2])
+        if plain[3] and plain[1] == "==":
+            return known.release[: len(wanted.release)] == wanted.release
+        if not plain[3]:
+            return known == wanted or (plain[1] == ">=" and known > wanted)
     from packaging.specifiers import SpecifierSet
 
-    return SpecifierSet(specifier).contains(parsed(version))
+    return SpecifierSet(specifier).contains(known)
 
 
 @total_ordering
@@ -51,11 +59,7 @@ class Capability:
     __slots__ = ("major", "minor")
 
     def __init__(self, major: int, minor: int) -> None:
-        object.__setattr__(self, "major", major)
-        object.__setattr__(self, "minor", minor)
-
-    major: int
-    minor: int
+        self.major, self.minor = major, minor
 
     @classmethod
     def parse(cls, text: str) -> Capability:
@@ -71,12 +75,6 @@ class Capability:
     @property
     def sm(self) -> str:
         return f"sm_{self.major}{self.minor}"
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Capability is frozen")
-
-    def __reduce__(self) -> tuple[type[Capability], tuple[int, int]]:
-        return (Capability, (self.major, self.minor))
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"

@@ -21,5 +21,4 @@ def read_conda(system: System, target: Target | None) -> Conda:
         name=(active and environ.get("CONDA_DEFAULT_ENV"))
         or (base_name(prefix) if prefix else None),
         executable=named or next(filter(None, map(system.which, EXECUTABLES)), None),
-        cuda_virtual_package=environ.get("CONDA_OVERRIDE_CUDA") or None,
     )

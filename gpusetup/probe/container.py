@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from gpusetup.model.machine import Container, Reading
-from gpusetup.readings.paths import join
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 COMPAT = r"/(cuda[^/]*|[^/]*)/compat(/lib[^/]*)?/?$"
@@ -26,59 +24,23 @@ def read_container(system: System) -> tuple[Container, tuple[Reading, ...]]:
 
 
 def _kind(system: System) -> tuple[str, str]:
-    for reader in READERS:
-        if kind := reader(system):
-            return kind, reader.__name__
-    return "none", "no marker"
-
-
-def kubernetes(system: System) -> str | None:
-    return "kubernetes" if system.environ().get("KUBERNETES_SERVICE_HOST") else None
-
-
-def singularity(system: System) -> str | None:
+    """What it is and what says so, the inner one first: a pod is also a container of docker."""
     environ = system.environ()
-    named = environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER")
-    return "singularity" if named or exists(system, "/.singularity.d") else None
-
-
-def podman(system: System) -> str | None:
-    return "podman" if exists(system, "/run/.containerenv") else None
-
-
-def docker(system: System) -> str | None:
-    return "docker" if exists(system, "/.dockerenv") else None
-
-
-def variable(system: System) -> str | None:
-    """systemd's convention: the first process gets a variable `container`."""
-    first = read_or_none(system, "/proc/1/environ") or ""
-    match = re.search(r"(?:^|\0)container=([\w-]+)", first)
-    named = system.environ().get("container") or (match[1] if match else "")
-    return {"oci": "docker", "lxc-libvirt": "lxc", "wsl": None}.get(named, named) or None
-
-
-def cgroup(system: System) -> str | None:
-    return parse_cgroup(read_or_none(system, "/proc/1/cgroup") or "")
-
-
-def lxc(system: System) -> str | None:
-    return "lxc" if exists(system, "/dev/lxd") or exists(system, "/dev/.lxc") else None
-
-
-READERS: tuple[Callable[[System], str | None], ...] = (
-    kubernetes, singularity, podman, docker, variable, cgroup, lxc,
-)  # fmt: skip
-"""The inner one first: a pod is also a container of docker or containerd."""
-
-
-def parse_cgroup(text: str) -> str | None:
-    """The container that the paths of `/proc/1/cgroup` name.
-
-    >>> parse_cgroup("0::/kubepods.slice/kubepods-burstable.slice/cri-containerd-1f.scope")
-    'kubernetes'
-    """
-    return next((kind for mark, kind in CGROUP_MARKS if mark in text), None)
+    # systemd's convention: the first process gets a variable `container`.
+    first = re.search(r"(?:^|\0)container=([\w-]+)", read_or_none(system, "/proc/1/environ") or "")
+    named = environ.get("container") or (first[1] if first else "")
+    apptainer = environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER")
+    ways = read_or_none(system, "/proc/1/cgroup") or ""
+    rows = {
+        "kubernetes": environ.get("KUBERNETES_SERVICE_HOST") and "kubernetes",
+        "singularity": (apptainer or exists(system, "/.singularity.d")) and "singularity",
+        "podman": exists(system, "/run/.containerenv") and "podman",
+        "docker": exists(system, "/.dockerenv") and "docker",
+        "variable": {"oci": "docker", "lxc-libvirt": "lxc", "wsl": ""}.get(named, named),
+        "cgroup": next((kind for mark, kind in CGROUP_MARKS if mark in ways), None),
+        "lxc": (exists(system, "/dev/lxd") or exists(system, "/dev/.lxc")) and "lxc",
+    }
+    return next(((str(kind), by) for by, kind in rows.items() if kind), ("none", "no marker"))
 
 
 CGROUP_MARKS = (
@@ -103,18 +65,11 @@ def nvidia_given(system: System) -> bool | None:
 
 def compat_path(system: System) -> str | None:
     """The first cuda-compat folder whose libcuda the loader would find before the driver's."""
+    conf = "/etc/ld.so.conf.d"
+    names = (name for name in list_or_empty(system, conf) if name.endswith(".conf"))
+    lines = "\n".join(read_or_none(system, f"{conf}/{name}") or "" for name in names)
     listed = system.environ().get("LD_LIBRARY_PATH", "").split(":")
-    for folder in (*listed, *_configured(system)):
-        if re.search(COMPAT, folder) and "libcuda.so.1" in list_or_empty(
-            system, folder.rstrip("/")
-        ):
-            return folder
-    return None
-
-
-def _configured(system: System) -> tuple[str, ...]:
-    """The folders that `/etc/ld.so.conf.d` names."""
-    folder = "/etc/ld.so.conf.d"
-    names = (n for n in list_or_empty(system, folder) if n.endswith(".conf"))
-    lines = "\n".join(read_or_none(system, join(folder, name)) or "" for name in names)
-    return tuple(line.strip() for line in lines.splitlines() if line.startswith("/"))
+    folders = (*listed, *(line.strip() for line in lines.splitlines() if line.startswith("/")))
+    named = (folder for folder in folders if re.search(COMPAT, folder))
+    there = (one for one in named if exists(system, f"{one.rstrip('/')}/libcuda.so.1"))
+    return next(there, None)

@@ -27,18 +27,17 @@ def read_dmesg(system: System, limit: float = SECONDS) -> GpuSide:
     Each command may take `limit` seconds.
     """
     readings: list[Reading] = []
+    events: tuple[Event, ...] = ()
     for command in COMMANDS:
         said = system.run(command, limit)
         if said.ok:
-            return _told(" ".join(command), parse_kernel_log(said.stdout), readings)
+            events = parse_kernel_log(said.stdout)
+            source, count = " ".join(command), f"{len(events)} lines about the GPU"
+            readings.append(Reading(subject="events", source=source, value=count))
+            break
         problem = said.problem or said.stderr.strip()[:TEXT_KEPT] or f"exit {said.exit}"
         readings.append(Reading(subject="events", source=command[0], problem=problem))
-    return GpuSide(readings=tuple(readings))
-
-
-def _told(source: str, events: tuple[Event, ...], former: list[Reading]) -> GpuSide:
-    count = Reading(subject="events", source=source, value=f"{len(events)} lines about the GPU")
-    return GpuSide(events=events, readings=(*former, count))
+    return GpuSide(events=events, readings=tuple(readings))
 
 
 def parse_kernel_log(text: str) -> tuple[Event, ...]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from gpusetup.model.machine import Event
 from gpusetup.probe.target import Target
-from gpusetup.readings.environment import kept
 from gpusetup.readings.paths import is_below, join
 from gpusetup.system.system import System, list_or_empty
 
@@ -19,10 +18,6 @@ FOREIGN = (
     r"cupti|stdc\+\+|gomp|mkl_rt)\.so"
 )
 """Libraries that torch brings itself: another one that is found first takes their place."""
-
-
-def read_environment(system: System) -> dict[str, str]:
-    return kept(system.environ())
 
 
 def library_events(system: System, target: Target | None) -> Iterable[Event]:

@@ -4,89 +4,76 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from gpusetup.errors import BadInput
+from gpusetup.model.codec import from_json
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.probe.target import Target
-from gpusetup.readings.packages import INSTALLERS
+from gpusetup.readings.packages import INSTALLERS, normalised
 from gpusetup.readings.paths import join
 from gpusetup.system.system import System, list_or_empty, read_or_none
 
 CONSTRAINTS = "gpusetup-constraints.txt"
 """Where `guard --write` puts the constraints, in the target's prefix."""
+RECEIPT = (".gpusetup", "receipt.json")
+TOOL_RECEIPT = "uv-receipt.toml"
+"""What `uv tool` was asked for, in the prefix of the tool's environment."""
 MOST_CHARACTERS = 1 << 16
 MOST_PINS = 100
 
 
-def guarded_set(system: System, target: Target | None) -> tuple[Event, ...]:
+def guarded_set(system: System, target: Target | None) -> Iterator[Event]:
     """What the guard's file pins, else what our last installation brought, and since when; nothing
     where neither names a torch. Of a torch that is another now: who put it there, when and with
     what."""
     if target is None:
-        return ()
-    text = read_or_none(system, join(target.prefix, CONSTRAINTS)) or ""
-    dated = re.search(r"\A# gpusetup guard, (\d{4}-\d\d-\d\d)T", text)
-    found = (pins_in(text), dated[1] if dated else "", "guarded", CONSTRAINTS)
-    tool, named = _tool(system, target)
-    if not _names_torch(found[0]):
-        found = _received(system, target)
-    if not _names_torch(found[0]):
-        found = (named, "", "named", TOOL_RECEIPT)
-    pins, when, how, source = found
-    if not _names_torch(pins):
-        return ()
-    values = {"pins": " ".join(pins), "how": how, "when": when, "tool": tool}
-    values = {key: value for key, value in values.items() if value}
-    values |= replaced(system, target, pins)
-    return (Event(kind="guarded-set", values=values, source=source, text=values["pins"]),)
+        return
+    guard, receipt, receipt_of_tool = (
+        (read_or_none(system, join(target.prefix, *file)) or "")[: 4 * MOST_CHARACTERS]
+        for file in ((CONSTRAINTS,), RECEIPT, (TOOL_RECEIPT,))
+    )
+    dated = re.match(r"# gpusetup guard, (\d{4}-\d\d-\d\d)T", guard)
+    asked = receipt_of_tool.partition("requirements = ")[2].partition("]\n")[0]
+    rows = re.findall(r'name = "([A-Za-z0-9][\w.-]{0,100})"(?:[^}]*specifier = "([^"]*))?', asked)
+    named = pins_in("\n".join(map("".join, rows)))
+    for pins, when, how, source in (
+        (pins_in(guard), dated[1] if dated else "", "guarded", CONSTRAINTS),
+        _received(receipt),
+        (named, "", "named", TOOL_RECEIPT),
+    ):
+        torch = next((pin for pin in pins if pin.startswith("torch==")), None)
+        if torch is None:
+            continue
+        values = {"pins": " ".join(pins), "how": how, "when": when}
+        values |= {"tool": rows[0][0] if rows else "", **_replaced(system, target, torch)}
+        values = {key: value for key, value in values.items() if value}
+        yield Event(kind="guarded-set", values=values, source=source, text=values["pins"])
+        return
 
 
-def _names_torch(pins: tuple[str, ...]) -> bool:
-    return any(pin.startswith("torch==") for pin in pins)
+class _Receipt(Frozen):
+    installed_at: str = ""
+    after: Mapping[str, str] = {}
+    verdict: Mapping[str, object] | None = None
 
 
-def _tool(system: System, target: Target) -> tuple[str, tuple[str, ...]]:
-    """The tool whose environment the target is, and the versions that its receipt names; ("", ())
-    for any other environment."""
-    from gpusetup.configs.toml_text import read_toml
-    from gpusetup.errors import BadInput
-
-    text = read_or_none(system, join(target.prefix, TOOL_RECEIPT)) or ""
-    rows: dict[object, dict[object, str]] = {}
-    try:
-        for one in read_toml(text[: 4 * MOST_CHARACTERS], TOOL_RECEIPT) if text else ():
-            if one.path[:2] == ("tool", "requirements") and len(one.path) == 4:
-                rows.setdefault(one.path[2], {})[one.path[3]] = one.text
-    except BadInput:
-        return "", ()
-    names = [row.get("name", "") for row in rows.values()]
-    lines = (f"{row.get('name', '')}{row.get('specifier', '')}" for row in rows.values())
-    tool = names[0] if names and re.fullmatch(r"[A-Za-z0-9][\w.-]{0,100}", names[0]) else ""
-    return tool, pins_in("\n".join(lines)) if tool else ()
-
-
-def _received(system: System, target: Target) -> tuple[tuple[str, ...], str, str, str]:
+def _received(text: str) -> tuple[tuple[str, ...], str, str, str]:
     """What the receipt in the target says of torch and its companions; anybody may have written
     it: what is no pin counts nothing."""
-    import json
-
-    text = read_or_none(system, join(target.prefix, *RECEIPT)) or ""
     try:
-        said = json.loads(text[: 4 * MOST_CHARACTERS]) if text else {}
-        after = said.get("after", {})
-        lines = "\n".join(f"{name}=={after[name]}" for name in FAMILY if name in after)
-        day = re.match(r"\d{4}-\d\d-\d\d(?=T)", str(said.get("installed_at", "")))
-        proven = (said.get("verdict") or {}).get("verdict") == "passed"
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return (), "", "", ""
+        said = from_json(text or "{}", _Receipt, what="the receipt")
+    except BadInput:
+        said = _Receipt()
+    family = (name for name in ("torch", "torchvision", "torchaudio") if name in said.after)
+    lines = "\n".join(f"{name}=={said.after[name]}" for name in family)
+    day = re.match(r"\d{4}-\d\d-\d\d(?=T)", said.installed_at)
+    proven = (said.verdict or {}).get("verdict") == "passed"
     how = "proven" if proven else "installed"
-    return pins_in(lines), day[0] if day else "", how, "receipt.json"
+    return pins_in(lines), day[0] if day else "", how, RECEIPT[-1]
 
 
-FAMILY = ("torch", "torchvision", "torchaudio")
-RECEIPT = (".gpusetup", "receipt.json")
-TOOL_RECEIPT = "uv-receipt.toml"
-"""What `uv tool` was asked for, in the prefix of the tool's environment."""
 TOGETHER_SECONDS = 300.0
 """Metadata that is written within so long came by one command."""
 MOST_NAMED = 3
@@ -94,33 +81,26 @@ BROUGHT = ("pip", "setuptools", "wheel")
 """What comes with a new environment: it replaces nothing."""
 
 
-def replaced(system: System, target: Target, pins: tuple[str, ...]) -> dict[str, str]:
+def _replaced(system: System, target: Target, pin: str) -> dict[str, str]:
     """Who put another torch there (`by`), on which day (`on`), asked for what (`with`); empty where
     it is the same, or nothing tells."""
-    site = target.site_packages
-    names = list_or_empty(system, site) if site else ()
-    torch = [name for name in names if re.fullmatch(r"torch-[\w.!+]+\.dist-info", name)]
-    pinned = next(pin.partition("==")[2] for pin in pins if pin.startswith("torch=="))
-    if not site or len(torch) != 1 or torch[0] == f"torch-{pinned}.dist-info":
+    site = target.site_packages or ""
+    names = [name for name in list_or_empty(system, site) if name.endswith(".dist-info")]
+    torch = [name for name in names if name.startswith("torch-")]
+    at = _written(system, join(site, torch[0])) if len(torch) == 1 else None
+    if at is None or torch[0] == f"{pin.replace('==', '-')}.dist-info":
         return {}
-    at = _written(system, join(site, torch[0]))
-    if at is None:
-        return {}
-    asked = [
-        name.removesuffix(".dist-info").partition("-")[0].replace("_", "-")
-        for name in names
-        if name.endswith(".dist-info")
-        and name != torch[0]
-        and "REQUESTED" in list_or_empty(system, join(site, name))
-        and abs((_written(system, join(site, name)) or 0) - at) <= TOGETHER_SECONDS
-    ]
-    by = (read_or_none(system, join(site, torch[0], "INSTALLER")) or "")[:20].strip()
+    beside = []
+    for info in names:
+        name, folder = info.partition("-")[0].replace("_", "-"), join(site, info)
+        plain = re.fullmatch(r"[A-Za-z0-9.-]{1,60}", name) and name.lower() not in BROUGHT
+        asked = plain and info != torch[0] and "REQUESTED" in list_or_empty(system, folder)
+        if asked and abs((_written(system, folder) or 0) - at) <= TOGETHER_SECONDS:
+            beside.append(name)
+    by = (read_or_none(system, join(site, torch[0], "INSTALLER")) or "").strip()
     day = time.strftime("%Y-%m-%d", time.gmtime(at))
-    found = {"on": day, "by": by if by in INSTALLERS else ""}
-    named = [name for name in asked if re.fullmatch(r"[A-Za-z0-9.-]{1,60}", name)]
-    plain = [name for name in named if name.lower() not in BROUGHT]
-    found["with"] = " ".join(plain[:MOST_NAMED])
-    return {key: value for key, value in found.items() if value}
+    by = by if by in INSTALLERS else ""
+    return {"on": day, "by": by, "with": " ".join(beside[:MOST_NAMED])}
 
 
 def _written(system: System, folder: str) -> float | None:
@@ -132,26 +112,12 @@ def _written(system: System, folder: str) -> float | None:
 
 
 def pins_in(text: str) -> tuple[str, ...]:
-    """The exact pins of a constraints file, as packaging writes them; other lines count nothing.
+    """The exact pins of a constraints file; other lines count nothing.
 
     >>> pins_in("# a\\nTorch == 2.13.0+cu130\\nnumpy<3\\n-r /etc/passwd\\ntorch @ file:///x\\n")
     ('torch==2.13.0+cu130',)
     """
-    lines = text[:MOST_CHARACTERS].splitlines()
-    return tuple(pin for line in lines[: 2 * MOST_PINS] for pin in _pin(line))[:MOST_PINS]
-
-
-def _pin(line: str) -> Iterator[str]:
-    from packaging.requirements import InvalidRequirement, Requirement
-    from packaging.utils import canonicalize_name
-    from packaging.version import InvalidVersion, Version
-
-    if "==" not in line or line.lstrip().startswith("#") or len(line) > 200:
-        return
-    try:
-        found = Requirement(line)
-        clauses = [(one.operator, Version(one.version)) for one in found.specifier]
-    except (InvalidRequirement, InvalidVersion):
-        return
-    if found.url is None and found.marker is None and [op for op, _ in clauses] == ["=="]:
-        yield f"{canonicalize_name(found.name)}=={clauses[0][1]}"
+    name, version = r"([A-Za-z0-9][\w.-]{0,99})(?:\[[^\]\n]*\])?", r"([\w.+!-]{1,99})"
+    row = rf"(?m)^[ \t]*{name}[ \t]*==[ \t]*{version}[ \t]*$"
+    found = re.findall(row, text[:MOST_CHARACTERS])[:MOST_PINS]
+    return tuple(f"{normalised(name)}=={version}" for name, version in found)

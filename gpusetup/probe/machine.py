@@ -3,58 +3,27 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Mapping
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Python, Reading, Snapshot, Torch, Wanted
+from gpusetup.model.machine import Event, Reading, Snapshot, Wanted
 from gpusetup.probe.conda import read_conda
 from gpusetup.probe.container import read_container
-from gpusetup.probe.environment import library_events, read_environment
+from gpusetup.probe.environment import library_events
 from gpusetup.probe.guarded import guarded_set
 from gpusetup.probe.host import read_cpu, read_os
 from gpusetup.probe.memory import read_disks, read_memory
-from gpusetup.probe.patience import LIMIT_SECONDS, Notify
+from gpusetup.probe.others import read_other_torches
+from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify
 from gpusetup.probe.python import read_python
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.toolkit import read_toolkit
-from gpusetup.probe.torch import TorchSide, asked_itself, read_torch
+from gpusetup.probe.torch import asked_itself, read_torch
 from gpusetup.probe.unfinished import unfinished_install
-from gpusetup.readings.side import GpuSide
+from gpusetup.readings.environment import kept
 from gpusetup.system.system import System
-
-T = TypeVar("T")
-
-
-class Beside(Generic[T]):
-    """A call that runs in a thread of its own; `result()` waits and returns or raises."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._answer: list[T] = []
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._answer.append(self._call())
-        except BaseException as problem:  # carried to the thread that waits
-            self._problem = problem
-
-    def ended_within(self, seconds: float) -> bool:
-        """Whether it has ended, after at most so many seconds more."""
-        self._thread.join(max(0.0, seconds))
-        return not self._thread.is_alive()
-
-    def result(self) -> T:
-        self._thread.join()
-        if self._problem is not None:
-            raise self._problem
-        return self._answer[0]
 
 
 def read_machine(
@@ -78,35 +47,34 @@ def read_machine(
 
     target, why_none = (target, ()) if target else _chosen(system, named, need_target)
     gpu_call = Beside(lambda: read_gpu_side(system, deep=deep, notify=notify, limit=limit))
-    toolkit_call = Beside(lambda: read_toolkit(system))
-    torch_call = Beside(lambda: _torch_side(system, target))
+    toolkit_call = Beside(read_toolkit, system)
+    torch_call = Beside(read_torch, system, target)
     found_os, os_readings = read_os(system)
     python, python_readings = read_python(system, target)
     container, container_readings = read_container(system)
-    conda, cpu, memory = read_conda(system, target), read_cpu(system), read_memory(system)
-    disks, environment = read_disks(system, target), read_environment(system)
+    environment = kept(system.environ())
     torch, gpu = torch_call.result(), gpu_call.result()
     if deep and target is not None:
-        torch = _asked_itself(system, target, torch, gpu)
+        if any(event.kind == "child-failed" for event in gpu.events):
+            silent = Reading(subject="torch", source="import torch", problem=DRIVER_IS_SILENT)
+            torch = replace(torch, readings=(*torch.readings, silent))
+        else:
+            torch = asked_itself(system, target, torch)
     toolkit, toolkit_readings = toolkit_call.result()
-    elsewhere = () if torch.torch.installed else _other_torches(system, python)
+    elsewhere = () if torch.torch.installed else read_other_torches(system, python.others)
+    same = ("driver", "cuda_api", "gpus", "pci_devices", "devices")
     return Snapshot(
         taken_at=system.facts().get("now"),
         os=found_os,
         python=python,
-        driver=gpu.driver,
-        cuda_api=gpu.cuda_api,
-        gpus=gpu.gpus,
-        pci_devices=gpu.pci_devices,
         torch=torch.torch,
         packages=torch.packages,
         container=container,
-        conda=conda,
+        conda=read_conda(system, target),
         toolkit=toolkit,
-        cpu=cpu,
-        memory=memory,
-        disks=disks,
-        devices=gpu.devices,
+        cpu=read_cpu(system),
+        memory=read_memory(system),
+        disks=read_disks(system, target),
         environment=environment,
         wanted=wanted_by(environment),
         events=(
@@ -117,6 +85,7 @@ def read_machine(
             *gpu.readings, *why_none, *python_readings, *elsewhere, *torch.readings,
             *os_readings, *container_readings, *toolkit_readings,
         ),
+        **{name: getattr(gpu, name) for name in same},
     )  # fmt: skip
 
 
@@ -129,27 +98,6 @@ def _chosen(
         if need_target:
             raise
         return None, (Reading(subject="python", source="target", problem=problem.message),)
-
-
-def _torch_side(system: System, target: Target | None) -> TorchSide:
-    if target is None:
-        return TorchSide(torch=Torch(), packages=None)
-    return read_torch(system, target)
-
-
-def _other_torches(system: System, python: Python) -> tuple[Reading, ...]:
-    """Where a torch is, if the target has none."""
-    from gpusetup.probe.others import read_other_torches
-
-    return read_other_torches(system, python.others)
-
-
-def _asked_itself(system: System, target: Target, torch: TorchSide, gpu: GpuSide) -> TorchSide:
-    """torch's own answer; it starts CUDA, and would hang where that hung already."""
-    if any(event.kind == "child-failed" for event in gpu.events):
-        silent = Reading(subject="torch", source="import torch", problem=DRIVER_IS_SILENT)
-        return replace(torch, readings=(*torch.readings, silent))
-    return asked_itself(system, target, torch)
 
 
 DRIVER_IS_SILENT = "not asked: the driver did not answer, and torch would wait for it"

@@ -11,6 +11,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from gpusetup.model.frozen import Frozen
@@ -18,9 +19,9 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.probe.dmesg import read_dmesg
 from gpusetup.probe.gpu import FILES, assembled, worth_asking
 from gpusetup.probe.host import read_os
-from gpusetup.probe.machine import Beside
 from gpusetup.probe.memory import read_memory
 from gpusetup.probe.nvml import read_nvml
+from gpusetup.probe.patience import Beside
 from gpusetup.readings.side import GpuSide, missing
 from gpusetup.system.processes import no_answer_in
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
@@ -63,29 +64,27 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     """Everything that is known of a node within `limit` seconds; all sources are asked at once."""
     until = time.monotonic() + limit
     linux = system.family == "linux"
-    log = Beside(lambda: read_dmesg(system, min(LOG_SECONDS, limit / 2)))
-    clock = Beside(lambda: _clock(system, limit) if linux else {})
+    log = Beside(read_dmesg, system, min(LOG_SECONDS, limit / 2))
+    clock = Beside(_clock, system, limit)
     own = Beside(lambda: dict(_own_facts(system)))
     files = tuple(read(system) for read in FILES[system.family])
     silent = missing("gpus", "nvml", "not asked: no driver library, node or module")
     asked = read_nvml(system, limit) if worth_asking(files) else silent
-    late = GpuSide(readings=missing("events", "log", no_answer_in(limit)).readings)
+    late = missing("events", "log", no_answer_in(limit))
     gpu = assembled(system, (asked,), (*files, _by(until, log, late) if linux else GpuSide()))
     found_os, os_readings = read_os(system)
+    same = ("driver", "gpus", "pci_devices", "devices", "events")
     snapshot = Snapshot(
         taken_at=system.facts().get("now"),
         os=found_os,
-        driver=gpu.driver,
-        gpus=gpu.gpus,
-        pci_devices=gpu.pci_devices,
-        devices=gpu.devices,
         memory=read_memory(system),
-        events=gpu.events,
         readings=(*gpu.readings, *os_readings),
+        **{name: getattr(gpu, name) for name in same},
     )
     unknown: dict[str, str] = {}
-    told = (_by(until, own, unknown), _by(until, clock, unknown), _rack(system, snapshot))
-    return NodeRecord(snapshot=snapshot, facts={k: v for part in told for k, v in part.items()})
+    known = _by(until, own, unknown) | _by(until, clock, unknown)
+    facts = known | _rack(system, snapshot)
+    return NodeRecord(snapshot=snapshot, facts=facts)
 
 
 def _by(until: float, asked: Beside[T], otherwise: T) -> T:
@@ -109,19 +108,23 @@ def _own_facts(system: System) -> Iterator[tuple[str, str]]:
 
 
 def _clock(system: System, limit: float) -> dict[str, str]:
-    said = system.ask("read_clock", timeout=min(CLOCK_SECONDS, limit))
-    known = "synchronised" in said
-    return {"clock.synchronised": "yes" if said["synchronised"] else "no"} if known else {}
+    if system.family != "linux":
+        return {}
+    said = system.ask("read_clock", timeout=min(CLOCK_SECONDS, limit)).get("synchronised")
+    return {} if said is None else {"clock.synchronised": "yes" if said else "no"}
 
 
 def _rack(system: System, snapshot: Snapshot) -> dict[str, str]:
     """IMEX, on GPUs whose nodes share memory by it."""
     if not any(RACKS.search(gpu.name) for gpu in snapshot.gpus or ()):
         return {}
-    return {
-        "imex.channel": "yes" if exists(system, f"{IMEX_CHANNELS}/channel0") else "no",
-        "imex.service": "yes" if _runs(system, "nvidia-imex") else "no",
+    pids = (one for one in list_or_empty(system, "/proc") if one.isdigit())
+    names = (read_or_none(system, f"/proc/{pid}/comm") or "" for pid in pids)
+    known = {
+        "imex.channel": exists(system, f"{IMEX_CHANNELS}/channel0"),
+        "imex.service": any(name.strip() == "nvidia-imex" for name in names),
     }
+    return {name: "yes" if there else "no" for name, there in known.items()}
 
 
 def links(system: System) -> dict[str, str]:
@@ -131,34 +134,20 @@ def links(system: System) -> dict[str, str]:
     """
     up: Counter[str] = Counter()
     down: list[str] = []
+    devices: tuple[str, ...] = ()
     try:
-        for device, port in _ports(system):
-            place = f"{INFINIBAND}/{device}/ports/{port}"
-            rate = (read_or_none(system, f"{place}/rate") or "unknown rate").strip()
-            layer = (read_or_none(system, f"{place}/link_layer") or "").strip()
-            if system.read(f"{place}/state").strip().endswith("ACTIVE"):
-                up[f"{layer} {rate}".strip()] += 1
-            else:
-                down.append(f"{device}/{port}")
+        with suppress(FileNotFoundError):
+            devices = system.list(INFINIBAND)
+        for device in devices or system.list(CLASSES)[:0]:
+            for port in system.list(f"{INFINIBAND}/{device}/ports"):
+                place = f"{INFINIBAND}/{device}/ports/{port}"
+                rate = (read_or_none(system, f"{place}/rate") or "unknown rate").strip()
+                layer = (read_or_none(system, f"{place}/link_layer") or "").strip()
+                if system.read(f"{place}/state").strip().endswith("ACTIVE"):
+                    up[f"{layer} {rate}".strip()] += 1
+                else:
+                    down.append(f"{device}/{port}")
     except OSError:
         return {}
     active = ", ".join(f"{count} x {kind}" for kind, count in sorted(up.items())) or "none"
     return {"links.active": active, "links.down": ", ".join(sorted(down)) or "none"}
-
-
-def _ports(system: System) -> Iterator[tuple[str, str]]:
-    """Every device with each of its ports; OSError where sysfs does not tell."""
-    try:
-        devices = system.list(INFINIBAND)
-    except FileNotFoundError:
-        system.list(CLASSES)
-        devices = ()
-    for device in devices:
-        for port in system.list(f"{INFINIBAND}/{device}/ports"):
-            yield device, port
-
-
-def _runs(system: System, name: str) -> bool:
-    """Whether a process of this name runs."""
-    pids = (one for one in list_or_empty(system, "/proc") if one.isdigit())
-    return any((read_or_none(system, f"/proc/{pid}/comm") or "").strip() == name for pid in pids)

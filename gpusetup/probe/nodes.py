@@ -22,7 +22,10 @@ def read_nodes(system: System) -> GpuSide:
         ours.remove(CAPABILITIES)
         ours += [f"{CAPABILITIES}/{name}" for name in list_or_empty(system, CAPABILITIES)]
     nodes = tuple(read_node(system, path) for path in ours)
-    return GpuSide(devices=nodes, readings=told_nodes(nodes))
+    told = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
+    lines = told or ["no nvidia node"]
+    readings = (Reading(subject="devices", source=FOLDER, value=line) for line in lines)
+    return GpuSide(devices=nodes, readings=tuple(readings))
 
 
 def read_node(system: System, path: str) -> DeviceNode:
@@ -31,15 +34,3 @@ def read_node(system: System, path: str) -> DeviceNode:
     except OSError:
         return DeviceNode(path=path)
     return DeviceNode(path=path, mode=found.mode, readable=found.readable, writable=found.writable)
-
-
-def told_nodes(nodes: tuple[DeviceNode, ...]) -> tuple[Reading, ...]:
-    """
-    >>> told_nodes((DeviceNode(path="/dev/nvidia0", mode="crw-rw-rw-"),))[0].value
-    '/dev/nvidia0 crw-rw-rw-'
-    """
-    lines = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
-    return tuple(
-        Reading(subject="devices", source=FOLDER, value=line)
-        for line in lines or ["no nvidia node"]
-    )

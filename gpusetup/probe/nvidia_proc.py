@@ -18,16 +18,19 @@ def read_proc_version(system: System) -> GpuSide:
     text = read_or_none(system, VERSION_FILE)
     if text is None:
         return missing("driver.version", VERSION_FILE, "no such file")
-    driver = parse_proc_version(text)
-    return GpuSide(driver=driver, readings=told("driver", VERSION_FILE, driver))
+    return _told(VERSION_FILE, parse_proc_version(text))
+
+
+def _told(source: str, driver: Driver) -> GpuSide:
+    return GpuSide(driver=driver, readings=told("driver", source, driver))
 
 
 def read_module_version(system: System) -> GpuSide:
     text = read_or_none(system, MODULE_VERSION_FILE)
     if text is None:
         return missing("driver.module_version", MODULE_VERSION_FILE, "no such file")
-    driver = Driver(version=text.strip() or None, module_version=text.strip() or None)
-    return GpuSide(driver=driver, readings=told("driver", MODULE_VERSION_FILE, driver))
+    version = text.strip() or None
+    return _told(MODULE_VERSION_FILE, Driver(version=version, module_version=version))
 
 
 def read_modules(system: System) -> GpuSide:
@@ -37,8 +40,7 @@ def read_modules(system: System) -> GpuSide:
         return missing("driver.module_loaded", MODULES_FILE, "cannot be read")
     if exists(system, "/dev/dxg"):
         return missing("driver.module_loaded", MODULES_FILE, "WSL: Windows holds the driver")
-    driver = parse_modules(text)
-    return GpuSide(driver=driver, readings=told("driver", MODULES_FILE, driver))
+    return _told(MODULES_FILE, parse_modules(text))
 
 
 def read_modinfo(system: System) -> GpuSide:
@@ -47,8 +49,7 @@ def read_modinfo(system: System) -> GpuSide:
     if not said.ok:
         problem = said.problem or "no nvidia module is installed for the running kernel"
         return missing("driver.module_version", "modinfo", problem)
-    driver = Driver(module_version=said.stdout.strip() or None)
-    return GpuSide(driver=driver, readings=told("driver", "modinfo", driver))
+    return _told("modinfo", Driver(module_version=said.stdout.strip() or None))
 
 
 def read_proc_gpus(system: System) -> GpuSide:
@@ -56,9 +57,6 @@ def read_proc_gpus(system: System) -> GpuSide:
     if not folders:
         return missing("gpus", GPUS_FOLDER, "nothing there")
     texts = {name: read_or_none(system, f"{GPUS_FOLDER}/{name}/information") for name in folders}
-    gpus = tuple(
-        parse_information(name, text or "")
-        for name, text in texts.items()
-        if not is_excluded(text or "")
-    )
+    pages = ((name, text or "") for name, text in texts.items())
+    gpus = tuple(parse_information(*page) for page in pages if not is_excluded(page[1]))
     return GpuSide(gpus=gpus, readings=told_gpus(GPUS_FOLDER, gpus))

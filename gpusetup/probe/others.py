@@ -15,35 +15,29 @@ _FOLDER = re.compile(r"python3\.\d+t?")
 
 def read_other_torches(system: System, interpreters: Iterable[str]) -> tuple[Reading, ...]:
     """A reading for each interpreter in whose own folders a torch lies."""
-    found = ((path, torch_of(system, path)) for path in interpreters)
-    return tuple(
-        Reading(subject="python.others", source=path, value=f"torch {version}")
-        for path, version in found
-        if version
-    )
+    found = []
+    for path in interpreters:
+        texts = (
+            read_or_none(system, join(one, "torch", "version.py")) for one in _sites(system, path)
+        )
+        said = next((hit for text in texts if (hit := _VERSION.search(text or ""))), None)
+        if said:
+            value = f"torch {said[1]}"
+            found.append(Reading(subject="python.others", source=path, value=value))
+    return tuple(found)
 
 
-def torch_of(system: System, interpreter: str) -> str | None:
-    """The version of the torch in an interpreter's site-packages; None where there is none."""
-    for folder in _site_folders(system, interpreter):
-        text = read_or_none(system, join(folder, "torch", "version.py"))
-        if text and (said := _VERSION.search(text)):
-            return said.group(1)
-    return None
-
-
-def _site_folders(system: System, interpreter: str) -> Iterator[str]:
-    home = parent(interpreter)
+def _sites(system: System, interpreter: str) -> Iterator[str]:
+    home, named = parent(interpreter), base_name(interpreter)
     if system.family == "windows":
         prefix = parent(home) if base_name(home).lower() == "scripts" else home
         yield join(prefix, "Lib", "site-packages")
         return
     prefix = parent(home)
-    named = base_name(interpreter)
-    for root in (prefix, f"{prefix}/local") if prefix == "/usr" else (prefix,):
-        folders = [n for n in list_or_empty(system, join(root, "lib")) if _FOLDER.fullmatch(n)]
+    for root in (join(prefix, "lib"), join(prefix, "local", "lib")):
+        folders = [n for n in list_or_empty(system, root) if _FOLDER.fullmatch(n)]
         # `python3` alone does not say which of several it is.
-        mine = [n for n in folders if n == named] or (folders if len(folders) == 1 else [])
-        for folder in mine:
-            yield join(root, "lib", folder, "site-packages")
-            yield join(root, "lib", folder, "dist-packages")
+        for folder in folders:
+            if folder == named or (named not in folders and len(folders) == 1):
+                yield join(root, folder, "site-packages")
+                yield join(root, folder, "dist-packages")

@@ -5,13 +5,42 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from threading import Thread, Timer
+from typing import Any, Generic, TypeVar
 
+T = TypeVar("T")
 Notify = Callable[[str], None]
 LIMIT_SECONDS = 30.0
 """A big node without persistence mode may need it."""
 NOTICE_SECONDS = 3.0
 NOTICE = "waiting for {sources}: up to {limit:g} s (`--timeout` changes it)"
+
+
+class Beside(Generic[T]):
+    """A call that runs in a thread of its own; `result()` waits and returns or raises."""
+
+    def __init__(self, call: Callable[..., T], *arguments: Any) -> None:
+        self._answer: list[T] = []
+        self._problem: list[BaseException] = []
+        self._thread = Thread(target=self._run, args=(call, *arguments), daemon=True)
+        self._thread.start()
+
+    def _run(self, call: Callable[..., T], *arguments: Any) -> None:
+        try:
+            self._answer.append(call(*arguments))
+        except BaseException as problem:  # carried to the thread that waits
+            self._problem.append(problem)
+
+    def ended_within(self, seconds: float) -> bool:
+        """Whether it has ended, after at most so many seconds more."""
+        self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
+
+    def result(self) -> T:
+        self._thread.join()
+        for problem in self._problem:
+            raise problem
+        return self._answer[0]
 
 
 class Patience:
@@ -30,10 +59,8 @@ class Patience:
     @contextmanager
     def waiting_for(self, source: str) -> Iterator[None]:
         """Say so where what is asked within takes more than some seconds."""
-        import threading
-
         self._pending.append(source)
-        timer = threading.Timer(NOTICE_SECONDS, self._say)
+        timer = Timer(NOTICE_SECONDS, self._say)
         timer.daemon = True
         timer.start()
         try:
@@ -43,10 +70,9 @@ class Patience:
             self._pending.remove(source)
 
     def _say(self) -> None:
-        notify, pending = self._notify, tuple(self._pending)
-        if notify is not None and pending:
-            self._notify = None
-            notify(NOTICE.format(sources=" and ".join(pending), limit=self.limit))
+        notify, self._notify = self._notify, None
+        if notify is not None:
+            notify(NOTICE.format(sources=" and ".join(self._pending), limit=self.limit))
 
 
 def place_of(step: Mapping[str, Any] | None) -> str | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections import Counter
 from pathlib import Path
 
 from gpusetup import named_file
@@ -11,25 +13,21 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.marks import all_seen
-from gpusetup.redaction import Private, redact
+from gpusetup.model.marks import all_texts, seen
 
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
 MOST_BYTES = 8 << 20
 """A snapshot is some 20 KiB; what is larger than this is something else."""
 VERSION = 1
-_FAMILY = "gpusetup.snapshot/"
 
 
 class _Head(Frozen):
-    """What tells one of our documents from another, whatever else is in it."""
+    """What tells one of our documents from another, and the snapshot that a doctor judged."""
 
     schema: str | None = None
 
 
 class _Doctor(Frozen):
-    """A doctor's answer, which carries the snapshot that it judged."""
-
     snapshot: Snapshot
 
 
@@ -44,44 +42,37 @@ def load_snapshot(path: str | Path) -> Snapshot:
 
 
 def parse_snapshot(raw: bytes, what: str) -> Snapshot:
-    """The snapshot in a file's bytes. `what` names the file in messages."""
+    """The snapshot in a file's bytes, without hidden marks: it may come from anybody. `what` names
+    the file in messages."""
     text = named_file.text_of(raw, what)
     try:
-        schema = from_json(text, _Head, what=what).schema
-        _check_schema(schema, what)
-        if schema and schema.startswith("gpusetup.doctor/"):
-            return _as_seen(from_json(text, _Doctor, what=what).snapshot, text)
-        return _as_seen(from_json(text, Snapshot, what=what), text)
-    except RecursionError as problem:
-        raise BadInput(f"{what} cannot be read: it is nested too deeply") from problem
+        schema = from_json(text, _Head, what=what).schema or ""
+        if schema.startswith("gpusetup.doctor/"):
+            found = from_json(text, _Doctor, what=what).snapshot
+        else:
+            _check_schema(schema, what)
+            found = from_json(text, Snapshot, what=what)
+        if text.isascii() and "\\u" not in text:
+            return found
+        return from_plain(all_texts(to_plain(found), seen), Snapshot, what="the snapshot")
     except BadInput as problem:
         if "truncated" in problem.message:
             raise BadInput(f"{what} is cut off after {len(raw)} bytes", hint=_AGAIN) from problem
         raise
 
 
-def _as_seen(snapshot: Snapshot, text: str) -> Snapshot:
-    """The snapshot that a text holds, without hidden marks: it may come from anybody."""
-    if text.isascii() and "\\u" not in text:
-        return snapshot
-    return from_plain(all_seen(to_plain(snapshot)), Snapshot, what="the snapshot")
-
-
 _AGAIN = "write it again with `gpusetup snapshot --output FILE`"
 
 
-def _check_schema(schema: str | None, what: str) -> None:
-    if schema is None:
-        raise BadInput(f"{what} is no snapshot: `$.schema` is missing", hint=_AGAIN)
-    if schema.startswith("gpusetup.doctor/"):
-        return
-    number = schema.removeprefix(_FAMILY)
-    if not schema.startswith(_FAMILY) or not number.isdigit():
-        raise BadInput(f"{what} is no snapshot: `$.schema` is {schema!r}", hint=_AGAIN)
-    if int(number) > VERSION:
+def _check_schema(schema: str, what: str) -> None:
+    named = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
+    found = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
+    if found is None:
+        raise BadInput(f"{what} is no snapshot: {named}", hint=_AGAIN)
+    if int(found[1]) > VERSION:
         raise BadInput(
-            f"{what} was written by a newer gpusetup: `$.schema` is {schema!r}, "
-            f"this one reads up to '{_FAMILY}{VERSION}'",
+            f"{what} was written by a newer gpusetup: {named}, "
+            f"this one reads up to 'gpusetup.snapshot/{VERSION}'",
             hint="update gpusetup",
         )
 
@@ -112,53 +103,25 @@ def machine_named(name_or_path: str) -> Snapshot:
     known = MACHINES / f"{name_or_path}.json"
     if Path(name_or_path).name == name_or_path and named_file.is_there(known):
         return load_snapshot(known)
-    if named_file.is_there(name_or_path) or _looks_like_path(name_or_path):
+    if named_file.is_there(name_or_path) or re.search(r"[/\\]|\.json$", name_or_path):
         return load_snapshot(name_or_path)
-    raise _unknown(name_or_path)
-
-
-def _looks_like_path(text: str) -> bool:
-    return "/" in text or "\\" in text or text.endswith(".json")
-
-
-def _unknown(name: str) -> UsageError:
-    near = difflib.get_close_matches(name, example_machines(), n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name_or_path, example_machines(), n=3, cutoff=0.4)
     nearest = ", ".join(f"`{one}`" for one in near)
-    hint = f"nearest: {nearest}; " if near else ""
-    return UsageError(
-        f"`--from {name}` is neither a file nor an example machine",
-        hint=f"{hint}`--from list` lists them all",
+    raise UsageError(
+        f"`--from {name_or_path}` is neither a file nor an example machine",
+        hint=f"{f'nearest: {nearest}; ' if near else ''}`--from list` lists them all",
     )
 
 
 def in_one_line(snapshot: Snapshot) -> str:
     """A machine for a list: its system, GPUs, driver and torch."""
+    counts = Counter(gpu.name for gpu in snapshot.gpus or ())
+    names = (f"{count} x {name}" if count > 1 else name for name, count in counts.items())
+    on_bus = judged_on(snapshot.pci_devices)
     parts = (
         snapshot.os.name or snapshot.os.family,
-        _gpus_in_words(snapshot),
+        " + ".join(names) or ("an NVIDIA GPU on the bus" if on_bus else "no NVIDIA GPU seen"),
         f"driver {snapshot.driver.version}" if snapshot.driver.version else "no driver",
         f"torch {snapshot.torch.version}" if snapshot.torch.version else "no torch",
     )
-    return ", ".join(part for part in parts if part)
-
-
-def _gpus_in_words(snapshot: Snapshot) -> str:
-    names = [gpu.name for gpu in snapshot.gpus or ()]
-    if names:
-        counts = ((names.count(name), name) for name in dict.fromkeys(names))
-        return " + ".join(f"{count} x {name}" if count > 1 else name for count, name in counts)
-    on_bus = bool(judged_on(snapshot.pci_devices))
-    return "an NVIDIA GPU on the bus" if on_bus else "no NVIDIA GPU seen"
-
-
-__all__ = [
-    "Private",
-    "dump_snapshot",
-    "example_machines",
-    "in_one_line",
-    "load_snapshot",
-    "machine_named",
-    "parse_snapshot",
-    "read_bytes",
-    "redact",
-]
+    return ", ".join(filter(None, parts))

@@ -7,7 +7,8 @@ is read only for a CUDA version that nothing else told.
 from __future__ import annotations
 
 import ntpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Reading
@@ -35,15 +36,14 @@ def find_smi(system: System) -> str | None:
     """On PATH, or where the driver puts it."""
     if found := system.which("nvidia-smi"):
         return found
-    return next((path for path in _places(system) if exists(system, path)), None)
-
-
-def _places(system: System) -> tuple[str, ...]:
-    if system.family != "windows":
-        return LINUX_PLACES
-    environ = system.environ()
-    roots = ((environ.get(name, usual), folder) for name, usual, folder in WINDOWS_PLACES)
-    return tuple(ntpath.join(root, folder, "nvidia-smi.exe") for root, folder in roots)
+    places: Iterable[str] = LINUX_PLACES
+    if system.family == "windows":
+        environ = system.environ()
+        places = (
+            ntpath.join(environ.get(name, usual), folder, "nvidia-smi.exe")
+            for name, usual, folder in WINDOWS_PLACES
+        )
+    return next((path for path in places if exists(system, path)), None)
 
 
 def read_smi(system: System, limit: float) -> GpuSide:
@@ -59,15 +59,12 @@ def read_smi(system: System, limit: float) -> GpuSide:
     if csv.nvml_code or csv.gpus == ():
         return side_of((csv,), seconds=said.seconds)
     xml_said = system.run((program, "-q", "-x"), patience.left())
-    xml = _cut(xml_said) if xml_said.problem else parsed_or_error(xml_said, parse_xml)
+    cut = Smi(complete=False, problems=(xml_said.problem or "no answer",))
+    xml = cut if xml_said.problem else parsed_or_error(xml_said, parse_xml)
     outputs = [csv, xml]
     if not xml.cuda_version and not xml_said.problem:
         outputs.append(parsed_or_error(system.run((program,), patience.left()), parse_table))
     return side_of(outputs, seconds=max(said.seconds, xml_said.seconds))
-
-
-def _cut(said: Output) -> Smi:
-    return Smi(complete=False, problems=(said.problem or "no answer",))
 
 
 def query(system: System, program: str, patience: Patience) -> Output:
@@ -97,30 +94,28 @@ def parsed_or_error(said: Output, parse: Callable[[str], Smi]) -> Smi:
 
 def side_of(outputs: Sequence[Smi], *, seconds: float | None = None) -> GpuSide:
     """One or several outputs of one nvidia-smi, the more trusted first."""
+
+    def first(name: str) -> Any:
+        values = (getattr(smi, name) for smi in outputs)
+        return next((value for value in values if value is not None), None)
+
     driver = Driver(
-        version=_first([smi.driver_version for smi in outputs]),
-        cuda=_first([smi.cuda_version for smi in outputs]),
-        library_version=_first([smi.library_version for smi in outputs]),
-        nvml_code=next((smi.nvml_code for smi in outputs if smi.nvml_code is not None), None),
-        nvml_message=_first([smi.message for smi in outputs]),
-        persistence=next((s.persistence for s in outputs if s.persistence is not None), None),
+        version=first("driver_version"),
+        cuda=first("cuda_version"),
+        nvml_message=first("message"),
         seconds=seconds,
+        **{name: first(name) for name in ("library_version", "nvml_code", "persistence")},
     )
     lists = [smi.gpus for smi in outputs if smi.gpus is not None]
     others = [gpu for gpus in lists for gpu in gpus]
-    base = next((gpus for gpus in lists if gpus), () if lists else None)
-    gpus = None if base is None else tuple(enriched(gpu, others) for gpu in base)
-    problems = tuple(problem for smi in outputs for problem in smi.problems)
+    gpus = tuple(enriched(gpu, others) for gpu in next(filter(None, lists), ()))
+    problems = (problem for smi in outputs for problem in smi.problems)
     return GpuSide(
         driver=driver,
-        gpus=gpus,
+        gpus=gpus if lists else None,
         readings=(
             *told("driver", SOURCE, driver),
-            *(told_gpus(SOURCE, gpus) if gpus is not None else ()),
+            *(told_gpus(SOURCE, gpus) if lists else ()),
             *(Reading(subject="driver", source=SOURCE, problem=problem) for problem in problems),
         ),
     )
-
-
-def _first(values: Sequence[str | None]) -> str | None:
-    return next((value for value in values if value is not None), None)

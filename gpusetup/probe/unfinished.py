@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from gpusetup.errors import BadInput
+from gpusetup.model.codec import from_json
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join
-from gpusetup.system.system import System
+from gpusetup.system.system import System, read_or_none
 
 JOURNAL = (".gpusetup", "journal.json")
 """Where `install` keeps the journal of what it is doing, in the target's prefix."""
@@ -56,26 +59,18 @@ def unfinished_install(system: System, target: Target | None) -> tuple[Event, ..
     """The journal that an installation left behind: in which phase it stopped."""
     if target is None:
         return ()
-    path = join(join(target.prefix, JOURNAL[0]), JOURNAL[1])
-    try:
-        text = system.read(path)
-    except OSError:
+    path = join(target.prefix, *JOURNAL)
+    text = read_or_none(system, path)
+    if text is None:
         return ()
-    values = {"path": path, "prefix": target.prefix, "phase": phase_in(text)}
-    said = f"{path}: stopped while {values['phase']}"
+    try:
+        phase = from_json(text, _Journal, what=path).phase
+    except BadInput:  # one that cannot be read is unfinished all the same
+        phase = "unknown"
+    values = {"path": path, "prefix": target.prefix, "phase": phase}
+    said = f"{path}: stopped while {phase}"
     return (Event(kind="install-unfinished", values=values, source="journal", text=said),)
 
 
-def phase_in(text: str) -> str:
-    """The phase that a journal names; one that cannot be read is unfinished all the same.
-
-    >>> phase_in('{"phase": "moving"}'), phase_in("[]")
-    ('moving', 'unknown')
-    """
-    import json
-
-    try:
-        journal = json.loads(text)
-    except (ValueError, RecursionError):
-        return "unknown"
-    return str(journal.get("phase", "unknown")) if isinstance(journal, dict) else "unknown"
+class _Journal(Frozen):
+    phase: str = "unknown"

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.marks import all_texts
 from gpusetup.readings.environment import is_kept
 from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.asked import but_for
@@ -59,26 +59,14 @@ class Private(Frozen):
 
 def private_here() -> Private:
     """The user, the host and the home folder of this process."""
-    users = (os.environ.get(name) for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER"))
+    names = ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "HOSTNAME", "COMPUTERNAME")
     host = socket.gethostname()
-    machines = (
-        host,
-        host.split(".")[0],
-        os.environ.get("HOSTNAME"),
-        os.environ.get("COMPUTERNAME"),
-    )
-    homes = (os.environ.get("HOME"), os.environ.get("USERPROFILE"), _home())
+    known = (*map(os.environ.get, names), host, host.split(".")[0])
+    homes = (os.environ.get("HOME"), os.environ.get("USERPROFILE"), os.path.expanduser("~"))  # noqa: PTH111
     return Private(
-        names=tuple(dict.fromkeys(filter(None, (*users, *machines)))),
+        names=tuple(dict.fromkeys(filter(None, known))),
         homes=tuple(dict.fromkeys(h for h in homes if h and len(h.strip("/\\")) > 1)),
     )
-
-
-def _home() -> str | None:
-    try:
-        return str(Path.home())
-    except RuntimeError:  # a user id without an entry and without HOME, as containers have
-        return None
 
 
 def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
@@ -89,6 +77,8 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     person = replace(person, names=(*person.names, *named))
     plain["environment"] = {k: v for k, v in plain["environment"].items() if is_kept(k)}
     scrub = Scrubber.of(plain, person)
+    for uuid in filter(None, (gpu["uuid"] for gpu in plain["gpus"] or ())):
+        scrub.gpu(uuid)
     said = _walk(plain.pop("environment"), scrub.text).items()  # first: alike on alike nodes
     values = {name: hide_values(value, scrub.folder) for name, value in said}
     shared = {**_walk(plain, scrub.text), "environment": values}
@@ -146,38 +136,25 @@ class Scrubber(Frozen):
 
     homes: tuple[str, ...]
     pattern: re.Pattern[str] | None
-    uuids: tuple[str, ...] = ()
-    """The GPUs' own, in the snapshot's order: the first becomes `GPU-0001`."""
-    folders: bool = True
-    """Whether unknown folders below private places lose their names too."""
+    surely: bool = False
+    """Whether only people, homes and secrets are taken out, which are private in any text."""
     aliases: dict[str, str] = {}
+    """GPUs -> what stands for them: the snapshot's own in their order, from `GPU-0001` on."""
     named: dict[str, str] = {}
     """Unknown folders -> what stands for them."""
     known: dict[str, str] = {}
     """Texts -> what is shared of them: a record has most of its texts many times."""
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any], private: Private) -> Scrubber:
-        """The scrubber for one snapshot: its GPUs are counted, its home folders name the people."""
-        uuids = tuple(str(gpu["uuid"]) for gpu in plain.get("gpus") or () if gpu.get("uuid"))
-        return cls.for_texts(_texts(plain), private, uuids=uuids)
-
-    @classmethod
-    def for_texts(
-        cls,
-        texts: Iterable[str],
-        private: Private,
-        *,
-        uuids: tuple[str, ...] = (),
-        folders: bool = True,
-    ) -> Scrubber:
+    def of(cls, plain: Any, private: Private, *, surely: bool = False) -> Scrubber:
         """The scrubber for texts that belong together: the people whom they show are known."""
-        once = dict.fromkeys(texts)
+        once: dict[str, str] = {}
+        all_texts(plain, lambda text: once.setdefault(text, text))
         found = (name for text in once for piece in pieces(text) for name in people_in(piece))
         homes = tuple(sorted(private.homes, key=len, reverse=True))
         last = (re.split(r"[\\/]", home)[-1] for home in homes)
         pattern = names_pattern((*private.names, *found, *last), vocabulary())
-        return cls(homes=homes, pattern=pattern, uuids=uuids, folders=folders)
+        return cls(homes=homes, pattern=pattern, surely=surely)
 
     def text(self, text: str) -> str:
         """The text without its private parts; a hostile one costs time in proportion."""
@@ -188,41 +165,28 @@ class Scrubber(Frozen):
     def _piece(self, text: str) -> str:
         for home in self.homes:
             text = re.sub(re.escape(home) + r"(?![\w-])", "~", text)
-        text = _GPU.sub(self._alias, hide_homes(hide_urls(text)))
-        text = hide_people(hide_addresses(hide_secrets(text)))
-        text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
-        if self.folders:
-            text = hide_folders(text, self.folder)
-        text = hide_hosts(text)
-        return self.pattern.sub("<private>", text) if self.pattern else text
-
-    def surely(self, text: str) -> str:
-        """The text without people, homes and secrets, which are private in any text."""
-        return "".join(map(self._surely, pieces(hide_keys(text))))
-
-    def _surely(self, text: str) -> str:
-        for home in self.homes:
-            text = re.sub(re.escape(home) + r"(?![\w-])", "~", text)
-        text = hide_secrets(hide_homes(text))
+        if self.surely:
+            text = hide_secrets(hide_homes(text))
+        else:
+            text = _GPU.sub(self._alias, hide_homes(hide_urls(text)))
+            text = hide_people(hide_addresses(hide_secrets(text)))
+            text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
+            text = hide_hosts(hide_folders(text, self.folder))
         return self.pattern.sub("<private>", text) if self.pattern else text
 
     def folder(self, name: str) -> str:
         return self.named.setdefault(name, f"dir-{len(self.named) + 1}")
 
     def _alias(self, match: re.Match[str]) -> str:
-        kind, number = match[1], match[2]
-        if _ALIAS.fullmatch(number):
+        if _ALIAS.fullmatch(match[2]):
             return match[0]
-        whole = next(
-            (u for u in self.uuids if u.lower().startswith(match[0].lower())), match[0].lower()
-        )
-        return self._numbered(whole, kind)
+        low = match[0].lower()
+        whole = next((uuid for uuid in self.aliases if uuid.lower().startswith(low)), low)
+        return self.gpu(whole)
 
-    def _numbered(self, whole: str, kind: str) -> str:
-        if not self.aliases:
-            for position, uuid in enumerate(self.uuids, 1):
-                self.aliases.setdefault(uuid, f"{uuid.partition('-')[0]}-{position:04d}")
-        return self.aliases.setdefault(whole, f"{kind}-{len(self.aliases) + 1:04d}")
+    def gpu(self, uuid: str) -> str:
+        alias = f"{uuid[:3].upper()}-{len(self.aliases) + 1:04d}"
+        return self.aliases.setdefault(uuid, alias)
 
 
 LONGEST = 4000
@@ -237,18 +201,12 @@ def pieces(text: str) -> Iterable[str]:
     >>> [len(piece) for piece in pieces("a " * 3000)]
     [4000, 2000]
     """
-    if len(text) > MOST:
-        text = text[:MOST] + " <cut>"
-    while len(text) > LONGEST:
-        cut = max(text.rfind("\n", 0, LONGEST), 0) or text.rfind(" ", 0, LONGEST)
-        if cut <= 0:
-            ends = re.search(r"\s", text)
-            yield "<long>"
-            text = text[ends.start() :] if ends else ""
-            continue
-        yield text[: cut + 1]
-        text = text[cut + 1 :]
-    yield text
+    whole = text if len(text) <= MOST else text[:MOST] + " <cut>"
+    for piece in re.findall(_PIECE, whole):
+        yield "<long>" if len(piece) > LONGEST else piece
+
+
+_PIECE = r"(?s).{1,4000}\Z|.{1,4000}(?<=\n)|.{1,4000}(?<=\s)|\S+"
 
 
 def redact_document(plain: Any, private: Private | None = None) -> Any:
@@ -258,7 +216,7 @@ def redact_document(plain: Any, private: Private | None = None) -> Any:
     {'url': 'https://<host>/whl/cu124', 'sha256': 'abababababababababababababababababababababababababababababababab'}
     """
     person = private_here() if private is None else private
-    scrub = Scrubber.for_texts(_texts(plain), person)
+    scrub = Scrubber.of(plain, person)
     return _walk(plain, scrub.text)
 
 
@@ -271,17 +229,5 @@ def redact_answer(plain: Any, private: Private | None = None, *, names: Iterable
     {'text': 'sudo reboot; ~/x; <secret>'}
     """
     person = private_here() if private is None else private
-    scrub = Scrubber.for_texts(_texts(plain), person, folders=False)
-    return _walk(plain, lambda text: but_for(names, text, scrub.surely))
-
-
-def _texts(value: Any) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield name
-            yield from _texts(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner)
+    scrub = Scrubber.of(plain, person, surely=True)
+    return _walk(plain, lambda text: but_for(names, text, scrub.text))

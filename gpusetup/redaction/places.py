@@ -128,44 +128,24 @@ def hide_folders(text: str, alias: Alias) -> str:
     >>> hide_folders("~/acme/.venv/bin/python /usr/lib/acme /data/acme/torch", lambda name: "dir-1")
     '~/dir-1/.venv/bin/python /usr/lib/acme /data/dir-1/torch'
     """
-    text = _SLASHED.sub(lambda match: _slashed(match[0], alias), text)
-    return _BACKED.sub(lambda match: _backed(match[0], alias), text)
-
-
-def _slashed(way: str, alias: Alias) -> str:
-    parts = way.split("/")
-    if parts[0] == "" and (len(parts) < 3 or _is_system(way, parts)):
-        return way
-    if re.match(r"[A-Za-z]:", parts[0]) and WINDOWS_ROOTS.match(way):
-        return way
-    return "/".join(_parts(parts, alias))
-
-
-def _is_system(way: str, parts: list[str]) -> bool:
-    first = next((part for part in parts if part), "")
-    return first.lower() in SYSTEM_ROOTS and not way.startswith(PUBLIC_OF_THEM)
-
-
-def _backed(way: str, alias: Alias) -> str:
-    if WINDOWS_ROOTS.match(way):
-        return way
-    parts = re.split(r"(\\+)", way)
-    return "".join(_parts(parts, alias))
+    for pattern in (_SLASHED, _BACKED):
+        text = pattern.sub(lambda match: _hidden(match[0], alias), text)
+    return text
 
 
 PACKAGES = ("site-packages", "dist-packages")
 """Below these stand packages that everybody may have."""
 
 
-def _parts(parts: list[str], alias: Alias) -> Iterator[str]:
-    inside = "nvidia" in map(str.lower, parts[:3])
+def _hidden(way: str, alias: Alias) -> str:
+    parts = re.split(r"(/|\\+)", way)
+    names = [part.lower() for part in parts if part.strip("/\\")]
+    system = names[:1] and names[0] in SYSTEM_ROOTS and not way.startswith(PUBLIC_OF_THEM)
+    if WINDOWS_ROOTS.match(way) or (way[0] == "/" and (system or way.count("/") < 2)):
+        return way
+    inside, found = "nvidia" in names[:2], []
     for part in parts:
-        plain = inside or part.startswith("\\")
-        yield part if plain else _part(part, alias)
+        plain = inside or not part.strip("/\\") or re.fullmatch(r"[A-Za-z]:", part)
+        found.append(part if plain or is_known(part) else alias(part))
         inside = inside or part.lower() in PACKAGES
-
-
-def _part(part: str, alias: Alias) -> str:
-    if not part or re.fullmatch(r"[A-Za-z]:", part) or is_known(part):
-        return part
-    return alias(part)
+    return "".join(found)

@@ -8,7 +8,7 @@ that looks drawn by lot. The tails are open on purpose: a token of another lengt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
@@ -117,20 +117,11 @@ def without_lots(text: str) -> str:
 
 
 def _replaced(match: re.Match[str]) -> str:
-    word = match[0]
-    if _MANGLED.match(word) or not any(is_drawn(piece) for piece in _pieces(word)):
-        return word
-    if "/" in word:  # base64 and a path look alike: the pieces of a path are judged one by one
-        return "/".join(_one(part) for part in word.split("/"))
-    return _one(word)
-
-
-def _one(word: str) -> str:
-    return SECRET if any(is_drawn(piece) for piece in _pieces(word)) else word
-
-
-def _pieces(word: str) -> Iterator[str]:
-    return (match[0] for match in _PIECE.finditer(word))
+    """base64 and a path look alike: the parts of a path are judged one by one."""
+    if _MANGLED.match(match[0]):
+        return match[0]
+    parts = match[0].split("/")
+    return "/".join(SECRET if any(map(is_drawn, _PIECE.findall(one))) else one for one in parts)
 
 
 def is_drawn(piece: str) -> bool:

@@ -6,6 +6,7 @@ import re
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.companions import beside
 from gpusetup.catalog.default_wheels import UNREAD, backend_beside, default_backend
 from gpusetup.catalog.kernels import served_by
 from gpusetup.model.frozen import replace
@@ -90,7 +91,8 @@ def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> Tor
     if row is not None:
         row = _of_conda(row, catalog) if torch.installer == "conda" else row
         floor = catalog.driver_floor(row.cuda, floors) if row.cuda else None
-        return replace(row, driver_floor=floor)
+        audio = beside(catalog, "torchaudio", row)
+        return replace(row, torchaudio=audio, driver_floor=floor)
     cuda = torch.cuda or cuda_of(backend)
     own = catalog.release_of(torch.version) if torch.installer == "conda" else None
     kernels = tuple(k for k in torch.kernels or () if re.fullmatch(ARCHITECTURE, k))

@@ -16,7 +16,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, PciDevice, Snapshot, visible_gpus
 from gpusetup.model.resolution import Request
-from gpusetup.model.versions import parsed
+from gpusetup.model.versions import allows, parsed
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -56,7 +56,8 @@ class Situation(Frozen):
     """What libraries of later torch leave out, of the architectures that are here."""
     presence: Literal["some", "none", "unknown"]
     """Whether there is an NVIDIA GPU; `none` only where a source said so."""
-    torch: SpecifierSet | None
+    torch: str | None
+    """Its specifier; None: any."""
     torch_text: str | None
     backend: str
     channels: tuple[Channel, ...]
@@ -67,7 +68,7 @@ class Situation(Frozen):
 
 def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situation:
     """Snapshot and request as the constraints read them."""
-    torch = _asked_torch(request.torch)
+    torch = _plain(request.torch)
     gpus = gpus_to_serve(snapshot, catalog)
     board = board_of(snapshot)
     jetpack = jetpack_of(board)
@@ -191,12 +192,14 @@ def _presence(snapshot: Snapshot, gpus: tuple[Gpu, ...]) -> Literal["some", "non
     return "none" if snapshot.gpus == () or snapshot.os.family == "macos" else "unknown"
 
 
-def _asked_torch(text: str | None) -> SpecifierSet | None:
-    """The torch that is asked for; an unreadable one matches nothing."""
-    try:
-        return specifier(text)
-    except UsageError:
-        return specifier("==0")
+def _plain(text: str | None) -> str | None:
+    """The specifier of the torch that is asked for, as a text."""
+    plain = (text or "").strip().removeprefix("torch").strip().split("+")[0]
+    if not plain or plain == "latest":
+        return None
+    if plain[0].isdigit():
+        return f"=={plain}.*" if plain.count(".") < 2 and "*" not in plain else f"=={plain}"
+    return plain
 
 
 def specifier(text: str | None) -> SpecifierSet | None:
@@ -207,11 +210,9 @@ def specifier(text: str | None) -> SpecifierSet | None:
     >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
     ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
     """
-    plain = (text or "").strip().removeprefix("torch").strip().split("+")[0]
-    if not plain or plain == "latest":
+    plain = _plain(text)
+    if plain is None:
         return None
-    if plain[0].isdigit():
-        plain = f"=={plain}.*" if plain.count(".") < 2 and "*" not in plain else f"=={plain}"
     from packaging.specifiers import SpecifierSet
 
     try:
@@ -245,5 +246,8 @@ def _allows_any(asked: str | None, known: Same) -> bool:
 @lru_cache(maxsize=4096)
 def _allows(asked: str | None, torch: str) -> bool:
     """The same, with a memory: every row of the catalog asks it of every machine."""
-    wanted = _asked_torch(asked)
-    return wanted is None or wanted.contains(parsed(torch))
+    wanted = _plain(asked)
+    try:
+        return wanted is None or allows(wanted, torch)
+    except ValueError:  # an unreadable one matches nothing
+        return False

@@ -96,16 +96,7 @@ def run(
     asked = None if stdin is None else stdin.encode()
     RUNNING.add(child)
     try:
-        out, err = _heard(child, asked, timeout)
-        code, trouble = child.returncode, None
-    except subprocess.TimeoutExpired as late:
-        kill_group(child)
-        out, err = _what_it_said(child, late)
-        code, trouble = None, no_answer_in(timeout)
-    except _TooMuch as much:
-        kill_group(child)
-        out, err = much.said
-        code, trouble = None, f"said more than {MOST_BYTES >> 20} MiB"
+        out, err, trouble = _heard(child, asked, timeout)
     except BaseException:
         try:
             _interrupt(child, gently_seconds)
@@ -116,7 +107,7 @@ def run(
         RUNNING.discard(child)
     return Output(
         argv=words,
-        exit=code,
+        exit=None if trouble else child.returncode,
         stdout=out.decode("utf-8", "replace"),
         stderr=err.decode("utf-8", "replace"),
         problem=trouble,
@@ -128,47 +119,45 @@ GLANCE_SECONDS = 0.25
 """How soon it is noticed that a child ended whose own child keeps our pipes."""
 
 
-class _TooMuch(Exception):
-    """A child says more than anybody reads."""
-
-    def __init__(self, said: tuple[bytes, bytes]) -> None:
-        self.said = said[0][:MOST_BYTES], said[1][:MOST_BYTES]
-
-
 def _heard(
     child: subprocess.Popen[bytes], asked: bytes | None, timeout: float
-) -> tuple[bytes, bytes]:
-    """All that a child says until it ends; what it started is not waited for.
-
-    Raises TimeoutExpired where the child itself does not end in time, _TooMuch where it floods us.
-    """
+) -> tuple[bytes, bytes, str | None]:
+    """All that a child says until it ends, and the trouble: it does not end in time, or floods us,
+    and is killed. What it started is not waited for."""
     until = time.monotonic() + timeout
     while True:
         left = until - time.monotonic()
         try:
-            return child.communicate(asked, timeout=max(0.0, min(left, GLANCE_SECONDS)))
+            wait = max(0.0, min(left, GLANCE_SECONDS))
+            return (*child.communicate(asked, timeout=wait), None)
         except subprocess.TimeoutExpired as late:
             asked = None
-            said = late.output or b"", late.stderr or b""
-            if sum(map(len, said)) > MOST_BYTES:
-                raise _TooMuch(said) from None
-            if child.poll() is None and left > GLANCE_SECONDS:
+            out, err = late.output or b"", late.stderr or b""
+            much, ended = len(out) + len(err) > MOST_BYTES, child.poll() is not None
+            if not (much or ended) and left > GLANCE_SECONDS:
                 continue
-            if child.returncode is None:
-                raise
             kill_group(child)
-            return _what_is_left(child)
+            if much:
+                trouble = f"said more than {MOST_BYTES >> 20} MiB"
+                return out[:MOST_BYTES], err[:MOST_BYTES], trouble
+            if ended:
+                return (*_rest(child, GLANCE_SECONDS), None)
+            return (*_rest(child, GIVE_UP_SECONDS, late), no_answer_in(timeout))
 
 
-def _what_is_left(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """What a child had said that has ended; one who left its group may still hold the pipes."""
+def _rest(child: subprocess.Popen[bytes], seconds: float, late: Any = None) -> tuple[bytes, bytes]:
+    """What a child had said that has ended or was killed; one who left its group may still hold the
+    pipes, and one that cannot be killed is given up: then, what it had said until it was `late`."""
     try:
-        return child.communicate(timeout=GLANCE_SECONDS)
-    except subprocess.TimeoutExpired as late:
+        return child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired as later:
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
-        return late.output or b"", late.stderr or b""
+        if child.returncode is None:
+            child.returncode = -signal.SIGTERM  # no warning when it is collected
+        last = later if later.output or late is None else late
+        return last.output or b"", last.stderr or b""
 
 
 def _there(cwd: str | None) -> str | None:
@@ -356,17 +345,3 @@ def end_children() -> None:
     """When we end (a Ctrl-C while other threads wait), nothing that we started stays behind."""
     for child in tuple(RUNNING):
         kill_group(child)
-
-
-def _what_it_said(
-    child: subprocess.Popen[bytes], late: subprocess.TimeoutExpired
-) -> tuple[bytes, bytes]:
-    """All of it; of one that cannot be killed, what it had said until it was `late`."""
-    try:
-        return child.communicate(timeout=GIVE_UP_SECONDS)
-    except subprocess.TimeoutExpired as later:
-        for pipe in (child.stdout, child.stderr):
-            if pipe is not None:
-                pipe.close()
-        child.returncode = -signal.SIGTERM  # given up: no warning when it is collected
-        return later.output or late.output or b"", later.stderr or late.stderr or b""

@@ -11,6 +11,7 @@ import stat as stat_module
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -106,6 +107,22 @@ def list_or_empty(system: System, path: str) -> tuple[str, ...]:
         return ()
 
 
+def is_writable(system: System, path: str | None) -> bool | None:
+    """Whether we may write there; None where it is not there."""
+    try:
+        return system.stat(path).writable if path else None
+    except OSError:
+        return None
+
+
+def link_or_none(system: System, path: str) -> str | None:
+    """Where a link points; None where it is none."""
+    try:
+        return system.link(path)
+    except OSError:
+        return None
+
+
 def _at_once(path: str, flags: int) -> int:
     """Opens without waiting for whoever should write into a FIFO."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
@@ -195,38 +212,29 @@ def answer_of(said: Output) -> dict[str, Any]:
     >>> answer_of(Output(argv=(), exit=-11, stdout='{"step": "cuInit"}'))
     {'problem': 'crashed with SIGSEGV', 'step': {'step': 'cuInit'}}
     """
-    lines = _objects(said.stdout)
+    import json
+
+    lines: list[dict[str, Any]] = []
+    for line in said.stdout.splitlines():  # a library may print between them
+        with suppress(ValueError):
+            if line.startswith("{"):
+                lines.append(json.loads(line))
     if lines and not lines[-1].keys() & {"step", "part"}:
         return lines[-1]
-    problem = said.problem or _how_it_died(said)
+    died = "ended without an answer"
+    if said.exit:
+        last = said.stderr.strip().rpartition("\n")[2][:200]
+        died = how_it_ended(said.exit) + (f": {last}" if said.exit > 0 else "")
     more = {
         "stderr": said.stderr[-2000:],
         "step": next((line for line in reversed(lines) if "step" in line), None),
         "parts": [line["part"] for line in lines if isinstance(line.get("part"), dict)],
     }
-    return {"problem": problem, **{key: value for key, value in more.items() if value}}
+    known = {key: value for key, value in more.items() if value}
+    return {"problem": said.problem or died, **known}
 
 
-def _objects(text: str) -> list[dict[str, Any]]:
-    """The lines that are JSON objects: a library may print between them."""
-    import json
-
-    found: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        try:
-            value = json.loads(line) if line.startswith("{") else None
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found
-
-
-def _how_it_died(said: Output) -> str:
-    if said.exit:
-        last = said.stderr.strip().rpartition("\n")[2][:200]
-        return how_it_ended(said.exit) if said.exit < 0 else f"{how_it_ended(said.exit)}: {last}"
-    return "ended without an answer"
+AFFINITY = hasattr(os, "sched_getaffinity")
 
 
 def _facts() -> dict[str, Any]:
@@ -234,7 +242,6 @@ def _facts() -> dict[str, Any]:
     import sysconfig
 
     return {
-        "platform": sys.platform,
         "machine": platform.machine(),
         "release": platform.release(),
         "os_version": platform.version(),
@@ -250,7 +257,7 @@ def _facts() -> dict[str, Any]:
         "path": [entry for entry in sys.path if entry],
         "libc": _libc(),
         "cores": os.cpu_count(),
-        "usable_cores": _usable_cores(),
+        "usable_cores": len(os.sched_getaffinity(0)) if AFFINITY else os.cpu_count(),
         "limits": _limits(),
         "memory_total": _memory_total(),
         "cwd": _cwd(),
@@ -263,23 +270,15 @@ def _family(platform: str) -> Family:
     return {"win32": "windows", "darwin": "macos"}.get(platform, "linux")  # type: ignore[return-value]
 
 
-def _usable_cores() -> int | None:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
-
-
-def _limits() -> dict[str, int | None]:
-    """The soft limits that matter to CUDA, in bytes; None is unlimited."""
+def _limits() -> dict[str, int]:
+    """The soft limits that matter to CUDA, in bytes; without those that are unlimited."""
     try:
         import resource
     except ImportError:
         return {}
     named = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT_AS}
     soft = {name: resource.getrlimit(which)[0] for name, which in named.items()}
-    return {
-        name: None if limit == resource.RLIM_INFINITY else limit for name, limit in soft.items()
-    }
+    return {n: limit for n, limit in soft.items() if limit != resource.RLIM_INFINITY}
 
 
 def _libc() -> str:
@@ -301,23 +300,10 @@ def _cwd() -> str | None:
 def _memory_total() -> int | None:
     """The physical memory in bytes."""
     if os.name == "nt":
-        return _windows_memory()
+        import psutil
+
+        return psutil.virtual_memory().total
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
         return None
-
-
-def _windows_memory() -> int | None:
-    import ctypes
-
-    class MemoryStatus(ctypes.Structure):
-        _fields_ = (
-            ("length", ctypes.c_ulong),
-            ("load", ctypes.c_ulong),
-            *((n, ctypes.c_ulonglong) for n in ("total", "free", "pt", "pf", "vt", "vf", "ext")),
-        )
-
-    status = MemoryStatus(length=ctypes.sizeof(MemoryStatus))
-    answered = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
-    return int(status.total) if answered else None

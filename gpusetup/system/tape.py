@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from gpusetup.model.frozen import Record
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Family, Space, Stat, System
-
-T = TypeVar("T")
 
 
 class Tape(Record):
@@ -34,6 +33,19 @@ class Tape(Record):
     """Keyed by the script, then python and arguments where given, joined with blanks."""
 
 
+def key_of(
+    question: Any, python: Any = None, arguments: Sequence[str] = (), timeout: float = 0
+) -> str:
+    """What a question is kept by.
+
+    >>> key_of("read_torch", "/x/python"), key_of(("dmesg", "-T"), 5.0)
+    ('read_torch /x/python', 'dmesg -T')
+    """
+    if isinstance(question, str):
+        question = (question, *((python,) if python else ()), *arguments)
+    return " ".join(question)
+
+
 class RecordingSystem:
     """Passes every question on and keeps it with its answer on a tape, from any thread."""
 
@@ -42,60 +54,30 @@ class RecordingSystem:
         self._lock = threading.Lock()
         self.tape = Tape(family=inner.family)
 
-    @property
-    def family(self) -> Family:
-        return self._inner.family
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self._inner, name)
+        if name == "family":
+            return asked
 
-    def facts(self) -> Mapping[str, Any]:
-        self.tape.facts = dict(self._inner.facts())
-        return self.tape.facts
+        def question(*words: Any, **more: Any) -> Any:
+            answer: Any = None
+            try:
+                answer = asked(*words, **more)
+            except OSError as problem:
+                answer = problem.errno or errno.EIO
+                raise
+            finally:
+                with self._lock:
+                    self._keep(name, answer, *words, **more)
+            return answer
 
-    def read(self, path: str) -> str:
-        return self._file(self.tape.read, path, self._inner.read)
+        return question
 
-    def list(self, path: str) -> tuple[str, ...]:
-        return self._file(self.tape.list, path, self._inner.list)
-
-    def stat(self, path: str) -> Stat:
-        return self._file(self.tape.stat, path, self._inner.stat)
-
-    def link(self, path: str) -> str:
-        return self._file(self.tape.link, path, self._inner.link)
-
-    def space(self, path: str) -> Space:
-        return self._file(self.tape.space, path, self._inner.space)
-
-    def environ(self) -> Mapping[str, str]:
-        self.tape.environ = dict(self._inner.environ())
-        return self.tape.environ
-
-    def which(self, name: str) -> str | None:
-        return self._keep(self.tape.which, name, self._inner.which(name))
-
-    def run(self, argv: Sequence[str], timeout: float) -> Output:
-        return self._keep(self.tape.run, " ".join(argv), self._inner.run(argv, timeout))
-
-    def ask(
-        self,
-        script: str,
-        python: str | None = None,
-        arguments: Sequence[str] = (),
-        timeout: float = 10,
-    ) -> Mapping[str, Any]:
-        answer = self._inner.ask(script, python, arguments, timeout)
-        return self._keep(self.tape.ask, ask_key(script, python, arguments), dict(answer))
-
-    def _keep(self, shelf: dict[str, Any], key: str, answer: T) -> T:
-        with self._lock:
-            shelf[key] = answer
-        return answer
-
-    def _file(self, shelf: dict[str, Any], path: str, ask: Callable[[str], T]) -> T:
-        try:
-            return self._keep(shelf, path, ask(path))
-        except OSError as problem:
-            self._keep(shelf, path, problem.errno or errno.EIO)
-            raise
+    def _keep(self, name: str, answer: Any, *words: Any, **more: Any) -> None:
+        if words:
+            getattr(self.tape, name)[key_of(*words, **more)] = answer
+        else:
+            setattr(self.tape, name, dict(answer))
 
 
 class ReplaySystem:
@@ -104,56 +86,18 @@ class ReplaySystem:
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
 
-    @property
-    def family(self) -> Family:
-        return self.tape.family
+    def __getattr__(self, name: str) -> Any:
+        kept = getattr(self.tape, name)
+        return kept if name == "family" else partial(self._played, name, kept)
 
-    def facts(self) -> Mapping[str, Any]:
-        return self.tape.facts
-
-    def read(self, path: str) -> str:
-        return _played(self.tape.read, path)
-
-    def list(self, path: str) -> tuple[str, ...]:
-        return tuple(_played(self.tape.list, path))
-
-    def stat(self, path: str) -> Stat:
-        return _played(self.tape.stat, path)
-
-    def link(self, path: str) -> str:
-        return _played(self.tape.link, path)
-
-    def space(self, path: str) -> Space:
-        return _played(self.tape.space, path)
-
-    def environ(self) -> Mapping[str, str]:
-        return self.tape.environ
-
-    def which(self, name: str) -> str | None:
-        return self.tape.which.get(name)
-
-    def run(self, argv: Sequence[str], timeout: float) -> Output:
-        words = tuple(argv)
-        return self.tape.run.get(" ".join(words)) or Output(
-            argv=words, exit=None, problem="not found"
-        )
-
-    def ask(
-        self,
-        script: str,
-        python: str | None = None,
-        arguments: Sequence[str] = (),
-        timeout: float = 10,
-    ) -> Mapping[str, Any]:
-        return self.tape.ask.get(ask_key(script, python, arguments), {"problem": "not asked"})
+    def _played(self, name: str, kept: Any, *words: Any, **more: Any) -> Any:
+        if not words:
+            return kept
+        lacking = {"which": None, "run": NOT_FOUND, "ask": {"problem": "not asked"}}
+        answer = kept.get(key_of(*words, **more), lacking.get(name, errno.ENOENT))
+        if isinstance(answer, int):
+            raise OSError(answer, os.strerror(answer), words[0])
+        return answer
 
 
-def ask_key(script: str, python: str | None, arguments: Sequence[str]) -> str:
-    return " ".join((script, *((python,) if python else ()), *arguments))
-
-
-def _played(shelf: Mapping[str, T | int], path: str) -> T:
-    answer = shelf.get(path, errno.ENOENT)
-    if isinstance(answer, int):
-        raise OSError(answer, os.strerror(answer), path)
-    return answer
+NOT_FOUND = Output(argv=(), exit=None, problem="not found")

@@ -103,7 +103,7 @@ def container_run(world: World, words: Sequence[str]) -> World:
     if rest[0].startswith("ubuntu:"):
         world = fresh_ubuntu(world)
     if any(o.startswith("--shm-size") for o in options):
-        memory = replace(world.snapshot.memory, shm_total_bytes=8 << 30, shm_free_bytes=8 << 30)
+        memory = replace(world.snapshot.memory, shm_total_bytes=8 << 30)
         world = world.showing(memory=memory)
     gives = any(o.startswith(("--gpus", "--device=nvidia.com", "--nv")) for o in options)
     return with_gpus(world) if gives else world

@@ -13,6 +13,7 @@ from gpusetup.catalog.companion_table import (
     companion_table,
     row_of,
 )
+from gpusetup.catalog.companions import beside
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.model.frozen import Frozen
@@ -73,11 +74,11 @@ def _family(build: TorchBuild, catalog: Catalog, *, listed: bool) -> Iterator[St
     if build.torchvision:
         vision = (exact, "numpy", "pillow>=5.3.0,!=8.3.*")
         yield StandIn(name="torchvision", version=f"{build.torchvision}{label}", requires=vision)
-    if build.torchaudio:
+    if known := beside(catalog, "torchaudio", build):
         audio = companion_table().project("torchaudio")
-        row = row_of(audio, build.torchaudio) if audio else None
+        row = row_of(audio, known) if audio else None
         needs_torch = f"torch{row.torch}" if row and row.torch else exact
-        version = f"{build.torchaudio}{label}"
+        version = f"{known}{label}"
         yield StandIn(name="torchaudio", version=version, requires=(needs_torch,))
 
 

@@ -11,6 +11,7 @@ from gpusetup.errors import Blocked, UsageError
 from gpusetup.install.switching.transaction import STORE, read_journal
 from gpusetup.install.target.layout import Layout, distributions, versions
 from gpusetup.install.target.owned import at_symbolic_links, files_of_all, refuse_shared
+from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.system import System
 
@@ -57,15 +58,14 @@ def venv_to_make(folder: str) -> bool:
 
 def layout_of(system: System, python: str) -> Layout:
     """Where an interpreter installs to, by asking it."""
-    answer = system.ask("read_scheme", python=python, timeout=30)
+    answer = system.ask("read_python", python=python, timeout=30)
     if "problem" in answer:
         raise Blocked(
             f"{python} does not run: {answer['problem']}",
             hint="name another interpreter with `--python PATH`",
         )
-    said = {key: value for key, value in answer.items() if key not in ("executable", "python")}
-    said["ahead"] = tuple(said.get("ahead", ()))
-    return by_one_name(Layout(python=python, version=answer["python"], **said))
+    said = {**answer, "python": python, "version": answer["python"]}
+    return by_one_name(from_plain(said, Layout, what=f"the answer of {python}"))
 
 
 def by_one_name(layout: Layout) -> Layout:

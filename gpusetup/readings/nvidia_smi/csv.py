@@ -14,7 +14,7 @@ ASKED = (
     " utilization.gpu temperature.gpu power.draw power.limit pcie.link.gen.current"
     " pcie.link.gen.max pcie.link.width.current pcie.link.width.max"
     " clocks_throttle_reasons.active ecc.mode.current ecc.errors.uncorrected.volatile.total"
-    " retired_pages.pending mig.mode.current compute_mode persistence_mode display_active"
+    " retired_pages.pending mig.mode.current compute_mode persistence_mode"
     " driver_model.current"
 )
 QUERY = tuple(ASKED.split())

@@ -97,7 +97,6 @@ FIELDS: dict[str, tuple[Callable[[str | None], Any], str]] = {
     "recovery_action": (recovery_action, "gpu_recovery_action"),
     "sram_threshold_exceeded": (values.flag, "ecc_errors.aggregate.sram_threshold_exceeded"),
     "driver_model": (values.driver_model, "driver_model.current_dm driver_model.current"),
-    "display_active": (values.flag, "display_active"),
     "vbios_version": (values.cell, "vbios_version"),
     "inforom_version": (
         values.cell,

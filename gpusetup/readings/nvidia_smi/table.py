@@ -142,7 +142,6 @@ def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
         "driver_model": values.driver_model(first[3]),
         "persistence": values.flag(first[3]),
         "pci_bus_id": bus[1] if bus else None,
-        "display_active": values.flag(bus[2]) if bus else None,
         "ecc_enabled": False if errors == "Off" else errors.isdecimal() or None,
         "ecc_uncorrected": int(errors) if errors.isdecimal() else None,
     }
