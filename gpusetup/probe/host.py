@@ -1,11 +1,12 @@
-"""The operating system, its libc, kernel and CPU."""
+"""The operating system, its libc, kernel and CPU. The home of `distro`."""
 
 from __future__ import annotations
 
 import math
 import re
+import tempfile
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gpusetup.model.frozen import replace
@@ -51,9 +52,9 @@ def _linux(system: System, facts: Mapping[str, Any], plain: Os) -> tuple[Os, tup
         path: read_or_none(system, path) for path in ("/etc/os-release", "/usr/lib/os-release")
     }
     path = next((path for path, text in texts.items() if text is not None), None)
-    release = os_release(texts[path] or "") if path else {}
+    release = os_release(texts[path] or "") if path else _by_older_files(system)
     name = release.get("PRETTY_NAME") or release.get("NAME")
-    problem = None if path else "no release file in /etc or /usr/lib"
+    problem = None if name else "no release file in /etc or /usr/lib"
     source = Reading(subject="os", source=path or "/etc/os-release", value=name, problem=problem)
     libc, reading = read_libc(system, facts)
     boot = read_or_none(system, SECURE_BOOT)
@@ -91,6 +92,29 @@ def os_release(text: str) -> dict[str, str]:
     """
     rows = re.findall(r"""^(\w+)=(["']?)(.*?)\2\s*$""", text, re.M)
     return {name: value for name, _, value in rows}
+
+
+OLDER_FILES = ("redhat-release", "centos-release", "SuSE-release", "debian_version")
+
+
+def _by_older_files(system: System) -> dict[str, str]:
+    """What `distro` makes of the files before os-release, laid out in a folder for it."""
+    import distro
+
+    try:
+        with tempfile.TemporaryDirectory() as root:
+            Path(root, "etc").mkdir()
+            for name in OLDER_FILES:
+                if text := read_or_none(system, f"/etc/{name}"):
+                    Path(root, "etc", name).write_text(text, encoding="utf-8")
+            found = distro.LinuxDistribution(include_lsb=False, include_uname=False, root_dir=root)
+            return {
+                "NAME": found.name(pretty=True),
+                "ID": found.id(),
+                "VERSION_ID": found.version(),
+            }
+    except OSError:
+        return {}
 
 
 def read_libc(system: System, facts: Mapping[str, Any]) -> tuple[str | None, Reading]:
