@@ -152,9 +152,7 @@ MEMORY = (
         (REFUSED.format(12020), "\n580.65.06\n", ""),
         ("ERROR: This container was built for NVIDIA Driver Release 575.51 or later, but\n"
          "       version 570.133.20 was detected and compatibility mode is UNAVAILABLE.",
-         "driver 575.51, found driver 570.133.20", ""),
-        (f"$ docker run --runtime=nvidia --rm my/image nvidia-smi\n{NO_SMI}",
-         "container-no-gpu|its command asks for the GPU|NVIDIA_VISIBLE_DEVICES=all", ""),
+         "driver 575.51|found driver 570.133.20", ""),
         (f"$ docker run --rm my/image nvidia-smi\n{NO_SMI}",
          "container-no-gpu|started without a GPU", ""),
         (HOST_LISTS, "its host lists NVIDIA A10\n", ""),

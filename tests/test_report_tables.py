@@ -114,7 +114,7 @@ ORIN = "Jetson AGX Orin, # {}\ntorch.cuda.is_available(): False"
         (f"{DIFFERS}, unable to compile", "cuda-toolkit-mismatch-extension-build", ""),
         (f"{DIFFERS} but since the APIs are compatible, accepting this combination",
          "\nunknown\n", ""),
-        (f"torch.cuda.is_available() returns False\n{SEES}", "two Pythons", ""),
+        (f"torch.cuda.is_available() returns False\n{SEES}", "which Python", ""),
         (f"RuntimeError: No CUDA GPUs are available\n{SEES}", "sets CUDA_VISIBLE_DEVICES", ""),
         (OLD_PYTHON, "uv venv --python", "another GPU"),
         ("My GPU is an RTX 3060, NVIDIA driver version: 531.79. It is slow.", "\nunknown\n", ""),

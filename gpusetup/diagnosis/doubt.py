@@ -220,6 +220,7 @@ DOUBTS: dict[str, Doubt] = {
         others=("container-no-gpu",),
         next_reading=LIBCUDA_IN_IT,
         settled_by=(),
+        unless=left_open.cuda_failed,
     ),
     "system-not-ready-fabric-manager": Doubt(
         others=("fabric-unhealthy",),

@@ -157,3 +157,8 @@ def nvml_says_it(context: RuleContext) -> bool:
     """NVML's answer in the container is shown, and not only somebody's word for its loss."""
     said = events(context, "container-nvml-lost")
     return not said or any(event.values.get("said") != "in words" for event in said)
+
+
+def cuda_failed(context: RuleContext) -> bool:
+    """A program of the text came to no GPU, and not only a setting is shown."""
+    return bool(events(context, "no-nvidia-driver", "cuda-unavailable", "cuda-version-err"))

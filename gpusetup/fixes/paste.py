@@ -15,6 +15,7 @@ from gpusetup.model import shell
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.shell import Line, lines, shell_line
+from gpusetup.resolver.companions import left_in_words, pinned_in_words
 from gpusetup.resolver.offer import in_new_environment, new_folder
 
 
@@ -255,9 +256,23 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     if target_refuses(context):
         how = "into an environment of its own, because this one may not be changed"
     return Fix(
-        text=f"{why}Install torch {build.torch} from {where}: {how}",
+        text=". ".join(
+            (f"{why}Install torch {build.torch} from {where}: {how}", *_beside(context))
+        ),
         commands=install_commands(context),
         alternatives=by_hand(context),
+    )
+
+
+def _beside(context: RuleContext) -> tuple[str, ...]:
+    """What of the target moves with the torch to come, and what cannot."""
+    build = context.resolution.build
+    moves = context.decision is not None and context.decision.moves
+    if build is None or not moves or target_refuses(context):
+        return ()
+    return (
+        *pinned_in_words(context.snapshot, build),
+        *left_in_words(context.snapshot, build, context.catalog),
     )
 
 

@@ -26,7 +26,7 @@ UNNAMED = ("", "unknown")
 
 def titled(context: RuleContext, concerned: Sequence[Gpu]) -> str:
     """The GPUs in a sentence: by name where there is one GPU, else with number and slot too."""
-    if not concerned or (len(gpus(context)) < 2 and concerned[0].name in UNNAMED):
+    if not concerned or (len(gpus(context)) < 2 and not _is_telling(concerned[0].name)):
         return names(context)
     if len(gpus(context)) < 2:
         return concerned[0].name
@@ -110,9 +110,14 @@ NO_MODEL = {"nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx",
 
 def names(context: RuleContext) -> str:
     """What the NVIDIA GPUs of this machine are called."""
-    listed = [g.name for g in gpus(context) if set(re.findall(r"\w+", g.name.lower())) - NO_MODEL]
+    listed = [gpu.name for gpu in gpus(context) if _is_telling(gpu.name)]
     on_bus = [on_the_bus(device) for device in nvidia_on_pci(context)]
     return counted(listed or on_bus) or context.snapshot.os.jetson or "the NVIDIA GPU"
+
+
+def _is_telling(name: str) -> bool:
+    """Whether a name says which model it is; nvidia-smi's narrow tables cut names."""
+    return bool(set(re.findall(r"\w+", name.lower())) - NO_MODEL)
 
 
 def on_the_bus(device: PciDevice) -> str:

@@ -100,8 +100,12 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
         return bool(listed or has_nvidia(context) or asked_for_cuda(context))
     # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
     index = whole_number(first)
-    beyond = index is not None and index >= len(listed) > 0
-    return beyond and bool(asked_for_cuda(context) or cuda_errors(context, 38, 100))
+    beyond = index is not None and index >= len(listed)
+    known = {name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)}
+    nameless = first.startswith(("GPU-", "MIG-")) and not any(n.startswith(first) for n in known)
+    counted = any(gpu.mig_count and not gpu.mig_instances for gpu in listed)
+    wrong = listed and (beyond or (nameless and not counted))
+    return bool(wrong) and bool(asked_for_cuda(context) or cuda_errors(context, 38, 100))
 
 
 CONTAINER_NVML_LOST = Cause(

@@ -9,6 +9,7 @@ from gpusetup.evidence.context import (
     asked_for_cuda,
     driver_answers,
     events,
+    gpus,
     in_container,
     is_cuda_build,
     is_report,
@@ -43,6 +44,8 @@ def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
     messages = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
     if built := tuple(one for one in messages if one.values.get("step") == "build"):
         yield from_message(context, CONTAINER_NO_GPU, WHILE_BUILDING, built)
+    elif shut := _shut_out(context):
+        yield from_message(context, CONTAINER_NO_GPU, SHUT_OUT, shut)
     elif context.other_host or _a_gpu_computed(context):
         return
     elif messages or _given_none(context):
@@ -86,6 +89,24 @@ STARTED_WITHOUT = Message(
         ),
     ),
 )
+
+
+SHUT_OUT = Message(
+    title="The container has the driver's programs and no GPU: its host lists {gpus}",
+    detail="The device nodes were not given, or its cgroup or user may not open them.",
+    text="Give the GPUs by CDI, which the cgroup rules do not stop (rootless, cgroup v2); the last "
+    "command does it with a plain image",
+    commands=(
+        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+    ),
+)
+
+
+def _shut_out(context: RuleContext) -> tuple[Event, ...]:
+    """nvidia-smi lists nothing in a container, in a text whose host lists its GPUs."""
+    said = events(context, "no-devices-found") if driver_answers(context) else ()
+    return tuple(one for one in said if gpus(context) and one.values.get("place") == "container")
 
 
 def _a_gpu_computed(context: RuleContext) -> bool:

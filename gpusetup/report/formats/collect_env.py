@@ -15,7 +15,8 @@ from gpusetup.report.text import Text
 
 SHOWN = lazy(
     r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?(.{0,4000}?)"
-    r"(?= ?[-*]* ?(?:Nvidia driver version|cuDNN version|HIP runtime|Is XNNPACK|Versions of|Any other|Additional context|CPU:|={8,}|```)|$)",
+    r"(?= ?[-*]* ?(?:Nvidia driver version|(?:cuDNN|PyTorch|Python|CUDA runtime|Libc|GCC) version|HIP runtime|Is (?:XNNPACK|CUDA|debug)"
+    r"|Versions of|Any other|Additional context|(?:CPU|OS):|={8,}|```)|$)",
     re.I,
 )
 GPU_ENTRY = lazy(r"GPU (\d{1,3}): (.+?)(?= ?\(UUID| MIG \d| GPU \d{1,3}:|$)")
