@@ -49,9 +49,7 @@ def test_the_answer_for_a_python_without_torch_names_the_one_that_has_it() -> No
     other = Reading(subject="python.others", source="/opt/ml/bin/python3", value="torch 2.9.1")
     without = changed(torch=Torch(installed=False), readings=(other,))
     finding = found(without, "torch-missing")
-    assert (
-        finding and finding.fix
-    )
+    assert finding and finding.fix
     assert finding.fix.looks[-1].commands == ("gpusetup doctor --python /opt/ml/bin/python3",)
     alone = found(changed(torch=Torch(installed=False)), "torch-missing")
     assert alone and alone.fix and not alone.fix.looks

@@ -18,13 +18,13 @@ ANSWER_IS_NO = 1
 def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     """0 healthy, or a loss of speed; 1 an error, not shown healthy, a failure that is named though
     it lies outside the GPU's stack, torch's `False` in a text, or (strict) a warning."""
-    from gpusetup.diagnosis.failing import NAMED
     from gpusetup.diagnosis.ok import says_false
+    from gpusetup.findings.record import RECORDS
 
     gravest = {finding.severity for finding in diagnosis.findings}
     rootless = not any(finding.root for finding in diagnosis.findings)
     told = diagnosis.snapshot.origin == "report"
-    failed = told and any(finding.id in NAMED for finding in diagnosis.findings)
+    failed = told and any(RECORDS[finding.id].failure for finding in diagnosis.findings)
     unwell = failed or says_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
     bad = Severity.ERROR in gravest or unwell
     return ANSWER_IS_NO if bad or (strict and Severity.WARNING in gravest) else 0

@@ -40,73 +40,6 @@ STAGE_OF_LAYER: dict[Layer, Stage] = {
 }
 """The stage at which the causes of a layer usually make a program fail."""
 
-STAGE_OF_CAUSE: dict[str, Stage] = {
-    **dict.fromkeys(
-        (
-            "build-isolation-no-torch",
-            "build-requirement-missing",
-            "cuda-toolkit-mismatch-extension-build",
-            "cuda-toolkit-missing",
-            "compiler-too-new",
-            "compiler-missing",
-            "ninja-missing",
-            "build-without-gpu",
-            "cxx-standard-too-old",
-            "extension-too-old-for-torch",
-            "driver-build-failed",
-        ),
-        "build",
-    ),
-    **dict.fromkeys(
-        (
-            "arch-too-new-for-wheel",
-            "arch-too-old-for-wheel",
-            "no-kernel-image",
-            "extension-arch-mismatch",
-            "gpu-too-old-for-flash-attention",
-            "kernel-image-invalid",
-            "jit-arch-rejected",
-            "ptx-unsupported-toolchain",
-            "gpu-too-old-for-triton",
-            "triton-build-failed",
-            "triton-no-compiler",
-            "triton-missing",
-            "triton-missing-windows",
-            "bf16-unsupported",
-        ),
-        "first-kernel",
-    ),
-    **dict.fromkeys(
-        (
-            "nccl-unavailable-windows",
-            "port-in-use",
-            "nccl-duplicate-gpu",
-            "nccl-no-socket-interface",
-            "nccl-shm-error",
-            "nccl-p2p-failure",
-            "nccl-error",
-            "nccl-timeout",
-            "rdma-memlock",
-        ),
-        "distributed",
-    ),
-    **dict.fromkeys(
-        (
-            "windows-dll-missing",
-            "torch-missing",
-            "module-shadowed",
-            "torch-half-installed",
-            "glibc-too-old",
-            "libcuda-missing",
-            "windows-pagefile-too-small",
-        ),
-        "import",
-    ),
-    "torch-sees-no-gpu": "start",
-    "container-nvml-lost": "running",
-}
-"""The same for causes that fail at another stage than their layer."""
-
 
 def program_of(context: RuleContext) -> Program | None:
     """The program of a text; its table is loaded only where a text names one."""
@@ -123,10 +56,8 @@ def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:
     failing = context.snapshot.failing
     if failing.stage or context.snapshot.origin != "report" or root is None:
         return failing.stage
-    if root.id in STAGE_OF_CAUSE:
-        return STAGE_OF_CAUSE[root.id]
-    place = RECORDS[root.id].place
-    return STAGE_OF_LAYER[place[0]] if place else None
+    record = RECORDS[root.id]
+    return record.stage or (STAGE_OF_LAYER[record.place[0]] if record.place else None)
 
 
 TORCHS_WAY = ("gpusetup install", "torch")
@@ -240,8 +171,10 @@ def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix)
 
 def named_instead(context: RuleContext, findings: tuple[Finding, ...]) -> str | None:
     """The finding that is the answer where no error is: what a program failed at."""
-    found = {one.id for one in findings}
-    return next((id for id in NAMED if id in found and _is_shown(context, id)), None)
+    failed = sorted(
+        (f.id for f in findings if RECORDS[f.id].failure), key=lambda id: RECORDS[id].failure
+    )
+    return next((id for id in failed if _is_shown(context, id)), None)
 
 
 def _is_shown(context: RuleContext, id: str) -> bool:
@@ -251,16 +184,3 @@ def _is_shown(context: RuleContext, id: str) -> bool:
     said = [one for one in events(context, id) if "exception" not in one.values]
     unshown = bool(said) and all(event.values.get("why") == NOT_SHOWN for event in said)
     return id != "program-failed" or not unshown
-
-
-NAMED = (
-    "program-requirement-missing",
-    "program-release-too-old",
-    "program-without-gpu-support",
-    "program-sees-no-gpu",
-    "cuda-program-error",
-    "xid-of-a-program",
-    "torch-internal-error",
-    "program-failed",
-)
-"""What a text is about though the GPU's stack may be whole: the program's failure is the cause."""

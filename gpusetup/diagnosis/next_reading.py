@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpusetup.diagnosis.doubt import (
+from gpusetup.diagnosis.failing import program_of
+from gpusetup.evidence.context import (
+    driver_answers,
+    events,
+    has_nvidia,
+    in_container,
+    is_report,
+    on,
+)
+from gpusetup.evidence.plausible import is_an_identifier
+from gpusetup.findings.alike import (
     BESIDE_TORCH,
     COLLECT_ENV,
     HOST_MEMORY,
@@ -18,16 +28,6 @@ from gpusetup.diagnosis.doubt import (
     ON_THE_HOST,
     TORCHS_KERNELS,
 )
-from gpusetup.diagnosis.failing import program_of
-from gpusetup.evidence.context import (
-    driver_answers,
-    events,
-    has_nvidia,
-    in_container,
-    is_report,
-    on,
-)
-from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.lenders import lender_of
 from gpusetup.findings.libraries.distributions import distribution_of
 from gpusetup.findings.programs import is_beside_torch
@@ -37,8 +37,8 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
 if TYPE_CHECKING:
-    from gpusetup.diagnosis.doubt import Doubt
     from gpusetup.evidence.context import RuleContext
+    from gpusetup.findings.record import Alike
     from gpusetup.messages.program import Program
     from gpusetup.model.finding import Finding
 
@@ -67,11 +67,11 @@ OF_THE_HOST = (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
 """What a container's image lacks, or may not read."""
 
 
-def reading_here(context: RuleContext, doubt: Doubt | None, *, undecided: bool) -> str | None:
+def reading_here(context: RuleContext, doubt: Alike | None, *, undecided: bool) -> str | None:
     """The command that decides, as this system and this program have it; `undecided`: the cause is
     unknown, or was inferred from a symptom."""
     if doubt is not None:
-        asked: str | None = doubt.next_reading
+        asked: str | None = doubt.asks
     else:
         asked = reading_of_unknown(context) if undecided and is_report(context) else None
     reading = _as_here(context, asked) if asked else None

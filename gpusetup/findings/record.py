@@ -7,10 +7,11 @@ in the order, fails there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.evidence.wording import once, sentence
 from gpusetup.findings.layers import Layer
+from gpusetup.model.failing import Stage
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.frozen import Frozen, replace
 
@@ -75,6 +76,17 @@ if TYPE_CHECKING:
         fix: Fix | None
 
 
+class Alike(Frozen):
+    """What a message of a cause may mean as well, and the command whose answer decides."""
+
+    causes: tuple[str, ...]
+    asks: str
+    settled_by: tuple[Literal["gpus", "driver", "kernels", "python", "bus"], ...] = ()
+    """What a text may show that tells them apart already."""
+    unless: Question = lambda _: False
+    """Whether the message itself leaves nothing open."""
+
+
 class Cause(Frozen):
     """One cause: where it stands in the order, and what `doctor --explain` says of it."""
 
@@ -102,6 +114,12 @@ class Cause(Frozen):
     """What must hold for `message` to be a finding."""
     message: Message | None = None
     """For a cause that one message of a program decides: there is no rule of its own then."""
+    alike: tuple[Alike, ...] = ()
+    """What looks alike in a text: the first that is open counts."""
+    stage: Stage | None = None
+    """At what a program fails by it, if that is not its layer's stage."""
+    failure: int = 0
+    """Of what a program failed at: its rank among what is the answer where no error is found."""
     symptom: bool = False
     """It says what was seen, and not why: a text that shows no more has another cause, or none."""
     kind_of: str = ""

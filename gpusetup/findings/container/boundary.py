@@ -17,11 +17,12 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.given import not_asked_for
+from gpusetup.findings import alike
 from gpusetup.findings.container.start import NOTHING, container_no_gpu
 from gpusetup.findings.driver.presence import NVML_UNKNOWN
 from gpusetup.findings.layers import NO_DEVICE, NO_DRIVER, Layer
 from gpusetup.findings.message_rules import from_message
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Event
 
@@ -39,6 +40,13 @@ CUDA_VISIBLE_DEVICES_HIDDEN = Cause(
     "(`--gres=gpu:1`, `num_gpus=1`)",
     source="CUDA C++ Programming Guide, environment variables",
     explains=(*NO_DEVICE, "invalid-device-ordinal", "mig-misconfigured"),
+    alike=(
+        Alike(
+            causes=("torch-sees-no-gpu", "invalid-device-ordinal"),
+            asks=alike.LIST_GPUS,
+            unless=alike.saw_no_gpu,
+        ),
+    ),
 )
 
 
@@ -122,6 +130,14 @@ CONTAINER_NVML_LOST = Cause(
         "device-permission",
         "gpu-init-failed",
     ),
+    stage="running",
+    alike=(
+        Alike(
+            causes=("nvml-mismatch", "gpu-fell-off-bus"),
+            asks="nvidia-smi",
+            unless=alike.nvml_says_it,
+        ),
+    ),
 )
 
 
@@ -165,6 +181,9 @@ CONTAINER_DRIVER_CAPABILITY_MISSING = Cause(
     way_out="Add compute",
     source="NVIDIA Container Toolkit documentation, troubleshooting",
     explains=(*NO_DRIVER, "driver-missing"),
+    alike=(
+        Alike(causes=("container-no-gpu",), asks=alike.LIBCUDA_IN_IT, unless=alike.cuda_failed),
+    ),
 )
 
 

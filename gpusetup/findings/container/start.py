@@ -16,9 +16,10 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
 )
 from gpusetup.evidence.places import IN_A_CONTAINER, no
+from gpusetup.findings import alike
 from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.message_rules import case_of, from_message
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import lines
@@ -36,6 +37,20 @@ CONTAINER_NO_GPU = Cause(
     way_out="--gpus all, CDI, or a resource limit",
     source="NVIDIA Container Toolkit documentation, troubleshooting",
     explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "device-permission"),
+    alike=(
+        Alike(
+            causes=("driver-missing", "container-toolkit-missing"),
+            asks=alike.ON_THE_HOST,
+            settled_by=("gpus", "driver", "bus"),
+            unless=alike.is_told,
+        ),
+        Alike(
+            causes=("driver-missing",),
+            asks=alike.ON_THE_HOST,
+            settled_by=("gpus", "driver", "bus"),
+            unless=alike.host_matters_not,
+        ),
+    ),
 )
 
 

@@ -14,9 +14,10 @@ from gpusetup.evidence.context import (
     one_of,
     value_evidence,
 )
+from gpusetup.findings import alike
 from gpusetup.findings.layers import KERNELS_FAIL, NCCL_SAYS, SILENCE, Layer
 from gpusetup.findings.message_rules import fix_of
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import which
 from gpusetup.messages.recovery import recovery_action
 from gpusetup.model.finding import Finding, Severity
@@ -53,6 +54,13 @@ GPU_FELL_OFF_BUS = Cause(
         commands=("sudo reboot",),
         needs_root=True,
         needs_reboot=True,
+    ),
+    alike=(
+        Alike(
+            causes=("hardware-fault", "gpu-does-not-answer"),
+            asks=alike.KERNEL_LOG,
+            unless=alike.says_lost,
+        ),
     ),
 )
 
@@ -183,6 +191,7 @@ XID_OF_A_PROGRAM = Cause(
         "setting the traceback names it, and so does `compute-sanitizer`, slowly",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
     ),
+    failure=6,
 )
 
 

@@ -28,6 +28,7 @@ BF16_UNSUPPORTED = Cause(
     way_out="float16 with a GradScaler",
     source="CUDA C++ Programming Guide, compute capabilities",
     explains=("cuda-library-error",),
+    stage="first-kernel",
 )
 
 
@@ -63,6 +64,7 @@ GPU_TOO_OLD_FOR_TRITON = Cause(
     proven_by="A capability below 7.0",
     way_out="Run eagerly",
     source="message of torch._inductor",
+    stage="first-kernel",
 )
 
 

@@ -125,6 +125,7 @@ LIBCUDA_MISSING = Cause(
             ),
         ),
     ),
+    stage="import",
 )
 
 

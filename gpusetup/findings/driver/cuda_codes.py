@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from gpusetup.findings import alike
 from gpusetup.findings.device.sharing import COMPUTE_MODE_EXCLUSIVE, VGPU_NO_COMPUTE
 from gpusetup.findings.driver.cuda_ways import drivers_own, fabric_manager, without_folder
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.libraries.loading import LIBCUDA_STUB
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import CUDA_DRIVER
 from gpusetup.model.finding import Fix
 
@@ -20,6 +21,13 @@ CUDA_SEES_NO_DEVICE = Cause(
     not_when="A machine without a GPU; hidden GPUs",
     way_out="Look at CUDA_VISIBLE_DEVICES, compute mode, MIG",
     source=CUDA_DRIVER,
+    alike=(
+        Alike(
+            causes=("cuda-visible-devices-hidden", "container-no-gpu", "no-nvidia-gpu"),
+            asks=alike.LIST_GPUS,
+            settled_by=("gpus",),
+        ),
+    ),
 )
 
 
@@ -31,6 +39,13 @@ INVALID_DEVICE_ORDINAL = Cause(
     proven_by="Code 101",
     way_out="Name only GPUs that nvidia-smi -L lists",
     source=CUDA_DRIVER,
+    alike=(
+        Alike(
+            causes=("mig-misconfigured", "cuda-visible-devices-hidden"),
+            asks=alike.LIST_GPUS,
+            settled_by=("gpus",),
+        ),
+    ),
 )
 
 
@@ -55,6 +70,13 @@ SYSTEM_NOT_READY_FABRIC_MANAGER = Cause(
     not_when="A Hopper system where confidential computing waits for its ready state",
     way_out="Install and start nvidia-fabricmanager",
     source='CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide"',
+    alike=(
+        Alike(
+            causes=("fabric-unhealthy",),
+            asks="nvidia-smi -q | grep -A 3 Fabric",
+            unless=alike.refused,
+        ),
+    ),
 )
 
 
@@ -126,6 +148,7 @@ CUDA_UNKNOWN_ERROR = Cause(
     not_when="uvm-missing; a container",
     way_out="Load nvidia_uvm anew, or reboot",
     source=CUDA_DRIVER,
+    alike=(Alike(causes=("uvm-missing", "driver-not-loaded"), asks=alike.NODES),),
 )
 
 
@@ -146,6 +169,11 @@ CUDA_INIT_FAILED = Cause(
         commands=("sudo reboot",),
         needs_root=True,
         needs_reboot=True,
+    ),
+    alike=(
+        Alike(
+            causes=("cuda-unknown-error", "uvm-missing", "gpu-init-failed"), asks=alike.KERNEL_LOG
+        ),
     ),
 )
 

@@ -180,6 +180,7 @@ DRIVER_BUILD_FAILED = Cause(
         "kernel",
         way=lambda context, text: _with_headers(context, text),
     ),
+    stage="build",
 )
 
 

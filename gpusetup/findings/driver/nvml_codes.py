@@ -8,7 +8,7 @@ from gpusetup.findings.device.faults import GPU_FELL_OFF_BUS, HARDWARE_FAULT
 from gpusetup.findings.driver.state import GPU_INIT_FAILED
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.message_rules import fix_of
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
@@ -93,6 +93,11 @@ NVML_INIT_FAILED = Cause(
         plain="The driver's NVML does not start: it answers an unknown error (code 999)",
         detail="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
         "or an update of the driver); in a container its device rules are gone.",
+    ),
+    alike=(
+        Alike(
+            causes=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"), asks="nvidia-smi"
+        ),
     ),
 )
 

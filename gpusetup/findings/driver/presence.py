@@ -22,9 +22,10 @@ from gpusetup.evidence.context import (
     problems,
     value_evidence,
 )
+from gpusetup.findings import alike
 from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.lenders import lender_of
-from gpusetup.findings.record import Cause
+from gpusetup.findings.record import Alike, Cause
 from gpusetup.model.finding import Evidence, Finding, Fix
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import lines
@@ -60,6 +61,13 @@ DRIVER_MISSING = Cause(
     way_out="Install the distribution's driver package and reboot",
     source='NVIDIA, "Driver Installation Guide"',
     explains=(*NO_DRIVER, "driver-not-loaded", "container-hook-failed"),
+    alike=(
+        Alike(
+            causes=("no-nvidia-gpu", "container-no-gpu"),
+            asks=alike.ON_THE_BUS,
+            settled_by=("gpus", "driver"),
+        ),
+    ),
 )
 
 

@@ -16,9 +16,10 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.evidence.given import not_asked_for
+from gpusetup.findings import alike
 from gpusetup.findings.driver.presence import absent_here, nvml_said, on_the_bus
 from gpusetup.findings.layers import SILENCE, Layer
-from gpusetup.findings.record import Cause
+from gpusetup.findings.record import Alike, Cause
 from gpusetup.fixes import drivers, paste, which
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.machine import Event
@@ -122,6 +123,13 @@ GPU_INIT_FAILED = Cause(
     way_out="Full power-off; the right driver flavour",
     source="messages of NVIDIA's open kernel modules",
     explains=("uvm-missing",),
+    alike=(
+        Alike(
+            causes=("gpu-fell-off-bus", "gpu-not-supported-by-driver", "device-permission"),
+            asks=alike.KERNEL_LOG,
+            unless=alike.kernel_says_it,
+        ),
+    ),
 )
 
 
@@ -175,6 +183,13 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
     way_out="Install the branch and flavour that the GPU needs",
     source='NVIDIA, "Driver Installation Guide"; the catalog\'s table of last branches',
     explains=("gpu-init-failed", "driver-not-loaded"),
+    alike=(
+        Alike(
+            causes=("driver-not-loaded", "gpu-init-failed"),
+            asks=alike.KERNEL_LOG,
+            unless=alike.driver_says_it,
+        ),
+    ),
 )
 
 

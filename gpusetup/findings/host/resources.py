@@ -115,6 +115,7 @@ RDMA_MEMLOCK = Cause(
     way_out="ulimit -l unlimited",
     source="NCCL documentation, troubleshooting",
     explains=NCCL_SAYS,
+    stage="distributed",
 )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext, events, is_report
+from gpusetup.findings import alike
 from gpusetup.findings.layers import BROKEN_TORCH, Layer
 from gpusetup.findings.message_rules import from_message, from_messages, seen
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
@@ -151,6 +152,14 @@ MODULE_SHADOWED = Cause(
         detail="It brought the module to Pythons that had none, and breaks those that do.",
         text="Remove it",
         commands=("pip uninstall -y {package}",),
+    ),
+    stage="import",
+    alike=(
+        Alike(
+            causes=("torch-half-installed",),
+            asks='python -c "import torch; print(torch.__file__, torch.__path__)"',
+            unless=alike.names_the_file,
+        ),
     ),
 )
 BY_A_FILE = Message(

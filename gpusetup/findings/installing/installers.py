@@ -15,7 +15,7 @@ from gpusetup.findings.installing.environment import (
 from gpusetup.findings.installing.other_python import FAMILY
 from gpusetup.findings.layers import NO_TORCH, UNINSTALLABLE, Layer
 from gpusetup.findings.message_rules import from_message, from_messages
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import PIP, UV
 from gpusetup.fixes import packages, paste
 from gpusetup.model.finding import Finding, Fix, Severity
@@ -63,6 +63,7 @@ LIBRARY_NOT_MAPPED = Cause(
         look=("findmnt -O noexec", "ulimit -a"),
         see="see what is mounted noexec, and the limits",
     ),
+    alike=(Alike(causes=("host-out-of-memory",), asks="findmnt -O noexec"),),
 )
 MESSAGES: tuple[Cause, ...] = (
     Cause(

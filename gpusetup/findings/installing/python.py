@@ -13,9 +13,10 @@ from gpusetup.evidence.context import (
     on,
     value_evidence,
 )
+from gpusetup.findings import alike
 from gpusetup.findings.layers import NO_TORCH, UNINSTALLABLE, Layer
 from gpusetup.findings.message_rules import from_messages, seen
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
@@ -119,6 +120,13 @@ NO_WHEEL_FOR_PLATFORM = Cause(
     way_out="Another image or system",
     source=WHEELS,
     explains=(*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
+    alike=(
+        Alike(
+            causes=("wrong-index", "python-no-wheel"),
+            asks=alike.BITS,
+            unless=alike.installer_says_it,
+        ),
+    ),
 )
 
 
@@ -176,6 +184,7 @@ GLIBC_TOO_OLD = Cause(
         "replace the glibc of the system",
         way=_newer_system,
     ),
+    stage="import",
 )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence.context import RuleContext, event_evidence, events
+from gpusetup.findings import alike
 from gpusetup.findings.installing.other_python import (
     FAMILY,
     catalog_rows,
@@ -26,7 +27,7 @@ from gpusetup.findings.installing.python import (
     no_platform_way,
 )
 from gpusetup.findings.layers import UNINSTALLABLE, Layer
-from gpusetup.findings.record import Cause
+from gpusetup.findings.record import Alike, Cause
 from gpusetup.findings.sources import PIP, WHEELS
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
@@ -45,6 +46,9 @@ WRONG_INDEX = Cause(
     way_out="The index that the resolver names",
     source=WHEELS,
     explains=(*UNINSTALLABLE, "python-no-wheel"),
+    alike=(
+        Alike(causes=("python-no-wheel", "python-32bit"), asks=alike.BITS, settled_by=("python",)),
+    ),
 )
 PACKAGE_NOT_FOUND = Cause(
     id="package-not-found",

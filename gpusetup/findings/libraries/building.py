@@ -15,9 +15,10 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
+from gpusetup.findings import alike
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.message_rules import from_messages, seen
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import packages, paste
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.shell import filled
@@ -77,6 +78,7 @@ TRITON_MISSING_WINDOWS = Cause(
         "(2.4 or newer), or do without torch.compile",
         way=_triton_windows,
     ),
+    stage="first-kernel",
 )
 TRITON_MISSING = Cause(
     id="triton-missing",
@@ -97,6 +99,7 @@ TRITON_MISSING = Cause(
         "does not import",
         way=_required_triton,
     ),
+    stage="first-kernel",
 )
 TRITON_BUILD_FAILED = Cause(
     id="triton-build-failed",
@@ -134,6 +137,7 @@ TRITON_BUILD_FAILED = Cause(
             ),
         ),
     ),
+    stage="first-kernel",
 )
 TRITON_NO_COMPILER = Cause(
     id="triton-no-compiler",
@@ -157,6 +161,8 @@ TRITON_NO_COMPILER = Cause(
             ),
         ),
     ),
+    stage="first-kernel",
+    alike=(Alike(causes=("compiler-missing",), asks="gcc --version", unless=alike.is_tritons),),
 )
 
 

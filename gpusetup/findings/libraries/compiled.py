@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from gpusetup.catalog.facts import extension
 from gpusetup.evidence.context import RuleContext, cuda_errors, cuda_needed, events
+from gpusetup.findings import alike
 from gpusetup.findings.installing.environment import MODULE_SHADOWED
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.libraries.distributions import built_anew
 from gpusetup.findings.message_rules import from_message, from_messages
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import CPP_EXTENSION
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
@@ -68,6 +69,7 @@ MESSAGES: tuple[Cause, ...] = (
             "environment is active",
             commands=("pip install ninja",),
         ),
+        stage="build",
     ),
     Cause(
         id="extension-too-old-for-torch",
@@ -87,6 +89,7 @@ MESSAGES: tuple[Cause, ...] = (
             look=(WHERE,),
             see="see which torch is there",
         ),
+        stage="build",
     ),
     MODULE_SHADOWED,
     Cause(
@@ -157,6 +160,7 @@ MESSAGES: tuple[Cause, ...] = (
             text="Name the architectures of the GPUs that shall run it in TORCH_CUDA_ARCH_LIST",
             way=_architectures,
         ),
+        stage="build",
     ),
     Cause(
         id="cxx-standard-too-old",
@@ -177,6 +181,7 @@ MESSAGES: tuple[Cause, ...] = (
             look=(*WHICH_CUDA, "g++ --version"),
             see="see which versions there are",
         ),
+        stage="build",
     ),
     Cause(
         id="gpu-too-old-for-flash-attention",
@@ -195,6 +200,7 @@ MESSAGES: tuple[Cause, ...] = (
             "may go (its last series 1, `flash-attn<2`, serves Turing)",
             commands=("pip uninstall -y flash-attn",),
         ),
+        stage="first-kernel",
     ),
 )
 
@@ -225,6 +231,8 @@ KERNEL_IMAGE_INVALID = Cause(
     not_when="no-kernel-image (209): there is none for the GPU; ptx-unsupported-toolchain",
     way_out="Empty caches, Triton's own ptxas, a newer driver",
     source="CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE",
+    stage="first-kernel",
+    alike=(Alike(causes=("driver-too-old", "extension-arch-mismatch"), asks=alike.COLLECT_ENV),),
 )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext, events
+from gpusetup.findings import alike
 from gpusetup.findings.layers import BROKEN_TORCH, Layer
 from gpusetup.findings.message_rules import from_messages
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import replace
 
@@ -31,6 +32,14 @@ DLLS = (
             windows=("winget install Microsoft.VCRedist.2015+.x64",),
             then=("gpusetup install",),
             needs_root=True,
+        ),
+        stage="import",
+        alike=(
+            Alike(
+                causes=("cuda-lib-missing", "extension-abi-mismatch"),
+                asks='python -c "import torch"',
+                unless=alike.names_a_dll,
+            ),
         ),
     ),
     Cause(
@@ -56,6 +65,7 @@ DLLS = (
             windows=("SystemPropertiesPerformance.exe",),
             needs_root=True,
         ),
+        stage="import",
     ),
 )
 

@@ -50,6 +50,7 @@ MESSAGES: tuple[Cause, ...] = (
             ),
             windows=(),
         ),
+        stage="build",
     ),
     Cause(
         id="build-isolation-no-torch",
@@ -77,6 +78,7 @@ MESSAGES: tuple[Cause, ...] = (
                 ),
             ),
         ),
+        stage="build",
     ),
 )
 

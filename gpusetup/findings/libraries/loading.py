@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, is_report, on
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.evidence.plausible import exactly
+from gpusetup.findings import alike
 from gpusetup.findings.driver.presence import DRIVER_LIBRARIES
 from gpusetup.findings.layers import NO_DRIVER, NO_INIT, Layer
 from gpusetup.findings.libraries.distributions import distribution_of
 from gpusetup.findings.message_rules import case_of, from_message, from_messages, seen
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, Severity
@@ -333,6 +334,19 @@ CUDA_LIB_MISSING = Cause(
                     ({}, _is_an_extension),
                 )
             ),
+        ),
+    ),
+    alike=(
+        Alike(
+            causes=("extension-not-built", "program-release-too-old"),
+            asks="python -m bitsandbytes",
+            unless=alike.is_cudas,
+        ),
+        Alike(
+            causes=("driver-missing",),
+            asks="nvidia-smi",
+            settled_by=("gpus", "driver"),
+            unless=alike.leaves_no_driver_open,
         ),
     ),
 )

@@ -55,6 +55,7 @@ TOOLKIT_MISMATCH = Cause(
         text="Build with nvcc of torch's CUDA: let CUDA_HOME name that toolkit",
         way=_one_cuda,
     ),
+    stage="build",
 )
 
 
@@ -124,6 +125,7 @@ TOOLKIT_MISSING = Cause(
         way=_toolkit,
         cases=(Message(where=(_is_idle,), way=_toolkit, severity=Severity.NOTE),),
     ),
+    stage="build",
 )
 
 

@@ -16,8 +16,9 @@ from gpusetup.evidence.context import (
     on,
     value_evidence,
 )
+from gpusetup.findings import alike
 from gpusetup.findings.layers import Layer
-from gpusetup.findings.record import Cause
+from gpusetup.findings.record import Alike, Cause
 from gpusetup.fixes import other_makers, paste
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.shell import Line
@@ -191,6 +192,14 @@ NO_NVIDIA_GPU = Cause(
     "driver",
     way_out="Use the CPU build, or another machine",
     source="PCI ids: vendor 10de",
+    alike=(
+        Alike(
+            causes=("driver-missing", "container-no-gpu"),
+            asks=alike.ON_THE_BUS,
+            settled_by=("gpus", "bus"),
+            unless=alike.is_a_notebooks,
+        ),
+    ),
 )
 
 

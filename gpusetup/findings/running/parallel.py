@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext, events
+from gpusetup.findings import alike
 from gpusetup.findings.layers import NCCL_SAYS, Layer
 from gpusetup.findings.message_rules import from_message, from_messages
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import NCCL_DOC
 from gpusetup.model.finding import Finding
 
@@ -29,6 +30,8 @@ NCCL_NO_SOCKET_INTERFACE = Cause(
         look=("ip -brief addr",),
         see="see the interfaces of this machine",
     ),
+    stage="distributed",
+    alike=(Alike(causes=("nccl-error",), asks=alike.NCCL_LOG, unless=alike.interface_is_said),),
 )
 
 
@@ -49,6 +52,14 @@ NCCL_P2P_FAILURE = Cause(
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
         see="see which pairs of GPUs have it",
+    ),
+    stage="distributed",
+    alike=(
+        Alike(
+            causes=("nccl-timeout", "nccl-shm-error"),
+            asks=f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}",
+            unless=alike.p2p_is_said,
+        ),
     ),
 )
 
@@ -96,6 +107,7 @@ MESSAGES: tuple[Cause, ...] = (
             text='Use the backend "gloo" here (init_process_group("gloo")), one GPU, or Linux or '
             "WSL 2",
         ),
+        stage="distributed",
     ),
     Cause(
         id="nccl-duplicate-gpu",
@@ -116,6 +128,7 @@ MESSAGES: tuple[Cause, ...] = (
             look=("nvidia-smi -L",),
             see="see how many GPUs there are",
         ),
+        stage="distributed",
     ),
     NCCL_NO_SOCKET_INTERFACE,
     NCCL_P2P_FAILURE,
@@ -139,6 +152,7 @@ MESSAGES: tuple[Cause, ...] = (
             see="see how large it is, and who may write",
             needs_root=True,
         ),
+        stage="distributed",
     ),
     Cause(
         id="nccl-timeout",
@@ -157,6 +171,13 @@ MESSAGES: tuple[Cause, ...] = (
             "rank with an error of its own shows why.",
             text="Look at the log of every rank for the first error; log what NCCL does",
             commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
+        ),
+        stage="distributed",
+        alike=(
+            Alike(
+                causes=("nccl-p2p-failure", "nccl-no-socket-interface", "gpu-fell-off-bus"),
+                asks=f"export NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000  {alike.RUN_AGAIN}",
+            ),
         ),
     ),
 )
@@ -206,6 +227,15 @@ UNEXPLAINED = Cause(
         detail="This is what every rank says; the reason stands in NCCL's own lines.",
         text="Run it again with NCCL's own log, and read the first line with WARN",
         commands=("export NCCL_DEBUG=INFO",),
+    ),
+    stage="distributed",
+    alike=(
+        Alike(
+            causes=("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure"),
+            asks=alike.NCCL_LOG,
+            unless=lambda context: not alike.is_the_systems(context),
+        ),
+        Alike(causes=("nccl-p2p-failure", "nccl-shm-error"), asks=alike.NCCL_LOG),
     ),
 )
 

@@ -31,6 +31,7 @@ PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
     not_when="cuda-lib-missing: its GPU part is there and a library is not",
     way_out="The program's own build for CUDA",
     source="The programs' installation guides",
+    failure=3,
 )
 
 
@@ -87,6 +88,7 @@ PROGRAM_REQUIREMENT_MISSING = Cause(
     not_when="build-isolation-no-torch, cuda-toolkit-missing, ninja-missing, compiler-missing",
     way_out="Install what is named",
     source="pip documentation, build system interface; torchcodec's installation guide",
+    failure=1,
 )
 
 FROM_PIP = {
@@ -163,6 +165,7 @@ PROGRAM_RELEASE_TOO_OLD = Cause(
     proven_by="The program's own message",
     way_out="Its newest release",
     source="NVIDIA Warp, issues 940 and 982",
+    failure=2,
 )
 
 
@@ -194,6 +197,7 @@ PROGRAM_SEES_NO_GPU = Cause(
     not_when="The driver, the container or a variable is what hides the GPU: their own findings",
     way_out="The program's build for CUDA",
     source="The programs' installation guides",
+    failure=4,
 )
 
 
@@ -228,6 +232,7 @@ PROGRAM_FAILED = Cause(
     not_when="Any error finding; an exception that may be the GPU's",
     way_out="The program's own documentation and issues",
     source="Python's built-in exceptions; huggingface_hub's errors",
+    failure=8,
 )
 
 

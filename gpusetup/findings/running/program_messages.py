@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from gpusetup.evidence.context import (
     RuleContext,
 )
+from gpusetup.findings import alike
 from gpusetup.findings.host.settings import TF32_PRECISION
 from gpusetup.findings.layers import NCCL_SAYS, NO_TORCH, Layer
 from gpusetup.findings.message_rules import from_messages
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import CUDA_RUNTIME
 from gpusetup.model.finding import Finding, Severity
 
@@ -50,6 +51,13 @@ MESSAGES: tuple[Cause, ...] = (
             look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
             see="see what was ended, and for want of what",
         ),
+        alike=(
+            Alike(
+                causes=("dataloader-worker-killed",),
+                asks=alike.HOST_MEMORY,
+                unless=alike.killed_for_it,
+            ),
+        ),
     ),
     TF32_PRECISION,
     Cause(
@@ -87,6 +95,7 @@ MESSAGES: tuple[Cause, ...] = (
             text="Run it with the newest torch; where it stays, it is a fault of torch to report "
             "there",
         ),
+        failure=7,
     ),
     Cause(
         id="openmp-twice",
@@ -155,6 +164,7 @@ MESSAGES: tuple[Cause, ...] = (
             look=("ss -ltnp",),
             see="see what listens",
         ),
+        stage="distributed",
     ),
     Cause(
         id="windows-path-too-long",
@@ -293,6 +303,7 @@ MESSAGES: tuple[Cause, ...] = (
             windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
             needs_root=True,
         ),
+        stage="build",
     ),
 )
 

@@ -14,10 +14,11 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.places import ON_WINDOWS, in_wsl
+from gpusetup.findings import alike
 from gpusetup.findings.host.settings import TF32_MESSAGE, TF32_PRECISION
 from gpusetup.findings.layers import NCCL_SAYS, Layer
 from gpusetup.findings.message_rules import case_of, from_message
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import CUDA_RUNTIME
 from gpusetup.fixes import drivers, paste
 from gpusetup.model.finding import Finding, Fix, Severity
@@ -47,6 +48,13 @@ OUT_OF_MEMORY = Cause(
         "cuda-library-error",
         "torch-internal-error",
         *NCCL_SAYS,
+    ),
+    alike=(
+        Alike(
+            causes=("wsl-driver", "cuda-lib-missing"),
+            asks="nvidia-smi",
+            unless=alike.memory_is_said,
+        ),
     ),
 )
 
@@ -130,6 +138,7 @@ PTX_UNSUPPORTED_TOOLCHAIN = Cause(
     not_when="driver-too-old: torch itself does not start",
     way_out="An older CUDA for the extension, or a newer driver",
     source="NVIDIA, CUDA Compatibility",
+    stage="first-kernel",
 )
 
 
@@ -169,6 +178,7 @@ JIT_ARCH_REJECTED = Cause(
     way_out="A torch with a newer CUDA; a newer ptxas for Triton",
     source="NVRTC documentation; Triton's and XLA's sources",
     explains=("cuda-init-failed",),
+    stage="first-kernel",
 )
 
 
@@ -231,6 +241,7 @@ CUDA_PROGRAM_ERROR = Cause(
     not_when="An Xid of the hardware stands beside it",
     way_out="CUDA_LAUNCH_BLOCKING=1 to find the line",
     source=CUDA_RUNTIME,
+    failure=5,
 )
 
 

@@ -16,11 +16,12 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
+from gpusetup.findings import alike
 from gpusetup.findings.container.boundary import CUDA_VISIBLE_DEVICES_HIDDEN
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, Layer
 from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.programs import is_beside_torch
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Finding, Fix
@@ -36,6 +37,7 @@ TORCH_CPU_BUILD = Cause(
     way_out="Install the CUDA build from torch's index",
     source=WHEELS,
     explains=(*BROKEN_TORCH, "extension-abi-mismatch"),
+    alike=(Alike(causes=("no-nvidia-gpu",), asks=alike.LIST_GPUS, settled_by=("gpus", "driver")),),
 )
 
 
@@ -142,6 +144,19 @@ TORCH_SEES_NO_GPU = Cause(
     proven_by="torch.cuda.is_available() is False",
     way_out="Ask torch for the reason",
     source="torch.cuda.is_available",
+    stage="start",
+    alike=(
+        Alike(
+            causes=("torch-cpu-build", "driver-too-old", "driver-not-loaded", "container-no-gpu"),
+            asks=alike.ASK_TORCH,
+            unless=alike.shows_its_cuda,
+        ),
+        Alike(
+            causes=("cuda-visible-devices-hidden", "container-no-gpu", "driver-not-loaded"),
+            asks=alike.LIST_GPUS,
+            settled_by=("gpus",),
+        ),
+    ),
 )
 
 

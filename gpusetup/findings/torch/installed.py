@@ -15,7 +15,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH, Layer
 from gpusetup.findings.message_rules import from_messages
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.findings.torch.build import named
 from gpusetup.fixes import paste
@@ -66,6 +66,7 @@ TORCH_MISSING = Cause(
     way_out="Install it",
     source=WHEELS,
     explains=("torchvision-mismatch", "torchaudio-mismatch"),
+    stage="import",
 )
 
 
@@ -108,6 +109,7 @@ TORCH_HALF_INSTALLED = Cause(
     way_out="Install it whole",
     source="the RECORD of the distribution",
     explains=(*BROKEN_TORCH, *COMPANIONS),
+    stage="import",
 )
 
 
@@ -188,6 +190,9 @@ MIXED_CONDA_PIP = Cause(
     way_out="Remove both, install one",
     source="conda documentation, using pip",
     explains=(*BROKEN_TORCH, *COMPANIONS, "torch-cpu-build"),
+    alike=(
+        Alike(causes=("ld-library-path-conflict", "torch-half-installed"), asks="conda list torch"),
+    ),
 )
 
 

@@ -20,10 +20,11 @@ from gpusetup.evidence.context import (
     serving,
     value_evidence,
 )
+from gpusetup.findings import alike
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.libraries.distributions import built_anew
 from gpusetup.findings.programs import is_beside_torch
-from gpusetup.findings.record import Cause
+from gpusetup.findings.record import Alike, Cause
 from gpusetup.findings.sources import CPP_EXTENSION, CUDA_RUNTIME, WHEELS
 from gpusetup.findings.torch.build import named, version_evidence
 from gpusetup.fixes import paste, which
@@ -44,6 +45,10 @@ ARCH_TOO_NEW_FOR_WHEEL = Cause(
         "gpu-check-failed",
         "cuda-library-error",
     ),
+    stage="first-kernel",
+    alike=(
+        Alike(causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, unless=alike.kernels_are_said),
+    ),
 )
 ARCH_TOO_OLD_FOR_WHEEL = Cause(
     id="arch-too-old-for-wheel",
@@ -58,6 +63,7 @@ ARCH_TOO_OLD_FOR_WHEEL = Cause(
         "torch-sees-no-gpu",
         "cuda-library-error",
     ),
+    stage="first-kernel",
 )
 
 
@@ -162,6 +168,15 @@ EXTENSION_ARCH_MISMATCH = Cause(
     way_out="Build it anew with TORCH_CUDA_ARCH_LIST",
     source=CPP_EXTENSION,
     explains=("gpu-check-failed",),
+    stage="first-kernel",
+    alike=(
+        Alike(
+            causes=("arch-too-old-for-wheel", "arch-too-new-for-wheel"),
+            asks=alike.TORCHS_KERNELS,
+            settled_by=("gpus", "kernels"),
+            unless=alike.raised_by_an_extension,
+        ),
+    ),
 )
 NO_KERNEL_IMAGE = Cause(
     id="no-kernel-image",
@@ -173,6 +188,14 @@ NO_KERNEL_IMAGE = Cause(
     not_when="extension-arch-mismatch, arch-too-new-for-wheel, arch-too-old-for-wheel",
     way_out="See which of them, then rebuild or reinstall",
     source=CUDA_RUNTIME,
+    stage="first-kernel",
+    alike=(
+        Alike(
+            causes=("arch-too-old-for-wheel", "arch-too-new-for-wheel", "extension-arch-mismatch"),
+            asks=alike.TORCHS_KERNELS,
+            settled_by=("kernels",),
+        ),
+    ),
 )
 
 

@@ -1,14 +1,31 @@
-"""What a message says beyond its kind, so that it leaves another cause open, or none."""
+"""What a message leaves open: the commands that decide, and what a message says beyond its kind."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gpusetup.evidence.context import events, in_container
+from gpusetup.evidence.context import RuleContext, events, in_container
 from gpusetup.messages.parallel import FEW_PORTS_OPEN
+from gpusetup.model.shell import lines
 
-if TYPE_CHECKING:
-    from gpusetup.evidence.context import RuleContext
+LIST_GPUS = "nvidia-smi -L"
+(ON_THE_BUS,) = lines("lspci -nn | grep -iE 'vga|3d|display'")
+TORCHS_KERNELS = (
+    'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
+    'torch.cuda.get_device_capability())"'
+)
+ASK_TORCH = (
+    'python -c "import torch; print(torch.__version__, torch.version.cuda); torch.cuda.init()"'
+)
+"""It prints torch and its CUDA, and ends with torch's own reason where that finds no GPU."""
+BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
+KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
+COLLECT_ENV = "python -m torch.utils.collect_env"
+ON_THE_HOST = "nvidia-smi  # on the host"
+LIBCUDA_IN_IT = "ldconfig -p | grep libcuda  # in the container"
+NODES = "ls -l /dev/nvidia*"
+HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
+RUN_AGAIN = "# then the same run again, and its output"
+NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
+BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 
 def says_lost(context: RuleContext) -> bool:
