@@ -51,8 +51,8 @@ LIBRARIES = {
     "nvcuda.dll": "cuda.c",
     "bcryptprimitives.dll": "bcryptprimitives.c",
 }
-CC = """cc -target x86_64-windows-gnu -O1 -w -Dsnprintf=_snprintf -fno-sanitize=undefined
-    -fno-stack-protector -mno-stack-arg-probe -c -o half.o"""
+BARE = "-fno-sanitize=undefined -fno-stack-protector -mno-stack-arg-probe"
+CC = f"cc -target x86_64-windows-gnu -O1 -w -Dsnprintf=_snprintf {BARE} -c -o half.o"
 LINK = """lld-link /lldmingw /dll /noentry half.o
     ucrtbase.dll msvcrt.dll kernel32.dll advapi32.dll"""
 """With Wine's own libraries alone: zig would compute for a minute to make those of its own."""
