@@ -20,6 +20,7 @@ from gpusetup.messages import (
     makers,
     model_tools,
     parallel,
+    programs_failing,
     results,
     slurm,
     spoken,
@@ -55,6 +56,7 @@ ROWS = (
     *model_tools.ROWS,
     *slurm.ROWS,
     *computing_failures.ROWS,
+    *programs_failing.ROWS,
     *trainers.ROWS,
 )
 """Every message that is known."""

@@ -298,7 +298,7 @@ CUDA_LIB_MISSING = Cause(
                 text="Let the linker find libcuda.so: in the toolkit's stubs folder, which serves "
                 "where the program is built, or as a link to the driver's libcuda.so.1. Where it "
                 "runs, the driver's own is loaded: "
-                "`export LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$LIBRARY_PATH`",
+                "`export LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
                 look=("ldconfig -p | grep libcuda.so",),
                 see="see what there is",
             ),
