@@ -22,6 +22,7 @@ from gpusetup.messages import (
     parallel,
     programs_failing,
     results,
+    servers_failing,
     slurm,
     spoken,
     spoken_installs,
@@ -56,6 +57,7 @@ ROWS = (
     *model_tools.ROWS,
     *slurm.ROWS,
     *computing_failures.ROWS,
+    *servers_failing.ROWS,
     *programs_failing.ROWS,
     *trainers.ROWS,
 )

@@ -101,7 +101,7 @@ def page(generated: str, folder: Path = RUNS) -> str:
 def tried() -> str:
     """What was typed under Wine: the totals, what never changed as lists, the rest as a table."""
     with TRIED.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(file, restval="right"))
     totals = [
         f"{when}: {', '.join(f'{n} {name}' for name, n in Counter(r[key] for r in rows).items())}"
         for key, when in (("first", "At first sight"), ("now", "after mending"))
