@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from gpusetup.messages.row import failed
 
+VALIDATED = "Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim"
+BY_VULKAN = f"Make `vulkaninfo --summary` list the NVIDIA GPU (the driver's own Vulkan files; in a container NVIDIA_DRIVER_CAPABILITIES=all). {VALIDATED}"
+NO_CRASH = "(?:no longer|does not|doesn't|without(?: a| any)?|not) crash"
+
 ROWS = (
     failed(
         "CuPy",
@@ -175,7 +179,7 @@ ROWS = (
         r"carb\.crashreporter-breakpad\.plugin\] (?:\[crash\]|Thread \d{1,6} backtrace)",
         stage="start",
         says="Isaac Sim crashed",
-        way="Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=VALIDATED,
     ),
     failed(
         "Isaac Sim",
@@ -183,36 +187,36 @@ ROWS = (
         r"\[crash\] A crash has occurred",
         stage="start",
         says="Isaac Sim crashed",
-        way="Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=VALIDATED,
     ),
     failed(
         "Isaac Sim",
         "crash",
         r"\bIss?aa?c ?(?:Sim|Lab)\b.{0,300}?\bcrash(?:es|ed|ing)?|\bcrash(?:es|ed|ing)?.{0,120}?\bIsaac ?(?:Sim|Lab)\b",
-        unless="(?:no longer|does not|doesn't|without(?: a| any)?|not) crash",
+        unless=NO_CRASH,
         stage="start",
         says="Isaac Sim crashes",
-        way="Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=VALIDATED,
         why="not shown",
     ),
     failed(
         "Isaac Sim",
         "segfault",
         r"\bIss?aa?c ?(?:Sim|Lab)\b.{0,300}?\bsegfaults?|\bsegfaults?.{0,120}?\bIsaac ?(?:Sim|Lab)\b",
-        unless="(?:no longer|does not|doesn't|without(?: a| any)?|not) crash",
+        unless=NO_CRASH,
         stage="start",
         says="Isaac Sim crashes",
-        way="Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=VALIDATED,
         why="not shown",
     ),
     failed(
         "Isaac Sim",
         "segmentation fault",
         r"\bIss?aa?c ?(?:Sim|Lab)\b.{0,300}?\bsegmentation fault|\bsegmentation fault.{0,120}?\bIsaac ?(?:Sim|Lab)\b",
-        unless="(?:no longer|does not|doesn't|without(?: a| any)?|not) crash",
+        unless=NO_CRASH,
         stage="start",
         says="Isaac Sim crashes",
-        way="Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=VALIDATED,
         why="not shown",
     ),
     failed(
@@ -221,7 +225,7 @@ ROWS = (
         "GPU Foundation is not initialized|Failed to create GPU foundation devices",
         stage="start",
         says="Isaac Sim gets no GPU from Vulkan",
-        way="Make `vulkaninfo --summary` list the NVIDIA GPU (the driver's own Vulkan files; in a container NVIDIA_DRIVER_CAPABILITIES=all). Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=BY_VULKAN,
         why="not shown",
     ),
     failed(
@@ -230,7 +234,7 @@ ROWS = (
         r"gpu\.foundation\S{0,20}\] No device could be created",
         stage="start",
         says="Isaac Sim gets no GPU from Vulkan",
-        way="Make `vulkaninfo --summary` list the NVIDIA GPU (the driver's own Vulkan files; in a container NVIDIA_DRIVER_CAPABILITIES=all). Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=BY_VULKAN,
         why="not shown",
     ),
     failed(
@@ -238,7 +242,7 @@ ROWS = (
         "failed to create any gpu devices",
         stage="start",
         says="Isaac Sim gets no GPU from Vulkan",
-        way="Make `vulkaninfo --summary` list the NVIDIA GPU (the driver's own Vulkan files; in a container NVIDIA_DRIVER_CAPABILITIES=all). Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=BY_VULKAN,
         why="not shown",
     ),
     failed(
@@ -247,7 +251,7 @@ ROWS = (
         r"\[carb\.graphics[^\]]{0,30}\][^\[\]]{0,40}ERROR_INCOMPATIBLE_DRIVER",
         stage="start",
         says="Isaac Sim gets no GPU from Vulkan",
-        way="Make `vulkaninfo --summary` list the NVIDIA GPU (the driver's own Vulkan files; in a container NVIDIA_DRIVER_CAPABILITIES=all). Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=BY_VULKAN,
         why="not shown",
     ),
     failed(
@@ -256,7 +260,7 @@ ROWS = (
         r"\[carb\.graphics[^\]]{0,30}\][^\[\]]{0,40}ERROR_DEVICE_LOST|GPU crash is detected",
         stage="running",
         says="Vulkan lost the GPU while Isaac Sim ran",
-        way="Look for an Xid first (`sudo dmesg | grep -i xid`). Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim",
+        way=f"Look for an Xid first (`sudo dmesg | grep -i xid`). {VALIDATED}",
         why="not shown",
     ),
     failed(
