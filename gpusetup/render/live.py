@@ -204,10 +204,11 @@ def host_line(host: HostSample) -> str:
 
 
 def users_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The processes on the GPUs, the heaviest first."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("GPU", "PID", "user", "memory", "SM", "CPU", "command"):
+    """The processes on the GPUs, the heaviest first; a long command is cut, no other column."""
+    table = Table(box=None, pad_edge=False, expand=True)
+    for name in ("GPU", "PID", "user", "memory", "SM", "CPU"):
         table.add_column(name, no_wrap=True, header_style="dim")
+    table.add_column("command", no_wrap=True, header_style="dim", ratio=1)
     for one in rows:
         table.add_row(
             one["gpu"],
