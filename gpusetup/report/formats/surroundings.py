@@ -44,7 +44,8 @@ def variables(text: Text) -> Iterator[Fact]:
     '2'
     """
     seen: set[str] = set()
-    for found in ASSIGNED.finditer(text.flat, 0, READ):
+    assigned = ASSIGNED.finditer(text.flat, 0, READ) if NAMES.search(text.flat) else ()
+    for found in assigned:
         form = next(one for one in "abcde" if found[one])
         name, value = found[form], found[f"{form}v"]
         if name in seen or not NAMES.fullmatch(name):
@@ -71,6 +72,7 @@ GIVEN = lazy(
     r"--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
     r"|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu"
 )
+GIVEN_BY = ("gpu", "runtime", "--device", "--nv", "nvidia-docker", "driver: nvidia")
 """How a container is given GPUs."""
 STARTED = lazy(
     rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|{COMPOSED}"
@@ -90,7 +92,7 @@ def containers(text: Text) -> Iterator[Fact]:
         if any(word in low for word in words) and (found := pattern.search(flat)):
             source = text.source(found.start())
             yield Claim(subject="container.kind", value=kind, source=source, trust=trust)
-    given = GIVEN.search(flat)
+    given = GIVEN.search(flat) if any(word in low for word in GIVEN_BY) else None
     if shown := given or (STARTED.search(flat) if " run" in low or "services:" in low else None):
         source, asked = text.source(shown.start()), given is not None
         yield Claim(subject="container.nvidia_requested", value=asked, source=source, trust=GUESS)
