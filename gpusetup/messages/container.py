@@ -250,9 +250,9 @@ ROWS = (
         {
             "stub": r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             "always run with libnvidia-ml": r"You should always run with libnvidia-ml\.so",
+            "/stubs": r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
         },
     ),
-    row("libcuda-stub", "stub", r"libcuda\.so[.\d]* => (?P<folder>\S{0,120}/stubs)/"),
     *rows(
         "hosted-notebook",
         {
