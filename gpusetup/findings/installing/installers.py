@@ -12,7 +12,7 @@ from gpusetup.findings.installing.environment import (
     EXTERNALLY_MANAGED,
     SITE_NOT_WRITABLE,
 )
-from gpusetup.findings.installing.other_python import FAMILY
+from gpusetup.findings.installing.wheels import FAMILY
 from gpusetup.findings.layers import NO_TORCH, UNINSTALLABLE, Layer
 from gpusetup.findings.message_rules import from_message, from_messages
 from gpusetup.findings.record import Alike, Cause, Message

@@ -22,6 +22,7 @@ from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
+from gpusetup.resolver.situation import python_tag
 
 PYTHON_32BIT = Cause(
     id="python-32bit",
@@ -64,7 +65,7 @@ PYTHON_NO_WHEEL = Cause(
 
 def python_no_wheel(context: RuleContext) -> Iterator[Finding]:
     """No build in the catalog is for this Python, on a platform that has builds."""
-    tag, here = python_tag(context), _builds_here(context)
+    tag, here = python_tag(context.snapshot), _builds_here(context)
     if not tag or context.snapshot.python.bits == 32 or _no_install_is_meant(context):
         return
     if here and not any(tag in row.pythons for row in here):
@@ -79,15 +80,6 @@ def _no_install_is_meant(context: RuleContext) -> bool:
     """A text from an environment that has its torch: an old Python is no trouble of its own."""
     torch = context.snapshot.torch
     return is_report(context) and bool(torch.version or context.snapshot.events)
-
-
-def python_tag(context: RuleContext) -> str | None:
-    """The Python as the catalog writes it: `3.11`, `3.13t`."""
-    python = context.snapshot.python
-    if not python.version:
-        return None
-    minor = ".".join(python.version.split(".")[:2])
-    return f"{minor}t" if python.free_threaded else minor
 
 
 def _builds_here(context: RuleContext) -> list[TorchBuild]:
