@@ -8,7 +8,6 @@ from gpusetup.evidence.context import (
     RuleContext,
     event_evidence,
     events,
-    has_nvidia,
     is_report,
     on,
     value_evidence,
@@ -94,12 +93,7 @@ def _other_python(context: RuleContext) -> Fix:
 
 
 def good_python(context: RuleContext) -> str:
-    """The Python to take: one in the middle of those that the newest torch has here."""
-    rows = [row for row in _builds_here(context) if row.channel == "pytorch"]
-    newest = max((row.torch for row in rows), key=parsed, default="")
-    known = {p for row in rows if row.torch == newest for p in row.pythons if not p.endswith("t")}
-    ordered = sorted(known, key=parsed) or [context.catalog.milestone("usual python")]
-    return ordered[len(ordered) // 2]
+    return context.catalog.milestone("usual python")
 
 
 NO_WHEEL_FOR_PLATFORM = Cause(
@@ -153,13 +147,6 @@ def no_platform_way(context: RuleContext) -> str:
     )
 
 
-def _newer_system(context: RuleContext, text: str) -> Fix:
-    """Docker refuses to give GPUs where there are none."""
-    has = has_nvidia(context) is not False and context.snapshot.torch.backend != "cpu"
-    words = ("docker", "run", "--rm", *(("--gpus", "all") if has else ()), "-it", "ubuntu:24.04")
-    return Fix(text=text, commands=(paste.command(context, *words),))
-
-
 GLIBC_TOO_OLD = Cause(
     id="glibc-too-old",
     place=(Layer.WHEEL, 10),
@@ -172,9 +159,8 @@ GLIBC_TOO_OLD = Cause(
     message=Message(
         title="The system's glibc is too old: glibc {needed} is needed",
         plain="The system's glibc is older than what is installed here needs",
-        text="Use a newer distribution, or a container with one, which this command starts. Do not "
-        "replace the glibc of the system",
-        way=_newer_system,
+        text="Use a newer distribution, or a container with one (`docker run --rm --gpus all -it "
+        "ubuntu:24.04`). Do not replace the glibc of the system",
     ),
     stage="import",
 )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.catalog.facts import extension
-from gpusetup.evidence.context import RuleContext, cuda_errors, cuda_needed, events
-from gpusetup.findings import alike
+from gpusetup.evidence.context import RuleContext
 from gpusetup.findings.installing.environment import MODULE_SHADOWED
 from gpusetup.findings.layers import Layer
-from gpusetup.findings.libraries.distributions import built_anew
-from gpusetup.findings.message_rules import from_message, from_messages
-from gpusetup.findings.record import Alike, Cause, Message
+from gpusetup.findings.libraries.distributions import anew
+from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import CPP_EXTENSION
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.versions import parsed
 
 WHERE = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
 WHICH_CUDA = (WHERE, "nvcc --version")
@@ -23,32 +20,8 @@ BUILD_CACHE = "rm -rf ~/.cache/torch_extensions"
 BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_extensions"
 
 
-def _spconv(context: RuleContext, text: str) -> Fix:
-    """Its package of that name holds no operators: a wheel for the CUDA of torch does."""
-    needed = cuda_needed(context.snapshot.torch) or "0"
-    major = needed.partition(".")[0]
-    fitting = [
-        paste.pip(context, "install", f"spconv-cu{cuda.replace('.', '')}")
-        for cuda in extension("spconv").cudas
-        if cuda.partition(".")[0] == major and parsed(cuda) <= parsed(needed)
-    ]
-    remove = paste.pip(context, "uninstall", "-y", "spconv", "cumm")
-    looks = paste.look("see which CUDA torch has", paste.ask_torch(context))
-    return Fix(text=text, commands=(remove, *fitting[-1:]), looks=looks)
-
-
-def _built_anew(context: RuleContext, text: str) -> Fix:
-    said = max(events(context, "extension-not-built"), key=lambda event: len(event.values))
-    looks = paste.look("see which CUDA torch has", paste.ask_torch(context))
-    return Fix(text=text, commands=built_anew(context, said.values.get("module")), looks=looks)
-
-
 def _architectures(context: RuleContext, text: str) -> Fix:
-    code = "import torch; print(torch.cuda.get_device_capability())"
-    ask = paste.command(context, paste.python(context), "-c", code)
-    named = paste.build_for(context)
-    looks = () if named else paste.look("have the host of the GPU print it", ask)
-    return Fix(text=text, commands=named, looks=looks)
+    return Fix(text=text, commands=paste.build_for(context))
 
 
 MESSAGES: tuple[Cause, ...] = (
@@ -111,7 +84,7 @@ MESSAGES: tuple[Cause, ...] = (
             "it was built), or a variant without compiled operators is installed.",
             text="Build it anew where nvcc is of torch's CUDA and a GPU is seen (else name its "
             "architecture in TORCH_CUDA_ARCH_LIST), and read what the build says",
-            way=_built_anew,
+            way=anew("extension-not-built"),
             cases=(
                 Message(
                     having={"module": "^mmcv$"},
@@ -125,9 +98,11 @@ MESSAGES: tuple[Cause, ...] = (
                 ),
                 Message(
                     having={"module": "^spconv$"},
-                    text="Install the wheel made for torch's CUDA (spconv-cuXXX; any of its major "
-                    "serves)",
-                    way=_spconv,
+                    text="Install the wheel made for torch's CUDA in its place: spconv-cu120, "
+                    "spconv-cu118 (any of torch's major serves)",
+                    commands=("pip uninstall -y spconv cumm",),
+                    look=(WHERE,),
+                    see="see which CUDA torch has",
                 ),
                 *(
                     Message(
@@ -157,7 +132,8 @@ MESSAGES: tuple[Cause, ...] = (
             "architecture",
             detail="As in `docker build`, on a login node, or under a driver that does not answer. "
             "Without TORCH_CUDA_ARCH_LIST torch builds for the GPUs that it sees.",
-            text="Name the architectures of the GPUs that shall run it in TORCH_CUDA_ARCH_LIST",
+            text="Name the architectures of the GPUs that shall run it in TORCH_CUDA_ARCH_LIST; "
+            "torch.cuda.get_device_capability() says it there",
             way=_architectures,
         ),
         stage="build",
@@ -209,37 +185,4 @@ def compiled_messages(context: RuleContext) -> Iterator[Finding]:
     yield from from_messages(context, MESSAGES)
 
 
-INVALID = Message(
-    title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
-    detail="It was compiled by a newer toolkit than the driver serves (Triton takes the ptxas "
-    "that TRITON_PTXAS_PATH names), for another GPU, or a cache holds half a file.",
-    text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
-    "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
-    "requires",
-    commands=("unset TRITON_PTXAS_PATH", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
-    windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),
-    look=("pip check",),
-    see="see whether Triton is the one that torch requires",
-)
-KERNEL_IMAGE_INVALID = Cause(
-    id="kernel-image-invalid",
-    symptom=True,
-    place=(Layer.LIBRARIES, 130),
-    title="the driver cannot load a compiled kernel",
-    means="A newer toolkit's output, another GPU's, or a damaged cache.",
-    proven_by="CUDA error 200",
-    not_when="no-kernel-image (209): there is none for the GPU; ptx-unsupported-toolchain",
-    way_out="Empty caches, Triton's own ptxas, a newer driver",
-    source="CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE",
-    stage="first-kernel",
-    alike=(Alike(causes=("driver-too-old", "extension-arch-mismatch"), asks=alike.COLLECT_ENV),),
-)
-
-
-def kernel_image_invalid(context: RuleContext) -> Iterator[Finding]:
-    """A kernel that was just compiled, or kept in a cache, does not load (error 200)."""
-    if messages := cuda_errors(context, 200):
-        yield from_message(context, KERNEL_IMAGE_INVALID, INVALID, messages)
-
-
-RULES = (compiled_messages, kernel_image_invalid)
+RULES = (compiled_messages,)

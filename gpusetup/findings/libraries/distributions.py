@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from gpusetup.catalog.facts import extension_modules
-from gpusetup.evidence.context import RuleContext
+from collections.abc import Callable
+
+from gpusetup.catalog.facts import extension, extension_modules
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Line
 
 CALLED_ALIKE = frozenset((
@@ -37,4 +40,18 @@ def built_anew(context: RuleContext, module: str | None) -> tuple[Line, ...]:
     """How a compiled module is built beside this torch; none where its distribution is unknown."""
     words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
     source = distribution_of(module or "_")
+    if source == "xformers" or (source and extension(source).pins_torch):
+        # Each of its wheels requires one torch.
+        return (paste.gpusetup(context, source),)
     return (paste.pip(context, "install", *words, source),) if source else ()
+
+
+def anew(*kinds: str) -> Callable[[RuleContext, str], Fix]:
+    """The module of the event that says most, built anew."""
+
+    def way(context: RuleContext, text: str) -> Fix:
+        said = max(events(context, *kinds), key=lambda event: len(event.values))
+        looks = paste.look("see which CUDA torch has", paste.ask_torch(context))
+        return Fix(text=text, commands=built_anew(context, said.values.get("module")), looks=looks)
+
+    return way

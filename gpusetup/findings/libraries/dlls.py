@@ -10,7 +10,6 @@ from gpusetup.findings.layers import BROKEN_TORCH, Layer
 from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Finding
-from gpusetup.model.frozen import replace
 
 DLLS = (
     Cause(
@@ -23,6 +22,7 @@ DLLS = (
         way_out="The current Visual C++ runtime",
         source="Microsoft, System Error Codes; torch/__init__.py",
         explains=("torch-import-failed", "cuda-lib-missing"),
+        holds=(lambda context: not events(context, "torchaudio-mismatch"),),
         message=Message(
             title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
             plain="Windows cannot load torch's DLLs: one that they need is missing",
@@ -71,17 +71,7 @@ DLLS = (
 
 
 def windows_dlls(context: RuleContext) -> Iterator[Finding]:
-    """Of torch and what it loads; an extension that belongs to another torch is that finding."""
-    told = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
-    others = {e.values.get(name) for e in told for name in ("module", "dll")} - {None}
-    kept = tuple(
-        e
-        for e in context.snapshot.events
-        if e.kind != "windows-dll-missing"
-        or others.isdisjoint((e.values.get("module"), e.values.get("dll")))
-    )
-    there = replace(context, snapshot=replace(context.snapshot, events=kept))
-    yield from from_messages(there, DLLS)
+    yield from from_messages(context, DLLS)
 
 
 RULES = (windows_dlls,)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import maker_of
-from gpusetup.catalog.facts import extension
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.plausible import is_a_source, is_a_version
 from gpusetup.findings.layers import COMPANIONS, Layer
 from gpusetup.findings.libraries.compiled import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS, WHERE
-from gpusetup.findings.libraries.distributions import distribution_of
+from gpusetup.findings.libraries.distributions import anew
 from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Cause, Message
-from gpusetup.fixes import paste
-from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.shell import Line
+from gpusetup.model.finding import Finding
 
 
 def _has_torch(context: RuleContext) -> bool:
@@ -87,36 +83,6 @@ def extension_messages(context: RuleContext) -> Iterator[Finding]:
     yield from from_messages(context, MESSAGES)
 
 
-def _extension_anew(context: RuleContext, text: str) -> Fix:
-    said = max(events(context, EXTENSION_ABI_MISMATCH.id), key=lambda event: len(event.values))
-    source = distribution_of(said.values.get("module") or "_") or ""
-    torch = context.snapshot.torch.version or said.values.get("torch") or ""
-    return Fix(
-        text=text,
-        commands=tuple(_anew(context, source, torch)) if is_a_source(source) else (),
-        looks=paste.look("see which torch is there", paste.ask_torch(context)),
-    )
-
-
-def _anew(context: RuleContext, source: str, torch: str) -> Iterator[Line]:
-    name = source.rpartition("/")[2].removesuffix(".git")
-    known = extension(name)
-    if name == "xformers":
-        # Each of its wheels requires one torch, and no index has one for every torch.
-        yield paste.gpusetup(context, name)
-        return
-    yield paste.pip(context, "uninstall", "-y", name)
-    if known.page_of_wheels and is_a_version(torch) and "+" in torch:
-        page = f"https://data.pyg.org/whl/torch-{torch}.html"
-        yield paste.pip(context, "install", "--no-cache-dir", name, "-f", page)
-    elif known.pins_torch:
-        yield paste.pip(context, "install", name)
-    else:
-        built = () if source.startswith("git+") else ("--no-binary", name)
-        again = ("--no-build-isolation", "--no-cache-dir", *built, source)
-        yield paste.pip(context, "install", *again)
-
-
 EXTENSION_ABI_MISMATCH = Cause(
     id="extension-abi-mismatch",
     place=(Layer.LIBRARIES, 30),
@@ -126,7 +92,7 @@ EXTENSION_ABI_MISMATCH = Cause(
     not_when="torchvision-mismatch, torchaudio-mismatch, mixed-conda-pip (torch's own files)",
     way_out="Its release for this torch, or a new build",
     source="PyTorch documentation, C++ ABI; messages of xformers and others",
-    explains=("torch-import-failed", "extension-arch-mismatch"),
+    explains=("torch-import-failed", "extension-arch-mismatch", "windows-dll-missing"),
     message=Message(
         title="{module} was built for another torch than the installed one",
         plain="A compiled extension was built for another torch than the installed one",
@@ -134,7 +100,7 @@ EXTENSION_ABI_MISMATCH = Cause(
         "release (and CUDA) that it was compiled with.",
         text="Install the release of it that is made for this torch (its own table says which), "
         "or build it anew against this torch",
-        way=_extension_anew,
+        way=anew("extension-abi-mismatch"),
         cases=(
             Message(
                 having={"library": "^libc10_cuda"},
