@@ -17,7 +17,6 @@ from gpusetup.messages.program import (
     told,
     under_all,
 )
-from gpusetup.messages.programs_applications import APPLICATIONS
 from gpusetup.messages.programs_frameworks import FRAMEWORKS
 from gpusetup.messages.programs_launchers import LAUNCHERS
 from gpusetup.messages.programs_serving import OLLAMAS_WAY, SERVING
@@ -55,27 +54,7 @@ ONNXRUNTIMES = (
     ),
     ("apple-silicon", "The ordinary `onnxruntime` has the CoreMLExecutionProvider: ask for that"),
 )
-ARCHIVE = (
-    "Take the GPU archive of onnxruntime's releases on GitHub (`onnxruntime-linux-x64-gpu`, "
-    "`onnxruntime-win-x64-gpu`) whose CUDA and cuDNN are installed here, and keep its "
-    "`onnxruntime_providers` libraries beside the one that you link. Its name says `cuda12` or "
-    "`cuda13`; without that it is for CUDA 11 and cuDNN 8 until 1.18, for CUDA 12 and cuDNN 9 from "
-    "1.19 to 1.26. It brings neither: their folders must be where the loader looks (Windows: PATH)"
-)
-NUGET = (
-    "Keep only one of NuGet's packages, `Microsoft.ML.OnnxRuntime.Gpu` "
-    "(`Microsoft.ML.OnnxRuntime` beside it hides the CUDA provider), in the release for the CUDA and "
-    "cuDNN that are installed here and on the PATH"
-)
-NATIVE = (
-    (
-        "amd-gpu",
-        "On Windows take the build for DirectML (NuGet: `Microsoft.ML.OnnxRuntime.DirectML`)",
-    ),
-    ("intel-gpu", "Take NuGet's `Intel.ML.OnnxRuntime.OpenVino`, or the build for DirectML"),
-    ("apple-silicon", "The archive for macOS has the CoreMLExecutionProvider: ask for that"),
-)
-
+ON_TORCH = ("torchvision", "torchaudio", "Triton", "apex", "PyTorch3D", "detectron2")
 COMPUTING: tuple[Program, ...] = (
     Program(
         name="onnxruntime",
@@ -86,13 +65,11 @@ COMPUTING: tuple[Program, ...] = (
         "provider), in the release for this CUDA and cuDNN; "
         '`pip install "onnxruntime-gpu[cuda,cudnn]"` brings the libraries too, and '
         "`onnxruntime.preload_dlls()` before the first session loads them (from 1.21 on). On "
-        "Windows it also needs the current Visual C++ runtime",
+        "Windows it also needs the current Visual C++ runtime. For C++ take the GPU archive of its "
+        "releases for the CUDA and cuDNN that are installed here, for .NET NuGet's "
+        "`Microsoft.ML.OnnxRuntime.Gpu` alone",
         reading='python -c "import onnxruntime as o; print(o.__version__, o.get_device(), '
         'o.get_available_providers())"',
-        forms=tuple(
-            (language, Program(name="onnxruntime", on_torch=False, way=way, elsewhere=NATIVE))
-            for language, way in (("C++", ARCHIVE), (".NET", NUGET))
-        ),
         marks=notice("start", "cudaexecutionprovider' is not in available provider")
         + told(
             "start",
@@ -192,14 +169,9 @@ COMPUTING: tuple[Program, ...] = (
             "unknown compute capability. ensure pytorch",
         ),
     ),
-    Program(name="torchvision", packages=("torchvision",)),
-    Program(name="torchaudio", packages=("torchaudio",)),
     Program(name="DeepSpeed", packages=("deepspeed",), marks=named("[deepspeed]")),
-    Program(name="Triton", packages=("triton",)),
-    Program(name="apex", packages=("apex",)),
     Program(name="mmcv", packages=("mmcv", "mmcv_full")),
-    Program(name="PyTorch3D", packages=("pytorch3d",)),
-    Program(name="detectron2", packages=("detectron2",)),
+    *(Program(name=name, packages=(name.lower(),)) for name in ON_TORCH),
     *FRAMEWORKS,
     Program(
         name="ollama",
@@ -339,7 +311,7 @@ COMPUTING: tuple[Program, ...] = (
     ),
 )
 
-PROGRAMS = (*COMPUTING, *SERVING, *LAUNCHERS, *APPLICATIONS)
+PROGRAMS = (*COMPUTING, *SERVING, *LAUNCHERS)
 BY_NAME: dict[str, Program] = {program.name: program for program in PROGRAMS}
 BY_PACKAGE: dict[str, Program] = {
     package: program for program in PROGRAMS for package in program.packages

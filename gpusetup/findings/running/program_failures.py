@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from gpusetup.evidence.context import RuleContext, driver_answers, events, has_nvidia
 from gpusetup.findings.libraries.loading import CUDA_LIB_MISSING
 from gpusetup.findings.message_rules import case_of, from_message
-from gpusetup.findings.programs import called, is_beside_torch
+from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.messages.compilers import BUILT_BY_HAND
+from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
@@ -20,7 +21,7 @@ from gpusetup.model.shell import lines
 def _own(context: RuleContext, text: str) -> Fix:
     """The program's own way to the GPU."""
     said = (e.values.get("program") for cause in CAUSES for e in events(context, *cause.kinds))
-    program = called(context, context.snapshot.failing.program or next(filter(None, said), None))
+    program = BY_NAME.get(context.snapshot.failing.program or next(filter(None, said), ""))
     newest = "Install its build for the CUDA of this torch, or its newest release"
     looks = paste.look("see first whether the driver lists the GPU", *lines("nvidia-smi -L"))
     return Fix(text=text + ((program and program.way) or newest), looks=looks)
