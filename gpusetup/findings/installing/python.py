@@ -8,6 +8,7 @@ from gpusetup.evidence.context import (
     RuleContext,
     event_evidence,
     events,
+    has_nvidia,
     is_report,
     on,
     value_evidence,
@@ -147,6 +148,10 @@ def no_platform_way(context: RuleContext) -> str:
     )
 
 
+def _has_no_gpu(context: RuleContext) -> bool:
+    return has_nvidia(context) is False or context.snapshot.torch.backend == "cpu"
+
+
 GLIBC_TOO_OLD = Cause(
     id="glibc-too-old",
     place=(Layer.WHEEL, 10),
@@ -159,8 +164,10 @@ GLIBC_TOO_OLD = Cause(
     message=Message(
         title="The system's glibc is too old: glibc {needed} is needed",
         plain="The system's glibc is older than what is installed here needs",
-        text="Use a newer distribution, or a container with one (`docker run --rm --gpus all -it "
-        "ubuntu:24.04`). Do not replace the glibc of the system",
+        text="Use a newer distribution, or a container with one, which this command starts. Do not "
+        "replace the glibc of the system",
+        commands=("docker run --rm --gpus all -it ubuntu:24.04",),
+        cases=(Message(where=(_has_no_gpu,), commands=("docker run --rm -it ubuntu:24.04",)),),
     ),
     stage="import",
 )

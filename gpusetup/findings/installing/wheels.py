@@ -60,7 +60,7 @@ PACKAGE_NOT_FOUND = Cause(
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
-    *("no-matching-distribution", "wheel-not-supported"),
+    *("no-matching-distribution", "wheel-not-supported", "resolver-conflict"),
 )
 """What installers say where they find no file: those that know the reason first."""
 NAMED = ("requirement", "index", "package", "wheel")
@@ -74,7 +74,11 @@ def no_file(context: RuleContext) -> Iterator[Finding]:
     found: dict[str, Finding] = {}
     for event in events(context, *KINDS) if context.snapshot.python.bits != 32 else ():
         asked = next((event.values[name] for name in NAMED if name in event.values), "")
+        if event.kind == "resolver-conflict":
+            asked = f"torch{(context.snapshot.wanted.torch or '').partition('+')[0]}"
         cause = _why(context, event, asked)
+        if cause is None:
+            continue
         found.setdefault(
             cause.id,
             cause.found(
@@ -183,7 +187,7 @@ def _here(context: RuleContext, version: str | None, label: str | None = None) -
     return [r for r in rows if os.family in (None, r.os) and os.machine in (None, r.machine)]
 
 
-def _why(context: RuleContext, event: Event, asked: str) -> Cause:
+def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
     """Which of index, system and Python an installer's message is about."""
     os, (name, version, label) = context.snapshot.os, requirement(asked)
     if event.kind == "wrong-index":
@@ -206,6 +210,8 @@ def _why(context: RuleContext, event: Event, asked: str) -> Cause:
     here = _here(context, torch, where)
     own = python_tag(context.snapshot)
     of_python = own and here and not any(own in row.pythons for row in here)
+    if event.kind == "resolver-conflict":
+        return PYTHON_NO_WHEEL if of_python and version else None
     if not asks:
         # Releases of one pin may lack the Python, others the system: another Python helps first.
         helps = events(context, PYTHON_NO_WHEEL.id) or (of_python and version)
@@ -215,13 +221,16 @@ def _why(context: RuleContext, event: Event, asked: str) -> Cause:
     # Nightlies are deleted.
     if any((one or "").startswith("cu") for one in unknown) or ".dev" in (version or ""):
         return WRONG_INDEX
-    if _rows(context, torch, where) and not here:
-        return NO_WHEEL_FOR_PLATFORM
     listed = re.split(r"[,\s]+", event.values.get("versions", ""))
     known = [row.torch for row in context.catalog.releases] if name == "torch" else []
     offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
     made = sorted(map(parsed, known))
     number = parsed(version or "0")
+    last_on_intel = (
+        os.family == "macos" and offered[-1:] == [parsed("2.2.2")] and number > offered[-1]
+    )
+    if last_on_intel or (_rows(context, torch, where) and not here):
+        return NO_WHEEL_FOR_PLATFORM
     never = made and made[0] < number < made[-1] and number not in made
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.

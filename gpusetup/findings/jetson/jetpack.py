@@ -25,6 +25,7 @@ from gpusetup.evidence.context import (
     serving,
 )
 from gpusetup.findings.layers import BROKEN_TORCH, Layer
+from gpusetup.findings.libraries.loading import found_below
 from gpusetup.findings.record import Cause
 from gpusetup.findings.torch.build import named, version_evidence
 from gpusetup.fixes import paste
@@ -74,7 +75,6 @@ def jetson_wrong_wheel(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-IN_SITE_PACKAGES = "its folder below nvidia/ in site-packages"
 OF_THE_HOST = Fix(
     text="An image for a Jetson takes CUDA's libraries from its host until JetPack 4: start it "
     "with `--runtime nvidia`, and take the image whose L4T tag is the host's own release",
@@ -128,9 +128,10 @@ def jetson_fix(context: RuleContext) -> Fix:
     only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(
         text=f"Install NVIDIA's wheel for {jetpack.name}, after what it links and does not declare "
-        f"(LD_LIBRARY_PATH must name {IN_SITE_PACKAGES}) and before what it depends on. Build "
-        "torchvision and torchaudio from source where a program needs them",
+        "and before what it depends on. torchvision and torchaudio cannot follow: build them from "
+        "source where a program needs them",
         commands=(
+            paste.pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
             *_commands(context, jetpack.links or "", jetpack.cuda),
             paste.pip(context, "install", *only_there, "torch"),
             paste.pip(context, "install", "torch"),
@@ -147,8 +148,8 @@ def undeclared_fix(context: RuleContext, library: str) -> Fix | None:
     needed = cuda_needed(context.snapshot.torch) or (jetpack_of(board) or UNIFIED).cuda
     return Fix(
         text=f"torch's wheel for Jetson links {library.partition('.so')[0]} and does not declare "
-        f"it: install it, and let LD_LIBRARY_PATH name {IN_SITE_PACKAGES}, in what starts your "
-        "program too",
+        f"it: install it, and let the loader find it (put the second line into what starts your "
+        "program too)",
         commands=_commands(context, library, needed),
     )
 
@@ -159,9 +160,9 @@ def _commands(context: RuleContext, library: str, cuda: str) -> tuple[Line, ...]
     if row is None:
         return ()
     install = paste.pip(context, "install", "--no-deps", *row.by_pip(major))
-    there = context.snapshot.python.site_packages
-    folder = f"{there}/{row.below(major)}"
-    return install, *((paste.first_on(context, "LD_LIBRARY_PATH", folder),) if there else ())
+    there, below = context.snapshot.python.site_packages, row.below(major)
+    known = there and (paste.first_on(context, "LD_LIBRARY_PATH", f"{there}/{below}"),)
+    return install, *(known or found_below(context, below))
 
 
 RULES = (jetson_wrong_wheel,)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Line
@@ -43,6 +44,10 @@ def built_anew(context: RuleContext, module: str | None) -> tuple[Line, ...]:
     if source == "xformers" or (source and extension(source).pins_torch):
         # Each of its wheels requires one torch.
         return (paste.gpusetup(context, source),)
+    torch = context.snapshot.torch.version or ""
+    if source and extension(source).page_of_wheels and "+" in torch and is_a_version(torch):
+        page = f"https://data.pyg.org/whl/torch-{torch}.html"
+        return (paste.pip(context, "install", *words[1:], source, "-f", page),)
     return (paste.pip(context, "install", *words, source),) if source else ()
 
 

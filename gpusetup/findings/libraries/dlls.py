@@ -11,6 +11,15 @@ from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Finding
 
+
+def _is_not_told(context: RuleContext) -> bool:
+    """Whether it is no part of an extension that belongs to another torch."""
+    others = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
+    told = {value for event in others for value in event.values.values()}
+    said = events(context, "windows-dll-missing")
+    return any(told.isdisjoint(event.values.values()) for event in said)
+
+
 DLLS = (
     Cause(
         id="windows-dll-missing",
@@ -22,7 +31,7 @@ DLLS = (
         way_out="The current Visual C++ runtime",
         source="Microsoft, System Error Codes; torch/__init__.py",
         explains=("torch-import-failed", "cuda-lib-missing"),
-        holds=(lambda context: not events(context, "torchaudio-mismatch"),),
+        holds=(_is_not_told,),
         message=Message(
             title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
             plain="Windows cannot load torch's DLLs: one that they need is missing",

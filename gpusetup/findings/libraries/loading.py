@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from gpusetup.evidence.context import RuleContext, cuda_needed, events
+from gpusetup.evidence.context import RuleContext, cuda_needed, events, on
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.evidence.plausible import exactly
 from gpusetup.findings import alike
@@ -16,7 +16,8 @@ from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line
+from gpusetup.model.machine import Package
+from gpusetup.model.shell import Line, filled
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
@@ -39,6 +40,22 @@ def _without(folders: str | None) -> Callable[[RuleContext, str], Fix]:
         return Fix(text=text, commands=_without_others(context))
 
     return way
+
+
+def _in_one_folder(context: RuleContext) -> list[Package]:
+    """Libraries whose wheels for CUDA 12 and for CUDA 13 unpack into one folder: the last one
+    installed wins."""
+    listed = {p.name: p for p in context.snapshot.packages or () if p.name.startswith("nvidia-")}
+    both = [n[:-1] for n in listed if n.endswith("-cu12") and f"{n[:-1]}3" in listed]
+    return [listed[name + number] for name in both for number in "23"]
+
+
+def _one_of_two(context: RuleContext, text: str) -> Fix:
+    both, cuda = _in_one_folder(context), cuda_needed(context.snapshot.torch) or "?"
+    own = exactly((p.name, p.version) for p in both if p.name.endswith(f"-cu{cuda[:2]}"))
+    gone = paste.pip(context, "uninstall", "-y", *(p.name for p in both))
+    again = (paste.pip(context, "install", "--no-deps", *own),) if own else ()
+    return Fix(text=text, commands=(gone, *again))
 
 
 LD_LIBRARY_PATH_CONFLICT = Cause(
@@ -78,6 +95,12 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
                 "is newer than the system's): `export "
                 "LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH`",
                 commands=("conda install -y -c conda-forge libstdcxx-ng",),
+            ),
+            Message(
+                where=(lambda context: bool(_in_one_folder(context)),),
+                text="A library for CUDA 12 and the same one for CUDA 13 lie in one folder: remove "
+                "both, and install the one of torch's CUDA anew",
+                way=_one_of_two,
             ),
             Message(
                 where=(ON_WINDOWS,),
@@ -131,6 +154,30 @@ def libcuda_stub(context: RuleContext) -> Iterator[Finding]:
 # --- libraries that are missing ------------------------------------------------------------------
 
 
+def found_below(context: RuleContext, folder: str) -> tuple[Line, ...]:
+    """LD_LIBRARY_PATH with folders of site-packages in front."""
+    code = (
+        "import glob, sysconfig; "
+        f"print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/{folder}')))"
+    )
+    found = filled(FIRST, python=paste.python(context), code=code)
+    return () if on(context, "windows") else (found,)
+
+
+FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+
+
+def _beside_torch(context: RuleContext, text: str) -> Fix:
+    return Fix(text=text, commands=found_below(context, "nvidia/*/lib"))
+
+
+def _is_with_torch(context: RuleContext) -> bool:
+    """Whether torch computes with this library's CUDA, so that its wheels brought it."""
+    said = " ".join(e.values.get("library", "") for e in events(context, CUDA_LIB_MISSING.id))
+    torch, major = context.snapshot.torch, (context.snapshot.torch.cuda or "?").partition(".")[0]
+    return bool(torch.cuda_available and f".so.{major}" in said)
+
+
 def _is_anothers(context: RuleContext) -> bool:
     """Whether something else than torch asks: torch works, another program fails, or a runtime of
     another CUDA is named (`11.0` is all of 11)."""
@@ -175,6 +222,12 @@ CUDA_LIB_MISSING = Cause(
         "build for torch's CUDA. Else: install torch with its libraries. ",
         way=paste.install_torch,
         cases=(
+            Message(
+                where=(_is_with_torch,),
+                text="torch works and brought this library: let the program that lacks it look "
+                "there too",
+                way=_beside_torch,
+            ),
             Message(where=(_is_undeclared,), way=_jetsons),
             Message(
                 having={"library": "^-lcuda$"},
@@ -215,8 +268,7 @@ CUDA_LIB_MISSING = Cause(
                 where=(_is_anothers,),
                 text="Not torch asks for it, but something that was built for another CUDA (the "
                 "traceback names its file): install its build for torch's CUDA, or build it anew "
-                "here; one of the same CUDA needs LD_LIBRARY_PATH with nvidia/*/lib of "
-                "site-packages",
+                "here",
                 look=(WHERE,),
                 see=WHICH_CUDA,
             ),

@@ -33,7 +33,12 @@ def _one_cuda(context: RuleContext, text: str) -> Fix:
     best = max(torch, first, key=parsed) if torch and first else torch
     ask = (paste.ask_torch(context), *lines("nvcc --version"))
     looks = paste.look("see which CUDA torch and nvcc have", *ask)
-    return Fix(text=text, commands=paste.toolkit_home(context, best), looks=looks)
+    build, nvcc = paste.chosen(context), said.get("nvcc") or context.snapshot.toolkit.nvcc or "?"
+    same = build and build.cuda and nvcc.startswith(build.cuda)
+    of_nvccs = paste.install_commands(context) if same else ()
+    other = paste.other("keep nvcc and install torch of its CUDA", *of_nvccs)
+    home = paste.toolkit_home(context, best)
+    return Fix(text=text, commands=home, alternatives=other, looks=looks)
 
 
 def _last(context: RuleContext, kind: str) -> Mapping[str, str]:
@@ -71,6 +76,7 @@ LACKS_ARCHITECTURE = Message(
 def _toolkit(context: RuleContext, text: str) -> Fix:
     cuda = cuda_needed(context.snapshot.torch) or ""
     commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
+    text = text.replace("NAME", _last(context, TOOLKIT_MISSING.id).get("package", "NAME"))
     looks = () if cuda else paste.look("see which CUDA torch has", paste.ask_torch(context))
     root = bool(commands) and not _by_conda(context)
     return Fix(text=text, commands=commands, looks=looks, needs_root=root)
