@@ -29,7 +29,7 @@ NO_FAILURE = (
 )
 """The computer's memory is meant, or somebody speaks of such a failure and has none."""
 ROWS = (
-    *said(
+    said(
         "out-of-memory",
         rf"\b(?:CUDA|GPUs?|VRAM|torch)(?:'s)?(?:[ -]memory)? (?:is |are |was |runs? |ran |goes |went |still |always )?{OOM}|\bOOM(?:s|ed)? (?:errors? )?(?:on|in|from) (?:the |my |a |an |one |each |every |both |single |\dx? ?)?(?:\S{{1,20}} )?{A_GPU}"
         rf"|{SAYS}[\"'`“]?{OOM}.{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?{SAYS}[\"'`“]?{OOM}|(?<![a-z0-9])out[- ]of[- ]memory[\"'`”]? (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:]).{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?(?<![a-z0-9])out[- ]of[- ]memory (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:])"
@@ -37,7 +37,7 @@ ROWS = (
         *("oom", "out of memory", "out-of-memory", "out of the memory", "outofmemory"),
         unless=NO_FAILURE,
     ),
-    *said(
+    said(
         "out-of-memory",
         rf"\b(?:insufficient|not enough(?: free| available)?|out[ -]of|exceed(?:s|ed|ing)?)[ -](?:the |my |all |its |available |total )*(?:\S{{1,12}} )??{MEMORY_OF_IT}\b(?! out of)|{MEMORY_OF_IT}(?: limit)? (?:(?:is|was|are|were|gets?|got|has been|becomes?) )?(?:\w{{2,12}} )??(?:exhausted|exceeded|insufficient|not enough|overflow(?:s|ed)?)\b"
         rf"|\b(?:CUDA|GPU|VRAM)[ -]memory errors?\b|\bmemory errors? (?:on|with|from) (?:the |my |a |an )?(?:\S{{1,12}} )?GPU\b|(?:n't|not|n[o']t) (?:\w+ ){{0,3}}?fit (?:\w+ ){{0,3}}?(?:in|into|on|onto|inside) (?:\S{{1,12}} ){{0,4}}?{MEMORY_OF_IT}[^.\n]{{0,80}}?\b(?:error|fail|crash)|\b{MEMORY_OF_IT}\b[^.\n]{{0,80}}?\b(?:increas|grow|climb|ris|fill|accumulat)(?:e|es|ing|s)\b[^.\n]{{0,40}}?\buntil (?:\S{{1,12}} ){{0,4}}?(?:OOM|(?:run(?:s|ning)? )?out[- ]of[- ](?:\w+ )?(?:memory|VRAM))\b",
@@ -45,13 +45,13 @@ ROWS = (
         *("memory error", "until"),
         unless=NO_FAILURE.replace("|until", ""),
     ),
-    *said(
+    said(
         "out-of-memory",
         r"显存(?:不足|不够|溢出|耗尽)|爆显存",
         "显存",
         unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存",
     ),
-    *said(
+    said(
         "host-out-of-memory",
         r"\bcrashed after using (?:up )?all (?:of )?(?:the |its |your )?available RAM\b|\b(?:(?:in|un)sufficient|not enough(?: free| available)?|(?:ran|runs?|running|goes|went) out of(?: my| the| all)?) (?:(?:system |CPU |host |physical |main |computer |PC )?RAM|(?:system|host|CPU) memory)\b",
         *("ram", "system memory", "host memory", "cpu memory"),
