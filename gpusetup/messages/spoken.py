@@ -72,7 +72,10 @@ CPU_BUILDS = (
         rf"|{GOT}[^.\n]{{0,40}}?torch\b[^\n]{{0,60}}? (?:by|with|to|into|as) (?:the |a |an )*{A_BUILD}|(?:lib|py)torch +\d[\w.]{{1,12}} +cpu_\w{{3,40}}|{A_BUILD} {THERE}.{{0,300}}?torch"
         rf"|torch.{{0,300}}?{A_BUILD}[^.\n]{{0,24}} {THERE}|{CPU_TORCH}\W{{0,3}}{THERE}"
         r"|torch[^。\n]{0,12}?(?:会|就|又|自动|都|版本|选择|安装|裝|装|下载|用|被|给|替换|換|换|改|覆盖|重装|降级|变|變)(?:的|了|成|为|是|為| ){0,4}(?:torch)?cpu|(?:选择|安装|装|下载)(?:的|了|成|为|是){0,3} ?cpu版",
-        *("cpu", "non-cuda", "non cuda", "none cuda", "without cuda", "without gpu"),
+        *("cpu version", "cpu build", "cpu wheel", "cpu variant", "cpu release", "cpu package"),
+        *("cpu-only", "cpu only", "+cpu", "torch cpu", "torch-cpu", "cpu torch", "cpu pytorch"),
+        *("to cpu", "to the cpu", "cpu_", "cpu版", "了cpu", "成cpu", "为cpu", "成 cpu"),
+        *("non-cuda", "non cuda", "none cuda", "without cuda", "without gpu"),
         unless=r"\b(?:want|wants|wanted|need|needs|prefer|try|should|must|please|can|could|cannot|can't) (?:\S{1,12} ){0,3}(?:install|get|use|download|replace|switch|change|revert|downgrade|have)\b|\b(?:no|without an?) (?:NVIDIA )?GPU\b|\b(?:AMD|Radeon|ROCm|Intel Arc|macOS|Jetson)\b"
         r"|\bon purpose\b|\bif\b[^.\n]{0,60}cpu|\b(?:not|never|without|avoid\w*|isn't|wasn't) (?:be |being |been )?(?:replac|overwr|chang|switch|downgrad|revert)|(?:想|要|需要|如果|若|建议)[^。\n]{0,8}(?:安装|装|下载|用|替换|换|改)|tensor|\.cpu\(|\.to\(",
     ),
@@ -129,7 +132,8 @@ NOT_IN_WHEEL = (
         rf"torch\b[^\n]{{0,60}}? {NOT}(?:support|include|have (?:support|kernels) for|work (?:with|on)|recogni[sz]e) (?:my |the |an? |NVIDIA |GeForce )*{NEW_GPU}"
         rf"|\b(?:{NOT}(?:run|work|support|start)|\bcrash\w{{0,3}}|\bfail\w{{0,3}})\w{{0,6}}\b[^.\n]{{0,60}}?{NEW_GPU}.{{0,400}}?\b(?:needs?|requires?|update|upgrade|must|only works? with|want)\b[^.\n]{{0,60}}?\b(?:torch|CUDA|cu)\b[^.\n]{{0,24}}?\b(?:12\.8|cu128|2\.7)\b"
         rf"|{NEW_GPU}[^.\n]{{0,40}}? {NOT}(?:use|work with|run(?: on| with)?|support) (?:the )?CUDA 1(?:1|2\.[0-6])\b",
-        *("support", "include", "have ", "work ", "recogni", "rtx", "cuda 1"),
+        *("sm_1", "sm1", "compute_1", "blackwell", "5050", "5060", "5070", "5080", "5090"),
+        *("50xx", "50 xx", "50 series"),
         unless=rf"{IF}(?:py)?torch|\b(?:flash|xformers|triton|vllm|extension)\b[^.\n]{{0,40}}does|\+cu1(?:28|29|30)\b",
         side="new",
         said="in words",
