@@ -85,24 +85,18 @@ IN_WORDS = (
         library="libdevice.10.bc, of CUDA's compiler,",
         unless="libdevice not found at (?:the )?first",
     ),
-    *(
-        row(
+    row(
             "cuda-lib-missing",
-            needle,
+            ("be found", "be loaded", "be located", "not found"),
             rf"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) {NOT_FOUND}",
-        )
-        for needle in ("be found", "be loaded", "be located", "not found")
-    ),
-    *(
-        row(
+        ),
+    row(
             "no-xpu",
-            needle,
+            ("arc a", "arc b", "arc pro", "b580", "b570"),
             rf"{FAILS_TO} (?:\w+ ){{0,4}}?{ARC}|{ARC} (?:GPU |card )?(?:is )?(?:not|n't) (?:being )?(?:found|detected|recogni[sz]ed|used)",
             why="driver",
             unless=r"(?:llama\w*|it|now) (?:does|can) (?:detect|find|see)\w* (?:the |my )?(?:Intel )?(?:Arc )?[AB]\d{3} fine",
-        )
-        for needle in ("arc a", "arc b", "arc pro", "b580", "b570")
-    ),
+        ),
     row(
         "program-sees-no-gpu",
         "n_gpu_layers",

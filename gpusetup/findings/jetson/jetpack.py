@@ -25,7 +25,7 @@ from gpusetup.evidence.context import (
     serving,
 )
 from gpusetup.findings.layers import BROKEN_TORCH, Layer
-from gpusetup.findings.libraries.loading import found_below
+from gpusetup.findings.libraries.distributions import found_below
 from gpusetup.findings.record import Cause
 from gpusetup.findings.torch.build import named, version_evidence
 from gpusetup.fixes import paste

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.catalog.facts import extension, extension_modules
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Line
+from gpusetup.model.shell import Line, filled
 
 CALLED_ALIKE = frozenset((
     "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
@@ -60,3 +60,16 @@ def anew(*kinds: str) -> Callable[[RuleContext, str], Fix]:
         return Fix(text=text, commands=built_anew(context, said.values.get("module")), looks=looks)
 
     return way
+
+
+def found_below(context: RuleContext, folder: str) -> tuple[Line, ...]:
+    """LD_LIBRARY_PATH with folders of site-packages in front."""
+    code = (
+        "import glob, sysconfig; "
+        f"print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/{folder}')))"
+    )
+    found = filled(FIRST, python=paste.python(context), code=code)
+    return () if on(context, "windows") else (found,)
+
+
+FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from gpusetup.evidence.context import RuleContext, cuda_needed, events, on
+from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.evidence.plausible import exactly
 from gpusetup.findings import alike
 from gpusetup.findings.driver.presence import DRIVER_LIBRARIES
 from gpusetup.findings.layers import NO_DRIVER, NO_INIT, Layer
+from gpusetup.findings.libraries.distributions import found_below
 from gpusetup.findings.message_rules import case_of, from_message, from_messages, seen
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Package
-from gpusetup.model.shell import Line, filled
+from gpusetup.model.shell import Line
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
@@ -152,19 +153,6 @@ def libcuda_stub(context: RuleContext) -> Iterator[Finding]:
 
 
 # --- libraries that are missing ------------------------------------------------------------------
-
-
-def found_below(context: RuleContext, folder: str) -> tuple[Line, ...]:
-    """LD_LIBRARY_PATH with folders of site-packages in front."""
-    code = (
-        "import glob, sysconfig; "
-        f"print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/{folder}')))"
-    )
-    found = filled(FIRST, python=paste.python(context), code=code)
-    return () if on(context, "windows") else (found,)
-
-
-FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
 
 
 def _beside_torch(context: RuleContext, text: str) -> Fix:

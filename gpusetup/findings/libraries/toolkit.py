@@ -99,6 +99,7 @@ TOOLKIT_MISSING = Cause(
     way_out="The toolkit of torch's CUDA, CUDA_HOME",
     source=CPP_EXTENSION,
     explains=("build-isolation-no-torch",),
+    holds=(lambda context: not (context.snapshot.torch.backend or "").startswith("rocm"),),
     message=Message(
         title="A build of CUDA code finds no toolkit",
         detail="torch's wheels bring CUDA's libraries, not its compiler.",

@@ -202,7 +202,6 @@ AMD_GPU = Cause(
     not_when="A ROCm build on a machine that has an NVIDIA GPU",
     way_out="Install the ROCm build where ROCm supports the GPU",
     source="torch's index, labels rocm*",
-    explains=("cuda-toolkit-missing",),
 )
 
 
