@@ -193,15 +193,13 @@ def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
     if event.kind == "wrong-index":
         return WRONG_INDEX
     if event.kind == "conda-not-found":  # its channels end early on some systems
-        elsewhere = os.family == "macos" or (os.machine or "x86_64") != "x86_64"
-        cause = NO_WHEEL_FOR_PLATFORM if elsewhere else WRONG_INDEX
+        cause = NO_WHEEL_FOR_PLATFORM if os.family == "macos" else WRONG_INDEX
         return PACKAGE_NOT_FOUND if re.fullmatch(EXPORTED, asked) else cause
     if event.kind == "wheel-not-supported":
         word = {"linux": "linux", "windows": "win", "macos": "macosx"}.get(os.family or "", "")
-        others = {"x86_64": ("aarch64", "arm64"), "aarch64": ("x86_64", "amd64")}
-        tag = asked.removesuffix(".whl")
-        elsewhere = word not in tag or tag.endswith(others.get(os.machine or "", ("?",)))
-        return NO_WHEEL_FOR_PLATFORM if elsewhere else PYTHON_NO_WHEEL
+        other = {"x86_64": "aarch64", "aarch64": "x86_64"}.get(os.machine or "", "?")
+        fits = word in asked and other not in asked
+        return PYTHON_NO_WHEEL if fits else NO_WHEEL_FOR_PLATFORM
     asks = event.kind == "no-matching-distribution"
     ours = name in FAMILY if asks else name.startswith(OURS)
     if not ours and (name or asks) and not event.values.get("said"):
@@ -222,23 +220,18 @@ def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
     if any((one or "").startswith("cu") for one in unknown) or ".dev" in (version or ""):
         return WRONG_INDEX
     listed = re.split(r"[,\s]+", event.values.get("versions", ""))
-    known = [row.torch for row in context.catalog.releases] if name == "torch" else []
     offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
-    made = sorted(map(parsed, known))
     number = parsed(version or "0")
     last_on_intel = (
         os.family == "macos" and offered[-1:] == [parsed("2.2.2")] and number > offered[-1]
     )
     if last_on_intel or (_rows(context, torch, where) and not here):
         return NO_WHEEL_FOR_PLATFORM
-    never = made and made[0] < number < made[-1] and number not in made
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.
     inside = offered and offered[0] <= number <= offered[-1]
     unlisted = label and not offered and not event.values.get("index")
-    if never or ((inside or unlisted) and not of_python):
-        return WRONG_INDEX
-    return PYTHON_NO_WHEEL
+    return WRONG_INDEX if (inside or unlisted) and not of_python else PYTHON_NO_WHEEL
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"

@@ -21,7 +21,6 @@ from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Alike, Cause
 from gpusetup.fixes import other_makers, paste
 from gpusetup.model.finding import Evidence, Finding, Fix
-from gpusetup.model.shell import Line
 from gpusetup.resolver.held import vendors_of
 
 
@@ -67,19 +66,15 @@ def apple_silicon(context: RuleContext) -> Iterator[Finding]:
 
 def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
     """No NVIDIA GPU: and who made the one that is there."""
-    machine = context.snapshot
-    named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
-    # A card of another maker's that somebody names, and not what many processors have.
-    card = re.search(r"\bArc\b|\b[Rr][Xx] ?\d{4}|\bInstinct\b", named)
+    machine, has = context.snapshot, has_nvidia(context)
     looked = (
         is_seen_only(maker_of(machine.torch.backend))
         or events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen")
-        or (card and events(context, "program-lib-missing"))
+        or (events(context, "foreign-gpu") and events(context, "program-lib-missing"))
     )
-    unknown = has_nvidia(context) is None and not machine.driver.version
-    absent = has_nvidia(context) is False or (looked and unknown)
+    absent = has is False or (looked and has is None and not machine.driver.version)
     if absent and not _apple(context):
-        yield _other_maker(context, named)
+        yield _other_maker(context)
 
 
 def _apple(context: RuleContext) -> bool:
@@ -217,7 +212,8 @@ INTEL_GPU = Cause(
 )
 
 
-def _other_maker(context: RuleContext, named: str) -> Finding:
+def _other_maker(context: RuleContext) -> Finding:
+    named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
     maker = maker_of(context.snapshot.torch.backend)
     seen = tuple(
         value_evidence(context, "pci_devices", f"{d.vendor} {d.name or d.device_id} at {d.bus_id}")
@@ -231,21 +227,14 @@ def _other_maker(context: RuleContext, named: str) -> Finding:
         cause, fix = INTEL_GPU, other_makers.intel(context)
     else:
         title, cause = "This machine has no NVIDIA GPU", NO_NVIDIA_GPU
+        torch, said = context.snapshot.torch, events(context, "cuda-error")
+        cpu = paste.gpusetup(context, "--backend", "cpu")
         fix = Fix(
             text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
             + (IMAGE if in_container(context) else ""),
-            commands=_cpu_commands(context),
+            commands=() if torch.installed or torch.version or said else (cpu,),
         )
     return _as_grave(context, cause, title, listed, fix)
-
-
-def _cpu_commands(context: RuleContext) -> tuple[Line, ...]:
-    """How to get the CPU build, unless a torch that works on the CPU is there."""
-    torch, build = context.snapshot.torch, paste.chosen(context)
-    if torch.installed or torch.version or events(context, "cuda-error"):
-        return ()
-    asked = ("--torch", build.torch) if build and context.snapshot.wanted.torch else ()
-    return (paste.gpusetup(context, *asked, "--backend", "cpu"),)
 
 
 RULES = (apple_silicon, no_nvidia_gpu)
