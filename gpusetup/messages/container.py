@@ -17,13 +17,7 @@ LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{
 NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspend|sleep|hibernat)\w*|\bXid\b|fallen off|segfault|out of memory"
 """A container that had its GPU and loses it while it runs, in a person's words."""
 
-NOT_USE = r"(?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5}"
 
-NO_GPU_SAID = (
-    r"No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU"
-    r"|CUDA driver initialization failed|no CUDA-capable device is detected"
-)
-"""What programs say where there is no GPU; torch's, and CUDA's for code 100."""
 STEP_FAILED = (
     r"(?:failed to solve: process|The command '/bin/sh -c .{1,400}?returned a non-zero code"
     r'|process "/bin/sh -c .{1,400}?did not complete successfully)'
@@ -88,7 +82,7 @@ ROWS = (
     *rows(
         "container-no-gpu",
         {
-            "/bin/sh -c": rf"(?:{NO_GPU_SAID}).{{0,900}}?{STEP_FAILED}",
+            "/bin/sh -c": rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
             "cuda.is_available()": rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
         },
         step="build",
@@ -142,7 +136,7 @@ ROWS = (
     row(
         "container-toolkit-missing",
         "default runtime",
-        rf"\b(?:docker|container)s?\b[^.\n]{{0,20}}? {NOT_USE} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{{0,900}}?\bRuntimes: (?:(?!nvidia)[\w.-]{{2,40}} ){{1,6}}Default Runtime: (?!nvidia)\w",
+        r"\b(?:docker|container)s?\b[^.\n]{0,20}? (?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{0,900}?\bRuntimes: (?:(?!nvidia)[\w.-]{2,40} ){1,6}Default Runtime: (?!nvidia)\w",
         unless="nvidia.com/gpu=|cdi: ",
         runtime="nvidia",
     ),

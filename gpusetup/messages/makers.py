@@ -10,8 +10,7 @@ from gpusetup.messages.row import row, rows
 
 AMDS = r"lib(?:amdhip64|hip(?:blas(?:lt)?|fft|rtc|rand|solver|sparse(?:lt)?)|roc(?:blas|fft|rand|solver|sparse|tracer64|tx64|m_smi64)|rccl|MIOpen|hsa-runtime64)"
 """ROCm's libraries."""
-INTELS = r"lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})"
-"""The libraries of Intel's GPUs."""
+
 
 AMD = (
     *rows(
@@ -197,7 +196,7 @@ INTEL = rows(
         "xpu.is_available": r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
         "xpu device count is zero": "",
         "ur_result_error": r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
-        ".so": rf"\b(?P<library>{INTELS}\.so[.\d]*): cannot ",
+        ".so": r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
         "could not create an engine": r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
         "is not supported on the device": r"Required aspect \w{2,20} is not supported on the device",
         "pi_error_": r"\(PI_ERROR_\w{3,40}\)",

@@ -185,13 +185,12 @@ NO_FASTER = (
     r"|\b(?:speed|throughput|(?:training|epoch|step) time)\b[^.\n]{0,20}? (?:(?:did|does|has|is|was|do)(?:n't| not)|never) (?:\w{2,12} )?(?:improv|chang|increas|decreas|better|differ)\w{0,6}"
     r"|\b(?:speed|throughput|(?:training|epoch|step) time) (?:is|stays|stayed|remains|remained) (?:exactly |about |almost )?(?:the same|unchanged))"
 )
-OLD = r"\b(?:GTX ?(?:9|10|16)\d0(?: ?Ti)?|P100|P40|M40|Titan Xp?)\b"
-"""GPUs without tensor cores."""
+
 NO_GAIN = (
     row(
         "amp-without-gain",
         ("amp", "autocast", "mixed"),
-        rf"(?:{AMP}[^.\n]{{0,90}}?{NO_FASTER}|{NO_FASTER}[^.\n]{{0,60}}? (?:with|from|by|using|under|after|when)\b[^.\n]{{0,40}}?{AMP})(?:[^.\n]{{0,60}}?(?P<old>{OLD}))?",
+        rf"(?:{AMP}[^.\n]{{0,90}}?{NO_FASTER}|{NO_FASTER}[^.\n]{{0,60}}? (?:with|from|by|using|under|after|when)\b[^.\n]{{0,40}}?{AMP})(?:[^.\n]{{0,60}}?(?P<old>\b(?:GTX ?(?:9|10|16)\d0(?: ?Ti)?|P100|P40|M40|Titan Xp?)\b))?",
         unless=r"\b(?:if|in case) (?:\w+ ){0,2}?(?:AMP|autocast|mixed)|\bCPU[- ]only\b|\bon (?:the |a |my )?CPU\b",
     ),
 )
