@@ -77,15 +77,21 @@ COMPUTING: tuple[Program, ...] = (
             "[onnxruntimeerror]",
             "trygetproviderinfo_cuda",
         )
-        + named("[e:onnxruntime", "[w:onnxruntime")
+        + named(
+            "[e:onnxruntime",
+            "[w:onnxruntime",
+            "bfcarena",
+            "appendexecutionprovider",
+            "microsoft.ml.onnxruntime",
+            "onnxruntimeerror",
+            "onnxruntime_cxx_api",
+            "onnxruntime_c_api",
+            "find_package(onnxruntime",
+            "ort::session",
+            "ort::exception",
+            "ort::env",
+        )
         + named("cpuexecutionprovider", stage="start")
-        + named(
-            "bfcarena", "appendexecutionprovider", "microsoft.ml.onnxruntime", "onnxruntimeerror"
-        )
-        + named(
-            *("onnxruntime_cxx_api", "onnxruntime_c_api", "find_package(onnxruntime"),
-            *("ort::session", "ort::exception", "ort::env"),
-        )
         + mentioned("onnxruntime", "onnx runtime", "onnxruntime-gpu"),
     ),
     Program(
@@ -101,10 +107,14 @@ COMPUTING: tuple[Program, ...] = (
         name="SGLang",
         packages=("sglang",),
         marks=named("sglang.launch_server", "python -m sglang", stage="start")
-        + named("sglang/srt/")
+        + named(
+            "sglang/srt/",
+            "lmsysorg/sglang",
+            "--mem-fraction-static",
+            "the memory capacity is unbalanced",
+            "scheduler died during init",
+        )
         + told("start", "scheduler hit an exception", "capture cuda graph failed")
-        + named("lmsysorg/sglang", "--mem-fraction-static", "the memory capacity is unbalanced")
-        + named("scheduler died during init")
         + mentioned("sglang"),
     ),
     Program(name="flashinfer", packages=("flashinfer",), marks=told("build", "flashinfer/jit")),
@@ -112,7 +122,18 @@ COMPUTING: tuple[Program, ...] = (
         name="vLLM",
         packages=("vllm",),
         marks=named("vllm serve", stage="start")
-        + named("vllm.entrypoints", "(enginecore", "enginecore_0", "vllm_config.py")
+        + named(
+            "vllm.entrypoints",
+            "(enginecore",
+            "enginecore_0",
+            "vllm_config.py",
+            "vllm/vllm-openai",
+            "custom_all_reduce.cuh",
+            "desired gpu memory utilization",
+            "in memory profiling. initial free",
+            "(apiserver pid=",
+            "llm_engine.py:",
+        )
         + told(
             "start",
             "no available memory for the cache blocks",
@@ -124,8 +145,6 @@ COMPUTING: tuple[Program, ...] = (
         )
         + told("import", "failed to import from vllm._c")
         + told("running", "enginedeaderror", "asyncenginedeaderror", "worker proc vllm")
-        + named("vllm/vllm-openai", "custom_all_reduce.cuh", "desired gpu memory utilization")
-        + named("in memory profiling. initial free", "(apiserver pid=", "llm_engine.py:")
         + mentioned("vllm"),
     ),
     Program(
@@ -190,9 +209,21 @@ COMPUTING: tuple[Program, ...] = (
             "/ollama/cuda_v",
             "failure during gpu discovery",
         )
-        + named("ollama serve", "ollama run", "llama runner process", "ollama_", "gpulayers:[")
-        + named('msg="inference compute"', "source=routes.go", "source=sched.go", "source=gpu.go")
-        + named("source=server.go", "source=runner.go", "registry.ollama.ai", "ollama ps")
+        + named(
+            "ollama serve",
+            "ollama run",
+            "llama runner process",
+            "ollama_",
+            "gpulayers:[",
+            'msg="inference compute"',
+            "source=routes.go",
+            "source=sched.go",
+            "source=gpu.go",
+            "source=server.go",
+            "source=runner.go",
+            "registry.ollama.ai",
+            "ollama ps",
+        )
         + mentioned("ollama"),
     ),
     Program(
@@ -218,9 +249,14 @@ COMPUTING: tuple[Program, ...] = (
         )
         + told("first-kernel", "ggml_cuda_compute_forward")
         + told("build", "ggml-cuda/cmakelists.txt")
-        + named("llama_cpp", "llama-cpp-python")
-        + named("ggml_cuda", "ggml-cuda", "llama-server", "llama-cli", "llama_model_load")
         + named(
+            "llama_cpp",
+            "llama-cpp-python",
+            "ggml_cuda",
+            "ggml-cuda",
+            "llama-server",
+            "llama-cli",
+            "llama_model_load",
             "ggml_vulkan",
             "ggml_assert",
             "ggml_metal",
@@ -249,13 +285,24 @@ COMPUTING: tuple[Program, ...] = (
     Program(
         name="ComfyUI",
         packages=("comfy", "comfyui"),
-        marks=named("comfyui", "comfy\\model_management", "comfy/model_management")
-        + named("!!! exception during processing !!!"),
+        marks=named(
+            "comfyui",
+            "comfy\\model_management",
+            "comfy/model_management",
+            "!!! exception during processing !!!",
+        ),
     ),
     Program(
         name="stable-diffusion-webui",
-        marks=named("stable-diffusion-webui", "webui-user", "nansexception", "sd-webui", "sd.next")
-        + named("--skip-torch-cuda-test", "automatic1111"),
+        marks=named(
+            "stable-diffusion-webui",
+            "webui-user",
+            "nansexception",
+            "sd-webui",
+            "sd.next",
+            "--skip-torch-cuda-test",
+            "automatic1111",
+        ),
     ),
     Program(
         name="nccl-tests",

@@ -90,8 +90,14 @@ SERVING: tuple[Program, ...] = (
         way="Build it with the CUDA toolkit: `cmake -B build -DGGML_CUDA=1` (pywhispercpp: "
         "`GGML_CUDA=1 pip install --no-binary :all: pywhispercpp`), or take its release for CUDA",
         marks=told("start", "whisper_backend_init_gpu: no gpu found")
-        + named("whisper_init_", "whisper_model_load", "whisper_backend", "whisper-cli")
-        + named("pywhispercpp", "whisper.cpp"),
+        + named(
+            "whisper_init_",
+            "whisper_model_load",
+            "whisper_backend",
+            "whisper-cli",
+            "pywhispercpp",
+            "whisper.cpp",
+        ),
     ),
     Program(
         name="Immich",
