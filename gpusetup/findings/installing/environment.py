@@ -10,7 +10,7 @@ from gpusetup.findings.layers import BROKEN_TORCH, Layer
 from gpusetup.findings.message_rules import from_message, from_messages, seen
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 
 
@@ -95,6 +95,10 @@ NO_TARGET = Cause(
     proven_by="No target",
     way_out="--python PATH",
     source="gpusetup",
+    message=Message(
+        title="No Python environment was named: torch was not looked for",
+        text="Activate an environment, or name one with `--python PATH`",
+    ),
 )
 STALE_ENVIRONMENT = Cause(
     id="stale-environment",
@@ -130,11 +134,7 @@ def tool_environment(context: RuleContext) -> Iterator[Finding]:
     python = context.snapshot.python
     problems = [r for r in context.snapshot.readings if r.subject == "python" and r.problem]
     if python.version is None and python.executable is None and problems:
-        yield NO_TARGET.found(
-            "No Python environment was named: torch was not looked for",
-            evidence=(Evidence(source=problems[0].source, text=problems[0].problem or ""),),
-            fix=Fix(text="Activate an environment, or name one with `--python PATH`"),
-        )
+        yield seen(context, NO_TARGET, "python", problems[0].problem or "")
 
 
 MODULE_SHADOWED = Cause(

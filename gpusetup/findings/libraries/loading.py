@@ -17,7 +17,6 @@ from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Package
 from gpusetup.model.shell import Line
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
@@ -43,20 +42,15 @@ def _without(folders: str | None) -> Callable[[RuleContext, str], Fix]:
     return way
 
 
-def _in_one_folder(context: RuleContext) -> list[Package]:
-    """Libraries whose wheels for CUDA 12 and for CUDA 13 unpack into one folder: the last one
-    installed wins."""
-    listed = {p.name: p for p in context.snapshot.packages or () if p.name.startswith("nvidia-")}
-    both = [n[:-1] for n in listed if n.endswith("-cu12") and f"{n[:-1]}3" in listed]
-    return [listed[name + number] for name in both for number in "23"]
+def _of_two_cudas(context: RuleContext) -> bool:
+    """The wheels of a library for CUDA 12 and for CUDA 13 unpack into one folder."""
+    names = {p.name for p in context.snapshot.packages or ()}
+    return any(n.endswith("-cu12") and f"{n[:-1]}3" in names for n in names)
 
 
-def _one_of_two(context: RuleContext, text: str) -> Fix:
-    both, cuda = _in_one_folder(context), cuda_needed(context.snapshot.torch) or "?"
-    own = exactly((p.name, p.version) for p in both if p.name.endswith(f"-cu{cuda[:2]}"))
-    gone = paste.pip(context, "uninstall", "-y", *(p.name for p in both))
-    again = (paste.pip(context, "install", "--no-deps", *own),) if own else ()
-    return Fix(text=text, commands=(gone, *again))
+def _does_no_harm(context: RuleContext) -> bool:
+    """No order: a folder on the path may be found first, or not at all."""
+    return not (context.snapshot.torch.import_error or events(context, "ld-library-path-conflict"))
 
 
 LD_LIBRARY_PATH_CONFLICT = Cause(
@@ -74,6 +68,14 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         "library-missing",
         "cuda-library-error",
     ),
+    events=("ld-library-path-conflict", "foreign-library"),
+    holds=(
+        lambda context: bool(
+            events(context, "ld-library-path-conflict")
+            or context.snapshot.torch.installed
+            or context.snapshot.torch.import_error
+        ),
+    ),
     message=Message(
         title="The loader finds other CUDA libraries in front of those that torch brings",
         detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
@@ -83,6 +85,7 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         "torch that lie over each other",
         way=_without(None),
         cases=(
+            Message(where=(_does_no_harm,), way=_without(None), severity=Severity.WARNING),
             Message(
                 having={"by_program": ""},
                 title="The {library} that is found first is older than JAX or TensorFlow needs",
@@ -98,10 +101,11 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
                 commands=("conda install -y -c conda-forge libstdcxx-ng",),
             ),
             Message(
-                where=(lambda context: bool(_in_one_folder(context)),),
+                where=(_of_two_cudas,),
                 text="A library for CUDA 12 and the same one for CUDA 13 lie in one folder: remove "
-                "both, and install the one of torch's CUDA anew",
-                way=_one_of_two,
+                "both, and install the one of torch's CUDA anew (`--no-deps`, in the same version)",
+                look=("pip list",),
+                see="see the packages nvidia-*-cu12 and nvidia-*-cu13",
             ),
             Message(
                 where=(ON_WINDOWS,),
@@ -111,16 +115,6 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         ),
     ),
 )
-
-
-def foreign_libraries(context: RuleContext) -> Iterator[Finding]:
-    """LD_LIBRARY_PATH puts other CUDA libraries in front of torch's own."""
-    torch, cause = context.snapshot.torch, LD_LIBRARY_PATH_CONFLICT
-    yield from from_messages(context, (cause,))
-    messages = events(context, "foreign-library")
-    if messages and cause.message and (torch.installed or torch.import_error):
-        found = from_message(context, cause, *case_of(context, cause.message, messages))
-        yield found if torch.import_error else replace(found, severity=Severity.WARNING)
 
 
 LIBCUDA_STUB = Cause(
@@ -143,13 +137,12 @@ LIBCUDA_STUB = Cause(
 )
 
 
-def libcuda_stub(context: RuleContext) -> Iterator[Finding]:
-    """A stub libcuda that serves only to link programs is what is loaded."""
+def misled(context: RuleContext) -> Iterator[Finding]:
+    """Another library than torch's own, or than the driver's, is what the loader finds first."""
     path, about = context.snapshot.driver.libcuda_path or "", "driver.libcuda_path"
-    problems = (r.problem or "" for r in context.snapshot.readings if r.subject == about)
-    if any("stub" in one for one in (path, *problems)):
-        yield seen(context, LIBCUDA_STUB, about, path or "a stub")
-    yield from from_messages(context, (LIBCUDA_STUB,))
+    if "stub" in path:
+        yield seen(context, LIBCUDA_STUB, about, path)
+    yield from from_messages(context, (LD_LIBRARY_PATH_CONFLICT, LIBCUDA_STUB))
 
 
 # --- libraries that are missing ------------------------------------------------------------------
@@ -303,4 +296,4 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
         yield from_message(context, CUDA_LIB_MISSING, *case)
 
 
-RULES = (foreign_libraries, libcuda_stub, cuda_lib_missing)
+RULES = (misled, cuda_lib_missing)
