@@ -85,17 +85,15 @@ OF_THE_HOST = Fix(
 def _is_for_others(context: RuleContext) -> bool:
     """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
     torch, jetpack = context.snapshot.torch, jetpack_of(board_of(context.snapshot))
-    needed, known = cuda_needed(torch), [g for g in gpus(context) if g.compute_capability]
     raised = (*events(context, "no-kernel-image"), *cuda_errors(context, 209))
+    needed, serves = cuda_needed(torch), context.snapshot.driver.cuda or (jetpack and jetpack.cuda)
     # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
     if raised and (needed or not raised[0].values):
         return True
-    if not needed or torch.cuda_available:
-        return False
-    serves = context.snapshot.driver.cuda or (jetpack and jetpack.cuda)
-    newer = serves and release(needed)[0] > release(serves)[0]
-    foreign = torch.kernels and known and all(serving(context, gpu) is None for gpu in known)
-    return bool(newer or foreign)
+    newer = needed and serves and release(needed)[0] > release(serves)[0]
+    known = [gpu for gpu in gpus(context) if gpu.compute_capability] if torch.kernels else []
+    foreign = needed and known and all(serving(context, gpu) is None for gpu in known)
+    return bool((newer or foreign) and not torch.cuda_available)
 
 
 def jetson_fix(context: RuleContext) -> Fix:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext
-from gpusetup.findings.installing.environment import MODULE_SHADOWED
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.libraries.distributions import anew
 from gpusetup.findings.message_rules import from_messages
@@ -64,7 +63,6 @@ MESSAGES: tuple[Cause, ...] = (
         ),
         stage="build",
     ),
-    MODULE_SHADOWED,
     Cause(
         id="extension-not-built",
         place=(Layer.LIBRARIES, 90),
