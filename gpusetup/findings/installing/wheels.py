@@ -231,7 +231,10 @@ def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
     # older or newer ones only: the Python (or the platform) is another one's.
     inside = offered and offered[0] <= number <= offered[-1]
     unlisted = label and not offered and not event.values.get("index")
-    return WRONG_INDEX if (inside or unlisted) and not of_python else PYTHON_NO_WHEEL
+    made = [parsed(row.torch) for row in context.catalog.releases] if name == "torch" else []
+    never = made and min(made) < number < max(made) and number not in made
+    misses = never or ((inside or unlisted) and not of_python)
+    return WRONG_INDEX if misses else PYTHON_NO_WHEEL
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"

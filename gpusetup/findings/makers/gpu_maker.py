@@ -228,7 +228,9 @@ def _other_maker(context: RuleContext) -> Finding:
     else:
         title, cause = "This machine has no NVIDIA GPU", NO_NVIDIA_GPU
         torch, said = context.snapshot.torch, events(context, "cuda-error")
-        cpu = paste.gpusetup(context, "--backend", "cpu")
+        build = context.snapshot.wanted.torch and paste.chosen(context)
+        asked = ("--torch", build.torch) if build else ()
+        cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
         fix = Fix(
             text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
             + (IMAGE if in_container(context) else ""),
