@@ -7,6 +7,7 @@ kube-scheduler, kubelet and the NVIDIA device plugin; the entry script of NVIDIA
 from __future__ import annotations
 
 from gpusetup.messages.row import row, rows
+from gpusetup.messages.spoken import in_any_order
 
 INSIDE = r"\b(?:docker |the |running |my )*containers?\b"
 LOSES = (
@@ -27,34 +28,27 @@ STEP_FAILED = (
 IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
 
 CLUSTERS = (
-    *(
-        row("k8s-gpu-not-allocatable", "nvidia.com/gpu", pattern, unless=unless)
-        for pattern, unless in (
-            (
-                r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b",
-                IF_ONLY,
-            ),
-            (
-                r"(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu",
-                r"如果|若",
-            ),
-        )
+    row(
+        "k8s-gpu-not-allocatable",
+        "nvidia.com/gpu",
+        r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b"
+        r"|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu",
+        unless=r"\b(?:if|when|in case|whether|make sure|until|unless)\b|如果|若",
     ),
 )
 
 ARTICLE = r"(?:an? |the |my |free )?(?:hosted )?"
 
 
+ELSEWHERE = (
+    r"\b(?:works?|worked|working|fine|well|runs) (?:on|in|with) (?:an? |the |my )?LENT|LENT\b[^.\n]{0,50}\b(?:works|worked|is fine|runs fine|no problem|same code)"
+    r"|LENT`?,? (?:and|or|/) `?OTHER|OTHER`?,? (?:and|or|/) `?LENT|\b(?:not|neither|unlike|like|also)(?: \w+)? (?:on|in|with) (?:an? |the )?LENT|LENT I also|usage limits in LENT"
+)
+
+
 def elsewhere(name: str, other: str) -> str:
     """A pattern of what is said of a lender's notebooks that a failure is not in, or not only."""
-    lent = rf"(?:google )?{name}"
-    return (
-        rf"\b(?:works?|worked|working|fine|well|runs) (?:on|in|with) (?:an? |the |my )?{lent}"
-        rf"|{lent}\b[^.\n]{{0,50}}\b(?:works|worked|is fine|runs fine|no problem|same code)"
-        rf"|{lent}`?,? (?:and|or|/) `?{other}|{other}`?,? (?:and|or|/) `?{lent}"
-        rf"|\b(?:not|neither|unlike|like|also)(?: \w+)? (?:on|in|with) (?:an? |the )?{lent}"
-        rf"|{lent} I also|usage limits in {lent}"
-    )
+    return ELSEWHERE.replace("LENT", f"(?:google )?{name}").replace("OTHER", other)
 
 
 ROWS = (
@@ -106,11 +100,7 @@ ROWS = (
     row(
         "container-nvml-lost",
         "container",
-        rf"{LOSES}[^\n]{{0,120}}?{INSIDE}[^\n]{{0,160}}?{LATER}"
-        rf"|{INSIDE}[^\n]{{0,120}}?{LOSES}[^\n]{{0,160}}?{LATER}"
-        rf"|{LATER}[^\n]{{0,160}}?{INSIDE}[^\n]{{0,120}}?{LOSES}"
-        rf"|{LATER}[^\n]{{0,160}}?{LOSES}[^\n]{{0,120}}?{INSIDE}"
-        rf"|{LOSES}[^\n]{{0,160}}?{LATER}[^\n]{{0,200}}?(?:restart|recreat)\w* (?:the |my )?{INSIDE}",
+        in_any_order(LOSES, INSIDE, LATER, within=160),
         unless=NEVER_HAD,
         said="in words",
     ),
@@ -140,15 +130,13 @@ ROWS = (
         unless="nvidia.com/gpu=|cdi: ",
         runtime="nvidia",
     ),
-    *(
-        row(
-            "container-toolkit-missing", "nvidia runtime", pattern, unless=IF_ONLY, runtime="nvidia"
-        )
-        for pattern in (
-            r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime",
-            r"\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b",
-            r"nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)",
-        )
+    row(
+        "container-toolkit-missing",
+        "nvidia runtime",
+        r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b"
+        r"|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)",
+        unless=IF_ONLY,
+        runtime="nvidia",
     ),
     *rows(
         "container-toolkit-missing",

@@ -108,21 +108,21 @@ ADA_ON = r"(?<![A-Za-z0-9])(?:RTX ?(?:40[5-9]0|6000 Ada)|L40S?|L4|H100)(?![A-Za-
 CUDA_11_7 = r"(?:\b(?:py)?torch(?:[ =:v]|version){0,4}(?:1\.\d{1,2}\b|2\.0\.\d\+cu117)|\b(?:py)?torch ?< ?2\b|\+cu11[0-7]\b|\bCUDA(?: Version)?[ =:]{1,3}11\.[0-7]\b)"
 
 
-def _in_any_order(*parts: str) -> str:
-    return "|".join(r".{0,700}?".join(order) for order in permutations(parts))
+def in_any_order(*parts: str, within: int = 700) -> str:
+    return "|".join(f".{{0,{within}}}?".join(order) for order in permutations(parts))
 
 
 NOT_IN_WHEEL = (
     said(
         "gpu-not-in-wheel",
-        _in_any_order(AMPERE_ON, CUDA_10, "CUBLAS_STATUS_EXECUTION_FAILED"),
+        in_any_order(AMPERE_ON, CUDA_10, "CUBLAS_STATUS_EXECUTION_FAILED"),
         "cublas_status_execution_failed",
         side="new",
         said="in words",
     ),
     said(
         "gpu-not-in-wheel",
-        _in_any_order(ADA_ON, CUDA_11_7, "CUFFT_INTERNAL_ERROR"),
+        in_any_order(ADA_ON, CUDA_11_7, "CUFFT_INTERNAL_ERROR"),
         "cufft_internal_error",
         side="new",
         said="in words",

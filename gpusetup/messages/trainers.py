@@ -7,6 +7,7 @@ first lines of threads in issue trackers, NVIDIA's manual of nvidia-smi (ECC, ro
 from __future__ import annotations
 
 from gpusetup.messages.row import failed, row, rows
+from gpusetup.messages.spoken import in_any_order
 
 A_NUMBER = "It takes a GPU by its number: `device=0`, or `0,1` for two; without it, it chooses one"
 BY_A_WORD = (
@@ -81,7 +82,7 @@ AFTER_SLEEP = (
     row(
         "cuda-lost-after-suspend",
         ("suspend", "sleep", "hibernat", "standby", "wak"),
-        rf"{SLEPT}.{{0,300}}?{LOST}.{{0,300}}?{BACK}|{LOST}.{{0,300}}?{SLEPT}.{{0,300}}?{BACK}|{LOST}.{{0,200}}?{BACK}.{{0,200}}?{SLEPT}",
+        in_any_order(SLEPT, LOST, BACK, within=300),
         unless=r"\b(?:sleep mode|wake[_-]?up|sleep\(|time\.sleep|sleep level|enable[_-]sleep|fails? to (?:suspend|resume|sleep)|freez\w+|black screen)\b",
     ),
 )
