@@ -215,9 +215,8 @@ def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
         helps = events(context, PYTHON_NO_WHEEL.id) or (of_python and version)
         on_system = event.kind == "no-wheel-for-platform"
         return NO_WHEEL_FOR_PLATFORM if on_system and not helps else PYTHON_NO_WHEEL
-    unknown = {where, index_label(event)} - {None, *context.catalog.backends}
-    # Nightlies are deleted.
-    if any((one or "").startswith("cu") for one in unknown) or ".dev" in (version or ""):
+    no_such = (where or "").startswith("cu") and where not in context.catalog.backends
+    if no_such or ".dev" in (version or ""):  # nightlies are deleted
         return WRONG_INDEX
     listed = re.split(r"[,\s]+", event.values.get("versions", ""))
     offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())

@@ -32,12 +32,6 @@ def _told(context: RuleContext, text: str) -> Fix:
     return Fix(text=next(filter(None, ways), text))
 
 
-def _lacks_its_plugin(context: RuleContext) -> bool:
-    """JAX's part for CUDA may be installed, and not start: then it is not lacking."""
-    named = (one.name.lower() for one in context.snapshot.packages or ())
-    return not any(name.startswith("jax-cuda") for name in named)
-
-
 def _is_all(context: RuleContext) -> bool:
     """Whether the text does not say why the GPU part did not load."""
     return not events(
@@ -60,7 +54,7 @@ PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
     way_out="The program's own build for CUDA",
     source="The programs' installation guides",
     failure=3,
-    holds=(_lacks_its_plugin, _is_all),
+    holds=(_is_all,),
     message=Message(
         title="{program} is installed without GPU support, and runs on the CPU", way=_own
     ),
