@@ -31,6 +31,14 @@ AMD = (
     *rows(
         "foreign-gpu",
         {
+            "timeout": r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
+            "instead of": r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
+            "amdgpu-install": r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
+            "rocm binary not found": r"Configured ROCm binary not found at",
+            "rocm gpu architecture": r"ROCm GPU architecture detection failed despite ROCm being available",
+            "gpu detected": r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
+            "zluda": r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
+            "found version 2147483647": "",
             "rocm": r"\b(?:ollama|vllm|llama\.cpp|pytorch) (?:\w+ )?rocm (?:docker )?(?:image|container)\b[^.\n]{0,60}?\b(?:can ?not|can't|does(?: not|n't)|fails?)\b",
             "miopenstatus": r"\bmiopenStatus\w{3,40}",
             "hipblas": r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
@@ -167,32 +175,15 @@ SPOKEN = (
         unless=r"\bif\b[^.\n]{0,20}rocminfo|ROCk module",
         vendor="amd",
     ),
-    *rows(
-        "foreign-gpu",
-        {
-            "timeout": r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
-            "instead of": r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
-            "amdgpu-install": r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
-        },
-        vendor="amd",
-    ),
 )
 """Whose GPU it is by a model's name, beside what torch or an installer says of CUDA."""
-
-ZLUDA = rows(
-    "foreign-gpu",
-    {
-        "gpu detected": r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
-        "zluda": r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
-        "found version 2147483647": "",
-    },
-    vendor="amd",
-)
-"""CUDA's calls translated for AMD's GPUs; its driver answers with the largest number there is."""
 
 INTEL = rows(
     "no-xpu",
     {
+        "no supported devices found": r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
+        "double type is not supported": r"Double type is not supported on this platform",
+        "atenipextypexpu": "",
         "xpu.is_available": r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
         "xpu device count is zero": "",
         "ur_result_error": r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
@@ -239,24 +230,7 @@ RUNTIMES = (
             ("torch.xpu", r"\btorch\.xpu\.\w{4,24}"),
         )
     ),
-    *rows(
-        "no-xpu",
-        {
-            "no supported devices found": r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
-            "double type is not supported": r"Double type is not supported on this platform",
-            "atenipextypexpu": "",
-        },
-        why="driver",
-    ),
     row("no-xpu", "sycl_ext_oneapi_", why="driver", unless=NVIDIAS),
-    *rows(
-        "foreign-gpu",
-        {
-            "rocm binary not found": r"Configured ROCm binary not found at",
-            "rocm gpu architecture": r"ROCm GPU architecture detection failed despite ROCm being available",
-        },
-        vendor="amd",
-    ),
 )
 
-ROWS = (*AMD, *SPOKEN, *ZLUDA, *INTEL, *APPLE, *RUNTIMES)
+ROWS = (*AMD, *SPOKEN, *INTEL, *APPLE, *RUNTIMES)
