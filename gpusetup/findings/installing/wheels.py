@@ -163,11 +163,8 @@ def _other_python(context: RuleContext, asked: str) -> Fix:
 
 def _torch_of(context: RuleContext, name: str, version: str | None) -> str | None:
     """The torch that a release of the family belongs to; None where it is not known."""
-    if name == "torch" or version is None:
-        return version
-    rows = context.catalog.releases
-    beside = {(f, getattr(row, f)): row.torch for row in rows for f in FAMILY[1:]}
-    return beside.get((name, version))
+    beside = (r.torch for r in context.catalog.releases if getattr(r, name, None) == version)
+    return version if name == "torch" or version is None else next(beside, None)
 
 
 def _rows(context: RuleContext, version: str | None, label: str | None = None) -> list[TorchBuild]:

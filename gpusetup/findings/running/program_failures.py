@@ -20,8 +20,7 @@ from gpusetup.model.shell import lines
 
 def _own(context: RuleContext, text: str) -> Fix:
     """The program's own way to the GPU."""
-    said = (e.values.get("program") for cause in CAUSES for e in events(context, *cause.kinds))
-    program = BY_NAME.get(context.snapshot.failing.program or next(filter(None, said), ""))
+    program = BY_NAME.get(context.snapshot.failing.program or "")
     newest = "Install its build for the CUDA of this torch, or its newest release"
     looks = paste.look("see first whether the driver lists the GPU", *lines("nvidia-smi -L"))
     return Fix(text=text + ((program and program.way) or newest), looks=looks)
