@@ -25,12 +25,12 @@ from gpusetup.evidence.context import (
     serving,
 )
 from gpusetup.findings.layers import BROKEN_TORCH, Layer
-from gpusetup.findings.libraries.distributions import found_below
+from gpusetup.findings.libraries.distributions import undeclared_commands
 from gpusetup.findings.record import Cause
 from gpusetup.findings.torch.build import named, version_evidence
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.shell import lines
 from gpusetup.model.versions import parsed
 
 JETSON_WRONG_WHEEL = Cause(
@@ -130,37 +130,11 @@ def jetson_fix(context: RuleContext) -> Fix:
         "source where a program needs them",
         commands=(
             paste.pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
-            *_commands(context, jetpack.links or "", jetpack.cuda),
+            *undeclared_commands(context, jetpack.links or "", jetpack.cuda),
             paste.pip(context, "install", *only_there, "torch"),
             paste.pip(context, "install", "torch"),
         ),
     )
-
-
-def undeclared_fix(context: RuleContext, library: str) -> Fix | None:
-    """The package of a library that a Jetson's torch links and does not declare, and its folder
-    for the loader; None elsewhere."""
-    board, row = board_of(context.snapshot), undeclared(library)
-    if row is None or not (board or row.library == "libnvpl_"):
-        return None
-    needed = cuda_needed(context.snapshot.torch) or (jetpack_of(board) or UNIFIED).cuda
-    return Fix(
-        text=f"torch's wheel for Jetson links {library.partition('.so')[0]} and does not declare "
-        f"it: install it, and let the loader find it (put the second line into what starts your "
-        "program too)",
-        commands=_commands(context, library, needed),
-    )
-
-
-def _commands(context: RuleContext, library: str, cuda: str) -> tuple[Line, ...]:
-    """What installs a library that is not declared, and leads the loader to it."""
-    row, major = undeclared(library), cuda.partition(".")[0]
-    if row is None:
-        return ()
-    install = paste.pip(context, "install", "--no-deps", *row.by_pip(major))
-    there, below = context.snapshot.python.site_packages, row.below(major)
-    known = there and (paste.first_on(context, "LD_LIBRARY_PATH", f"{there}/{below}"),)
-    return install, *(known or found_below(context, below))
 
 
 RULES = (jetson_wrong_wheel,)

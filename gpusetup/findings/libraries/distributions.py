@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.catalog.facts import extension, extension_modules
+from gpusetup.catalog.jetpack import undeclared
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import paste
@@ -73,3 +74,15 @@ def found_below(context: RuleContext, folder: str) -> tuple[Line, ...]:
 
 
 FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+
+
+def undeclared_commands(context: RuleContext, library: str, cuda: str) -> tuple[Line, ...]:
+    """What installs a library that a Jetson's torch links and does not declare, and leads the
+    loader to it."""
+    row, major = undeclared(library), cuda.partition(".")[0]
+    if row is None:
+        return ()
+    install = paste.pip(context, "install", "--no-deps", *row.by_pip(major))
+    there, below = context.snapshot.python.site_packages, row.below(major)
+    known = there and (paste.first_on(context, "LD_LIBRARY_PATH", f"{there}/{below}"),)
+    return install, *(known or found_below(context, below))

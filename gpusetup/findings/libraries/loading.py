@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.evidence.plausible import exactly
 from gpusetup.findings import alike
 from gpusetup.findings.driver.presence import DRIVER_LIBRARIES
 from gpusetup.findings.layers import NO_DRIVER, NO_INIT, Layer
-from gpusetup.findings.libraries.distributions import found_below
+from gpusetup.findings.libraries.distributions import found_below, undeclared_commands
 from gpusetup.findings.message_rules import case_of, from_message, from_messages, seen
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import paste
@@ -170,15 +171,18 @@ def _is_anothers(context: RuleContext) -> bool:
     return bool(torch.cuda_available or other or program != "torch")
 
 
-def _jetsons(context: RuleContext, text: str) -> Fix:
-    from gpusetup.findings.jetson.jetpack import undeclared_fix
-
+def _undeclared(context: RuleContext) -> str:
+    """The library that is missing, if a Jetson's torch links it and does not declare it."""
     said = (e.values.get("library", "") for e in events(context, CUDA_LIB_MISSING.id))
-    return undeclared_fix(context, next(said, "")) or Fix(text=text)
+    library = next(said, "")
+    there = board_of(context.snapshot) or library.startswith("libnvpl_")
+    return library if there and undeclared(library) else ""
 
 
-def _is_undeclared(context: RuleContext) -> bool:
-    return bool(_jetsons(context, "").text)
+def _of_a_jetson(context: RuleContext, text: str) -> Fix:
+    jetpack = jetpack_of(board_of(context.snapshot)) or UNIFIED
+    cuda = cuda_needed(context.snapshot.torch) or jetpack.cuda
+    return Fix(text=text, commands=undeclared_commands(context, _undeclared(context), cuda))
 
 
 WHERE = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
@@ -209,7 +213,13 @@ CUDA_LIB_MISSING = Cause(
                 "there too",
                 way=_beside_torch,
             ),
-            Message(where=(_is_undeclared,), way=_jetsons),
+            Message(
+                where=(lambda context: bool(_undeclared(context)),),
+                text="torch's wheel for Jetson links this library and does not declare it: install "
+                "it, and let the loader find it (put the second line into what starts your program "
+                "too)",
+                way=_of_a_jetson,
+            ),
             Message(
                 having={"library": "^-lcuda$"},
                 title="The linker finds no libcuda.so, which the build links against",
