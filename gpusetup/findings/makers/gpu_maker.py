@@ -20,7 +20,7 @@ from gpusetup.findings import alike
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Alike, Cause
 from gpusetup.fixes import other_makers, paste
-from gpusetup.model.finding import Evidence, Finding, Fix
+from gpusetup.model.finding import Finding, Fix
 from gpusetup.resolver.held import vendors_of
 
 
@@ -43,7 +43,7 @@ def serves_its_maker(context: RuleContext) -> bool:
 APPLE_SILICON = Cause(
     id="apple-silicon",
     place=(Layer.NO_GPU, 10),
-    title="a Mac with an Apple GPU: there is no CUDA",
+    title="this is a Mac: there is no CUDA",
     means="Apple's GPUs are used by torch as device mps; CUDA builds do not exist for macOS.",
     proven_by="macOS on arm64",
     way_out="Use device mps or cpu; the ordinary wheel has both",
@@ -51,30 +51,31 @@ APPLE_SILICON = Cause(
 )
 
 
-def apple_silicon(context: RuleContext) -> Iterator[Finding]:
-    """A Mac with an Apple GPU: there is no CUDA."""
-    if _apple(context):
-        machine = context.snapshot.os.machine or "a Mac"
-        yield _as_grave(
-            context,
-            APPLE_SILICON,
-            "This is a Mac: there is no CUDA",
-            (value_evidence(context, "os.machine", f"macOS on {machine}"),),
-            other_makers.apple(context),
-        )
-
-
 def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
-    """No NVIDIA GPU: and who made the one that is there."""
+    """No NVIDIA GPU: and who made the one that is there. A note where no program wanted CUDA."""
+    if not (_apple(context) or _is_absent(context)):
+        return
+    cause, fix = _of_whom(context)
+    machine = context.snapshot
+    named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())
+    seen = "; ".join(named) or "no GPU of NVIDIA's is listed"
+    about = ("pci_devices", seen)
+    if cause is APPLE_SILICON:
+        about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
+    wanted = event_evidence(events(context, *LOOKED_FOR_CUDA))
+    passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
+    found = cause.as_note if passing else cause.found
+    yield found(cause.title, evidence=(*wanted, value_evidence(context, *about)), fix=fix)
+
+
+def _is_absent(context: RuleContext) -> bool:
     machine, has = context.snapshot, has_nvidia(context)
     looked = (
         is_seen_only(maker_of(machine.torch.backend))
         or events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen")
         or (events(context, "foreign-gpu") and events(context, "program-lib-missing"))
     )
-    absent = has is False or (looked and has is None and not machine.driver.version)
-    if absent and not _apple(context):
-        yield _other_maker(context)
+    return has is False or bool(looked and has is None and not machine.driver.version)
 
 
 def _apple(context: RuleContext) -> bool:
@@ -135,16 +136,6 @@ The order of causes cannot say it: a machine without torch lacks its GPU first, 
 which an installer finds no torch is not about a GPU at all."""
 
 
-def _as_grave(
-    context: RuleContext, cause: Cause, title: str, shown: tuple[Evidence, ...], fix: Fix
-) -> Finding:
-    """An error where a program wanted CUDA, else a note."""
-    wanted = event_evidence(events(context, *LOOKED_FOR_CUDA))
-    passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
-    found = cause.as_note if passing else cause.found
-    return found(title, evidence=(*wanted, *shown), fix=fix)
-
-
 CUDA_RAN = ("out-of-memory", "no-kernel-image")
 """What only a program with CUDA and an NVIDIA GPU says."""
 
@@ -170,7 +161,7 @@ IMAGE = (
 NO_NVIDIA_GPU = Cause(
     id="no-nvidia-gpu",
     place=(Layer.NO_GPU, 10),
-    title="the machine has no NVIDIA GPU",
+    title="this machine has no NVIDIA GPU",
     means="CUDA needs an NVIDIA GPU; torch's CPU build works without one.",
     proven_by="A PCI bus without NVIDIA's vendor id, no driver, no GPU listed",
     not_when="A container that was not given its host's GPU; a GPU that is there without its "
@@ -191,7 +182,7 @@ NO_NVIDIA_GPU = Cause(
 AMD_GPU = Cause(
     id="amd-gpu",
     place=(Layer.NO_GPU, 10),
-    title="the GPU is AMD's",
+    title="the GPU is AMD's: CUDA is not used",
     means="CUDA builds do not use it; ROCm builds exist for Linux.",
     proven_by="An AMD display controller and none of NVIDIA, or a ROCm build without an NVIDIA GPU",
     not_when="A ROCm build on a machine that has an NVIDIA GPU",
@@ -203,7 +194,7 @@ AMD_GPU = Cause(
 INTEL_GPU = Cause(
     id="intel-gpu",
     place=(Layer.NO_GPU, 10),
-    title="the GPU is Intel's and torch an XPU build",
+    title="the GPU is Intel's: CUDA is not used",
     means="No prescription for NVIDIA applies.",
     proven_by="An XPU build of torch and no NVIDIA GPU",
     not_when="An Intel GPU beside an NVIDIA one",
@@ -212,31 +203,24 @@ INTEL_GPU = Cause(
 )
 
 
-def _other_maker(context: RuleContext) -> Finding:
+def _of_whom(context: RuleContext) -> tuple[Cause, Fix]:
     named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
     maker = maker_of(context.snapshot.torch.backend)
-    seen = tuple(
-        value_evidence(context, "pci_devices", f"{d.vendor} {d.name or d.device_id} at {d.bus_id}")
-        for d in context.snapshot.pci_devices or ()
-    )
-    listed = seen or (value_evidence(context, "pci_devices", "no GPU of NVIDIA's is listed"),)
+    if _apple(context):
+        return APPLE_SILICON, other_makers.apple(context)
     if "amd" in (maker, *vendors_of(context.snapshot)) or events(context, *OF_ANOTHER_MAKER[:2]):
-        title, cause, fix = "The GPU is AMD's: CUDA is not used", AMD_GPU, other_makers.amd(context)
-    elif maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
-        title = "The GPU is Intel's: CUDA is not used"
-        cause, fix = INTEL_GPU, other_makers.intel(context)
-    else:
-        title, cause = "This machine has no NVIDIA GPU", NO_NVIDIA_GPU
-        torch, said = context.snapshot.torch, events(context, "cuda-error")
-        build = context.snapshot.wanted.torch and paste.chosen(context)
-        asked = ("--torch", build.torch) if build else ()
-        cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
-        fix = Fix(
-            text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
-            + (IMAGE if in_container(context) else ""),
-            commands=() if torch.installed or torch.version or said else (cpu,),
-        )
-    return _as_grave(context, cause, title, listed, fix)
+        return AMD_GPU, other_makers.amd(context)
+    if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
+        return INTEL_GPU, other_makers.intel(context)
+    torch, said = context.snapshot.torch, events(context, "cuda-error")
+    build = context.snapshot.wanted.torch and paste.chosen(context)
+    asked = ("--torch", build.torch) if build else ()
+    cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
+    return NO_NVIDIA_GPU, Fix(
+        text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
+        + (IMAGE if in_container(context) else ""),
+        commands=() if torch.installed or torch.version or said else (cpu,),
+    )
 
 
-RULES = (apple_silicon, no_nvidia_gpu)
+RULES = (no_nvidia_gpu,)
