@@ -58,7 +58,7 @@ SEES_NONE = (
 )
 """What sees no GPU, and what sees one."""
 
-GOT = r"\b(?:(?:re)?install(?:s|ed|ing)\b|(?:will|always|only) install\b|install only\b|reinstall\b|download(?:s|ed|ing)\b|(?:get|got|gave|gives|pick|pull|brought|brings|restor|replac|overwr[io]t|overrid|swapp|switch|revert|downgrad|chang|turn|upgrad|updat|went|goes|going|fall|fell|end(?:s|ed) up|left with|(?:you|I) (?:only )?have|resolv|select|forc|reinstall|result(?:s|ed)? in|yield|trigger|caus)\w{0,6})"
+GOT = r"\b(?:(?:(?:re)?install|download|pick|pull|restor|replac|overrid|swapp?|switch|revert|downgrad|chang|turn|upgrad|updat|resolv|select|forc|trigger|caus|yield|result|end|gett|giv|bring|putt|fall)(?:s|es|ed|ing)(?: in| up(?: with)?)?|reinstall\w{0,6}|(?:will|always|only) install|install only|(?:I|we|you) (?:only )?(?:get|have)|got|gets|gave|brought|put|went|goes|fell|fallen|overwr[io]t\w{1,3}|chose|left with)\b"
 A_BUILD = (
     r"(?:(?:non[- ]cuda,? )?cpu(?:[- ]only)? (?:versions?|builds?|wheels?|variants?|release|one|package|only)\b|(?:none?|non)[- ]?(?:cuda|gpu)(?:[- ]enabled)?,? (?:version|build|wheel|variant|release|one|package|cpu)\b"
     r"|cuda[- ]?less build\b|(?:version|build|one|torch)(?: \d[\w.]{1,12})? without (?:cuda|gpu)\b|\+?cpu\b)"

@@ -49,7 +49,8 @@ def built_anew(context: RuleContext, module: str | None) -> tuple[Line, ...]:
     if source and extension(source).page_of_wheels and "+" in torch and is_a_version(torch):
         page = f"https://data.pyg.org/whl/torch-{torch}.html"
         return (paste.pip(context, "install", *words[1:], source, "-f", page),)
-    return (paste.pip(context, "install", *words, source),) if source else ()
+    sources = ("--no-binary", source or "") if "+" not in (source or "") else ()
+    return (paste.pip(context, "install", *sources, *words, source),) if source else ()
 
 
 def anew(*kinds: str) -> Callable[[RuleContext, str], Fix]:

@@ -19,6 +19,7 @@ from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line
+from gpusetup.model.versions import parsed
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
@@ -171,6 +172,12 @@ def _is_anothers(context: RuleContext) -> bool:
     return bool(torch.cuda_available or other or program != "torch")
 
 
+def _not_torchs(context: RuleContext) -> bool:
+    """Whether torch brings cuDNN 9, as far as is known."""
+    version = (context.snapshot.torch.version or "99").partition("+")[0]
+    return parsed(version) >= parsed(context.catalog.milestone("torch with cudnn 9"))
+
+
 def _undeclared(context: RuleContext) -> str:
     """The library that is missing, if a Jetson's torch links it and does not declare it."""
     said = (e.values.get("library", "") for e in events(context, CUDA_LIB_MISSING.id))
@@ -241,6 +248,7 @@ CUDA_LIB_MISSING = Cause(
             ),
             Message(
                 having={"library": CUDNN_8},
+                where=(_not_torchs,),
                 text="A program built for cuDNN 8 asks for it (CTranslate2 before 4.5, "
                 "onnxruntime-gpu before 1.19, torch before 2.4); torch from 2.4 on brings cuDNN 9. "
                 "Update that program, or where torch itself is the older one, install it anew",
