@@ -61,7 +61,7 @@ SEES_NONE = (
 GOT = r"\b(?:(?:(?:re)?install|download|pick|pull|restor|replac|overrid|swapp?|switch|revert|downgrad|chang|turn|upgrad|updat|resolv|select|forc|trigger|caus|yield|result|end|gett|giv|bring|putt|fall)(?:s|es|ed|ing)(?: in| up(?: with)?)?|reinstall\w{0,6}|(?:will|always|only) install|install only|(?:I|we|you) (?:only )?(?:get|have)|got|gets|gave|brought|put|went|goes|fell|fallen|overwr[io]t\w{1,3}|chose|left with)\b"
 A_BUILD = (
     r"(?:(?:non[- ]cuda,? )?cpu(?:[- ]only)? (?:versions?|builds?|wheels?|variants?|release|one|package|only)\b|(?:none?|non)[- ]?(?:cuda|gpu)(?:[- ]enabled)?,? (?:version|build|wheel|variant|release|one|package|cpu)\b"
-    r"|cuda[- ]?less build\b|(?:version|build|one|torch)(?: \d[\w.]{1,12})? without (?:cuda|gpu)\b|\+?cpu\b)"
+    r"|cuda[- ]?less build\b|(?:version|build|one|torch)(?: \d[\w.]{1,12})? without (?:cuda|gpu)\b)"
 )
 CPU_TORCH = r"(?:(?:torch\W{1,3})?\d\.\d{1,2}\.\d\+cpu\b|(?:py)?torch[ -]?\+?cpu\b|(?:non[- ]?cuda,? |none?[- ]cuda |cpu[- ]only |cpu |cuda[- ]?less )(?:(?:version|build|wheel|variant)s? of )?(?:the )?(?:py|lib)?torch\b|(?:that )?non[- ]CUDA,? CPU\b)"
 THERE = r"(?:is|was|gets?|got|are|were|be|being|has been|keeps being) (?:\w+ )?(?:(?:re)?install|pick|download|select|chos|resolv|us|put|restor)(?:ed|en)\b"
@@ -69,7 +69,7 @@ CPU_BUILDS = (
     said(
         "torch-not-compiled-with-cuda",
         rf"torch(?:vision)?\b.{{0,300}}?{GOT}[^.\n]{{0,40}}? (?:by |with |to |for |into |as |in |the |a |an |only |me |back )*{A_BUILD}|{GOT}[^.\n]{{0,40}}? (?:the |a |an |only )*(?:non[- ]CUDA,? )?cpu(?:[- ]only)? (?:version|build|variant|wheel)s?\b.{{0,300}}?torch|{GOT}[^.\n]{{0,40}}?[ :]{CPU_TORCH}"
-        rf"|{GOT}[^.\n]{{0,40}}?torch\b[^\n]{{0,60}}? (?:by|with|to|into|as) (?:the |a |an )*{A_BUILD}|(?:lib|py)torch +\d[\w.]{{1,12}} +cpu_\w{{3,40}}|{A_BUILD} {THERE}.{{0,300}}?torch"
+        rf"|{GOT}[^.\n]{{0,40}}?torch\b[^\n]{{0,60}}? (?:by|with|to|into|as) (?:the |a |an )*(?:{A_BUILD}|\+?cpu\b)|(?:lib|py)torch +\d[\w.]{{1,12}} +cpu_\w{{3,40}}|{A_BUILD} {THERE}.{{0,300}}?torch"
         rf"|torch.{{0,300}}?{A_BUILD}[^.\n]{{0,24}} {THERE}|{CPU_TORCH}\W{{0,3}}{THERE}"
         r"|torch[^。\n]{0,12}?(?:会|就|又|自动|都|版本|选择|安装|裝|装|下载|用|被|给|替换|換|换|改|覆盖|重装|降级|变|變)(?:的|了|成|为|是|為| ){0,4}(?:torch)?cpu|(?:选择|安装|装|下载)(?:的|了|成|为|是){0,3} ?cpu版",
         *("cpu version", "cpu build", "cpu wheel", "cpu variant", "cpu release", "cpu package"),
