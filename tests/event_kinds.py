@@ -63,7 +63,6 @@ OWN_NAME: Mapping[str, str] = {
     "torchvision-image-mismatch": "torchvision-mismatch, an error in a text that says nothing else",
     # --- evidence, which makes no finding alone
     "guarded-set": "guarded-set-changed, where another version is installed",
-    "called-from": "the language of the program that calls another, which decides its way out",
     "capability-warning": "proof that the GPU is served",
     "extension-arch": "what an extension was built for",
     "extension-installed": "extension-arch-mismatch, where a kernel is missing and no GPU is named",

@@ -215,8 +215,8 @@ LOGIN_NODE = (
         ("    out = selective_scan_cuda.fwd(u, delta, A)\nRuntimeError: CUDA error: no kernel image "
          "is available for execution on the device\n",
          "extension-arch-mismatch|--no-cache-dir mamba-ssm\n", ""),
-        (NCCL, "uninstall -y nvidia-nccl-cu12 nvidia-nccl-cu13|"
-         "install --no-deps nvidia-nccl-cu13==2.28.9\n", ""),
+        (NCCL, "lie in one folder: remove both, and install the one of torch's CUDA anew",
+         "export LD_LIBRARY_PATH"),
         (GNU.format(11), "g++-11|gcc-11", ""),
         ("Cuda compilation tools, release 11.4, V11.4.48\ntorch: 2.1.0+cu118\n" + ARCH.format(89),
          "export CUDA_HOME=/usr/local/cuda-11.8", ""),

@@ -134,26 +134,3 @@ def test_one_weak_reading_makes_a_cause_likely_and_a_second_one_certain(
 )
 def test_a_setting_or_a_programs_own_file_is_no_cause(text: str) -> None:
     assert judged(text).cause in ("unknown", "ok")
-
-
-LACKS = (
-    "[E:onnxruntime:Default, provider_bridge_ort.cc:1744 TryGetProviderInfo_CUDA] Failed to load library "
-    "libonnxruntime_providers_cuda.so with error: libcublasLt.so.11: cannot open shared object file"
-)
-NO_PROVIDER = "CUDA execution provider is not enabled in this build."
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (f"#include <onnxruntime_cxx_api.h>\nOrt::Session session(env, model);\n{LACKS}", "GitHub"),
-        (f"find_package(onnxruntime REQUIRED)\n{NO_PROVIDER}", "GitHub"),
-        (f"terminate called after throwing an instance of 'Ort::Exception'\n{LACKS}", "GitHub"),
-        (f"using Microsoft.ML.OnnxRuntime;\n{NO_PROVIDER}", "NuGet"),
-        (f"onnxruntime-gpu==1.18.0\n{LACKS}", "pip install"),
-    ],
-)
-def test_a_program_is_told_of_the_form_that_its_language_calls(text: str, told: str) -> None:
-    root = next(f for f in judged(text).findings if f.fix)
-    ways = [way for way in ("GitHub", "NuGet", "pip install") if way in str(root.fix)]
-    assert ways == [told]

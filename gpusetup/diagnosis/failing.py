@@ -46,9 +46,9 @@ def program_of(context: RuleContext) -> Program | None:
     name = context.snapshot.failing.program
     if name is None:
         return None
-    from gpusetup.findings.programs import called
+    from gpusetup.messages.programs import BY_NAME
 
-    return called(context, name)
+    return BY_NAME.get(name)
 
 
 def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:

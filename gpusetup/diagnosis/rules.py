@@ -87,10 +87,10 @@ def of_messages() -> tuple[Rule, ...]:
     """The rules about messages of programs: loaded where some program said something."""
     from gpusetup.findings.container import engines
     from gpusetup.findings.installing import installers, wheels
-    from gpusetup.findings.libraries import compiled, dlls, extensions, toolkit
+    from gpusetup.findings.libraries import extensions, toolkit
     from gpusetup.findings.running import parallel, program_failures, program_messages, programs
 
-    building = (dlls, extensions, toolkit, compiled)
+    building = (extensions, toolkit)
     running = (program_messages, programs, parallel, program_failures)
     families = (engines, *building, *running, installers, wheels)
     return tuple(rule for family in families for rule in family.RULES)

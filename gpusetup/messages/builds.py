@@ -10,9 +10,7 @@ from gpusetup.messages.fragments import IN_A_BUILD
 from gpusetup.messages.row import row, rows
 
 WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
-FAILED_BUILD = (
-    r"\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst)"
-)
+
 BY_THE_WAY = r"(?:[\s\"'`,.:]{1,6}(?:it|I|and|but|then|always|get|gets|got|keeps?|tells?|says?|gives?|gave|shows?|the|this|an?|me|error|following|fails?|failed|with|still|returns?|reports?|raises?|throws?|see|saw|saying|that|command|message))"
 """Words of somebody between a command and what it said."""
 LINKS_AN_EXTENSION = r"ninja: build stopped|error: command '\S{1,200}' failed|make(?:\[\d\])?: \*\*\*|Failed building wheel|Failed to build\b"
@@ -47,7 +45,7 @@ ROWS = (
         {
             "cuda_home": (
                 r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)"
-                rf"(?:(?=.{{0,1200}}?(?:{FAILED_BUILD})(?P<package>\w[\w-]{{1,40}}))|)"
+                r"(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)"
             ),
             "nvcc": (
                 r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc"

@@ -104,20 +104,18 @@ NUMBERS = (
 )
 
 CAPTURE = (
-    *(
-        row(
-            "program-failed",
-            needle,
-            stage="first-kernel",
-            says="A CUDA graph's capture failed: something in it may not be captured",
-            way="Run the work once before the capture, so that kernels and modules are loaded and memory is "
-            "there; Warp loads modules within a capture only with a driver of CUDA 12.3 or newer",
-        )
-        for needle in (
+    row(
+        "program-failed",
+        (
             "when stream is capturing",
             "stream_capture_",
             "depend on a capturing blocking stream",
-        )
+        ),
+        r"when stream is capturing|stream_capture_|depend on a capturing blocking stream",
+        stage="first-kernel",
+        says="A CUDA graph's capture failed: something in it may not be captured",
+        way="Run the work once before the capture, so that kernels and modules are loaded and memory is "
+        "there; Warp loads modules within a capture only with a driver of CUDA 12.3 or newer",
     ),
     row(
         "program-failed",

@@ -7,6 +7,7 @@ kube-scheduler, kubelet and the NVIDIA device plugin; the entry script of NVIDIA
 from __future__ import annotations
 
 from gpusetup.messages.row import row, rows
+from gpusetup.messages.spoken import in_any_order
 
 INSIDE = r"\b(?:docker |the |running |my )*containers?\b"
 LOSES = (
@@ -17,13 +18,7 @@ LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{
 NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspend|sleep|hibernat)\w*|\bXid\b|fallen off|segfault|out of memory"
 """A container that had its GPU and loses it while it runs, in a person's words."""
 
-NOT_USE = r"(?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5}"
 
-NO_GPU_SAID = (
-    r"No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU"
-    r"|CUDA driver initialization failed|no CUDA-capable device is detected"
-)
-"""What programs say where there is no GPU; torch's, and CUDA's for code 100."""
 STEP_FAILED = (
     r"(?:failed to solve: process|The command '/bin/sh -c .{1,400}?returned a non-zero code"
     r'|process "/bin/sh -c .{1,400}?did not complete successfully)'
@@ -33,34 +28,27 @@ STEP_FAILED = (
 IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
 
 CLUSTERS = (
-    *(
-        row("k8s-gpu-not-allocatable", "nvidia.com/gpu", pattern, unless=unless)
-        for pattern, unless in (
-            (
-                r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b",
-                IF_ONLY,
-            ),
-            (
-                r"(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu",
-                r"如果|若",
-            ),
-        )
+    row(
+        "k8s-gpu-not-allocatable",
+        "nvidia.com/gpu",
+        r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b"
+        r"|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu",
+        unless=r"\b(?:if|when|in case|whether|make sure|until|unless)\b|如果|若",
     ),
 )
 
 ARTICLE = r"(?:an? |the |my |free )?(?:hosted )?"
 
 
+ELSEWHERE = (
+    r"\b(?:works?|worked|working|fine|well|runs) (?:on|in|with) (?:an? |the |my )?LENT|LENT\b[^.\n]{0,50}\b(?:works|worked|is fine|runs fine|no problem|same code)"
+    r"|LENT`?,? (?:and|or|/) `?OTHER|OTHER`?,? (?:and|or|/) `?LENT|\b(?:not|neither|unlike|like|also)(?: \w+)? (?:on|in|with) (?:an? |the )?LENT|LENT I also|usage limits in LENT"
+)
+
+
 def elsewhere(name: str, other: str) -> str:
     """A pattern of what is said of a lender's notebooks that a failure is not in, or not only."""
-    lent = rf"(?:google )?{name}"
-    return (
-        rf"\b(?:works?|worked|working|fine|well|runs) (?:on|in|with) (?:an? |the |my )?{lent}"
-        rf"|{lent}\b[^.\n]{{0,50}}\b(?:works|worked|is fine|runs fine|no problem|same code)"
-        rf"|{lent}`?,? (?:and|or|/) `?{other}|{other}`?,? (?:and|or|/) `?{lent}"
-        rf"|\b(?:not|neither|unlike|like|also)(?: \w+)? (?:on|in|with) (?:an? |the )?{lent}"
-        rf"|{lent} I also|usage limits in {lent}"
-    )
+    return ELSEWHERE.replace("LENT", f"(?:google )?{name}").replace("OTHER", other)
 
 
 ROWS = (
@@ -88,7 +76,7 @@ ROWS = (
     *rows(
         "container-no-gpu",
         {
-            "/bin/sh -c": rf"(?:{NO_GPU_SAID}).{{0,900}}?{STEP_FAILED}",
+            "/bin/sh -c": rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
             "cuda.is_available()": rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
         },
         step="build",
@@ -112,11 +100,7 @@ ROWS = (
     row(
         "container-nvml-lost",
         "container",
-        rf"{LOSES}[^\n]{{0,120}}?{INSIDE}[^\n]{{0,160}}?{LATER}"
-        rf"|{INSIDE}[^\n]{{0,120}}?{LOSES}[^\n]{{0,160}}?{LATER}"
-        rf"|{LATER}[^\n]{{0,160}}?{INSIDE}[^\n]{{0,120}}?{LOSES}"
-        rf"|{LATER}[^\n]{{0,160}}?{LOSES}[^\n]{{0,120}}?{INSIDE}"
-        rf"|{LOSES}[^\n]{{0,160}}?{LATER}[^\n]{{0,200}}?(?:restart|recreat)\w* (?:the |my )?{INSIDE}",
+        in_any_order(LOSES, INSIDE, LATER, within=160),
         unless=NEVER_HAD,
         said="in words",
     ),
@@ -142,19 +126,17 @@ ROWS = (
     row(
         "container-toolkit-missing",
         "default runtime",
-        rf"\b(?:docker|container)s?\b[^.\n]{{0,20}}? {NOT_USE} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{{0,900}}?\bRuntimes: (?:(?!nvidia)[\w.-]{{2,40}} ){{1,6}}Default Runtime: (?!nvidia)\w",
+        r"\b(?:docker|container)s?\b[^.\n]{0,20}? (?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{0,900}?\bRuntimes: (?:(?!nvidia)[\w.-]{2,40} ){1,6}Default Runtime: (?!nvidia)\w",
         unless="nvidia.com/gpu=|cdi: ",
         runtime="nvidia",
     ),
-    *(
-        row(
-            "container-toolkit-missing", "nvidia runtime", pattern, unless=IF_ONLY, runtime="nvidia"
-        )
-        for pattern in (
-            r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime",
-            r"\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b",
-            r"nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)",
-        )
+    row(
+        "container-toolkit-missing",
+        "nvidia runtime",
+        r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b"
+        r"|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)",
+        unless=IF_ONLY,
+        runtime="nvidia",
     ),
     *rows(
         "container-toolkit-missing",
@@ -250,9 +232,9 @@ ROWS = (
         {
             "stub": r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             "always run with libnvidia-ml": r"You should always run with libnvidia-ml\.so",
+            "/stubs": r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
         },
     ),
-    row("libcuda-stub", "stub", r"libcuda\.so[.\d]* => (?P<folder>\S{0,120}/stubs)/"),
     *rows(
         "hosted-notebook",
         {

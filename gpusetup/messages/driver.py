@@ -262,13 +262,10 @@ DRIVER = (
         r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT",
         shown="by MIG alone",
     ),
-    *(
-        row(
-            "mig-misconfigured",
-            needle,
-            r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
-        )
-        for needle in ("only one", "only 1", "just one", "only a single")
+    row(
+        "mig-misconfigured",
+        ("only one", "only 1", "just one", "only a single"),
+        r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
     ),
     *rows(
         "smi-banner-misread",

@@ -55,38 +55,10 @@ VLLM = (
     ),
     failed(
         "vLLM",
-        "died unexpectedly",
-        r"Worker proc [\w -]{1,40} died unexpectedly",
-        why=NOT_SHOWN,
-        says=f"vLLM lost a worker process; {ROOT_ABOVE}",
-    ),
-    failed(
-        "vLLM",
-        "enginedeaderror",
-        r"EngineDeadError: EngineCore encountered an issue",
-        why=NOT_SHOWN,
-        says=f"vLLM lost its engine; {ROOT_ABOVE}",
-    ),
-    failed(
-        "vLLM",
-        "asyncenginedeaderror",
-        r"AsyncEngineDeadError: (?:Background loop|Task finished)",
-        why=NOT_SHOWN,
-        says=f"vLLM lost its engine; {ROOT_ABOVE}",
-    ),
-    failed(
-        "vLLM",
         "no valid attention backend found",
         r"No valid attention backend found",
         says="vLLM has no attention backend for this model on this GPU",
         way="Name another backend (VLLM_ATTENTION_BACKEND), or take vLLM's newest release",
-    ),
-    failed(
-        "vLLM",
-        "rpc call to",
-        r"TimeoutError: RPC call to \w{3,40} timed out",
-        why=NOT_SHOWN,
-        says="vLLM waited too long for a worker",
     ),
 )
 

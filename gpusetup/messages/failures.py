@@ -17,11 +17,10 @@ STATUSES = (
     ("65", "gsp-timeout", "NV_ERR_TIMEOUT"),
 )
 """Last digits of a status with which a call to the GPU's firmware failed, its cause, its name."""
-CALLS = r"(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{0,30}|GspRm\w{2,20}|rpcRm\w{2,30})"
 
 
 def _status(number: str, kind: str, name: str) -> Row:
-    pattern = rf"NVRM: .{{0,40}}{CALLS}.{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
+    pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
     return row(kind, "nvrm: ", pattern, status=name, by="status")
 
 
@@ -40,10 +39,7 @@ NO_PICTURE = (
     ),
 )
 
-NOT_FOUND = (
-    r"(?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)"
-)
-FAILS_TO = r"(?:(?:does ?n['o]?t|is not|isn't|don't|cannot|can't|not|neither|unable to|fails? to|failed to)\b[^.\n]{0,60}?\b(?:find|us(?:e|ing)|see|detect|recogni[sz]e)(?:s|ing)?)"
+
 NO_USE = (
     r"(?:\bnot|n't|\bnever|\bwithout) (?:\w+ ){0,2}?us(?:e|ed|ing) (?:\w+ ){0,2}?(?:gpu|cuda)\b"
 )
@@ -85,24 +81,18 @@ IN_WORDS = (
         library="libdevice.10.bc, of CUDA's compiler,",
         unless="libdevice not found at (?:the )?first",
     ),
-    *(
-        row(
+    row(
             "cuda-lib-missing",
-            needle,
-            rf"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) {NOT_FOUND}",
-        )
-        for needle in ("be found", "be loaded", "be located", "not found")
-    ),
-    *(
-        row(
+            ("be found", "be loaded", "be located", "not found"),
+            r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
+        ),
+    row(
             "no-xpu",
-            needle,
-            rf"{FAILS_TO} (?:\w+ ){{0,4}}?{ARC}|{ARC} (?:GPU |card )?(?:is )?(?:not|n't) (?:being )?(?:found|detected|recogni[sz]ed|used)",
+            ("arc a", "arc b", "arc pro", "b580", "b570"),
+            rf"(?:(?:does ?n['o]?t|is not|isn't|don't|cannot|can't|not|neither|unable to|fails? to|failed to)\b[^.\n]{{0,60}}?\b(?:find|us(?:e|ing)|see|detect|recogni[sz]e)(?:s|ing)?) (?:\w+ ){{0,4}}?{ARC}|{ARC} (?:GPU |card )?(?:is )?(?:not|n't) (?:being )?(?:found|detected|recogni[sz]ed|used)",
             why="driver",
             unless=r"(?:llama\w*|it|now) (?:does|can) (?:detect|find|see)\w* (?:the |my )?(?:Intel )?(?:Arc )?[AB]\d{3} fine",
-        )
-        for needle in ("arc a", "arc b", "arc pro", "b580", "b570")
-    ),
+        ),
     row(
         "program-sees-no-gpu",
         "n_gpu_layers",
@@ -230,7 +220,7 @@ CRASHES = (
 )
 
 IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
-BESIDE = r"llama[-_]cpp[-_]python|onnxruntime|tensorflow|jaxlib|jax|ctranslate2|lightgbm|xgboost"
+
 
 DRAWING = (
     *rows(
@@ -299,7 +289,7 @@ DRAWING = (
     row(
         "program-without-gpu-support",
         " cpu",
-        rf"(?:{BESIDE})\b[^.\n]{{0,40}}?\b(?:installs?|installed|gives?|gave|get|got|brings?|brought) (?:me )?(?:only |just )?(?:the |a )?CPU(?:[- ]only)? (?:version|build|wheel)\b",
+        r"(?:llama[-_]cpp[-_]python|onnxruntime|tensorflow|jaxlib|jax|ctranslate2|lightgbm|xgboost)\b[^.\n]{0,40}?\b(?:installs?|installed|gives?|gave|get|got|brings?|brought) (?:me )?(?:only |just )?(?:the |a )?CPU(?:[- ]only)? (?:version|build|wheel)\b",
         unless=rf"{IF_ONLY}|\b(?:want|need|no) ",
     ),
     row(

@@ -161,8 +161,6 @@ LACKING = (
     ),
 )
 
-NEWER_IN_TORCH = r"(?:compiler?|export|uint(?:16|32|64)|float8_\w+|xpu|mps|[gs]et_default_device|accelerator|_dynamo|_inductor|_higher_order_ops|inference_mode)"
-"""Names that torch got in its later releases: a program that asks for one is newer than the torch."""
 
 TOO_OLD = (
     row(
@@ -181,7 +179,7 @@ TOO_OLD = (
         "program-release-too-old",
         {
             "from 'torch.": r"cannot import name '(?!_C\b|_ext\b)\w+' from 'torch\.(?!_C\b)\w+(?:\.\w+)*'(?! \()",
-            "has no attribute": rf"module 'torch' has no attribute '{NEWER_IN_TORCH}'",
+            "has no attribute": r"module 'torch' has no attribute '(?:compiler?|export|uint(?:16|32|64)|float8_\w+|xpu|mps|[gs]et_default_device|accelerator|_dynamo|_inductor|_higher_order_ops|inference_mode)'",
             "cannot import name": r"cannot import name '(?!_C\b|_ext\b|Tensor\b|nn\b)\w+' from 'torch(?:\.(?!_C\b)\w+)*' \([^()]{0,200}(?:site|dist)-packages[^()]{1,200}\)",
         },
         beside="installed torch",
@@ -223,10 +221,6 @@ IN_WORDS = (
     ("tensorflow", "TensorFlow"),
 )
 """Programs of which people say that they find no GPU, and their names."""
-NO_USE = (
-    r"(?:(?:does ?n['o]?t|is not|isn't|do not|don't|cannot|can'?t|can not|could not|couldn't|will not|won't|no longer|stopped|never|not) (?:\w+ ){0,3}?(?:us(?:e|ing)|utili[sz]e|detect|see|find|recogni[sz]e)(?:ing)?"
-    r"|(?:fails|failed) to (?:use|detect|see|find|recogni[sz]e)) (?:\w+ ){0,3}?(?:GPUs?|CUDA(?! ?\d| (?:tool|ver|err|out|lib|run)\w*)(?: devices?)?|(?:RTX|GTX|G[Ff]orce|GeForce) [\w ]{0,12}\d{3,4}|graphics card)\b"
-)
 
 
 def _in_words(needle: str, name: str) -> Row:
@@ -238,7 +232,7 @@ def _in_words(needle: str, name: str) -> Row:
     return row(
         "program-sees-no-gpu",
         needle,
-        rf"\b{said}{release} {NO_USE}|{by}|{later}",
+        rf"\b{said}{release} (?:(?:does ?n['o]?t|is not|isn't|do not|don't|cannot|can'?t|can not|could not|couldn't|will not|won't|no longer|stopped|never|not) (?:\w+ ){{0,3}}?(?:us(?:e|ing)|utili[sz]e|detect|see|find|recogni[sz]e)(?:ing)?|(?:fails|failed) to (?:use|detect|see|find|recogni[sz]e)) (?:\w+ ){{0,3}}?(?:GPUs?|CUDA(?! ?\d| (?:tool|ver|err|out|lib|run)\w*)(?: devices?)?|(?:RTX|GTX|G[Ff]orce|GeForce) [\w ]{{0,12}}\d{{3,4}}|graphics card)\b|{by}|{later}",
         program=name,
     )
 

@@ -18,11 +18,7 @@ COMPILED_MODULE = (
     r"|\w{2,40}(?:rast|act|dn2d|lrelu)_plugin|exllama_kernels|exllamav2_kernels|exllamav2_ext|quant_cuda|awq_ext|_gridencoder|_raymarching)"
 )
 """The compiled modules of packages that a plain import shows by name (their setup files)."""
-WITH_KERNELS = (
-    r"(?:mamba[-_]ssm|causal[-_]conv1d|flash[-_]attn|sageattention|exllamav[23]|auto[-_]gptq|autoawq"
-    r"|gsplat|nerfacc|pytorch3d|natten|spconv(?:-cu\d{2,3})?|torch[-_](?:scatter|sparse|cluster)|mmcv(?:-full)?)"
-)
-"""Packages that bring kernels of their own, by what pip calls them (their setup files)."""
+
 STDLIB = "(?:" + "|".join(sorted(sorted(MODULES), key=len, reverse=True)) + ")"
 
 COMPANIONS = (
@@ -156,7 +152,7 @@ NOT_BUILT = (
     row(
         "extension-installed",
         "pip",
-        rf"\bpip3? install (?:-\S{{1,40}} ){{0,4}}(?P<module>{WITH_KERNELS})(?=[ =<>\[]|$)(?=.{{0,1100}}?no kernel image is available)",
+        r"\bpip3? install (?:-\S{1,40} ){0,4}(?P<module>(?:mamba[-_]ssm|causal[-_]conv1d|flash[-_]attn|sageattention|exllamav[23]|auto[-_]gptq|autoawq|gsplat|nerfacc|pytorch3d|natten|spconv(?:-cu\d{2,3})?|torch[-_](?:scatter|sparse|cluster)|mmcv(?:-full)?))(?=[ =<>\[]|$)(?=.{0,1100}?no kernel image is available)",
     ),
     *rows(
         "extension-not-built",

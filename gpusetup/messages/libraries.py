@@ -18,8 +18,7 @@ TORCH_LIBRARY = r"lib(?:torch\w*|c10\w*|caffe2\w*)"
 
 
 FFMPEG = r"lib(?:av(?:util|codec|format|device|filter)|sw(?:scale|resample))\b"
-OF_MAKERS = r"lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl)"
-"""Libraries of AMD's and Intel's stacks: their rows stand in `makers.py`."""
+
 WHISPER = r"(?:whisper|ctranslate2)"
 CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
@@ -124,7 +123,7 @@ LOADER = (
     row(
         "library-missing",
         ".so",
-        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|{OF_MAKERS})lib[\w+-]+\.so[.\d]*): cannot open shared",
+        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared",
         unless="dlerror",
     ),
     *rows(

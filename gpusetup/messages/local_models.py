@@ -192,20 +192,7 @@ OLLAMA = (
 CODES = "FAIL|NO_SUCHFILE|NO_MODEL|INVALID_PROTOBUF|INVALID_ARGUMENT|NOT_IMPLEMENTED|INVALID_GRAPH|MODEL_LOADED"
 OF_THE_GPU = r"CUDA|CUDNN|cudnn|CUBLAS|providers_|execution provider|ExecutionProvider|TensorRT|DirectML|memory|LoadLibrary|driver"
 
-IN_PYTHON = (
-    r"import onnxruntime|InferenceSession\(\S{1,80}, providers|pybind|pip3? install onnxruntime"
-)
-
 ONNXRUNTIME = (
-    *(
-        row("called-from", needle, unless=IN_PYTHON, language="C++")
-        for needle in (
-            *("onnxruntime_cxx_api", "onnxruntime_c_api.h", "find_package(onnxruntime"),
-            *("ort::session", "ort::exception", "ort::env", "onnxruntime-win-x64-gpu"),
-            "onnxruntime-linux-x64",
-        )
-    ),
-    row("called-from", "microsoft.ml.onnxruntime", unless=IN_PYTHON, language=".NET"),
     row(
         "out-of-memory",
         "bfcarena",

@@ -10,8 +10,7 @@ from gpusetup.messages.row import row, rows
 
 AMDS = r"lib(?:amdhip64|hip(?:blas(?:lt)?|fft|rtc|rand|solver|sparse(?:lt)?)|roc(?:blas|fft|rand|solver|sparse|tracer64|tx64|m_smi64)|rccl|MIOpen|hsa-runtime64)"
 """ROCm's libraries."""
-INTELS = r"lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})"
-"""The libraries of Intel's GPUs."""
+
 
 AMD = (
     *rows(
@@ -32,6 +31,14 @@ AMD = (
     *rows(
         "foreign-gpu",
         {
+            "timeout": r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
+            "instead of": r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
+            "amdgpu-install": r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
+            "rocm binary not found": r"Configured ROCm binary not found at",
+            "rocm gpu architecture": r"ROCm GPU architecture detection failed despite ROCm being available",
+            "gpu detected": r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
+            "zluda": r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
+            "found version 2147483647": "",
             "rocm": r"\b(?:ollama|vllm|llama\.cpp|pytorch) (?:\w+ )?rocm (?:docker )?(?:image|container)\b[^.\n]{0,60}?\b(?:can ?not|can't|does(?: not|n't)|fails?)\b",
             "miopenstatus": r"\bmiopenStatus\w{3,40}",
             "hipblas": r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
@@ -168,36 +175,19 @@ SPOKEN = (
         unless=r"\bif\b[^.\n]{0,20}rocminfo|ROCk module",
         vendor="amd",
     ),
-    *rows(
-        "foreign-gpu",
-        {
-            "timeout": r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
-            "instead of": r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
-            "amdgpu-install": r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
-        },
-        vendor="amd",
-    ),
 )
 """Whose GPU it is by a model's name, beside what torch or an installer says of CUDA."""
-
-ZLUDA = rows(
-    "foreign-gpu",
-    {
-        "gpu detected": r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
-        "zluda": r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
-        "found version 2147483647": "",
-    },
-    vendor="amd",
-)
-"""CUDA's calls translated for AMD's GPUs; its driver answers with the largest number there is."""
 
 INTEL = rows(
     "no-xpu",
     {
+        "no supported devices found": r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
+        "double type is not supported": r"Double type is not supported on this platform",
+        "atenipextypexpu": "",
         "xpu.is_available": r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
         "xpu device count is zero": "",
         "ur_result_error": r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
-        ".so": rf"\b(?P<library>{INTELS}\.so[.\d]*): cannot ",
+        ".so": r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
         "could not create an engine": r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
         "is not supported on the device": r"Required aspect \w{2,20} is not supported on the device",
         "pi_error_": r"\(PI_ERROR_\w{3,40}\)",
@@ -240,24 +230,7 @@ RUNTIMES = (
             ("torch.xpu", r"\btorch\.xpu\.\w{4,24}"),
         )
     ),
-    *rows(
-        "no-xpu",
-        {
-            "no supported devices found": r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
-            "double type is not supported": r"Double type is not supported on this platform",
-            "atenipextypexpu": "",
-        },
-        why="driver",
-    ),
     row("no-xpu", "sycl_ext_oneapi_", why="driver", unless=NVIDIAS),
-    *rows(
-        "foreign-gpu",
-        {
-            "rocm binary not found": r"Configured ROCm binary not found at",
-            "rocm gpu architecture": r"ROCm GPU architecture detection failed despite ROCm being available",
-        },
-        vendor="amd",
-    ),
 )
 
-ROWS = (*AMD, *SPOKEN, *ZLUDA, *INTEL, *APPLE, *RUNTIMES)
+ROWS = (*AMD, *SPOKEN, *INTEL, *APPLE, *RUNTIMES)

@@ -259,14 +259,11 @@ ROWS = (
         rf"ncclSystemError\b.{{0,900}}?(?:{FEW_PORTS})|(?:{FEW_PORTS}).{{0,900}}?ncclSystemError\b",
         how=FEW_PORTS_OPEN,
     ),
-    *(
-        row(
-            "nccl-hangs",
-            needle,
-            rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b",
-            unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)",
-        )
-        for needle in ("tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version")
+    row(
+        "nccl-hangs",
+        ("tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version"),
+        rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b",
+        unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)",
     ),
     *rows(
         "nccl-timeout",

@@ -57,8 +57,6 @@ class Program(Frozen):
     elsewhere: tuple[tuple[str, str], ...] = ()
     """Its way where the GPU is another maker's: a cause, and what to do."""
     marks: tuple[Mark, ...] = ()
-    forms: tuple[tuple[str, Program], ...] = ()
-    """What it is to a program that calls it from another language than Python, by the language."""
 
 
 Marks = tuple[Mark, ...]
@@ -80,6 +78,12 @@ def named(*needles: str, stage: Stage | None = None, pattern: str = "") -> Marks
     return tuple(
         Mark(needle=each, pattern=pattern, stage=stage, weight=Weight.NAMED) for each in needles
     )
+
+
+def spelled(name: str) -> Marks:
+    """A program's own name, in the ways that it is written."""
+    low = name.lower()
+    return mentioned(*dict.fromkeys((low, *(low.replace(sign, "") for sign in " -_"))))
 
 
 def mentioned(*names: str) -> Marks:

@@ -17,7 +17,6 @@ from gpusetup.messages.program import (
     told,
     under_all,
 )
-from gpusetup.messages.programs_applications import APPLICATIONS
 from gpusetup.messages.programs_frameworks import FRAMEWORKS
 from gpusetup.messages.programs_launchers import LAUNCHERS
 from gpusetup.messages.programs_serving import OLLAMAS_WAY, SERVING
@@ -55,27 +54,7 @@ ONNXRUNTIMES = (
     ),
     ("apple-silicon", "The ordinary `onnxruntime` has the CoreMLExecutionProvider: ask for that"),
 )
-ARCHIVE = (
-    "Take the GPU archive of onnxruntime's releases on GitHub (`onnxruntime-linux-x64-gpu`, "
-    "`onnxruntime-win-x64-gpu`) whose CUDA and cuDNN are installed here, and keep its "
-    "`onnxruntime_providers` libraries beside the one that you link. Its name says `cuda12` or "
-    "`cuda13`; without that it is for CUDA 11 and cuDNN 8 until 1.18, for CUDA 12 and cuDNN 9 from "
-    "1.19 to 1.26. It brings neither: their folders must be where the loader looks (Windows: PATH)"
-)
-NUGET = (
-    "Keep only one of NuGet's packages, `Microsoft.ML.OnnxRuntime.Gpu` "
-    "(`Microsoft.ML.OnnxRuntime` beside it hides the CUDA provider), in the release for the CUDA and "
-    "cuDNN that are installed here and on the PATH"
-)
-NATIVE = (
-    (
-        "amd-gpu",
-        "On Windows take the build for DirectML (NuGet: `Microsoft.ML.OnnxRuntime.DirectML`)",
-    ),
-    ("intel-gpu", "Take NuGet's `Intel.ML.OnnxRuntime.OpenVino`, or the build for DirectML"),
-    ("apple-silicon", "The archive for macOS has the CoreMLExecutionProvider: ask for that"),
-)
-
+ON_TORCH = ("torchvision", "torchaudio", "Triton", "apex", "PyTorch3D", "detectron2")
 COMPUTING: tuple[Program, ...] = (
     Program(
         name="onnxruntime",
@@ -86,13 +65,11 @@ COMPUTING: tuple[Program, ...] = (
         "provider), in the release for this CUDA and cuDNN; "
         '`pip install "onnxruntime-gpu[cuda,cudnn]"` brings the libraries too, and '
         "`onnxruntime.preload_dlls()` before the first session loads them (from 1.21 on). On "
-        "Windows it also needs the current Visual C++ runtime",
+        "Windows it also needs the current Visual C++ runtime. For C++ take the GPU archive of its "
+        "releases for the CUDA and cuDNN that are installed here, for .NET NuGet's "
+        "`Microsoft.ML.OnnxRuntime.Gpu` alone",
         reading='python -c "import onnxruntime as o; print(o.__version__, o.get_device(), '
         'o.get_available_providers())"',
-        forms=tuple(
-            (language, Program(name="onnxruntime", on_torch=False, way=way, elsewhere=NATIVE))
-            for language, way in (("C++", ARCHIVE), (".NET", NUGET))
-        ),
         marks=notice("start", "cudaexecutionprovider' is not in available provider")
         + told(
             "start",
@@ -100,15 +77,21 @@ COMPUTING: tuple[Program, ...] = (
             "[onnxruntimeerror]",
             "trygetproviderinfo_cuda",
         )
-        + named("[e:onnxruntime", "[w:onnxruntime")
+        + named(
+            "[e:onnxruntime",
+            "[w:onnxruntime",
+            "bfcarena",
+            "appendexecutionprovider",
+            "microsoft.ml.onnxruntime",
+            "onnxruntimeerror",
+            "onnxruntime_cxx_api",
+            "onnxruntime_c_api",
+            "find_package(onnxruntime",
+            "ort::session",
+            "ort::exception",
+            "ort::env",
+        )
         + named("cpuexecutionprovider", stage="start")
-        + named(
-            "bfcarena", "appendexecutionprovider", "microsoft.ml.onnxruntime", "onnxruntimeerror"
-        )
-        + named(
-            *("onnxruntime_cxx_api", "onnxruntime_c_api", "find_package(onnxruntime"),
-            *("ort::session", "ort::exception", "ort::env"),
-        )
         + mentioned("onnxruntime", "onnx runtime", "onnxruntime-gpu"),
     ),
     Program(
@@ -124,10 +107,14 @@ COMPUTING: tuple[Program, ...] = (
         name="SGLang",
         packages=("sglang",),
         marks=named("sglang.launch_server", "python -m sglang", stage="start")
-        + named("sglang/srt/")
+        + named(
+            "sglang/srt/",
+            "lmsysorg/sglang",
+            "--mem-fraction-static",
+            "the memory capacity is unbalanced",
+            "scheduler died during init",
+        )
         + told("start", "scheduler hit an exception", "capture cuda graph failed")
-        + named("lmsysorg/sglang", "--mem-fraction-static", "the memory capacity is unbalanced")
-        + named("scheduler died during init")
         + mentioned("sglang"),
     ),
     Program(name="flashinfer", packages=("flashinfer",), marks=told("build", "flashinfer/jit")),
@@ -135,7 +122,18 @@ COMPUTING: tuple[Program, ...] = (
         name="vLLM",
         packages=("vllm",),
         marks=named("vllm serve", stage="start")
-        + named("vllm.entrypoints", "(enginecore", "enginecore_0", "vllm_config.py")
+        + named(
+            "vllm.entrypoints",
+            "(enginecore",
+            "enginecore_0",
+            "vllm_config.py",
+            "vllm/vllm-openai",
+            "custom_all_reduce.cuh",
+            "desired gpu memory utilization",
+            "in memory profiling. initial free",
+            "(apiserver pid=",
+            "llm_engine.py:",
+        )
         + told(
             "start",
             "no available memory for the cache blocks",
@@ -147,8 +145,6 @@ COMPUTING: tuple[Program, ...] = (
         )
         + told("import", "failed to import from vllm._c")
         + told("running", "enginedeaderror", "asyncenginedeaderror", "worker proc vllm")
-        + named("vllm/vllm-openai", "custom_all_reduce.cuh", "desired gpu memory utilization")
-        + named("in memory profiling. initial free", "(apiserver pid=", "llm_engine.py:")
         + mentioned("vllm"),
     ),
     Program(
@@ -192,14 +188,9 @@ COMPUTING: tuple[Program, ...] = (
             "unknown compute capability. ensure pytorch",
         ),
     ),
-    Program(name="torchvision", packages=("torchvision",)),
-    Program(name="torchaudio", packages=("torchaudio",)),
     Program(name="DeepSpeed", packages=("deepspeed",), marks=named("[deepspeed]")),
-    Program(name="Triton", packages=("triton",)),
-    Program(name="apex", packages=("apex",)),
     Program(name="mmcv", packages=("mmcv", "mmcv_full")),
-    Program(name="PyTorch3D", packages=("pytorch3d",)),
-    Program(name="detectron2", packages=("detectron2",)),
+    *(Program(name=name, packages=(name.lower(),)) for name in ON_TORCH),
     *FRAMEWORKS,
     Program(
         name="ollama",
@@ -218,9 +209,21 @@ COMPUTING: tuple[Program, ...] = (
             "/ollama/cuda_v",
             "failure during gpu discovery",
         )
-        + named("ollama serve", "ollama run", "llama runner process", "ollama_", "gpulayers:[")
-        + named('msg="inference compute"', "source=routes.go", "source=sched.go", "source=gpu.go")
-        + named("source=server.go", "source=runner.go", "registry.ollama.ai", "ollama ps")
+        + named(
+            "ollama serve",
+            "ollama run",
+            "llama runner process",
+            "ollama_",
+            "gpulayers:[",
+            'msg="inference compute"',
+            "source=routes.go",
+            "source=sched.go",
+            "source=gpu.go",
+            "source=server.go",
+            "source=runner.go",
+            "registry.ollama.ai",
+            "ollama ps",
+        )
         + mentioned("ollama"),
     ),
     Program(
@@ -246,9 +249,14 @@ COMPUTING: tuple[Program, ...] = (
         )
         + told("first-kernel", "ggml_cuda_compute_forward")
         + told("build", "ggml-cuda/cmakelists.txt")
-        + named("llama_cpp", "llama-cpp-python")
-        + named("ggml_cuda", "ggml-cuda", "llama-server", "llama-cli", "llama_model_load")
         + named(
+            "llama_cpp",
+            "llama-cpp-python",
+            "ggml_cuda",
+            "ggml-cuda",
+            "llama-server",
+            "llama-cli",
+            "llama_model_load",
             "ggml_vulkan",
             "ggml_assert",
             "ggml_metal",
@@ -277,13 +285,24 @@ COMPUTING: tuple[Program, ...] = (
     Program(
         name="ComfyUI",
         packages=("comfy", "comfyui"),
-        marks=named("comfyui", "comfy\\model_management", "comfy/model_management")
-        + named("!!! exception during processing !!!"),
+        marks=named(
+            "comfyui",
+            "comfy\\model_management",
+            "comfy/model_management",
+            "!!! exception during processing !!!",
+        ),
     ),
     Program(
         name="stable-diffusion-webui",
-        marks=named("stable-diffusion-webui", "webui-user", "nansexception", "sd-webui", "sd.next")
-        + named("--skip-torch-cuda-test", "automatic1111"),
+        marks=named(
+            "stable-diffusion-webui",
+            "webui-user",
+            "nansexception",
+            "sd-webui",
+            "sd.next",
+            "--skip-torch-cuda-test",
+            "automatic1111",
+        ),
     ),
     Program(
         name="nccl-tests",
@@ -339,7 +358,7 @@ COMPUTING: tuple[Program, ...] = (
     ),
 )
 
-PROGRAMS = (*COMPUTING, *SERVING, *LAUNCHERS, *APPLICATIONS)
+PROGRAMS = (*COMPUTING, *SERVING, *LAUNCHERS)
 BY_NAME: dict[str, Program] = {program.name: program for program in PROGRAMS}
 BY_PACKAGE: dict[str, Program] = {
     package: program for program in PROGRAMS for package in program.packages

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from gpusetup.messages.row import failed
+from gpusetup.messages.row import NOT_SHOWN, failed, row
 
 VALIDATED = "Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim"
-BY_VULKAN = f"Make `vulkaninfo --summary` list the NVIDIA GPU (the driver's own Vulkan files; in a container NVIDIA_DRIVER_CAPABILITIES=all). {VALIDATED}"
-NO_CRASH = "(?:no longer|does not|doesn't|without(?: a| any)?|not) crash"
 
 ROWS = (
     failed(
@@ -48,24 +46,6 @@ ROWS = (
         "fp16 is not supported on cpu",
         says="Whisper computes on the CPU",
         way='Move the model to the GPU (`.to("cuda")`, --device cuda) or load it in float32; where no GPU is seen, `gpusetup doctor` on that machine says why',
-    ),
-    failed(
-        "",
-        "building wheel for",
-        r"Building wheel for (?P<package>[A-Za-z][\w.-]{1,40}) \((?:setup\.py|pyproject\.toml)\)\W{1,6}error\b",
-        stage="build",
-        why="not shown",
-        says="The build of a package failed, and the lines that say why are not in this text",
-        way="Build it once more with `pip install -v --no-build-isolation` and read the first line with `error:`; for CUDA it needs a compiler, and a toolkit of this torch's CUDA major",
-    ),
-    failed(
-        "",
-        "failed building wheel for",
-        r"ERROR: Failed building wheel for (?P<package>[A-Za-z][\w.-]{1,40})",
-        stage="build",
-        why="not shown",
-        says="The build of a package failed, and the lines that say why are not in this text",
-        way="Build it once more with `pip install -v --no-build-isolation` and read the first line with `error:`; for CUDA it needs a compiler, and a toolkit of this torch's CUDA major",
     ),
     failed(
         "numba",
@@ -173,95 +153,47 @@ ROWS = (
         says="This docker does not know `--gpus`",
         way="Take Docker 19.03 or newer from Docker's own packages",
     ),
-    failed(
-        "Isaac Sim",
-        "crashreporter-breakpad.plugin]",
-        r"carb\.crashreporter-breakpad\.plugin\] (?:\[crash\]|Thread \d{1,6} backtrace)",
+    row(
+        "program-failed",
+        ("building wheel for",),
+        r"Building wheel for (?P<package>[A-Za-z][\w.-]{1,40}) \((?:setup\.py|pyproject\.toml)\)\W{1,6}error\b|ERROR: Failed building wheel for (?P<failed>[A-Za-z][\w.-]{1,40})",
+        stage="build",
+        why=NOT_SHOWN,
+        says="The build of a package failed, and the lines that say why are not in this text",
+        way="Build it once more with `pip install -v --no-build-isolation` and read the first line with `error:`; for CUDA it needs a compiler, and a toolkit of this torch's CUDA major",
+    ),
+    row(
+        "program-failed",
+        ("crashreporter-breakpad.plugin]", "] a crash has occurred"),
+        r"carb\.crashreporter-breakpad\.plugin\] (?:\[crash\]|Thread \d{1,6} backtrace)|\[crash\] A crash has occurred",
+        program="Isaac Sim",
         stage="start",
         says="Isaac Sim crashed",
         way=VALIDATED,
     ),
-    failed(
-        "Isaac Sim",
-        "] a crash has occurred",
-        r"\[crash\] A crash has occurred",
-        stage="start",
-        says="Isaac Sim crashed",
-        way=VALIDATED,
-    ),
-    failed(
-        "Isaac Sim",
-        "crash",
-        r"\bIss?aa?c ?(?:Sim|Lab)\b.{0,300}?\bcrash(?:es|ed|ing)?|\bcrash(?:es|ed|ing)?.{0,120}?\bIsaac ?(?:Sim|Lab)\b",
-        unless=NO_CRASH,
+    row(
+        "program-failed",
+        ("crash", "segfault", "segmentation fault"),
+        r"\bIss?aa?c ?(?:Sim|Lab)\b.{0,300}?\b(?:crash(?:es|ed|ing)?|segfaults?|segmentation fault)|\b(?:crash(?:es|ed|ing)?|segfaults?|segmentation fault).{0,120}?\bIsaac ?(?:Sim|Lab)\b",
+        unless="(?:no longer|does not|doesn't|without(?: a| any)?|not) crash",
+        program="Isaac Sim",
         stage="start",
         says="Isaac Sim crashes",
         way=VALIDATED,
-        why="not shown",
+        why=NOT_SHOWN,
     ),
-    failed(
-        "Isaac Sim",
-        "segfault",
-        r"\bIss?aa?c ?(?:Sim|Lab)\b.{0,300}?\bsegfaults?|\bsegfaults?.{0,120}?\bIsaac ?(?:Sim|Lab)\b",
-        unless=NO_CRASH,
+    row(
+        "program-failed",
+        (
+            *("gpu foundation", "no device could be created", "failed to create any gpu devices"),
+            *("error_incompatible_driver", "error_device_lost", "gpu crash is detected"),
+        ),
+        r"GPU Foundation is not initialized|Failed to create GPU foundation devices|gpu\.foundation\S{0,20}\] No device could be created|Failed to create any GPU devices|\[carb\.graphics[^\]]{0,30}\][^\[\]]{0,40}ERROR_(?:INCOMPATIBLE_DRIVER|DEVICE_LOST)|GPU crash is detected",
+        program="Isaac Sim",
         stage="start",
-        says="Isaac Sim crashes",
-        way=VALIDATED,
-        why="not shown",
-    ),
-    failed(
-        "Isaac Sim",
-        "segmentation fault",
-        r"\bIss?aa?c ?(?:Sim|Lab)\b.{0,300}?\bsegmentation fault|\bsegmentation fault.{0,120}?\bIsaac ?(?:Sim|Lab)\b",
-        unless=NO_CRASH,
-        stage="start",
-        says="Isaac Sim crashes",
-        way=VALIDATED,
-        why="not shown",
-    ),
-    failed(
-        "Isaac Sim",
-        "gpu foundation",
-        "GPU Foundation is not initialized|Failed to create GPU foundation devices",
-        stage="start",
-        says="Isaac Sim gets no GPU from Vulkan",
-        way=BY_VULKAN,
-        why="not shown",
-    ),
-    failed(
-        "Isaac Sim",
-        "no device could be created",
-        r"gpu\.foundation\S{0,20}\] No device could be created",
-        stage="start",
-        says="Isaac Sim gets no GPU from Vulkan",
-        way=BY_VULKAN,
-        why="not shown",
-    ),
-    failed(
-        "Isaac Sim",
-        "failed to create any gpu devices",
-        stage="start",
-        says="Isaac Sim gets no GPU from Vulkan",
-        way=BY_VULKAN,
-        why="not shown",
-    ),
-    failed(
-        "Isaac Sim",
-        "error_incompatible_driver",
-        r"\[carb\.graphics[^\]]{0,30}\][^\[\]]{0,40}ERROR_INCOMPATIBLE_DRIVER",
-        stage="start",
-        says="Isaac Sim gets no GPU from Vulkan",
-        way=BY_VULKAN,
-        why="not shown",
-    ),
-    failed(
-        "Isaac Sim",
-        "error_device_lost",
-        r"\[carb\.graphics[^\]]{0,30}\][^\[\]]{0,40}ERROR_DEVICE_LOST|GPU crash is detected",
-        stage="running",
-        says="Vulkan lost the GPU while Isaac Sim ran",
-        way=f"Look for an Xid first (`sudo dmesg | grep -i xid`). {VALIDATED}",
-        why="not shown",
+        says="Isaac Sim gets no GPU from Vulkan, or lost it",
+        way=f"Make `vulkaninfo --summary` list the NVIDIA GPU (the driver's own Vulkan files; in a container NVIDIA_DRIVER_CAPABILITIES=all), and look for an Xid (`sudo dmesg | grep -i xid`). {VALIDATED}",
+        why=NOT_SHOWN,
     ),
     failed(
         "podman",
@@ -295,12 +227,5 @@ ROWS = (
         stage="start",
         says="RAPIDS has no kernels for so old a GPU",
         way="Take the last release of RAPIDS for this architecture (Pascal: 24.02), or a newer GPU",
-    ),
-    failed(
-        "Isaac Gym",
-        "can't use gpu pipeline",
-        "Can't use GPU pipeline with CPU Physics",
-        says="Isaac Gym computes its physics on the CPU, as the command line says, and so no GPU pipeline is used",
-        way="Start it with `--sim_device=cuda:0`",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.messages.row import failed, row
+from gpusetup.messages.row import NOT_SHOWN, failed, row
 
 ROWS = (
     row(
@@ -31,6 +31,21 @@ ROWS = (
         says="LMDeploy cannot spread this model's weights over the GPUs",
         way="Take LMDeploy's newest release, or the backend that lists this model",
     ),
+    row(
+        "program-failed",
+        (
+            *("died unexpectedly", "enginedeaderror", "rpc call to", "died during initialization"),
+            *(
+                "shardcannotstart",
+                "failed to start",
+                "modelinstancestate",
+                "failed to build engine",
+            ),
+        ),
+        r"Worker proc VllmWorker\S{0,20}(?: rank \d{1,3})? died unexpectedly|(?<!except )\b(?:Async)?EngineDeadError\b|RPC call to \w{2,40} timed out|Rank \d{1,3} scheduler (?:died|is dead)[^\n(]{0,40}(?!.{0,8}exit code: -9\))|ShardCannotStart|text_generation_launcher: Shard \d{1,3} failed to start|unexpected error when creating modelInstanceState|AssertionError: Failed to build engine for rank",
+        why=NOT_SHOWN,
+        says="A process of the server ended; its own traceback stands above this line, in the part of the log that is missing here",
+    ),
     failed(
         "SGLang",
         "memory capacity is unbalanced",
@@ -39,50 +54,11 @@ ROWS = (
     ),
     failed(
         "SGLang",
-        "died during initialization",
-        r"Rank \d{1,3} scheduler (?:died|is dead)[^\n(]{0,40}(?!.{0,8}exit code: -9\))",
-        says="SGLang lost a scheduler process; its own traceback stands above this line, in the part of the log that is missing here",
-        why="not shown",
-    ),
-    failed(
-        "SGLang",
         "custom_all_reduce",
         r"custom_all_reduce\S{0,30}\.py.{0,300}?invalid argument|invalid argument.{0,160}?custom all-?reduce",
         says="SGLang failed in its own all-reduce",
         way="Start it with --disable-custom-all-reduce",
-        why="not shown",
-    ),
-    failed(
-        "SGLang",
-        "capture cuda graph failed",
-        r"Capture cuda graph failed: \[\S{0,160}gloo\S{1,160}\] (?:Connection closed by peer|Timed out waiting)",
-        says="SGLang lost a rank while it captured CUDA graphs: what ended the other rank stands in its own log",
-        why="not shown",
-    ),
-    failed(
-        "TensorRT-LLM",
-        "assertion failed: d == a + length",
-        says="TensorRT-LLM reads an engine that another release built",
-        way="Build the engine anew, with the release and on the kind of GPU that runs it",
-    ),
-    failed(
-        "TensorRT-LLM",
-        "assertion failed: mmodule != nullptr",
-        says="TensorRT-LLM has no kernel module for this GPU and these settings in this release",
-        way="Take its newest release, or build the engine without the plugin that is named above",
-    ),
-    failed(
-        "TensorRT-LLM",
-        "error opening engine file",
-        "Assertion failed: Error opening engine file",
-        says="TensorRT-LLM does not find the engine's file",
-        way="Give --engine_dir as it stands on this machine, built for as many ranks",
-    ),
-    failed(
-        "TensorRT-LLM",
-        "failed to deserialize cuda engine",
-        says="TensorRT-LLM cannot read the engine",
-        way="Build the engine anew, with the release and on the kind of GPU that runs it",
+        why=NOT_SHOWN,
     ),
     failed(
         "TensorRT-LLM",
@@ -91,42 +67,27 @@ ROWS = (
         way="Start as many ranks (mpirun -n) as tensor times pipeline parallel size",
     ),
     failed(
-        "TensorRT",
-        "stdversionread",
-        r"stdVersionRead == (?:kSERIALIZATION_VERSION|serializationVersion)|Version tag does not match\. Note: Current Version",
-        says="TensorRT reads an engine that another release built",
-        way="Build the engine anew, with the release and on the kind of GPU that runs it",
-    ),
-    failed(
-        "TensorRT",
-        "generated on an incompatible device",
-        says="TensorRT reads an engine that was built for another kind of GPU",
-        way="Build the engine anew, with the release and on the kind of GPU that runs it",
-    ),
-    failed(
-        "TensorRT-LLM",
-        "failed to build engine",
-        "AssertionError: Failed to build engine for rank",
-        says="TensorRT-LLM could not build the engine; the lines above say which layer",
-        why="not shown",
-    ),
-    failed(
         "TensorRT-LLM",
         "[tensorrt-llm][error]",
         r"\[TensorRT-LLM\]\[ERROR\] (?:\S{1,60}: \[TensorRT-LLM\]\[ERROR\] )?Assertion failed: (?!Unsupported arch|[^\n]{0,80}?(?:CUDA|memory|driver))[^\n]{3,120}",
         says="TensorRT-LLM broke an assertion of its own",
+    ),
+    row(
+        "program-failed",
+        (
+            *("assertion failed: d == a + length", "failed to deserialize cuda engine"),
+            *("error opening engine file", "assertion failed: mmodule", "stdversionread"),
+            *("version tag does not match", "generated on an incompatible device"),
+        ),
+        r"Assertion failed: (?:d == a \+ length|Error opening engine file|mModule != nullptr)|Failed to deserialize cuda engine|stdVersionRead == (?:kSERIALIZATION_VERSION|serializationVersion)|Version tag does not match\. Note: Current Version|generated on an incompatible device",
+        says="TensorRT cannot read this engine: another release, or another kind of GPU, built it",
+        way="Build the engine anew, with the release and on the kind of GPU that runs it",
     ),
     failed(
         "text-generation-inference",
         "signaled to shutdown with signal 4",
         says="text-generation-inference lost a shard to an instruction that this CPU lacks (signal 4, mostly AVX)",
         way="Give the virtual machine its host's CPU type, or take a machine with AVX2",
-    ),
-    failed(
-        "text-generation-inference",
-        "shardcannotstart",
-        says="text-generation-inference could not start a shard; its own traceback stands above this line, in the part of the log that is missing here",
-        why="not shown",
     ),
     failed(
         "text-generation-inference",
@@ -142,32 +103,11 @@ ROWS = (
         way="Give the container more memory (and --shm-size 1g), or take a smaller model",
     ),
     failed(
-        "text-generation-inference",
-        "failed to start",
-        r"text_generation_launcher: Shard \d{1,3} failed to start",
-        says="text-generation-inference could not start a shard; its own traceback stands above this line, in the part of the log that is missing here",
-        why="not shown",
-    ),
-    failed(
         "Triton server",
         "failed to load all models",
         says="Triton server could load no model; its table of models above says why for each",
         way="Start it with --log-verbose=1 and read the lines that begin with E",
-        why="not shown",
-    ),
-    failed(
-        "Triton server",
-        "unavailable: ",
-        r"\| UNAVAILABLE: (?:Internal|Invalid argument|Not found|Unsupported): (?!.{0,200}?(?:CUDA|driver|memory|kernel image))",
-        says="Triton server could not load a model; its backend says why behind the same line",
-        why="not shown",
-    ),
-    failed(
-        "Triton server",
-        "modelinstancestate",
-        "unexpected error when creating modelInstanceState",
-        says="Triton server could not load a model; its backend says why behind the same line",
-        why="not shown",
+        why=NOT_SHOWN,
     ),
     failed(
         "Triton server",
@@ -182,7 +122,7 @@ ROWS = (
         unless="out of memory|cudaMalloc",
         says="LM Studio lost its engine by an exception of Windows; why is not in this line",
         way="Take the newest runtime under Settings, Runtime; try fewer layers on the GPU",
-        why="not shown",
+        why=NOT_SHOWN,
     ),
     failed(
         "onnxruntime",

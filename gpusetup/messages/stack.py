@@ -134,12 +134,6 @@ ROWS = (
         why="driver",
     ),
     row(
-        "libcuda-stub",
-        "libcuda.so paths",
-        r"Mapped libcuda\.so paths: (?P<folder>/\S{0,160}/stubs)/libcuda",
-        loaded="yes",
-    ),
-    row(
         "mig-misconfigured",
         "cuda_visible_devices=mig",
         r"""(?x)

@@ -25,9 +25,7 @@ from gpusetup.messages import (
     servers_failing,
     slurm,
     spoken,
-    spoken_installs,
     spoken_memory,
-    spoken_torch,
     stack,
     trainers,
 )
@@ -48,8 +46,6 @@ ROWS = (
     *results.ROWS,
     *spoken.ROWS,
     *spoken_memory.ROWS,
-    *spoken_torch.ROWS,
-    *spoken_installs.ROWS,
     *stack.ROWS,
     *failures.ROWS,
     *engines.ROWS,

@@ -7,6 +7,7 @@ first lines of threads in issue trackers, NVIDIA's manual of nvidia-smi (ECC, ro
 from __future__ import annotations
 
 from gpusetup.messages.row import failed, row, rows
+from gpusetup.messages.spoken import in_any_order
 
 A_NUMBER = "It takes a GPU by its number: `device=0`, or `0,1` for two; without it, it chooses one"
 BY_A_WORD = (
@@ -45,14 +46,9 @@ NO_ECC_FAILURE = (
     r"|ECC(?: errors?| mode)?(?: is| are| was|:)? ?(?:off\b|disabled|enabled|0\b|none)|ECC is on\b|\b(?:if|when|unless|in case|may|might|could)\b[^.\n]{0,40}ECC|没有"
 )
 ECC = (
-    *(
-        row(
-            "ecc-error",
-            needle,
-            rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)",
-            unless=NO_ECC_FAILURE,
-        )
-        for needle in (
+    row(
+        "ecc-error",
+        (
             "ecc error",
             "ecc fault",
             "ecc failure",
@@ -60,7 +56,9 @@ ECC = (
             "错误",
             "报错",
             "异常",
-        )
+        ),
+        rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)",
+        unless=NO_ECC_FAILURE,
     ),
     row(
         "ecc-error",
@@ -81,14 +79,11 @@ SLEPT = r"\b(?:suspend(?:s|ed|ing)?|sleep(?:s|ing)?|slept|hibernat\w{1,4}|standb
 LOST = r"(?:\b(?:only|then|falls back to|back to|uses?|using|on) (?:the |my )?CPU\b|\b(?:without|no longer|not|n't|stops?|lost|loses?|fails?|unavailable|CUDA error)\b[^.\n]{0,40}?\b(?:cuda|gpu|nvidia|torch)\b|\b(?:cuda|gpu|nvidia|torch)\b[^.\n]{0,40}?\b(?:lost|not|n't|no longer|unavailable|gone|disappears?|fails?|error)\b)"
 BACK = r"\b(?:re-?boot(?:s|ed|ing)?|restart(?:s|ed|ing)? (?:the |my )?(?:system|machine|computer|pc|server|laptop)|(?:rmmod|modprobe -r) nvidia[_-]uvm|reload\w{0,3} (?:the )?(?:driver|nvidia))\b"
 AFTER_SLEEP = (
-    *(
-        row(
-            "cuda-lost-after-suspend",
-            needle,
-            rf"{SLEPT}.{{0,300}}?{LOST}.{{0,300}}?{BACK}|{LOST}.{{0,300}}?{SLEPT}.{{0,300}}?{BACK}|{LOST}.{{0,200}}?{BACK}.{{0,200}}?{SLEPT}",
-            unless=r"\b(?:sleep mode|wake[_-]?up|sleep\(|time\.sleep|sleep level|enable[_-]sleep|fails? to (?:suspend|resume|sleep)|freez\w+|black screen)\b",
-        )
-        for needle in ("suspend", "sleep", "hibernat", "standby", "wak")
+    row(
+        "cuda-lost-after-suspend",
+        ("suspend", "sleep", "hibernat", "standby", "wak"),
+        in_any_order(SLEPT, LOST, BACK, within=300),
+        unless=r"\b(?:sleep mode|wake[_-]?up|sleep\(|time\.sleep|sleep level|enable[_-]sleep|fails? to (?:suspend|resume|sleep)|freez\w+|black screen)\b",
     ),
 )
 """A driver whose memory module did not come back from the machine's sleep."""
@@ -116,16 +111,15 @@ PREBUILT = (
 
 OLD_CARD = r"(?:V100|T4|P100|P40|(?:GTX ?)?(?:10[5-8]0|16[5-6]0)(?: ?Ti)?|(?:RTX ?)?20[5-8]0(?: ?Ti)?|Volta|Turing|Pascal)"
 FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
-FLASH_ON_OLD = tuple(
+FLASH_ON_OLD = (
     row(
         "gpu-too-old-for-flash-attention",
-        needle,
+        ("flash",),
         rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
         rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}",
         unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
         needs="Ampere",
-    )
-    for needle in ("flash",)
+    ),
 )
 """FlashAttention 2 needs Ampere, as somebody says it."""
 
@@ -141,33 +135,29 @@ BETWEEN = (
             "cuda:1": r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
         },
     ),
-    *(
-        row(
-            "nccl-p2p-failure",
-            needle,
-            r"\b(?:transfer|cop(?:y|ie)|mov|send|sent)\w{0,5}\b[^.\n]{0,60}?\bGPU ?\d? ?(?:->|to) ?(?:another )?GPU ?\d?\b[^.\n]{0,80}?\b(?:chang|modif|zeros?\b|corrupt|wrong|garbage|differ)",
-            unless=r"\bif\b|\bhow (?:can|do|to)\b",
-        )
-        for needle in (
+    row(
+        "nccl-p2p-failure",
+        (
             "gpu to gpu",
             "gpu0 -> gpu1",
             "gpu 0 to gpu 1",
             "gpu0 to gpu1",
             "to another gpu",
-        )
+        ),
+        r"\b(?:transfer|cop(?:y|ie)|mov|send|sent)\w{0,5}\b[^.\n]{0,60}?\bGPU ?\d? ?(?:->|to) ?(?:another )?GPU ?\d?\b[^.\n]{0,80}?\b(?:chang|modif|zeros?\b|corrupt|wrong|garbage|differ)",
+        unless=r"\bif\b|\bhow (?:can|do|to)\b",
     ),
 )
 """Numbers that change on their way from one GPU to the next: peer access does not work there."""
 
 AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib[/\\]python\d\.\d{1,2}[/\\]|Lib[/\\])?site-packages[/\\](?!torch[/\\])\w"
 USERS_OWN = r"[/\\](?:\.local[/\\]lib[/\\]python\d\.\d{1,2}|Roaming[/\\]Python[/\\]Python\d{2,3})[/\\]site-packages[/\\]torch[/\\]"
-OUTSIDE = tuple(
+OUTSIDE = (
     row(
         "torch-outside-environment",
-        needle,
+        ("/.local/lib/python", "roaming\\python"),
         rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",
-    )
-    for needle in ("/.local/lib/python", "roaming\\python")
+    ),
 )
 """A traceback through an environment's package and the user's own torch."""
 
@@ -196,16 +186,14 @@ NO_FASTER = (
     r"|\b(?:speed|throughput|(?:training|epoch|step) time)\b[^.\n]{0,20}? (?:(?:did|does|has|is|was|do)(?:n't| not)|never) (?:\w{2,12} )?(?:improv|chang|increas|decreas|better|differ)\w{0,6}"
     r"|\b(?:speed|throughput|(?:training|epoch|step) time) (?:is|stays|stayed|remains|remained) (?:exactly |about |almost )?(?:the same|unchanged))"
 )
-OLD = r"\b(?:GTX ?(?:9|10|16)\d0(?: ?Ti)?|P100|P40|M40|Titan Xp?)\b"
-"""GPUs without tensor cores."""
-NO_GAIN = tuple(
+
+NO_GAIN = (
     row(
         "amp-without-gain",
-        needle,
-        rf"(?:{AMP}[^.\n]{{0,90}}?{NO_FASTER}|{NO_FASTER}[^.\n]{{0,60}}? (?:with|from|by|using|under|after|when)\b[^.\n]{{0,40}}?{AMP})(?:[^.\n]{{0,60}}?(?P<old>{OLD}))?",
+        ("amp", "autocast", "mixed"),
+        rf"(?:{AMP}[^.\n]{{0,90}}?{NO_FASTER}|{NO_FASTER}[^.\n]{{0,60}}? (?:with|from|by|using|under|after|when)\b[^.\n]{{0,40}}?{AMP})(?:[^.\n]{{0,60}}?(?P<old>\b(?:GTX ?(?:9|10|16)\d0(?: ?Ti)?|P100|P40|M40|Titan Xp?)\b))?",
         unless=r"\b(?:if|in case) (?:\w+ ){0,2}?(?:AMP|autocast|mixed)|\bCPU[- ]only\b|\bon (?:the |a |my )?CPU\b",
-    )
-    for needle in ("amp", "autocast", "mixed")
+    ),
 )
 """Mixed precision that brings nothing, as somebody says it (the acceleration guide's troubles)."""
 

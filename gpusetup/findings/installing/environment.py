@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.findings import alike
 from gpusetup.findings.layers import BROKEN_TORCH, Layer
-from gpusetup.findings.message_rules import from_message, from_messages, seen
+from gpusetup.findings.message_rules import from_messages, seen
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity
-from gpusetup.model.frozen import replace
+from gpusetup.model.finding import Finding, Fix, Severity
 
 
 def _add_pip(context: RuleContext, text: str) -> Fix:
@@ -95,6 +94,10 @@ NO_TARGET = Cause(
     proven_by="No target",
     way_out="--python PATH",
     source="gpusetup",
+    message=Message(
+        title="No Python environment was named: torch was not looked for",
+        text="Activate an environment, or name one with `--python PATH`",
+    ),
 )
 STALE_ENVIRONMENT = Cause(
     id="stale-environment",
@@ -113,7 +116,7 @@ STALE_ENVIRONMENT = Cause(
 
 def environment(context: RuleContext) -> Iterator[Finding]:
     python = context.snapshot.python
-    yield from from_messages(context, (PIP_MISSING, STALE_ENVIRONMENT))
+    yield from from_messages(context, (PIP_MISSING, STALE_ENVIRONMENT, MODULE_SHADOWED))
     if python.has_pip is False:
         yield seen(context, PIP_MISSING, "python.has_pip", "no pip", severity=Severity.NOTE)
     if python.externally_managed:
@@ -130,11 +133,14 @@ def tool_environment(context: RuleContext) -> Iterator[Finding]:
     python = context.snapshot.python
     problems = [r for r in context.snapshot.readings if r.subject == "python" and r.problem]
     if python.version is None and python.executable is None and problems:
-        yield NO_TARGET.found(
-            "No Python environment was named: torch was not looked for",
-            evidence=(Evidence(source=problems[0].source, text=problems[0].problem or ""),),
-            fix=Fix(text="Activate an environment, or name one with `--python PATH`"),
-        )
+        yield seen(context, NO_TARGET, "python", problems[0].problem or "")
+
+
+def _does_no_harm(context: RuleContext) -> bool:
+    """No order: a text quotes the file because an import failed; live it may do no harm."""
+    said = events(context, MODULE_SHADOWED.id)
+    ours = any(e.values.get("module", "").startswith("torch") for e in said)
+    return not (ours or context.snapshot.torch.import_error or is_report(context))
 
 
 MODULE_SHADOWED = Cause(
@@ -146,12 +152,21 @@ MODULE_SHADOWED = Cause(
     way_out="Rename it",
     source="Python documentation, sys.path",
     explains=(*BROKEN_TORCH, "torch-missing", "torch-half-installed"),
-    events=("backport-in-the-way",),
+    events=("backport-in-the-way", "module-shadowed"),
     message=Message(
-        title="The package {package} hides Python's own module {module}",
-        detail="It brought the module to Pythons that had none, and breaks those that do.",
-        text="Remove it",
-        commands=("pip uninstall -y {package}",),
+        title="{path} hides the module {module} from programs started in this folder",
+        plain="A local file hides a module from programs started in this folder",
+        text="Rename it (and delete its __pycache__), or start Python in another folder",
+        cases=(
+            Message(
+                having={"package": ""},
+                title="The package {package} hides Python's own module {module}",
+                detail="It brought the module to Pythons that had none, and breaks those that do.",
+                text="Remove it",
+                commands=("pip uninstall -y {package}",),
+            ),
+            Message(where=(_does_no_harm,), severity=Severity.WARNING),
+        ),
     ),
     stage="import",
     alike=(
@@ -162,21 +177,6 @@ MODULE_SHADOWED = Cause(
         ),
     ),
 )
-BY_A_FILE = Message(
-    title="{path} hides the module {module} from programs started in this folder",
-    plain="A local file hides a module from programs started in this folder",
-    text="Rename it (and delete its __pycache__), or start Python in another folder",
-)
 
 
-def module_shadowed(context: RuleContext) -> Iterator[Finding]:
-    """A file in the working folder hides a module that torch imports."""
-    if messages := events(context, "module-shadowed"):
-        found = from_message(context, MODULE_SHADOWED, BY_A_FILE, messages)
-        ours = messages[0].values.get("module") in ("torch", "torchvision", "torchaudio")
-        # No order: a text quotes the file because an import failed; live it may do no harm.
-        broken = ours or context.snapshot.torch.import_error or is_report(context)
-        yield found if broken else replace(found, severity=Severity.WARNING)
-
-
-RULES = (environment, tool_environment, module_shadowed)
+RULES = (environment, tool_environment)

@@ -12,14 +12,13 @@ from gpusetup.findings.installing.environment import (
     EXTERNALLY_MANAGED,
     SITE_NOT_WRITABLE,
 )
-from gpusetup.findings.installing.other_python import FAMILY
+from gpusetup.findings.installing.wheels import FAMILY
 from gpusetup.findings.layers import NO_TORCH, UNINSTALLABLE, Layer
 from gpusetup.findings.message_rules import from_message, from_messages
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import PIP, UV
-from gpusetup.fixes import packages, paste
+from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
-from gpusetup.model.shell import lines
 
 NETWORK_WAYS = {
     "certificate": "Look at this machine's clock and its certificates (a proxy that opens TLS "
@@ -151,14 +150,10 @@ MESSAGES: tuple[Cause, ...] = (
 
 
 def _for_the_target(context: RuleContext, text: str) -> Fix:
-    said = events(context, CONDA_CUDA_VIRTUAL_MISSING.id)[0].values
-    version = re.search(r"\d+(\.\d+)?", said.get("needed", ""))
-    cuda = version[0] if version else context.snapshot.driver.cuda or "12"
-    return Fix(
-        text=text,
-        commands=(paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),),
-        looks=paste.look("see whether conda takes it", *lines("conda info")),
-    )
+    said = events(context, CONDA_CUDA_VIRTUAL_MISSING.id)[0].values.get("needed", "")
+    needed = re.search(r"\d+(\.\d+)?", said)
+    cuda = needed[0] if needed else context.snapshot.driver.cuda or "12"
+    return Fix(text=text, commands=(paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),))
 
 
 UNSEEN = Message(
@@ -188,13 +183,6 @@ BROKEN = Message(
 )
 
 
-def _holder(context: RuleContext, text: str) -> Fix:
-    named = (e.values.get("library", "") for e in events(context, LIBRARY_MISSING.id))
-    family = packages.distribution(context) or ""
-    name = SYSTEM_PACKAGES.get(next(named, ""), {}).get(family)
-    return Fix(text=text, commands=packages.system_package(context, name) if name else ())
-
-
 LIBRARY_MISSING = Cause(
     id="library-missing",
     place=(Layer.LIBRARIES, 210),
@@ -209,18 +197,10 @@ ABSENT = Message(
     title="{library} is not on this system",
     plain="A shared library is not on this system",
     detail="It belongs neither to torch nor to CUDA.",
-    text="Install the system package that holds it",
-    way=_holder,
+    text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
+    "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
 )
 OF_THE_DRIVER = ("libcuda.so", "nvcuda.dll", "libnvidia-")
-SYSTEM_PACKAGES = {
-    "libGL.so.1": {"ubuntu": "libgl1", "debian": "libgl1", "fedora": "mesa-libGL"},
-    "libgomp.so.1": {"ubuntu": "libgomp1", "debian": "libgomp1", "fedora": "libgomp"},
-    "libnuma.so.1": {"ubuntu": "libnuma1", "debian": "libnuma1", "fedora": "numactl-libs"},
-    "libglib-2.0.so.0": {"ubuntu": "libglib2.0-0", "debian": "libglib2.0-0", "fedora": "glib2"},
-    "libgthread-2.0.so.0": {"ubuntu": "libglib2.0-0", "debian": "libglib2.0-0", "fedora": "glib2"},
-    "libopenblas.so.0": {"ubuntu": "libopenblas0", "debian": "libopenblas0", "fedora": "openblas"},
-}
 
 
 def installer_messages(context: RuleContext) -> Iterator[Finding]:

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 from gpusetup.evidence.context import (
     RuleContext,
-    event_evidence,
     events,
     has_nvidia,
     is_report,
     on,
-    value_evidence,
 )
 from gpusetup.findings import alike
 from gpusetup.findings.layers import NO_TORCH, UNINSTALLABLE, Layer
@@ -20,8 +18,19 @@ from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
+from gpusetup.resolver.situation import python_tag
+
+
+def good_python(context: RuleContext) -> str:
+    return context.catalog.milestone("usual python")
+
+
+def _other_python(context: RuleContext, _: str) -> Fix:
+    good = good_python(context)
+    text = f"Make an environment with a 64-bit Python {good} and install there"
+    return paste.with_python(context, good, text)
+
 
 PYTHON_32BIT = Cause(
     id="python-32bit",
@@ -32,21 +41,10 @@ PYTHON_32BIT = Cause(
     way_out="A 64-bit Python",
     source=WHEELS,
     explains=(*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
+    message=Message(
+        title="This Python is a 32-bit build: torch has no wheels for it", way=_other_python
+    ),
 )
-
-
-def python_32bit(context: RuleContext) -> Iterator[Finding]:
-    python, torch = context.snapshot.python, context.snapshot.torch
-    # A torch that answered, or that an installer lists, is 64-bit, and so is its Python: whatever a
-    # text says of 32 bits is about another Python, or about the prompt of an x86 compiler.
-    listed = any(one.name.lower() == "torch" for one in context.snapshot.packages or ())
-    answered = is_report(context) and (listed or torch.cuda_available is not None)
-    if python.bits == 32 and not answered:
-        yield PYTHON_32BIT.found(
-            "This Python is a 32-bit build: torch has no wheels for it",
-            evidence=(value_evidence(context, "python.bits", f"{paste.python(context)}: 32 bits"),),
-            fix=_other_python(context),
-        )
 
 
 PYTHON_NO_WHEEL = Cause(
@@ -59,55 +57,8 @@ PYTHON_NO_WHEEL = Cause(
     way_out="Another Python",
     source=WHEELS,
     explains=UNINSTALLABLE,
+    message=Message(title="torch has no wheel for Python {tag}", way=_other_python),
 )
-
-
-def python_no_wheel(context: RuleContext) -> Iterator[Finding]:
-    """No build in the catalog is for this Python, on a platform that has builds."""
-    tag, here = python_tag(context), _builds_here(context)
-    if not tag or context.snapshot.python.bits == 32 or _no_install_is_meant(context):
-        return
-    if here and not any(tag in row.pythons for row in here):
-        yield PYTHON_NO_WHEEL.found(
-            f"torch has no wheel for Python {tag}",
-            evidence=(value_evidence(context, "python.version", f"Python {tag}"),),
-            fix=_other_python(context),
-        )
-
-
-def _no_install_is_meant(context: RuleContext) -> bool:
-    """A text from an environment that has its torch: an old Python is no trouble of its own."""
-    torch = context.snapshot.torch
-    return is_report(context) and bool(torch.version or context.snapshot.events)
-
-
-def python_tag(context: RuleContext) -> str | None:
-    """The Python as the catalog writes it: `3.11`, `3.13t`."""
-    python = context.snapshot.python
-    if not python.version:
-        return None
-    minor = ".".join(python.version.split(".")[:2])
-    return f"{minor}t" if python.free_threaded else minor
-
-
-def _builds_here(context: RuleContext) -> list[TorchBuild]:
-    place = context.snapshot.os.family, context.snapshot.os.machine
-    return [row for row in context.catalog.builds if (row.os, row.machine) == place]
-
-
-def _other_python(context: RuleContext) -> Fix:
-    good = good_python(context)
-    text = f"Make an environment with a 64-bit Python {good} and install there"
-    return paste.with_python(context, good, text)
-
-
-def good_python(context: RuleContext) -> str:
-    """The Python to take: one in the middle of those that the newest torch has here."""
-    rows = [row for row in _builds_here(context) if row.channel == "pytorch"]
-    newest = max((row.torch for row in rows), key=parsed, default="")
-    known = {p for row in rows if row.torch == newest for p in row.pythons if not p.endswith("t")}
-    ordered = sorted(known, key=parsed) or [context.catalog.milestone("usual python")]
-    return ordered[len(ordered) // 2]
 
 
 NO_WHEEL_FOR_PLATFORM = Cause(
@@ -120,6 +71,17 @@ NO_WHEEL_FOR_PLATFORM = Cause(
     way_out="Another image or system",
     source=WHEELS,
     explains=(*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
+    message=Message(
+        title="torch has no wheel for {what}",
+        way=lambda context, text: Fix(text=text or no_platform_way(context)),
+        cases=(
+            Message(
+                having={"what": "musl"},
+                text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine",
+                way=lambda context, text: Fix(text=text),
+            ),
+        ),
+    ),
     alike=(
         Alike(
             causes=("wrong-index", "python-no-wheel"),
@@ -128,26 +90,6 @@ NO_WHEEL_FOR_PLATFORM = Cause(
         ),
     ),
 )
-
-
-def no_wheel_for_platform(context: RuleContext) -> Iterator[Finding]:
-    """No torch for this system or machine type at all, whatever the Python."""
-    os, messages = context.snapshot.os, events(context, "musl-libc")
-    known = os.family and os.machine and not _no_install_is_meant(context)
-    if context.snapshot.python.bits == 32 or not (messages or known):
-        return
-    musl = messages or (os.libc or "").startswith("musl")
-    if musl or not _builds_here(context):
-        what = "this system: a musl libc" if musl else f"{os.family} on {os.machine}"
-        about = value_evidence(context, "os.libc" if musl else "os.machine", what)
-        yield NO_WHEEL_FOR_PLATFORM.found(
-            f"torch has no wheel for {what}",
-            evidence=event_evidence(messages) or (about,),
-            fix=Fix(text=MUSL if musl else no_platform_way(context)),
-        )
-
-
-MUSL = "Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine"
 
 
 def no_platform_way(context: RuleContext) -> str:
@@ -161,11 +103,8 @@ def no_platform_way(context: RuleContext) -> str:
     )
 
 
-def _newer_system(context: RuleContext, text: str) -> Fix:
-    """Docker refuses to give GPUs where there are none."""
-    has = has_nvidia(context) is not False and context.snapshot.torch.backend != "cpu"
-    words = ("docker", "run", "--rm", *(("--gpus", "all") if has else ()), "-it", "ubuntu:24.04")
-    return Fix(text=text, commands=(paste.command(context, *words),))
+def _has_no_gpu(context: RuleContext) -> bool:
+    return has_nvidia(context) is False or context.snapshot.torch.backend == "cpu"
 
 
 GLIBC_TOO_OLD = Cause(
@@ -182,22 +121,41 @@ GLIBC_TOO_OLD = Cause(
         plain="The system's glibc is older than what is installed here needs",
         text="Use a newer distribution, or a container with one, which this command starts. Do not "
         "replace the glibc of the system",
-        way=_newer_system,
+        commands=("docker run --rm --gpus all -it ubuntu:24.04",),
+        cases=(Message(where=(_has_no_gpu,), commands=("docker run --rm -it ubuntu:24.04",)),),
     ),
     stage="import",
 )
 
 
-def glibc_too_old(context: RuleContext) -> Iterator[Finding]:
-    """The system's glibc is below the wheel's."""
+def interpreter(context: RuleContext) -> Iterator[Finding]:
+    """Whether any torch can be installed: into this Python, on this system, with this libc."""
     yield from from_messages(context, (GLIBC_TOO_OLD,))
-    libc = context.snapshot.os.libc or ""
-    least = [row.glibc for row in _builds_here(context) if row.glibc]
-    if not libc.startswith("glibc ") or not least or _no_install_is_meant(context):
+    os, python, torch = context.snapshot.os, context.snapshot.python, context.snapshot.torch
+    named = context.snapshot.packages or ()
+    # A torch that answered, or that an installer lists, is 64-bit, and so is its Python.
+    answered = torch.cuda_available is not None or any(one.name == "torch" for one in named)
+    if python.bits == 32 and not (is_report(context) and answered):
+        path = paste.python(context)
+        yield seen(context, PYTHON_32BIT, "python.bits", f"{path}: 32 bits")
+    if python.bits == 32:
         return
-    needed = min(least, key=parsed)
-    if parsed(libc.removeprefix("glibc ")) < parsed(needed):
-        yield seen(context, GLIBC_TOO_OLD, "os.libc", libc, needed=needed)
+    musl = events(context, "musl-libc")
+    if not musl and is_report(context) and (torch.version or context.snapshot.events):
+        return  # An environment that has its torch: an old Python is no trouble of its own.
+    here = [r for r in context.catalog.builds if (r.os, r.machine) == (os.family, os.machine)]
+    libc, tag = os.libc or "", python_tag(context.snapshot)
+    least = min((row.glibc for row in here if row.glibc), key=parsed, default="0")
+    if musl or libc.startswith("musl"):
+        text, what = (musl[0].text if musl else libc) or "musl", "this system: a musl libc"
+        yield seen(context, NO_WHEEL_FOR_PLATFORM, "os.libc", text, what=what)
+    elif os.family and os.machine and not here:
+        what = f"{os.family} on {os.machine}"
+        yield seen(context, NO_WHEEL_FOR_PLATFORM, "os.machine", what, what=what)
+    elif here and tag and not any(tag in row.pythons for row in here):
+        yield seen(context, PYTHON_NO_WHEEL, "python.version", f"Python {tag}", tag=tag)
+    if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(least):
+        yield seen(context, GLIBC_TOO_OLD, "os.libc", libc, needed=least)
 
 
-RULES = (python_32bit, python_no_wheel, no_wheel_for_platform, glibc_too_old)
+RULES = (interpreter,)

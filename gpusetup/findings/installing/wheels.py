@@ -12,18 +12,12 @@ from collections.abc import Iterator
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence.context import RuleContext, event_evidence, events
+from gpusetup.evidence.plausible import is_a_version
 from gpusetup.findings import alike
-from gpusetup.findings.installing.other_python import (
-    FAMILY,
-    catalog_rows,
-    no_python_for,
-    other_python,
-    rows_here,
-    torch_of,
-)
 from gpusetup.findings.installing.python import (
     NO_WHEEL_FOR_PLATFORM,
     PYTHON_NO_WHEEL,
+    good_python,
     no_platform_way,
 )
 from gpusetup.findings.layers import UNINSTALLABLE, Layer
@@ -31,9 +25,12 @@ from gpusetup.findings.record import Alike, Cause
 from gpusetup.findings.sources import PIP, WHEELS
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
+from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
+from gpusetup.resolver.situation import python_tag
 
 WRONG_INDEX = Cause(
     id="wrong-index",
@@ -61,21 +58,38 @@ PACKAGE_NOT_FOUND = Cause(
     source=PIP,
 )
 
-Asked = tuple[Cause, str, tuple[Event, ...]]
-"""Why there is no file, what was asked for, and who says so."""
+KINDS = (
+    *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
+    *("no-matching-distribution", "wheel-not-supported", "resolver-conflict"),
+)
+"""What installers say where they find no file: those that know the reason first."""
+NAMED = ("requirement", "index", "package", "wheel")
+FAMILY = ("torch", "torchvision", "torchaudio")
+OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
+"""How the names begin of what torch's index holds in its own right."""
 
 
 def no_file(context: RuleContext) -> Iterator[Finding]:
     """An installer found no file: of what, and why."""
-    if context.snapshot.python.bits == 32:
-        return
-    for why in (_said, _pinned, _not_there, _conda, _not_matching, _wheel):
-        for cause, asked, messages in why(context):
-            yield cause.found(
+    found: dict[str, Finding] = {}
+    for event in events(context, *KINDS) if context.snapshot.python.bits != 32 else ():
+        asked = next((event.values[name] for name in NAMED if name in event.values), "")
+        if event.kind == "resolver-conflict":
+            asked = f"torch{(context.snapshot.wanted.torch or '').partition('+')[0]}"
+        cause = _why(context, event, asked)
+        if cause is None:
+            continue
+        found.setdefault(
+            cause.id,
+            cause.found(
                 TITLES[cause.id].format(asked=asked or "torch"),
-                evidence=event_evidence(messages),
-                fix=_way(context, cause, asked, messages[0]),
-            )
+                evidence=event_evidence(events(context, event.kind)),
+                fix=_way(context, cause, asked, event),
+            ),
+        )
+    if len(found) > 1:
+        found.pop(PACKAGE_NOT_FOUND.id, None)
+    yield from found.values()
 
 
 TITLES = {
@@ -111,95 +125,116 @@ def _way(context: RuleContext, cause: Cause, asked: str, event: Event) -> Fix:
         text = f"This file is for Python {python}, 64 bits: make an environment with that, or let "
         return paste.with_python(context, python, text + "the installer choose the file for yours")
     if cause is PYTHON_NO_WHEEL:
-        name, version, label = requirement(asked)
-        return other_python(context, torch_of(context, name, version), label)
+        return _other_python(context, asked)
     if cause is NO_WHEEL_FOR_PLATFORM and paste.chosen(context) is None:
         return Fix(text=no_platform_way(context))
     return paste.install_torch(context, "Ask for what exists. ")
 
 
-def _not_matching(context: RuleContext) -> Iterator[Asked]:
-    """pip or uv found no file for a requirement: of the torch family first."""
-    messages = events(context, "no-matching-distribution")
-    for event in messages:
-        asked = event.values.get("requirement", "")
-        if requirement(asked)[0] in FAMILY:
-            yield _why_no_file(context, event, *requirement(asked)), asked, (event,)
-            return
-    for event in messages[:1]:
-        yield PACKAGE_NOT_FOUND, event.values.get("requirement", "a package"), messages
+OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"
 
 
-def _said(context: RuleContext) -> Iterator[Asked]:
-    """An installer that says itself which of Python and platform has no wheel."""
-    python, system = events(context, "python-no-wheel"), events(context, "no-wheel-for-platform")
-    others = tuple(event for event in (*system, *python) if _is_another(event))
-    ours = tuple(event for event in (*python, *system) if event not in others)
-    for event in ours[:1]:
-        asked = event.values.get("requirement", "")
+def _other_python(context: RuleContext, asked: str) -> Fix:
+    """A Python that this torch has wheels for; or the torch that this Python has."""
+    name, exact, label = requirement(asked)
+    version = _torch_of(context, name, exact)
+    if version is None and context.snapshot.python.version and paste.chosen(context):
+        return paste.install_torch(context, "Other releases have wheels for this Python. ")
+    rows = _here(context, version) if version else []
+    tags = {tag for row in rows for tag in row.pythons if not tag.endswith("t")}
+    own, last = python_tag(context.snapshot), version and context.catalog.last_python(version)
+    # The installer runs in a Python of another kind: 32 bits, ARM, PyPy, musl.
+    python = own if own in tags else max(tags, key=parsed, default=last or good_python(context))
+    way = paste.with_python(
+        context,
+        python,
+        f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
+        "for this one",
+    )
+    if not is_a_version(asked := "+".join(filter(None, (version, label)))):
+        return way
+    folder = paste.fresh(context, python)
+    by = paste.command(context, "gpusetup", "install", "--venv", folder, "--torch", version or "")
+    if not rows:
+        words = ("--python", folder, "--find-links", OLD_WHEELS, f"torch=={asked}")
+        by = paste.command(context, "uv", "pip", "install", *words)
+    return replace(way, commands=(way.commands[0], by))
+
+
+def _torch_of(context: RuleContext, name: str, version: str | None) -> str | None:
+    """The torch that a release of the family belongs to; None where it is not known."""
+    beside = (r.torch for r in context.catalog.releases if getattr(r, name, None) == version)
+    return version if name == "torch" or version is None else next(beside, None)
+
+
+def _rows(context: RuleContext, version: str | None, label: str | None = None) -> list[TorchBuild]:
+    """The catalog's wheels of a request."""
+    return [
+        row
+        for row in context.catalog.builds
+        if row.channel == "pytorch"
+        and version in (None, row.torch)
+        and label in (None, row.backend)
+    ]
+
+
+def _here(context: RuleContext, version: str | None, label: str | None = None) -> list[TorchBuild]:
+    """Those of them that are for this system."""
+    os, rows = context.snapshot.os, _rows(context, version, label)
+    return [r for r in rows if os.family in (None, r.os) and os.machine in (None, r.machine)]
+
+
+def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
+    """Which of index, system and Python an installer's message is about."""
+    os, (name, version, label) = context.snapshot.os, requirement(asked)
+    if event.kind == "wrong-index":
+        return WRONG_INDEX
+    if event.kind == "conda-not-found":  # its channels end early on some systems
+        cause = NO_WHEEL_FOR_PLATFORM if os.family == "macos" else WRONG_INDEX
+        return PACKAGE_NOT_FOUND if re.fullmatch(EXPORTED, asked) else cause
+    if event.kind == "wheel-not-supported":
+        word = {"linux": "linux", "windows": "win", "macos": "macosx"}.get(os.family or "", "")
+        other = {"x86_64": "aarch64", "aarch64": "x86_64"}.get(os.machine or "", "?")
+        fits = word in asked and other not in asked
+        return PYTHON_NO_WHEEL if fits else NO_WHEEL_FOR_PLATFORM
+    asks = event.kind == "no-matching-distribution"
+    ours = name in FAMILY if asks else name.startswith(OURS)
+    if not ours and (name or asks) and not event.values.get("said"):
+        return PACKAGE_NOT_FOUND
+    torch, where = _torch_of(context, name, version), label or index_label(event)
+    here = _here(context, torch, where)
+    own = python_tag(context.snapshot)
+    of_python = own and here and not any(own in row.pythons for row in here)
+    if event.kind == "resolver-conflict":
+        return PYTHON_NO_WHEEL if of_python and version else None
+    if not asks:
         # Releases of one pin may lack the Python, others the system: another Python helps first.
-        of_python = event in python or (
-            not event.values.get("platform") and _no_python_for(context, asked)
-        )
-        yield PYTHON_NO_WHEEL if of_python else NO_WHEEL_FOR_PLATFORM, asked, ours
-    for event in others[:1] if not ours else ():
-        yield PACKAGE_NOT_FOUND, event.values["requirement"], others
-
-
-def _no_python_for(context: RuleContext, asked: str) -> bool:
-    """Whether the wheels that are there are for other Pythons."""
-    name, version, label = requirement(asked)
-    return bool(version) and no_python_for(context, torch_of(context, name, version), label)
-
-
-OURS = ("torch", "triton", "nvidia-", "pytorch")
-"""How the names begin of what torch's index holds in its own right."""
-
-
-def _is_another(event: Event) -> bool:
-    """Whether a package that only came along has no file: torch's index holds some of those too."""
-    name = requirement(event.values.get("requirement", ""))[0]
-    return bool(name) and not event.values.get("said") and not name.startswith(OURS)
-
-
-def _pinned(context: RuleContext) -> Iterator[Asked]:
-    """A solver finds nothing for a pinned torch that has wheels, and none for this Python."""
-    messages, pin = events(context, "resolver-conflict"), context.snapshot.wanted.torch or ""
-    asked = f"torch{pin.partition('+')[0]}"
-    if messages and pin.startswith("==") and _no_python_for(context, asked):
-        yield PYTHON_NO_WHEEL, asked, messages
-
-
-def _not_there(context: RuleContext) -> Iterator[Asked]:
-    """An index, or a local label, that is not there."""
-    if messages := events(context, "wrong-index"):
-        values = messages[0].values
-        yield WRONG_INDEX, values.get("index") or values.get("requirement") or "The index", messages
-
-
-def _conda(context: RuleContext) -> Iterator[Asked]:
-    """conda has no such package in its channels: they end early on some systems."""
-    if messages := events(context, "conda-not-found"):
-        os, package = context.snapshot.os, messages[0].values.get("package", "A package")
-        elsewhere = os.family == "macos" or (os.machine or "x86_64") != "x86_64"
-        cause = NO_WHEEL_FOR_PLATFORM if elsewhere else WRONG_INDEX
-        one_build = re.fullmatch(EXPORTED, package)
-        yield PACKAGE_NOT_FOUND if one_build else cause, package, messages
+        helps = events(context, PYTHON_NO_WHEEL.id) or (of_python and version)
+        on_system = event.kind == "no-wheel-for-platform"
+        return NO_WHEEL_FOR_PLATFORM if on_system and not helps else PYTHON_NO_WHEEL
+    no_such = (where or "").startswith("cu") and where not in context.catalog.backends
+    if no_such or ".dev" in (version or ""):  # nightlies are deleted
+        return WRONG_INDEX
+    listed = re.split(r"[,\s]+", event.values.get("versions", ""))
+    offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
+    number = parsed(version or "0")
+    last_on_intel = (
+        os.family == "macos" and offered[-1:] == [parsed("2.2.2")] and number > offered[-1]
+    )
+    if last_on_intel or (_rows(context, torch, where) and not here):
+        return NO_WHEEL_FOR_PLATFORM
+    # A release inside the range of those offered was never made with that label or number; files of
+    # older or newer ones only: the Python (or the platform) is another one's.
+    inside = offered and offered[0] <= number <= offered[-1]
+    unlisted = label and not offered and not event.values.get("index")
+    made = [parsed(row.torch) for row in context.catalog.releases] if name == "torch" else []
+    never = made and min(made) < number < max(made) and number not in made
+    misses = never or ((inside or unlisted) and not of_python)
+    return WRONG_INDEX if misses else PYTHON_NO_WHEEL
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
 """`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`: a name, a version and one build of it."""
-
-
-def _wheel(context: RuleContext) -> Iterator[Asked]:
-    """A wheel file whose tags are not this Python's or this system's."""
-    for event in events(context, "wheel-not-supported")[:1]:
-        wheel, os = event.values.get("wheel", ""), context.snapshot.os
-        word = {"linux": "linux", "windows": "win", "macos": "macosx"}.get(os.family or "", "")
-        others = {"x86_64": ("aarch64", "arm64"), "aarch64": ("x86_64", "amd64")}
-        name = wheel.removesuffix(".whl")
-        elsewhere = word not in name or name.endswith(others.get(os.machine or "", ("?",)))
-        yield NO_WHEEL_FOR_PLATFORM if elsewhere else PYTHON_NO_WHEEL, wheel, (event,)
 
 
 def requirement(text: str) -> tuple[str, str | None, str | None]:
@@ -219,44 +254,9 @@ def requirement(text: str) -> tuple[str, str | None, str | None]:
     )
 
 
-def _why_no_file(
-    context: RuleContext, event: Event, name: str, version: str | None, label: str | None
-) -> Cause:
-    """Why no file was found: the first reason that what was asked and offered shows."""
-    index = index_label(event.values.get("index", ""))
-    unknown = {label, index} - {None, *context.catalog.backends}
-    # Nightlies are deleted.
-    if any((one or "").startswith("cu") for one in unknown) or ".dev" in (version or ""):
-        return WRONG_INDEX
-    torch, where = torch_of(context, name, version), label or index
-    if catalog_rows(context, torch, where) and not rows_here(context, torch, where):
-        return NO_WHEEL_FOR_PLATFORM
-    listed = re.split(r"[,\s]+", event.values.get("versions", ""))
-    offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
-    os, wanted = context.snapshot.os, parsed(version or "0")
-    on_intel = os.family == "macos" and os.machine != "aarch64"
-    if on_intel and offered and wanted > offered[-1] == parsed("2.2.2"):
-        return NO_WHEEL_FOR_PLATFORM
-    releases = sorted(parsed(row.torch) for row in context.catalog.releases)
-    if name == "torch" and releases[0] < wanted < releases[-1] and wanted not in releases:
-        return WRONG_INDEX
-    if no_python_for(context, torch, where):
-        return PYTHON_NO_WHEEL
-    if version and offered:
-        # A release inside the range of those offered was never made with that label or number;
-        # files of older or newer ones only: the Python (or the platform) is another one's.
-        inside = offered[0] <= wanted <= offered[-1]
-        return WRONG_INDEX if inside else PYTHON_NO_WHEEL
-    return WRONG_INDEX if label and not event.values.get("index") else PYTHON_NO_WHEEL
-
-
-def index_label(url: str) -> str | None:
-    """The backend in the address of an index.
-
-    >>> index_label("https://download.pytorch.org/whl/nightly/cu128/")
-    'cu128'
-    """
-    found = re.search(rf"(?:^|/)({LABEL})/?$", url.strip())
+def index_label(event: Event) -> str | None:
+    """The backend in the address of an index: `https://download.pytorch.org/whl/nightly/cu128/`."""
+    found = re.search(rf"(?:^|/)({LABEL})/?$", event.values.get("index", "").strip())
     return found.group(1) if found else None
 
 

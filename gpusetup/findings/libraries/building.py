@@ -19,9 +19,8 @@ from gpusetup.findings import alike
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.message_rules import from_messages, seen
 from gpusetup.findings.record import Alike, Cause, Message
-from gpusetup.fixes import packages, paste
+from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
-from gpusetup.model.shell import filled
 
 
 def _triton_windows(context: RuleContext, text: str) -> Fix:
@@ -29,38 +28,6 @@ def _triton_windows(context: RuleContext, text: str) -> Fix:
     pinned = releases_for(build, torch)[:1] if build and torch else ()
     install = (paste.pip(context, "install", f"triton-windows{one}") for one in pinned)
     return Fix(text=text, commands=tuple(install))
-
-
-def _required_triton(context: RuleContext, text: str) -> Fix:
-    """Triton as torch's own metadata asks for it, by this environment's installer."""
-    code = (
-        "import importlib.metadata as m; "
-        "print(next(r.split(';')[0].strip() for r in m.requires('torch') if 'triton' in r))"
-    )
-    by_pip = '{python} -m pip install --force-reinstall --no-deps "$({python} -c {code})"'
-    by_uv = 'uv pip install --python {python} --reinstall --no-deps "$({python} -c {code})"'
-    pattern = by_uv if context.installer == "uv" else by_pip
-    again = filled(pattern, python=paste.python(context), code=code)
-    return Fix(text=text, commands=() if on(context, "windows") else (again,))
-
-
-def _libcuda_named(context: RuleContext, text: str) -> Fix:
-    """The two variables that name the folder of the driver's libcuda to Triton and its linker."""
-    folder = "$(dirname $(ldconfig -p | grep -m 1 -o '/.*libcuda.so.1$'))"
-    commands = paste.posix(
-        context,
-        f'export TRITON_LIBCUDA_PATH="{folder}"',
-        'export LIBRARY_PATH="$TRITON_LIBCUDA_PATH${LIBRARY_PATH:+:$LIBRARY_PATH}"',
-    )
-    return Fix(text=text, commands=commands)
-
-
-def _python_headers(context: RuleContext, text: str) -> Fix:
-    by_apt = packages.distribution(context) in ("ubuntu", "debian", "pop")
-    name = "python3-dev" if by_apt else "python3-devel"
-    needed = packages.distribution(context) != "arch"  # whose python has them
-    commands = packages.system_package(context, name) if needed else ()
-    return Fix(text=text, commands=commands, needs_root=bool(commands))
 
 
 TRITON_MISSING_WINDOWS = Cause(
@@ -97,7 +64,8 @@ TRITON_MISSING = Cause(
         "does not import, or the driver that it asks for the GPU does not answer.",
         text='Install the version that torch requires; `python -c "import triton"` says why it '
         "does not import",
-        way=_required_triton,
+        look=("pip check",),
+        see="see which version torch requires",
     ),
     stage="first-kernel",
 )
@@ -118,22 +86,23 @@ TRITON_BUILD_FAILED = Cause(
             Message(
                 having={"lacks": "cuda$|libcuda"},
                 title="Triton cannot build its helper: the linker finds no libcuda.so",
-                text="Name the folder of the driver's libcuda.so.1, or make the link libcuda.so "
-                "beside it",
-                way=_libcuda_named,
+                text="Let TRITON_LIBCUDA_PATH and LIBRARY_PATH name the folder of the driver's "
+                "libcuda.so.1, or make the link libcuda.so beside it",
+                look=("ldconfig -p | grep libcuda",),
+                see="see where it is",
             ),
             Message(
                 having={"lacks": "^(?:cuda.h|ptxas)$"},
                 title="Triton cannot build its helper: it finds no {lacks}",
                 text="Install Triton anew, whose wheel brings it, or let CUDA_HOME name a toolkit",
-                way=_required_triton,
+                look=("pip check",),
             ),
             Message(
                 having={"lacks": "python.h"},
                 title="Triton cannot build its helper: the compiler finds no Python.h",
-                text="Install the headers of this Python (an embedded one on Windows: copy the "
-                "folders include and libs of a full Python of the same version beside python.exe)",
-                way=_python_headers,
+                text="Install the headers of this Python (python3-dev, python3-devel; an embedded "
+                "one on Windows: copy the folders include and libs of a full Python of the same "
+                "version beside python.exe)",
             ),
         ),
     ),

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from gpusetup.evidence.context import RuleContext, cuda_needed, events, is_report, on
+from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
+from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.evidence.plausible import exactly
 from gpusetup.findings import alike
 from gpusetup.findings.driver.presence import DRIVER_LIBRARIES
 from gpusetup.findings.layers import NO_DRIVER, NO_INIT, Layer
-from gpusetup.findings.libraries.distributions import distribution_of
+from gpusetup.findings.libraries.distributions import found_below, undeclared_commands
 from gpusetup.findings.message_rules import case_of, from_message, from_messages, seen
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import paste
-from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Package
-from gpusetup.model.shell import Line, filled
+from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
@@ -34,65 +33,26 @@ def _without_others(context: RuleContext) -> tuple[Line, ...]:
     return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)
 
 
-def _own_first(context: RuleContext, text: str) -> Fix:
-    return Fix(text=text, commands=_without_others(context))
+def _without(folders: str | None) -> Callable[[RuleContext, str], Fix]:
+    """LD_LIBRARY_PATH without these folders, or without those of another CUDA."""
+
+    def way(context: RuleContext, text: str) -> Fix:
+        if folders:
+            return Fix(text=text, commands=paste.without_folders(context, folders))
+        return Fix(text=text, commands=_without_others(context))
+
+    return way
 
 
-def _without_stubs(context: RuleContext, text: str) -> Fix:
-    return Fix(text=text, commands=paste.without_folders(context, "/stubs"))
+def _of_two_cudas(context: RuleContext) -> bool:
+    """The wheels of a library for CUDA 12 and for CUDA 13 unpack into one folder."""
+    names = {p.name for p in context.snapshot.packages or ()}
+    return any(n.endswith("-cu12") and f"{n[:-1]}3" in names for n in names)
 
 
-def _is_named(context: RuleContext) -> bool:
-    """A text quotes what failed; on a live machine a folder on the path may do no harm yet."""
-    said = events(context, LIBCUDA_STUB.id)
-    on_path = all(e.values.get("folder") and not e.values.get("loaded") for e in said)
-    return bool(said) and (on_path or not is_report(context))
-
-
-CONDAS_FIRST = 'export LD_LIBRARY_PATH="$CONDA_PREFIX/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"'
-
-
-def _condas_first(context: RuleContext, text: str) -> Fix:
-    words = ("conda", "install", "-y", "-c", "conda-forge", "libstdcxx-ng")
-    first = paste.posix(context, CONDAS_FIRST)
-    return Fix(text=text, commands=(paste.command(context, *words), *first))
-
-
-OLDER_FOR_XLA = Message(
-    having={"by_program": "", "library": "^(?!cuDNN)"},
-    title="The {library} that is found first is older than JAX or TensorFlow needs",
-    text="Upgrade it, and take foreign folders out of LD_LIBRARY_PATH. Where torch is in the same "
-    "environment and pins its own, make one environment for each",
-    commands=("pip install --upgrade 'jax[cuda12]'",),
-)
-ONE_FOLDER = r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu\d\d"
-"""Their wheels for CUDA 12 and for CUDA 13 unpack into one folder: the last one installed wins."""
-
-
-def _in_one_folder(context: RuleContext) -> list[Package]:
-    listed = [p for p in context.snapshot.packages or () if re.fullmatch(ONE_FOLDER, p.name)]
-    return [p for p in listed if sum(p.name[:-2] == other.name[:-2] for other in listed) > 1]
-
-
-def _of_torch(context: RuleContext) -> tuple[str, ...]:
-    major = (cuda_needed(context.snapshot.torch) or "?").partition(".")[0]
-    both = _in_one_folder(context)
-    return exactly((p.name, p.version) for p in both if p.name.endswith(f"-cu{major}"))
-
-
-def _has_two(context: RuleContext) -> bool:
-    return bool(_of_torch(context))
-
-
-def _one_of_two(context: RuleContext, text: str) -> Fix:
-    both = (p.name for p in _in_one_folder(context))
-    return Fix(
-        text=text,
-        commands=(
-            paste.pip(context, "uninstall", "-y", *both),
-            paste.pip(context, "install", "--no-deps", *_of_torch(context)),
-        ),
-    )
+def _does_no_harm(context: RuleContext) -> bool:
+    """No order: a folder on the path may be found first, or not at all."""
+    return not (context.snapshot.torch.import_error or events(context, "ld-library-path-conflict"))
 
 
 LD_LIBRARY_PATH_CONFLICT = Cause(
@@ -110,6 +70,14 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         "library-missing",
         "cuda-library-error",
     ),
+    events=("ld-library-path-conflict", "foreign-library"),
+    holds=(
+        lambda context: bool(
+            events(context, "ld-library-path-conflict")
+            or context.snapshot.torch.installed
+            or context.snapshot.torch.import_error
+        ),
+    ),
     message=Message(
         title="The loader finds other CUDA libraries in front of those that torch brings",
         detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
@@ -117,26 +85,29 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         text="Take the folders of another CUDA out of LD_LIBRARY_PATH for torch. If it is not set, "
         "see which file was loaded: a copy of the system's packages, one of two installs of "
         "torch that lie over each other",
-        way=_own_first,
+        way=_without(None),
         cases=(
-            OLDER_FOR_XLA,
-            replace(
-                OLDER_FOR_XLA,
+            Message(where=(_does_no_harm,), way=_without(None), severity=Severity.WARNING),
+            Message(
                 having={"by_program": ""},
-                title="The cuDNN that is found first is older than JAX or TensorFlow needs",
-                commands=("pip install --upgrade nvidia-cudnn-cu12",),
+                title="The {library} that is found first is older than JAX or TensorFlow needs",
+                text="Upgrade it (`pip install --upgrade 'jax[cuda12]'`), and take foreign folders "
+                "out of LD_LIBRARY_PATH. Where torch is in the same environment and pins its own, "
+                "make one environment for each",
             ),
             Message(
                 having={"library": r"stdc\+\+"},
                 text="Let the environment's own libstdc++ be found first (in conda install it; it "
-                "is newer than the system's)",
-                way=_condas_first,
+                "is newer than the system's): `export "
+                "LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH`",
+                commands=("conda install -y -c conda-forge libstdcxx-ng",),
             ),
             Message(
-                where=(_has_two,),
+                where=(_of_two_cudas,),
                 text="A library for CUDA 12 and the same one for CUDA 13 lie in one folder: remove "
-                "both, and install the one of torch's CUDA anew",
-                way=_one_of_two,
+                "both, and install the one of torch's CUDA anew (`--no-deps`, in the same version)",
+                look=("pip list",),
+                see="see the packages nvidia-*-cu12 and nvidia-*-cu13",
             ),
             Message(
                 where=(ON_WINDOWS,),
@@ -146,16 +117,6 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         ),
     ),
 )
-
-
-def foreign_libraries(context: RuleContext) -> Iterator[Finding]:
-    """LD_LIBRARY_PATH puts other CUDA libraries in front of torch's own."""
-    torch, cause = context.snapshot.torch, LD_LIBRARY_PATH_CONFLICT
-    yield from from_messages(context, (cause,))
-    messages = events(context, "foreign-library")
-    if messages and cause.message and (torch.installed or torch.import_error):
-        found = from_message(context, cause, *case_of(context, cause.message, messages))
-        yield found if torch.import_error else replace(found, severity=Severity.WARNING)
 
 
 LIBCUDA_STUB = Cause(
@@ -172,100 +133,68 @@ LIBCUDA_STUB = Cause(
         title="The toolkit's stub libcuda is loaded, or on LD_LIBRARY_PATH, instead of the "
         "driver's",
         text="Take the stubs folder out of LD_LIBRARY_PATH",
-        way=_without_stubs,
-        cases=(Message(where=(_is_named,), way=_without_stubs, severity=Severity.WARNING),),
+        way=_without("/stubs"),
+        cases=(Message(having={"folder": ""}, way=_without("/stubs"), severity=Severity.WARNING),),
     ),
 )
 
 
-def libcuda_stub(context: RuleContext) -> Iterator[Finding]:
-    """A stub libcuda that serves only to link programs is what is loaded."""
+def misled(context: RuleContext) -> Iterator[Finding]:
+    """Another library than torch's own, or than the driver's, is what the loader finds first."""
     path, about = context.snapshot.driver.libcuda_path or "", "driver.libcuda_path"
-    problems = (r.problem or "" for r in context.snapshot.readings if r.subject == about)
-    if any("stub" in one for one in (path, *problems)):
-        yield seen(context, LIBCUDA_STUB, about, path or "a stub")
-    yield from from_messages(context, (LIBCUDA_STUB,))
+    if "stub" in path:
+        yield seen(context, LIBCUDA_STUB, about, path)
+    yield from from_messages(context, (LD_LIBRARY_PATH_CONFLICT, LIBCUDA_STUB))
 
 
 # --- libraries that are missing ------------------------------------------------------------------
 
 
-def _loaded_by(context: RuleContext, code: str) -> tuple[Line, ...]:
-    """LD_LIBRARY_PATH with the folders in front that a line of Python prints."""
-    pattern = (
-        'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
-    )
-    found = filled(pattern, python=paste.python(context), code=code)
-    return () if on(context, "windows") else (found,)
-
-
-IN_WHEELS = (
-    "import glob, sysconfig; "
-    "print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/nvidia/*/lib')))"
-)
-
-
-def _for_ctranslate2(context: RuleContext, text: str) -> Fix:
-    newest = ("ctranslate2", "nvidia-cublas-cu12", "nvidia-cudnn-cu12==9.*")
-    again = paste.pip(context, "install", "--upgrade", *newest)
-    return Fix(text=text, commands=(again, *_loaded_by(context, IN_WHEELS)))
-
-
-def _not_for_cudnn_8(context: RuleContext) -> bool:
-    """Whether cuDNN 8 is asked for by something else than torch, as far as is known."""
-    version = (context.snapshot.torch.version or "99").partition("+")[0]
-    return parsed(version) >= parsed(context.catalog.milestone("torch with cudnn 9"))
-
-
-def _number(context: RuleContext) -> str:
-    """The number in the name of the library that is missing."""
-    said = events(context, CUDA_LIB_MISSING.id)
-    found = re.search(r"\.so\.(\d+(?:\.\d)?)", said[0].values.get("library", "") if said else "")
-    return found[1] if found else ""
+def _beside_torch(context: RuleContext, text: str) -> Fix:
+    return Fix(text=text, commands=found_below(context, "nvidia/*/lib"))
 
 
 def _is_with_torch(context: RuleContext) -> bool:
     """Whether torch computes with this library's CUDA, so that its wheels brought it."""
-    torch, number = context.snapshot.torch, _number(context).partition(".")[0]
-    major = (torch.cuda or "").partition(".")[0]
-    return bool(torch.cuda_available and number and number == major)
+    said = " ".join(e.values.get("library", "") for e in events(context, CUDA_LIB_MISSING.id))
+    torch, major = context.snapshot.torch, (context.snapshot.torch.cuda or "?").partition(".")[0]
+    return bool(torch.cuda_available and f".so.{major}" in said)
 
 
-def _beside_torch(context: RuleContext, text: str) -> Fix:
-    return Fix(text=text, commands=_loaded_by(context, IN_WHEELS))
+def _is_anothers(context: RuleContext) -> bool:
+    """Whether something else than torch asks: torch works, another program fails, or a runtime of
+    another CUDA is named (`11.0` is all of 11)."""
+    torch, said = context.snapshot.torch, events(context, CUDA_LIB_MISSING.id)
+    named = " ".join(e.values.get("library", "") for e in said)
+    found = re.search(r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)", named)
+    needed, program = cuda_needed(torch), context.snapshot.failing.program or "torch"
+    other = needed and found and not needed.startswith(found[1])
+    return bool(torch.cuda_available or other or program != "torch")
 
 
-def _of_another_cuda(context: RuleContext) -> bool:
-    """Whether a runtime of another CUDA is asked for: `10.2`, `11.0` (all of 11), `12`."""
-    needed, number = cuda_needed(context.snapshot.torch), _number(context).removesuffix(".0")
-    return bool(needed and number and not needed.startswith(number))
+def _not_torchs(context: RuleContext) -> bool:
+    """Whether torch brings cuDNN 9, as far as is known."""
+    version = (context.snapshot.torch.version or "99").partition("+")[0]
+    return parsed(version) >= parsed(context.catalog.milestone("torch with cudnn 9"))
 
 
-def _is_an_extension(context: RuleContext) -> bool:
-    """Whether a text's program is a compiled extension beside torch whose import fails."""
-    failing = context.snapshot.failing
-    program = BY_NAME.get(failing.program or "")
-    if program is None or failing.stage not in (None, "import") or not program.on_torch:
-        return False
-    return any(map(distribution_of, program.packages))
-
-
-def _jetsons(context: RuleContext, text: str) -> Fix:
-    from gpusetup.findings.jetson.jetpack import undeclared_fix
-
+def _undeclared(context: RuleContext) -> str:
+    """The library that is missing, if a Jetson's torch links it and does not declare it."""
     said = (e.values.get("library", "") for e in events(context, CUDA_LIB_MISSING.id))
-    return undeclared_fix(context, next(said, "")) or Fix(text=text)
+    library = next(said, "")
+    there = board_of(context.snapshot) or library.startswith("libnvpl_")
+    return library if there and undeclared(library) else ""
 
 
-def _is_undeclared(context: RuleContext) -> bool:
-    return bool(_jetsons(context, "").text)
+def _of_a_jetson(context: RuleContext, text: str) -> Fix:
+    jetpack = jetpack_of(board_of(context.snapshot)) or UNIFIED
+    cuda = cuda_needed(context.snapshot.torch) or jetpack.cuda
+    return Fix(text=text, commands=undeclared_commands(context, _undeclared(context), cuda))
 
 
 WHERE = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
 WHICH_CUDA = "see which CUDA torch has"
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
-ANOTHERS = "Not torch asks for it, but something that was built for another CUDA (the traceback "
-ANOTHERS += "names its file): install its build for torch's CUDA, or build it anew here"
 CUDA_LIB_MISSING = Cause(
     id="cuda-lib-missing",
     place=(Layer.LIBRARIES, 60),
@@ -291,7 +220,13 @@ CUDA_LIB_MISSING = Cause(
                 "there too",
                 way=_beside_torch,
             ),
-            Message(where=(_is_undeclared,), way=_jetsons),
+            Message(
+                where=(lambda context: bool(_undeclared(context)),),
+                text="torch's wheel for Jetson links this library and does not declare it: install "
+                "it, and let the loader find it (put the second line into what starts your program "
+                "too)",
+                way=_of_a_jetson,
+            ),
             Message(
                 having={"library": "^-lcuda$"},
                 title="The linker finds no libcuda.so, which the build links against",
@@ -306,13 +241,14 @@ CUDA_LIB_MISSING = Cause(
                 having={"module": "^ctranslate2$"},
                 text="CTranslate2 (faster-whisper) brings no cuDNN: before 4.5 it asks for version "
                 "8, from 4.5 on for version 9, the one of torch 2.4 and newer. Update it, and let "
-                "it find the libraries of the wheels (nvidia/cudnn and nvidia/cublas of "
-                "site-packages)",
-                way=_for_ctranslate2,
+                "LD_LIBRARY_PATH name nvidia/cudnn/lib and nvidia/cublas/lib of site-packages",
+                commands=(
+                    "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*'",
+                ),
             ),
             Message(
                 having={"library": CUDNN_8},
-                where=(_not_for_cudnn_8,),
+                where=(_not_torchs,),
                 text="A program built for cuDNN 8 asks for it (CTranslate2 before 4.5, "
                 "onnxruntime-gpu before 1.19, torch before 2.4); torch from 2.4 on brings cuDNN 9. "
                 "Update that program, or where torch itself is the older one, install it anew",
@@ -327,12 +263,13 @@ CUDA_LIB_MISSING = Cause(
                 look=(WHERE,),
                 see=WHICH_CUDA,
             ),
-            *(
-                Message(having=having, where=(asks,), text=ANOTHERS, look=(WHERE,), see=WHICH_CUDA)
-                for having, asks in (
-                    ({"library": "^libcudart"}, _of_another_cuda),
-                    ({}, _is_an_extension),
-                )
+            Message(
+                where=(_is_anothers,),
+                text="Not torch asks for it, but something that was built for another CUDA (the "
+                "traceback names its file): install its build for torch's CUDA, or build it anew "
+                "here",
+                look=(WHERE,),
+                see=WHICH_CUDA,
             ),
         ),
     ),
@@ -367,20 +304,14 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
         found = seen(context, CUDA_LIB_MISSING, "packages", files, library=names)
         yield replace(found, fix=again)
         return
-    lacking = {e.values.get("module") for e in events(context, "extension-not-built")} - {None}
     messages = tuple(
         e
         for e in events(context, CUDA_LIB_MISSING.id)
         if not e.values.get("library", "").startswith(DRIVER_LIBRARIES)
-        # Said by a package whose own compiled part is not there: no library of CUDA's is lacking.
-        and not (
-            e.values.get("module") in lacking
-            and e.values.get("library", "libbitsandbytes_").startswith("libbitsandbytes_")
-        )
     )
     if messages and CUDA_LIB_MISSING.message:
         case = case_of(context, CUDA_LIB_MISSING.message, messages)
         yield from_message(context, CUDA_LIB_MISSING, *case)
 
 
-RULES = (foreign_libraries, libcuda_stub, cuda_lib_missing)
+RULES = (misled, cuda_lib_missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gpusetup.evidence.context import RuleContext, package
 from gpusetup.evidence.plausible import is_a_path
@@ -15,23 +15,21 @@ from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
 
 
-def _by_conda(context: RuleContext, spec: str) -> Line:
+def conda_install(context: RuleContext, *words: str) -> Line:
+    """Into the target, where its folder is known."""
     prefix = context.snapshot.conda.prefix or ""
     there = ("--prefix", prefix) if is_a_path(prefix) else ()
-    return paste.command(context, "conda", "install", "-y", *there, spec)
+    return paste.command(context, "conda", "install", "-y", *there, *words)
 
 
-def _older_numpy(context: RuleContext, text: str) -> Fix:
-    unknown = context.snapshot.torch.installer is None
-    conda = unknown and context.snapshot.python.manager == "conda"
-    if conda or context.installer == "conda":
-        return Fix(text=text, commands=(_by_conda(context, "numpy<2"),))
-    return Fix(text=text, commands=(paste.pip(context, "install", "numpy<2"),))
+def _older(spec: str, *, pip: bool = True) -> Callable[[RuleContext, str], Fix]:
+    def way(context: RuleContext, text: str) -> Fix:
+        own = context.snapshot
+        conda = "conda" in (context.installer, own.torch.installer or own.python.manager)
+        by = paste.pip(context, "install", spec) if pip and not conda else None
+        return Fix(text=text, commands=(by or conda_install(context, spec),))
 
-
-def _older_mkl(context: RuleContext, text: str) -> Fix:
-    since = context.catalog.milestone("mkl without iJIT")
-    return Fix(text=text, commands=(_by_conda(context, f"mkl<{since}"),))
+    return way
 
 
 NUMPY_ABI_MISMATCH = Cause(
@@ -46,7 +44,7 @@ NUMPY_ABI_MISMATCH = Cause(
     message=Message(
         title="torch, or a module beside it, was built for NumPy 1 and NumPy 2 is installed",
         text="Install NumPy 1, or a torch from 2.3 on",
-        way=_older_numpy,
+        way=_older("numpy<2"),
     ),
 )
 MKL_VERSION_MISMATCH = Cause(
@@ -61,7 +59,7 @@ MKL_VERSION_MISMATCH = Cause(
     message=Message(
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
         text="Install an older MKL in this environment, or take torch from pip",
-        way=_older_mkl,
+        way=_older("mkl<2024.1", pip=False),
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.evidence.context import (
@@ -21,7 +21,6 @@ from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Alike, Cause
 from gpusetup.fixes import other_makers, paste
 from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.shell import Line
 from gpusetup.resolver.held import vendors_of
 
 
@@ -44,7 +43,7 @@ def serves_its_maker(context: RuleContext) -> bool:
 APPLE_SILICON = Cause(
     id="apple-silicon",
     place=(Layer.NO_GPU, 10),
-    title="a Mac with an Apple GPU: there is no CUDA",
+    title="this is a Mac: there is no CUDA",
     means="Apple's GPUs are used by torch as device mps; CUDA builds do not exist for macOS.",
     proven_by="macOS on arm64",
     way_out="Use device mps or cpu; the ordinary wheel has both",
@@ -52,38 +51,31 @@ APPLE_SILICON = Cause(
 )
 
 
-def apple_silicon(context: RuleContext) -> Iterator[Finding]:
-    """A Mac with an Apple GPU: there is no CUDA."""
-    if _apple(context):
-        in_passing = (
-            _cuda_runs(context) or serves_its_maker(context) or _shows_its_paths_alone(context)
-        )
-        machine = context.snapshot.os.machine or "a Mac"
-        yield _as_grave(context, APPLE_SILICON, in_passing=in_passing)(
-            "This is a Mac: there is no CUDA",
-            evidence=(
-                *event_evidence(events(context, *LOOKED_FOR_CUDA)),
-                value_evidence(context, "os.machine", f"macOS on {machine}"),
-            ),
-            fix=other_makers.apple(context),
-        )
-
-
 def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
-    """No NVIDIA GPU: and who made the one that is there."""
+    """No NVIDIA GPU: and who made the one that is there. A note where no program wanted CUDA."""
+    if not (_apple(context) or _is_absent(context)):
+        return
+    cause, fix = _of_whom(context)
     machine = context.snapshot
-    named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
-    # A card of another maker's that somebody names, and not what many processors have.
-    card = re.search(r"\bArc\b|\b[Rr][Xx] ?\d{4}|\bInstinct\b", named)
+    named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())
+    seen = "; ".join(named) or "no GPU of NVIDIA's is listed"
+    about = ("pci_devices", seen)
+    if cause is APPLE_SILICON:
+        about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
+    wanted = event_evidence(events(context, *LOOKED_FOR_CUDA))
+    passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
+    found = cause.as_note if passing else cause.found
+    yield found(cause.title, evidence=(*wanted, value_evidence(context, *about)), fix=fix)
+
+
+def _is_absent(context: RuleContext) -> bool:
+    machine, has = context.snapshot, has_nvidia(context)
     looked = (
         is_seen_only(maker_of(machine.torch.backend))
         or events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen")
-        or (card and events(context, "program-lib-missing"))
+        or (events(context, "foreign-gpu") and events(context, "program-lib-missing"))
     )
-    unknown = has_nvidia(context) is None and not machine.driver.version
-    absent = has_nvidia(context) is False or (looked and unknown)
-    if absent and not _apple(context):
-        yield from _other_maker(context, named)
+    return has is False or bool(looked and has is None and not machine.driver.version)
 
 
 def _apple(context: RuleContext) -> bool:
@@ -144,39 +136,23 @@ The order of causes cannot say it: a machine without torch lacks its GPU first, 
 which an installer finds no torch is not about a GPU at all."""
 
 
-def _as_grave(context: RuleContext, cause: Cause, *, in_passing: bool) -> Callable[..., Finding]:
-    in_passing = in_passing or bool(events(context, *STOPS_EARLIER))
-    return cause.as_note if in_passing else cause.found
-
-
 CUDA_RAN = ("out-of-memory", "no-kernel-image")
 """What only a program with CUDA and an NVIDIA GPU says."""
 
 
-def _cuda_runs(context: RuleContext) -> bool:
-    """A text of a Mac and of another machine, or of a Mac with an NVIDIA GPU: CUDA ran there."""
-    ran = context.snapshot.torch.cuda_available or events(context, *CUDA_RAN)
-    return is_report(context) and bool(ran)
-
-
-def _shows_its_paths_alone(context: RuleContext) -> bool:
-    """A text with a Mac's paths in a traceback, in which nothing looked for a GPU of any kind."""
-    # No order: a text that names its system, or CUDA, complains of it.
-    machine = context.snapshot
-    named = machine.os.machine or machine.os.name or machine.torch.version
-    told = named or machine.failing.program or events(context, *LOOKED_FOR_CUDA)
-    by_a_path = machine.python.version is not None  # the folder of a traceback names both
-    return is_report(context) and by_a_path and not told
-
-
-def _nobody_complains(context: RuleContext) -> bool:
-    """A text that shows a build for another maker's GPU, and nothing that looked in vain."""
-    machine = context.snapshot
-    listed = machine.pci_devices or machine.gpus
-    if not is_report(context) or events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code:
-        return False
+def _runs(context: RuleContext) -> bool:
+    """A text in which CUDA ran, or that shows a build and nothing that looked for a GPU in vain; of
+    a Mac one that shows its paths alone."""
+    machine, mac = context.snapshot, _apple(context)
+    looked = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
     works = machine.torch.cuda_available
-    return works is True or (works is None and not listed)
+    if not is_report(context) or (looked and not mac):
+        return False
+    if not mac:
+        return bool(works or (works is None and not (machine.pci_devices or machine.gpus)))
+    named = machine.os.machine or machine.os.name or machine.torch.version
+    told = named or machine.failing.program or looked or machine.python.version is None
+    return bool(works or events(context, *CUDA_RAN) or not told)
 
 
 IMAGE = (
@@ -185,7 +161,7 @@ IMAGE = (
 NO_NVIDIA_GPU = Cause(
     id="no-nvidia-gpu",
     place=(Layer.NO_GPU, 10),
-    title="the machine has no NVIDIA GPU",
+    title="this machine has no NVIDIA GPU",
     means="CUDA needs an NVIDIA GPU; torch's CPU build works without one.",
     proven_by="A PCI bus without NVIDIA's vendor id, no driver, no GPU listed",
     not_when="A container that was not given its host's GPU; a GPU that is there without its "
@@ -206,7 +182,7 @@ NO_NVIDIA_GPU = Cause(
 AMD_GPU = Cause(
     id="amd-gpu",
     place=(Layer.NO_GPU, 10),
-    title="the GPU is AMD's",
+    title="the GPU is AMD's: CUDA is not used",
     means="CUDA builds do not use it; ROCm builds exist for Linux.",
     proven_by="An AMD display controller and none of NVIDIA, or a ROCm build without an NVIDIA GPU",
     not_when="A ROCm build on a machine that has an NVIDIA GPU",
@@ -218,7 +194,7 @@ AMD_GPU = Cause(
 INTEL_GPU = Cause(
     id="intel-gpu",
     place=(Layer.NO_GPU, 10),
-    title="the GPU is Intel's and torch an XPU build",
+    title="the GPU is Intel's: CUDA is not used",
     means="No prescription for NVIDIA applies.",
     proven_by="An XPU build of torch and no NVIDIA GPU",
     not_when="An Intel GPU beside an NVIDIA one",
@@ -227,45 +203,24 @@ INTEL_GPU = Cause(
 )
 
 
-def _other_maker(context: RuleContext, named: str) -> Iterator[Finding]:
+def _of_whom(context: RuleContext) -> tuple[Cause, Fix]:
+    named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
     maker = maker_of(context.snapshot.torch.backend)
-    quiet = _nobody_complains(context) or serves_its_maker(context)
-    seen = tuple(
-        value_evidence(context, "pci_devices", f"{d.vendor} {d.name or d.device_id} at {d.bus_id}")
-        for d in context.snapshot.pci_devices or ()
-    )
-    none = value_evidence(context, "pci_devices", "no GPU of NVIDIA's is listed")
-    listed = (*event_evidence(events(context, *LOOKED_FOR_CUDA)), *seen) or (none,)
+    if _apple(context):
+        return APPLE_SILICON, other_makers.apple(context)
     if "amd" in (maker, *vendors_of(context.snapshot)) or events(context, *OF_ANOTHER_MAKER[:2]):
-        yield _as_grave(context, AMD_GPU, in_passing=quiet)(
-            "The GPU is AMD's: CUDA is not used", evidence=listed, fix=other_makers.amd(context)
-        )
-    elif maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
-        yield _as_grave(context, INTEL_GPU, in_passing=quiet)(
-            "The GPU is Intel's: CUDA is not used", evidence=listed, fix=other_makers.intel(context)
-        )
-    else:
-        yield _as_grave(context, NO_NVIDIA_GPU, in_passing=quiet)(
-            "This machine has no NVIDIA GPU",
-            detail="Training on the CPU works, slowly.",
-            evidence=listed,
-            fix=Fix(
-                text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
-                + (IMAGE if in_container(context) else ""),
-                commands=_cpu_commands(context),
-            ),
-        )
+        return AMD_GPU, other_makers.amd(context)
+    if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
+        return INTEL_GPU, other_makers.intel(context)
+    torch, said = context.snapshot.torch, events(context, "cuda-error")
+    build = context.snapshot.wanted.torch and paste.chosen(context)
+    asked = ("--torch", build.torch) if build else ()
+    cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
+    return NO_NVIDIA_GPU, Fix(
+        text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
+        + (IMAGE if in_container(context) else ""),
+        commands=() if torch.installed or torch.version or said else (cpu,),
+    )
 
 
-def _cpu_commands(context: RuleContext) -> tuple[Line, ...]:
-    """How to get the CPU build, unless a torch that works on the CPU is there."""
-    torch = context.snapshot.torch
-    speaks = is_report(context) and events(context, "cuda-error")
-    if torch.installed or torch.version or speaks:
-        return ()
-    build = paste.chosen(context)
-    asked = ("--torch", build.torch) if build and context.snapshot.wanted.torch else ()
-    return (paste.gpusetup(context, *asked, "--backend", "cpu"),)
-
-
-RULES = (apple_silicon, no_nvidia_gpu)
+RULES = (no_nvidia_gpu,)
