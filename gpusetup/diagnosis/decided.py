@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.catalog.builds import Same
 from gpusetup.diagnosis.request import REFUSALS, chosen_request, decision_for
+from gpusetup.evidence.context import RuleContext
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.resolution import Request
@@ -66,3 +67,43 @@ def _with_answer(machine: Snapshot, request: Request, decision: Decision) -> Dec
     resolution = decision.resolution
     answer = to_answer(resolution, machine, moved_with(machine, resolution.build))
     return request, decision, answer
+
+
+def build_case(
+    snapshot: Snapshot, catalog: Catalog, request: Request | None, *, other_host: bool = False
+) -> tuple[RuleContext, ResolveAnswer]:
+    """What the rules are given, and the resolution as a document."""
+    from gpusetup.catalog.builds import with_catalog
+
+    machine = with_catalog(snapshot, catalog)
+    asked, decision, answer = decided(machine, catalog, request)
+    context = RuleContext(
+        snapshot=machine,
+        catalog=catalog,
+        resolution=decision.resolution,
+        decision=decision,
+        commands=answer.commands,
+        installer=installer_of(machine),
+        request=asked,
+        other_host=other_host,
+    )
+    return context, answer
+
+
+def installer_of(machine: Snapshot) -> str:
+    """Who changes this environment: what installed torch, else what made it, else what is there."""
+    installed = (machine.torch.installer or "").lower()
+    if machine.python.manager == "uv project" and installed != "conda":
+        return "uv"
+    if installed in ("uv", "pip", "conda"):
+        return installed
+    # No order: a text shows who was at work; a wheel's label is of no conda package.
+    if machine.origin == "report" and machine.failing.program == "uv":
+        return "uv"
+    # conda's torch has no label: over pip's, and over what no text shows, it would be a mixture.
+    unlabelled = machine.torch.version and "+" not in machine.torch.version
+    if machine.origin == "report" and machine.python.manager == "conda" and not unlabelled:
+        return "pip"
+    if machine.python.manager in ("uv", "conda"):
+        return machine.python.manager
+    return "uv" if machine.python.has_pip is False else "pip"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from gpusetup.accelerators.makers import judged_on
-from gpusetup.evidence.context import Rule
+from gpusetup.evidence.context import Rule, RuleContext
 from gpusetup.findings.container import boundary
 from gpusetup.findings.driver import presence
 from gpusetup.findings.host import resources, settings
 from gpusetup.findings.installing import environment, python
 from gpusetup.findings.libraries import building, loading, numeric
 from gpusetup.findings.makers import gpu_maker
+from gpusetup.findings.record import Cause
 from gpusetup.findings.torch import build, companions, guarded_set, installed, pairs
+from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.machine import Snapshot
 
 ANYWHERE: tuple[Rule, ...] = (
@@ -106,3 +109,24 @@ def rules_for(snapshot: Snapshot) -> tuple[Rule, ...]:
 def all_rules() -> tuple[Rule, ...]:
     """Every rule; with them every record of a cause is loaded."""
     return (*of_wsl(), *ANYWHERE, *of_a_driver(), *of_messages())
+
+
+def found(context: RuleContext, rules: Iterable[Rule]) -> Iterator[Finding]:
+    """What the rules find. One that breaks must not take the report with it: it becomes a line."""
+    for rule in rules:
+        try:
+            yield from tuple(rule(context))
+        except Exception as problem:
+            said = f"The rule {rule.__name__} broke: {type(problem).__name__}: {problem}"
+            yield RULE_BROKEN.found(said, detail=RULE_BROKEN.means)
+
+
+RULE_BROKEN = Cause(
+    id="rule-broken",
+    severity=Severity.NOTE,
+    title="a rule of gpusetup broke",
+    means="This is a fault of gpusetup. The other findings stand; please report it.",
+    proven_by="An exception in a rule",
+    way_out="Report it",
+    source="gpusetup",
+)

@@ -97,6 +97,7 @@ def _one_of_two(context: RuleContext, text: str) -> Fix:
 
 LD_LIBRARY_PATH_CONFLICT = Cause(
     id="ld-library-path-conflict",
+    before_torch=(Severity.ERROR,),
     place=(Layer.LIBRARIES, 20),
     title="LD_LIBRARY_PATH puts foreign libraries first",
     means="torch's wheel needs exactly its own cuDNN, cuBLAS, nvJitLink.",

@@ -12,10 +12,12 @@ from gpusetup.evidence.context import (
     events,
     has_nvidia,
 )
+from gpusetup.evidence.places import started_without_a_gpu
 from gpusetup.evidence.plausible import is_an_identifier
+from gpusetup.findings.container.start import start_with_gpu
 from gpusetup.findings.libraries.loading import CUDA_LIB_MISSING
 from gpusetup.findings.programs import called, is_beside_torch
-from gpusetup.findings.record import Cause
+from gpusetup.findings.record import Cause, Likelier
 from gpusetup.fixes import packages, paste
 from gpusetup.messages.compilers import BUILT_BY_HAND
 from gpusetup.model.finding import Finding, Fix, Severity
@@ -190,6 +192,14 @@ OR_ITS_TORCH = Fix(
 PROGRAM_SEES_NO_GPU = Cause(
     id="program-sees-no-gpu",
     symptom=True,
+    likelier=(
+        Likelier(
+            cause="container-no-gpu",
+            shown=started_without_a_gpu,
+            because="it runs in a container that was started without a GPU",
+            way=start_with_gpu,
+        ),
+    ),
     severity=Severity.WARNING,
     title="a program beside torch finds no GPU, and nothing shows that the driver lacks it",
     means="Its own build, its libraries or its settings keep it from the GPU.",

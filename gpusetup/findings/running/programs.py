@@ -80,6 +80,11 @@ def _on_a_jetson(context: RuleContext) -> bool:
     return bool(context.snapshot.os.jetson)
 
 
+def _in_a_training(context: RuleContext) -> bool:
+    of_an_engine = any("engine" in event.values for event in events(context, "out-of-memory"))
+    return bool(events(context, "training-run")) and not of_an_engine
+
+
 def _no_segments(context: RuleContext) -> bool:
     """Expandable segments need virtual memory calls that these platforms lack."""
     return ON_WINDOWS(context) or in_wsl(context)
@@ -125,12 +130,21 @@ NO_MEMORY = replace(
             "other programs on the GPU",
         ),
         replace(TAKEN, where=(_no_segments,), text=END_OTHERS),
+        replace(
+            TAKEN,
+            where=(_in_a_training,),
+            text="First lower the batch on each GPU and raise the gradient accumulation by the "
+            "same factor, so that a step sees as many samples. Then switch gradient checkpointing "
+            "on (it costs about a third more time), train an adapter (LoRA) in place of all "
+            "weights, or shorten the inputs. `gpusetup plan --model NAME` says what fits",
+        ),
     ),
 )
 
 
 PTX_UNSUPPORTED_TOOLCHAIN = Cause(
     id="ptx-unsupported-toolchain",
+    lacks="driver",
     place=(Layer.LIBRARIES, 150),
     title="PTX of a newer toolkit than the driver compiles",
     means="Minor-version compatibility covers binary kernels only.",
