@@ -102,7 +102,7 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     titles = (other.title for other in fix.alternatives)
     found = re.findall(INSTALLED, "\n".join((fix.text, *titles, *lines)))
     build = paste.chosen(context)
-    if build is not None and any(paste.is_the_install(context, line) for line in lines):
+    if build is not None and any(map(paste.INSTALL.search, lines)):
         found.append(build.backend)
     family = "windows" if machine.os.wsl else machine.os.family or "linux"
     floors = {f"{one} needs NVIDIA driver": _floor(context, one, family) for one in found}

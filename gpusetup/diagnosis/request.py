@@ -69,7 +69,10 @@ def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
         newest = [replace(one, torch=None) for one in near]
         own = Request(torch=_installed(machine))
         requests = [*(near or requests), *newest, replace(asked, backend="auto"), own, Request()]
-        if any(map(_refuses, machine.events)):
+        pair = ((asked.torch or "").removeprefix("=="), asked.backend)
+        exists = any((row.torch, row.backend) == pair for row in catalog.builds)
+        if not exists and any(map(_refuses, machine.events)):
+            # The index that the text asks for is at fault.
             requests = [one for one in requests if one.backend == "auto"]
     for request in dict.fromkeys(requests):
         decision = decision_for(machine, catalog, request)
@@ -101,8 +104,18 @@ def _wanted(machine: Snapshot, catalog: Catalog) -> Request:
     """The request that stands in the snapshot, else in a text the installed release."""
     wanted, told = machine.wanted, machine.origin == "report"
     backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
-    if backend not in catalog.backends or (told and machine.gpus == () and cuda_of(backend)):
-        # No build for CUDA serves a machine that has no NVIDIA GPU, whatever its owner asks for.
+    if told and backend == "auto" and machine.torch.backend in (None, "cpu"):
+        # The index that torchvision or torchaudio comes from, where torch shows none.
+        there = installed(machine)
+        held = (
+            (there[name].version or "").partition("+")[2] for name in COMPANIONS if name in there
+        )
+        backend = next(filter(cuda_of, held), "auto")
+    # Who installed a CPU build beside a GPU and asks why it is not used wants another one; no build
+    # for CUDA serves a machine that has no NVIDIA GPU, whatever its owner asks for.
+    unused = "cpu" == backend == machine.torch.backend and (machine.gpus or machine.driver.version)
+    useless = machine.gpus == () and cuda_of(backend)
+    if backend not in catalog.backends or (told and (unused or useless)):
         backend = "auto"
     torch = wanted.torch
     if told and torch is None:

@@ -10,10 +10,9 @@ from gpusetup.accelerators.intel import MAKER as INTEL
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.held import vendors_of
 
 
 def _from(context: RuleContext, index: str) -> Line:
@@ -25,17 +24,6 @@ def _from(context: RuleContext, index: str) -> Line:
 
 ARC = r"\bArc\b|(?:A[357]|B5)\d0"
 """A card of Intel's, and not the graphics that most of its processors have."""
-
-
-def in_place_of_the_cpu(context: RuleContext) -> tuple[Alternative, ...]:
-    """torch's build for the GPU of another maker that a machine without NVIDIA's has."""
-    vendors, gfx = vendors_of(context.snapshot), named_gfx(context)
-    if "amd" in vendors and gfx in BUILT_FOR and not on(context, "windows"):
-        return paste.other(f"for the AMD GPU ({gfx}), on Linux", _from(context, str(AMD.index)))
-    named = " ".join(event.values.get("name", "") for event in events(context, "foreign-gpu"))
-    if "intel" in vendors and re.search(ARC, named):
-        return paste.other("for the Intel GPU", _from(context, str(INTEL.index)))
-    return ()
 
 
 # --- AMD ----------------------------------------------------------------------------------------
