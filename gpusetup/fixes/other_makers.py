@@ -38,7 +38,9 @@ def amd(context: RuleContext) -> Fix:
     # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
     has_rocm = maker_of(context.snapshot.torch.backend) == "amd" or why or lacking
     shown = paste.posix(context, "ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
-    looks = paste.look("see whether ROCm has its device nodes, and which GPUs it lists", *shown)
+    wsl = context.snapshot.os.wsl
+    title = "see whether ROCm has its device nodes, and which GPUs it lists"
+    looks = () if wsl else paste.look(title, *shown)
     if "groups" in why and not windows:
         return Fix(
             text="Let your user open AMD's device nodes (/dev/kfd, /dev/dri/render*), then log out "
@@ -66,7 +68,7 @@ def amd(context: RuleContext) -> Fix:
     if has_rocm and not lacking:
         of_linux = f" (in Linux amdgpu, /dev/kfd, the groups render and video), a GPU of {kernels}"
         of_windows = " in Windows (for WSL the one for WSL), and AMD's build for this GPU"
-        there = of_windows if windows or context.snapshot.os.wsl else of_linux
+        there = of_windows if windows or wsl else of_linux
         return Fix(
             text=f"The ROCm build is there and needs AMD's newest driver{there}; "
             "HIP_VISIBLE_DEVICES must not hide it",
@@ -106,9 +108,13 @@ def intel(context: RuleContext) -> Fix:
         )
     is_there = maker_of(context.snapshot.torch.backend) == "intel"
     lacks = why or (events(context, "torch-not-compiled-with-cuda") and not is_there)
+    text = (
+        'With its XPU build torch uses the GPU as device "xpu"; code that names "cuda" must name it'
+    )
+    if why:
+        text = "Install torch's XPU build: the installed one was built without it"
     return Fix(
-        text='With its XPU build torch uses the GPU as device "xpu"; code that asks for "cuda" '
-        "must ask for that",
+        text=text,
         commands=(_from(context, str(INTEL.index)),) if lacks else (),
     )
 
