@@ -76,14 +76,9 @@ def source_of(context: RuleContext, subject: str) -> str:
 def event_evidence(events: tuple[Event, ...]) -> tuple[Evidence, ...]:
     """Events as evidence, three lines at most, each once."""
     lines = (
-        Evidence(source=event.source or "event", text=event.text or _values(event))
-        for event in events
+        Evidence(source=event.source or "event", text=event.text or event.kind) for event in events
     )
     return tuple(dict.fromkeys(lines))[:3]
-
-
-def _values(event: Event) -> str:
-    return " ".join((event.kind, *(f"{key}={value}" for key, value in event.values.items())))
 
 
 def problems(context: RuleContext, *subjects: str) -> tuple[Evidence, ...]:

@@ -143,15 +143,13 @@ def chosen(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], list[Rea
     for subject, told in by.items():
         ranked = sorted(told, key=lambda claim: -claim.trust)
         value = ranked[0].value
-        if subject in ("python.version", "driver.cuda") and str(value).count(".") == 1:
-            # `3.10` of one source is `3.10.13` where another one, less trusted, has the rest.
-            value = next((c.value for c in ranked if str(c.value).startswith(f"{value}.")), value)
         part, _, name = subject.partition(".")
         known[part][name] = tuple(str(value).split()) if subject == "torch.kernels" else value
-        different = dict.fromkeys(str(claim.value) for claim in ranked)
-        for said in list(different)[:READINGS_A_SUBJECT]:
-            source = next(claim.source for claim in ranked if str(claim.value) == said)
-            readings.append(Reading(subject=subject, source=source, value=said))
+        sources: dict[str, str] = {}
+        for claim in ranked:
+            sources.setdefault(str(claim.value), claim.source)
+        for said in list(sources)[:READINGS_A_SUBJECT]:
+            readings.append(Reading(subject=subject, source=sources[said], value=said))
     return known, readings
 
 
@@ -235,8 +233,7 @@ def _os(snapshot: Snapshot) -> Os:
     family, version = os.family, snapshot.driver.version or ""
     # Only Linux' drivers have three numbers, and NCCL is for Linux only.
     nccl = any(event.kind.startswith("nccl-") for event in snapshot.events)
-    glibc = (os.libc or "").startswith("glibc")
-    if family is None and (version.count(".") == 2 or nccl or os.wsl or os.jetson or glibc):
+    if family is None and (version.count(".") == 2 or nccl or os.wsl or os.jetson):
         family = "linux"
     machine = os.machine or ("aarch64" if os.jetson else None)
     wsl = os.wsl
@@ -264,12 +261,7 @@ def _none_here(snapshot: Snapshot) -> bool:
 def _spoken_of(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
     """The GPU that a message about its capability names, where nothing else shows one."""
     told = tuple(dict.fromkeys(_by_capability(snapshot.events)))
-    # Of a GPU that only a person's word shows nothing else is known.
-    guessed = all(
-        gpu == Gpu(name=gpu.name, compute_capability=gpu.compute_capability)
-        for gpu in snapshot.gpus or ()
-    )
-    if snapshot.gpus and not (guessed and (told or snapshot.pci_devices)):
+    if snapshot.gpus:
         return snapshot.gpus
     if told or _none_here(snapshot):
         return told
