@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-
 from each_row import each
 from report_asked import judged, misses
 
-from gpusetup.cli import main
 from gpusetup.model.finding import Finding, Fix, typed
 
 NOT_LOADED = (
@@ -41,18 +38,6 @@ def fix_of(text: str) -> Fix:
 )  # fmt: skip
 def test_what_decides_is_a_command_of_this_system_and_this_program(text: str, command: str) -> None:
     assert command in (judged(text).next_reading or "")
-
-
-@each(
-    "text",
-    [
-        f"{SMI}RuntimeError: all CUDA-capable devices are busy or unavailable",
-        "NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x65:1792)",
-        "torch 1.9.0+cu111\nImportError: libcudart.so.10.2: cannot open shared object file: No such file or directory",
-    ],
-)  # fmt: skip
-def test_what_a_text_shows_is_not_asked_for(text: str) -> None:
-    assert not fix_of(text).looks
 
 
 def test_an_empty_libcuda_need_not_be_a_containers() -> None:
@@ -141,32 +126,18 @@ OUT_OF_MEMORY = (
 
 
 @each(
-    "text, steps, line",
+    "text",
     [
-        (f"python train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 4 "
-         f"--max_seq_length 2048\nGPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-1)\n{OUT_OF_MEMORY}",
-         ("lower the batch on each GPU, 4 now", "gradient checkpointing"),
-         "gpusetup plan --model meta-llama/Llama-3.1-8B --gpu 'NVIDIA GeForce RTX 3090' --batch 4 "
-         "--context 2048"),
-        (f"I am fine-tuning Qwen2.5-7B-Instruct, batch size 1, gradient_checkpointing=True\n{OUT_OF_MEMORY}",
-         ("an adapter (LoRA", "shorten the sequences"),
-         "gpusetup plan --model Qwen2.5-7B-Instruct --gpu-mem 24GiB --batch 1 --max-context"),
-        (f"  File \"sft.py\", line 9\n    loss.backward()\n{OUT_OF_MEMORY}\nbase_model: mine/own-13b\n"
-         "lora_r: 16\ncutoff_len: 4096",
-         ("lower the batch", "gradient checkpointing"),
-         "gpusetup plan --params 13B --gpu-mem 24GiB --context 4096 --lora 16"),
-        (f"training a ResNet with batch_size=64\n{OUT_OF_MEMORY}",
-         ("lower the batch on each GPU, 64 now", "bfloat16"), None),
+        "python train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 4",
+        "I am fine-tuning Qwen2.5-7B-Instruct, batch size 1, gradient_checkpointing=True",
+        '  File "sft.py", line 9\n    loss.backward()',
+        "training a ResNet with batch_size=64",
     ],
-)  # fmt: skip
-def test_memory_that_ran_out_in_a_training_names_two_steps_and_asks_plan(
-    text: str, steps: tuple[str, str], line: str | None
-) -> None:
-    fix = fix_of(text)
-    assert [step in fix.text for step in steps] == [True, True]
-    assert fix.commands == ((line,) if line else ()) and "`gpusetup plan`" in fix.text
-    if line:
-        assert main(shlex.split(line)[1:]) in (0, 1)
+)
+def test_memory_that_ran_out_in_a_training_names_what_saves_most_and_asks_plan(text: str) -> None:
+    said = fix_of(f"{text}\n{OUT_OF_MEMORY}").text
+    steps = ("lower the batch on each GPU", "gradient checkpointing", "an adapter (LoRA)")
+    assert [step in said for step in (*steps, "`gpusetup plan")] == [True] * 4
 
 
 @each(

@@ -114,7 +114,7 @@ def test_a_torch_that_nobody_showed_is_not_called_fitting() -> None:
         "GPU 0: Tesla T4 (UUID: GPU-0)"
     )
     first = doctor_markdown(answered(driver)).splitlines()[0]
-    assert first == ("**ok**: the driver answers and the GPU is healthy; torch was not shown")
+    assert first == ("**ok**: the driver answers and no fault is shown; torch was not shown")
     torch = doctor_markdown(
         answered(f"{driver}\nPyTorch version: 2.6.0+cu124\nIs CUDA available: True")
     )

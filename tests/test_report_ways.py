@@ -87,7 +87,7 @@ NOT_THE_SYSTEMS = "never in the system's Python"
         (f"ffmpeg  4.3  h7  pytorch\ntorch  2.4.1  pypi_0  pypi\n{NO_OPERATOR}", "-m pip", "conda"),
         ("`uv run x.py`\nImportError: /a/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined "
          "symbol: _ZN3c104cuda9SetDeviceEi", "uv run --no-sync", NOT_THE_SYSTEMS),
-        (f"The lock is uv.lock; RTX 4070\n{CPU}", "uv add --index", "-m pip"),
+        (f"The lock is uv.lock; RTX 4070\n{CPU}", "gpusetup install --project", "-m pip"),
         (f"$ uv pip install torch\nRTX 4070\n{CPU}", NOT_THE_SYSTEMS, "--project"),
     ],
 )  # fmt: skip

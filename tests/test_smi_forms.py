@@ -152,13 +152,6 @@ GPU 00000000:18:00.0
         State                             : Completed
         Status                            : Success
         CliqueId                          : 1
-        Health
-            Summary                       : Unhealthy
-            Bandwidth                     : Degraded
-            Route Recovery in progress    : False
-            Route Unhealthy               : True
-            Access Timeout Recovery       : False
-            Incorrect Configuration       : None
     Processes
         GPU instance ID                   : 1
         Compute instance ID               : 0
@@ -195,7 +188,6 @@ def test_the_long_text_tells_all_of_a_gpus_health() -> None:
         power_limit_default_watts=1000.0,
         fabric_state="completed",
         fabric_status="success",
-        fabric_faults=("bandwidth_degraded", "route_unhealthy"),
         processes=(
             GpuProcess(pid=4711, name="python3", kind="C", memory_bytes=17000 << 20),
             GpuProcess(pid=4712, name="python3", kind="C"),
@@ -244,8 +236,7 @@ XML = """<?xml version="1.0" ?>
 <retired_pages><multiple_single_bit_retirement><retired_count>1</retired_count>
 </multiple_single_bit_retirement><double_bit_retirement><retired_count>2</retired_count>
 </double_bit_retirement></retired_pages>
-<fabric><state>Completed</state><status>Success</status><health><bandwidth>Full</bandwidth>
-<route_unhealthy>False</route_unhealthy></health></fabric>
+<fabric><state>Completed</state><status>Success</status></fabric>
 <processes><process_info><gpu_instance_id>1</gpu_instance_id><pid>7</pid><type>C</type>
 <process_name>/usr/bin/python3.12</process_name><used_memory>1024 MiB</used_memory></process_info>
 <process_info><gpu_instance_id>2</gpu_instance_id><pid>8</pid><type>C</type>
@@ -264,7 +255,7 @@ XML = """<?xml version="1.0" ?>
 def test_xml_tells_instances_processes_repairs_and_the_fabric() -> None:
     first, second = parse_xml(XML).gpus or ()
     assert (first.mig_count, second.mig_count) == (3, 0)
-    assert (first.recovery_action, first.retired_pages, first.fabric_faults) == ("none", 3, ())
+    assert (first.recovery_action, first.retired_pages) == ("none", 3)
     assert first.processes == (
         GpuProcess(pid=7, name="python3.12", kind="C", memory_bytes=1 << 30),
         GpuProcess(pid=8, kind="C"),

@@ -1,134 +1,64 @@
-"""How sure a root is: what else a text leaves open, and the one reading that would decide it.
-
-A row is a cause with what looks alike from where its message stands. It holds while the text shows
-nothing of what would tell them apart.
-"""
+"""What a text leaves open of its cause, and the reading that would decide it: both stand in the
+cause's record (`Alike`), and what cannot be on this machine in the records of the others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from gpusetup.evidence.context import answering, events, in_container, on
-from gpusetup.findings.lenders import lender_of
+from gpusetup.evidence.context import is_report
 from gpusetup.findings.record import RECORDS, Alike
-from gpusetup.model.finding import Finding, Severity
-from gpusetup.model.frozen import Frozen
-from gpusetup.model.versions import parsed
+from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.frozen import replace
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
-    from gpusetup.model.machine import Snapshot
-
-Certainty = Literal["certain", "likely"]
 
 
-class RuledOut(Frozen):
-    """What a message leaves open elsewhere and cannot be where this holds."""
-
-    where: Callable[[RuleContext], bool]
-    causes: frozenset[str]
-
-
-def _serves_every_torch(context: RuleContext) -> bool:
-    """Whether torch found no GPU beside a driver that starts the CUDA of every build."""
-    cuda = context.snapshot.driver.cuda
-    newest = max(parsed(build.cuda or "0") for build in context.catalog.builds)
-    unseen = events(context, "cuda-unavailable")
-    return bool(unseen and cuda and parsed(cuda).major >= newest.major)
-
-
-RULED_OUT = (
-    # The driver lists a GPU.
-    RuledOut(
-        where=lambda context: bool(answering(context)),
-        causes=frozenset({"driver-not-loaded", "no-nvidia-gpu"}),
-    ),
-    RuledOut(where=_serves_every_torch, causes=frozenset({"driver-too-old"})),
-    # Windows itself has no modules of a kernel, no nodes, and no containers that are given them.
-    RuledOut(
-        where=lambda context: on(context, "windows") and not in_container(context),
-        causes=frozenset(
-            {
-                "container-no-gpu",
-                "container-nvml-lost",
-                "container-toolkit-missing",
-                "driver-not-loaded",
-                "uvm-missing",
-            }
-        ),
-    ),
-    # WSL has no kernel modules of NVIDIA's, and no nodes but Windows' own.
-    RuledOut(
-        where=lambda context: bool(context.snapshot.os.wsl),
-        causes=frozenset({"driver-not-loaded", "driver-missing", "uvm-missing"}),
-    ),
-    # The container and the driver of a lent notebook are the lender's.
-    RuledOut(
-        where=lambda context: lender_of(context) is not None,
-        causes=frozenset({"container-no-gpu", "driver-not-loaded", "container-toolkit-missing"}),
-    ),
-)
+def left_open(
+    context: RuleContext, about: Finding | None, beside: list[Finding], cause: str
+) -> tuple[tuple[str, ...], str | None]:
+    """The causes that are left: the unexplained errors, then what the message leaves open; and the
+    reading that decides. What is itself only seen is no cause."""
+    if about is None:
+        return (), None
+    doubt = _doubt(context, about)
+    causes = [one.id for one in beside]
+    for one in doubt.causes if doubt else ():
+        record = RECORDS.get(one)
+        if not record or not any(question(context) for question in record.impossible):
+            causes.append(one)
+    known = (one for one in dict.fromkeys(causes) if one not in (cause, about.id))
+    others = (one for one in known if one not in RECORDS or not RECORDS[one].symptom)
+    return tuple(others), doubt.asks if doubt else None
 
 
-def _shown(snapshot: Snapshot) -> dict[str, bool]:
-    return {
-        "gpus": bool(snapshot.gpus),
-        "driver": bool(snapshot.driver.version),
-        "kernels": bool(snapshot.torch.kernels),
-        "python": bool(snapshot.python.version),
-        "bus": bool(snapshot.pci_devices),
+def _doubt(context: RuleContext, about: Finding) -> Alike | None:
+    """The first row that a text leaves open; None where it shows what decides."""
+    machine = context.snapshot
+    if not is_report(context):
+        return None
+    shown = {
+        "gpus": machine.gpus,
+        "driver": machine.driver.version,
+        "kernels": machine.torch.kernels,
+        "python": machine.python.version,
+        "bus": machine.pci_devices,
     }
+    for row in RECORDS[about.id].alike:
+        if not any(shown[name] for name in row.settled_by) and not row.unless(context):
+            return row
+    return None
 
 
-def doubt_about(context: RuleContext, root: Finding | None) -> Alike | None:
-    """What a text leaves open of its root; None where it shows what decides."""
-    if root is None or context.snapshot.origin != "report":
+def cause_behind(context: RuleContext, symptom: Finding) -> Finding | None:
+    """The likely cause of what a text shows, with the symptom's evidence; None where none is."""
+    rows = RECORDS[symptom.id].likelier
+    row = next((one for one in rows if one.shown(context)), None)
+    if row is None:
         return None
-    shown = _shown(context.snapshot)
-    rows = RECORDS[root.id].alike
-    undecided = (row for row in rows if not any(shown[name] for name in row.settled_by))
-    return next((row for row in undecided if not row.unless(context)), None)
-
-
-def other_causes(
-    context: RuleContext,
-    root: Finding | None,
-    findings: tuple[Finding, ...],
-    doubt: Alike | None,
-    cause: str,
-) -> tuple[str, ...]:
-    """The unexplained errors beside the root in their order, then what its message leaves open.
-
-    What is itself only seen is no other cause.
-    """
-    if root is None:
-        return ()
-    beside = [f for f in findings if f is not root and f.severity is Severity.ERROR]
-    unexplained = sorted(
-        (f.id for f in beside if f.explained_by is None), key=lambda id: RECORDS[id].order
-    )
-    causes = (one for one in (*unexplained, *_left_open(context, doubt)) if not _is_only_seen(one))
-    return tuple(one for one in dict.fromkeys(causes) if one not in (cause, root.id))
-
-
-def _left_open(context: RuleContext, doubt: Alike | None) -> tuple[str, ...]:
-    """What a message leaves open, less what cannot be on this machine."""
-    if doubt is None:
-        return ()
-    out = {one for row in RULED_OUT if row.where(context) for one in row.causes}
-    return tuple(one for one in doubt.causes if one not in out)
-
-
-def _is_only_seen(id: str) -> bool:
-    record = RECORDS.get(id)
-    return record is not None and record.symptom
-
-
-def certainty_of(
-    root: Finding | None, others: tuple[str, ...], *, inferred: bool
-) -> Certainty | None:
-    """Certain where the text itself shows it and nothing else is left; None without a root."""
-    if root is None:
-        return None
-    return "likely" if others or inferred else "certain"
+    fix, looks = symptom.fix, symptom.fix.looks if symptom.fix else ()
+    if row.way or row.text:
+        fix = replace(row.way(context) if row.way else Fix(text=row.text), looks=looks)
+    title = f"{symptom.title}: {row.because}"
+    found = RECORDS[row.cause].found(title, detail=symptom.detail, evidence=symptom.evidence)
+    return replace(found, fix=fix)

@@ -6,15 +6,14 @@ way to the GPU; driver, container and hardware are mended alike for all.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from gpusetup.catalog.companion_table import companion_table, runs_there
-from gpusetup.diagnosis.proof import computed
-from gpusetup.evidence.context import events, has_nvidia, in_container, is_report, on
-from gpusetup.findings.layers import Layer
+from gpusetup.evidence.context import events, in_container, is_report, on, package
+from gpusetup.findings.layers import STAGES
 from gpusetup.findings.record import RECORDS
 from gpusetup.messages.row import NOT_SHOWN
-from gpusetup.model.finding import Alternative, Finding, Fix, typed
+from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 
 if TYPE_CHECKING:
@@ -22,23 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.messages.program import Program
     from gpusetup.model.failing import Stage
     from gpusetup.model.shell import Line
-
-STAGE_OF_LAYER: dict[Layer, Stage] = {
-    Layer.UNFINISHED: "install",
-    Layer.NO_GPU: "start",
-    Layer.PLATFORM: "install",
-    Layer.PROCESS: "start",
-    Layer.BOUNDARY: "start",
-    Layer.HARDWARE: "running",
-    Layer.DRIVER: "start",
-    Layer.READINESS: "start",
-    Layer.INSTALL: "install",
-    Layer.WHEEL: "start",
-    Layer.LIBRARIES: "import",
-    Layer.RUNNING: "running",
-    Layer.LOSSES: "running",
-}
-"""The stage at which the causes of a layer usually make a program fail."""
 
 
 def program_of(context: RuleContext) -> Program | None:
@@ -54,133 +36,88 @@ def program_of(context: RuleContext) -> Program | None:
 def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:
     """At what the program failed: as its own message shows, else where its cause shows itself."""
     failing = context.snapshot.failing
-    if failing.stage or context.snapshot.origin != "report" or root is None:
+    if failing.stage or root is None or not is_report(context):
         return failing.stage
     record = RECORDS[root.id]
-    return record.stage or (STAGE_OF_LAYER[record.place[0]] if record.place else None)
+    return record.stage or (STAGES.get(record.place[0], "start") if record.place else None)
 
 
-TORCHS_WAY = ("gpusetup install", "torch")
-"""What a command for torch has in it."""
+PINNING = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "lmdeploy": "LMDeploy",
+    "text-generation-inference": "text-generation-inference",
+}
+"""Packages each release of which requires one torch exactly: another one breaks their kernels."""
+IMAGES = ("text-generation-inference",)
+"""Those of them that come as an image only."""
 
 
 def of_the_program(context: RuleContext, finding: Finding) -> Finding:
     """The finding with the way out of the program that failed, where torch's is not its own."""
     program, fix = program_of(context), finding.fix
-    if program and fix and (other := dict(program.elsewhere).get(finding.id)):
+    if fix is None or not is_report(context):
+        return finding
+    if program and (other := dict(program.elsewhere).get(finding.id)):
         return replace(finding, fix=Fix(text=other))
-    engine = _engine_of(context)
-    if engine and fix and _installs_torch(fix.commands):
-        own = _with_its_torch(context, engine)
-        return replace(finding, fix=replace(own, alternatives=own.alternatives + _kept(fix)))
-    if engine and fix:
-        return replace(finding, fix=replace(fix, alternatives=_kept(fix)))
-    if program is None or program.on_torch or fix is None:
-        return finding
-    if finding.id == "extension-arch-mismatch" and program.way:
-        return replace(finding, fix=Fix(text=program.way))
-    if not _is_torchs(fix):
-        return finding
-    return replace(finding, fix=_its_own(context, program, finding, fix))
+    failed = context.snapshot.failing.program
+    pinned = (p for p, name in PINNING.items() if name == failed or package(context, p))
+    if engine := next(pinned, None):
+        return replace(finding, fix=_with_its_torch(context, engine, fix))
+    if program and not program.on_torch and re.search(OF_TORCH, "\n".join(typed(fix))):
+        return replace(finding, fix=_its_own(context, program, finding, fix))
+    return finding
 
 
-PINNING = ("vLLM", "SGLang", "LMDeploy", "text-generation-inference")
-"""Programs each release of which requires one torch exactly: another one breaks their kernels."""
-IMAGES = ("text-generation-inference",)
-"""Those of them that come as an image only."""
+OF_TORCH = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
+"""What a command for torch has in it."""
 
 
-def _engine_of(context: RuleContext) -> Program | None:
-    """The engine of a text whose torch it pins: the program that failed, or one that is installed
-    beside the torch that did."""
-    program = program_of(context)
-    if program is not None and program.name in PINNING:
-        return program
-    from gpusetup.messages.programs import BY_NAME
-
-    installed = {p.name.lower().replace("-", "_") for p in context.snapshot.packages or ()}
-    known = (BY_NAME[name] for name in PINNING if is_report(context))
-    return next((one for one in known if installed.intersection(one.packages)), None)
-
-
-def _kept(fix: Fix) -> tuple[Alternative, ...]:
-    return tuple(one for one in fix.alternatives if not _installs_torch(one.commands))
-
-
-def _installs_torch(lines: tuple[Line, ...]) -> bool:
-    return any("gpusetup install" in line or "torch==" in line for line in lines)
-
-
-def _with_its_torch(context: RuleContext, program: Program) -> Fix:
+def _with_its_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     """torch moves with such a program only: by a release of it, or by its image."""
     from gpusetup.fixes import paste
 
-    project = companion_table().project(program.packages[0]) if program.packages else None
-    if project and on(context, "windows") and not runs_there(project, "windows-x86_64"):
-        return Fix(text=f"{program.name} has no build for Windows: {project.way_out('windows')}")
-    name = program.packages[0].replace("_", "-")
-    if has_nvidia(context) is False:
-        return Fix(
-            text=f"No NVIDIA GPU is here, and the ordinary package of {program.name} is built for "
-            "CUDA: take the build that its own guide names for CPUs or for the GPU that is here, "
-            "or go to a machine with an NVIDIA GPU"
-        )
-    if in_container(context) or program.name in IMAGES:
-        return Fix(
-            text=f"{program.name} requires one torch exactly, and its image has both: take an "
-            "image of another release (a newer one for a newer GPU or driver), and change no torch "
-            "in it"
-        )
-    return Fix(
-        text=f"{program.name} requires one torch exactly: gpusetup chooses the release of it and "
-        "the torch that fit this GPU and driver together",
-        commands=(paste.gpusetup(context, name),),
+    def installs(lines: tuple[Line, ...]) -> bool:
+        return any(re.search("gpusetup install|torch==", line) for line in lines)
+
+    kept = tuple(one for one in fix.alternatives if not installs(one.commands))
+    if not installs(fix.commands):
+        return replace(fix, alternatives=kept)
+    text = (
+        f"{engine} requires one torch exactly: take the release of it that fits GPU and driver, "
+        "together with its torch (in a container an image of another release), and change no torch "
+        "alone"
     )
-
-
-def _is_torchs(fix: Fix) -> bool:
-    return _speaks_of_torch(typed(fix))
-
-
-def _speaks_of_torch(lines: tuple[Line, ...]) -> bool:
-    return any(word in line for line in lines for word in TORCHS_WAY)
-
-
-FOR_AN_OLD_GPU = (
-    "Newer releases hold no kernels for this GPU either: build the program from source for its "
-    "compute capability, take a release or an image that was made for older GPUs, use a program "
-    "that still has kernels for it, or run this one on the CPU. No newer driver and no newer cuDNN "
-    "changes that, and no torch, which this program does not use"
-)
+    bare = not (in_container(context) or on(context, "windows") or engine in IMAGES)
+    own = (paste.gpusetup(context, engine),) if bare else ()
+    return Fix(text=text, commands=own, alternatives=kept)
 
 
 def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
+    record = RECORDS[finding.id]
     way = program.way or f"Bring {program.name} itself to a build for this GPU and driver"
-    if finding.id == "arch-too-old-for-wheel":
-        return Fix(text=FOR_AN_OLD_GPU)
-    if finding.id != "driver-too-old":
-        return Fix(text=way)
-    if "torch" in fix.text or _speaks_of_torch(fix.commands):
+    if record.lacks != "driver":
+        return Fix(text=record.beside_torch or way)
+    if re.search(OF_TORCH, "\n".join((fix.text, *fix.commands))):
         from gpusetup.fixes import drivers
 
         newer = drivers.driver(context, "Update the driver", fix.min_driver)
         return replace(newer, text=f"{newer.text}; or keep it. {way}")
-    kept = tuple(one for one in fix.alternatives if not _speaks_of_torch(one.commands))
+    kept = tuple(one for one in fix.alternatives if not re.search(OF_TORCH, " ".join(one.commands)))
     return replace(fix, text=f"{fix.text}. {way}", alternatives=kept)
 
 
-def named_instead(context: RuleContext, findings: tuple[Finding, ...]) -> str | None:
-    """The finding that is the answer where no error is: what a program failed at."""
-    failed = sorted(
-        (f.id for f in findings if RECORDS[f.id].failure), key=lambda id: RECORDS[id].failure
-    )
-    return next((id for id in failed if _is_shown(context, id)), None)
+def failure_of(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
+    """The finding that is the answer to a text where no error is: what a program failed at."""
+    if not is_report(context):
+        return None
+    failed = (one for one in findings if RECORDS[one.id].failure and _is_shown(context, one))
+    return min(failed, key=lambda one: RECORDS[one.id].failure, default=None)
 
 
-def _is_shown(context: RuleContext, id: str) -> bool:
+def _is_shown(context: RuleContext, finding: Finding) -> bool:
     """Whether a program failed, and the text says at what: not while a picture was drawn."""
-    if id == "xid-of-a-program":
-        return computed(context)
-    said = [one for one in events(context, id) if "exception" not in one.values]
-    unshown = bool(said) and all(event.values.get("why") == NOT_SHOWN for event in said)
-    return id != "program-failed" or not unshown
+    if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
+        return False
+    said = [one for one in events(context, finding.id) if "exception" not in one.values]
+    return not said or any(event.values.get("why") != NOT_SHOWN for event in said)

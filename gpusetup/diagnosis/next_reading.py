@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from gpusetup.diagnosis.failing import program_of
@@ -14,7 +13,6 @@ from gpusetup.evidence.context import (
     is_report,
     on,
 )
-from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.alike import (
     BESIDE_TORCH,
     COLLECT_ENV,
@@ -38,8 +36,6 @@ from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
-    from gpusetup.findings.record import Alike
-    from gpusetup.messages.program import Program
     from gpusetup.model.finding import Finding
 
 ON_WINDOWS = {
@@ -52,7 +48,7 @@ ON_WINDOWS = {
 }
 """What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
 ON_MACS: dict[str, str] = {ON_THE_BUS: "system_profiler SPDisplaysDataType"}
-IN_WSL = {
+IN_WSL: dict[str, str] = {
     ON_THE_BUS: LIST_GPUS,
     NODES: "ls -l /dev/dxg",
     KERNEL_LOG: "sudo dmesg | grep -i dxg",
@@ -63,42 +59,40 @@ IN_A_NOTEBOOK = dict.fromkeys(
     (ON_THE_BUS, NODES, KERNEL_LOG, HOST_MEMORY, ON_THE_HOST), "nvidia-smi"
 )
 """A lent machine: its bus and its kernel's log are its lender's."""
-OF_THE_HOST = (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
+IN_A_CONTAINER: dict[str, str] = {
+    one: f"{one}  # on the host" for one in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
+}
 """What a container's image lacks, or may not read."""
 
 
-def reading_here(context: RuleContext, doubt: Alike | None, *, undecided: bool) -> str | None:
+def reading_here(context: RuleContext, asks: str | None, *, undecided: bool) -> str | None:
     """The command that decides, as this system and this program have it; `undecided`: the cause is
     unknown, or was inferred from a symptom."""
-    if doubt is not None:
-        asked: str | None = doubt.asks
-    else:
-        asked = reading_of_unknown(context) if undecided and is_report(context) else None
-    reading = _as_here(context, asked) if asked else None
-    return in_a_cell(reading) if reading and lender_of(context) else reading
-
-
-def _as_here(context: RuleContext, reading: str) -> str:
-    if reading == TORCHS_KERNELS and is_beside_torch(context):
-        return BESIDE_TORCH
+    if asks is None and undecided and is_report(context):
+        asks = reading_of_unknown(context)
+    if asks is None:
+        return None
+    if asks == TORCHS_KERNELS and is_beside_torch(context):
+        asks = BESIDE_TORCH
     if on(context, "windows"):
-        return settings_in_powershell(ON_WINDOWS.get(reading, reading))
+        return settings_in_powershell(ON_WINDOWS.get(asks, asks))
     if lender_of(context):
-        return IN_A_NOTEBOOK.get(reading, reading)
-    if in_container(context) and reading in OF_THE_HOST:
-        return f"{reading}  # on the host"
+        return in_a_cell(IN_A_NOTEBOOK.get(asks, asks))
     named = ON_MACS if on(context, "macos") else IN_WSL if context.snapshot.os.wsl else {}
-    return named.get(reading, reading)
+    return (IN_A_CONTAINER if in_container(context) else named).get(asks, asks)
 
 
 def reading_of_unknown(context: RuleContext) -> str | None:
     """The command whose answer shows most, where a text leaves its cause open."""
-    if events(context, "report-empty"):
-        return "gpusetup doctor"
-    program = program_of(context)
-    if context.snapshot.failing.stage == "build" or _ends_in_a_build(context):
-        return _build_again(context, program)
-    if context.snapshot.failing.stage == "distributed" and not _logs_nccl(context):
+    program, failing = program_of(context), context.snapshot.failing
+    said = events(context, "program-failed")
+    if "build" in (failing.stage, *(event.values.get("stage") for event in said)):
+        # Once more with all that it prints; what lies in this folder, of an unnamed distribution.
+        named = (failing.program or "", *(program.packages if program else ()))
+        name = next(filter(None, map(distribution_of, named)), ".")
+        apart = () if program and not program.on_torch else ("--no-build-isolation",)
+        return paste.pip(context, "install", "-v", *apart, name)
+    if failing.stage == "distributed":
         return NCCL_LOG
     if program is None and context.snapshot.container.kind == "kubernetes":
         program = BY_NAME["Kubernetes"]
@@ -111,58 +105,16 @@ def reading_of_unknown(context: RuleContext) -> str | None:
     return None if program else COLLECT_ENV
 
 
-def _ends_in_a_build(context: RuleContext) -> bool:
-    said = events(context, "program-failed")
-    return any(event.values.get("stage") == "build" for event in said)
-
-
-def _logs_nccl(context: RuleContext) -> bool:
-    """Whether NCCL's own log was on already."""
-    return context.snapshot.environment.get("NCCL_DEBUG", "").upper() in ("INFO", "TRACE")
-
-
-def _build_again(context: RuleContext, program: Program | None) -> str:
-    """The build once more with all that it prints; of what lies in this folder where the text names
-    no distribution."""
-    named = (context.snapshot.failing.program or "", *(program.packages if program else ()))
-    known = filter(None, map(distribution_of, named))
-    name = next((one for one in known if is_an_identifier(one)), ".")
-    apart = () if program and not program.on_torch else ("--no-build-isolation",)
-    return paste.pip(context, "install", "-v", *apart, name)
-
-
-def asked_first(
-    context: RuleContext, finding: Finding, others: tuple[str, ...], reading: str | None
-) -> Finding:
-    """The finding whose first command shows whether there is a GPU, where that is open: only then
-    something is installed into the system for it."""
+def asked_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:
+    """The finding without looks of its own where the answer names a reading: one command is run
+    first. Where that shows whether there is a GPU, it comes before what is installed for one."""
     fix = finding.fix
-    if "no-nvidia-gpu" not in others or reading != ON_THE_BUS or has_nvidia(context):
+    if fix is None or reading is None:
         return finding
-    if fix is None or not fix.needs_root:
-        return finding
-    way = paste.other("if it shows an NVIDIA GPU", *fix.commands) if fix.commands else ()
-    text = f"See first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
-    first = replace(fix, text=text, commands=(ON_THE_BUS,), alternatives=(*way, *fix.alternatives))
-    return replace(finding, fix=first)
-
-
-def without_a_second(finding: Finding, reading: str | None, *, undecided: bool) -> Finding:
-    """The finding without looks of its own where the answer names the reading that decides: one
-    command is run first, and of a cause that is known only what asks for something else stays."""
-    if reading is None or finding.fix is None or not finding.fix.looks:
-        return finding
-    kept = tuple(
-        look
-        for look in finding.fix.looks
-        if not undecided and _program(reading) not in map(_program, look.commands)
-    )
-    return replace(finding, fix=replace(finding.fix, looks=kept))
-
-
-def _program(line: str) -> str:
-    """
-    >>> _program("sudo dmesg | grep -i nvrm"), _program("!nvidia-smi -L")
-    ('dmesg', 'nvidia-smi')
-    """
-    return re.sub(r"^[!%]?(?:sudo )?", "", line).partition(" ")[0]
+    fix = replace(fix, looks=())
+    if reading == ON_THE_BUS and fix.needs_root and not has_nvidia(context):
+        way = paste.other("if it shows an NVIDIA GPU", *fix.commands) if fix.commands else ()
+        text = f"See first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
+        others = (*way, *fix.alternatives)
+        fix = replace(fix, text=text, commands=(ON_THE_BUS,), alternatives=others)
+    return replace(finding, fix=fix)

@@ -9,51 +9,85 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.diagnosis.lent import in_cells
-from gpusetup.evidence.context import RuleContext, has_nvidia, in_container, is_report, on
+from gpusetup.evidence.context import RuleContext, in_container, is_report, on
 from gpusetup.findings.lenders import lender_of
 from gpusetup.fixes import paste
 from gpusetup.fixes.disk_space import first_room
-from gpusetup.fixes.other_makers import in_place_of_the_cpu
-from gpusetup.model.finding import Alternative, Finding, Fix, Severity, typed
+from gpusetup.model.finding import Alternative, Finding, Fix, Severity, each_block, typed
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, is_speakable, sets_a_variable
+from gpusetup.model.shell import (
+    Line,
+    in_a_cell,
+    is_speakable,
+    more,
+    sets_a_variable,
+    settings_in_powershell,
+    unsetting,
+)
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.situation import first_drivers
 
 
 def pasted(context: RuleContext, finding: Finding) -> Finding:
     """The finding with a fix that its reader can paste."""
-    if finding.fix is None:
+    fix = finding.fix
+    if fix is None:
         return finding
-    grave = finding.severity is Severity.ERROR
-    fix = _without_nvidia(context, finding.fix)
-    fix = first_room(context, fix) if grave else fix
-    kept = replace(
-        fix,
-        commands=_block(context, fix.commands),
-        alternatives=_blocks(context, fix.alternatives),
-        looks=_blocks(context, unseen(context, finding, fix.looks)),
-    )
+    if finding.severity is Severity.ERROR:
+        fix = first_room(context, fix)
+    windows = on(context, "windows")
+
+    def whole(block: Alternative) -> Alternative | None:
+        bad = (
+            one for one in block.commands if not is_speakable(one) or (windows and _of_posix(one))
+        )
+        return None if any(bad) else block
+
+    kept = in_either_shell(context, each_block(fix, whole))
+    said = f"{kept.text}{_least_driver(context, kept)}{_holds(context, kept)}"
     # What a container's engine says is read on its host, and mended there.
-    lent = lender_of(context)
-    inside = in_container(context) and not lent and not finding.id.startswith("container-")
-    placed = in_cells(kept) if lent else _placed(kept) if inside else kept
-    shown = replace(placed, text=f"{fix.text}{_least_driver(context, kept)}{_holds(context, kept)}")
-    return finding if shown == finding.fix else replace(finding, fix=shown)
+    if lender_of(context):
+        kept = each_block(kept, _in_cells)
+    elif in_container(context) and not finding.id.startswith("container-"):
+        kept = _placed(kept)
+    return replace(finding, fix=replace(kept, text=said))
 
 
-def _without_nvidia(context: RuleContext, fix: Fix) -> Fix:
-    """The fix that installs torch's CPU build, with why, and with what serves the GPU that is
-    there."""
-    build = paste.chosen(context)
-    if build is None or build.cuda or not is_report(context) or has_nvidia(context) is not False:
+SHELLS = re.compile(r"(?:export|unset|lspci) ")
+"""How a line begins that PowerShell writes in another way."""
+
+
+def in_either_shell(context: RuleContext, fix: Fix) -> Fix:
+    """The fix with what is typed on Windows, where a text does not tell its system."""
+    machine = context.snapshot
+    unknown = is_report(context) and machine.os.family is None and not machine.container.kind
+    if not unknown or not any(map(SHELLS.match, fix.commands)):
         return fix
-    if not any(paste.is_the_install(context, line) for line in fix.commands):
-        return fix
-    instead = in_place_of_the_cpu(context)
-    text = f"{fix.text}. No build for CUDA can serve here: there is no NVIDIA GPU"
-    return replace(fix, text=text, alternatives=(*instead, *fix.alternatives))
+    there = tuple(map(_in_powershell, fix.commands))
+    if any(map(SHELLS.match, there)):
+        return replace(fix, text=f"{fix.text}. The command is for Linux; on Windows leave it out")
+    also = Alternative(title="on Windows, in PowerShell", commands=there)
+    return replace(fix, alternatives=(also, *fix.alternatives))
+
+
+def _in_powershell(line: Line) -> Line:
+    if "$" in line or not SHELLS.match(line):
+        return line
+    named = line.removeprefix("unset ")
+    return Line(settings_in_powershell(line)) if named == line else unsetting(named, "powershell")
+
+
+def _in_cells(block: Alternative) -> Alternative:
+    """A notebook's cell has nobody who answers the question of `gpusetup install`."""
+    return replace(
+        block,
+        commands=tuple(
+            in_a_cell(
+                more(line, ("--yes",), "linux") if line.startswith("gpusetup install") else line
+            )
+            for line in block.commands
+        ),
+    )
 
 
 INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
@@ -62,86 +96,28 @@ INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
 
 def _least_driver(context: RuleContext, fix: Fix) -> str:
     """The driver that each torch of a fix needs, unless its text says so."""
-    if board_of(context.snapshot):
+    machine, lines = context.snapshot, typed(fix)
+    if board_of(machine):
         return ""
-    lines = typed(fix)
     titles = (other.title for other in fix.alternatives)
     found = re.findall(INSTALLED, "\n".join((fix.text, *titles, *lines)))
     build = paste.chosen(context)
-    if build is not None and any(paste.is_the_install(context, line) for line in lines):
+    if build is not None and any(map(paste.INSTALL.search, lines)):
         found.append(build.backend)
-    family = "windows" if context.snapshot.os.wsl else context.snapshot.os.family or "linux"
-    floors: dict[str, list[str]] = {}
-    for backend in dict.fromkeys(found):
-        floor = context.catalog.driver_floor(cuda_of(backend) or "", family)
-        if floor and floor not in fix.text:
-            floors.setdefault(floor, []).append(backend)
-    needs = (f"{' and '.join(of)} {_needs(of)} {floor} or newer" for floor, of in floors.items())
-    driver = context.snapshot.driver.version or "0"
-    firsts = first_drivers(context.snapshot, context.catalog)
-    newer = {
-        first: name.replace("unknown", "this GPU")
-        for name, first in firsts
-        if floors and all(parsed(first) > parsed(one) for one in (*floors, driver))
-    }
-    itself = (f"{name} itself {first} or newer" for first, name in newer.items())
-    said = ", ".join((*needs, *itself))
-    return f". {said}{_driver_here(context)}" if said else ""
+    family = "windows" if machine.os.wsl else machine.os.family or "linux"
+    floors = {f"{one} needs NVIDIA driver": _floor(context, one, family) for one in found}
+    lacking = {what: floor for what, floor in floors.items() if floor and floor not in fix.text}
+    here = machine.driver.version
+    for name, first in first_drivers(machine, context.catalog) if lacking else ():
+        if all(parsed(first) > parsed(one) for one in (*lacking.values(), here or "0")):
+            lacking[f"{name.replace('unknown', 'this GPU')} itself"] = first
+    needs = ", ".join(f"{what} {floor} or newer" for what, floor in lacking.items())
+    known = f"found: {here}" if here else "`nvidia-smi` shows yours"
+    return f". {needs} ({known})" if needs else ""
 
 
-def _needs(backends: list[str]) -> str:
-    return "needs NVIDIA driver" if len(backends) == 1 else "need NVIDIA driver"
-
-
-def _driver_here(context: RuleContext) -> str:
-    driver = context.snapshot.driver
-    known = driver.version or (f"one for CUDA {driver.cuda}" if driver.cuda else None)
-    return f" (found: {known})" if known else " (`nvidia-smi` shows yours)"
-
-
-def _may_have_systemd(context: RuleContext) -> bool:
-    return context.snapshot.os.family in (None, "linux")
-
-
-SHOWN_BY = (
-    (r"import torch; print\(torch\.__version__, torch\.version\.cuda\)", "torch"),
-    (r"^nvidia-smi$", "nvidia-smi"),
-    (r"^nvidia-smi -q\b", "nvidia-smi -q"),
-    (r"dmesg \| grep -i nvrm$", "kernel log"),
-)
-"""A command that looks -> what of a text is its answer."""
-
-
-def unseen(
-    context: RuleContext, finding: Finding, looks: tuple[Alternative, ...]
-) -> tuple[Alternative, ...]:
-    """The looks whose answer a text does not show already."""
-    if not is_report(context):
-        return looks
-    shown = _answers(context, finding)
-    forms = "|".join(form for form, answer in SHOWN_BY if answer in shown)
-    return tuple(one for one in looks if not forms or not _only_asks(forms, one.commands))
-
-
-def _only_asks(forms: str, lines: tuple[Line, ...]) -> bool:
-    return bool(lines) and all(re.search(forms, line) for line in lines)
-
-
-def _answers(context: RuleContext, finding: Finding) -> set[str]:
-    """Which programs' answers a text holds."""
-    sources = {reading.source.partition(", line")[0] for reading in context.snapshot.readings}
-    torch = context.snapshot.torch
-    kernel = any("NVRM:" in evidence.text for evidence in finding.evidence)
-    built = torch.version and (torch.cuda or "+" in torch.version)
-    return (
-        (sources & {"nvidia-smi", "nvidia-smi -q"})
-        | ({"torch"} if built else set())
-        | ({"kernel log"} if kernel else set())
-    )
-
-
-def _blocks(context: RuleContext, titled: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
-    return tuple(one for one in titled if not one.commands or _block(context, one.commands))
+def _floor(context: RuleContext, backend: str, family: str) -> str | None:
+    return context.catalog.driver_floor(cuda_of(backend) or "", family)
 
 
 ON_THE_HOST = "on the host, not in this container"
@@ -156,17 +132,17 @@ ACTS_ON_THE_HOST = (
 
 def _placed(fix: Fix) -> Fix:
     """The fix of a container, where what acts on its host says so and is no way in here."""
-    others = tuple(map(_said_of_the_host, fix.alternatives))
-    looks = tuple(map(_said_of_the_host, fix.looks))
+
+    def titled(block: Alternative) -> Alternative:
+        if "on the host" in block.title or not any(map(_acts_on_the_host, block.commands)):
+            return block
+        return replace(block, title=f"on the host: {block.title}")
+
+    shown = each_block(fix, titled)
     if not any(map(_acts_on_the_host, fix.commands)):
-        return replace(fix, alternatives=others, looks=looks)
+        return shown
     way = Alternative(title=ON_THE_HOST, commands=fix.commands)
-    return replace(fix, commands=(), alternatives=(way, *others), looks=looks)
-
-
-def _said_of_the_host(other: Alternative) -> Alternative:
-    there = any(map(_acts_on_the_host, other.commands)) and "on the host" not in other.title
-    return replace(other, title=f"on the host: {other.title}") if there else other
+    return replace(shown, commands=(), alternatives=(way, *shown.alternatives))
 
 
 def _acts_on_the_host(line: Line) -> bool:
@@ -176,12 +152,6 @@ def _acts_on_the_host(line: Line) -> bool:
     [True, False, True]
     """
     return bool(re.match(ACTS_ON_THE_HOST, line))
-
-
-def _block(context: RuleContext, lines: tuple[Line, ...]) -> tuple[Line, ...]:
-    windows = on(context, "windows")
-    whole = all(is_speakable(line) and not (windows and _of_posix(line)) for line in lines)
-    return lines if whole else ()
 
 
 OF_POSIX = (
@@ -205,32 +175,30 @@ FOR_ONE_RUN = (
     r"|MASTER_PORT|CC|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
 )
 """Variables that nobody keeps."""
+IN_WINDOWS = "under System, Environment Variables"
+PROFILES = {
+    "windows": IN_WINDOWS,
+    "macos": "in ~/.zshrc (or where the variable is set)",
+    "linux": "in ~/.bashrc (or where the variable is set)",
+    None: f"in ~/.bashrc; in Windows, which lacks `export` and `unset`, {IN_WINDOWS}",
+}
 
 
 def _holds(context: RuleContext, fix: Fix) -> str:
     """How long a changed variable holds, and what makes it last."""
-    changed = [
-        one for one in fix.commands if sets_a_variable(one) and not re.search(FOR_ONE_RUN, one)
-    ]
-    if not changed or fix.needs_reboot:
+    lasting = (one for one in fix.commands if not re.search(FOR_ONE_RUN, one))
+    if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
         return ""
     if lender_of(context):
         return ". It holds until the session ends; set it before torch is imported"
-    if context.snapshot.failing.program == "ollama" and _may_have_systemd(context):
+    family = context.snapshot.os.family
+    if context.snapshot.failing.program == "ollama" and family != "windows":
         return (
             ". Where ollama runs as a service, no shell's variables reach it: write them as "
             '`Environment="NAME=value"` below `[Service]` by `sudo systemctl edit ollama`, then '
             "`sudo systemctl restart ollama`"
         )
-    if on(context, "windows"):
-        return (
-            ". The variable changes in this PowerShell only; to keep the change, make it "
-            "under System, Environment Variables, and open a new PowerShell"
-        )
-    profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
-    if is_report(context) and context.snapshot.os.family is None:
-        profile = "~/.bashrc, or in Windows under System, Environment Variables"
+    where = PROFILES.get(family, PROFILES["linux"])
     return (
-        f". The variable changes in this shell only; to keep the change, make it in "
-        f"{profile} (or where the variable is set) and open a new shell"
+        f". The variable changes in this shell only; to keep it, set it {where}; open a new shell"
     )

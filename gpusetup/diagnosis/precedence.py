@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpusetup.findings.layers import SHOWS, Layer
-from gpusetup.findings.record import RECORDS, UNORDERED, Cause
+from gpusetup.findings.record import RECORDS, Cause
+from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.frozen import replace
 
 
-def place_of(id: str) -> tuple[int, int, str]:
+def place_of(finding: Finding) -> tuple[int, int, str]:
     """Where a finding stands in the order; after every layer where it is never a root."""
-    record = RECORDS.get(id)
-    return record.order if record else (UNORDERED, 0, id)
+    return RECORDS[finding.id].order
 
 
 def consequences(cause: Cause) -> tuple[str, ...]:
@@ -27,28 +28,37 @@ def consequences(cause: Cause) -> tuple[str, ...]:
     ('torch-sees-no-gpu', 'gpu-check-failed')
     """
     shown = SHOWS.get(cause.place[0], ()) if cause.place else ()
-    after = (one for one in shown if place_of(one) > cause.order)
+    after = (one for one in shown if one not in RECORDS or RECORDS[one].order > cause.order)
     return tuple(dict.fromkeys((*after, *cause.explains)))
 
 
-def explanation(id: str, present: Iterable[str]) -> str | None:
-    """The first of the findings that are there which explains this one.
-
-    >>> from gpusetup.findings.torch import build
-    >>> explanation("torch-sees-no-gpu", {"torch-cpu-build", "torch-sees-no-gpu"})
-    'torch-cpu-build'
-    """
-    causes = (RECORDS[one] for one in present if one in RECORDS)
-    explaining = (one for one in causes if id in consequences(one))
-    first = min(explaining, key=lambda cause: cause.order, default=None)
-    return first.id if first else None
+def linked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Each finding with the first other one, in the order of precedence, that explains it: then
+    its own commands are not what mends it."""
+    errors = sorted((f for f in findings if f.severity is Severity.ERROR), key=place_of)
+    by: dict[str, str] = {}
+    for error in errors:
+        for one in consequences(RECORDS[error.id]):
+            by.setdefault(one, error.id)
+    return tuple(_explained(one, by[one.id]) if one.id in by else one for one in findings)
 
 
-def is_loss(id: str) -> bool:
-    """Whether a warning is a root of its own: the stack works, and loses speed now."""
-    return in_layers(id, Layer.LOSSES, Layer.LOSSES)
+def _explained(finding: Finding, by: str) -> Finding:
+    fix = finding.fix and replace(finding.fix, commands=(), alternatives=())
+    return replace(finding, explained_by=by, fix=fix)
 
 
-def in_layers(id: str, first: Layer, last: Layer) -> bool:
-    """Whether a finding stands in one of these layers."""
-    return first <= place_of(id)[0] <= last
+def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> list[Finding]:
+    """The errors beside the root that no other one explains, in their order."""
+    errors = (one for one in findings if one.severity is Severity.ERROR and one is not root)
+    return sorted((one for one in errors if not one.explained_by), key=place_of)
+
+
+def root_of(findings: tuple[Finding, ...]) -> Finding | None:
+    """The first unexplained error, else the first loss of speed: the stack works, and loses it."""
+    losses = (
+        one
+        for one in findings
+        if one.severity is Severity.WARNING and place_of(one)[0] == Layer.LOSSES
+    )
+    return next(iter(unexplained(findings)), None) or min(losses, key=place_of, default=None)

@@ -1,22 +1,49 @@
-"""Which torch is asked for: by a person, by what a machine shows, by what a text is about."""
+"""Which torch is asked for, by a person, by what a machine shows, by what a text is about; the
+build that fits it, and what the rules are given."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.evidence.context import RuleContext
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
+from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.companions import COMPANIONS, installed
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
+    from gpusetup.model.documents import ResolveAnswer
     from gpusetup.resolver.least import Decision
 
 
-REFUSALS = frozenset(["wrong-index", "no-matching-distribution", "no-wheel-for-platform"])
-"""The events that say what an index or a platform has not."""
+def build_case(
+    snapshot: Snapshot, catalog: Catalog, request: Request | None, *, other_host: bool = False
+) -> tuple[RuleContext, ResolveAnswer]:
+    """What the rules are given, and the resolution as a document."""
+    from gpusetup.catalog.builds import with_catalog
+    from gpusetup.resolver import to_answer
+    from gpusetup.resolver.companions import moved_with
+
+    machine = with_catalog(snapshot, catalog)
+    if request is None:
+        request, decision = chosen_request(machine, catalog)
+    else:
+        decision = decision_for(machine, catalog, request)
+    resolution = decision.resolution
+    answer = to_answer(resolution, machine, moved_with(machine, resolution.build))
+    context = RuleContext(
+        snapshot=machine,
+        catalog=catalog,
+        resolution=resolution,
+        decision=decision,
+        commands=answer.commands,
+        installer=installer_of(machine),
+        request=request,
+        other_host=other_host,
+    )
+    return context, answer
 
 
 def decision_for(machine: Snapshot, catalog: Catalog, request: Request) -> Decision:
@@ -34,128 +61,87 @@ def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
     A text often asks for what does not exist for its machine, which is why it was written: then the
     request is loosened, its backend first, its torch last.
     """
-    machine = on_its_platform(machine, catalog)
-    requests = wanted_requests(machine, catalog)
-    for request in requests[:-1]:
+    asked = _wanted(machine, catalog)
+    requests = [asked]
+    if machine.origin == "report":
+        machine = _on_its_platform(machine, catalog, asked)
+        near = [replace(asked, backend=one) for one in _backends(machine, catalog)]
+        newest = [replace(one, torch=None) for one in near]
+        own = Request(torch=_installed(machine))
+        requests = [*(near or requests), *newest, replace(asked, backend="auto"), own, Request()]
+        pair = ((asked.torch or "").removeprefix("=="), asked.backend)
+        exists = any((row.torch, row.backend) == pair for row in catalog.builds)
+        if not exists and any(map(_refuses, machine.events)):
+            # The index that the text asks for is at fault.
+            requests = [one for one in requests if one.backend == "auto"]
+    for request in dict.fromkeys(requests):
         decision = decision_for(machine, catalog, request)
         if decision.resolution.build is not None:
-            return request, decision
-    return requests[-1], decision_for(machine, catalog, requests[-1])
+            break
+    return request, decision
 
 
-def wanted_requests(machine: Snapshot, catalog: Catalog) -> tuple[Request, ...]:
-    """From what is asked to what is left of it; a backend that never existed is no request."""
-    asked = wanted_request(machine, catalog)
-    if machine.origin != "report":
-        return (asked,)
-    same_major = tuple(replace(asked, backend=b) for b in backends_for(machine, catalog))
-    newest = tuple(replace(request, torch=None) for request in same_major)
-    looser = (
-        *(same_major or (asked,)),
-        *newest,
-        replace(asked, backend="auto"),
-        installed_request(machine),
-        Request(),
-    )
-    refused = shown_refused(machine) and not is_known(asked, catalog)
-    kept = tuple(r for r in looser if r is not None and (r.backend == "auto" or not refused))
-    return tuple(r for index, r in enumerate(kept) if r not in kept[:index])
+def _refuses(event: Event) -> bool:
+    """Whether the index that a text asks for has nothing for this machine."""
+    nothing = event.kind == "no-matching-distribution" and not event.values.get("versions")
+    return nothing or event.kind == "wrong-index"
 
 
-def backends_for(machine: Snapshot, catalog: Catalog) -> tuple[str, ...]:
-    """The backends that an extension build of one CUDA can use: of its major, the nearest first.
-
-    Below it before above it: an extension needs nvcc of torch's major, at best of its minor.
-    """
+def _backends(machine: Snapshot, catalog: Catalog) -> list[str]:
+    """The backends that an extension build of one CUDA can use: of its major, the nearest first;
+    below it before above it, because an extension needs nvcc of torch's major."""
     wanted = machine.wanted.cuda
     if not wanted or machine.wanted.backend:
-        return ()
+        return []
     own = parsed(wanted)
-    known = [(parsed(cuda), b) for b in catalog.backends if (cuda := cuda_of(b)) is not None]
-    same = sorted((cuda, b) for cuda, b in known if cuda.major == own.major)
-    below = [b for cuda, b in same if cuda.release[:2] <= own.release[:2]]
-    return (*reversed(below), *(b for _, b in same if b not in below))
+    known = ((parsed(cuda), one) for one in catalog.backends if (cuda := cuda_of(one)))
+    same = sorted(pair for pair in known if pair[0].major == own.major)
+    below = [one for cuda, one in same if cuda.release[:2] <= own.release[:2]]
+    return [*reversed(below), *(one for _, one in same if one not in below)]
 
 
-def is_known(asked: Request, catalog: Catalog) -> bool:
-    """Whether that release was built for that backend: then the index is not at fault."""
-    torch = (asked.torch or "").removeprefix("==")
-    return any(row.torch == torch and row.backend == asked.backend for row in catalog.builds)
-
-
-def shown_refused(machine: Snapshot) -> bool:
-    """Whether the text shows that the index it asks for has nothing for this machine."""
-    return any(
-        event.kind == "wrong-index"
-        or (event.kind == "no-matching-distribution" and not event.values.get("versions"))
-        for event in machine.events
-    )
-
-
-def shows_nvidia(machine: Snapshot) -> bool:
-    return machine.origin == "report" and bool(machine.gpus or machine.driver.version)
-
-
-def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:
+def _wanted(machine: Snapshot, catalog: Catalog) -> Request:
     """The request that stands in the snapshot, else in a text the installed release."""
-    wanted = machine.wanted
-    backend = (
-        wanted.backend
-        or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else None)
-        or tag_beside(machine)
-        or "auto"
-    )
-    if backend == "cpu" and machine.torch.backend == "cpu" and shows_nvidia(machine):
-        # Who installed a CPU build beside a GPU and asks why it is not used wants another one.
-        backend = "auto"
-    if cuda_of(backend) and machine.origin == "report" and machine.gpus == ():
-        # No build for CUDA serves a machine that has no NVIDIA GPU, whatever its owner asks for.
+    wanted, told = machine.wanted, machine.origin == "report"
+    backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
+    if told and backend == "auto" and machine.torch.backend in (None, "cpu"):
+        # The index that torchvision or torchaudio comes from, where torch shows none.
+        there = installed(machine)
+        held = (
+            (there[name].version or "").partition("+")[2] for name in COMPANIONS if name in there
+        )
+        backend = next(filter(cuda_of, held), "auto")
+    # Who installed a CPU build beside a GPU and asks why it is not used wants another one; no build
+    # for CUDA serves a machine that has no NVIDIA GPU, whatever its owner asks for.
+    unused = "cpu" == backend == machine.torch.backend and (machine.gpus or machine.driver.version)
+    useless = machine.gpus == () and cuda_of(backend)
+    if backend not in catalog.backends or (told and (unused or useless)):
         backend = "auto"
     torch = wanted.torch
-    if torch is None and (own := installed_request(machine)) is not None:
-        torch = own.torch
-    if torch is None:
-        torch = torch_beside(machine, catalog)
-    known = backend == "auto" or backend in catalog.backends
-    return Request(torch=torch, backend=backend if known else "auto")
+    if told and torch is None:
+        torch = _installed(machine) or _beside(machine, catalog)
+    return Request(torch=torch, backend=backend)
 
 
-def tag_beside(machine: Snapshot) -> str | None:
-    """The index that a text's torchvision or torchaudio comes from, where its torch shows none."""
-    if machine.origin != "report" or machine.torch.backend not in (None, "cpu"):
-        return None
-    there = installed(machine)
-    labels = ((there[name].version or "").partition("+")[2] for name in COMPANIONS if name in there)
-    return next((label for label in labels if cuda_of(label)), None)
+def _installed(machine: Snapshot) -> str | None:
+    version = machine.torch.version
+    return f"=={version.partition('+')[0]}" if version else None
 
 
-def torch_beside(machine: Snapshot, catalog: Catalog) -> str | None:
+def _beside(machine: Snapshot, catalog: Catalog) -> str | None:
     """The torch to which the torchvision or torchaudio of a text belongs."""
-    if machine.origin != "report":
-        return None
+    from gpusetup.catalog.companions import releases_with
+
     there = installed(machine)
-    held = ((name, there[name].version or "") for name in COMPANIONS if name in there)
     name, _, version = (machine.wanted.companion or "").partition("==")
-    for beside, of in ((name, version), *held):
-        for row in reversed(catalog.releases):
-            if (
-                of
-                and {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(beside)
-                == of.partition("+")[0]
-            ):
-                return f"=={row.torch}"
+    held = ((one, there[one].version or "") for one in COMPANIONS if one in there)
+    for one, of in ((name, version), *held):
+        if of and (found := releases_with(catalog, [(one, f"=={of.partition('+')[0]}")])):
+            return f"=={found[-1]}"
     return None
 
 
-def installed_request(machine: Snapshot) -> Request | None:
-    """A text about an installed torch asks for that release, on a backend that serves."""
-    version = machine.torch.version
-    if machine.origin != "report" or not version:
-        return None
-    return Request(torch=f"=={version.partition('+')[0]}")
-
-
-def on_its_platform(machine: Snapshot, catalog: Catalog) -> Snapshot:
+def _on_its_platform(machine: Snapshot, catalog: Catalog, asked: Request) -> Snapshot:
     """A text in which an installer has no wheel for "this platform", which it does not name.
 
     Where x86_64 has that wheel and aarch64 has none, it was written on aarch64.
@@ -163,14 +149,25 @@ def on_its_platform(machine: Snapshot, catalog: Catalog) -> Snapshot:
     refused = any(event.kind == "no-wheel-for-platform" for event in machine.events)
     if not refused or machine.os.machine is not None or machine.os.family not in (None, "linux"):
         return machine
-    asked = wanted_request(machine, catalog)
-    has = {
-        row.machine
-        for row in catalog.builds
-        if row.os == "linux"
-        and row.backend == asked.backend
-        and row.torch == (asked.torch or "").strip("= ").partition("+")[0]
-    }
-    if has != {"x86_64"}:
-        return machine
-    return replace(machine, os=replace(machine.os, family="linux", machine="aarch64"))
+    sought = ("linux", asked.backend, (asked.torch or "").strip("= ").partition("+")[0])
+    has = {row.machine for row in catalog.builds if (row.os, row.backend, row.torch) == sought}
+    arm = replace(machine.os, family="linux", machine="aarch64")
+    return replace(machine, os=arm) if has == {"x86_64"} else machine
+
+
+def installer_of(machine: Snapshot) -> str:
+    """Who changes this environment: what installed torch, else what made it, else what is there."""
+    manager, torch = machine.python.manager, machine.torch
+    installed_by = (torch.installer or "").lower()
+    if manager == "uv project" and installed_by != "conda":
+        return "uv"
+    if installed_by in ("uv", "pip", "conda"):
+        return installed_by
+    if machine.origin == "report" and machine.failing.program == "uv":
+        return "uv"
+    # conda's torch has no label: over pip's, and over what no text shows, it would be a mixture.
+    if machine.origin == "report" and manager == "conda" and "+" in (torch.version or "+"):
+        return "pip"
+    if manager in ("uv", "conda"):
+        return manager
+    return "uv" if machine.python.has_pip is False else "pip"

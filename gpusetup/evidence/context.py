@@ -8,6 +8,7 @@ machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on, other_maker
@@ -75,14 +76,9 @@ def source_of(context: RuleContext, subject: str) -> str:
 def event_evidence(events: tuple[Event, ...]) -> tuple[Evidence, ...]:
     """Events as evidence, three lines at most, each once."""
     lines = (
-        Evidence(source=event.source or "event", text=event.text or _values(event))
-        for event in events
+        Evidence(source=event.source or "event", text=event.text or event.kind) for event in events
     )
     return tuple(dict.fromkeys(lines))[:3]
-
-
-def _values(event: Event) -> str:
-    return " ".join((event.kind, *(f"{key}={value}" for key, value in event.values.items())))
 
 
 def problems(context: RuleContext, *subjects: str) -> tuple[Evidence, ...]:
@@ -98,53 +94,18 @@ def problems(context: RuleContext, *subjects: str) -> tuple[Evidence, ...]:
 
 
 def events(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
-    said = context.snapshot.events
-    if not said:
-        return ()
-    last = BY_KIND.last
-    known = last[1] if last[0] is said else BY_KIND.of(said)
-    if len(kinds) == 1:
-        return known.get(kinds[0], ())
-    if known.keys().isdisjoint(kinds):
-        return ()
-    return tuple([event for event in said if event.kind in kinds])
-
-
-class ByKind:
-    """The events of one machine by their kind: a hundred rules ask for them, one after another."""
-
-    def __init__(self) -> None:
-        self.last: tuple[tuple[Event, ...], dict[str, tuple[Event, ...]]] = ((), {})
-
-    def of(self, said: tuple[Event, ...]) -> dict[str, tuple[Event, ...]]:
-        known: dict[str, tuple[Event, ...]] = {}
-        for event in said:
-            known[event.kind] = (*known.get(event.kind, ()), event)
-        self.last = (said, known)
-        return known
-
-
-BY_KIND = ByKind()
+    return tuple([event for event in context.snapshot.events if event.kind in kinds])
 
 
 def gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that a driver listed, hidden ones too."""
-    listed = context.snapshot.gpus
-    if not listed:
-        return ()
-    if OF_NVIDIA.last[0] is not listed:
-        OF_NVIDIA.last = (listed, tuple([gpu for gpu in listed if not other_maker(gpu.name)]))
-    return OF_NVIDIA.last[1]
+    return of_nvidia(context.snapshot.gpus or ())
 
 
-class OfNvidia:
-    """The NVIDIA GPUs of one list: forty rules ask for them, one after another."""
-
-    def __init__(self) -> None:
-        self.last: tuple[tuple[Gpu, ...], tuple[Gpu, ...]] = ((), ())
-
-
-OF_NVIDIA = OfNvidia()
+@lru_cache(maxsize=4)
+def of_nvidia(listed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """Forty rules ask for them, one after another."""
+    return tuple([gpu for gpu in listed if not other_maker(gpu.name)])
 
 
 def answering(context: RuleContext) -> tuple[Gpu, ...]:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from gpusetup.evidence.context import RuleContext, in_container, is_report, on
+from gpusetup.evidence.context import (
+    RuleContext,
+    answering,
+    driver_answers,
+    events,
+    gpus,
+    in_container,
+    is_report,
+    on,
+)
 
 Question = Callable[[RuleContext], bool]
 
@@ -25,6 +35,56 @@ def in_a(kind: str) -> Question:
 
 def in_wsl(context: RuleContext) -> bool:
     return bool(context.snapshot.os.wsl)
+
+
+def in_windows_itself(context: RuleContext) -> bool:
+    """It has no modules of a kernel, no nodes, and no containers that are given them."""
+    return on(context, "windows") and not in_container(context)
+
+
+def gpu_is_listed(context: RuleContext) -> bool:
+    """By the driver."""
+    return bool(answering(context))
+
+
+def in_a_hosted_notebook(context: RuleContext) -> bool:
+    return bool(events(context, "hosted-notebook"))
+
+
+def lists_none_in_wsl(context: RuleContext) -> bool:
+    """A text from WSL in which no program lists a GPU, and torch may be any."""
+    seen = answering(context) or events(context, "smi-sees-it", "gpu-computes")
+    machine = context.snapshot
+    return (
+        in_wsl(context) and machine.torch.backend != "cpu" and not (seen or in_container(context))
+    )
+
+
+def torch_was_not_shown_on_windows(context: RuleContext) -> bool:
+    """A driver that answers on Windows, where pip's own torch is the one without CUDA."""
+    torch = context.snapshot.torch
+    return ON_WINDOWS(context) and not (torch.version or torch.cuda) and driver_answers(context)
+
+
+def in_a_container_without(context: RuleContext) -> bool:
+    """Nothing shows that the container was given a GPU."""
+    listed = any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(context))
+    given = context.snapshot.container.nvidia_requested or listed or driver_answers(context)
+    return in_container(context) and not given
+
+
+def started_without_a_gpu(context: RuleContext) -> bool:
+    """A start that is shown, and gives no GPU: apptainer gives one by `--nv` alone."""
+    container = context.snapshot.container
+    asked_for_none = container.nvidia_requested is False or container.kind == "singularity"
+    return asked_for_none and in_a_container_without(context)
+
+
+def said(kind: str, form: str) -> Question:
+    """A message of this kind has one of these words in it."""
+    return lambda context: any(
+        re.search(form, (e.text or "").lower()) for e in events(context, kind)
+    )
 
 
 def by_conda(context: RuleContext) -> bool:

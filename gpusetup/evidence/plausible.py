@@ -66,19 +66,6 @@ def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
     )
 
 
-def is_a_build_cache(text: str) -> bool:
-    """A folder that may be deleted: one of torch's own build cache, named whole.
-
-    >>> is_a_build_cache("/home/u/.cache/torch_extensions/py310_cu118/fused_adam")
-    True
-    >>> is_a_build_cache("/home/u"), is_a_build_cache("/x/torch_extensions/../..")
-    (False, False)
-    """
-    parts = text.replace("\\", "/").split("/")
-    below = parts[parts.index("torch_extensions") + 1 :] if "torch_extensions" in parts else []
-    return is_a_path(text) and any(below) and ".." not in parts
-
-
 def is_a_kernel(text: str) -> bool:
     """What `uname -r` prints.
 

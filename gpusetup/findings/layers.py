@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import enum
 
+from gpusetup.model.failing import Stage
+
 
 class Layer(enum.IntEnum):
     """Where a cause acts. Of two unexplained causes the one of the earlier layer is the root."""
@@ -66,6 +68,16 @@ KERNELS_FAIL = ("cuda-library-error", "cuda-program-error")
 NCCL_SAYS = ("nccl-error", "nccl-timeout")
 
 COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
+
+OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
+"""The layers of what belongs to the machine's owner."""
+
+STAGES: dict[Layer, Stage] = {
+    **dict.fromkeys((Layer.UNFINISHED, Layer.PLATFORM, Layer.INSTALL), "install"),
+    Layer.LIBRARIES: "import",
+    **dict.fromkeys((Layer.HARDWARE, Layer.RUNNING, Layer.LOSSES), "running"),
+}
+"""The stage at which the causes of a layer usually make a program fail; else at its start."""
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.NO_GPU: NO_INIT,

@@ -60,6 +60,10 @@ LENDERS = {
 }
 
 
+def is_lent(context: RuleContext) -> bool:
+    return lender_of(context) is not None
+
+
 def lender_of(context: RuleContext) -> Lender | None:
     """Who lends the notebook that a text is of."""
     if not is_report(context):

@@ -87,6 +87,19 @@ class Alike(Frozen):
     """Whether the message itself leaves nothing open."""
 
 
+class Likelier(Frozen):
+    """A cause that a text makes likelier behind a symptom."""
+
+    cause: str
+    shown: Question
+    because: str
+    """What makes it likely; it follows the symptom's own words."""
+    text: str = ""
+    """What to do, where the symptom's own way out is of another cause,"""
+    way: Callable[[Any], Fix] | None = None
+    """or what makes that for this machine."""
+
+
 class Cause(Frozen):
     """One cause: where it stands in the order, and what `doctor --explain` says of it."""
 
@@ -116,12 +129,22 @@ class Cause(Frozen):
     """For a cause that one message of a program decides: there is no rule of its own then."""
     alike: tuple[Alike, ...] = ()
     """What looks alike in a text: the first that is open counts."""
+    likelier: tuple[Likelier, ...] = ()
+    """Of a symptom: the first that is shown is its cause."""
     stage: Stage | None = None
     """At what a program fails by it, if that is not its layer's stage."""
     failure: int = 0
     """Of what a program failed at: its rank among what is the answer where no error is found."""
     symptom: bool = False
     """It says what was seen, and not why: a text that shows no more has another cause, or none."""
+    beside_torch: str = ""
+    """The way out for a program that does not stand on torch, if its own is not enough."""
+    lacks: Literal["", "gpu", "driver"] = ""
+    """What a lent machine was not given, or is not changed in: a GPU, a newer driver."""
+    before_torch: tuple[Severity, ...] = ()
+    """As grave as this it is mended before torch is changed, whatever its layer."""
+    impossible: tuple[Question, ...] = ()
+    """Where it cannot be, whatever a message leaves open."""
     kind_of: str = ""
     """The shared cause of which this is a case: in a text the answer's `cause` is that one."""
 

@@ -7,7 +7,7 @@ import re
 from gpusetup.evidence.context import RuleContext, gib, on
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.finding import Alternative, Fix, each_block
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Disk
 from gpusetup.model.shell import Line
@@ -31,17 +31,13 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
 def making_room(context: RuleContext, short: tuple[Disk, ...]) -> tuple[Line, ...]:
     """The commands that free what is short: the caches of installers, another temporary folder."""
     subjects = {disk.subject for disk in short}
-    by = context.installer, context.snapshot.failing.program
-    by_uv = subjects & {"uv-cache", "site-packages"} or (not subjects and "uv" in by)
-    by_pip = subjects & {"pip-cache", "site-packages"} or (not subjects and not by_uv)
-    has_pip = context.snapshot.python.has_pip is not False
-    uv = (paste.command(context, "uv", "cache", "clean"),)
-    pip = (paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"),)
-    return (
-        *(uv if by_uv else ()),
-        *(pip if by_pip and has_pip else ()),
-        *(_temporary(context) if "tmp" in subjects else ()),
-    )
+    uv = "uv" in (context.installer, context.snapshot.failing.program)
+    by_uv = subjects & {"uv-cache", "site-packages"} or (uv and not subjects)
+    by_pip = subjects & {"pip-cache", "site-packages"} or not (subjects or by_uv)
+    room = [paste.command(context, "uv", "cache", "clean")] if by_uv else []
+    if by_pip and context.snapshot.python.has_pip is not False:
+        room.append(paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"))
+    return (*room, *(_temporary(context) if "tmp" in subjects else ()))
 
 
 def _temporary(context: RuleContext) -> tuple[Line, ...]:
@@ -56,36 +52,24 @@ def _temporary(context: RuleContext) -> tuple[Line, ...]:
     return (paste.command(context, "mkdir", "-p", folder), paste.setting(context, "TMPDIR", folder))
 
 
-INSTALLS = r".*\b(?:gpusetup install\b(?!.*--recover)|install\b.*\b(?:torch|pytorch)==?\d)"
+INSTALLS = re.compile(r"gpusetup install\b(?!.*--recover)|install\b.*\b(?:torch|pytorch)==?\d")
 
 
 def first_room(context: RuleContext, fix: Fix) -> Fix:
     """A fix that installs torch, where the disks have no room for it: room comes first."""
     build = context.resolution.build
     short = short_disks(context)
-    if not short or not any(map(_installs, fix.commands)) or (build and build.backend == "cpu"):
+    installs = any(map(INSTALLS.search, fix.commands))
+    if not short or not installs or (build and build.backend == "cpu"):
         return fix
     room = making_room(context, short)
+
+    def after(block: Alternative) -> Alternative:
+        needs = any(map(INSTALLS.search, block.commands))
+        return replace(block, commands=(*room, *block.commands)) if needs else block
+
     sizes = (
         f"{gib(needed(disk))} in {disk.path} ({gib(disk.free_bytes or 0)} free)" for disk in short
     )
-    return replace(
-        fix,
-        text=f"First make room: an install needs {', '.join(sizes)}. {fix.text}",
-        commands=(*room, *fix.commands),
-        alternatives=tuple(_after(room, other) for other in fix.alternatives),
-    )
-
-
-def _after(room: tuple[Line, ...], other: Alternative) -> Alternative:
-    installs = any(map(_installs, other.commands))
-    return replace(other, commands=(*room, *other.commands)) if installs else other
-
-
-def _installs(line: Line) -> bool:
-    """
-    >>> from gpusetup.model.shell import lines
-    >>> list(map(_installs, lines("gpusetup install", "gpusetup install --recover", "ls")))
-    [True, False, False]
-    """
-    return bool(re.match(INSTALLS, line))
+    text = f"First make room: an install needs {', '.join(sizes)}. {fix.text}"
+    return replace(each_block(fix, after), text=text)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.facts import driver_branch, generation_of
-from gpusetup.catalog.gpus import rows_or_none
 from gpusetup.evidence.context import RuleContext, gpus, in_container, nvidia_on_pci, on
 from gpusetup.fixes import which
 from gpusetup.fixes.driver_packages import LEGACY, WAYS, asks_for_a_key
 from gpusetup.fixes.packages import distribution, is_past
 from gpusetup.fixes.wanted_driver import ONLY_OPEN_FROM, OPEN_FROM, Wanted, at_least, last_closed
 from gpusetup.model.finding import Fix
-from gpusetup.model.machine import Gpu, PciDevice
+from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import Line, lines
 from gpusetup.model.versions import Capability
 
@@ -20,27 +19,18 @@ DRIVER_SITE = "https://www.nvidia.com/drivers"
 
 
 def gpus_of(context: RuleContext) -> tuple[Gpu, ...]:
-    """The GPUs of this machine whose generation is known: by their driver, or by the PCI bus.
-
-    A driver lists none that it does not drive, so the bus counts where it has more.
-    """
+    """The GPUs of this machine whose generation is known: by their driver, or by the PCI bus; a
+    driver lists none that it does not drive, so the bus counts where it has more, each as the
+    oldest that its id may mean."""
     from gpusetup.resolver.situation import gpus_to_serve
 
     listed = gpus(context) or gpus_to_serve(context.snapshot, context.catalog)
-    known = tuple(gpu for gpu in listed if gpu.compute_capability)
+    known = [gpu for gpu in listed if gpu.compute_capability]
     on_bus = nvidia_on_pci(context)
-    if len(known) >= len(on_bus):
-        return known
-    return (*known, *(gpu for device in on_bus if (gpu := _by_id(context, device))))
-
-
-def _by_id(context: RuleContext, device: PciDevice) -> Gpu | None:
-    """A GPU by its board, else the oldest that its PCI id may mean: enough for a driver."""
-    name = which.on_the_bus(device)
-    boards = rows_or_none(name, context.catalog.gpus)
-    exact = {row.capability for row in boards} if boards else set()
-    found = exact.pop() if len(exact) == 1 else generation_of(device.device_id)
-    return Gpu(name=name, compute_capability=found) if found else None
+    for device in on_bus if len(known) < len(on_bus) else ():
+        if found := generation_of(device.device_id):
+            known.append(Gpu(name=which.on_the_bus(device), compute_capability=found))
+    return tuple(known)
 
 
 def _capabilities(found: tuple[Gpu, ...]) -> tuple[Capability, ...]:

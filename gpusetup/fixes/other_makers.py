@@ -10,10 +10,9 @@ from gpusetup.accelerators.intel import MAKER as INTEL
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.held import vendors_of
 
 
 def _from(context: RuleContext, index: str) -> Line:
@@ -27,17 +26,6 @@ ARC = r"\bArc\b|(?:A[357]|B5)\d0"
 """A card of Intel's, and not the graphics that most of its processors have."""
 
 
-def in_place_of_the_cpu(context: RuleContext) -> tuple[Alternative, ...]:
-    """torch's build for the GPU of another maker that a machine without NVIDIA's has."""
-    vendors, gfx = vendors_of(context.snapshot), named_gfx(context)
-    if "amd" in vendors and gfx in BUILT_FOR and not on(context, "windows"):
-        return paste.other(f"for the AMD GPU ({gfx}), on Linux", _from(context, str(AMD.index)))
-    named = " ".join(event.values.get("name", "") for event in events(context, "foreign-gpu"))
-    if "intel" in vendors and re.search(ARC, named):
-        return paste.other("for the Intel GPU", _from(context, str(INTEL.index)))
-    return ()
-
-
 # --- AMD ----------------------------------------------------------------------------------------
 
 
@@ -49,7 +37,10 @@ def amd(context: RuleContext) -> Fix:
     lacking = events(context, "hip-kernel-missing")
     # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
     has_rocm = maker_of(context.snapshot.torch.backend) == "amd" or why or lacking
-    looks = paste.look("see which GPUs ROCm lists", *paste.posix(context, "rocminfo"))
+    shown = paste.posix(context, "ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
+    wsl = context.snapshot.os.wsl
+    title = "see whether ROCm has its device nodes, and which GPUs it lists"
+    looks = () if wsl else paste.look(title, *shown)
     if "groups" in why and not windows:
         return Fix(
             text="Let your user open AMD's device nodes (/dev/kfd, /dev/dri/render*), then log out "
@@ -64,47 +55,33 @@ def amd(context: RuleContext) -> Fix:
         )
     if gfx not in BUILT_FOR and (lacking or gfx):
         named, version = RELATIVES.get(gfx or "", ("", ""))
+        override = paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", version) if named else None
         relative = f"let it run those of its near relative {named}, or " if named else ""
         return Fix(
             text=f"torch's ROCm builds have kernels for {kernels} and none for "
             f"{gfx or 'this GPU'}: {relative}take a build that AMD or the distribution makes for "
             "it; otherwise the CPU build works. If the processor's own graphics come first in the "
             "list, set HIP_VISIBLE_DEVICES to the card's number",
-            commands=(paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", version),)
-            if named and on(context, "linux")
-            else (),
-            looks=looks,
-        )
-    if has_rocm and not lacking and (windows or context.snapshot.os.wsl):
-        return Fix(
-            text="The ROCm build is there and finds no GPU: install AMD's newest driver in Windows "
-            "(for WSL the one for WSL, and ROCm's runtime inside it), and the build that AMD "
-            "publishes for this GPU; HIP_VISIBLE_DEVICES must not hide it",
+            commands=(override,) if override and on(context, "linux") else (),
             looks=looks,
         )
     if has_rocm and not lacking:
+        of_linux = f" (in Linux amdgpu, /dev/kfd, the groups render and video), a GPU of {kernels}"
+        of_windows = " in Windows (for WSL the one for WSL), and AMD's build for this GPU"
+        there = of_windows if windows or wsl else of_linux
         return Fix(
-            text="The ROCm build is there: it needs the kernel's amdgpu driver, /dev/kfd, the "
-            f"groups render and video, and a GPU that it has kernels for ({kernels}); "
+            text=f"The ROCm build is there and needs AMD's newest driver{there}; "
             "HIP_VISIBLE_DEVICES must not hide it",
-            looks=paste.look(
-                "see whether the kernel's driver is there, and which gfx the GPU has",
-                *paste.posix(context, "ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx"),
-            ),
+            looks=looks,
         )
-    if windows:
-        return Fix(
-            text="Install AMD's ROCm build of torch for Windows, if AMD publishes one for this "
-            "GPU; otherwise the CPU build works"
-        )
-    if gfx:
+    if gfx and not windows:
         return Fix(
             text=f"Install torch's ROCm build, which has kernels for {gfx}",
             commands=(_from(context, str(AMD.index)),),
         )
     return Fix(
-        text="On Linux install AMD's ROCm build of torch, if ROCm supports the GPU (torch's has "
-        f"kernels for {kernels}); otherwise the CPU build works"
+        text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
+        f"(torch's, on Linux, has kernels for {kernels}); otherwise the CPU build works"
     )
 
 
@@ -122,53 +99,54 @@ def named_gfx(context: RuleContext) -> str | None:
 
 def intel(context: RuleContext) -> Fix:
     """The driver where torch did not start it, the XPU build where that lacks, else the name."""
-    said = events(context, "no-xpu")
-    install = (_from(context, str(INTEL.index)),)
-    if "build" in {event.values.get("why") for event in said}:
-        return Fix(
-            text="Install torch's XPU build: the installed one was built without it",
-            commands=install,
-        )
-    if said:
+    why = {event.values.get("why") for event in events(context, "no-xpu")}
+    if why and "build" not in why:
         return Fix(
             text="Install or update Intel's GPU driver (on Linux the Level Zero and compute "
             'runtime packages too, and the group `render`); torch then finds the device "xpu"',
             needs_root=True,
         )
     is_there = maker_of(context.snapshot.torch.backend) == "intel"
-    lacks = events(context, "torch-not-compiled-with-cuda") and not is_there
+    lacks = why or (events(context, "torch-not-compiled-with-cuda") and not is_there)
+    text = (
+        'With its XPU build torch uses the GPU as device "xpu"; code that names "cuda" must name it'
+    )
+    if why:
+        text = "Install torch's XPU build: the installed one was built without it"
     return Fix(
-        text="With its XPU build torch uses the GPU as device "
-        '"xpu"; code that asks for "cuda" must ask for that',
-        commands=install if lacks else (),
+        text=text,
+        commands=(_from(context, str(INTEL.index)),) if lacks else (),
     )
 
 
 # --- Apple --------------------------------------------------------------------------------------
 
-FIRST_WITH_MPS = "1.12"
-
 
 def apple(context: RuleContext) -> Fix:
     """What a program that is on mps already lacks there; else the device's name."""
     torch = context.snapshot.torch
-    if torch.version and parsed(torch.version) < parsed(FIRST_WITH_MPS):
-        return Fix(
-            text=f"torch uses an Apple GPU from {FIRST_WITH_MPS} on, as device "
-            '"mps": install a newer one; this one computes on the CPU',
-            commands=(paste.pip(context, "install", "--upgrade", "torch", "torchvision"),),
-        )
     if lacks := events(context, "mps-lacks"):
-        return _on_mps(context, " ".join(event.text or "" for event in lacks))
+        said = " ".join(event.text or "" for event in lacks)
+        text = next((way for words, way in ON_MPS if re.search(words, said)), None)
+        fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
+        return Fix(text=text or LACKS, commands=() if text else fallback)
+    old = torch.version and parsed(torch.version) < parsed("1.12")
     # No order: a text in which torch speaks has one; on a machine it was looked for.
-    missing = events(context, "torch-missing") or torch.installed is False
+    missing = old or events(context, "torch-missing") or torch.installed is False
+    newer = ("--upgrade",) if old else ()
     return Fix(
-        text='The ordinary wheel uses an Apple GPU as device "mps"; code that asks for '
-        '"cuda" must ask for "mps" or "cpu"',
-        commands=(paste.pip(context, "install", "torch", "torchvision"),) if missing else (),
+        text='From 1.12 on the ordinary wheel uses an Apple GPU as device "mps"; code that asks '
+        'for "cuda" must ask for "mps" or "cpu"',
+        commands=(paste.pip(context, "install", *newer, "torch", "torchvision"),)
+        if missing
+        else (),
     )
 
 
+LACKS = (
+    'The program is on "mps" already, which lacks this: let what is missing run on the CPU, or '
+    "update torch"
+)
 ON_MPS = (
     (
         "laceholder storage",
@@ -186,14 +164,3 @@ ON_MPS = (
     ),
 )
 """What Metal says -> what to do."""
-
-
-def _on_mps(context: RuleContext, said: str) -> Fix:
-    text = next((way for words, way in ON_MPS if re.search(words, said)), None)
-    if text:
-        return Fix(text=text)
-    return Fix(
-        text='The program is on "mps" already, which lacks this: let what is missing run on the '
-        "CPU, or update torch",
-        commands=(paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),),
-    )

@@ -29,16 +29,22 @@ def posix(context: RuleContext, *texts: str) -> tuple[Line, ...]:
     return () if on(context, "windows") else lines(*texts)
 
 
+def _shell(context: RuleContext) -> shell.Shell:
+    return shell.shell_for(context.snapshot.os.family)
+
+
 def setting(context: RuleContext, name: str, value: str) -> Line:
     """How a shell of this system sets a variable: PowerShell on Windows, whose `set` sets none."""
-    return shell.setting(name, value, shell.shell_for(context.snapshot.os.family))
+    return shell.setting(name, value, _shell(context))
 
 
 def unset(context: RuleContext, name: str) -> tuple[Line, ...]:
     """How a shell of this system forgets a variable."""
-    return (shell.unsetting(name, shell.shell_for(context.snapshot.os.family)),)
+    return (shell.unsetting(name, _shell(context)),)
 
 
+INSTALL = re.compile(r"gpusetup install\b(?!.*--recover)")
+"""A line that installs the build that was chosen."""
 LIBRARIES = "LD_LIBRARY_PATH"
 FILTERED = (
     """export LD_LIBRARY_PATH="$(printenv LD_LIBRARY_PATH | tr : '\\n' """
@@ -74,7 +80,7 @@ def without_folders(context: RuleContext, unwanted: str) -> tuple[Line, ...]:
 
 def first_on(context: RuleContext, name: str, folder: str) -> Line:
     """How a folder is put before the others of a list like PATH."""
-    return shell.putting_first(name, folder, shell.shell_for(context.snapshot.os.family))
+    return shell.putting_first(name, folder, _shell(context))
 
 
 def toolkit_home(context: RuleContext, cuda: str | None) -> tuple[Line, ...]:
@@ -115,12 +121,6 @@ def install_commands(context: RuleContext, *, removed: bool = False) -> tuple[Li
     return (gpusetup_install(context, removed=removed),)
 
 
-def is_the_install(context: RuleContext, line: Line) -> bool:
-    """Whether a line is `gpusetup install` for the build that was chosen."""
-    ways = (*install_commands(context), *install_commands(context, removed=True))
-    return any(line in (way, unasked(context, way)) for way in ways)
-
-
 def into_new_environment(context: RuleContext) -> Line:
     """The same beside a target that may not be changed: its version, its companions."""
     known = context.decision and in_new_environment(
@@ -131,40 +131,23 @@ def into_new_environment(context: RuleContext) -> Line:
 
 
 def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
-    """The same by this environment's own installer, after what must come first."""
-    if in_a_project(context):
-        return _by_uv_add(context)
-    executable = context.snapshot.python.executable
-    known = executable is None or is_a_path(executable)
-    # An environment without pip is served by uv, from outside of it.
-    pipless = context.installer == "pip" and context.snapshot.python.has_pip is False
-    by = "uv" if pipless else context.installer
-    plain = context.commands.get(by) if known and not target_refuses(context) else ()
-    typed = tuple(command(context, *argv) for argv in plain or ())
-    if not typed:
+    """The same by this environment's own installer, after what must come first; in a uv project
+    the next `uv sync` would undo it."""
+    python = context.snapshot.python
+    readable = python.executable is None or is_a_path(python.executable)
+    if in_a_project(context) or target_refuses(context) or not readable:
         return ()
+    # An environment without pip is served by uv, from outside of it.
+    pipless = context.installer == "pip" and python.has_pip is False
+    by = "uv" if pipless else context.installer
+    typed = tuple(command(context, *argv) for argv in context.commands.get(by, ()))
     why = " (torch from its own index first, then what it needs from yours)" if typed[1:] else ""
-    title = f"the same by {by}{why}"
-    return (Alternative(title=title, commands=(*first, *typed)),)
+    return other(f"the same by {by}{why}", *first, *typed) if typed else ()
 
 
 def in_a_project(context: RuleContext) -> bool:
     """Whether a text's torch is a uv project's: the next `uv sync` undoes what `uv pip` did."""
     return context.snapshot.python.manager == "uv project" and context.installer == "uv"
-
-
-def _by_uv_add(context: RuleContext) -> tuple[Alternative, ...]:
-    """The build in the project's own file, with its index."""
-    build, (argv, *_) = chosen(context), context.commands.get("uv") or ((),)
-    pins = tuple(word.partition("+")[0] for word in argv if "==" in word)
-    if build is None or not pins:
-        return ()
-    index = f"pytorch-{build.backend}={argv[argv.index('--index') + 1]}"
-    return other(
-        "the same by uv, which writes it and torch's index into pyproject.toml (take out lines of "
-        "[tool.uv.sources] that say otherwise)",
-        command(context, "uv", "add", "--index", index, *pins),
-    )
 
 
 def target_refuses(context: RuleContext) -> bool:
@@ -210,11 +193,6 @@ def gpusetup(context: RuleContext, *more: str) -> Line:
     return command(context, "gpusetup", "install", *where, *more)
 
 
-def unasked(context: RuleContext, install: Line) -> Line:
-    """`gpusetup install` before other lines: its question would take the next one for an answer."""
-    return shell.more(install, ("--yes",), context.snapshot.os.family)
-
-
 def fresh(context: RuleContext, python: str) -> str:
     """A folder for a new environment with that Python: not the one that the target is."""
     named = f".venv-{python}"
@@ -251,29 +229,17 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         return _nothing_fits(context)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
     how = "`gpusetup install` does it and proves it"
-    if in_a_project(context):
-        how = "into pyproject.toml, then `uv sync` (it undoes every `uv pip install`)"
     if target_refuses(context):
         how = "into an environment of its own, because this one may not be changed"
-    return Fix(
-        text=". ".join(
-            (f"{why}Install torch {build.torch} from {where}: {how}", *_beside(context))
-        ),
-        commands=install_commands(context),
-        alternatives=by_hand(context),
-    )
-
-
-def _beside(context: RuleContext) -> tuple[str, ...]:
-    """What of the target moves with the torch to come, and what cannot."""
-    build = context.resolution.build
-    moves = context.decision is not None and context.decision.moves
-    if build is None or not moves or target_refuses(context):
-        return ()
-    return (
-        *pinned_in_words(context.snapshot, build),
-        *left_in_words(context.snapshot, build, context.catalog),
-    )
+    elif in_a_project(context):
+        how = "into pyproject.toml, then `uv sync` (it undoes every `uv pip install`)"
+    text = [f"{why}Install torch {build.torch} from {where}: {how}"]
+    if context.decision and context.decision.moves and not target_refuses(context):
+        # What of the target moves with the torch to come, and what cannot.
+        text += pinned_in_words(context.snapshot, build)
+        text += left_in_words(context.snapshot, build, context.catalog)
+    commands, others = install_commands(context), by_hand(context)
+    return Fix(text=". ".join(text), commands=commands, alternatives=others)
 
 
 def _nothing_fits(context: RuleContext) -> Fix:
@@ -285,16 +251,14 @@ def _nothing_fits(context: RuleContext) -> Fix:
             "NVIDIA publishes for its JetPack",
             commands=posix(context, "cat /etc/nv_tegra_release"),
         )
+    none = "No build of torch fits this machine"
     if advice is None:
-        return Fix(
-            text="No build of torch in the catalog fits this machine: `gpusetup resolve --explain`"
-        )
+        return Fix(text=f"{none}: `gpusetup resolve --explain`")
+    text = f"{none}; with {advice.change} {advice.to}: {advice.gives}"
     if advice.change == "driver":
         from gpusetup.fixes import drivers
 
-        why = f"No build of torch serves this driver; a newer one gives {advice.gives}. "
-        return drivers.driver(context, f"{why}Update it to {advice.to} or newer", advice.to)
-    text = f"No build of torch fits this machine; with {advice.change} {advice.to}: {advice.gives}"
+        return drivers.driver(context, f"{text}. Update it to {advice.to} or newer", advice.to)
     if advice.change != "python":
         return Fix(text=text)
     return with_python(context, advice.to, f"{text}. Make an environment with that Python")

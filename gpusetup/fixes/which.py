@@ -18,6 +18,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.model.finding import Evidence
 from gpusetup.model.machine import Event, Gpu, PciDevice
+from gpusetup.readings.side import bus_key
 
 NAMED = 8
 """How many GPUs a sentence lists."""
@@ -98,10 +99,8 @@ def short(bus_id: str | None) -> str:
     >>> short("00000000:3B:00.0"), short("0000:3b:00")
     ('0000:3b:00.0', '0000:3b:00.0')
     """
-    low = (bus_id or "").lower()
-    whole = low if "." in low else f"{low}.0"
-    domain, _, rest = whole.partition(":")
-    return f"{domain[-4:].zfill(4)}:{rest}"
+    whole = bus_id or ""
+    return bus_key(whole if "." in whole else f"{whole}.0") or ""
 
 
 NO_MODEL = {"nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx", "gtx", "unknown"}

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.rules import of_a_driver
+from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
 from gpusetup.errors import UsageError
 from gpusetup.findings.driver import kernel_module, presence
 from gpusetup.fixes.which import placed
@@ -184,7 +184,7 @@ def _findings(snapshot: Snapshot, catalog: Catalog, others: int) -> tuple[NodeFi
     named by its number."""
     gpus = snapshot.gpus or ()
     alone = gpus[0] if others and len(gpus) == 1 else None
-    rules = (*presence.RULES, *kernel_module.RULES, *of_a_driver())
+    rules = (*presence.RULES, *kernel_module.RULES, *rules_of(OF_A_DRIVER))
     return tuple(
         NodeFinding(
             id=one.id,

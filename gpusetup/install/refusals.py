@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.elsewhere import LIE_OVER_EACH_OTHER, trouble_elsewhere
+from gpusetup.diagnosis.elsewhere import trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.findings.record import RECORDS
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.place import refuse_unnamed_base
@@ -47,7 +48,7 @@ def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
     stays = f"torch {version} was left as it is" if version else "torch was not installed"
     way = "".join(f"\n  {line}" for line in found.fix.commands) if found.fix else ""
     text = f"{found.fix.text}{':' if way else ''}{way}\n" if found.fix else ""
-    if found.id in LIE_OVER_EACH_OTHER:
+    if RECORDS[found.id].before_torch:
         return Unsatisfiable(
             f"{found.title} ({found.id}): no other build mends that; nothing was changed",
             hint=f"{text}`gpusetup doctor` says more",

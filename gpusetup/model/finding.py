@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Line
 
 
@@ -51,6 +51,16 @@ def typed(fix: Fix | None) -> tuple[Line, ...]:
         return ()
     others = (*fix.alternatives, *fix.looks)
     return (*fix.commands, *(line for other in others for line in other.commands))
+
+
+def each_block(fix: Fix, change: Callable[[Alternative], Alternative | None]) -> Fix:
+    """The fix with each of its blocks changed; one that becomes None is left out."""
+    way = change(Alternative(title="", commands=fix.commands))
+    others, looks = (
+        tuple(new for one in blocks if (new := change(one)) is not None)
+        for blocks in (fix.alternatives, fix.looks)
+    )
+    return replace(fix, commands=way.commands if way else (), alternatives=others, looks=looks)
 
 
 class Finding(Frozen):

@@ -30,11 +30,13 @@ from gpusetup.model.machine import (
     Wanted,
 )
 from gpusetup.model.versions import Capability, parsed
+from gpusetup.readings.side import UNNAMED, first_known, same_gpu, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
 from gpusetup.report.formats.failing import told_by
-from gpusetup.report.merge_gpus import READINGS_A_SUBJECT, choose_gpus
 
 EVENTS_KEPT = 80
+GPUS_KEPT = 64
+READINGS_A_SUBJECT = 4
 PARTS: dict[str, Any] = {
     "os": Os,
     "python": Python,
@@ -80,12 +82,14 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
 
 SAYS_NO_MORE = "program-failed module-missing hosted-notebook gpu-computes gpu-image capability-warning slurm-job smi-sees-it"
 """Events beside which an exception may be the program's own."""
+
+
 RAN = ("out-of-memory", "no-kernel-image", "cuda-library-error")
 OF_CUDA = r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image"
 """What the message of a GPU that computed names: another maker's has the same errors."""
 
 
-def unrefuted(events: tuple[Event, ...]) -> Iterator[Event]:
+def unrefuted(events: Iterable[Event]) -> list[Event]:
     """Without an exception that a message explains, what a kernel's assertion left behind, and without "I have no GPU" where one computed.
 
     >>> asserted = Event(kind="cuda-error", values={"code": "710"}, text="Assertion `t < n`")
@@ -93,15 +97,40 @@ def unrefuted(events: tuple[Event, ...]) -> Iterator[Event]:
     >>> [e.kind for e in unrefuted(beside)]
     ['cuda-error']
     """
-    asserted = any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in events)
-    ran = asserted or any(e.kind in RAN and re.search(OF_CUDA, e.text or "") for e in events)
-    explained = {event.kind for event in events}.difference(SAYS_NO_MORE.split())
-    for event in events:
-        if explained and event.kind == "program-failed":
-            continue
-        left = asserted and event.kind in RAN and "asked" not in event.values
-        if not left and not (ran and event.kind == "no-nvidia-gpu"):
-            yield event
+    every = list(events)
+    out = set()
+    if {event.kind for event in every}.difference(SAYS_NO_MORE.split()):
+        out.add("program-failed")
+    asserted = any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in every)
+    if asserted or any(e.kind in RAN and re.search(OF_CUDA, e.text or "") for e in every):
+        out.add("no-nvidia-gpu")
+    left = RAN if asserted else ()
+    return [e for e in every if e.kind not in out and (e.kind not in left or "asked" in e.values)]
+
+
+def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
+    """The most trusted list with GPUs in it, each GPU with what other lists know of it."""
+    told = lists[:READINGS_A_SUBJECT]
+    readings = [reading for one in told for reading in told_gpus(one.source, one.gpus)]
+    full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
+    others = [gpu for one in full[1:] for gpu in one.gpus]
+    kept = full[0].gpus[:GPUS_KEPT] if full else ()
+    return (tuple(_whole(gpu, others) for gpu in kept) if lists else None), readings
+
+
+def _whole(gpu: Gpu, others: list[Gpu]) -> Gpu:
+    """With what others know, its name too if a narrow table cut that."""
+    cut = gpu.name.endswith("...")
+    same = [one for one in others if same_gpu(gpu, one) or _is_named(gpu, one)]
+    found = first_known([replace(gpu, name=UNNAMED) if cut else gpu, *same])
+    return replace(found, name=gpu.name) if found.name == UNNAMED else found
+
+
+def _is_named(gpu: Gpu, other: Gpu) -> bool:
+    """Whether a list without addresses speaks of it by its name."""
+    placed = other.uuid or other.pci_bus_id or other.nvml_index is not None
+    numbers = (None, gpu.cuda_index, gpu.nvml_index)
+    return other.name == gpu.name and not placed and other.cuda_index in numbers
 
 
 def chosen(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], list[Reading]]:
@@ -114,15 +143,13 @@ def chosen(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], list[Rea
     for subject, told in by.items():
         ranked = sorted(told, key=lambda claim: -claim.trust)
         value = ranked[0].value
-        if subject in ("python.version", "driver.cuda") and str(value).count(".") == 1:
-            # `3.10` of one source is `3.10.13` where another one, less trusted, has the rest.
-            value = next((c.value for c in ranked if str(c.value).startswith(f"{value}.")), value)
         part, _, name = subject.partition(".")
         known[part][name] = tuple(str(value).split()) if subject == "torch.kernels" else value
-        different = dict.fromkeys(str(claim.value) for claim in ranked)
-        for said in list(different)[:READINGS_A_SUBJECT]:
-            source = next(claim.source for claim in ranked if str(claim.value) == said)
-            readings.append(Reading(subject=subject, source=source, value=said))
+        sources: dict[str, str] = {}
+        for claim in ranked:
+            sources.setdefault(str(claim.value), claim.source)
+        for said in list(sources)[:READINGS_A_SUBJECT]:
+            readings.append(Reading(subject=subject, source=sources[said], value=said))
     return known, readings
 
 
@@ -136,28 +163,25 @@ def _environment(named: dict[str, Any]) -> dict[str, str]:
 
 
 def completed(snapshot: Snapshot) -> Snapshot:
-    """Fields that others imply: a backend by its label, the system by its tools, visibility."""
-    os = _os(snapshot)
-    foreign = _foreign_folders(snapshot.environment.get("LD_LIBRARY_PATH", ""))
-    events = (*(_sized(event, snapshot.os) for event in snapshot.events), *foreign)
-    gpus = _visible(_spoken_of(snapshot), snapshot.environment.get("CUDA_VISIBLE_DEVICES"))
+    """Fields that others imply: a backend by its label, the system by its tools."""
+    gpus = _spoken_of(snapshot)
     return replace(
         snapshot,
         torch=_torch(snapshot),
-        driver=_driver(snapshot),
-        os=os,
+        os=_os(snapshot),
         gpus=None if gpus is None else tuple(map(identified, gpus)),
-        events=events,
+        events=(*(_sized(event, snapshot.os) for event in snapshot.events), *_folders(snapshot)),
     )
 
 
-def _foreign_folders(path: str) -> Iterator[Event]:
+def _folders(snapshot: Snapshot) -> Iterator[Event]:
     """What `LD_LIBRARY_PATH` puts in front: CUDA's folders, and the stubs that only link."""
-    for folder in dict.fromkeys(path.split(":")):
+    for folder in dict.fromkeys(snapshot.environment.get("LD_LIBRARY_PATH", "").split(":")):
         if re.search(r"/stubs|/cuda|cudnn|nccl", folder, re.I):
             kind = "libcuda-stub" if "/stubs" in folder.lower() else "foreign-library"
-            values = {"folder": folder}
-            yield Event(kind=kind, values=values, source="LD_LIBRARY_PATH", text=folder[:200])
+            yield Event(
+                kind=kind, values={"folder": folder}, source="LD_LIBRARY_PATH", text=folder[:200]
+            )
 
 
 SIZED = {"asked": "asked_bytes", "total": "total_bytes", "total2": "total_bytes", "free": "free_bytes"}  # fmt: skip
@@ -204,26 +228,12 @@ def _torch(snapshot: Snapshot) -> Torch:
     )
 
 
-def _driver(snapshot: Snapshot) -> Driver:
-    driver = snapshot.driver
-    implied: dict[str, bool] = {}
-    for event in snapshot.events:
-        if event.kind == "nouveau-in-the-way":
-            implied["nouveau_loaded"] = True
-        if event.kind == "no-nvidia-driver" and "library" in event.values:
-            implied["library_found"] = False
-    if "." in (driver.version or "") and not driver.nvml_code:  # a bare branch is a person's word
-        implied["module_loaded"] = True
-    return replace(driver, **{n: v for n, v in implied.items() if getattr(driver, n) is None})
-
-
 def _os(snapshot: Snapshot) -> Os:
     os = snapshot.os
     family, version = os.family, snapshot.driver.version or ""
     # Only Linux' drivers have three numbers, and NCCL is for Linux only.
     nccl = any(event.kind.startswith("nccl-") for event in snapshot.events)
-    glibc = (os.libc or "").startswith("glibc")
-    if family is None and (version.count(".") == 2 or nccl or os.wsl or os.jetson or glibc):
+    if family is None and (version.count(".") == 2 or nccl or os.wsl or os.jetson):
         family = "linux"
     machine = os.machine or ("aarch64" if os.jetson else None)
     wsl = os.wsl
@@ -251,12 +261,7 @@ def _none_here(snapshot: Snapshot) -> bool:
 def _spoken_of(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
     """The GPU that a message about its capability names, where nothing else shows one."""
     told = tuple(dict.fromkeys(_by_capability(snapshot.events)))
-    # Of a GPU that only a person's word shows nothing else is known.
-    guessed = all(
-        gpu == Gpu(name=gpu.name, compute_capability=gpu.compute_capability)
-        for gpu in snapshot.gpus or ()
-    )
-    if snapshot.gpus and not (guessed and (told or snapshot.pci_devices)):
+    if snapshot.gpus:
         return snapshot.gpus
     if told or _none_here(snapshot):
         return told
@@ -277,13 +282,3 @@ def _by_capability(events: tuple[Event, ...]) -> list[Gpu]:
             with suppress(ValueError):
                 return [Gpu(name="unknown", compute_capability=Capability.parse(asked))]
     return named
-
-
-def _visible(gpus: tuple[Gpu, ...] | None, variable: str | None) -> tuple[Gpu, ...] | None:
-    """Which GPUs CUDA_VISIBLE_DEVICES leaves, where the text shows both."""
-    if not gpus or variable is None:
-        return gpus
-    from gpusetup.readings.visible import visible_by_variable
-
-    flags = visible_by_variable(variable, gpus, pci_order=False)
-    return tuple(replace(gpu, visible=flag) for gpu, flag in zip(gpus, flags, strict=True))

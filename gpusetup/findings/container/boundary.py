@@ -17,6 +17,7 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.given import not_asked_for
+from gpusetup.evidence.places import in_windows_itself
 from gpusetup.findings import alike
 from gpusetup.findings.container.start import NOTHING, container_no_gpu
 from gpusetup.findings.driver.presence import NVML_UNKNOWN
@@ -118,6 +119,7 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
 
 CONTAINER_NVML_LOST = Cause(
     id="container-nvml-lost",
+    impossible=(in_windows_itself,),
     place=(Layer.BOUNDARY, 60),
     title="a running container lost its GPU",
     means="systemd on the host rewrote the container's device rules.",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext, driver_answers
-from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS
+from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, said
 from gpusetup.findings.layers import NO_DRIVER, Layer
+from gpusetup.findings.lenders import is_lent
 from gpusetup.findings.message_rules import from_messages
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Cause, Likelier, Message
 from gpusetup.findings.sources import TOOLKIT
 from gpusetup.fixes import packages, paste
 from gpusetup.model.finding import Finding, Fix
@@ -167,6 +168,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
 
 CONTAINER_TOOLKIT_MISSING = Cause(
     id="container-toolkit-missing",
+    impossible=(in_windows_itself, is_lent),
     place=(Layer.BOUNDARY, 10),
     title="Docker has no nvidia device driver or runtime",
     means="The toolkit registers the runtime that puts the driver's files into a container.",
@@ -200,6 +202,43 @@ CONTAINER_TOOLKIT_MISSING = Cause(
 HOOK = Cause(
     id="container-hook-failed",
     symptom=True,
+    likelier=(
+        Likelier(
+            cause="driver-not-loaded",
+            shown=said(
+                "container-hook-failed", "driver rpc er|driver not lo|driver error|nvidia driver"
+            ),
+            because="the toolkit asked the host's driver, and that did not answer",
+        ),
+        Likelier(
+            cause="device-permission",
+            shown=said(
+                "container-hook-failed",
+                "insufficient permissions|no-cgroups|/dev/nvidiactl: permission",
+            ),
+            because="the toolkit may not open the GPU's device files",
+            text="Give the user who starts the container the group of /dev/nvidia* (`ls -l "
+            "/dev/nvidia*`); a rootless engine needs `no-cgroups = true` in "
+            "/etc/nvidia-container-runtime/config.toml, or CDI",
+        ),
+        Likelier(
+            cause="device-permission",
+            shown=said("container-hook-failed", "operation not permitted|devices.(?:allow|deny)"),
+            because="the engine may not say which devices the container sees: it runs without "
+            "root, or in a container itself",
+        ),
+        Likelier(
+            cause="invalid-device-ordinal",
+            shown=said("container-hook-failed", "unknown device"),
+            because="the container asks for a GPU that the host does not have",
+            text="Name only GPUs that `nvidia-smi -L` lists on the host (`--gpus all`)",
+        ),
+        Likelier(
+            cause="container-toolkit-missing",
+            shown=said("container-hook-failed", "error|hook directly|terminate"),
+            because="its configuration, its version or its rights do not suit this engine",
+        ),
+    ),
     place=(Layer.BOUNDARY, 40),
     title="the toolkit cannot prepare a container",
     means="nvidia-container-cli asks the host's driver first, and that fails.",

@@ -15,9 +15,10 @@ from gpusetup.evidence.context import (
     is_report,
     nvidia_on_pci,
 )
-from gpusetup.evidence.places import IN_A_CONTAINER, no
+from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no
 from gpusetup.findings import alike
 from gpusetup.findings.layers import NO_DRIVER, Layer
+from gpusetup.findings.lenders import is_lent
 from gpusetup.findings.message_rules import case_of, from_message
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Finding, Fix
@@ -29,6 +30,8 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 
 CONTAINER_NO_GPU = Cause(
     id="container-no-gpu",
+    lacks="gpu",
+    impossible=(in_windows_itself, is_lent),
     place=(Layer.BOUNDARY, 50),
     title="the container was started without a GPU",
     means="The host's GPU must be given to a container.",

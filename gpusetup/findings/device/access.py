@@ -17,6 +17,7 @@ from gpusetup.evidence.context import (
     is_report,
     value_evidence,
 )
+from gpusetup.evidence.places import in_windows_itself, in_wsl
 from gpusetup.findings.layers import INIT_FAILS, Layer
 from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Cause, Message
@@ -30,6 +31,7 @@ UVM = "/dev/nvidia-uvm"
 
 UVM_MISSING = Cause(
     id="uvm-missing",
+    impossible=(in_windows_itself, in_wsl),
     place=(Layer.READINESS, 20),
     title="nvidia_uvm or its node is missing",
     means="NVML and nvidia-smi work without it, CUDA does not.",

@@ -28,8 +28,17 @@ from gpusetup.model.machine import Event
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import parsed
 
+
+def serves_every_torch(context: RuleContext) -> bool:
+    """Whether the driver starts the CUDA of every build."""
+    newest = max(parsed(build.cuda or "0").major for build in context.catalog.builds)
+    return parsed(context.snapshot.driver.cuda or "0").major >= newest
+
+
 DRIVER_TOO_OLD = Cause(
     id="driver-too-old",
+    lacks="driver",
+    impossible=(serves_every_torch,),
     place=(Layer.WHEEL, 120),
     title="the driver serves less CUDA than torch needs",
     means="Each CUDA family has a least driver; within 11, 12 and 13 any minor version runs on it.",

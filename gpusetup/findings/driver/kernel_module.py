@@ -19,6 +19,7 @@ from gpusetup.evidence.context import (
     on,
     value_evidence,
 )
+from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
 from gpusetup.evidence.plausible import is_a_kernel
 from gpusetup.findings.driver.presence import (
     NOT_LOADED,
@@ -29,6 +30,7 @@ from gpusetup.findings.driver.presence import (
     said_on_the_host,
 )
 from gpusetup.findings.layers import NO_DRIVER, Layer
+from gpusetup.findings.lenders import is_lent
 from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import drivers, packages, paste
@@ -38,6 +40,8 @@ from gpusetup.model.shell import Line, filled, lines
 
 DRIVER_NOT_LOADED = Cause(
     id="driver-not-loaded",
+    lacks="gpu",
+    impossible=(gpu_is_listed, in_windows_itself, in_wsl, is_lent),
     place=(Layer.DRIVER, 60),
     title="the driver is installed, its kernel module is not loaded",
     means="After a kernel update without a rebuilt module, with nouveau in the way, or a "

@@ -22,6 +22,7 @@ from gpusetup.evidence.context import (
     problems,
     value_evidence,
 )
+from gpusetup.evidence.places import in_wsl
 from gpusetup.findings import alike
 from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.lenders import lender_of
@@ -53,6 +54,8 @@ PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected")
 
 DRIVER_MISSING = Cause(
     id="driver-missing",
+    lacks="gpu",
+    impossible=(in_wsl,),
     place=(Layer.DRIVER, 40),
     title="an NVIDIA GPU and no NVIDIA driver",
     means="The GPU is on the bus, and neither the kernel module nor the libraries are installed.",

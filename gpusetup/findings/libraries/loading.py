@@ -57,6 +57,7 @@ def _does_no_harm(context: RuleContext) -> bool:
 
 LD_LIBRARY_PATH_CONFLICT = Cause(
     id="ld-library-path-conflict",
+    before_torch=(Severity.ERROR,),
     place=(Layer.LIBRARIES, 20),
     title="LD_LIBRARY_PATH puts foreign libraries first",
     means="torch's wheel needs exactly its own cuDNN, cuBLAS, nvJitLink.",

@@ -16,6 +16,7 @@ from gpusetup.evidence.context import (
     on,
     value_evidence,
 )
+from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.findings import alike
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import Alike, Cause
@@ -160,6 +161,8 @@ IMAGE = (
 )
 NO_NVIDIA_GPU = Cause(
     id="no-nvidia-gpu",
+    lacks="gpu",
+    impossible=(gpu_is_listed,),
     place=(Layer.NO_GPU, 10),
     title="this machine has no NVIDIA GPU",
     means="CUDA needs an NVIDIA GPU; torch's CPU build works without one.",

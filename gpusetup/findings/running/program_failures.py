@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext, driver_answers, events, has_nvidia
+from gpusetup.evidence.places import started_without_a_gpu
+from gpusetup.findings.container.start import start_with_gpu
 from gpusetup.findings.libraries.loading import CUDA_LIB_MISSING
 from gpusetup.findings.message_rules import case_of, from_message
 from gpusetup.findings.programs import is_beside_torch
-from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.record import Cause, Likelier, Message
 from gpusetup.fixes import paste
 from gpusetup.messages.compilers import BUILT_BY_HAND
 from gpusetup.messages.programs import BY_NAME
@@ -158,6 +160,14 @@ PROGRAM_RELEASE_TOO_OLD = Cause(
 PROGRAM_SEES_NO_GPU = Cause(
     id="program-sees-no-gpu",
     symptom=True,
+    likelier=(
+        Likelier(
+            cause="container-no-gpu",
+            shown=started_without_a_gpu,
+            because="it runs in a container that was started without a GPU",
+            way=start_with_gpu,
+        ),
+    ),
     severity=Severity.WARNING,
     title="a program beside torch finds no GPU, and nothing shows that the driver lacks it",
     means="Its own build, its libraries or its settings keep it from the GPU.",

@@ -45,6 +45,10 @@ def _no_segments(context: RuleContext) -> bool:
     return ON_WINDOWS(context) or in_wsl(context)
 
 
+def _in_a_training(context: RuleContext) -> bool:
+    return bool(events(context, "training-run"))
+
+
 END_OTHERS = (
     "Lower the batch size (with gradient accumulation), the input's size or the precision "
     "(bfloat16, float16); end other programs on the GPU"
@@ -91,6 +95,16 @@ OUT_OF_MEMORY = Cause(
                 see="see what else holds memory",
             ),
             Message(where=(_no_segments,), text=END_OTHERS, look=("nvidia-smi",)),
+            Message(
+                where=(_in_a_training,),
+                text="First lower the batch on each GPU and raise the gradient accumulation by the "
+                "same factor, so that a step sees as many samples. Then switch gradient "
+                "checkpointing on (it costs about a third more time), train an adapter (LoRA) in "
+                "place of all weights, or shorten the inputs. `gpusetup plan --model NAME` says "
+                "what fits",
+                look=("nvidia-smi",),
+                see="see what else holds memory",
+            ),
         ),
     ),
     alike=(
@@ -135,6 +149,7 @@ def _older_cuda(context: RuleContext, text: str) -> Fix:
 
 PTX_UNSUPPORTED_TOOLCHAIN = Cause(
     id="ptx-unsupported-toolchain",
+    lacks="driver",
     place=(Layer.LIBRARIES, 150),
     title="PTX of a newer toolkit than the driver compiles",
     means="Minor-version compatibility covers binary kernels only.",

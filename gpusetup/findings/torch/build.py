@@ -16,12 +16,19 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
+from gpusetup.evidence.places import (
+    in_a_container_without,
+    in_a_hosted_notebook,
+    lists_none_in_wsl,
+    torch_was_not_shown_on_windows,
+)
 from gpusetup.findings import alike
 from gpusetup.findings.container.boundary import CUDA_VISIBLE_DEVICES_HIDDEN
+from gpusetup.findings.container.start import start_with_gpu
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, Layer
 from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.programs import is_beside_torch
-from gpusetup.findings.record import Alike, Cause, Message
+from gpusetup.findings.record import Alike, Cause, Likelier, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Finding, Fix
@@ -138,6 +145,38 @@ def foreign_wheel(context: RuleContext) -> Iterator[Finding]:
 TORCH_SEES_NO_GPU = Cause(
     id="torch-sees-no-gpu",
     symptom=True,
+    likelier=(
+        Likelier(
+            cause="wsl-driver",
+            shown=lists_none_in_wsl,
+            because="it runs in WSL, and no program there is shown to reach Windows' driver",
+            text="Update Windows (WSL has a GPU from Windows 11 and Windows 10 21H2, build 19044, "
+            "on), the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and start WSL "
+            "again (`wsl.exe --shutdown`; open programs in it end); install no Linux driver in it. "
+            "Where `nvidia-smi` lists the GPU inside WSL, ask torch (the command above)",
+        ),
+        Likelier(
+            cause="no-nvidia-gpu",
+            shown=in_a_hosted_notebook,
+            because="a hosted notebook has a GPU only where one was chosen for it",
+            text="Choose a GPU for the notebook (Colab: Runtime, Change runtime type; Kaggle: "
+            "Settings, Accelerator), and start it again",
+        ),
+        Likelier(
+            cause="torch-cpu-build",
+            shown=torch_was_not_shown_on_windows,
+            because="the driver works, and on Windows `pip install torch` brings the build without "
+            "CUDA",
+            text="Put a torch with CUDA in its place (`gpusetup install`) where its version ends "
+            "in +cpu",
+        ),
+        Likelier(
+            cause="container-no-gpu",
+            shown=in_a_container_without,
+            because="it runs in a container, and nothing shows that this was given a GPU",
+            way=start_with_gpu,
+        ),
+    ),
     place=(Layer.RUNNING, 180),
     title="torch says that CUDA is not available",
     means="A symptom: usually another finding explains it.",

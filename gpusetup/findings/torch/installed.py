@@ -19,7 +19,7 @@ from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.findings.torch.build import named
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
@@ -145,6 +145,7 @@ def _anew(context: RuleContext, what: str, *remove: Line) -> Fix:
 
 TWO_TORCH_INSTALLS = Cause(
     id="two-torch-installs",
+    before_torch=(Severity.ERROR,),
     place=(Layer.WHEEL, 60),
     title="torch is installed more than once",
     means="Files of two versions lie over each other, or one hides the other.",
@@ -183,6 +184,7 @@ def _of(context: RuleContext) -> tuple[str | None, str | None]:
 
 MIXED_CONDA_PIP = Cause(
     id="mixed-conda-pip",
+    before_torch=(Severity.ERROR,),
     place=(Layer.WHEEL, 70),
     title="conda and pip installed torch over each other",
     means="Neither knows of the other's files.",
@@ -248,6 +250,7 @@ def torch_import_failed(context: RuleContext) -> Iterator[Finding]:
 
 TORCH_OUTSIDE_ENVIRONMENT = Cause(
     id="torch-outside-environment",
+    before_torch=(Severity.ERROR, Severity.WARNING),
     place=(Layer.WHEEL, 50),
     title="the imported torch is not the environment's",
     means="PYTHONPATH or the user's site-packages stand before it.",

@@ -24,7 +24,7 @@ from gpusetup.findings import alike
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.libraries.distributions import built_anew
 from gpusetup.findings.programs import is_beside_torch
-from gpusetup.findings.record import Alike, Cause
+from gpusetup.findings.record import Alike, Cause, Likelier
 from gpusetup.findings.sources import CPP_EXTENSION, CUDA_RUNTIME, WHEELS
 from gpusetup.findings.torch.build import named, version_evidence
 from gpusetup.fixes import paste, which
@@ -52,6 +52,10 @@ ARCH_TOO_NEW_FOR_WHEEL = Cause(
 )
 ARCH_TOO_OLD_FOR_WHEEL = Cause(
     id="arch-too-old-for-wheel",
+    beside_torch="Newer releases hold no kernels for this GPU either: build the program from "
+    "source for its compute capability, take a release or an image that was made for older GPUs, "
+    "use a program that still has kernels for it, or run this one on the CPU. No newer driver and "
+    "no newer cuDNN changes that, and no torch, which this program does not use",
     place=(Layer.WHEEL, 140),
     title="the build has no kernels for this old GPU",
     means="Newer builds drop old architectures.",
@@ -181,6 +185,13 @@ EXTENSION_ARCH_MISMATCH = Cause(
 NO_KERNEL_IMAGE = Cause(
     id="no-kernel-image",
     symptom=True,
+    likelier=(
+        Likelier(
+            cause="extension-arch-mismatch",
+            shown=is_beside_torch,
+            because="a program's own build has kernels for some GPUs only",
+        ),
+    ),
     place=(Layer.LIBRARIES, 100),
     title="a kernel for the GPU is missing, in torch or an extension",
     means="Neither the GPU nor who raised it is known.",

@@ -6,7 +6,8 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, GpuProcess
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import values
-from gpusetup.readings.nvidia_smi.fields import NAMES, gpu_of
+from gpusetup.readings.nvidia_smi.fields import NAMES, Flat, first, gpu_of
+from gpusetup.readings.nvidia_smi.log import smi_of
 from gpusetup.readings.nvidia_smi.values import Smi
 
 ASKED = (
@@ -23,7 +24,7 @@ QUERY = tuple(ASKED.split())
 
 PLAIN = "index name uuid count serial timestamp pid pstate"
 """Words that are a column, and alone no header."""
-OTHER = "driver_version vbios_version mig.mode.pending pid process_name used_gpu_memory used_memory"
+OTHER = "gpu_name gpu_uuid gpu_bus_id driver_version pid process_name used_gpu_memory used_memory"
 FIELD = lazy(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[\w%/]+\])?")
 REFUSED = lazy(r'Field "([^"]+)" is not a valid field to query')
 
@@ -51,19 +52,12 @@ def parse_csv(text: str) -> Smi:
     if start is None:
         return values.parse_error(text) or Smi(complete=False, problems=("no CSV header",))
     header = [name.partition(" [")[0].strip() for name in lines[start].split(",")]
-    rows = [
-        dict(zip(header, map(str.strip, line.split(",")), strict=False))
-        for line in lines[start + 1 :]
-    ]
-    versions = (values.dotted(row.get("driver_version")) for row in rows)
-    kept = [values.flag(row.get("persistence_mode")) for row in rows]
-    return Smi(
-        driver_version=next((version for version in versions if version), None),
-        gpus=with_processes(rows) if "pid" in header else tuple(map(gpu_of, rows)),
-        persistence=all(kept) if kept and None not in kept else None,
-        nvml_code=0,
-        complete=all(len(row) == len(header) for row in rows),
-    )
+    cells = [[cell.strip() for cell in line.split(",")] for line in lines[start + 1 :]]
+    rows = [{name: [cell] for name, cell in zip(header, row, strict=False)} for row in cells]
+    attached = {"attached_gpus": [str(len(rows))]}
+    smi = smi_of({**(rows[0] if rows else {}), **attached}, rows, complete=True)
+    gpus = with_processes(rows) if "pid" in header else smi.gpus
+    return replace(smi, gpus=gpus, complete=all(len(row) == len(header) for row in rows))
 
 
 def is_header(line: str) -> bool:
@@ -82,19 +76,21 @@ def is_header(line: str) -> bool:
     return bool(known) and (len(cells) > 1 or names[0] not in PLAIN.split())
 
 
-def with_processes(rows: list[dict[str, str]]) -> tuple[Gpu, ...]:
+def with_processes(rows: list[Flat]) -> tuple[Gpu, ...]:
     """`--query-compute-apps`: one line a process; a GPU for all that name the same one.
 
-    >>> apps = with_processes([{"gpu_bus_id": "00000000:01:00.0", "pid": "7"}, {"pid": "8"}])
+    >>> apps = with_processes([{"gpu_bus_id": ["00000000:01:00.0"], "pid": ["7"]}, {"pid": ["8"]}])
     >>> [(gpu.pci_bus_id, len(gpu.processes)) for gpu in apps]
     [('00000000:01:00.0', 1), (None, 1)]
     """
     gpus: dict[Gpu, list[GpuProcess]] = {}
     for row in rows:
-        used = row.get("used_gpu_memory") or row.get("used_memory")
-        if (row.get("pid") or "").isdecimal():
-            process = values.process("C", row["pid"], row.get("process_name"), used)
-            gpus.setdefault(gpu_of(row), []).append(process)
+        pid, name, used = (
+            first(row, names, values.cell)
+            for names in ("pid", "process_name", "used_gpu_memory used_memory")
+        )
+        if (pid or "").isdecimal():
+            gpus.setdefault(gpu_of(row), []).append(values.process("C", pid, name, used))
     return tuple(replace(gpu, processes=tuple(held)) for gpu, held in gpus.items())
 
 

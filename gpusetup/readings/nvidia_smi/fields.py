@@ -1,12 +1,11 @@
 """Which value of an `nvidia-smi` CSV, `-q` or XML is which field of a GPU.
 
-Each output is a flat map here, `pci.pci_bus_id` -> `00000000:07:00.0`; names moved between the
-formats (v11, v12, v13, and 610's), so a field has several.
+Each output is a flat map here, `pci.pci_bus_id` -> `["00000000:07:00.0"]`; names moved between the
+formats (v11, v12, v13, and 610's), so a field has several; `gpu_` before them is left out.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +15,8 @@ from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.readings.nvidia_smi import values
 
-Flat = dict[str, str]
+Flat = dict[str, list[str]]
+
 virtualization = values.word(
     {
         "none": "none",
@@ -44,13 +44,14 @@ def fabric_status(text: str | None) -> str | None:
 
 FIELDS: dict[str, tuple[Callable[[str | None], Any], str]] = {
     "nvml_index": (values.integer, "index"),
-    "name": (values.cell, "product_name name gpu_name"),
-    "uuid": (values.cell, "uuid gpu_uuid"),
-    "pci_bus_id": (values.cell, "pci.pci_bus_id pci.bus_id gpu_bus_id @id"),
+    "name": (values.cell, "product_name name"),
+    "uuid": (values.cell, "uuid"),
+    "pci_bus_id": (values.cell, "pci.pci_bus_id pci.bus_id bus_id id"),
     "compute_capability": (capability, "compute_cap"),
     "memory_total_bytes": (values.memory, "fb_memory_usage.total memory.total"),
     "memory_used_bytes": (values.memory, "fb_memory_usage.used memory.used"),
     "mig_enabled": (values.flag, "mig_mode.current_mig mig_mode.current mig.mode.current"),
+    "mig_pending": (values.flag, "mig_mode.pending_mig mig_mode.pending mig.mode.pending"),
     "compute_mode": (values.compute_mode, "compute_mode"),
     "ecc_enabled": (values.flag, "ecc_mode.current_ecc ecc_mode.current ecc.mode.current"),
     "ecc_uncorrected": (values.integer, "ecc.errors.uncorrected.volatile.total"),
@@ -90,11 +91,11 @@ FIELDS: dict[str, tuple[Callable[[str | None], Any], str]] = {
         "pci.pci_gpu_link_info.link_widths.max_link_width "
         "pci.gpu_link_info.link_width.max pcie.link.width.max",
     ),
-    "virtualization": (virtualization, "gpu_virtualization_mode.virtualization_mode"),
+    "virtualization": (virtualization, "virtualization_mode.virtualization_mode"),
     "licensed": (licensed, "vgpu_software_licensed_product.license_status"),
     "fabric_state": (fabric_state, "fabric.state"),
     "fabric_status": (fabric_status, "fabric.status"),
-    "recovery_action": (recovery_action, "gpu_recovery_action"),
+    "recovery_action": (recovery_action, "recovery_action"),
     "sram_threshold_exceeded": (values.flag, "ecc_errors.aggregate.sram_threshold_exceeded"),
     "driver_model": (values.driver_model, "driver_model.current_dm driver_model.current"),
     "vbios_version": (values.cell, "vbios_version"),
@@ -112,9 +113,23 @@ FIELDS: dict[str, tuple[Callable[[str | None], Any], str]] = {
         "applications_clocks.graphics_clock applications_clocks.graphics "
         "clocks.applications.graphics",
     ),
-    "power_watts": (values.number, "power.draw power.draw.instant power.draw.average"),
-    "power_limit_watts": (values.number, "power.limit enforced.power.limit"),
-    "power_limit_default_watts": (values.number, "power.default_limit"),
+    "power_watts": (
+        values.number,
+        "power.draw power.draw.instant power.draw.average power_readings.instant_power_draw "
+        "power_readings.instantaneous_power_draw power_readings.power_draw.instantaneous "
+        "power_readings.average_power_draw power_readings.power_draw.average "
+        "power_readings.power_draw",
+    ),
+    "power_limit_watts": (
+        values.number,
+        "power.limit enforced.power.limit power_readings.current_power_limit "
+        "power_readings.power_limit.current power_readings.enforced_power_limit "
+        "power_readings.power_limit",
+    ),
+    "power_limit_default_watts": (
+        values.number,
+        "power.default_limit power_readings.default_power_limit power_readings.power_limit.default",
+    ),
     "throttle_reasons": (
         values.throttle_mask,
         "clocks_throttle_reasons.active clocks_event_reasons.active",
@@ -122,131 +137,84 @@ FIELDS: dict[str, tuple[Callable[[str | None], Any], str]] = {
 }
 """Field -> how its text is read, its names in `-q`, XML and CSV, the newest format first."""
 NAMES = frozenset(name for _, names in FIELDS.values() for name in names.split())
-POWER = (
-    ("power_watts", r"(?=.*(?:draw|usage)).*instant(?:aneous)?.*"),
-    ("power_watts", r"(?=.*(?:draw|usage)).*average.*"),
-    ("power_watts", r"power_draw"),
-    ("power_limit_watts", r"(?=.*limit).*(?:current|enforced)(?!.*\..*\.).*|power_limit"),
-    ("power_limit_default_watts", r"(?=.*limit).*default.*"),
-)
-"""Field, and its names below the readings of the power of the GPU (not of its module or memory)."""
 PENDING = lazy(r"retired_pages\.pending\w*|remapped_rows\.(?:remapped_row_)?pending")
-RETIRED = lazy(
-    r"retired_pages\.(?:(?:single|double)_bit|multiple_single_bit|sbe)\w*(?:\.(?:retired_)?count)?"
-)
+SUMS = {
+    "retired_pages": lazy(
+        r"retired_pages\.(?:(?:single|double)_bit|multiple_single_bit|sbe)\w*"
+        r"(?:\.(?:retired_)?count)?"
+    ),
+    "ecc_uncorrected": lazy(
+        r"ecc_errors\.volatile\.(?:[sd]ram_uncorrectable(?:_\w+)?|double_bit\.total"
+        r"|uncorrectable\.total)"
+    ),
+}
+"""Field -> the counts that it is the sum of."""
 REASON = lazy(
     r"clocks_(?:event|throttle)_reasons\."
     r"(?:.*\.)?(?:clocks_(?:event|throttle)_reason_)?([^.]+)"
 )
 REASON_NAMES = {"idle": "gpu_idle", "display_clocks_setting": "display_clock_setting"}
-UNCORRECTED = lazy(
-    r"ecc_errors\.volatile\.(?:[sd]ram_uncorrectable(?:_\w+)?|double_bit\.total|uncorrectable\.total)"
-)
 
 
-Read = Callable[[str | None], Any]
-
-
-def told(flat: Mapping[str, str], names: re.Pattern[str], read: Read) -> list[Any]:
-    """The values of all names of a form, where they are known."""
-    known = (read(text) for name, text in flat.items() if names.fullmatch(name))
-    return [value for value in known if value is not None]
-
-
-def first(flat: Mapping[str, str], names: str, read: Read) -> Any:
+def first(flat: Mapping[str, list[str]], names: str, read: Callable[[str | None], Any]) -> Any:
     """The value of the first of several names that is known."""
-    known = (read(flat[name]) for name in names.split() if name in flat)
+    known = (read(flat[name][0]) for name in names.split() if name in flat)
     return next((value for value in known if value is not None), None)
 
 
-def gpu_of(flat: Mapping[str, str]) -> Gpu:
+def gpu_of(named: Mapping[str, list[str]]) -> Gpu:
     """A GPU from its flat map.
 
-    >>> gpu_of({"gpu_power_readings.power_draw.instantaneous": "23.78 W"}).power_watts
+    >>> gpu_of({"gpu_power_readings.power_draw.instantaneous": ["23.78 W"]}).power_watts
     23.78
-    >>> pages = {"retired_pages.single_bit_ecc": "3", "retired_pages.double_bit_ecc": "1"}
+    >>> pages = {"retired_pages.single_bit_ecc": ["3"], "retired_pages.double_bit_ecc": ["1"]}
     >>> gpu_of(pages).retired_pages
     4
-    >>> gpu_of({"mig_mode.current": "Disabled", "mig_mode.pending_mig": "Enabled"}).mig_pending
+    >>> gpu_of({"mig_mode.current": ["Disabled"], "mig_mode.pending_mig": ["Enabled"]}).mig_pending
     True
     """
+    flat = {name.removeprefix("gpu_"): texts for name, texts in named.items()}
     known = {field: first(flat, names, read) for field, (read, names) in FIELDS.items()}
-    for field, form in POWER:
-        watts = told(flat, re.compile(rf"(?:gpu_)?power_readings\.{form}"), values.number)
-        known[field] = known[field] or next(iter(watts), None)
-    for field, names in (("ecc_uncorrected", UNCORRECTED), ("retired_pages", RETIRED)):
-        if counts := told(flat, names, values.integer):
+    for field, form in SUMS.items():
+        texts = (one[0] for name, one in flat.items() if form.fullmatch(name))
+        if counts := [count for text in texts if (count := values.integer(text)) is not None]:
             known[field] = sum(counts)
-    enabled = known["mig_enabled"]
-    pending = first(flat, "mig_mode.pending_mig mig_mode.pending mig.mode.pending", values.flag)
-    counted = len(rows_of(flat, "mig_devices") or rows_of(flat, "mig_device"))
-    listed = enabled and {"mig_devices", "mig_device"} & flat.keys()
-    waiting = told(flat, PENDING, values.flag)
+    if known["mig_enabled"] in (None, known["mig_pending"]):
+        known["mig_pending"] = None
+    listed = known["mig_enabled"] and ("mig_devices" in flat or "mig_device" in flat)
+    counted = flat.get("mig_devices.mig_device.index") or flat.get("mig_device.index") or ()
+    waiting = {values.flag(one[0]) for name, one in flat.items() if PENDING.fullmatch(name)}
+    lost = any(values.says_lost(text) for texts in flat.values() for text in texts)
     return Gpu(
         **{
             **known,
             "name": known["name"] or "unknown",
             "throttle_reasons": throttle_reasons(flat) or known["throttle_reasons"],
-            "mig_count": counted or (0 if listed else None),
-            "mig_pending": None if pending == enabled or enabled is None else pending,
-            "fabric_faults": fabric_faults(flat),
+            "mig_count": len(counted) or (0 if listed else None),
             "processes": processes(flat),
-            "retired_pending": any(waiting) if waiting else None,
-            "lost": any(map(values.says_lost, flat.values())) or None,
+            "retired_pending": True in waiting or (False if False in waiting else None),
+            "lost": lost or None,
         }
     )
 
 
-def throttle_reasons(flat: Mapping[str, str]) -> tuple[str, ...] | None:
+def throttle_reasons(flat: Mapping[str, list[str]]) -> tuple[str, ...] | None:
     """The active ones, in NVML's order; None where the text does not speak of them.
 
-    >>> throttle_reasons({"clocks_event_reasons.clocks_event_reason_sw_power_cap": "Active"})
+    >>> throttle_reasons({"clocks_event_reasons.clocks_event_reason_sw_power_cap": ["Active"]})
     ('sw_power_cap',)
-    >>> throttle_reasons({"clocks_throttle_reasons.hw_slowdown.hw_thermal_slowdown": "Not Active"})
+    >>> throttle_reasons({"clocks_event_reasons.hw_slowdown.hw_thermal_slowdown": ["Not Active"]})
     ()
     """
     states = {
-        hit[1]: values.flag(text) for name, text in flat.items() if (hit := REASON.fullmatch(name))
+        hit[1]: values.flag(texts[0])
+        for name, texts in flat.items()
+        if (hit := REASON.fullmatch(name))
     }
     if not {True, False}.intersection(states.values()):
         return None
     active = {REASON_NAMES.get(name, name) for name, state in states.items() if state}
     return tuple(name for _, name in values.THROTTLE_BITS if name in active)
-
-
-FABRIC_FAULTS = (
-    ("bandwidth", "degraded", "bandwidth_degraded"),
-    ("route_recovery_in_progress", "true", "route_recovery"),
-    ("route_unhealthy", "true", "route_unhealthy"),
-    ("access_timeout_recovery", "true", "access_timeout_recovery"),
-    ("summary", "limited capacity", "limited_capacity"),
-)
-
-
-def fabric_faults(flat: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What ails the NVLink fabric at this GPU; None where the text does not say.
-
-    >>> fabric_faults({"fabric.health.route_unhealthy": "True"})
-    ('route_unhealthy',)
-    >>> fabric_faults({"fabric.health.incorrect_configuration": "no partition"})
-    ('no_partition',)
-    """
-    health = {
-        path.removeprefix("fabric.health."): text.strip().lower()
-        for path, text in flat.items()
-        if path.startswith("fabric.health.") and (values.cell(text) or _says_none(text))
-    }
-    if not health:
-        return None
-    faults = [fault for name, sign, fault in FABRIC_FAULTS if health.get(name) == sign]
-    wrong = health.get("incorrect_configuration", "none")
-    faults += [] if wrong in ("none", "false") else [wrong.replace(" ", "_")]
-    return tuple(faults or (["unhealthy"] if health.get("summary") == "unhealthy" else []))
-
-
-def _says_none(text: str) -> bool:
-    """`None` is an answer where the configuration or the processes are asked for."""
-    return text.strip().lower() == "none"
 
 
 PROCESS = (
@@ -257,41 +225,14 @@ PROCESS = (
 )
 
 
-def processes(flat: Mapping[str, str]) -> tuple[GpuProcess, ...] | None:
+def processes(flat: Mapping[str, list[str]]) -> tuple[GpuProcess, ...] | None:
     """Those of the last section; () where it says that there is none."""
-    rows = rows_of(flat, "processes")
-    if not rows:
-        return () if _says_none(flat.get("processes", "")) else None
-    found = (values.process(*(first(row, names, str) for names in PROCESS)) for row in rows)
+    columns = [
+        next((flat[f"processes.{one}"] for one in names.split() if f"processes.{one}" in flat), [])
+        for names in PROCESS
+    ]
+    if not all(columns):
+        none = flat.get("processes", [""])[0].strip().lower() == "none"
+        return () if none else None
+    found = (values.process(*row) for row in zip(*columns, strict=False))
     return tuple(one for one in found if one.pid is not None)
-
-
-# --- sections with several of a kind ------------------------------------------------------------
-
-LISTS = ("processes", "mig_devices", "mig_device")
-
-
-def put(flat: Flat, path: tuple[str, ...], value: str) -> None:
-    """A value at its path; in a list a name that comes again begins the next row.
-
-    >>> flat: Flat = {}
-    >>> for pid in "78": put(flat, ("processes", "pid"), pid)
-    >>> rows_of(flat, "processes")
-    [{'pid': '7'}, {'pid': '8'}]
-    """
-    head, name = path[0], ".".join(path[1:])
-    if head in LISTS and name:
-        row = int(flat.get(f"#{head}", "0"))
-        row += f"{head}#{row}#{name}" in flat
-        flat |= {f"#{head}": str(row), f"{head}#{row}#{name}": value}
-    else:
-        flat.setdefault(".".join(path), value)
-
-
-def rows_of(flat: Mapping[str, str], head: str) -> list[Flat]:
-    rows: dict[str, Flat] = {}
-    for path, value in flat.items():
-        if path.startswith(f"{head}#"):
-            _, row, name = path.split("#", 2)
-            rows.setdefault(row, {})[name] = value
-    return list(rows.values())

@@ -8,18 +8,17 @@ it) gives what it holds and `complete=False`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import values
-from gpusetup.readings.nvidia_smi.fields import Flat, first, gpu_of, put
+from gpusetup.readings.nvidia_smi.fields import Flat, first, gpu_of
 from gpusetup.readings.nvidia_smi.values import Smi
 
 
-def smi_of(head: Mapping[str, str], gpus: list[Flat], *, complete: bool) -> Smi:
+def smi_of(head: Flat, gpus: list[Flat], *, complete: bool) -> Smi:
     """From 610 on the versions have new names, and the old ones may hold a remark."""
-    kept = [values.flag(gpu.get("persistence_mode")) for gpu in gpus]
-    attached = values.integer(head.get("attached_gpus"))
+    kept = [first(gpu, "persistence_mode", values.flag) for gpu in gpus]
+    attached = first(head, "attached_gpus", values.integer)
     return Smi(
         driver_version=first(head, "kmd_version driver_version", values.dotted),
         cuda_version=first(head, "cuda_umd_version cuda_version", values.dotted),
@@ -33,7 +32,11 @@ def smi_of(head: Mapping[str, str], gpus: list[Flat], *, complete: bool) -> Smi:
 
 # --- XML ----------------------------------------------------------------------------------------
 
-TAG = lazy(r"<(/?)([A-Za-z_][\w.-]*)([^<>]*)>([^<]*)")
+TAG = lazy(
+    r"<(?P<leaf>[\w.-]+)[^<>]*>(?P<value>[^<]*)</(?P=leaf)\s*>"
+    r"|<(?P<end>/)?(?P<name>[\w.-]+)(?:\s+id=[\"'](?P<id>[^\"']*))?[^<>]*(?<!/)>"
+)
+"""A value in its tags, else a tag that begins or ends a section."""
 ROOT = "nvidia_smi_log"
 
 
@@ -45,49 +48,37 @@ def parse_xml(text: str) -> Smi:
     >>> smi.driver_version, smi.gpus[0].name, smi.complete, smi.problems
     ('595.84', 'NVIDIA L4', False, ('cut after 1 of 2 GPUs',))
     """
+    from html import unescape
+
     if f"<{ROOT}" not in text:
         return values.parse_error(text) or Smi(complete=False, problems=("no XML",))
     head: Flat = {}
     gpus: list[Flat] = []
-    for path, value in leaves(text):
-        if path == ("gpu", "@id"):
-            gpus.append({"@id": value})
-        elif path[0] == "gpu" and gpus and path[1:]:
-            put(gpus[-1], path[1:], value)
-        else:
-            head.setdefault(".".join(path), value)
-    return smi_of(head, gpus, complete=f"</{ROOT}>" in text)
-
-
-def leaves(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Each value with the names above it, the root's left out; a GPU begins with its `@id`."""
-    from html import unescape
-
     path: list[str] = []
-    for closing, name, rest, content in TAG.findall(text.partition(f"<{ROOT}")[2]):
-        if closing:
-            while name in path and path.pop() != name:
-                pass
-            continue
-        if name == "gpu" and not path:
-            found = re.search(r"id=[\"']([^\"']*)", rest)
-            yield ("gpu", "@id"), found[1] if found else ""
-        if not rest.rstrip().endswith("/"):
-            path.append(name)
-        if content.strip():
-            yield tuple(path), unescape(content.strip())
+    for tag in TAG.finditer(text.partition(f"<{ROOT}")[2]):
+        if tag["leaf"]:
+            flat = gpus[-1] if gpus else head
+            name = ".".join((*path, tag["leaf"]))
+            flat.setdefault(name, []).append(unescape(tag["value"].strip()))
+        elif tag["end"]:
+            del path[-1:]
+        elif tag["name"] == "gpu" and not path:
+            gpus.append({"id": [tag["id"] or ""]})
+        else:
+            path.append(tag["name"])
+    return smi_of(head, gpus, complete=f"</{ROOT}>" in text)
 
 
 # --- the text of `nvidia-smi -q` ----------------------------------------------------------------
 
 LABEL = lazy(r"^(\s*)(\S[^:]*?)\s*(?::\s(.*)|:)?$")
 GPU_HEAD = lazy(r"^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
-
 VERSIONS = {"driver_version", "kmd_version", "cuda_version", "cuda_umd_version"}
 
 
 def parse_query(text: str) -> Smi:
-    """`nvidia-smi -q`, whole, cut, or a part of it (`-d PERFORMANCE`).
+    """`nvidia-smi -q`, whole, cut, or a part of it (`-d PERFORMANCE`): a label without a value is
+    a heading, and deeper labels belong to it.
 
     >>> smi = parse_query('''Driver Version                            : 545.29.06
     ... Attached GPUs                             : 1
@@ -102,25 +93,15 @@ def parse_query(text: str) -> Smi:
     above: list[tuple[int, str]] = []
     for line in text.splitlines():
         if begins := GPU_HEAD.match(line):
-            gpus.append({"@id": begins.group(1)})
+            gpus.append({"id": [begins[1]]})
             above = []
-        else:
-            _add_line(line, above, gpus[-1] if gpus else head)
+        elif found := LABEL.match(line):
+            depth = len(found[1])
+            above = [one for one in above if one[0] < depth]
+            above.append((depth, re.sub(r"[^a-z0-9]+", "_", found[2].lower()).strip("_")))
+            if found[3] is not None:
+                flat, name = gpus[-1] if gpus else head, ".".join(one for _, one in above)
+                flat.setdefault(name, []).append(found[3].strip())
     if not gpus and not head.keys() & VERSIONS:
         return values.parse_error(text) or Smi(complete=False, problems=("no nvidia-smi log",))
-    attached = values.integer(head.get("attached_gpus"))
-    return smi_of(head, gpus, complete=attached in (None, len(gpus)))
-
-
-def _add_line(line: str, above: list[tuple[int, str]], flat: Flat) -> None:
-    """One label: a heading when it has no value; deeper labels belong to it."""
-    found = LABEL.match(line)
-    if not found:
-        return
-    depth, label, value = len(found.group(1)), found.group(2), found.group(3)
-    while above and above[-1][0] >= depth:
-        above.pop()
-    name = re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")
-    if value is not None:
-        put(flat, (*(one for _, one in above), name), value.strip())
-    above.append((depth, name))
+    return smi_of(head, gpus, complete=True)

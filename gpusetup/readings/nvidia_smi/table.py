@@ -14,21 +14,28 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import values
+from gpusetup.readings.nvidia_smi.fields import FIELDS
 from gpusetup.readings.nvidia_smi.values import Smi
 
 SMI_VERSION = lazy(r"NVIDIA-SMI\s+(\d[\w.]*)")
 DRIVER_VERSION = lazy(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
 CUDA_VERSION = lazy(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
-FIRST = lazy(r"^\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$")
-CUT = lazy(r"^\s*(\d+)\s+((?:NVIDIA|Tesla|GeForce|Quadro)\s\S.*?)\s+(On|Off|WDDM|TCC)\s*$")
-"""The same where a text ends after the first cell."""
-BUS = lazy(r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*(On|Off|N/A)?")
-STATE = lazy(
-    r"(?P<fan>\d+%|N/A|ERR!)\s+(?P<temp>\d+C?|N/A|ERR!)\s+(?P<perf>P\d+|N/A|Unknown)\s+"
-    r"(?P<draw>[\d.]+W|N/A|ERR!)\s*/\s*(?P<limit>[\d.]+W|N/A|ERR!)?"
+FIRST = lazy(
+    r"^\s*(?P<nvml_index>\d+)\s+(?P<name>\S.*?)\s+"
+    r"(?P<driver_model>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$"
 )
-MEMORY = lazy(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB")
-LOAD = lazy(r"(\d+%|N/A|ERR!)\s+(\S.*\S)")
+CUT = lazy(
+    r"^\s*(?P<nvml_index>\d+)\s+(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro)\s\S.*?)\s+"
+    r"(?P<driver_model>On|Off|WDDM|TCC)\s*$"
+)
+"""The same where a text ends after the first cell."""
+BUS = lazy(r"(?P<pci_bus_id>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])")
+STATE = lazy(
+    r"(?:\d+%|N/A|ERR!)\s+(?P<temperature_celsius>\d+C?|N/A|ERR!)\s+(?:P\d+|N/A|Unknown)\s+"
+    r"(?P<power_watts>[\d.]+W|N/A|ERR!)\s*/\s*(?P<power_limit_watts>[\d.]+W|N/A|ERR!)?"
+)
+MEMORY = lazy(r"(?P<memory_used_bytes>\d+\s*MiB)\s*/\s*(?P<memory_total_bytes>\d+\s*MiB)")
+LOAD = lazy(r"(?P<utilization_percent>\d+%|N/A|ERR!)\s+(?P<compute_mode>\S.*\S)")
 
 
 def parse_banner(text: str) -> Smi | None:
@@ -132,16 +139,20 @@ def with_lists(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def fields_of(*hits: re.Match[str] | None) -> dict[str, Any]:
+    """The groups of what was found, each a field and read as that."""
+    found = (group for hit in hits if hit for group in hit.groupdict().items())
+    return {name: FIELDS[name][0](text) for name, text in found}
+
+
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
     """`0  NVIDIA L40S  On | 00000000:17:00.0 Off | 0`; on Windows the driver model is the third."""
     _, middle, last, *_ = (*cells, "", "")
-    bus, errors = BUS.search(middle), last.strip()
+    errors = last.strip()
     return {
-        "nvml_index": int(first[1]),
-        "name": first[2].strip(),
-        "driver_model": values.driver_model(first[3]),
-        "persistence": values.flag(first[3]),
-        "pci_bus_id": bus[1] if bus else None,
+        **fields_of(first, BUS.search(middle)),
+        "name": first["name"],
+        "persistence": values.flag(first["driver_model"]),
         "ecc_enabled": False if errors == "Off" else errors.isdecimal() or None,
         "ecc_uncorrected": int(errors) if errors.isdecimal() else None,
     }
@@ -149,20 +160,10 @@ def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
 
 def next_line(cells: list[str]) -> dict[str, Any]:
     """`N/A 33C P0 72W / 400W | 0MiB / 40960MiB | 97% Default`, or the line with the MIG mode."""
-    state = STATE.search(cells[0])
-    if state is None:
-        mode = values.flag(cells[-1]) if len(cells) == 3 and not cells[0].strip() else None
-        waits = {"mig_pending": not mode} if cells[-1].strip().endswith("*") else {}
-        return {} if mode is None else {"mig_enabled": mode, **waits}
-    _, middle, last, *_ = (*cells, "", "")
-    memory, load = MEMORY.search(middle), LOAD.search(last)
-    row = {
-        "temperature_celsius": values.integer(state["temp"]),
-        "power_watts": values.number(state["draw"]),
-        "power_limit_watts": values.number(state["limit"]),
-        "memory_used_bytes": int(memory[1]) << 20 if memory else None,
-        "memory_total_bytes": int(memory[2]) << 20 if memory else None,
-        "utilization_percent": values.integer(load[1]) if load else None,
-        "compute_mode": values.compute_mode(load[2]) if load else None,
-    }
-    return {**row, "lost": True} if any(map(values.says_lost, cells)) else row
+    found = [form.search(cell) for form, cell in zip((STATE, MEMORY, LOAD), cells, strict=False)]
+    if found[0]:
+        lost = {"lost": True} if any(map(values.says_lost, cells)) else {}
+        return {**fields_of(*found), **lost}
+    mode = values.flag(cells[-1]) if len(cells) == 3 and not cells[0].strip() else None
+    waits = {"mig_pending": not mode} if cells[-1].strip().endswith("*") else {}
+    return {} if mode is None else {"mig_enabled": mode, **waits}
