@@ -27,7 +27,7 @@ from gpusetup.probe.machine import read_machine  # noqa: E402
 from gpusetup.readings.environment import kept  # noqa: E402
 from gpusetup.redaction import Private, Scrubber, private_here  # noqa: E402
 from gpusetup.redaction.words import COMMON_NAMES  # noqa: E402
-from gpusetup.system.system import LiveSystem  # noqa: E402
+from gpusetup.system.system import System  # noqa: E402
 from gpusetup.system.tape import RecordingSystem, ReplaySystem, Tape  # noqa: E402
 
 HOMES = {"linux": "/home/user", "macos": "/Users/user", "windows": "C:\\Users\\user"}
@@ -62,7 +62,7 @@ TRIMS: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 def record(*, deep: bool) -> Tape:
     """What the readers ask of this machine, and the answers."""
-    recorder = RecordingSystem(LiveSystem())
+    recorder = RecordingSystem(System())
     read_machine(recorder, deep=deep)
     return recorder.tape
 

@@ -453,7 +453,7 @@ def test_learning_from_a_sick_node_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = node(tmp_path, last={"recovery_action": 1})
-    monkeypatch.setattr("gpusetup.system.system.LiveSystem", lambda: system)
+    monkeypatch.setattr("gpusetup.system.system.System", lambda: system)
     assert main(["node-check", "--learn"]) == 0
     said = capsys.readouterr()
     assert "gpus.recovery_action" not in said.out and "gpus.count" in said.out

@@ -52,13 +52,13 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.fleet.node_check import checked, only
     from gpusetup.probe.node import limit_from, name_of_node, read_node
     from gpusetup.system.processes import seconds_since_start
-    from gpusetup.system.system import LiveSystem, System
+    from gpusetup.system.system import System
     from gpusetup.system.tape import RecordingSystem
 
     text = _text(options.profile) if options.profile else ""
     expected = expected_of(options.profile) if options.profile and not options.learn else ()
     began = time.monotonic()
-    system: System = LiveSystem()
+    system = System()
     recorder = RecordingSystem(system) if out.verbose else None
     most = limit_from(seconds_since_start())
     record = read_node(recorder or system, min(options.timeout or most, most))

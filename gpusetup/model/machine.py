@@ -136,8 +136,6 @@ class Gpu(Frozen):
     ecc_uncorrected: int | None = None
     retired_pending: bool | None = None
     remap_failed: bool | None = None
-    remapped_rows: int | None = None
-    """Rows of memory that were replaced for errors that could not be corrected."""
     retired_pages: int | None = None
     """Pages of memory that are no longer used (before Ampere)."""
     sram_threshold_exceeded: bool | None = None
@@ -195,7 +193,6 @@ class PciDevice(Frozen):
     name: str | None = None
     driver: str | None = None
     """The kernel driver bound to it: `nvidia`, `nouveau`, `vfio-pci`, …; None when none is."""
-    power_state: str | None = None
 
 
 class Package(Frozen):
@@ -250,8 +247,7 @@ class Container(Frozen):
 
 class Conda(Frozen):
     prefix: str | None = None
-    name: str | None = None
-    executable: str | None = None
+    """Of the environment that is active, or that the target is."""
 
 
 class Toolkit(Frozen):
@@ -259,11 +255,6 @@ class Toolkit(Frozen):
 
     nvcc: str | None = None
     """What the first `nvcc` on PATH says: `12.4`."""
-    nvcc_path: str | None = None
-    home: str | None = None
-    """CUDA_HOME or CUDA_PATH."""
-    home_exists: bool | None = None
-    home_version: str | None = None
     compiler: str | None = None
     """The first C compiler on PATH."""
 
@@ -275,8 +266,6 @@ class Memory(Frozen):
     shm_total_bytes: int | None = None
     memlock_bytes: int | None = None
     """RLIMIT_MEMLOCK; None where unlimited or unknown."""
-    address_space_bytes: int | None = None
-    """RLIMIT_AS; None where unlimited or unknown."""
 
 
 class Disk(Frozen):

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.model.machine import Container, Reading
+from gpusetup.model.machine import Container, Reading, Snapshot
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 COMPAT = r"/(cuda[^/]*|[^/]*)/compat(/lib[^/]*)?/?$"
 
 
-def read_container(system: System) -> tuple[Container, tuple[Reading, ...]]:
+def read_container(system: System) -> Snapshot:
     """The container, from the first marker that says so."""
     if system.family != "linux":
-        return Container(), ()
+        return Snapshot()
     kind, source = _kind(system)
     found = Container(
         kind=kind,
         nvidia_requested=None if kind == "none" else nvidia_given(system),
         cuda_compat_path=compat_path(system),
     )
-    return found, (Reading(subject="container", source=source, value=kind),)
+    reading = Reading(subject="container", source=source, value=kind)
+    return Snapshot(container=found, readings=(reading,))
 
 
 def _kind(system: System) -> tuple[str, str]:

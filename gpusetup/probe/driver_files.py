@@ -7,9 +7,9 @@ import posixpath
 import re
 from itertools import islice
 
-from gpusetup.model.machine import Driver, Reading
-from gpusetup.readings.side import GpuSide, told
-from gpusetup.system.system import System, exists, link_or_none, list_or_empty, read_or_none
+from gpusetup.model.machine import Driver, Reading, Snapshot
+from gpusetup.readings.side import told
+from gpusetup.system.system import System, exists, read_or_none, unless_refused
 
 SOURCE = "library files"
 LINUX_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -31,18 +31,17 @@ LINUX_FOLDERS = (
 )
 LOADER_CACHE = "/etc/ld.so.cache"
 WINDOWS_LIBRARIES = ("nvcuda.dll", "nvml.dll")
-DRIVER_STORE = "System32\\DriverStore\\FileRepository"
 LINK_STEPS = 5
 
 
-def read_libraries(system: System) -> GpuSide:
+def read_libraries(system: System) -> Snapshot:
     """The libraries in the order in which the loader looks."""
     find = linux_libraries if system.family == "linux" else windows_libraries
     found = find(system)
     if not found:
         problem = "no driver library found"
         reading = Reading(subject="driver.library_found", source=SOURCE, problem=problem)
-        return GpuSide(driver=Driver(library_found=False), readings=(reading,))
+        return Snapshot(driver=Driver(library_found=False), readings=(reading,))
     names = {path: ntpath.basename(path) for path in found}
     cuda = [path for path in found if names[path].startswith(("libcuda.so", "nvcuda"))]
     releases = re.findall(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$", "\n".join(found), re.M)
@@ -51,7 +50,7 @@ def read_libraries(system: System) -> GpuSide:
         libcuda_path=next(iter(cuda), None),
         library_version=next(iter(releases), None),
     )
-    return GpuSide(driver=driver, libraries=found, readings=told("driver", SOURCE, driver))
+    return Snapshot(driver=driver, readings=told("driver", SOURCE, driver))
 
 
 def linux_libraries(system: System) -> tuple[str, ...]:
@@ -75,16 +74,11 @@ def linux_libraries(system: System) -> tuple[str, ...]:
 def _followed(system: System, path: str) -> str:
     """The file at the end of a chain of links."""
     for _ in range(LINK_STEPS):
-        path = posixpath.join(posixpath.dirname(path), link_or_none(system, path) or path)
+        path = posixpath.join(posixpath.dirname(path), unless_refused(system.link, path) or path)
     return path
 
 
 def windows_libraries(system: System) -> tuple[str, ...]:
-    """System32 holds the loader's copies; the driver store holds what a package installed."""
     root = system.environ().get("SystemRoot", "C:\\Windows")
-    direct = (ntpath.join(root, "System32", name) for name in WINDOWS_LIBRARIES)
-    store = ntpath.join(root, DRIVER_STORE)
-    packages = (name for name in list_or_empty(system, store) if name.lower().startswith("nv"))
-    stored = (ntpath.join(store, package, "nvcuda64.dll") for package in packages)
-    found = tuple(path for path in direct if exists(system, path))
-    return found or tuple(path for path in stored if exists(system, path))
+    paths = (ntpath.join(root, "System32", name) for name in WINDOWS_LIBRARIES)
+    return tuple(path for path in paths if exists(system, path))

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading
+from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
 from gpusetup.probe.driver_files import read_libraries
 from gpusetup.probe.nodes import read_nodes
 from gpusetup.probe.nvidia_proc import (
@@ -27,13 +27,13 @@ from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify, Patience
 from gpusetup.probe.pci import read_pci, read_wmi
 from gpusetup.probe.unlisted import is_listed, missed_by_cuda, unlisted
 from gpusetup.readings.located import with_addresses
-from gpusetup.readings.side import GpuSide, bus_key, enriched, first_known, missing
+from gpusetup.readings.side import bus_key, enriched, first_known, missing
 from gpusetup.readings.visible import visible_by_variable
 from gpusetup.system.system import System, exists
 
 T = TypeVar("T")
 
-FILES: dict[str, tuple[Callable[[System], GpuSide], ...]] = {
+FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
     "linux": (
         read_proc_version,
         read_module_version,
@@ -55,33 +55,34 @@ def read_gpu_side(
     deep: bool = False,
     notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
-) -> GpuSide:
+) -> Snapshot:
     """Everything about driver, CUDA and GPUs. `notify` hears of a wait; `limit` is in seconds."""
-    files = tuple(read(system) for read in FILES[system.family])
+    files = [read(system) for read in FILES[system.family]]
     patience = Patience(limit, notify)
-    linux = system.family == "linux"
-    log = (_log(system),) if deep and linux else ()
+    asked: tuple[Snapshot, ...] = ()
     if worth_asking(files):
         asked = _asked(system, patience, files, deep)
-        loaded = any(side.driver.module_loaded for side in files)
-        more = () if loaded or not linux else (read_modinfo(system),)
-        return assembled(system, asked, (*files, *more, *log))
-    smi = deep and system.family != "macos"
-    asked = (_ask(system, patience, "nvidia-smi").result(),) if smi else ()
-    silent = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
-    listed = (read_wmi(system),) if system.family == "windows" else log
-    return assembled(system, asked, (*files, *listed, silent))
+        if system.family == "linux" and not any(side.driver.module_loaded for side in files):
+            files.append(read_modinfo(system))
+    else:
+        if deep and system.family != "macos":
+            asked = (_ask(system, patience, "nvidia-smi").result(),)
+        if system.family == "windows":
+            files.append(read_wmi(system))
+        files.append(SILENT)
+    if deep and system.family == "linux":
+        from gpusetup.probe.dmesg import read_dmesg
+
+        files.append(read_dmesg(system))
+    return assembled(system, asked, files)
 
 
-def _log(system: System) -> GpuSide:
-    from gpusetup.probe.dmesg import read_dmesg
-
-    return read_dmesg(system)
+SILENT = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 
 
 def _asked(
-    system: System, patience: Patience, files: Sequence[GpuSide], deep: bool
-) -> tuple[GpuSide, ...]:
+    system: System, patience: Patience, files: Sequence[Snapshot], deep: bool
+) -> tuple[Snapshot, ...]:
     """NVML, libcuda and at times nvidia-smi, as far as they may be asked and there is time."""
     nvml, *others = (_ask(system, patience, one) for one in ("NVML", "nvidia-smi")[: 1 + deep])
     first = min(HEAD_START_SECONDS, patience.limit / 4)
@@ -103,13 +104,13 @@ NO_CUDA_WITHOUT_GPU = (
 NO_SECONDS_LEFT = 0.2
 
 
-def _ask(system: System, patience: Patience, source: str) -> Beside[GpuSide]:
+def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
     """Ask one of the driver's libraries or programs, beside others, under one deadline."""
     from gpusetup.probe.cuda import read_cuda
     from gpusetup.probe.nvml import read_nvml
     from gpusetup.probe.smi import read_smi
 
-    def asked() -> GpuSide:
+    def asked() -> Snapshot:
         left = patience.left()
         if left < NO_SECONDS_LEFT:
             spent = f"not asked: the {patience.limit:g} s were over"
@@ -123,7 +124,7 @@ def _ask(system: System, patience: Patience, source: str) -> Beside[GpuSide]:
 TEGRA_NODES = ("/dev/nvhost-ctrl", "/dev/nvmap", "/dev/nvgpu")
 
 
-def may_start_cuda(files: Iterable[GpuSide], system: System) -> bool:
+def may_start_cuda(files: Iterable[Snapshot], system: System) -> bool:
     """Whether a GPU or a node is there, so that cuInit has nothing to load and to make.
 
     Windows' CUDA makes nothing; WSL has /dev/dxg, a Jetson nodes of its own.
@@ -133,14 +134,15 @@ def may_start_cuda(files: Iterable[GpuSide], system: System) -> bool:
     return system.family == "windows" or there or nodes
 
 
-def worth_asking(files: Iterable[GpuSide]) -> bool:
+def worth_asking(files: Iterable[Snapshot]) -> bool:
     """Whether any file hints at an NVIDIA driver."""
     return any(
-        side.libraries or side.driver.module_loaded or side.devices or side.gpus for side in files
+        side.driver.library_found or side.driver.module_loaded or side.devices or side.gpus
+        for side in files
     )
 
 
-def needs_smi(nvml: GpuSide, cuda: GpuSide, files: Sequence[GpuSide]) -> bool:
+def needs_smi(nvml: Snapshot, cuda: Snapshot, files: Sequence[Snapshot]) -> bool:
     """NVML has no answer, or sources differ about the driver or the number of GPUs.
 
     Where NVML hangs, nvidia-smi, which asks the same library, would hang with it.
@@ -153,15 +155,15 @@ def needs_smi(nvml: GpuSide, cuda: GpuSide, files: Sequence[GpuSide]) -> bool:
     return len(versions) > 1 or len(cuda.gpus or ()) > len(nvml.gpus)
 
 
-def assembled(system: System, asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> GpuSide:
-    """One `GpuSide` out of all sources; `asked` are those that the driver answered."""
+def assembled(system: System, asked: Sequence[Snapshot], files: Sequence[Snapshot]) -> Snapshot:
+    """One `Snapshot` out of all sources; `asked` are those that the driver answered."""
     sides = (*asked, *files)
     listed = _first(side.pci_devices for side in sides)
     asked = with_addresses(asked, [device.bus_id for device in judged_on(listed)])
     gpus, why = _members(asked, files, listed, system.family)
     seen = with_visibility(gpus, asked, system.environ())
     names = {bus_key(gpu.pci_bus_id): gpu.name for gpu in seen or () if gpu.pci_bus_id}
-    return GpuSide(
+    return Snapshot(
         driver=merged_driver(asked, files),
         cuda_api=first_known((CudaApi(), *(side.cuda_api for side in sides))),
         gpus=None if seen is None else tuple(map(identified, seen)),
@@ -185,7 +187,7 @@ def _named(device: PciDevice, names: Mapping[str | None, str]) -> PciDevice:
     return replace(device, name=device.name or names.get(bus_key(device.bus_id)))
 
 
-def merged_driver(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> Driver:
+def merged_driver(asked: Sequence[Snapshot], files: Sequence[Snapshot]) -> Driver:
     """The kernel's files know its version best, a library that answered knows its own."""
     said = [side.driver for side in asked]
     known = first_known((Driver(), *(side.driver for side in files), *said))
@@ -200,8 +202,8 @@ def merged_driver(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> Driver:
 
 
 def _members(
-    asked: Sequence[GpuSide],
-    files: Sequence[GpuSide],
+    asked: Sequence[Snapshot],
+    files: Sequence[Snapshot],
     listed: tuple[PciDevice, ...] | None,
     family: str,
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
@@ -213,20 +215,15 @@ def _members(
     if base is not None:
         others = [gpu for side in (*asked, *files) for gpu in side.gpus or ()]
         return tuple(enriched(gpu, others) for gpu in base), ()
-    value, problem = "none: no NVIDIA device on the PCI bus", None
-    if family == "macos":
-        value = "macOS has no NVIDIA driver"
-    elif listed is None or any(side.devices for side in files):
-        problem = "no driver answered and nothing lists the hardware"
-    elif nvidia := judged_on(listed):
-        problem = f"{len(nvidia)} on the PCI bus, but no driver answered"
-    said = None if problem else value
-    reading = Reading(subject="gpus", source="all sources", value=said, problem=problem)
-    return None if problem else (), (reading,)
+    there = listed is None or judged_on(listed) or any(side.devices for side in files)
+    if there and family != "macos":
+        problem = f"no driver answered; {len(judged_on(listed))} on the PCI bus"
+        return None, (Reading(subject="gpus", source="all sources", problem=problem),)
+    return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
 
 
 def with_visibility(
-    gpus: tuple[Gpu, ...] | None, asked: Sequence[GpuSide], environ: Mapping[str, str]
+    gpus: tuple[Gpu, ...] | None, asked: Sequence[Snapshot], environ: Mapping[str, str]
 ) -> tuple[Gpu, ...] | None:
     """`visible`, from CUDA's own list where it answered, else from CUDA_VISIBLE_DEVICES."""
     listed = _first(side.gpus for side in asked if side.cuda_api.init_code == 0)

@@ -7,7 +7,7 @@ from gpusetup.probe.host import cgroup_folders
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join, parent
 from gpusetup.readings.proc import parse_meminfo
-from gpusetup.system.system import Space, System, exists, is_writable, read_or_none
+from gpusetup.system.system import System, exists, is_writable, read_or_none, unless_refused
 
 UNLIMITED_BYTES = 1 << 60
 """From here on a limit of cgroup v1 means none (it prints the largest page-aligned number)."""
@@ -17,14 +17,13 @@ def read_memory(system: System) -> Memory:
     facts = system.facts()
     limits = facts.get("limits") or {}
     sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
-    shared = _space(system, "/dev/shm") if system.family == "linux" else None
+    shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
     return Memory(
         total_bytes=sizes.get("MemTotal") or facts.get("memory_total"),
         available_bytes=sizes.get("MemAvailable"),
         cgroup_limit_bytes=read_cgroup_limit(system),
         shm_total_bytes=shared.total_bytes if shared else None,
         memlock_bytes=limits.get("memlock"),
-        address_space_bytes=limits.get("address_space"),
     )
 
 
@@ -58,7 +57,7 @@ def _disk(system: System, subject: str, path: str) -> Disk:
     there = path
     while not exists(system, there) and parent(there) != there:
         there = parent(there)
-    space = _space(system, there)
+    space = unless_refused(system.space, there)
     return Disk(
         subject=subject,
         path=path,
@@ -79,10 +78,3 @@ def cache_folder(system: System, tool: str) -> str | None:
     usual = join(home, *(("Library", "Caches") if macos else (".cache",))) if home else None
     root = usual if macos else environ.get("XDG_CACHE_HOME") or usual
     return join(root, tool) if root else None
-
-
-def _space(system: System, path: str) -> Space | None:
-    try:
-        return system.space(path)
-    except OSError:
-        return None

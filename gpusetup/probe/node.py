@@ -17,12 +17,12 @@ from typing import TypeVar
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.dmesg import read_dmesg
-from gpusetup.probe.gpu import FILES, assembled, worth_asking
+from gpusetup.probe.gpu import FILES, SILENT, assembled, worth_asking
 from gpusetup.probe.host import read_os
 from gpusetup.probe.memory import read_memory
 from gpusetup.probe.nvml import read_nvml
 from gpusetup.probe.patience import Beside
-from gpusetup.readings.side import GpuSide, missing
+from gpusetup.readings.side import merged, missing
 from gpusetup.system.processes import no_answer_in
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
@@ -68,19 +68,10 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     clock = Beside(_clock, system, limit)
     own = Beside(lambda: dict(_own_facts(system)))
     files = tuple(read(system) for read in FILES[system.family])
-    silent = missing("gpus", "nvml", "not asked: no driver library, node or module")
-    asked = read_nvml(system, limit) if worth_asking(files) else silent
+    asked = read_nvml(system, limit) if worth_asking(files) else SILENT
     late = missing("events", "log", no_answer_in(limit))
-    gpu = assembled(system, (asked,), (*files, _by(until, log, late) if linux else GpuSide()))
-    found_os, os_readings = read_os(system)
-    same = ("driver", "gpus", "pci_devices", "devices", "events")
-    snapshot = Snapshot(
-        taken_at=system.facts().get("now"),
-        os=found_os,
-        memory=read_memory(system),
-        readings=(*gpu.readings, *os_readings),
-        **{name: getattr(gpu, name) for name in same},
-    )
+    gpu = assembled(system, (asked,), (*files, _by(until, log, late) if linux else Snapshot()))
+    snapshot = merged((gpu, read_os(system), Snapshot(memory=read_memory(system))))
     unknown: dict[str, str] = {}
     known = _by(until, own, unknown) | _by(until, clock, unknown)
     facts = known | _rack(system, snapshot)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpusetup.model.machine import DeviceNode, Reading
-from gpusetup.readings.side import GpuSide, missing
-from gpusetup.system.system import System, list_or_empty
+from gpusetup.model.machine import DeviceNode, Reading, Snapshot
+from gpusetup.readings.side import missing
+from gpusetup.system.system import Stat, System, list_or_empty, unless_refused
 
 FOLDER = "/dev"
 CAPABILITIES = "/dev/nvidia-caps"
@@ -12,7 +12,7 @@ CAPABILITIES = "/dev/nvidia-caps"
 NAMES = ("nvidia", "dxg")
 
 
-def read_nodes(system: System) -> GpuSide:
+def read_nodes(system: System) -> Snapshot:
     try:
         names = system.list(FOLDER)
     except OSError as problem:
@@ -21,16 +21,14 @@ def read_nodes(system: System) -> GpuSide:
     if CAPABILITIES in ours:
         ours.remove(CAPABILITIES)
         ours += [f"{CAPABILITIES}/{name}" for name in list_or_empty(system, CAPABILITIES)]
-    nodes = tuple(read_node(system, path) for path in ours)
+    nodes = tuple(_node(path, unless_refused(system.stat, path)) for path in ours)
     told = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
     lines = told or ["no nvidia node"]
     readings = (Reading(subject="devices", source=FOLDER, value=line) for line in lines)
-    return GpuSide(devices=nodes, readings=tuple(readings))
+    return Snapshot(devices=nodes, readings=tuple(readings))
 
 
-def read_node(system: System, path: str) -> DeviceNode:
-    try:
-        found = system.stat(path)
-    except OSError:
+def _node(path: str, found: Stat | None) -> DeviceNode:
+    if found is None:
         return DeviceNode(path=path)
     return DeviceNode(path=path, mode=found.mode, readable=found.readable, writable=found.writable)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.makers import maker_on_bus
-from gpusetup.model.machine import PciDevice, Reading
-from gpusetup.readings.side import GpuSide, missing
-from gpusetup.system.system import System, link_or_none, read_or_none
+from gpusetup.model.machine import PciDevice, Reading, Snapshot
+from gpusetup.readings.side import missing
+from gpusetup.system.system import System, read_or_none, unless_refused
 
 FOLDER = "/sys/bus/pci/devices"
 WMI = "Win32_VideoController"
@@ -21,7 +21,7 @@ WMI_QUERY = (
 WMI_SECONDS = 10.0
 
 
-def read_pci(system: System) -> GpuSide:
+def read_pci(system: System) -> Snapshot:
     """VGA, 3D and other display controllers; not the sound device of the same card."""
     try:
         names = system.list(FOLDER)
@@ -35,13 +35,12 @@ def read_device(system: System, bus_id: str) -> PciDevice:
     vendor, device = (
         (_id(system, bus_id, name) or "").removeprefix("0x") for name in ("vendor", "device")
     )
-    driver = link_or_none(system, f"{FOLDER}/{bus_id}/driver") or ""
+    driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
     return PciDevice(
         vendor=maker_on_bus(vendor),
         bus_id=bus_id,
         device_id=device or None,
         driver=driver.rpartition("/")[2] or None,
-        power_state=_id(system, bus_id, "power_state"),
     )
 
 
@@ -49,7 +48,7 @@ def _id(system: System, bus_id: str, name: str) -> str | None:
     return (read_or_none(system, f"{FOLDER}/{bus_id}/{name}") or "").strip() or None
 
 
-def read_wmi(system: System) -> GpuSide:
+def read_wmi(system: System) -> Snapshot:
     """Windows' own list: it also has a GPU whose driver is missing."""
     said = system.run(WMI_QUERY, WMI_SECONDS)
     if not said.ok:
@@ -82,12 +81,12 @@ def parse_wmi(text: str) -> tuple[PciDevice, ...] | None:
     return tuple(found)
 
 
-def _told(source: str, devices: tuple[PciDevice, ...]) -> GpuSide:
+def _told(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
     lines = []
     for one in devices:
         bound = f"driver {one.driver}" if one.driver else None
-        parts = (one.bus_id, one.vendor, one.device_id, one.name, bound, one.power_state)
+        parts = (one.bus_id, one.vendor, one.device_id, one.name, bound)
         lines.append(" ".join(part for part in parts if part))
     told = lines or ["no display controller"]
     readings = (Reading(subject="pci_devices", source=source, value=line) for line in told)
-    return GpuSide(pci_devices=devices, readings=tuple(readings))
+    return Snapshot(pci_devices=devices, readings=tuple(readings))

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 
-from gpusetup.model.machine import Python, Reading
+from gpusetup.model.machine import Python, Reading, Snapshot
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import base_name, join, parent
-from gpusetup.system.system import System, exists, is_writable, link_or_none, list_or_empty
+from gpusetup.system.system import System, exists, is_writable, list_or_empty, unless_refused
 
 _INTERPRETER = re.compile(r"python(3(\.\d+)?t?)?(\.exe)?")
 MOST_OTHERS = 16
@@ -17,11 +17,11 @@ _SKIPPED = re.compile(r"/shims/?$|^/mnt/[a-z]/")
 """pyenv's stand-ins, and under WSL the folders of Windows: slow to list, and not for Linux."""
 
 
-def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Reading, ...]]:
+def read_python(system: System, target: Target | None) -> Snapshot:
     """The facts of the target; without one, the interpreters on PATH only."""
     found = tuple(islice(dict.fromkeys(others(system, target)), MOST_OTHERS))
     if target is None:
-        return Python(others=found), ()
+        return Snapshot(python=Python(others=found))
     same = ("version", "prefix", "manager", "chosen_by", "bits", "free_threaded", "site_packages")
     python = Python(
         executable=target.python,
@@ -34,7 +34,7 @@ def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Re
     reading = Reading(
         subject="python", source=target.chosen_by, value=target.version, problem=target.problem
     )
-    return python, (reading,)
+    return Snapshot(python=python, readings=(reading,))
 
 
 def externally_managed(system: System, target: Target) -> bool | None:
@@ -61,6 +61,6 @@ def others(system: System, target: Target | None) -> Iterable[str]:
             continue
         names = [n for n in list_or_empty(system, folder) if _INTERPRETER.fullmatch(n.lower())]
         paths = {name: join(folder, name) for name in names}
-        links = {name: link_or_none(system, path) for name, path in paths.items()}
+        links = {name: unless_refused(system.link, path) for name, path in paths.items()}
         # A name that is a link to another of the folder is left out.
         yield from (paths[name] for name in names if base_name(links[name] or "") not in names)

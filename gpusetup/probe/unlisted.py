@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpusetup.accelerators.makers import judged_on
-from gpusetup.model.machine import Event, Gpu
-from gpusetup.readings.side import GpuSide, bus_key, in_short, same_gpu
+from gpusetup.model.machine import Event, Gpu, Snapshot
+from gpusetup.readings.side import bus_key, in_short, same_gpu
 
 GIVES_A_PART = (
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "COBALT_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID",
@@ -17,7 +17,7 @@ HIDES = "CUDA_VISIBLE_DEVICES"
 
 
 def unlisted(
-    asked: Sequence[GpuSide], files: Sequence[GpuSide], environ: Mapping[str, str]
+    asked: Sequence[Snapshot], files: Sequence[Snapshot], environ: Mapping[str, str]
 ) -> Iterator[Event]:
     """A GPU that should be in the driver's list: CUDA sees it, or the kernel's driver holds it and
     a node of its own is there. A container or a job that was given a part has fewer nodes; on a
@@ -55,7 +55,7 @@ def unlisted(
 
 
 def missed_by_cuda(
-    gpus: Sequence[Gpu], asked: Sequence[GpuSide], environ: Mapping[str, str]
+    gpus: Sequence[Gpu], asked: Sequence[Snapshot], environ: Mapping[str, str]
 ) -> Iterator[Event]:
     """GPUs that NVML lists and CUDA does not, where nothing hides them. A GPU in MIG mode without
     an instance has a finding of its own; beside an instance CUDA shows no whole GPU.
@@ -85,7 +85,7 @@ def is_listed(gpu: Gpu, listed: Sequence[Gpu]) -> bool | None:
     return any(same_gpu(gpu, one) for one in listed)
 
 
-def _by_cuda(asked: Sequence[GpuSide]) -> tuple[Gpu, ...] | None:
+def _by_cuda(asked: Sequence[Snapshot]) -> tuple[Gpu, ...] | None:
     return next((s.gpus for s in asked if s.cuda_api.init_code == 0 and s.gpus is not None), None)
 
 
@@ -95,13 +95,13 @@ def _among(gpu: Gpu, known: Iterable[Gpu]) -> bool:
     return any(bus_key(one.pci_bus_id) in (None, bus) or same_gpu(gpu, one) for one in known)
 
 
-def _numbers(files: Sequence[GpuSide]) -> set[int]:
+def _numbers(files: Sequence[Snapshot]) -> set[int]:
     """Of the nodes of GPUs: 5 for /dev/nvidia5."""
     paths = (node.path for side in files for node in side.devices or ())
     return {int(found[1]) for path in paths if (found := re.search(r"nvidia(\d+)$", path))}
 
 
-def _bound(files: Sequence[GpuSide]) -> list[Gpu]:
+def _bound(files: Sequence[Snapshot]) -> list[Gpu]:
     """The GPUs of /proc/driver/nvidia/gpus that the bus shows in the driver's hand, by slot."""
     devices = (device for side in files for device in judged_on(side.pci_devices))
     bound = {bus_key(device.bus_id) for device in devices if device.driver == "nvidia"}

@@ -1,7 +1,7 @@
-"""What one source says about the GPU side of a machine, and how two of them are put together.
+"""What one source says about a machine, and how several of them are put together.
 
-Every source answers in the same form, `GpuSide`. Merging takes each field from the first source
-that knows it; the readings of all sources are kept, so a disagreement stays visible.
+Every source answers with the part of a `Snapshot` that it knows. Merging takes each field from the
+first source that has it; the readings of all sources are kept, so a disagreement stays visible.
 """
 
 from __future__ import annotations
@@ -9,36 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from gpusetup.model.frozen import Frozen, fields, replace
-from gpusetup.model.machine import CudaApi, DeviceNode, Driver, Event, Gpu, PciDevice, Reading
+from gpusetup.model.frozen import fields, replace
+from gpusetup.model.machine import Gpu, Reading, Snapshot
 
 T = TypeVar("T")
 UNNAMED = "unknown"
 """The name of a GPU that a source knows of without its name."""
 
 
-class GpuSide(Frozen):
-    """Driver, CUDA API, GPUs, PCI devices, device nodes and events: one source's, or all merged."""
-
-    driver: Driver = Driver()
-    cuda_api: CudaApi = CudaApi()
-    gpus: tuple[Gpu, ...] | None = None
-    pci_devices: tuple[PciDevice, ...] | None = None
-    devices: tuple[DeviceNode, ...] | None = None
-    events: tuple[Event, ...] = ()
-    readings: tuple[Reading, ...] = ()
-    libraries: tuple[str, ...] = ()
-    """The driver's libraries that lie where a program finds them."""
-
-
-def missing(subject: str, source: str, problem: str) -> GpuSide:
+def missing(subject: str, source: str, problem: str) -> Snapshot:
     """A source that has no answer, and why."""
-    return GpuSide(readings=(Reading(subject=subject, source=source, problem=problem),))
+    return Snapshot(readings=(Reading(subject=subject, source=source, problem=problem),))
 
 
 def first_known(values: Iterable[T]) -> T:
     """Frozen values of one class: each field from the first that has it.
 
+    >>> from gpusetup.model.machine import Driver
     >>> first_known([Driver(version="580.95.05"), Driver(version="570.86", cuda="13.0")]).cuda
     '13.0'
     """
@@ -50,10 +37,19 @@ def first_known(values: Iterable[T]) -> T:
     return replace(known[0], **told)
 
 
+def merged(parts: Sequence[Snapshot]) -> Snapshot:
+    """One snapshot of several parts, with the events and the readings of all."""
+    return replace(
+        first_known(parts),
+        events=tuple(event for part in parts for event in part.events),
+        readings=tuple(reading for part in parts for reading in part.readings),
+    )
+
+
 def _first(known: Sequence[Any], name: str, default: object) -> Any:
     for one in known:
         value = getattr(one, name)
-        if value not in (None, UNNAMED, default):
+        if value not in (None, UNNAMED, default, {}):
             return value
     return None
 
@@ -61,6 +57,7 @@ def _first(known: Sequence[Any], name: str, default: object) -> Any:
 def told(subject: str, source: str, value: object) -> tuple[Reading, ...]:
     """One reading for each field that a source knows, and none for what it leaves out.
 
+    >>> from gpusetup.model.machine import Driver
     >>> told("driver", "/proc", Driver(version="580.95.05"))[0].subject
     'driver.version'
     """

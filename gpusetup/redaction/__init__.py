@@ -19,7 +19,6 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.marks import all_texts
 from gpusetup.readings.environment import is_kept
 from gpusetup.readings.packages import INSTALLERS
-from gpusetup.redaction.asked import but_for
 from gpusetup.redaction.network import (
     HOST_VARIABLES,
     hide_addresses,
@@ -82,8 +81,6 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     said = _walk(plain.pop("environment"), scrub.text).items()  # first: alike on alike nodes
     values = {name: hide_values(value, scrub.folder) for name, value in said}
     shared = {**_walk(plain, scrub.text), "environment": values}
-    if shared["conda"]["name"]:
-        shared["conda"]["name"] = hide_values(shared["conda"]["name"], scrub.folder)
     return from_plain(shared, Snapshot, what="the redacted snapshot")
 
 
@@ -220,14 +217,13 @@ def redact_document(plain: Any, private: Private | None = None) -> Any:
     return _walk(plain, scrub.text)
 
 
-def redact_answer(plain: Any, private: Private | None = None, *, names: Iterable[str] = ()) -> Any:
+def redact_answer(plain: Any, private: Private | None = None) -> Any:
     """An answer made of redacted readings and of our own words, looked over once more for what is
-    private wherever it stands: our own addresses and commands stay, and so do the `names`, which
-    were asked for.
+    private wherever it stands: our own addresses and commands stay.
 
     >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9}, Private())
     {'text': 'sudo reboot; ~/x; <secret>'}
     """
     person = private_here() if private is None else private
     scrub = Scrubber.of(plain, person, surely=True)
-    return _walk(plain, lambda text: but_for(names, text, scrub.text))
+    return _walk(plain, scrub.text)

@@ -9,18 +9,6 @@ from gpusetup.readings.nvidia_smi import values
 from gpusetup.readings.nvidia_smi.fields import NAMES, gpu_of
 from gpusetup.readings.nvidia_smi.values import Smi
 
-ASKED = (
-    "index name uuid pci.bus_id driver_version compute_cap memory.total memory.used"
-    " utilization.gpu temperature.gpu power.draw power.limit pcie.link.gen.current"
-    " pcie.link.gen.max pcie.link.width.current pcie.link.width.max"
-    " clocks_throttle_reasons.active ecc.mode.current ecc.errors.uncorrected.volatile.total"
-    " retired_pages.pending mig.mode.current compute_mode persistence_mode"
-    " driver_model.current"
-)
-QUERY = tuple(ASKED.split())
-"""The fields to ask for; a driver that does not know one says so and is asked without it."""
-
-
 PLAIN = "index name uuid count serial timestamp pid pstate"
 """Words that are a column, and alone no header."""
 OTHER = "driver_version vbios_version mig.mode.pending pid process_name used_gpu_memory used_memory"
