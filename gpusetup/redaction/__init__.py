@@ -19,16 +19,11 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.marks import all_texts
 from gpusetup.readings.environment import is_kept
 from gpusetup.readings.packages import INSTALLERS
-from gpusetup.redaction.network import (
-    HOST_VARIABLES,
-    hide_addresses,
-    hide_hosts,
-    hide_urls,
-    servers,
-)
-from gpusetup.redaction.people import hide_people
+from gpusetup.redaction.network import ADDRESSES, HOST_VARIABLES, HOSTS, URLS, servers
+from gpusetup.redaction.people import PEOPLE
 from gpusetup.redaction.places import hide_folders, hide_homes, people_in
-from gpusetup.redaction.secrets import hide_keys, hide_secrets
+from gpusetup.redaction.rules import applied
+from gpusetup.redaction.secrets import SECRETS, hide_keys
 from gpusetup.redaction.variables import hide_values
 from gpusetup.redaction.words import names_pattern, vocabulary
 
@@ -36,8 +31,8 @@ AS_IT_IS = frozenset({"schema", "origin", "family", "installed_at", "compute_cap
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
 FREE_NAMES = "values"
 """The mapping whose keys readers choose; the names of all others are the record's own."""
-_DATE = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?")
-_VERSION = re.compile(r"\d[\w.+!-]{0,40}")
+_DATE = r"\d{4}-\d\d-\d\d[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?"
+_VERSION = r"\d[\w.+!-]{0,40}"
 
 
 WHO_VARIABLES = frozenset(
@@ -96,10 +91,10 @@ def _walk(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
 
 
 def _text(value: str, scrub: Callable[[str], str], key: str) -> str:
-    if key in AS_IT_IS or (key.endswith("version") and _VERSION.fullmatch(value)):
+    if key in AS_IT_IS or (key.endswith("version") and re.fullmatch(_VERSION, value)):
         return value
     if key == "taken_at":
-        return value if _DATE.fullmatch(value) else "<date>"
+        return value if re.fullmatch(_DATE, value) else "<date>"
     if key == "installer":
         return value if value.lower() in INSTALLERS else "other"
     if key in HOST_VARIABLES:
@@ -122,10 +117,8 @@ def is_secret_key(key: str) -> bool:
 # --- the second gate ------------------------------------------------------------------------------
 
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
-_GPU = re.compile(
-    rf"\b(GPU|MIG)-({_UUID}|[0-9a-fA-F]{{8}}[-0-9a-fA-F]*|[0-9a-fA-F]{{4,7}})(?![0-9a-zA-Z])"
-)
-_ALIAS = re.compile(r"\d{4}")
+_GPU = rf"\b(GPU|MIG)-({_UUID}|[0-9a-fA-F]{{8}}[-0-9a-fA-F]*|[0-9a-fA-F]{{4,7}})(?![0-9a-zA-Z])"
+_ALIAS = r"\d{4}"
 
 
 class Scrubber(Frozen):
@@ -163,19 +156,24 @@ class Scrubber(Frozen):
         for home in self.homes:
             text = re.sub(re.escape(home) + r"(?![\w-])", "~", text)
         if self.surely:
-            text = hide_secrets(hide_homes(text))
+            text = applied(SECRETS, hide_homes(text))
         else:
-            text = _GPU.sub(self._alias, hide_homes(hide_urls(text)))
-            text = hide_people(hide_addresses(hide_secrets(text)))
-            text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
-            text = hide_hosts(hide_folders(text, self.folder))
+            text = hide_homes(applied(URLS, text))
+            rules = (
+                (_GPU, self._alias),
+                *SECRETS,
+                *ADDRESSES,
+                *PEOPLE,
+                (rf"\b{_UUID}\b", "<uuid>"),
+            )
+            text = applied(HOSTS, hide_folders(applied(rules, text), self.folder))
         return self.pattern.sub("<private>", text) if self.pattern else text
 
     def folder(self, name: str) -> str:
         return self.named.setdefault(name, f"dir-{len(self.named) + 1}")
 
     def _alias(self, match: re.Match[str]) -> str:
-        if _ALIAS.fullmatch(match[2]):
+        if re.fullmatch(_ALIAS, match[2]):
             return match[0]
         low = match[0].lower()
         whole = next((uuid for uuid in self.aliases if uuid.lower().startswith(low)), low)
