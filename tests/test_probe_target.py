@@ -171,11 +171,11 @@ def test_a_broken_interpreter_is_a_problem_and_no_crash(tmp_path: Path) -> None:
 
 
 def test_only_an_interpreter_outside_of_environments_can_be_externally_managed() -> None:
+    marker = "/usr/lib/python3.12/EXTERNALLY-MANAGED"
     facts = {**OWN, "prefix": "/usr", "executable": "/usr/bin/python3"}
-    files = {"/usr/bin/python3": "", "/usr/lib/python3.12/EXTERNALLY-MANAGED": ""}
-    machine = system(files, facts=facts)
+    machine = system({"/usr/bin/python3": ""}, facts={**facts, "externally_managed": marker})
     assert read_python(machine, choose_target(machine)).python.externally_managed is True
-    inside = system({**files, **OWN_FILES}, facts=OWN)
+    inside = system(OWN_FILES, facts={**OWN, "externally_managed": None})
     assert read_python(inside, choose_target(inside)).python.externally_managed is False
 
 

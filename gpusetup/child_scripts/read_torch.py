@@ -34,7 +34,6 @@ def answer() -> Dict[str, Any]:
         "cuda_available": torch.cuda.is_available,
         "kernels": torch.cuda.get_arch_list,
         "cudnn": lambda: versions(torch.backends.cudnn.version()),
-        "device_count": torch.cuda.device_count,
     }
     for name, question in questions.items():
         try:

@@ -24,33 +24,32 @@ def read_container(system: System) -> Snapshot:
     return Snapshot(container=found, readings=(reading,))
 
 
-def _kind(system: System) -> tuple[str, str]:
-    """What it is and what says so, the inner one first: a pod is also a container of docker."""
-    environ = system.environ()
-    # systemd's convention: the first process gets a variable `container`.
-    first = re.search(r"(?:^|\0)container=([\w-]+)", read_or_none(system, "/proc/1/environ") or "")
-    named = environ.get("container") or (first[1] if first else "")
-    apptainer = environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER")
-    ways = read_or_none(system, "/proc/1/cgroup") or ""
-    rows = {
-        "kubernetes": environ.get("KUBERNETES_SERVICE_HOST") and "kubernetes",
-        "singularity": (apptainer or exists(system, "/.singularity.d")) and "singularity",
-        "podman": exists(system, "/run/.containerenv") and "podman",
-        "docker": exists(system, "/.dockerenv") and "docker",
-        "variable": {"oci": "docker", "lxc-libvirt": "lxc", "wsl": ""}.get(named, named),
-        "cgroup": next((kind for mark, kind in CGROUP_MARKS if mark in ways), None),
-        "lxc": (exists(system, "/dev/lxd") or exists(system, "/dev/.lxc")) and "lxc",
-    }
-    return next(((str(kind), by) for by, kind in rows.items() if kind), ("none", "no marker"))
-
-
-CGROUP_MARKS = (
-    ("kubepods", "kubernetes"),
-    ("libpod", "podman"),
-    ("docker", "docker"),
-    ("lxc", "lxc"),
+PLACES = ("/.singularity.d", "/run/.containerenv", "/.dockerenv", "/dev/lxd", "/dev/.lxc")
+MARKS = (
+    ("kubernetes", r"^KUBERNETES_SERVICE_HOST=."),
+    ("singularity", r"^(?:APPTAINER|SINGULARITY)_CONTAINER=.|^/\.singularity\.d"),
+    ("podman", r"^/run/\.containerenv"),
+    ("docker", r"^/\.dockerenv"),
+    ("docker", r"^container=(?:docker|oci)"),
+    ("podman", r"^container=podman"),
+    ("lxc", r"^container=lxc"),
+    ("kubernetes", r"^\d+:.*kubepods"),
+    ("podman", r"^\d+:.*libpod"),
+    ("docker", r"^\d+:.*docker"),
+    ("lxc", r"^\d+:.*lxc|^/dev/"),
 )
-"""What stands in a cgroup's path -> what made it."""
+"""A kind and its mark, the inner one first: a pod is also a container of docker."""
+
+
+def _kind(system: System) -> tuple[str, str]:
+    """What it is and what says so: a variable (systemd's convention gives the first process one,
+    `container`), a file, or a cgroup."""
+    first = (read_or_none(system, "/proc/1/environ") or "").replace("\0", "\n")
+    own = "\n".join(f"{name}={value}" for name, value in system.environ().items())
+    there = "\n".join(path for path in PLACES if exists(system, path))
+    marks = "\n".join((own, first, there, read_or_none(system, "/proc/1/cgroup") or ""))
+    rows = ((kind, re.search(mark, marks, re.M)) for kind, mark in MARKS)
+    return next(((kind, found[0]) for kind, found in rows if found), ("none", "no marker"))
 
 
 def nvidia_given(system: System) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -131,14 +131,18 @@ def read_cpu(system: System) -> Cpu:
 
 def read_quota(system: System) -> float | None:
     """How many cores our cgroup grants, or one that it is in; `max` and -1 are no limit."""
-    granted = []
-    for folder in cgroup_folders(system, "cpu"):
-        names = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
-        for files in names:
-            said = " ".join(read_or_none(system, f"{folder}/{name}") or "" for name in files)
-            if found := re.fullmatch(r"(\d+)\s+([1-9]\d*)", said.strip()):
-                granted.append(int(found[1]) / int(found[2]))
-    return min(granted, default=None)
+    ways = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    said = said_by_cgroups(system, "cpu", *ways)
+    found = (re.fullmatch(r"(\d+)\s+([1-9]\d*)", text) for text in said)
+    return min((int(one[1]) / int(one[2]) for one in found if one), default=None)
+
+
+def said_by_cgroups(system: System, controller: str, *ways: tuple[str, ...]) -> Iterator[str]:
+    """What the files of our own cgroup and of those above it say, each way's together."""
+    for folder in cgroup_folders(system, controller):
+        for files in ways:
+            texts = (read_or_none(system, f"{folder}/{name}") or "" for name in files)
+            yield " ".join(texts).strip()
 
 
 def cgroup_folders(system: System, controller: str) -> set[str]:

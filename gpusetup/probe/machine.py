@@ -68,7 +68,9 @@ def read_machine(
             torch = merged((torch, missing("torch", "import torch", DRIVER_IS_SILENT)))
         else:
             torch = asked_itself(system, target, torch)
-    others = () if torch.torch.installed else read_other_torches(system, python.python.others)
+    others = (
+        () if torch.torch.installed else tuple(read_other_torches(system, python.python.others))
+    )
     own = Snapshot(
         conda=Conda(prefix=_conda(system, target)),
         cpu=read_cpu(system),

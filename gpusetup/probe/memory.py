@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.model.machine import Disk, Memory
-from gpusetup.probe.host import cgroup_folders
+from gpusetup.probe.host import said_by_cgroups
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join, parent
 from gpusetup.readings.proc import parse_meminfo
@@ -29,9 +29,7 @@ def read_memory(system: System) -> Memory:
 
 def read_cgroup_limit(system: System) -> int | None:
     """The memory limit of our cgroup, or of one that it is in, in bytes; None: there is none."""
-    names = ("memory.max", "memory.limit_in_bytes")
-    files = (f"{f}/{name}" for f in cgroup_folders(system, "memory") for name in names)
-    said = ((read_or_none(system, file) or "").strip() for file in files)
+    said = said_by_cgroups(system, "memory", ("memory.max",), ("memory.limit_in_bytes",))
     limits = (int(limit) for limit in said if limit.isdigit())
     return min((limit for limit in limits if limit < UNLIMITED_BYTES), default=None)
 

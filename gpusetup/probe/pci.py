@@ -84,9 +84,9 @@ def parse_wmi(text: str) -> tuple[PciDevice, ...] | None:
 def _told(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
     lines = []
     for one in devices:
-        bound = f"driver {one.driver}" if one.driver else None
+        bound = one.driver and f"driver {one.driver}"
         parts = (one.bus_id, one.vendor, one.device_id, one.name, bound)
-        lines.append(" ".join(part for part in parts if part))
+        lines.append(" ".join(filter(None, parts)))
     told = lines or ["no display controller"]
     readings = (Reading(subject="pci_devices", source=source, value=line) for line in told)
     return Snapshot(pci_devices=devices, readings=tuple(readings))

@@ -9,7 +9,7 @@ from itertools import islice
 from gpusetup.model.machine import Python, Reading, Snapshot
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import base_name, join, parent
-from gpusetup.system.system import System, exists, is_writable, list_or_empty, unless_refused
+from gpusetup.system.system import System, is_writable, list_or_empty, unless_refused
 
 _INTERPRETER = re.compile(r"python(3(\.\d+)?t?)?(\.exe)?")
 MOST_OTHERS = 16
@@ -17,39 +17,28 @@ _SKIPPED = re.compile(r"/shims/?$|^/mnt/[a-z]/")
 """pyenv's stand-ins, and under WSL the folders of Windows: slow to list, and not for Linux."""
 
 
+SAME = (
+    *("version", "prefix", "manager", "chosen_by", "bits", "free_threaded", "externally_managed"),
+    *("has_pip", "site_packages"),
+)
+"""Fields of a target that are the snapshot's."""
+
+
 def read_python(system: System, target: Target | None) -> Snapshot:
     """The facts of the target; without one, the interpreters on PATH only."""
     found = tuple(islice(dict.fromkeys(others(system, target)), MOST_OTHERS))
     if target is None:
         return Snapshot(python=Python(others=found))
-    same = ("version", "prefix", "manager", "chosen_by", "bits", "free_threaded", "site_packages")
     python = Python(
         executable=target.python,
-        externally_managed=externally_managed(system, target),
-        has_pip=has_pip(system, target),
         site_writable=is_writable(system, target.site_packages),
         others=found,
-        **{name: getattr(target, name) for name in same},
+        **{name: getattr(target, name) for name in SAME},
     )
     reading = Reading(
         subject="python", source=target.chosen_by, value=target.version, problem=target.problem
     )
     return Snapshot(python=python, readings=(reading,))
-
-
-def externally_managed(system: System, target: Target) -> bool | None:
-    """Whether the interpreter forbids installing into it (PEP 668); never so in an environment."""
-    if target.prefix != (target.base_prefix or target.prefix):
-        return False
-    if target.stdlib is None:
-        return None
-    return exists(system, join(target.stdlib, "EXTERNALLY-MANAGED"))
-
-
-def has_pip(system: System, target: Target) -> bool | None:
-    if not target.path:
-        return None
-    return any("pip" in list_or_empty(system, folder) for folder in target.path)
 
 
 def others(system: System, target: Target | None) -> Iterable[str]:

@@ -113,11 +113,10 @@ def asked_itself(system: System, target: Target, side: Snapshot) -> Snapshot:
     if problem:
         torch = replace(torch, import_error=str(problem))
     else:
-        names = ("version", "cuda", "cudnn")
         kernels = tuple(answer.get("kernels") or ()) or torch.kernels
-        told = {name: answer.get(name) or getattr(torch, name) for name in names}
-        available = answer.get("cuda_available")
-        torch = replace(torch, kernels=kernels, cuda_available=available, **told)
+        names = ("version", "cuda", "cudnn", "cuda_available")
+        told = {name: said for name in names if (said := answer.get(name)) is not None}
+        torch = replace(torch, kernels=kernels, **told)
     said = None if problem else f"torch {answer.get('version')}"
     reading = Reading(subject="torch", source="import torch", value=said, problem=problem)
     return replace(side, torch=torch, readings=(*side.readings, reading))

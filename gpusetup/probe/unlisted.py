@@ -25,33 +25,31 @@ def unlisted(
     """
     nvml = next((s.gpus for s in asked if s.driver.nvml_code == 0 and s.gpus is not None), None)
     listed = _by_cuda(asked)
-    cut = any((gpu.uuid or "").startswith("MIG-") for gpu in listed or ())
-    cuda = None if HIDES in environ or cut else listed or None
+    hidden = HIDES in environ or any((gpu.uuid or "").startswith("MIG-") for gpu in listed or ())
+    cuda = None if hidden else listed or None
     lists = cuda if nvml is None else nvml
     known = lists or ()
     bound, nodes = _bound(files), _numbers(files)
-    lacking = sorted({*range(len(bound))} - nodes) if len(nodes) < len(bound) else []
     absent = [gpu for gpu in bound if not _among(gpu, known)]
-    for number in lacking if nodes else ():
+    for number in sorted({*range(len(bound))} - nodes) if 0 < len(nodes) < len(bound) else ():
         # The driver numbers the nodes by slot; where one GPU is not listed, it is that one.
         gpu = absent[0] if len(absent) == 1 else bound[number]
-        values = {"gpu": str(number), "bus": gpu.pci_bus_id or "", "name": gpu.name}
-        text = f"/dev/nvidia{number} is missing: {in_short(gpu)}"
-        yield Event(kind="device-node-missing", values=values, source="/dev", text=text)
+        said = f"/dev/nvidia{number} is missing"
+        yield _event("device-node-missing", "/dev", said, gpu, {"gpu": str(number)})
     if lists is None:
         return
     seen = [g for g in listed or () if nvml is not None and g.pci_bus_id and not _among(g, known)]
     given = any(name in environ for name in GIVES_A_PART)
     held = [] if seen or given or len(nodes) < len(known) + len(absent) else absent
     slots = sorted({key for g in (*known, *seen, *held) if (key := bus_key(g.pci_bus_id))})
+    source = "CUDA" if nvml is None else "NVML"
     why = "CUDA sees it" if seen else "the kernel's driver holds it"
     for gpu in seen or held:
-        bus, source = bus_key(gpu.pci_bus_id), "CUDA" if nvml is None else "NVML"
+        bus = bus_key(gpu.pci_bus_id)
         place = str(slots.index(bus)) if bus in slots else ""  # NVML counts by slot
-        values = {"bus": gpu.pci_bus_id or "", "place": place, "name": gpu.name, "asked": source}
-        text = f"not in the list of {source}, although {why}: {in_short(gpu)}"
-        values["why"] = why
-        yield Event(kind="gpu-not-listed", values=values, source=source, text=text)
+        said = f"not in the list of {source}, although {why}"
+        more = {"place": place, "asked": source, "why": why}
+        yield _event("gpu-not-listed", source, said, gpu, more)
 
 
 def missed_by_cuda(
@@ -70,12 +68,13 @@ def missed_by_cuda(
     for gpu in gpus:
         empty = gpu.lost or (gpu.mig_enabled and gpu.mig_count == 0)
         if gpu.nvml_index is not None and not empty and is_listed(gpu, listed) is False:
-            yield Event(
-                kind="cuda-misses-gpu",
-                values={"asked": "nvml", "gpu": str(gpu.nvml_index)},
-                source="libcuda",
-                text=f"not in CUDA's list: {in_short(gpu)}",
-            )
+            values = {"asked": "nvml", "gpu": str(gpu.nvml_index)}
+            yield _event("cuda-misses-gpu", "libcuda", "not in CUDA's list", gpu, values)
+
+
+def _event(kind: str, source: str, said: str, gpu: Gpu, more: Mapping[str, str]) -> Event:
+    values = {"bus": gpu.pci_bus_id or "", "name": gpu.name, **more}
+    return Event(kind=kind, values=values, source=source, text=f"{said}: {in_short(gpu)}")
 
 
 def is_listed(gpu: Gpu, listed: Sequence[Gpu]) -> bool | None:

@@ -132,32 +132,31 @@ def _heard(
             return (*child.communicate(asked, timeout=wait), None)
         except subprocess.TimeoutExpired as late:
             asked = None
-            out, err = late.output or b"", late.stderr or b""
-            much, ended = len(out) + len(err) > MOST_BYTES, child.poll() is not None
-            if not (much or ended) and left > GLANCE_SECONDS:
-                continue
-            kill_group(child)
-            if much:
-                trouble = f"said more than {MOST_BYTES >> 20} MiB"
-                return out[:MOST_BYTES], err[:MOST_BYTES], trouble
-            if ended:
-                return (*_rest(child, GLANCE_SECONDS), None)
-            return (*_rest(child, GIVE_UP_SECONDS, late), no_answer_in(timeout))
+            much = len(late.output or b"") + len(late.stderr or b"") > MOST_BYTES
+            ended = child.poll() is not None
+            if much or ended or left <= GLANCE_SECONDS:
+                kill_group(child)
+                trouble = (
+                    f"said more than {MOST_BYTES >> 20} MiB" if much else no_answer_in(timeout)
+                )
+                return (*_rest(child, late), None if ended and not much else trouble)
 
 
-def _rest(child: subprocess.Popen[bytes], seconds: float, late: Any = None) -> tuple[bytes, bytes]:
+def _rest(child: subprocess.Popen[bytes], late: Any) -> tuple[bytes, bytes]:
     """What a child had said that has ended or was killed; one who left its group may still hold the
     pipes, and one that cannot be killed is given up: then, what it had said until it was `late`."""
+    seconds = GIVE_UP_SECONDS if child.returncode is None else GLANCE_SECONDS
     try:
-        return child.communicate(timeout=seconds)
+        out, err = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired as later:
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
         if child.returncode is None:
             child.returncode = -signal.SIGTERM  # no warning when it is collected
-        last = later if later.output or late is None else late
-        return last.output or b"", last.stderr or b""
+        last = later if later.output else late
+        out, err = last.output or b"", last.stderr or b""
+    return out[:MOST_BYTES], err[:MOST_BYTES]
 
 
 def _there(cwd: str | None) -> str | None:
