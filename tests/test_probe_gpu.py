@@ -19,7 +19,7 @@ from gpusetup.model.machine import Gpu, PciDevice, Snapshot
 from gpusetup.probe import patience
 from gpusetup.probe.gpu import read_gpu_side
 from gpusetup.probe.pci import WMI_QUERY
-from gpusetup.readings.side import bus_key, enriched
+from gpusetup.readings.side import bus_key, united
 from gpusetup.readings.visible import visible_by_variable
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Stat
@@ -478,4 +478,5 @@ def test_the_order_of_devices_decides_what_an_index_hides(
 def test_a_source_that_lists_no_instances_leaves_them_to_the_next() -> None:
     bare_gpu = Gpu(name="unknown", nvml_index=0)
     known = Gpu(name="NVIDIA A30", nvml_index=0, mig_instances=("MIG-1",), throttle_reasons=())
-    assert enriched(bare_gpu, (Gpu(name="NVIDIA L4", nvml_index=1), known)) == known
+    other = Gpu(name="NVIDIA L4", nvml_index=1)
+    assert united((bare_gpu,), (other, known)) == (known, other)

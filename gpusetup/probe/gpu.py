@@ -25,13 +25,15 @@ from gpusetup.probe.nvidia_proc import (
 )
 from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify, Patience
 from gpusetup.probe.pci import read_pci, read_wmi
-from gpusetup.probe.unlisted import is_listed, missed_by_cuda, unlisted
+from gpusetup.probe.unlisted import is_by_cuda, missed_by_cuda, unlisted
 from gpusetup.readings.located import with_addresses
-from gpusetup.readings.side import bus_key, enriched, first_known, missing
+from gpusetup.readings.side import bus_key, first_known, missing, united
 from gpusetup.readings.visible import visible_by_variable
 from gpusetup.system.system import System, exists
 
 T = TypeVar("T")
+Sides = Sequence[Snapshot]
+"""The answers of several sources."""
 
 FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
     "linux": (
@@ -80,9 +82,7 @@ def read_gpu_side(
 SILENT = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 
 
-def _asked(
-    system: System, patience: Patience, files: Sequence[Snapshot], deep: bool
-) -> tuple[Snapshot, ...]:
+def _asked(system: System, patience: Patience, files: Sides, deep: bool) -> tuple[Snapshot, ...]:
     """NVML, libcuda and at times nvidia-smi, as far as they may be asked and there is time."""
     nvml, *others = (_ask(system, patience, one) for one in ("NVML", "nvidia-smi")[: 1 + deep])
     first = min(HEAD_START_SECONDS, patience.limit / 4)
@@ -124,7 +124,7 @@ def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
 TEGRA_NODES = ("/dev/nvhost-ctrl", "/dev/nvmap", "/dev/nvgpu")
 
 
-def may_start_cuda(files: Iterable[Snapshot], system: System) -> bool:
+def may_start_cuda(files: Sides, system: System) -> bool:
     """Whether a GPU or a node is there, so that cuInit has nothing to load and to make.
 
     Windows' CUDA makes nothing; WSL has /dev/dxg, a Jetson nodes of its own.
@@ -134,7 +134,7 @@ def may_start_cuda(files: Iterable[Snapshot], system: System) -> bool:
     return system.family == "windows" or there or nodes
 
 
-def worth_asking(files: Iterable[Snapshot]) -> bool:
+def worth_asking(files: Sides) -> bool:
     """Whether any file hints at an NVIDIA driver."""
     return any(
         side.driver.library_found or side.driver.module_loaded or side.devices or side.gpus
@@ -142,7 +142,7 @@ def worth_asking(files: Iterable[Snapshot]) -> bool:
     )
 
 
-def needs_smi(nvml: Snapshot, cuda: Snapshot, files: Sequence[Snapshot]) -> bool:
+def needs_smi(nvml: Snapshot, cuda: Snapshot, files: Sides) -> bool:
     """NVML has no answer, or sources differ about the driver or the number of GPUs.
 
     Where NVML hangs, nvidia-smi, which asks the same library, would hang with it.
@@ -155,24 +155,27 @@ def needs_smi(nvml: Snapshot, cuda: Snapshot, files: Sequence[Snapshot]) -> bool
     return len(versions) > 1 or len(cuda.gpus or ()) > len(nvml.gpus)
 
 
-def assembled(system: System, asked: Sequence[Snapshot], files: Sequence[Snapshot]) -> Snapshot:
-    """One `Snapshot` out of all sources; `asked` are those that the driver answered."""
-    sides = (*asked, *files)
+def assembled(system: System, asked: Sides, files: Sides) -> Snapshot:
+    """One answer out of all sources; `asked` are those that the driver answered."""
+    sides, environ = (*asked, *files), system.environ()
     listed = _first(side.pci_devices for side in sides)
     asked = with_addresses(asked, [device.bus_id for device in judged_on(listed)])
-    gpus, why = _members(asked, files, listed, system.family)
-    seen = with_visibility(gpus, asked, system.environ())
-    names = {bus_key(gpu.pci_bus_id): gpu.name for gpu in seen or () if gpu.pci_bus_id}
+    base, why = _members(asked, files, listed, system.family)
+    everyone = united(base or (), [gpu for side in (*asked, *files) for gpu in side.gpus or ()])
+    gpus = None if base is None else with_visibility(everyone[: len(base)], asked, environ)
+    names = {bus_key(gpu.pci_bus_id): gpu.name for gpu in gpus or () if gpu.pci_bus_id}
     return Snapshot(
         driver=merged_driver(asked, files),
         cuda_api=first_known((CudaApi(), *(side.cuda_api for side in sides))),
-        gpus=None if seen is None else tuple(map(identified, seen)),
-        pci_devices=None if listed is None else tuple(_named(one, names) for one in listed),
+        gpus=None if gpus is None else tuple(map(identified, gpus)),
+        pci_devices=None
+        if listed is None
+        else tuple(replace(d, name=d.name or names.get(bus_key(d.bus_id))) for d in listed),
         devices=_first(side.devices for side in sides),
         events=(
             *(event for side in sides for event in side.events),
-            *missed_by_cuda(gpus or (), asked, system.environ()),
-            *unlisted(asked, files, system.environ()),
+            *missed_by_cuda(gpus or (), asked, environ),
+            *unlisted(everyone, asked, files, environ),
         ),
         readings=(*(reading for side in sides for reading in side.readings), *why),
     )
@@ -182,12 +185,7 @@ def _first(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _named(device: PciDevice, names: Mapping[str | None, str]) -> PciDevice:
-    """A PCI device with the name that the driver has for it."""
-    return replace(device, name=device.name or names.get(bus_key(device.bus_id)))
-
-
-def merged_driver(asked: Sequence[Snapshot], files: Sequence[Snapshot]) -> Driver:
+def merged_driver(asked: Sides, files: Sides) -> Driver:
     """The kernel's files know its version best, a library that answered knows its own."""
     said = [side.driver for side in asked]
     known = first_known((Driver(), *(side.driver for side in files), *said))
@@ -202,19 +200,18 @@ def merged_driver(asked: Sequence[Snapshot], files: Sequence[Snapshot]) -> Drive
 
 
 def _members(
-    asked: Sequence[Snapshot],
-    files: Sequence[Snapshot],
+    asked: Sides,
+    files: Sides,
     listed: tuple[PciDevice, ...] | None,
     family: str,
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
-    """The GPUs of the first source that lists some, with what the others add to each; where no
-    driver answered, () only if a list of the hardware was read and shows none."""
+    """The GPUs of the first source that lists some; where no driver answered, () only if a list of
+    the hardware was read and shows none."""
     answers = [side.gpus for side in asked if side.gpus is not None]
     held = next((side.gpus for side in files if side.gpus), None)
     base = next(filter(None, answers), () if answers else held)
     if base is not None:
-        others = [gpu for side in (*asked, *files) for gpu in side.gpus or ()]
-        return tuple(enriched(gpu, others) for gpu in base), ()
+        return base, ()
     there = listed is None or judged_on(listed) or any(side.devices for side in files)
     if there and family != "macos":
         problem = f"no driver answered; {len(judged_on(listed))} on the PCI bus"
@@ -223,17 +220,14 @@ def _members(
 
 
 def with_visibility(
-    gpus: tuple[Gpu, ...] | None, asked: Sequence[Snapshot], environ: Mapping[str, str]
-) -> tuple[Gpu, ...] | None:
+    gpus: Sequence[Gpu], asked: Sides, environ: Mapping[str, str]
+) -> tuple[Gpu, ...]:
     """`visible`, from CUDA's own list where it answered, else from CUDA_VISIBLE_DEVICES."""
-    listed = _first(side.gpus for side in asked if side.cuda_api.init_code == 0)
     variable = environ.get("CUDA_VISIBLE_DEVICES")
-    if gpus is None or (listed is None and variable is None):
-        return gpus
+    if any(side.cuda_api.init_code == 0 and side.gpus is not None for side in asked):
+        return tuple(replace(gpu, visible=is_by_cuda(gpu)) for gpu in gpus)
+    if variable is None:
+        return tuple(gpus)
     order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    states: Sequence[bool | None] = (
-        visible_by_variable(variable or "", gpus, pci_order=order)
-        if listed is None
-        else [is_listed(gpu, listed) for gpu in gpus]
-    )
+    states = visible_by_variable(variable, gpus, pci_order=order)
     return tuple(replace(gpu, visible=seen) for gpu, seen in zip(gpus, states, strict=True))

@@ -13,6 +13,7 @@ from gpusetup.readings.measures import NOT_PLAUSIBLE, wrong_in
 from gpusetup.readings.side import UNNAMED, told, told_gpus
 from gpusetup.system.system import System
 
+Answer = Mapping[str, Any]
 SOURCE = "nvml"
 NOT_SUPPORTED = (3, 13)
 """NVML: this GPU does not have it, this driver does not know it; no trouble."""
@@ -33,7 +34,7 @@ def read_nvml(system: System, limit: float) -> Snapshot:
     return parse_nvml(system.ask("read_nvml", timeout=limit))
 
 
-def parse_nvml(answer: Mapping[str, Any]) -> Snapshot:
+def parse_nvml(answer: Answer) -> Snapshot:
     """The child's answer as values.
 
     >>> parse_nvml({"init": 9, "message": "Driver Not Loaded", "devices": None}).driver.nvml_code
@@ -54,9 +55,7 @@ def parse_nvml(answer: Mapping[str, Any]) -> Snapshot:
     return replace(side, driver=driver, readings=readings)
 
 
-def heard(
-    source: str, answer: Mapping[str, Any], index: str, subject: str
-) -> tuple[dict[str, Any], Snapshot]:
+def heard(source: str, answer: Answer, index: str, subject: str) -> tuple[dict[str, Any], Snapshot]:
     """What a child said, and of it the GPUs, and an event for each value that it should have told:
     what every GPU has, and where the driver has started, how many there are. `index` names the
     field of its order, `subject` its own readings.
@@ -96,7 +95,7 @@ def heard(
     return {**said, "devices": None if listed is None else devices}, side
 
 
-def so_far(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+def so_far(answer: Answer) -> Answer:
     """What a child has told, also before it hung or crashed; a GPU not reached has no name.
 
     >>> so_far({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
@@ -114,7 +113,7 @@ def so_far(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     return known
 
 
-def no_answer(source: str, answer: Mapping[str, Any]) -> Snapshot:
+def no_answer(source: str, answer: Answer) -> Snapshot:
     """Of a child that crashed, hung or could not start: an event that rules can judge.
 
     >>> no_answer("nvml", {"problem": "crashed with SIGSEGV"}).events[0].values["how"]
@@ -134,7 +133,7 @@ def no_answer(source: str, answer: Mapping[str, Any]) -> Snapshot:
     )
 
 
-def sound(said: Mapping[str, Any], twins: Collection[str] = ()) -> dict[str, Any]:
+def sound(said: Answer, twins: Collection[str] = ()) -> dict[str, Any]:
     """An answer without the values that cannot be; each is a problem instead. The UUID that several
     GPUs have (`twins`) names none of them.
 
@@ -148,9 +147,7 @@ def sound(said: Mapping[str, Any], twins: Collection[str] = ()) -> dict[str, Any
     return {**said, **dict.fromkeys(wrong), "problems": (*(said.get("problems") or ()), *rows)}
 
 
-def _failure(
-    kind: str, source: str, problem: Mapping[str, Any], values: Mapping[str, str]
-) -> Event:
+def _failure(kind: str, source: str, problem: Answer, values: Mapping[str, str]) -> Event:
     """A value that should be told and is not."""
     field, text = problem["field"], str(problem["text"])
     said = {**values, "field": field, "code": str(problem["code"]), "problem": text}
@@ -158,13 +155,13 @@ def _failure(
     return Event(kind=kind, values=said, source=source, text=f"{place}{field}: {text}")
 
 
-def _is_trouble(problem: Mapping[str, Any]) -> bool:
+def _is_trouble(problem: Answer) -> bool:
     """What some driver or GPU has not is none; the list of GPUs and their handles all have."""
     code, always = problem["code"], problem["field"] in ("devices", "handle")
     return code not in ABSENT or (always and code == NO_SUCH_CALL)
 
 
-def gpu_of(device: Mapping[str, Any], index: str) -> Gpu:
+def gpu_of(device: Answer, index: str) -> Gpu:
     """A device of a child's answer, by the fields of `Gpu`; `index` names the field of its own."""
     instances = device.get("mig_instances")
     known = {
@@ -176,7 +173,7 @@ def gpu_of(device: Mapping[str, Any], index: str) -> Gpu:
     return from_plain({**device, **known}, Gpu, what="a GPU")
 
 
-def _problems(source: str, subject: str, answer: Mapping[str, Any]) -> Iterator[Reading]:
+def _problems(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
     """Why a value is null; what a GPU does not have goes into one line."""
     absent = [one["field"] for one in answer["problems"] if one["code"] in NOT_SUPPORTED]
     for one in answer["problems"]:

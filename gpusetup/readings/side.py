@@ -130,6 +130,14 @@ def same_gpu(one: Gpu, other: Gpu) -> bool:
     return own == others
 
 
-def enriched(base: Gpu, others: Iterable[Gpu]) -> Gpu:
-    """A GPU with what other sources know of the same one."""
-    return first_known((base, *(other for other in others if same_gpu(base, other))))
+def united(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """GPUs with what other sources know of the same ones; last, those that only others have."""
+    found = list(base)
+    for other in others:
+        if other not in base:
+            places = [place for place, gpu in enumerate(found) if same_gpu(gpu, other)]
+            for place in places:
+                found[place] = first_known((found[place], other))
+            if not places:
+                found.append(other)
+    return tuple(found)

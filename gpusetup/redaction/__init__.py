@@ -22,7 +22,7 @@ from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.network import ADDRESSES, HOST_VARIABLES, HOSTS, URLS, servers
 from gpusetup.redaction.people import PEOPLE
 from gpusetup.redaction.places import hide_folders, hide_homes, people_in
-from gpusetup.redaction.rules import applied
+from gpusetup.redaction.rules import Found, applied
 from gpusetup.redaction.secrets import SECRETS, hide_keys
 from gpusetup.redaction.variables import hide_values
 from gpusetup.redaction.words import names_pattern, vocabulary
@@ -172,7 +172,7 @@ class Scrubber(Frozen):
     def folder(self, name: str) -> str:
         return self.named.setdefault(name, f"dir-{len(self.named) + 1}")
 
-    def _alias(self, match: re.Match[str]) -> str:
+    def _alias(self, match: Found) -> str:
         if re.fullmatch(_ALIAS, match[2]):
             return match[0]
         low = match[0].lower()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from gpusetup.redaction.rules import Rule, applied, compiled
+from gpusetup.redaction.rules import Found, Rule, applied, compiled
 
 PUBLIC_HOSTS = (
     "pytorch.org",
@@ -49,7 +49,7 @@ _OWN = r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)"
 """The resources that `gpusetup mcp` offers."""
 
 
-def _hidden(match: re.Match[str]) -> str:
+def _hidden(match: Found) -> str:
     scheme, host, path = match["scheme"], match["host"], match["path"] or ""
     if re.fullmatch(_OWN, match[0]):
         return match[0]
@@ -98,7 +98,7 @@ _GUID = r"(?i)(guid\W{1,3})0x[0-9a-f]{12,16}\b|\b0x[0-9a-f]{16}(?= mlx\d)"
 """Of Ethernet and of InfiniBand (GUID, hardware address)."""
 
 
-def _six(match: re.Match[str]) -> str:
+def _six(match: Found) -> str:
     written = match[0].partition("/")[0].partition("%")[0]
     try:
         known = IPv6Address(written)
@@ -108,7 +108,7 @@ def _six(match: re.Match[str]) -> str:
     return match[0] if known.is_loopback or known.is_unspecified or few else ADDRESS
 
 
-def _four(match: re.Match[str]) -> str:
+def _four(match: Found) -> str:
     """An address, unless it is no address, this machine, or stands where a version stands."""
     bare = match[0].removesuffix(match["more"]) if match["more"] else match[0]
     try:
@@ -165,14 +165,14 @@ _BOX = rf"{_OURS}(?=[a-z][\w.-]*-?\d|[a-z]+-[a-z0-9-]+)[a-z][\w.-]*\w"
 """A word that looks like a machine's: `curie-11`, `node042`, `gke-pool-1`; not a program's."""
 
 
-def _after_word(said: re.Match[str]) -> str:
+def _after_word(said: Found) -> str:
     value = said[5]
     if is_public(value) or (said[1].lower() == "server" and not re.search(r"[\d.-]", value)):
         return said[0]
     return f"{said[1]}{said[2] or ''}{said[3] or said[4]}{HOST}"
 
 
-def _named(match: re.Match[str]) -> str:
+def _named(match: Found) -> str:
     return match[0] if is_public(match[0].lstrip(".").partition(":")[0]) else HOST
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from gpusetup.redaction.rules import applied, compiled
+from gpusetup.redaction.rules import Found, applied, compiled
 
 SOMEONE = "someone"
 _NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
@@ -102,7 +102,7 @@ def hide_homes(text: str) -> str:
     return applied((*((pattern, "~") for pattern in HOMES), (_OF_PEOPLE, _of_somebody)), text)
 
 
-def _of_somebody(match: re.Match[str]) -> str:
+def _of_somebody(match: Found) -> str:
     return match[0] if is_known(match["who"]) else f"{match['way']}{SOMEONE}"
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache
 
-Rule = tuple[str, str | Callable[[re.Match[str]], str]]
+Found = re.Match[str]
+Rule = tuple[str, str | Callable[[Found], str]]
 compiled = cache(re.compile)
 """When it is first tried."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from gpusetup.redaction.rules import Rule, applied, compiled
+from gpusetup.redaction.rules import Found, Rule, applied, compiled
 
 SECRET = "<secret>"
 
@@ -77,7 +77,7 @@ CHANGES = 6
 """So often does the class of a letter change in a word that was drawn by lot, at the least."""
 
 
-def _replaced(match: re.Match[str]) -> str:
+def _replaced(match: Found) -> str:
     """base64 and a path look alike: the parts of a path are judged one by one."""
     if re.match(_MANGLED, match[0]):
         return match[0]

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from gpusetup.model.frozen import Frozen
 
+Child = subprocess.Popen[bytes]
 GIVE_UP_SECONDS = 1.0
 """How long a killed child may take to die before it is given up."""
 
@@ -32,7 +33,7 @@ OWN_GROUP: dict[str, Any] = (
 )
 """How a child is started that a Ctrl-C in our terminal must not reach."""
 
-RUNNING: set[subprocess.Popen[bytes]] = set()
+RUNNING: set[Child] = set()
 """The children that somebody waits for, in whatever thread."""
 
 
@@ -119,9 +120,7 @@ GLANCE_SECONDS = 0.25
 """How soon it is noticed that a child ended whose own child keeps our pipes."""
 
 
-def _heard(
-    child: subprocess.Popen[bytes], asked: bytes | None, timeout: float
-) -> tuple[bytes, bytes, str | None]:
+def _heard(child: Child, asked: bytes | None, timeout: float) -> tuple[bytes, bytes, str | None]:
     """All that a child says until it ends, and the trouble: it does not end in time, or floods us,
     and is killed. What it started is not waited for."""
     until = time.monotonic() + timeout
@@ -142,7 +141,7 @@ def _heard(
                 return (*_rest(child, late), None if ended and not much else trouble)
 
 
-def _rest(child: subprocess.Popen[bytes], late: Any) -> tuple[bytes, bytes]:
+def _rest(child: Child, late: Any) -> tuple[bytes, bytes]:
     """What a child had said that has ended or was killed; one who left its group may still hold the
     pipes, and one that cannot be killed is given up: then, what it had said until it was `late`."""
     seconds = GIVE_UP_SECONDS if child.returncode is None else GLANCE_SECONDS
@@ -196,7 +195,7 @@ def how_it_ended(code: int) -> str:
     return f"crashed with {names.get(-code, f'signal {-code}')}"
 
 
-def kill_group(child: subprocess.Popen[bytes]) -> None:
+def kill_group(child: Child) -> None:
     """Kill a child and everything it started."""
     with contextlib.suppress(OSError):
         if os.name == "posix":
@@ -205,7 +204,7 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             child.kill()
 
 
-def interrupt(child: subprocess.Popen[bytes]) -> None:
+def interrupt(child: Child) -> None:
     """Tell a child of `OWN_GROUP` of a Ctrl-C; on Windows of a Ctrl-Break.
 
     Without a console there is no Ctrl-Break (`os.kill` raises SystemError): it is killed.
@@ -220,7 +219,7 @@ def interrupt(child: subprocess.Popen[bytes]) -> None:
             child.kill()
 
 
-def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
+def _interrupt(child: Child, seconds: float) -> None:
     """Tell a child's group of a Ctrl-C, and wait for it to clean up."""
     if not seconds:
         return
@@ -318,7 +317,7 @@ class Lines:
                     pipe.close()
 
 
-def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.Popen[bytes]:
+def foreground(argv: Sequence[str], *, stdout: int | None = None) -> Child:
     """Start somebody's command with our terminal, in our process group; the caller waits for it.
     It is the only child that can ask there: nothing of ours may be drawn meanwhile.
 
@@ -327,7 +326,7 @@ def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.
     return subprocess.Popen(tuple(argv), stdout=stdout)
 
 
-def beside(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+def beside(argv: Sequence[str]) -> Child:
     """Start a child of our own beside us, in a session of its own, so that a Ctrl-C that is meant
     for us does not reach it; what it says on either stream is kept. Raises OSError."""
     return subprocess.Popen(
