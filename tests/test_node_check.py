@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -110,17 +109,6 @@ def test_a_driver_that_hangs_fails_the_node_in_time(tmp_path: Path) -> None:
     found = answer(system, limit=1.0)
     assert not found.ok and found.reason.startswith("driver-does-not-answer")
     assert time.monotonic() - began < 1.0 + 2 * LIMIT_SECONDS
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_what_the_start_of_the_command_took_counts_in_its_limit() -> None:
-    code = "import time; from gpusetup.system.processes import seconds_since_start as s; "
-    code += "before = s(); time.sleep(0.3); print(before, s())"
-    began = time.monotonic()
-    said = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
-    before, after = map(float, said.stdout.split())
-    tick = 0.02  # the kernel says the start in hundredths
-    assert 0 < before < after - 0.2 and after <= time.monotonic() - began + tick
 
 
 class Stuck(WithDriver):

@@ -20,8 +20,7 @@ OWN = {
     "base_prefix": "/usr",
     "python": "3.12.3",
     "site_packages": "/opt/own/lib/python3.12/site-packages",
-    "stdlib": "/usr/lib/python3.12",
-    "path": ["/opt/own/bin", "/usr/lib/python3.12", "/opt/own/lib/python3.12/site-packages"],
+    "path": ["/opt/own/lib/python3.12/site-packages"],
     "cwd": "/proj",
     "bits": 64,
 }

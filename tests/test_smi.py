@@ -13,13 +13,12 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
 from gpusetup.probe.dmesg import parse_kernel_log
-from gpusetup.probe.smi import find_smi, read_smi
+from gpusetup.probe.smi import IN_SHORT, read_smi
 from gpusetup.readings.nvidia_smi.csv import parse_csv, parse_list
 from gpusetup.readings.nvidia_smi.log import parse_query, parse_xml
 from gpusetup.readings.nvidia_smi.table import parse_banner, parse_table
 from gpusetup.readings.nvidia_smi.values import Smi, parse_error
 from gpusetup.system.processes import Output
-from gpusetup.system.system import Stat
 from gpusetup.system.tape import ReplaySystem, Tape
 
 CAPTURES = Path(__file__).parent / "captures"
@@ -354,20 +353,25 @@ def answered(stdout: str = "", *, code: int | None = 0, problem: str | None = No
     return Output(argv=(), exit=code, stdout=stdout, problem=problem, seconds=1.5)
 
 
-def machine(said: Output) -> ReplaySystem:
-    return ReplaySystem(Tape(which={"nvidia-smi": PROGRAM}, run={f"{PROGRAM} -q -x": said}))
+def machine(said: Output, short: Output | None = None) -> ReplaySystem:
+    runs = {f"{PROGRAM} -q -x": said}
+    runs |= {" ".join((PROGRAM, *IN_SHORT)): short} if short else {}
+    return ReplaySystem(Tape(which={"nvidia-smi": PROGRAM}, run=runs))
 
 
 def problems(side: Any) -> list[str]:
     return [reading.problem for reading in side.readings if reading.problem]
 
 
-def test_a_cut_xml_gives_what_it_holds_and_a_reading_says_so() -> None:
-    text = captured("a100-gpu3-lost/xml.stdout")
-    side = read_smi(machine(answered(text, code=-11)), 30)
-    assert len(side.gpus or ()) == 1
-    assert (side.driver.version, side.driver.cuda) == ("550.163.01", "12.4")
+def test_what_dies_in_its_long_answer_is_asked_in_short_and_a_reading_says_so() -> None:
+    text, csv = (captured(f"a100-gpu3-lost/{kind}.stdout") for kind in ("xml", "csv"))
+    side = read_smi(machine(answered(text, code=-11), answered(csv)), 30)
+    assert len(side.gpus or ()) == 8
+    assert side.gpus[3].lost is True
+    assert side.driver.version == "550.163.01"
     assert problems(side) == ["cut after 1 of 8 GPUs"]
+    alone = read_smi(machine(answered(text, code=-11)), 30)
+    assert (len(alone.gpus or ()), alone.driver.cuda) == (1, "12.4")
 
 
 def test_an_error_ends_the_asking_with_its_code() -> None:
@@ -385,19 +389,6 @@ def test_an_nvidia_smi_that_hangs_is_an_event_and_no_slow_answer() -> None:
         "how": "hung",
         "problem": "no answer in 30 s",
     }
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "D:\\Windows\\System32\\nvidia-smi.exe",
-        "C:\\Program Files\\NVIDIA Corporation\\NVSMI\\nvidia-smi.exe",
-    ],
-)
-def test_windows_finds_it_outside_path(path: str) -> None:
-    there = Stat(mode="-rwxrwxrwx", size_bytes=1, readable=True, writable=False)
-    tape = Tape(family="windows", environ={"SystemRoot": "D:\\Windows"}, stat={path: there})
-    assert find_smi(ReplaySystem(tape)) == path
 
 
 def test_a_machine_without_it_says_so() -> None:

@@ -15,7 +15,6 @@ from typing import Any, Dict, List
 
 
 def facts() -> Dict[str, Any]:
-    here = os.path.dirname(os.path.abspath(__file__))
     paths = sysconfig.get_paths()
     marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")
     in_environment = sys.prefix != sys.base_prefix
@@ -32,15 +31,27 @@ def facts() -> Dict[str, Any]:
         "bits": 64 if sys.maxsize > 2**32 else 32,
         "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
         "site_packages": paths["purelib"],
-        "stdlib": paths["stdlib"],
         "machine": machine(),
-        "path": [entry for entry in sys.path if entry and os.path.abspath(entry) != here],
+        "path": imported_from(paths["stdlib"], paths["purelib"]),
         **{name: paths[name] for name in ("purelib", "platlib", "scripts", "data")},
         "headers": headers,
         "externally_managed": marker if os.path.exists(marker) and not in_environment else None,
         "ahead": ahead(paths["purelib"], paths["platlib"]),
         "has_pip": importlib.util.find_spec("pip") is not None,
     }
+
+
+def imported_from(stdlib: str, library: str) -> List[str]:
+    """The folders of packages, in the order of an import: without the standard library, zips, the
+    working folder and that of a script."""
+    try:
+        cwd = os.getcwd()
+    except OSError:  # it was deleted
+        cwd = ""
+    own = os.path.dirname(os.path.abspath(__file__)), os.path.dirname(sys.executable), cwd
+    skipped = {stdlib, os.path.join(stdlib, "lib-dynload"), *own}
+    found = [entry for entry in sys.path if entry and os.path.abspath(entry) not in skipped]
+    return list(dict.fromkeys([*(one for one in found if not one.endswith(".zip")), library]))
 
 
 def ahead(*libraries: str) -> List[str]:

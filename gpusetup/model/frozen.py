@@ -25,6 +25,11 @@ finally:
         del sys.modules[FIRST_CHOICE]
 
 Kind = TypeVar("Kind")
+Text = str | None
+Number = int | None
+Amount = float | None
+Flag = bool | None
+"""What may be unknown, or not there: each fact of a record."""
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform

@@ -10,14 +10,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gpusetup.model.failing import Failing
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Amount, Flag, Frozen, Number, Text
 from gpusetup.model.versions import Capability
-
-Text = str | None
-Number = int | None
-Amount = float | None
-Flag = bool | None
-"""What a source may have answered."""
 
 
 class Reading(Frozen):

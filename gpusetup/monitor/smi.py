@@ -12,7 +12,6 @@ from typing import Any
 from gpusetup.monitor.source import SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.probe.patience import Patience
-from gpusetup.probe.smi import find_smi
 from gpusetup.readings.nvidia_smi import values
 from gpusetup.readings.nvidia_smi.csv import refused_field
 from gpusetup.system.processes import Lines
@@ -146,7 +145,7 @@ class Smi:
 
 def found(interval: float) -> Smi:
     """Raises SourceEnded where there is no nvidia-smi."""
-    program = find_smi(System())
+    program = System().which("nvidia-smi")
     if program is None:
         raise SourceEnded("nvidia-smi", "no such program")
     return Smi(program, interval)

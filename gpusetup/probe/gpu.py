@@ -2,8 +2,8 @@
 
 The cheap sources (files) come first; they tell whether there is anything to ask. Then NVML and
 libcuda are asked in two children at the same time, and `nvidia-smi` where NVML is missing, where
-sources disagree, or under `deep`. All of them share one deadline. CUDA is started only where a GPU
-or a device node is there: it would load modules and make nodes.
+sources disagree, or under `deep`. All of them share one deadline. None of them may load a module or
+make a node (`child_scripts/hold_back.py`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify, Patience
 from gpusetup.probe.pci import read_pci, read_wmi
 from gpusetup.probe.unlisted import is_by_cuda, missed_by_cuda, unlisted
 from gpusetup.readings.located import with_addresses
-from gpusetup.readings.side import bus_key, first_known, missing, united
+from gpusetup.readings.side import first_known, missing, united
 from gpusetup.readings.visible import visible_by_variable
-from gpusetup.system.system import System, exists
+from gpusetup.system.system import System
 
 T = TypeVar("T")
 Sides = Sequence[Snapshot]
@@ -61,14 +61,14 @@ def read_gpu_side(
     """Everything about driver, CUDA and GPUs. `notify` hears of a wait; `limit` is in seconds."""
     files = [read(system) for read in FILES[system.family]]
     patience = Patience(limit, notify)
-    asked: tuple[Snapshot, ...] = ()
+    asked: Sides = ()
     if worth_asking(files):
         asked = _asked(system, patience, files, deep)
         if system.family == "linux" and not any(side.driver.module_loaded for side in files):
             files.append(read_modinfo(system))
     else:
         if deep and system.family != "macos":
-            asked = (_ask(system, patience, "nvidia-smi").result(),)
+            asked = [_ask(system, patience, "nvidia-smi").result()]
         if system.family == "windows":
             files.append(read_wmi(system))
         files.append(SILENT)
@@ -82,25 +82,15 @@ def read_gpu_side(
 SILENT = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 
 
-def _asked(system: System, patience: Patience, files: Sides, deep: bool) -> tuple[Snapshot, ...]:
-    """NVML, libcuda and at times nvidia-smi, as far as they may be asked and there is time."""
-    nvml, *others = (_ask(system, patience, one) for one in ("NVML", "nvidia-smi")[: 1 + deep])
-    first = min(HEAD_START_SECONDS, patience.limit / 4)
-    if may_start_cuda(files, system) or not nvml.ended_within(first) or nvml.result().gpus:
-        cuda = _ask(system, patience, "libcuda").result()
-    else:  # without a driver NVML answers at once
-        cuda = missing("cuda_api", "libcuda", NO_CUDA_WITHOUT_GPU)
-    if not deep and needs_smi(nvml.result(), cuda, files):
+def _asked(system: System, patience: Patience, files: Sides, deep: bool) -> Sides:
+    """NVML, libcuda and at times nvidia-smi, as far as there is time."""
+    names = ("NVML", "libcuda", "nvidia-smi")[: 2 + deep]
+    nvml, cuda, *others = [_ask(system, patience, name) for name in names]
+    if not deep and needs_smi(nvml.result(), cuda.result(), files):
         others = [_ask(system, patience, "nvidia-smi")]
-    return (nvml.result(), cuda, *(one.result() for one in others))
+    return [one.result() for one in (nvml, cuda, *others)]
 
 
-HEAD_START_SECONDS = 3.0
-"""How long NVML is asked alone where no GPU is seen, and no more than a quarter of the limit."""
-NO_CUDA_WITHOUT_GPU = (
-    "not asked: no GPU and no device node is there, and starting CUDA could load modules and "
-    "make nodes"
-)
 NO_SECONDS_LEFT = 0.2
 
 
@@ -119,19 +109,6 @@ def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
             return {"NVML": read_nvml, "libcuda": read_cuda}.get(source, read_smi)(system, left)
 
     return Beside(asked)
-
-
-TEGRA_NODES = ("/dev/nvhost-ctrl", "/dev/nvmap", "/dev/nvgpu")
-
-
-def may_start_cuda(files: Sides, system: System) -> bool:
-    """Whether a GPU or a node is there, so that cuInit has nothing to load and to make.
-
-    Windows' CUDA makes nothing; WSL has /dev/dxg, a Jetson nodes of its own.
-    """
-    there = any(side.devices or side.gpus or judged_on(side.pci_devices) for side in files)
-    nodes = any(exists(system, path) for path in TEGRA_NODES)
-    return system.family == "windows" or there or nodes
 
 
 def worth_asking(files: Sides) -> bool:
@@ -163,14 +140,11 @@ def assembled(system: System, asked: Sides, files: Sides) -> Snapshot:
     base, why = _members(asked, files, listed, system.family)
     everyone = united(base or (), [gpu for side in (*asked, *files) for gpu in side.gpus or ()])
     gpus = None if base is None else with_visibility(everyone[: len(base)], asked, environ)
-    names = {bus_key(gpu.pci_bus_id): gpu.name for gpu in gpus or () if gpu.pci_bus_id}
     return Snapshot(
         driver=merged_driver(asked, files),
         cuda_api=first_known((CudaApi(), *(side.cuda_api for side in sides))),
         gpus=None if gpus is None else tuple(map(identified, gpus)),
-        pci_devices=None
-        if listed is None
-        else tuple(replace(d, name=d.name or names.get(bus_key(d.bus_id))) for d in listed),
+        pci_devices=listed,
         devices=_first(side.devices for side in sides),
         events=(
             *(event for side in sides for event in side.events),

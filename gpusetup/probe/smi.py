@@ -1,54 +1,36 @@
-"""Asking `nvidia-smi` for all that it knows: `-q -x`, which is cut where nvidia-smi dies in it."""
+"""Asking `nvidia-smi` for all that it knows, or for less where it dies in it."""
 
 from __future__ import annotations
-
-import ntpath
-from collections.abc import Iterable
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Reading, Snapshot
 from gpusetup.probe.nvml import no_answer
+from gpusetup.readings.nvidia_smi.csv import parse_csv
 from gpusetup.readings.nvidia_smi.log import parse_xml
 from gpusetup.readings.nvidia_smi.values import parse_error
 from gpusetup.readings.side import missing, told, told_gpus
 from gpusetup.system.processes import how_it_ended
-from gpusetup.system.system import System, exists
+from gpusetup.system.system import System
 
 SOURCE = "nvidia-smi"
-WINDOWS_PLACES = (
-    ("SystemRoot", "C:\\Windows", "System32"),
-    ("ProgramFiles", "C:\\Program Files", "NVIDIA Corporation\\NVSMI"),
-)
-LINUX_PLACES = ("/usr/lib/wsl/lib/nvidia-smi", "/usr/bin/nvidia-smi")
-
-
-def find_smi(system: System) -> str | None:
-    """On PATH, or where the driver puts it."""
-    if found := system.which("nvidia-smi"):
-        return found
-    places: Iterable[str] = LINUX_PLACES
-    if system.family == "windows":
-        environ = system.environ()
-        places = (
-            ntpath.join(environ.get(name, usual), folder, "nvidia-smi.exe")
-            for name, usual, folder in WINDOWS_PLACES
-        )
-    return next((path for path in places if exists(system, path)), None)
+IN_SHORT = ("--query-gpu=index,name,uuid,pci.bus_id,driver_version,memory.total", "--format=csv")
+"""What is asked where nvidia-smi dies in its long answer (a GPU is lost); every driver knows it."""
 
 
 def read_smi(system: System, limit: float) -> Snapshot:
     """Everything that nvidia-smi says within `limit` seconds, its errors as values."""
-    program = find_smi(system)
+    program = system.which(SOURCE)
     if program is None:
         return missing("driver", SOURCE, "no such program")
     said = system.run((program, "-q", "-x"), limit)
     smi = parse_xml(said.stdout)
     if smi.gpus is None and smi.nvml_code is None:
-        error = parse_error(said.stderr)
-        if error is None:
-            died = said.problem or how_it_ended(said.exit or 0)
-            return no_answer(SOURCE, {"problem": died})
-        smi = error
+        smi = parse_error(said.stderr) or smi
+    if not smi.complete and not said.problem:
+        short = parse_csv(system.run((program, *IN_SHORT), limit - said.seconds).stdout)
+        smi = replace(short, problems=smi.problems) if short.gpus else smi
+    if smi.gpus is None and smi.nvml_code is None:
+        return no_answer(SOURCE, {"problem": said.problem or how_it_ended(said.exit or 0)})
     gpus = smi.gpus
     if gpus and smi.complete:  # it lists them in NVML's order
         gpus = tuple(replace(gpu, nvml_index=place) for place, gpu in enumerate(gpus))

@@ -162,22 +162,13 @@ def _from_facts(system: System, python: str, chosen_by: str, facts: Mapping[str,
         manager=manager_of(system, prefix),
         version=facts.get("python"),
         externally_managed=bool(facts.get("externally_managed")),
-        path=import_folders(facts),
+        path=tuple(facts.get("path") or filter(None, [facts.get("site_packages")])),
         **{name: facts.get(name) for name in SAME},
     )
 
 
 SAME = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
 """Facts of an interpreter that are fields of a target."""
-
-
-def import_folders(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """The search path without the standard library, zips and our own script's folder."""
-    stdlib, own = (str(facts.get(name) or "") for name in ("stdlib", "executable"))
-    skipped = {stdlib, join(stdlib, "lib-dynload"), facts.get("cwd"), parent(own)}
-    entries = (entry for entry in facts.get("path") or () if not entry.endswith(".zip"))
-    found = [*(entry for entry in entries if entry not in skipped), facts.get("site_packages")]
-    return tuple(dict.fromkeys(filter(None, found)))
 
 
 # --- an environment from its files ---------------------------------------------------------------

@@ -53,14 +53,10 @@ class Private(Frozen):
 
 def private_here() -> Private:
     """The user, the host and the home folder of this process."""
-    names = ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "HOSTNAME", "COMPUTERNAME")
-    host = socket.gethostname()
-    known = (*map(os.environ.get, names), host, host.split(".")[0])
-    homes = (os.environ.get("HOME"), os.environ.get("USERPROFILE"), os.path.expanduser("~"))  # noqa: PTH111
-    return Private(
-        names=tuple(dict.fromkeys(filter(None, known))),
-        homes=tuple(dict.fromkeys(h for h in homes if h and len(h.strip("/\\")) > 1)),
-    )
+    host, home = socket.gethostname(), os.path.expanduser("~")  # noqa: PTH111
+    known = (*map(os.environ.get, WHO_VARIABLES), host, host.split(".")[0])
+    homes = (home,) if len(home.strip("/\\")) > 1 else ()
+    return Private(names=tuple(filter(None, known)), homes=homes)
 
 
 def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from gpusetup.redaction.rules import Found, Rule, applied, compiled
+from gpusetup.redaction.rules import Found, Rule, compiled
 
 PUBLIC_HOSTS = (
     "pytorch.org",
@@ -203,20 +203,10 @@ def servers(value: str) -> str:
     """The value of a variable that lists servers: what is everybody's stays.
 
     >>> servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
-    'localhost,127.0.0.1,<host>,<address>,<host>'
+    'localhost,127.0.0.1,<host>,<host>,<host>'
     """
-    return ",".join(
-        _server(one) for one in re.split(r"\s*,\s*", applied((*URLS, *ADDRESSES), value))
-    )
+    return ",".join(_server(one) for one in re.split(r"\s*,\s*", value))
 
 
-def _server(one: str) -> str:
-    name = re.sub(r":\d+$", "", one.rpartition("@")[2])
-    kept = (
-        not name
-        or "://" in one
-        or one.startswith("<")
-        or name in ("*", "127.0.0.0/8")
-        or is_public(name)
-    )
-    return one if kept else HOST
+def _server(name: str) -> str:
+    return name if name in ("", "*", "127.0.0.0/8") or is_public(name) else HOST

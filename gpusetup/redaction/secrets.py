@@ -15,38 +15,38 @@ from gpusetup.redaction.rules import Found, Rule, applied, compiled
 SECRET = "<secret>"
 
 ISSUERS = (
-    ("GitHub", r"gh[opsur]_[\w]{8,}|github_pat_\w{8,}"),
-    ("GitLab", r"(?:gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas|ffct)-|GR1348941)[\w.-]{8,}"),
-    ("Hugging Face", r"(?:hf|api_org)_[A-Za-z0-9]{8,}"),
-    ("OpenAI, Anthropic, OpenRouter, DeepSeek", r"sk-[\w-]{8,}"),
-    ("Stripe, Clerk, Paystack", r"(?:sk|rk|pk|whsec)_(?:(?:live|test|prod)_)?[A-Za-z0-9+/=]{10,}"),
-    ("SendGrid", r"SG\.[\w-]{6,}\.[\w-]{6,}"),
-    ("Slack", r"xox[a-z](?:\.xox[a-z])?-[\w-]{8,}|xapp-[\w-]{8,}"),
-    ("Docker Hub", r"dckr_(?:pat|oat)_[\w-]{8,}"),
-    ("npm", r"npm_[A-Za-z0-9]{8,}"),
-    ("PyPI", r"pypi-[\w-]{12,}"),
-    ("AWS", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AGPA|AIDA|AIPA|AKIA|ANPA|ANVA|AROA|ASCA|ASIA)[A-Z0-9]{8,}"),
-    ("Google", r"AIza[\w-]{8,}|ya29\.[\w.-]{8,}|GOCSPX-[\w-]{8,}|1//0[\w-]{20,}"),
-    ("Azure", r"[\w~.-]{3}\d?8?Q~[\w~.-]{20,}"),
-    ("DigitalOcean", r"do[opr]_v1_\w{8,}"),
-    ("Databricks", r"dapi[0-9a-f]{8,}(?:-\d)?"),
-    ("HashiCorp", r"hv[sbr]\.[\w-]{8,}|\w{14}\.atlasv1\.[\w=-]{8,}"),
-    ("Weights & Biases", r"wandb_v\d_[\w-]{8,}"),
-    ("Replicate, Groq, xAI, Perplexity", r"r8_\w{8,}|gsk_\w{8,}|xai-\w{8,}|pplx-\w{8,}"),
-    ("Shopify, Square", r"shp(?:at|ca|pa|ss)_\w{8,}|sq0[a-z]{3}-[\w-]{8,}"),
-    ("Grafana, New Relic, Datadog", r"gl(?:c|sa)_\w{8,}|NR(?:AK|JS|II)-\w{8,}"),
-    ("Telegram, Discord", r"\d{8,10}:[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{25,}"),
-    ("Tailscale, Fly, Vercel", r"tskey-[\w-]{8,}|fo1_\w{8,}|FlyV1 \S{8,}|vc[pkira]_\w{8,}"),
-    ("Linear, Notion, Figma", r"lin_(?:api|oauth)_\w{8,}|ntn_\w{8,}|fig[dou]r?_[\w-]{8,}"),
-    ("Cloudflare, Artifactory", r"AKC[A-Za-z0-9]{20,}|cmVmd[A-Za-z0-9]{20,}"),
-    ("Twilio, Mailgun, Mailchimp", r"(?:AC|SK)[0-9a-f]{32}|key-[0-9a-f]{32}|[0-9a-f]{32}-us\d{1,2}"),
-    ("Age, Ansible, Pulumi, Sentry", r"AGE-SECRET-KEY-\w{8,}|pul-\w{8,}|sntr[yu]s?_[\w+/=-]{8,}"),
-    ("NVIDIA NGC", r"nvapi-[\w-]{8,}"),
-    ("JSON Web Token", r"eyJ[\w-]{6,}(?:\.[\w=-]*){0,4}"),
-    ("password hashes", r"\$(?:1|2[aby]|5|6|y|argon2id?)\$[\w./$,=+-]{8,}"),
-    ("SSH fingerprints", r"SHA256:[\w+/=]{20,}|(?:MD5:)?(?:[0-9a-f]{2}:){15}[0-9a-f]{2}"),
-)  # fmt: skip
-"""Who issues a token -> its shape."""
+    r"gh[opsur]_[\w]{8,}|github_pat_\w{8,}",  # GitHub
+    r"(?:gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas|ffct)-|GR1348941)[\w.-]{8,}",  # GitLab
+    r"(?:hf|api_org)_[A-Za-z0-9]{8,}",  # Hugging Face
+    r"sk-[\w-]{8,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
+    r"(?:sk|rk|pk|whsec)_(?:(?:live|test|prod)_)?[A-Za-z0-9+/=]{10,}",  # Stripe, Clerk, Paystack
+    r"SG\.[\w-]{6,}\.[\w-]{6,}",  # SendGrid
+    r"xox[a-z](?:\.xox[a-z])?-[\w-]{8,}|xapp-[\w-]{8,}",  # Slack
+    r"dckr_(?:pat|oat)_[\w-]{8,}",  # Docker Hub
+    r"npm_[A-Za-z0-9]{8,}",  # npm
+    r"pypi-[\w-]{12,}",  # PyPI
+    r"(?:A3T[A-Z0-9]|ABIA|ACCA|AGPA|AIDA|AIPA|AKIA|ANPA|ANVA|AROA|ASCA|ASIA)[A-Z0-9]{8,}",  # AWS
+    r"AIza[\w-]{8,}|ya29\.[\w.-]{8,}|GOCSPX-[\w-]{8,}|1//0[\w-]{20,}",  # Google
+    r"[\w~.-]{3}\d?8?Q~[\w~.-]{20,}",  # Azure
+    r"do[opr]_v1_\w{8,}",  # DigitalOcean
+    r"dapi[0-9a-f]{8,}(?:-\d)?",  # Databricks
+    r"hv[sbr]\.[\w-]{8,}|\w{14}\.atlasv1\.[\w=-]{8,}",  # HashiCorp
+    r"wandb_v\d_[\w-]{8,}",  # Weights & Biases
+    r"r8_\w{8,}|gsk_\w{8,}|xai-\w{8,}|pplx-\w{8,}",  # Replicate, Groq, xAI, Perplexity
+    r"shp(?:at|ca|pa|ss)_\w{8,}|sq0[a-z]{3}-[\w-]{8,}",  # Shopify, Square
+    r"gl(?:c|sa)_\w{8,}|NR(?:AK|JS|II)-\w{8,}",  # Grafana, New Relic, Datadog
+    r"\d{8,10}:[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{25,}",  # Telegram, Discord
+    r"tskey-[\w-]{8,}|fo1_\w{8,}|FlyV1 \S{8,}|vc[pkira]_\w{8,}",  # Tailscale, Fly, Vercel
+    r"lin_(?:api|oauth)_\w{8,}|ntn_\w{8,}|fig[dou]r?_[\w-]{8,}",  # Linear, Notion, Figma
+    r"AKC[A-Za-z0-9]{20,}|cmVmd[A-Za-z0-9]{20,}",  # Cloudflare, Artifactory
+    r"(?:AC|SK)[0-9a-f]{32}|key-[0-9a-f]{32}|[0-9a-f]{32}-us\d{1,2}",  # Twilio, Mailgun, Mailchimp
+    r"AGE-SECRET-KEY-\w{8,}|pul-\w{8,}|sntr[yu]s?_[\w+/=-]{8,}",  # Age, Ansible, Pulumi, Sentry
+    r"nvapi-[\w-]{8,}",  # NVIDIA NGC
+    r"eyJ[\w-]{6,}(?:\.[\w=-]*){0,4}",  # JSON Web Token
+    r"\$(?:1|2[aby]|5|6|y|argon2id?)\$[\w./$,=+-]{8,}",  # password hashes
+    r"SHA256:[\w+/=]{20,}|(?:MD5:)?(?:[0-9a-f]{2}:){15}[0-9a-f]{2}",  # SSH fingerprints
+)
+"""The shapes of tokens, by their issuers."""
 
 _STRONG = (
     r"(?:password|passwd|passphrase|passcode|pwd|secrets?|token|credentials?|api[_-]?key|access[_-]?key(?:[_-]?id)?"
@@ -117,7 +117,7 @@ SECRETS: tuple[Rule, ...] = (
     (r"\b(arn:aws[\w-]*:[\w-]*:[\w-]*:)\d{12}(?=:)", r"\1<secret>"),
     (r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])(?:[A-Z0-9]{5}-){3,}[A-Z0-9]{4,5}\b", SECRET),
     (rf"(?i)(\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}", r"\1<secret>"),
-    (r"(?<![A-Za-z0-9_-])(?:" + "|".join(shape for _, shape in ISSUERS) + ")", lambda said: SECRET if compiled(_MADE_BY_LOT).search(said[0]) else said[0]),
+    (r"(?<![A-Za-z0-9_-])(?:" + "|".join(ISSUERS) + ")", lambda said: SECRET if compiled(_MADE_BY_LOT).search(said[0]) else said[0]),
     (r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b", "<hex>"),
     (_WORD, _replaced),
 )  # fmt: skip

@@ -53,15 +53,6 @@ class Output(Frozen):
         return self.exit == 0
 
 
-def seconds_since_start() -> float:
-    """How long this process has been there; 0 where the system does not say (proc(5), field 22)."""
-    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began)
-    return 0.0
-
-
 def run(
     argv: Sequence[str],
     *,
