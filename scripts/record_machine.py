@@ -96,7 +96,7 @@ def _is_needed(folder: str, name: str, needed: set[str]) -> bool:
 def redacted(tape: Tape, replacements: dict[str, str], private: Private) -> Tape:
     """The tape with homes, names, UUIDs and the given texts replaced, in paths as in answers."""
     plain = to_plain(tape)
-    scrub = Scrubber.of(plain, private)
+    scrub = Scrubber(plain, private)
 
     def changed(text: str) -> str:
         for old, new in replacements.items():

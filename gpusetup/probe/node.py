@@ -29,7 +29,6 @@ LIMIT_SECONDS = 3.5
 """For all sources. A child that cannot be killed is given up a second later."""
 LOG_SECONDS = 1.5
 """For each of the commands that may read the kernel's log."""
-CLOCK_SECONDS = 2.0
 T = TypeVar("T")
 CLASSES = "/sys/class"
 INFINIBAND = f"{CLASSES}/infiniband"
@@ -43,7 +42,7 @@ class NodeRecord(Frozen):
 
     snapshot: Snapshot
     facts: Mapping[str, str] = {}
-    """What a snapshot has no place for: links, clock, free disk, IMEX."""
+    """What a snapshot has no place for: links, free disk, IMEX."""
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
@@ -51,7 +50,6 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     until = time.monotonic() + limit
     linux = system.family == "linux"
     log = Beside(read_dmesg, system, min(LOG_SECONDS, limit / 2))
-    clock = Beside(_clock, system, limit)
     own = Beside(lambda: dict(_own_facts(system)))
     files = tuple(read(system) for read in FILES[system.family])
     asked = read_nvml(system, limit) if worth_asking(files) else SILENT
@@ -59,8 +57,7 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     gpu = assembled(system, (asked,), (*files, _by(until, log, late) if linux else Snapshot()))
     snapshot = merged((gpu, read_os(system), Snapshot(memory=read_memory(system))))
     unknown: dict[str, str] = {}
-    known = _by(until, own, unknown) | _by(until, clock, unknown)
-    facts = known | _rack(system, snapshot)
+    facts = _by(until, own, unknown) | _rack(system, snapshot)
     return NodeRecord(snapshot=snapshot, facts=facts)
 
 
@@ -80,13 +77,6 @@ def _own_facts(system: System) -> Iterator[tuple[str, str]]:
     for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
         if space := unless_refused(system.space, path):
             yield name, f"{space.free_bytes / (1 << 30):.0f}"
-
-
-def _clock(system: System, limit: float) -> dict[str, str]:
-    if system.family != "linux":
-        return {}
-    said = system.ask("read_clock", timeout=min(CLOCK_SECONDS, limit)).get("synchronised")
-    return {} if said is None else {"clock.synchronised": "yes" if said else "no"}
 
 
 def _rack(system: System, snapshot: Snapshot) -> dict[str, str]:

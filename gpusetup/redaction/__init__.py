@@ -21,11 +21,11 @@ from gpusetup.readings.environment import is_kept
 from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.network import ADDRESSES, HOST_VARIABLES, HOSTS, URLS, servers
 from gpusetup.redaction.people import PEOPLE
-from gpusetup.redaction.places import hide_folders, hide_homes, people_in
+from gpusetup.redaction.places import HOMES, folders, people_in
 from gpusetup.redaction.rules import Found, applied
 from gpusetup.redaction.secrets import SECRETS, hide_keys
 from gpusetup.redaction.variables import hide_values
-from gpusetup.redaction.words import names_pattern, vocabulary
+from gpusetup.redaction.words import names_rule, vocabulary
 
 AS_IT_IS = frozenset({"schema", "origin", "family", "installed_at", "compute_capability", "sha256"})
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
@@ -66,7 +66,7 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     named = tuple(v for k, v in plain["environment"].items() if k in WHO_VARIABLES)
     person = replace(person, names=(*person.names, *named))
     plain["environment"] = {k: v for k, v in plain["environment"].items() if is_kept(k)}
-    scrub = Scrubber.of(plain, person)
+    scrub = Scrubber(plain, person)
     for uuid in filter(None, (gpu["uuid"] for gpu in plain["gpus"] or ())):
         scrub.gpu(uuid)
     said = _walk(plain.pop("environment"), scrub.text).items()  # first: alike on alike nodes
@@ -117,56 +117,41 @@ _GPU = rf"\b(GPU|MIG)-({_UUID}|[0-9a-fA-F]{{8}}[-0-9a-fA-F]*|[0-9a-fA-F]{{4,7}})
 _ALIAS = r"\d{4}"
 
 
-class Scrubber(Frozen):
-    """Takes the private parts out of one text after another, always in the same way."""
+class Scrubber:
+    """Takes the private parts out of one text after another, always in the same way.
 
-    homes: tuple[str, ...]
-    pattern: re.Pattern[str] | None
-    surely: bool = False
-    """Whether only people, homes and secrets are taken out, which are private in any text."""
-    aliases: dict[str, str] = {}
-    """GPUs -> what stands for them: the snapshot's own in their order, from `GPU-0001` on."""
-    named: dict[str, str] = {}
-    """Unknown folders -> what stands for them."""
-    known: dict[str, str] = {}
-    """Texts -> what is shared of them: a record has most of its texts many times."""
+    The people whom the texts of `plain` show are known. `surely`: only people, homes and secrets
+    are taken out, which are private in any text.
+    """
 
-    @classmethod
-    def of(cls, plain: Any, private: Private, *, surely: bool = False) -> Scrubber:
-        """The scrubber for texts that belong together: the people whom they show are known."""
+    def __init__(self, plain: Any, private: Private, *, surely: bool = False) -> None:
+        self.aliases: dict[str, str] = {}
+        """GPUs -> what stands for them: the snapshot's own in their order, from `GPU-0001` on."""
+        self._named: dict[str, str] = {}
+        """Unknown folders -> what stands for them."""
+        self._known: dict[str, str] = {}
+        """Texts -> what is shared of them: a record has most of its texts many times."""
         once: dict[str, str] = {}
         all_texts(plain, lambda text: once.setdefault(text, text))
         found = (name for text in once for piece in pieces(text) for name in people_in(piece))
-        homes = tuple(sorted(private.homes, key=len, reverse=True))
+        homes = sorted(private.homes, key=len, reverse=True)
         last = (re.split(r"[\\/]", home)[-1] for home in homes)
-        pattern = names_pattern((*private.names, *found, *last), vocabulary())
-        return cls(homes=homes, pattern=pattern, surely=surely)
+        names = names_rule((*private.names, *found, *last), vocabulary())
+        own = ((re.escape(home) + r"(?![\w-])", "~") for home in homes)
+        uuids = ((rf"\b{_UUID}\b", "<uuid>"),)
+        others = *ADDRESSES, *PEOPLE, *uuids, *folders(self.folder), *HOSTS
+        all_rules = *URLS, *HOMES, (_GPU, self._alias), *SECRETS, *others
+        self._rules = *own, *((*HOMES, *SECRETS) if surely else all_rules), *names
 
     def text(self, text: str) -> str:
         """The text without its private parts; a hostile one costs time in proportion."""
-        if text not in self.known:
-            self.known[text] = "".join(map(self._piece, pieces(hide_keys(text))))
-        return self.known[text]
-
-    def _piece(self, text: str) -> str:
-        for home in self.homes:
-            text = re.sub(re.escape(home) + r"(?![\w-])", "~", text)
-        if self.surely:
-            text = applied(SECRETS, hide_homes(text))
-        else:
-            text = hide_homes(applied(URLS, text))
-            rules = (
-                (_GPU, self._alias),
-                *SECRETS,
-                *ADDRESSES,
-                *PEOPLE,
-                (rf"\b{_UUID}\b", "<uuid>"),
-            )
-            text = applied(HOSTS, hide_folders(applied(rules, text), self.folder))
-        return self.pattern.sub("<private>", text) if self.pattern else text
+        if text not in self._known:
+            shared = (applied(self._rules, piece) for piece in pieces(hide_keys(text)))
+            self._known[text] = "".join(shared)
+        return self._known[text]
 
     def folder(self, name: str) -> str:
-        return self.named.setdefault(name, f"dir-{len(self.named) + 1}")
+        return self._named.setdefault(name, f"dir-{len(self._named) + 1}")
 
     def _alias(self, match: Found) -> str:
         if re.fullmatch(_ALIAS, match[2]):
@@ -207,7 +192,7 @@ def redact_document(plain: Any, private: Private | None = None) -> Any:
     {'url': 'https://<host>/whl/cu124', 'sha256': 'abababababababababababababababababababababababababababababababab'}
     """
     person = private_here() if private is None else private
-    scrub = Scrubber.of(plain, person)
+    scrub = Scrubber(plain, person)
     return _walk(plain, scrub.text)
 
 
@@ -219,5 +204,5 @@ def redact_answer(plain: Any, private: Private | None = None) -> Any:
     {'text': 'sudo reboot; ~/x; <secret>'}
     """
     person = private_here() if private is None else private
-    scrub = Scrubber.of(plain, person, surely=True)
+    scrub = Scrubber(plain, person, surely=True)
     return _walk(plain, scrub.text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from gpusetup.redaction.rules import Found, applied, compiled
+from gpusetup.redaction.rules import Found, Rule, applied, compiled
 
 SOMEONE = "someone"
 _NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
@@ -24,7 +24,7 @@ _START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
 """A drive, or the beginning of a way: the `b:` in `/usr/lib:/home` is neither."""
 _UPWARDS = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
 
-HOMES = (
+_HOMES = (
     rf"(?i){_START}{_UPWARDS}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
     rf"(?i){_START}{_UPWARDS}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
     rf"{_START}{_UPWARDS}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
@@ -85,11 +85,10 @@ Alias = Callable[[str], str]
 
 def people_in(text: str) -> Iterator[str]:
     """The names of people that the home folders of a text show."""
-    for pattern in HOMES:
+    for pattern in _HOMES:
         yield from (match["who"] for match in compiled(pattern).finditer(text))
-        text = compiled(pattern).sub(
-            "~", text
-        )  # `/home/user/project`: the folder `user` is no second home
+        # `/home/user/project`: the folder `user` is no second home
+        text = compiled(pattern).sub("~", text)
     yield from (m["who"] for m in compiled(_OF_PEOPLE).finditer(text) if not is_known(m["who"]))
 
 
@@ -99,11 +98,14 @@ def hide_homes(text: str) -> str:
     >>> hide_homes("/data/users/alice/x C:\\\\Users\\\\Jane Doe\\\\x /scratch/alice/y /mnt/data/x")
     '~/x ~\\\\x /scratch/someone/y /mnt/data/x'
     """
-    return applied((*((pattern, "~") for pattern in HOMES), (_OF_PEOPLE, _of_somebody)), text)
+    return applied(HOMES, text)
 
 
 def _of_somebody(match: Found) -> str:
     return match[0] if is_known(match["who"]) else f"{match['way']}{SOMEONE}"
+
+
+HOMES: tuple[Rule, ...] = (*((pattern, "~") for pattern in _HOMES), (_OF_PEOPLE, _of_somebody))
 
 
 def is_known(name: str) -> bool:
@@ -118,14 +120,14 @@ def is_known(name: str) -> bool:
     return low in KNOWN or low in vocabulary() or compiled(_SHAPED).fullmatch(name) is not None
 
 
-def hide_folders(text: str, alias: Alias) -> str:
-    """Text in whose private ways every unknown folder has an alias.
+def folders(alias: Alias) -> tuple[Rule, ...]:
+    """In private ways every unknown folder has an alias.
 
-    >>> hide_folders("~/acme/.venv/bin/python /usr/lib/acme /data/acme/torch", lambda name: "dir-1")
+    >>> rules = folders(lambda name: "dir-1")
+    >>> applied(rules, "~/acme/.venv/bin/python /usr/lib/acme /data/acme/torch")
     '~/dir-1/.venv/bin/python /usr/lib/acme /data/dir-1/torch'
     """
-    rules = ((pattern, lambda way: _hidden(way[0], alias)) for pattern in (_SLASHED, _BACKED))
-    return applied(rules, text)
+    return tuple((way, lambda found: _hidden(found[0], alias)) for way in (_SLASHED, _BACKED))
 
 
 PACKAGES = ("site-packages", "dist-packages")
