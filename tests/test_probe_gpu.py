@@ -304,16 +304,6 @@ def test_a_driver_that_lists_no_gpu_says_so() -> None:
     assert read_gpu_side(ReplaySystem(tape)).gpus == ()
 
 
-def test_a_library_that_only_the_loaders_cache_knows_is_found() -> None:
-    path = "/nix/store/x/lib/libcuda.so.1"
-    tape = bare(
-        read={"/etc/ld.so.cache": f"libcuda.so.1\0{path}\0libm.so.6\0/lib/libm.so.6\0"},
-        stat={path: FILE},
-        ask={"read_nvml": nvml(NVML_3090), "read_cuda": cuda(CUDA_3090)},
-    )
-    assert read_gpu_side(ReplaySystem(tape)).driver.library_found is True
-
-
 # --- Windows
 
 

@@ -224,10 +224,10 @@ def _memlock() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def _memory_total() -> int:
-    """The physical memory in bytes."""
-    if os.name == "nt":
-        import psutil
+def _memory_total() -> int | None:
+    """The physical memory in bytes, where no /proc/meminfo tells it."""
+    if sys.platform == "linux":
+        return None
+    import psutil
 
-        return psutil.virtual_memory().total
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return psutil.virtual_memory().total
