@@ -39,14 +39,15 @@ def read_cgroup_limit(system: System) -> int | None:
 
 def read_disks(system: System, target: Target | None) -> tuple[Disk, ...]:
     """The room where an install writes: the target, the caches, the temporary folder."""
-    environ = system.environ()
-    usual = environ.get("TEMP") if system.family == "windows" else "/tmp"
-    places = {
-        "site-packages": target.site_packages if target else None,
-        "uv-cache": cache_folder(system, "uv"),
-        "pip-cache": cache_folder(system, "pip"),
-        "tmp": environ.get("TMPDIR") or usual,
-    }
+    environ, home = system.environ(), system.facts().get("home")
+    usual, root = "/tmp", environ.get("XDG_CACHE_HOME") or (home and join(home, ".cache"))
+    if system.family == "windows":
+        usual, root = environ.get("TEMP", ""), environ.get("LOCALAPPDATA")
+    places = {"site-packages": target.site_packages if target else None}
+    for tool in ("uv", "pip"):
+        named = environ.get(f"{tool.upper()}_CACHE_DIR")
+        places[f"{tool}-cache"] = named or (root and join(root, tool))
+    places["tmp"] = environ.get("TMPDIR") or usual
     return tuple(_disk(system, subject, path) for subject, path in places.items() if path)
 
 
@@ -62,17 +63,3 @@ def _disk(system: System, subject: str, path: str) -> Disk:
         free_bytes=space.free_bytes if space else None,
         writable=is_writable(system, there),
     )
-
-
-def cache_folder(system: System, tool: str) -> str | None:
-    """Where uv or pip keeps its downloads on this system."""
-    environ, home = system.environ(), system.facts().get("home")
-    if named := environ.get(f"{tool.upper()}_CACHE_DIR"):
-        return named
-    if system.family == "windows":
-        local = environ.get("LOCALAPPDATA")
-        return join(local, tool, "cache" if tool == "uv" else "Cache") if local else None
-    macos = system.family == "macos" and tool == "pip"
-    usual = join(home, *(("Library", "Caches") if macos else (".cache",))) if home else None
-    root = usual if macos else environ.get("XDG_CACHE_HOME") or usual
-    return join(root, tool) if root else None

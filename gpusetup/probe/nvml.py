@@ -73,11 +73,11 @@ def heard(source: str, answer: Answer, index: str, subject: str) -> tuple[dict[s
         failed = {p["field"]: p for p in device["problems"] if _is_trouble(p)}
         for field, problem in () if device.get("lost") else failed.items():
             if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
-                events.append(_failure(READ_FAILED, source, problem, values))
+                events.append(Event(kind=READ_FAILED, **_failure(source, problem, values)))
     init = "nvml-init-failed" if source == SOURCE else "cuda-init-failed"
     for problem in said["problems"] if said.get("init") == 0 else ():
         if _is_trouble(problem):
-            events.append(_failure(init, source, problem, {"asked": source}))
+            events.append(Event(kind=init, **_failure(source, problem, {"asked": source})))
     side = Snapshot(
         gpus=None if listed is None else gpus,
         events=tuple(events),
@@ -147,12 +147,12 @@ def sound(said: Answer, twins: Collection[str] = ()) -> dict[str, Any]:
     return {**said, **dict.fromkeys(wrong), "problems": (*(said.get("problems") or ()), *rows)}
 
 
-def _failure(kind: str, source: str, problem: Answer, values: Mapping[str, str]) -> Event:
-    """A value that should be told and is not."""
+def _failure(source: str, problem: Answer, values: Mapping[str, str]) -> dict[str, Any]:
+    """A value that should be told and is not, as an event's fields."""
     field, text = problem["field"], str(problem["text"])
     said = {**values, "field": field, "code": str(problem["code"]), "problem": text}
     place = f"GPU {values['gpu']}: " if "gpu" in values else ""
-    return Event(kind=kind, values=said, source=source, text=f"{place}{field}: {text}")
+    return {"values": said, "source": source, "text": f"{place}{field}: {text}"}
 
 
 def _is_trouble(problem: Answer) -> bool:

@@ -8,16 +8,12 @@ from gpusetup.model.machine import Reading, Snapshot, Toolkit
 from gpusetup.system.system import System
 
 NVCC_SECONDS = 3.0
-COMPILERS = {
-    "linux": ("cc", "gcc", "clang"),
-    "macos": ("cc", "clang"),
-    "windows": ("cl", "clang-cl", "gcc"),
-}
+COMPILERS = ("cc", "gcc", "clang", "cl", "clang-cl")
 
 
 def read_toolkit(system: System) -> Snapshot:
     """What the first `nvcc` on PATH says of its version, and the first compiler there."""
-    compiler = next(filter(None, map(system.which, COMPILERS[system.family])), None)
+    compiler = next(filter(None, map(system.which, COMPILERS)), None)
     path = system.which("nvcc")
     said = system.run([path, "--version"], NVCC_SECONDS) if path else None
     found = re.search(r"release (\d+\.\d+)", said.stdout) if said else None

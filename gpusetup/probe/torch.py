@@ -114,7 +114,7 @@ def asked_itself(system: System, target: Target, side: Snapshot) -> Snapshot:
         torch = replace(torch, import_error=str(problem))
     else:
         kernels = tuple(answer.get("kernels") or ()) or torch.kernels
-        names = ("version", "cuda", "cudnn", "cuda_available")
+        names = ("version", "cuda", "cuda_available")
         told = {name: said for name in names if (said := answer.get(name)) is not None}
         torch = replace(torch, kernels=kernels, **told)
     said = None if problem else f"torch {answer.get('version')}"

@@ -38,8 +38,9 @@ def unlisted(
     for number in sorted({*range(len(bound))} - nodes) if 0 < len(nodes) < len(bound) else ():
         # The driver numbers the nodes by slot; where one GPU is not listed, it is that one.
         gpu = absent[0] if len(absent) == 1 else bound[number]
-        said = f"/dev/nvidia{number} is missing"
-        yield _event("device-node-missing", "/dev", said, gpu, {"gpu": str(number)})
+        values = {"gpu": str(number), **_named(gpu)}
+        text = f"/dev/nvidia{number} is missing: {in_short(gpu)}"
+        yield Event(kind="device-node-missing", values=values, source="/dev", text=text)
     if not (nvml or cuda):
         return
     seen = [gpu for gpu in by_cuda if nvml and sure and gpu.pci_bus_id and gpu not in known]
@@ -51,9 +52,9 @@ def unlisted(
     for gpu in seen or held:
         bus = bus_key(gpu.pci_bus_id)
         place = str(slots.index(bus)) if bus in slots else ""  # NVML counts by slot
-        said = f"not in the list of {source}, although {why}"
-        more = {"place": place, "asked": source, "why": why}
-        yield _event("gpu-not-listed", source, said, gpu, more)
+        values = {"place": place, "asked": source, "why": why, **_named(gpu)}
+        text = f"not in the list of {source}, although {why}: {in_short(gpu)}"
+        yield Event(kind="gpu-not-listed", values=values, source=source, text=text)
 
 
 def missed_by_cuda(
@@ -72,7 +73,8 @@ def missed_by_cuda(
         empty = gpu.lost or (gpu.mig_enabled and gpu.mig_count == 0)
         if gpu.nvml_index is not None and not empty and is_by_cuda(gpu) is False:
             values = {"asked": "nvml", "gpu": str(gpu.nvml_index)}
-            yield _event("cuda-misses-gpu", "libcuda", "not in CUDA's list", gpu, values)
+            text = f"not in CUDA's list: {in_short(gpu)}"
+            yield Event(kind="cuda-misses-gpu", values=values, source="libcuda", text=text)
 
 
 def is_by_cuda(gpu: Gpu) -> bool | None:
@@ -83,9 +85,8 @@ def is_by_cuda(gpu: Gpu) -> bool | None:
     return gpu.cuda_index is not None
 
 
-def _event(kind: str, source: str, said: str, gpu: Gpu, more: Mapping[str, str]) -> Event:
-    values = {"bus": gpu.pci_bus_id or "", "name": gpu.name, **more}
-    return Event(kind=kind, values=values, source=source, text=f"{said}: {in_short(gpu)}")
+def _named(gpu: Gpu) -> dict[str, str]:
+    return {"bus": gpu.pci_bus_id or "", "name": gpu.name}
 
 
 def _numbers(files: Sides) -> set[int]:
