@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gpusetup.model.machine import Driver, Reading, Snapshot
 from gpusetup.readings.paths import join
-from gpusetup.readings.side import told
 from gpusetup.system.system import System, exists
 
 SOURCE = "library files"
@@ -34,9 +33,8 @@ def read_libraries(system: System) -> Snapshot:
     if system.family == "windows":
         paths = [join(environ.get("SystemRoot", "C:\\Windows"), "System32", "nvcuda.dll")]
     found = next((path for path in paths if exists(system, path)), None)
-    driver = Driver(library_found=found is not None, libcuda_path=found)
-    if found:
-        return Snapshot(driver=driver, readings=told("driver", SOURCE, driver))
-    problem = "no driver library found"
-    reading = Reading(subject="driver.library_found", source=SOURCE, problem=problem)
+    driver = Driver(library_found=found is not None)
+    problem = None if found else "no driver library found"
+    subject = "driver.library_found"
+    reading = Reading(subject=subject, source=SOURCE, value=found, problem=problem)
     return Snapshot(driver=driver, readings=(reading,))

@@ -160,17 +160,11 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def merged_driver(asked: Sides, files: Sides) -> Driver:
-    """The kernel's files know its version best, a library that answered knows its own."""
-    said = [side.driver for side in asked]
-    known = first_known((Driver(), *(side.driver for side in files), *said))
-    mapped = _first(driver.libcuda_path for driver in said)
-    return replace(
-        known,
-        library_version=_first(driver.library_version for driver in said) or known.library_version,
-        libcuda_path=mapped or known.libcuda_path,
-        library_found=True if mapped else known.library_found,
-        seconds=max((d.seconds for d in said if d.seconds is not None), default=None),
-    )
+    """The kernel's files know its version best."""
+    known = first_known((Driver(), *(side.driver for side in (*files, *asked))))
+    waited = [side.driver.seconds for side in asked if side.driver.seconds is not None]
+    found = True if known.libcuda_path else known.library_found
+    return replace(known, library_found=found, seconds=max(waited, default=None))
 
 
 def _members(

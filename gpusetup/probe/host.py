@@ -130,28 +130,14 @@ def read_cpu(system: System) -> Cpu:
 
 
 def read_quota(system: System) -> float | None:
-    """How many cores our cgroup grants, or one that it is in; `max` and -1 are no limit."""
-    ways = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    said = said_by_cgroups(system, "cpu", *ways)
-    found = (re.fullmatch(r"(\d+)\s+([1-9]\d*)", text) for text in said)
+    """How many cores our cgroup grants, or one that it is in; `max` is no limit."""
+    found = (re.match(r"(\d+) ([1-9]\d*)", text) for text in said_by_cgroups(system, "cpu.max"))
     return min((int(one[1]) / int(one[2]) for one in found if one), default=None)
 
 
-def said_by_cgroups(system: System, controller: str, *ways: tuple[str, ...]) -> Iterator[str]:
-    """What the files of our own cgroup and of those above it say, each way's together."""
-    for folder in cgroup_folders(system, controller):
-        for files in ways:
-            texts = (read_or_none(system, f"{folder}/{name}") or "" for name in files)
-            yield " ".join(texts).strip()
-
-
-def cgroup_folders(system: System, controller: str) -> set[str]:
-    """Our own cgroup's folders and those above them, of cgroup v2 and v1."""
-    root = "/sys/fs/cgroup"
-    found = {root, f"{root}/{controller}"}
-    for line in (read_or_none(system, "/proc/self/cgroup") or "").splitlines():
-        number, controllers, path = (*line.split(":", 2), "", "")[:3]
-        if number == "0" or controller in controllers.split(","):
-            own = PurePosixPath(f"{root}/{controller if controllers else ''}{path}")
-            found |= {str(folder) for folder in (own, *own.parents)}
-    return found
+def said_by_cgroups(system: System, name: str) -> Iterator[str]:
+    """What a file of our own cgroup (v2) and of those above it says."""
+    said = re.search(r"^0::(/.*)$", read_or_none(system, "/proc/self/cgroup") or "", re.M)
+    own = PurePosixPath("/sys/fs/cgroup" + (said[1] if said else ""))
+    for folder in (own, *own.parents):
+        yield read_or_none(system, f"{folder}/{name}") or ""

@@ -9,9 +9,6 @@ from gpusetup.readings.paths import join, parent
 from gpusetup.readings.proc import parse_meminfo
 from gpusetup.system.system import System, exists, is_writable, read_or_none, unless_refused
 
-UNLIMITED_BYTES = 1 << 60
-"""From here on a limit of cgroup v1 means none (it prints the largest page-aligned number)."""
-
 
 def read_memory(system: System) -> Memory:
     facts = system.facts()
@@ -29,9 +26,8 @@ def read_memory(system: System) -> Memory:
 
 def read_cgroup_limit(system: System) -> int | None:
     """The memory limit of our cgroup, or of one that it is in, in bytes; None: there is none."""
-    said = said_by_cgroups(system, "memory", ("memory.max",), ("memory.limit_in_bytes",))
-    limits = (int(limit) for limit in said if limit.isdigit())
-    return min((limit for limit in limits if limit < UNLIMITED_BYTES), default=None)
+    said = (text.strip() for text in said_by_cgroups(system, "memory.max"))
+    return min((int(limit) for limit in said if limit.isdigit()), default=None)
 
 
 # --- disks ----------------------------------------------------------------------------------------
