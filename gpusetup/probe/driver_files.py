@@ -1,4 +1,4 @@
-"""The driver's user-space library as a file: is it where a program finds it."""
+"""The driver's user-space libraries as files: is one where a program finds it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from gpusetup.readings.paths import join
 from gpusetup.system.system import System, exists
 
 SOURCE = "library files"
+LINUX_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 # Where distributions, containers, WSL, Jetson and NixOS keep the driver's libraries.
 LINUX_FOLDERS = (
     "/usr/lib/wsl/lib",
@@ -26,10 +27,11 @@ LINUX_FOLDERS = (
 
 
 def read_libraries(system: System) -> Snapshot:
-    """The first libcuda: where the environment says, else where it usually is."""
+    """The first that is found: where the environment says, else where it usually is."""
     environ = system.environ()
     named = filter(None, environ.get("LD_LIBRARY_PATH", "").split(":"))
-    paths = [f"{folder}/libcuda.so.1" for folder in (*named, *LINUX_FOLDERS)]
+    folders = (*named, *LINUX_FOLDERS)
+    paths = [f"{folder}/{name}" for name in LINUX_LIBRARIES for folder in folders]
     if system.family == "windows":
         paths = [join(environ.get("SystemRoot", "C:\\Windows"), "System32", "nvcuda.dll")]
     found = next((path for path in paths if exists(system, path)), None)
