@@ -27,9 +27,9 @@ from gpusetup.system.tape import ReplaySystem, Tape
 
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 ML_LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
-FILE = Stat(mode="-rw-r--r--", size_bytes=1, readable=True, writable=False)
+FILE = Stat(mode="-rw-r--r--", readable=True, writable=False)
 Live = Callable[..., Snapshot]
-NODE = Stat(mode="crw-rw-rw-", size_bytes=0, readable=True, writable=True)
+NODE = Stat(mode="crw-rw-rw-", readable=True, writable=True)
 OPEN_580 = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build"
     "  Tue Sep 23 09:55:41 UTC 2025\nGCC version:  gcc version 13.3.0\n"

@@ -31,10 +31,8 @@ READ_LIMIT_BYTES = 4 << 20
 class Stat(Frozen):
     mode: str
     """As `ls -l` shows it: `crw-rw-rw-`."""
-    size_bytes: int
     readable: bool
     writable: bool
-    mtime: float | None = None
 
 
 class Space(Frozen):
@@ -74,10 +72,8 @@ class System:
         found = os.stat(path)
         return Stat(
             mode=stat_module.filemode(found.st_mode),
-            size_bytes=found.st_size,
             readable=os.access(path, os.R_OK),
             writable=os.access(path, os.W_OK),
-            mtime=found.st_mtime,
         )
 
     def link(self, path: str) -> str:
@@ -98,13 +94,7 @@ class System:
         said = run(held_back(argv), timeout=timeout, environment=self._environment)
         return replace(said, argv=tuple(argv))
 
-    def ask(
-        self,
-        script: str,
-        python: str | None = None,
-        arguments: Sequence[str] = (),
-        timeout: float = 10,
-    ) -> Mapping[str, Any]:
+    def ask(self, script: str, python: str | None = None, timeout: float = 10) -> Mapping[str, Any]:
         """Run a file of `child_scripts/` in a child and return its JSON answer.
 
         `python` None is our own interpreter. What goes wrong comes back as `{"problem": …}`.
@@ -112,7 +102,7 @@ class System:
         isolated = () if python else ("-I", "-S") if script != "read_nvml" else ("-I",)
         before = (HOLD_BACK,) if script in ASK_THE_DRIVER else ()
         file = str(INSIDE / f"{script}.py")
-        argv = (python or sys.executable, *isolated, *before, file, *arguments)
+        argv = (python or sys.executable, *isolated, *before, file)
         return answer_of(run(argv, timeout=timeout, environment=self._environment))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Sequence
 from functools import partialmethod
 from typing import Any
 
@@ -33,16 +32,14 @@ class Tape(Record):
     """Keyed by the script, then python and arguments where given, joined with blanks."""
 
 
-def key_of(
-    question: Any, python: Any = None, arguments: Sequence[str] = (), timeout: float = 0
-) -> str:
+def key_of(question: Any, python: Any = None, timeout: float = 0) -> str:
     """What a question is kept by.
 
     >>> key_of("read_torch", "/x/python"), key_of(("dmesg", "-T"), 5.0)
     ('read_torch /x/python', 'dmesg -T')
     """
     if isinstance(question, str):
-        question = (question, *((python,) if python else ()), *arguments)
+        question = filter(None, (question, python))
     return " ".join(question)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gpusetup.system.system import Stat, System
 
-NODE = Stat(mode="crw-rw-rw-", size_bytes=0, readable=True, writable=True)
+NODE = Stat(mode="crw-rw-rw-", readable=True, writable=True)
 PCI = "/sys/bus/pci/devices"
 PROC = "/proc/driver/nvidia/gpus"
 INFORMATION = "Model: \t\t NVIDIA A100-SXM4-40GB\nBus Location: \t {bus}\nGPU Excluded:\t No\n"
