@@ -450,20 +450,6 @@ def test_a_machine_that_loses_a_gpu_keeps_it_in_the_list(live: Live) -> None:
     assert [gpu.lost for gpu in live((A100, gone), cuda__devices=1).gpus] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("order", "expected"), [("PCI_BUS_ID", [False, True]), ("FASTEST_FIRST", [None, None])]
-)
-def test_the_order_of_devices_decides_what_an_index_hides(
-    order: str, expected: list[bool | None]
-) -> None:
-    mixed = (NVML_3090, {**TWO[1], "name": "NVIDIA GeForce GTX 1080 Ti"})
-    tape = linux(
-        ask={"read_nvml": nvml(*mixed), "read_cuda": cuda(init=999, devices=None)},
-        environ={"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": order},
-    )
-    assert [gpu.visible for gpu in read_gpu_side(ReplaySystem(tape)).gpus] == expected
-
-
 def test_a_source_that_lists_no_instances_leaves_them_to_the_next() -> None:
     bare_gpu = Gpu(name="unknown", nvml_index=0)
     known = Gpu(name="NVIDIA A30", nvml_index=0, mig_instances=("MIG-1",), throttle_reasons=())

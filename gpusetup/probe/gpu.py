@@ -28,7 +28,6 @@ from gpusetup.probe.pci import read_pci, read_wmi
 from gpusetup.probe.unlisted import is_by_cuda, missed_by_cuda, unlisted
 from gpusetup.readings.located import with_addresses
 from gpusetup.readings.side import first_known, missing, united
-from gpusetup.readings.visible import visible_by_variable
 from gpusetup.system.system import System
 
 T = TypeVar("T")
@@ -187,15 +186,14 @@ def _members(
     return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
 
 
-def with_visibility(
-    gpus: Sequence[Gpu], asked: Sides, environ: Mapping[str, str]
-) -> tuple[Gpu, ...]:
-    """`visible`, from CUDA's own list where it answered, else from CUDA_VISIBLE_DEVICES."""
-    variable = environ.get("CUDA_VISIBLE_DEVICES")
-    if any(side.cuda_api.init_code == 0 and side.gpus is not None for side in asked):
-        return tuple(replace(gpu, visible=is_by_cuda(gpu)) for gpu in gpus)
-    if variable is None:
-        return tuple(gpus)
-    order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    states = visible_by_variable(variable, gpus, pci_order=order)
-    return tuple(replace(gpu, visible=seen) for gpu, seen in zip(gpus, states, strict=True))
+def with_visibility(gpus: Sequence[Gpu], asked: Sides, environ: Mapping[str, str]) -> Sequence[Gpu]:
+    """`visible`, from CUDA's own list; where its variable hides all of them, CUDA has no device."""
+    codes = {side.cuda_api.init_code for side in asked if side.gpus is not None}
+    if 0 in codes:
+        return [replace(gpu, visible=is_by_cuda(gpu)) for gpu in gpus]
+    none = any(side.cuda_api.init_code == NO_DEVICE for side in asked)
+    hidden = none and "CUDA_VISIBLE_DEVICES" in environ
+    return [replace(gpu, visible=False) for gpu in gpus] if hidden else gpus
+
+
+NO_DEVICE = 100

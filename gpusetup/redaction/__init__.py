@@ -185,24 +185,20 @@ def pieces(text: str) -> Iterable[str]:
 _PIECE = r"(?s).{1,4000}\Z|.{1,4000}(?<=\n)|.{1,4000}(?<=\s)|\S+"
 
 
-def redact_document(plain: Any, private: Private | None = None) -> Any:
+def redact_document(plain: Any) -> Any:
     """A plain document (a receipt's) as it may be shared.
 
     >>> redact_document({"url": "https://me:sesame@mirror.example/whl/cu124", "sha256": "ab" * 32})
     {'url': 'https://<host>/whl/cu124', 'sha256': 'abababababababababababababababababababababababababababababababab'}
     """
-    person = private_here() if private is None else private
-    scrub = Scrubber(plain, person)
-    return _walk(plain, scrub.text)
+    return _walk(plain, Scrubber(plain, private_here()).text)
 
 
-def redact_answer(plain: Any, private: Private | None = None) -> Any:
+def redact_answer(plain: Any) -> Any:
     """An answer made of redacted readings and of our own words, looked over once more for what is
     private wherever it stands: our own addresses and commands stay.
 
-    >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9}, Private())
+    >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9})
     {'text': 'sudo reboot; ~/x; <secret>'}
     """
-    person = private_here() if private is None else private
-    scrub = Scrubber(plain, person, surely=True)
-    return _walk(plain, scrub.text)
+    return _walk(plain, Scrubber(plain, private_here(), surely=True).text)
