@@ -200,8 +200,7 @@ def parse_pyvenv(text: str) -> dict[str, str]:
     >>> parse_pyvenv("home = /usr/bin\\nversion_info = 3.11.9\\nuv = 0.5.1\\n")["uv"]
     '0.5.1'
     """
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {key.strip().lower(): value.strip() for key, _, value in pairs}
+    return dict(re.findall(r"(?m)^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*?)[ \t]*$", text.lower()))
 
 
 def site_packages(system: System, prefix: str, python: str = "python") -> str | None:
