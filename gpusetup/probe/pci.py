@@ -53,32 +53,23 @@ def read_wmi(system: System) -> Snapshot:
     said = system.run(WMI_QUERY, WMI_SECONDS)
     if not said.ok:
         return missing("pci_devices", WMI, said.problem or f"exit {said.exit}")
-    devices = parse_wmi(said.stdout)
-    if devices is None:
-        return missing("pci_devices", WMI, "the answer is not JSON")
-    return _told(WMI, devices)
+    return _told(WMI, parse_wmi(said.stdout))
 
 
-def parse_wmi(text: str) -> tuple[PciDevice, ...] | None:
-    """One object, or a list of them; a virtual adapter has no PCI id and is left out.
+WMI_ROW = r'(?i)"Name":(?:null|"([^"]*)"),"PNPDeviceID":"[^"]*?VEN_(\w{4})(?:&|\\u0026)DEV_(\w{4})'
 
-    >>> text = '{"Name":"NVIDIA L4","PNPDeviceID":"PCI\\\\\\\\VEN_10DE&DEV_27B8&SUBSYS_1"}'
+
+def parse_wmi(text: str) -> tuple[PciDevice, ...]:
+    """The rows of its JSON; a virtual adapter has no PCI id and is left out.
+
+    >>> text = '{"Name":"NVIDIA L4","PNPDeviceID":"PCI\\\\VEN_10DE&DEV_27B8&SUBSYS_1"}'
     >>> [(device.vendor, device.device_id) for device in parse_wmi(text)]
     [('nvidia', '27b8')]
     """
-    import json
-
-    try:
-        answer = json.loads(text or "[]")
-    except ValueError:
-        return None
-    found = []
-    for row in answer if isinstance(answer, list) else [answer]:
-        ids = re.search(r"VEN_(\w{4})&DEV_(\w{4})", str(row.get("PNPDeviceID")).lower(), re.I)
-        if ids:
-            vendor, name = maker_on_bus(ids[1]), str(row.get("Name") or "") or None
-            found.append(PciDevice(vendor=vendor, device_id=ids[2], name=name))
-    return tuple(found)
+    return tuple(
+        PciDevice(vendor=maker_on_bus(vendor.lower()), device_id=device.lower(), name=name or None)
+        for name, vendor, device in re.findall(WMI_ROW, text)
+    )
 
 
 def _told(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
