@@ -23,10 +23,9 @@ WMI_SECONDS = 10.0
 
 def read_pci(system: System) -> Snapshot:
     """VGA, 3D and other display controllers; not the sound device of the same card."""
-    try:
-        names = system.list(FOLDER)
-    except OSError as problem:
-        return missing("pci_devices", FOLDER, problem.strerror or "cannot be listed")
+    names = unless_refused(system.list, FOLDER)
+    if names is None:
+        return missing("pci_devices", FOLDER, "cannot be listed")
     found = (name for name in names if (_id(system, name, "class") or "").startswith("0x03"))
     return _told(FOLDER, tuple(read_device(system, name) for name in found))
 
