@@ -8,12 +8,13 @@ from itertools import islice
 
 from gpusetup.model.machine import Python, Reading, Snapshot
 from gpusetup.probe.target import Target
-from gpusetup.readings.paths import base_name, join, parent
-from gpusetup.system.system import System, is_writable, list_or_empty, unless_refused
+from gpusetup.readings.paths import join, parent
+from gpusetup.system.system import System, is_writable, list_or_empty
 
-_INTERPRETER = re.compile(r"python(3(\.\d+)?t?)?(\.exe)?")
+_INTERPRETER = r"python(?:3\.\d+t?|\.exe)"
+"""Plain `python` and `python3` are links to another of their folder."""
 MOST_OTHERS = 16
-_SKIPPED = re.compile(r"/shims/?$|^/mnt/[a-z]/")
+_SKIPPED = r"/shims/?$|^/mnt/[a-z]/"
 """pyenv's stand-ins, and under WSL the folders of Windows: slow to list, and not for Linux."""
 
 
@@ -46,10 +47,7 @@ def others(system: System, target: Target | None) -> Iterable[str]:
     mark = ";" if system.family == "windows" else ":"
     own = parent(target.python) if target else None
     for folder in dict.fromkeys(system.environ().get("PATH", "").split(mark)):
-        if not folder or folder == own or _SKIPPED.search(folder):
+        if not folder or folder == own or re.search(_SKIPPED, folder):
             continue
-        names = [n for n in list_or_empty(system, folder) if _INTERPRETER.fullmatch(n.lower())]
-        paths = {name: join(folder, name) for name in names}
-        links = {name: unless_refused(system.link, path) for name, path in paths.items()}
-        # A name that is a link to another of the folder is left out.
-        yield from (paths[name] for name in names if base_name(links[name] or "") not in names)
+        names = list_or_empty(system, folder)
+        yield from (join(folder, n) for n in names if re.fullmatch(_INTERPRETER, n.lower()))
