@@ -85,12 +85,13 @@ def _asked(system: System, patience: Patience, files: Sides, deep: bool) -> Side
     """NVML, libcuda and at times nvidia-smi, as far as there is time."""
     names = ("NVML", "libcuda", "nvidia-smi")[: 2 + deep]
     nvml, cuda, *others = [_ask(system, patience, name) for name in names]
-    if not deep and needs_smi(nvml.result(), cuda.result(), files):
+    more = not deep and needs_smi(nvml.result(), cuda.result(), files)
+    if more and patience.left() > LEAST_SECONDS:
         others = [_ask(system, patience, "nvidia-smi")]
     return [one.result() for one in (nvml, cuda, *others)]
 
 
-NO_SECONDS_LEFT = 0.2
+LEAST_SECONDS = 0.2
 
 
 def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
@@ -100,12 +101,9 @@ def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
     from gpusetup.probe.smi import read_smi
 
     def asked() -> Snapshot:
-        left = patience.left()
-        if left < NO_SECONDS_LEFT:
-            spent = f"not asked: the {patience.limit:g} s were over"
-            return missing("driver", source.lower(), spent)
+        read = {"NVML": read_nvml, "libcuda": read_cuda, "nvidia-smi": read_smi}[source]
         with patience.waiting_for(source):
-            return {"NVML": read_nvml, "libcuda": read_cuda}.get(source, read_smi)(system, left)
+            return read(system, patience.left())
 
     return Beside(asked)
 
