@@ -175,8 +175,8 @@ def listed(library: Any, count: int) -> list[Answer]:
         ASKED["gpu"] = index
         return library, number(library, "cuDeviceGet", index)
 
-    places = range(ANSWERS.counted(count))
-    return [ANSWERS.device(Failed, index, handle_of, FIELDS) for index in places]
+    say({"part": {"count": ANSWERS.counted(count)}})
+    return [ANSWERS.device(Failed, index, handle_of, FIELDS) for index in range(count)]
 
 
 def main() -> Answer:

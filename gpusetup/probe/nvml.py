@@ -107,9 +107,9 @@ def so_far(answer: Answer) -> Answer:
     reached = {
         one["index"]: one for part in answer.get("parts") or () if (one := part.get("device"))
     }
-    count = known.get("count", known.get("device_count"))
-    if count is not None:
-        known["devices"] = [reached.get(index, {"index": index}) for index in range(count)]
+    if "count" in known:
+        places = range(known["count"])
+        known["devices"] = [reached.get(index, {"index": index}) for index in places]
     return known
 
 
