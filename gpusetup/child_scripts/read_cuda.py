@@ -9,7 +9,7 @@ The answer:
      "init": 0, "init_name": "CUDA_SUCCESS",     what cuInit returned
      "seconds": 0.2,            from the first call to the last
      "version": "13.0",         cuDriverGetVersion: the newest CUDA API this library serves
-     "device_count": 1,         missing, as `devices` is, where cuInit failed
+     "device_count": 1,         missing where cuInit failed or the GPUs cannot be counted
      "devices": [{"index": 0, "name": "...", "uuid": "GPU-...", "pci_bus_id": "0000:07:00.0",
                   "compute_capability": "8.0", "memory_total_bytes": 42949672960,
                   "problems": [{"field": "uuid", "code": 1, "text": "CUDA_ERROR_INVALID_VALUE"}]}],
@@ -170,12 +170,13 @@ FIELDS = (
 )
 
 
-def listed(library: Any, count: int) -> list[Answer]:
+def listed(library: Any) -> list[Answer]:
     def handle_of(index: int) -> Any:
         ASKED["gpu"] = index
         return library, number(library, "cuDeviceGet", index)
 
-    say({"part": {"count": ANSWERS.counted(count)}})
+    count = ANSWERS.counted(number(library, "cuDeviceGetCount"))
+    say({"part": {"count": count}})
     return [ANSWERS.device(Failed, index, handle_of, FIELDS) for index in range(count)]
 
 
@@ -194,17 +195,15 @@ def main() -> Answer:
     say({"part": dict(answer)})
     began = time.monotonic()
     version = ("version", lambda: dotted(number(library, "cuDriverGetVersion")))
-    count = ("device_count", lambda: number(library, "cuDeviceGetCount"))
     answer.update(ANSWERS.ask(Failed, (version,)))
     answer["init"] = called(library, "cuInit", 0)
     answer["init_name"] = NAMES.get(answer["init"], "error %d" % answer["init"])
     if answer["init"] == 0:
-        told = ANSWERS.ask(Failed, (count,))
-        say({"part": dict(answer, **told)})
-        if told["device_count"] is not None:
-            more = ANSWERS.ask(Failed, (("devices", listed),), library, told["device_count"])
-            told.update(more, problems=told["problems"] + more["problems"])
+        say({"part": dict(answer)})
+        told = ANSWERS.ask(Failed, (("devices", listed),), library)
         answer.update(told, problems=answer["problems"] + told["problems"])
+        if told["devices"] is not None:
+            answer["device_count"] = len(told["devices"])
     answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 
