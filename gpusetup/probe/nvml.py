@@ -69,7 +69,7 @@ def heard(source: str, answer: Answer, index: str, subject: str) -> tuple[dict[s
     events = list(silent.events)
     for device in devices:
         values = {"asked": source, "gpu": str(device["index"])}
-        values |= {"bus": bus} if (bus := device.get("pci_bus_id")) else {}
+        values["bus"] = device.get("pci_bus_id") or ""
         failed = {p["field"]: p for p in device["problems"] if _is_trouble(p)}
         for field, problem in () if device.get("lost") else failed.items():
             if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
@@ -151,8 +151,8 @@ def _failure(source: str, problem: Answer, values: Mapping[str, str]) -> dict[st
     """A value that should be told and is not, as an event's fields."""
     field, text = problem["field"], str(problem["text"])
     said = {**values, "field": field, "code": str(problem["code"]), "problem": text}
-    place = f"GPU {values['gpu']}: " if "gpu" in values else ""
-    return {"values": said, "source": source, "text": f"{place}{field}: {text}"}
+    who = f"GPU {values['gpu']} {values['bus']}".rstrip() + ": " if "gpu" in values else ""
+    return {"values": said, "source": source, "text": f"{who}{field}: {text}"}
 
 
 def _is_trouble(problem: Answer) -> bool:
