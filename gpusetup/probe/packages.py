@@ -23,7 +23,7 @@ from gpusetup.readings.paths import join
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
 _INFO = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*)(-py[\d.]+.*)?\.(dist-info|egg-info)$")
-_LIBRARY = re.compile(r"\.(so|dll|dylib|pyd)(\.[\d.]+)?$")
+_LIBRARY = r'(?m)^"?([^,"\n]+\.(?:so|dll|dylib|pyd)(?:\.[\d.]+)?|torch/version\.py)"?,'
 
 
 def installed_packages(system: System, target: Target) -> tuple[Package, ...] | None:
@@ -67,18 +67,17 @@ def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Pa
             version=match["version"],
             installer=installer,
             location=folder,
-            intact=not missing_libraries(system, folder, record or "") if recorded else None,
+            intact=is_whole(system, folder, record or "") if recorded else None,
             requires=requires,
             direct=elsewhere if requires else None,
         )
 
 
-def missing_libraries(system: System, folder: str, record: str) -> tuple[str, ...]:
-    """The libraries of a RECORD that are not there, or the package's own `version.py` (an install
-    that was cut, or overwritten)."""
-    paths = (line.partition(",")[0].strip('"') for line in record.splitlines())
-    wanted = (path for path in paths if _LIBRARY.search(path) or path == "torch/version.py")
-    return tuple(path for path in wanted if not exists(system, join(folder, *path.split("/"))))
+def is_whole(system: System, folder: str, record: str) -> bool:
+    """Whether the libraries of a RECORD are there, and torch's own `version.py`; where an install
+    was cut, or overwritten, they are not."""
+    paths = re.findall(_LIBRARY, record)
+    return all(exists(system, join(folder, *path.split("/"))) for path in paths)
 
 
 # --- conda ---------------------------------------------------------------------------------------
