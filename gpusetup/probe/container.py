@@ -7,7 +7,7 @@ import re
 from gpusetup.model.machine import Container, Reading, Snapshot
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
-COMPAT = r"/(cuda[^/]*|[^/]*)/compat(/lib[^/]*)?/?$"
+COMPAT = r"(?m)^[ \t]*(/\S*/compat(?:/lib[^/\s]*)?)/?[ \t]*$"
 
 
 def read_container(system: System) -> Snapshot:
@@ -67,9 +67,7 @@ def compat_path(system: System) -> str | None:
     """The first cuda-compat folder whose libcuda the loader would find before the driver's."""
     conf = "/etc/ld.so.conf.d"
     names = (name for name in list_or_empty(system, conf) if name.endswith(".conf"))
-    lines = "\n".join(read_or_none(system, f"{conf}/{name}") or "" for name in names)
-    listed = system.environ().get("LD_LIBRARY_PATH", "").split(":")
-    folders = (*listed, *(line.strip() for line in lines.splitlines() if line.startswith("/")))
-    named = (folder for folder in folders if re.search(COMPAT, folder))
-    there = (one for one in named if exists(system, f"{one.rstrip('/')}/libcuda.so.1"))
-    return next(there, None)
+    texts = (read_or_none(system, f"{conf}/{name}") or "" for name in names)
+    listed = system.environ().get("LD_LIBRARY_PATH", "").replace(":", "\n")
+    found = re.findall(COMPAT, "\n".join((listed, *texts)))
+    return next((one for one in found if exists(system, f"{one}/libcuda.so.1")), None)
