@@ -64,7 +64,7 @@ def matching(row: Row) -> Iterator[str]:
     seen = set()
     for text in _texts():
         if (
-            row.needle in text.low
+            any(needle in text.low for needle in row.needles)
             and text.flat not in seen
             and any(True for _ in matches(text, row))
         ):

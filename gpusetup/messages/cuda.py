@@ -73,7 +73,7 @@ ROWS = (
     row("no-xpu", "no xpu devices are available"),
     row(
         "cuda-unavailable",
-        "gpu",
+        ("no supported ", "no compatible ", "no suitable "),
         r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:backend )?(?:was |were |is |are )?(?:found|detected|available)\b",
         unless=r"\b(?:if|when) no (?:supported|compatible|suitable)",
     ),

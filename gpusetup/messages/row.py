@@ -21,10 +21,10 @@ class Row(Frozen):
     """One message of one program, in its versions."""
 
     kind: str
-    needle: str
-    """Letters, lower case, that every form of the message has."""
+    needles: tuple[str, ...]
+    """Letters, lower case: every form of the message has one of them."""
     pattern: str = ""
-    """Near the needle; "" where the needle says it all. Letter case does not count."""
+    """Near a needle; "" if the one needle says it all. Letter case does not count."""
     values: Mapping[str, str] = {}
     """What the message says without naming it."""
     unless: str = ""
@@ -37,7 +37,7 @@ class Row(Frozen):
 
 def row(
     kind: str,
-    needle: str,
+    needle: str | tuple[str, ...],
     pattern: str = "",
     *,
     unless: str = "",
@@ -47,7 +47,7 @@ def row(
 ) -> Row:
     return Row(
         kind=kind,
-        needle=needle,
+        needles=(needle,) if isinstance(needle, str) else needle,
         pattern=pattern,
         unless=unless,
         by=by,
@@ -73,7 +73,7 @@ def failed(program: str, needle: str, pattern: str = "", *, unless: str = "", **
 
 def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
     """Where a row's message stands in a piece of text, and its values."""
-    pattern = in_any_case(one.pattern or re.escape(one.needle))
+    pattern = in_any_case(one.pattern or re.escape(one.needles[0]))
     for found in pattern.finditer(window):
         if one.unless and _is_meant_otherwise(one.unless, window, found):
             continue

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Generic, TypeVar
 
 from gpusetup.messages.row import Key, Row, found_in, gathered, key_of
 from gpusetup.model.frozen import Frozen
@@ -24,6 +26,7 @@ EVENTS_A_ROW = 3
 """A log says the same a thousand times; different values are different events."""
 EVENTS_BY_VALUE = 12
 """Of a row whose events are told apart by one value."""
+R = TypeVar("R")
 
 
 class Flat(Frozen):
@@ -34,21 +37,23 @@ class Flat(Frozen):
     """`flat` in lower case, of the same length."""
     starts: tuple[int, ...]
     """Where each line begins in `flat`."""
+    grams: frozenset[str]
+    """`grams_of` `low`."""
 
     def line_at(self, place: int) -> int:
         """The number of the line (from 0) that holds a place of `flat`."""
         return max(bisect_right(self.starts, place) - 1, 0)
 
-    def near(self, needle: str) -> Iterator[tuple[int, str]]:
-        """Windows of `flat` around a needle (lower case): where each begins, and its text.
+    def near(self, *needles: str) -> Iterator[tuple[int, str]]:
+        """Windows of `flat` around needles (lower case): where each begins, and its text.
 
         They overlap, so that what lies at the end of one is whole in the next.
         """
         if len(self.flat) <= WHOLE:
-            if needle in self.low:
+            if any(needle in self.low for needle in needles):
                 yield 0, self.flat
             return
-        for at in _places(self.low, needle):
+        for at in (at for needle in needles for at in _places(self.low, needle)):
             first, last = self._between_words(max(at - BEFORE, 0), at + AFTER)
             yield first, self.flat[first:last]
 
@@ -57,6 +62,45 @@ class Flat(Frozen):
         before = self.flat.rfind(" ", max(first - WORD, 0), first) + 1
         after = self.flat.find(" ", last, last + WORD)
         return before or first, after if after >= 0 else last
+
+
+def grams_of(text: str) -> set[str]:
+    """Each four letters of a text that stand together, and none.
+
+    >>> sorted(grams_of("xformer")), grams_of("gpu")
+    (['', 'form', 'orme', 'rmer', 'xfor'], {''})
+    """
+    return {"", *map("".join, zip(text, text[1:], text[2:], text[3:], strict=False))}
+
+
+class Index(Generic[R]):
+    """Which of many rows may be in a text: those whose needle is, found by its first and last letters."""
+
+    def __init__(self, rows: Iterable[tuple[R, tuple[str, ...]]]) -> None:
+        """Each row with its needles, of which one is enough."""
+        self._rows = tuple(rows)
+
+    @cached_property
+    def _by_gram(self) -> dict[str, list[tuple[str, str, int]]]:
+        """The needles by their first four letters, with the last four and the place of the row.
+
+        Those of a needle that is shorter are "".
+        """
+        by_gram: dict[str, list[tuple[str, str, int]]] = {}
+        for at, (_, needles) in enumerate(self._rows):
+            for needle in needles:
+                first, last = (needle[:4], needle[-4:]) if len(needle) >= 4 else ("", "")
+                by_gram.setdefault(first, []).append((last, needle, at))
+        return by_gram
+
+    def rows_in(self, text: Flat) -> Iterator[R]:
+        """Those of which a needle is in the text, in their order."""
+        low, grams = text.low, text.grams
+        shared = grams & self._by_gram.keys()
+        near = (each for first in shared for each in self._by_gram[first])
+        found = {at for last, needle, at in near if last in grams and needle in low}
+        for at in sorted(found):
+            yield self._rows[at][0]
 
 
 def _places(low: str, needle: str) -> list[int]:
@@ -78,7 +122,8 @@ def flat_of(parts: Iterable[str]) -> Flat:
     """
     lines = [" ".join(part.split()) for part in parts]
     flat = " ".join(filter(None, lines))
-    return Flat(flat=flat, low=lowered(flat), starts=tuple(_starts_of(lines)))
+    low, starts = lowered(flat), tuple(_starts_of(lines))
+    return Flat(flat=flat, low=low, starts=starts, grams=frozenset(grams_of(low)))
 
 
 def _starts_of(lines: Iterable[str]) -> Iterator[int]:
@@ -98,17 +143,20 @@ class Found(Frozen):
     values: dict[str, str]
 
 
-def search(text: Flat, rows: Iterable[Row]) -> Iterator[Found]:
+def indexed(rows: Iterable[Row]) -> Index[Row]:
+    return Index((one, one.needles) for one in rows)
+
+
+def search(text: Flat, rows: Index[Row]) -> Iterator[Found]:
     """The messages of all rows that are in the text.
 
     >>> from gpusetup.messages.row import row
-    >>> rows = (row("xid", "xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)"),)
+    >>> rows = indexed([row("xid", "xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)")])
     >>> next(search(flat_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
     {'bus_id': '0000:01:00', 'number': '79'}
     """
-    for one in rows:
-        if one.needle in text.low:
-            yield from _of_row(text, one)
+    for one in rows.rows_in(text):
+        yield from _of_row(text, one)
 
 
 def _of_row(text: Flat, one: Row) -> Iterator[Found]:
@@ -129,6 +177,6 @@ def _of_row(text: Flat, one: Row) -> Iterator[Found]:
 
 def matches(text: Flat, one: Row) -> Iterator[Found]:
     """Where a row's message stands, as often as it does."""
-    for start, window in text.near(one.needle):
+    for start, window in text.near(*one.needles):
         for first, last, values in found_in(window, one):
             yield Found(row=one, first=start + first, last=start + last, values=values)

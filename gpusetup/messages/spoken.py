@@ -64,7 +64,7 @@ CPUS = (
         "torch-not-compiled-with-cuda",
         {
             " cpu_": r"\b(?:libtorch|pytorch) +\d[\w.]{1,12} +cpu_(?:mkl|generic|accelerate)_\w{3,40}",
-            "torch": r"\b(?:went|goes|gone|going|reverts?|reverted|falls?|fell|fallen|switched|switches|changed|changes|downgraded|replaced)(?: it)?(?: back)? (?:to|by|with) (?:using )?(?:the |a )?(?:(?:py)?torch[- ]?\+?CPU\b|CPU[- ](?:only )?(?:py)?torch\b|CPU(?:[- ]only)? (?:version|build|wheel) of (?:py)?torch\b)",
+            "cpu": r"\b(?:went|goes|gone|going|reverts?|reverted|falls?|fell|fallen|switched|switches|changed|changes|downgraded|replaced)(?: it)?(?: back)? (?:to|by|with) (?:using )?(?:the |a )?(?:(?:py)?torch[- ]?\+?CPU\b|CPU[- ](?:only )?(?:py)?torch\b|CPU(?:[- ]only)? (?:version|build|wheel) of (?:py)?torch\b)",
         },
     ),
     row(
@@ -341,11 +341,16 @@ ONLY_A_CPU = (
     rf"(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b"
     r"|\b(?:I|we) only have (?:an? |my |the )?CPU\b"
 )
+HAVE_NOT = tuple(
+    f"{no} {verb}"
+    for no in ("not", "n't", "n\u2019t", "dont", "doesnt")
+    for verb in ("have", "own")
+)
 DENIALS = (
-    *((needle, HAVE_NONE) for needle in ("gpu", "graphics", "nvidia card", "nvidia adapter")),
-    *((needle, A_MACHINE_WITHOUT) for needle in ("without", "with no")),
-    *((needle, NONE_HERE) for needle in ("no gpu", "no graphics")),
-    *((needle, ONLY_A_CPU) for needle in ("cpu-only", "cpu only", "only have")),
+    ((" no ", "no dedicated", "no discrete", *HAVE_NOT, "integrated", "onboard"), HAVE_NONE),
+    (("without", "with no"), A_MACHINE_WITHOUT),
+    (("no gpu", "no graphics", "no nvidia ", " no "), NONE_HERE),
+    (("cpu-only", "cpu only", "only have"), ONLY_A_CPU),
 )
 WITHOUT = tuple(
     row(

@@ -11,15 +11,12 @@ IF = r"\b(?:if|when|whenever|whether|unless|in case|until|make sure|once) (?:\S{
 OTHERS_GPU = r"\b(?:AMD|Radeon|ROCm|Intel Arc|macOS|Jetson)\b|no (?:NVIDIA )?GPU"
 
 TORCH_MISSING = (
-    *(
-        row(
-            "torch-missing",
-            needle,
-            r"\b(?:errors?|says?|saying|said|claims?|claiming|claimed|complain\w*|tells?|told|report\w*|thinks?)\b[^.\n]{0,24}?[`'\"]?(?:py)?torch[`'\"]? "
-            r"(?:(?:does ?n[o']t|does not|doesnt) exist\b|is(?: not|n't) installed\b|is missing\b|(?:could not|cannot|can't|can not|couldn't) be found\b)",
-            unless=rf"{IF}(?:py)?torch|\b(?:with|for|in) (?:py)?torch (?:is not|isn't|does)",
-        )
-        for needle in ("torch", "pytorch")
+    row(
+        "torch-missing",
+        ("exist", "not installed", "n't installed", "is missing", "be found"),
+        r"\b(?:errors?|says?|saying|said|claims?|claiming|claimed|complain\w*|tells?|told|report\w*|thinks?)\b[^.\n]{0,24}?[`'\"]?(?:py)?torch[`'\"]? "
+        r"(?:(?:does ?n[o']t|does not|doesnt) exist\b|is(?: not|n't) installed\b|is missing\b|(?:could not|cannot|can't|can not|couldn't) be found\b)",
+        unless=rf"{IF}(?:py)?torch|\b(?:with|for|in) (?:py)?torch (?:is not|isn't|does)",
     ),
 )
 """A program that finds no torch, as its user says it."""

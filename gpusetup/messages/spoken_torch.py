@@ -52,14 +52,13 @@ REPLACED = (
 BESIDE = r"(?:xformers|flash[-_ ]?attn|flash[-_ ]?attention|bitsandbytes|sageattention|torch[-_]scatter|torch[-_]sparse|torch[-_]cluster|pytorch3d|detectron2|mmcv(?:-full)?|apex|auto-?gptq|exllamav2|vllm|deepspeed|tiny-?cuda-?nn|kaolin|gsplat|nvdiffrast|causal[-_]conv1d|mamba[-_]ssm)"
 BREAKS = r"(?:fails? to (?:load|import)|failed to (?:load|import)|(?:can ?not|can't|could not|couldn't|won't|does not|doesn't|no longer) (?:be )?(?:load|import)(?:ed|s)?\b|breaks\b|broke\b|(?:stops?|stopped) (?:working|loading)|is (?:now )?incompatible|no longer (?:works?|loads?))"
 NEW_TORCH = r"(?:(?:un)?install|replac|updat|upgrad|downgrad|overwr[io]t|chang)\w{0,6}[^.\n]{0,40}?\b(?:py)?torch\b"
-LEFT_BEHIND = tuple(
+LEFT_BEHIND = (
     row(
         "extension-abi-mismatch",
-        needle,
+        (" load", " import", "breaks", "broke", "incompatible", "no longer", "stop"),
         rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{BESIDE}) {BREAKS}|\b(?P<extension>{BESIDE}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}",
         unless=r"\b(?:if|to avoid|otherwise|may|might|could|would) (?:\S{1,16} ){0,4}?(?:update|upgrade|fail|break|install)",
-    )
-    for needle in ("load", "import", "br", "incompatible", "no longer", "stop")
+    ),
 )
 """An extension of another torch, whose own message is not shown."""
 

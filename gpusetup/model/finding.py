@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from gpusetup.model.frozen import Frozen, Text
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import Line
 
 
@@ -41,8 +41,8 @@ class Fix(Frozen):
     """What shows more and changes nothing; each title is a sentence: `see the counters`."""
     needs_root: bool = False
     needs_reboot: bool = False
-    min_driver: Text = None
-    python: Text = None
+    min_driver: str | None = None
+    python: str | None = None
 
 
 def typed(fix: Fix | None) -> tuple[Line, ...]:
@@ -61,7 +61,7 @@ class Finding(Frozen):
     title: str
     detail: str = ""
     root: bool = False
-    explained_by: Text = None
+    explained_by: str | None = None
     evidence: tuple[Evidence, ...] = ()
     fix: Fix | None = None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from gpusetup.messages.search import Index
 from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
@@ -39,31 +40,41 @@ Reader = Callable[[Text], Iterator[Fact]]
 
 
 class Saying(NamedTuple):
-    """A pattern whose first group is the value of a field."""
+    """A pattern whose first group is the value of a field, where certain letters are."""
 
     subject: str
-    needle: str
+    needle: str | tuple[str, ...]
+    """Lower case; of several, every form has one."""
     pattern: str
     trust: int = USUAL
     value: str | bool | int | None = None
     """What is claimed where the pattern has no group."""
 
+    @property
+    def needles(self) -> tuple[str, ...]:
+        return (self.needle,) if isinstance(self.needle, str) else self.needle
+
 
 CLAIMS_A_ROW = 4
 
 
-def claims(text: Text, sayings: tuple[Saying, ...]) -> Iterator[Claim]:
+def sayings_index(sayings: Iterable[Saying]) -> Index[Saying]:
+    return Index((one, one.needles) for one in sayings)
+
+
+def claims(text: Text, sayings: Index[Saying]) -> Iterator[Claim]:
     """What the text says by these patterns; each different value of a row once.
 
     >>> from gpusetup.report.text import text_of
-    >>> rows = (Saying("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)"),)
-    >>> next(claims(text_of("Python 3.13.5"), rows)).value
+    >>> rows = [Saying("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)")]
+    >>> next(claims(text_of("Python 3.13.5"), sayings_index(rows))).value
     '3.13.5'
     """
-    for subject, needle, pattern, trust, fixed in sayings:
+    for saying in sayings.rows_in(text):
+        subject, _, pattern, trust, fixed = saying
         spoken = trust <= NAMED_BY_A_SENTENCE.get(subject, -1)
         seen: set[str | bool | int] = {""}
-        for start, window in text.near(needle):
+        for start, window in text.near(*saying.needles):
             for found in in_any_case(pattern).finditer(window):
                 value = (found[1] or "").strip() if fixed is None else fixed
                 at, end = found.span()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.messages.search import indexed
 from gpusetup.messages.table import ROWS
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report.cleaning.decode import decode, is_binary
@@ -29,9 +30,11 @@ from gpusetup.report.merge import merged
 from gpusetup.report.messages import events_of
 from gpusetup.report.text import Text, text_of
 
+MESSAGES = indexed(ROWS)
+
 
 def messages(text: Text) -> Iterator[Event]:
-    yield from events_of(text, ROWS)
+    yield from events_of(text, MESSAGES)
 
 
 READERS: tuple[Reader, ...] = (

@@ -78,8 +78,9 @@ def cleaned(text: str) -> list[str]:
     ['Error <x>', 'boom']
     """
     text = text.translate(ASCII_FORMS)
-    for pattern, plain in STEPS:
-        text = pattern.sub(plain, text)
+    for needle, pattern, plain in STEPS:
+        if needle in text:
+            text = pattern.sub(plain, text)
     return [_bare(line[:LINE_KEPT]) for line in text.split("\n")]
 
 
@@ -94,21 +95,22 @@ def _emptied(found: re.Match[str]) -> str:
 
 
 STEPS = (
-    (BREAKS, "\n"),
-    (ESCAPES, ""),
-    (LINK, r"\1"),
-    (CONTROLS, ""),
-    (LINE_TAGS, "\n"),
-    (TAGS, ""),
-    (ENTITY, _entity),
-    (ENTITY, _entity),  # a text that was escaped twice
-    (CONTROLS, ""),
-    (TAGS, ""),
+    ("", BREAKS, "\n"),
+    ("[", ESCAPES, ""),
+    ("\x1b", ESCAPES, ""),
+    ("](http", LINK, r"\1"),
+    ("", CONTROLS, ""),
+    ("<", LINE_TAGS, "\n"),
+    ("<", TAGS, ""),
+    ("&", ENTITY, _entity),
+    ("&", ENTITY, _entity),  # a text that was escaped twice
+    ("", CONTROLS, ""),
+    ("<", TAGS, ""),
     # Bold labels, and a build's label with blanks or as an address has it (`2.8.0 + cu129`).
-    (lazy(r"(?m)^([^\S\n]*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
-    (lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
+    (" ", lazy(r"(?m)^([^\S\n]*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
+    ("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
     # The start of `collect_env` that lacks a module of its own, above its report.
-    (lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _emptied),
+    ("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _emptied),
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ NUMBERED = lazy(
     r"|(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}(?=[1-9]\d\d(?!\.\d|%|\w)))"
     r"(\d{1,3})(?!\d)"
 )
+FAILING = ("error", "fail", "err:", "status", "return", "result", "context ", "call to cu")
 """A number behind a word for an error; the last, in a sentence that names CUDA or a function of it."""
 AT_START = lazy(
     r"cudaGetDeviceCount|(?<!ggml)_cuda_init|ggml_cuda_init: failed|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
@@ -97,7 +98,7 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
 
 def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
     """Only numbers that are CUDA's: an `Error 2` of another program is none."""
-    if "cu" not in text.low:
+    if "cu" not in text.low or not any(word in text.low for word in FAILING):
         return
     for found in NUMBERED.finditer(text.flat, 0, READ):
         number, place = int(found[1]), found.start()

@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 
 from gpusetup.messages.program import Mark, Weight
 from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
+from gpusetup.messages.search import Index
 from gpusetup.model.failing import Failing, Stage
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
@@ -23,7 +24,9 @@ BUILT = lazy(
     r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
 )
 """A package that is built here."""
-MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
+MARKS = Index(
+    ((program.name, mark), (mark.needle,)) for program in PROGRAMS for mark in program.marks
+)
 
 
 class Sign(NamedTuple):
@@ -48,7 +51,7 @@ def failing(text: Text) -> Iterator[Failing]:
 
 
 def _signs(text: Text) -> Iterator[Sign]:
-    for name, mark in MARKS:
+    for name, mark in MARKS.rows_in(text):
         if (place := _place(text, mark)) >= 0:
             yield Sign(mark.weight, place, name, mark.stage)
     first = max(len(text.flat) - LOOKED_AT, 0)

@@ -21,12 +21,12 @@ ROW = lazy(
 """`pip list`, `pip freeze`, `conda list`, and how `collect_env` repeats them."""
 CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 INLINE = (
-    ("pip", lazy(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)")),
-    ("pip", lazy(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)")),
-    ("uv", lazy(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|jax-cuda[\w-]+|triton|numpy)==(\d[\w.+]*)")),
-    (None, lazy(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*\w)(?= (?:requires|has requirement|@[/A-Z]) ?)")),
-    (None, lazy(r"(?i)\b(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)")),
-    (None, lazy(r"but you(?:'ll)? have (torch\w*|numpy) (\d[\w.+]*\w)")),
+    ("already satisfied", "pip", lazy(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)")),
+    ("Name: ", "pip", lazy(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)")),
+    ("+ ", "uv", lazy(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|jax-cuda[\w-]+|triton|numpy)==(\d[\w.+]*)")),
+    (" ", None, lazy(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*\w)(?= (?:requires|has requirement|@[/A-Z]) ?)")),
+    (":", None, lazy(r"(?i)\b(?=[vsl])(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)")),
+    ("but you", None, lazy(r"but you(?:'ll)? have (torch\w*|numpy) (\d[\w.+]*\w)")),
 )  # fmt: skip
 """In the sentences of installers."""
 RELEVANT = lazy(
@@ -55,8 +55,9 @@ def packages(text: Text) -> Iterator[Fact]:
             yield from watched(row["name"], row["version"], by, kept, channel)
         else:
             yield from watched(row["name"], row["version"], None if by else "pip")
-    for installer, pattern in INLINE:
-        for name, version in pattern.findall(text.flat[:READ])[:60]:
+    for needle, installer, pattern in INLINE:
+        shown = pattern.findall(text.flat[:READ])[:60] if needle in text.flat else ()
+        for name, version in shown:
             yield from watched(name, version, installer)
     if "cannot uninstall 'torch'" in text.low:
         yield Event(kind="installed-by-two", values={"name": "torch"}, source="pip")

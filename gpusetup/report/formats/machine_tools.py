@@ -53,11 +53,11 @@ COMPUTERS = (
         "amd",
         ("radeon", "gpu node", "rocm", "amd", "vega", "r9 ", "strix halo", "80s", "60s", "50s", "w6", "w7", "mi1", "mi2", "mi3", "hip", "hsa_"),
         lazy(
-            r"(?<![Ww]ith )(?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))[\w ]{0,16}"
-            r"|(?<![\w+.])(?<!no )(?:ROCk module is loaded|rocm-smi|rocBLAS error|HIP error(?=: )|hipErrorNoBinaryForGpu|ROCm error(?=: \w)|hipM(?:alloc|emcpy)\w{0,12}|HSA_STATUS_ERROR\w*|HSA_OVERRIDE_GFX_VERSION ?=|MIOpen(?: Error|: [Ee]rror|\(HIP\)))"
+            r"(?=[AR])(?<![Ww]ith )(?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))[\w ]{0,16}"
+            r"|(?=[RrHhM])(?<![\w+.])(?<!no )(?:ROCk module is loaded|rocm-smi|rocBLAS error|HIP error(?=: )|hipErrorNoBinaryForGpu|ROCm error(?=: \w)|hipM(?:alloc|emcpy)\w{0,12}|HSA_STATUS_ERROR\w*|HSA_OVERRIDE_GFX_VERSION ?=|MIOpen(?: Error|: [Ee]rror|\(HIP\)))"
             r"|no ROCm-capable device|Memory access fault by GPU node|(?:fault|SIGSEGV|signal 11|crash\w*)\b.{0,300}?(libamdhip64\.so)|#\d{1,2} .{0,90}?(/opt/rocm\S{0,40}/lib(?:64)?/\S{4,40}\.so)"
-            rf"|(?<![\w/]){OFFERED}(?<![Nn]o )(?<!uses )[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{{3}} ?(?:XTX?|xtx?|GRE))\b"
-            r"|(?i:\b(?:radeon |rx ?)?vega ?(?:56|64|frontier)\b|\b(?:amd |radeon )?r9 (?:2[789]0x?|3[89]0x?|fury|nano)\b|\bstrix halo\b)"
+            rf"|(?=[Aa][Mm][Dd])(?<![\w/]){OFFERED}(?<![Nn]o )(?<!uses )[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{{3}} ?(?:XTX?|xtx?|GRE))\b"
+            r"|(?=[RrVvAaSs])(?i:\b(?:radeon |rx ?)?vega ?(?:56|64|frontier)\b|\b(?:amd |radeon )?r9 (?:2[789]0x?|3[89]0x?|fury|nano)\b|\bstrix halo\b)"
             r"|\b(?:Radeon )?80[56]0S\b|(?<![\w.-])(?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00\b|(?<![\w.-])MI(?:100|210|250X?|300[AX]|325X|35[05]X)(?! or| and|,|/)\b"
         ),
     ),
@@ -71,9 +71,9 @@ COMPUTERS = (
     ),
     (
         "intel",
-        ("arc", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
+        ("intel arc", "intel(r) arc", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
         lazy(
-            rf"(?<!, ){OFFERED}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
+            rf"(?=[IiAa])(?<!, ){OFFERED}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
             r"|Intel Arc (?:[AB]\d{3}\w?|1\d0[VT])|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
         ),
     ),

@@ -58,18 +58,19 @@ def paths(text: Text) -> Iterator[Fact]:
     flat = text.flat[:READ]
     yield from python_of(flat)
     yield from family_of_paths(flat, text.low[:READ])
-    for subject, value, pattern in NAMED:
-        if found := pattern.search(flat):
+    for subject, value, needles, pattern in NAMED:
+        named = any(needle in text.low for needle in needles)
+        if found := pattern.search(flat) if named else None:
             yield Claim(subject=subject, value=value or found[1], source="paths", trust=HINT)
     yield from interpreter(flat)
     yield from portable(flat)
 
 
 NAMED = (
-    ("torch.location", "", lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
-    ("python.manager", "conda", lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
-    ("python.manager", "uv tool", lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
-    ("python.manager", "venv", lazy(r"[/\\]\.?venv[/\\]", re.I)),
+    ("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
+    ("python.manager", "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
+    ("python.manager", "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
+    ("python.manager", "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
 )  # fmt: skip
 """A torch in the system's own place, where a maker puts it; and who made the environment."""
 

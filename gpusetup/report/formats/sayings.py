@@ -14,12 +14,23 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.cuda import IN_PROSE
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Saying, claims
+from gpusetup.report.facts import (
+    GUESS,
+    HINT,
+    SURE,
+    USUAL,
+    Claim,
+    Fact,
+    Saying,
+    claims,
+    sayings_index,
+)
 from gpusetup.report.text import Text
 
 TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
 LOCAL = rf"({RELEASE}\+(?:{LABEL}))\b(?!-)"
 """A version that only torch's builds have."""
+LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
 PYTHON = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
 IS = r"(?:is|prints?|gives?|shows?|returns?|says)"
@@ -33,8 +44,8 @@ NO_CONDITION = "".join(
     for word in (r"assert ", r"assert \(", r"assert\(", "if ", "if not ", "while ")
 )
 """A comparison in a line of code is no answer."""
-# The look at one letter first halves the time of an alternation that knows no case.
-ASKED_FOR = r"(?=[rnamsopb])(?:requir|need|at least|minim|recommend|support|older than|newer than|prior to|before)\w{0,6}[^.]{0,24}?\bdrivers?\b"
+# A look at one letter first, here and below, halves the time of an alternation that knows no case.
+ASKED_FOR = r"(?=[rnamsopbu])\b(?:requir|need|at least|minim|recommend|(?:un)?support|older than|newer than|prior to|before)\w{0,6}[^.]{0,24}?\bdrivers?\b"
 """A driver that somebody names, and has not: consumed, so that its number is not read."""
 FAILS = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (?:found|detected|working)|doesn't work)\b"
 """What a title says of CUDA before it names the torch that does not see it."""
@@ -42,33 +53,50 @@ MAC = (
     r"\b[Ii]?Mac[Bb]ook\b|\biMac\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)"
     r"|\bM[1-5] (?:Pro|Max|Ultra|Air|Mac|[Cc]hip|[Cc]pu)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:with |on )?(?:an? )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b|\b[Aa]pple [Ss]ilicon [Mm]ac\b"
 )
+SAID_OF_CUDA = ("cuda available", "gpu available", "available: ")
 AVAILABLE = (
-    r"(?:CUDA|GPU) available(?: \(PyTorch\))?\??\W{1,24}|\bCUDA: (?:- )?GPU: .{0,600}?\bavailable: ",
-    rf"{NO_CONDITION}cuda\.is_available(?:\(\))?\)?\W{{0,12}}(?:(?:returns?|returned|gives?|prints?|is)[: ]{{1,2}})?",
-)
+    (SAID_OF_CUDA, r"(?=[cg])(?:CUDA|GPU) available(?: \(PyTorch\))?\??\W{1,24}|\bCUDA: (?:- )?GPU: .{0,600}?\bavailable: "),
+    (("cuda.is_available",), rf"{NO_CONDITION}cuda\.is_available(?:\(\))?\)?\W{{0,12}}(?:(?:returns?|returned|gives?|prints?|is)[: ]{{1,2}})?"),
+)  # fmt: skip
 """What a report's line says of CUDA goes before what a person's session printed."""
-
+NAMED_SYSTEMS = (
+    "ubuntu",
+    "debian",
+    "fedora",
+    "centos",
+    "rocky linux",
+    "almalinux",
+    "rhel",
+    "mint",
+    "pop!_os",
+    "opensuse",
+    "arch linux",
+    "manjaro",
+    "nixos",
+    "windows ",
+    "macos ",
+)
 ROWS = (
-    Saying("torch.version", "torch", rf"(?:PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have |you(?:'ll)? have torch |your installed torch==|name: torch version: |\bPython-\d\.\d+\.\d+\S* torch-|\bpytorch[ .]version(?: \((?:GPU|accelerator)\?\))?: ?(?:py|torch|[ :=v])*)(?:torch )?{TORCH}", SURE),
-    Saying("torch.version", "torch", rf"(?:\btorch(?:\.__version__(?:, ?torch\.[\w.]{{3,24}}(?:\(\))?){{0,3}}| ?{VERSION})\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}(?:{IS}\W{{1,4}})?|\"torch\" ?: ?\"|'PyTorch': '|[-*] torch: |already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \(|Successfully installed .{{0,700}}?\btorch-|(?<!\S)\+ torch==|(?<![\w.-])(?<!install )torch ?[:=] {{0,2}}`?){TORCH}(?! with CUDA)", USUAL),
-    Saying("torch.version", "torch", rf"(?:(?<!for: )(?<!build )(?<!compile )(?<![\w.-])PyTorch(?: version)?(?: \(if[^)]{{0,24}}\))?[ :=v*`]{{1,6}}(?=[\w.+]+(?:[ ,;)`]|$))(?!\S+ with CUDA)|\btorch (?=\S+/cu\d)|torch-(?=\S{{3,40}}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success)){TORCH}", HINT),
-    Saying("torch.version", "torch", rf"(?:(?<![\w./=-])(?<!install )(?<!for: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{FAILS}[^$>#\n]{{0,60}}?\btorch==){LOCAL}", HINT),
-    Saying("torch.version", "+c", rf"(?:\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|gives?|displays?)(?: me)?:? [`'\"(]?|\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?|(?<![\w.+/=-])(?={RELEASE}\S{{4,6}}\W{{1,6}}torch\.cuda\.)){LOCAL}", HINT),
+    Saying("torch.version", ("you have ", "have torch ", "installed torch==", "torch version", "torch.version", "-torch-", " torch-"), rf"(?=[pyn])(?:PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have |you(?:'ll)? have torch |your installed torch==|name: torch version: |\bPython-\d\.\d+\.\d+\S* torch-|\bpytorch[ .]version(?: \((?:GPU|accelerator)\?\))?: ?(?:py|torch|[ :=v])*)(?:torch )?{TORCH}", SURE),
+    Saying("torch.version", "torch", rf"(?=[t\"'*as+-])(?:\btorch(?:\.__version__(?:, ?torch\.[\w.]{{3,24}}(?:\(\))?){{0,3}}| ?{VERSION})\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}(?:{IS}\W{{1,4}})?|\"torch\" ?: ?\"|'PyTorch': '|[-*] torch: |already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \(|Successfully installed .{{0,700}}?\btorch-|(?<!\S)\+ torch==|(?<![\w.-])(?<!install )torch ?[:=] {{0,2}}`?){TORCH}(?! with CUDA)", USUAL),
+    Saying("torch.version", "torch", rf"(?=[pt])(?:(?<!for: )(?<!build )(?<!compile )(?<![\w.-])PyTorch(?: version)?(?: \(if[^)]{{0,24}}\))?[ :=v*`]{{1,6}}(?=[\w.+]+(?:[ ,;)`]|$))(?!\S+ with CUDA)|\btorch (?=\S+/cu\d)|torch-(?=\S{{3,40}}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success)){TORCH}", HINT),
+    Saying("torch.version", LABELS, rf"(?=[ptrianud])(?:(?<![\w./=-])(?<!install )(?<!for: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{FAILS}[^$>#\n]{{0,60}}?\btorch==){LOCAL}", HINT),
+    Saying("torch.version", LABELS, rf"(?=[sprgdf\d])(?:\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|gives?|displays?)(?: me)?:? [`'\"(]?|\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?|(?<![\w.+/=-])(?={RELEASE}\S{{4,6}}\W{{1,6}}torch\.cuda\.)){LOCAL}", HINT),
     Saying("wanted.torch", "+cpu", r"\b(?:wants?|needs?) (?:torch )?(2\.\d{1,2}\.\d)\+cpu\b", GUESS),
     Saying("torch.version", "torch-", rf"\b(?:Using cached|Downloading|Downloaded) (?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
     Saying("torch.installed", "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
-    Saying("torch.installed", "torch", r"\bpytorch version: \D{0,8}\d\.\d|-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol", SURE, value=True),
+    Saying("torch.installed", ("pytorch version: ", "__init__.py", "undefined symbol"), r"(?=[pt-])(?:\bpytorch version: \D{0,8}\d\.\d|-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol)", SURE, value=True),
     Saying("torch.debug", "debug build", r"\bIs debug build: (True|Yes)", USUAL),
     *(
-        Saying("torch.cuda_available", "available", rf"(?:{said})({answer})", SURE)
-        for said in AVAILABLE
+        Saying("torch.cuda_available", needle, rf"(?:{said})({answer})", SURE)
+        for needle, said in AVAILABLE
         for answer in ("True|Yes", r"False|No\b")
     ),
     Saying("torch.cuda_available", "torch version", r"PyTorch version(?: \((?:GPU|accelerator)\?\))?: \S{3,40} \((True|False|GPU|CUDA|NA)\)", SURE),
-    Saying("torch.cuda_available", "nvidia", r"\. Num GPUs = [1-9]\d?\. |cuda:\d NVIDIA [\w .-]{3,48} : (?:cudaMallocAsync|native)|Torch detected GPU: NVIDIA|torch cuda : [\d.]{3,9} / is available", USUAL, value=True),
+    Saying("torch.cuda_available", ("num gpus = ", "cuda:", "detected gpu: ", "torch cuda : "), r"\. Num GPUs = [1-9]\d?\. |cuda:\d NVIDIA [\w .-]{3,48} : (?:cudaMallocAsync|native)|Torch detected GPU: NVIDIA|torch cuda : [\d.]{3,9} / is available", USUAL, value=True),
     Saying("torch.cuda_available", "pytorch.cuda:", r"\bpytorch\.cuda: (available|not available)", SURE),
     Saying("torch.cuda_available", "cuda.is_available", IN_PROSE, HINT, value=False),
-    Saying("torch.cuda", "cuda", rf"(?:\bCUDA used to build PyTorch: |torch\.version\.cuda\)?\W{{1,8}}(?:{IS}\W{{1,4}})?(?:CUDA )?|torch cuda version\W{{1,40}}|\bCUDA: (?:- )?GPU: .{{0,600}}?\bavailable: True (?:- )?version: |py\d\.\d{{1,2}}_cuda(?=\S{{3,9}}_cudnn))(\d{{1,2}}\.\d{{1,2}})", SURE),
+    Saying("torch.cuda", ("used to build", "version.cuda", "cuda version", "available: true", "_cuda"), rf"(?=[ctp])(?:\bCUDA used to build PyTorch: |torch\.version\.cuda\)?\W{{1,8}}(?:{IS}\W{{1,4}})?(?:CUDA )?|torch cuda version\W{{1,40}}|\bCUDA: (?:- )?GPU: .{{0,600}}?\bavailable: True (?:- )?version: |py\d\.\d{{1,2}}_cuda(?=\S{{3,9}}_cudnn))(\d{{1,2}}\.\d{{1,2}})", SURE),
     Saying("torch.cuda", "cuda version", r"(?:used to compile (?:PyTorch|Pytorch binaries)\W{1,4}(?:were compiled with Cuda )?\(?|torch was compiled with |PyTorch has CUDA version=?\s?|use the same CUDA versions\.', '\d{1,2}\.\d{1,2}', ')(\d{1,2}\.\d)\b", USUAL),
     Saying("torch.backend", "cuda used to", r"\bCUDA used to build PyTorch: (?:none|could not collect)", HINT, value="cpu"),
     Saying("torch.backend", "cpu_", r"\bpy3\.\d{1,2}_cpu_\d\b|(?<![\w-])pytorch[=-]\d[\d.]{2,12}[=-](?:\w[\w.]{0,24}_)?cpu_\w", USUAL, value="cpu"),
@@ -76,31 +104,28 @@ ROWS = (
     Saying("torch.hip", "rocm used to", r"\bROCM used to build PyTorch: (\d+\.\d+)", SURE),
     Saying("torch.import_error", "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
     Saying("wanted.backend", "was built for", r"was built for: ?PyTorch \d[\w.]*\+(cu\d{2,3}) with CUDA \w+ \(you have \d[\w.]*\+cpu\)", USUAL),
-    *(Saying("python.version", needle, rf"(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON}\b(?! Requires-Python)", SURE) for needle in ("python", "파이썬")),
+    Saying("python.version", ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON}\b(?! Requires-Python)", SURE),
     Saying("python.version", "python", r"(?<![\w>=.])Python[: ]{1,24}(\d\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
     Saying("python.version", "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to|,) )", HINT),
     Saying("wanted.cuda", "cuda version", r"(?:use the same CUDA versions\.', '|detected CUDA version \(|Installed CUDA version )(\d{1,2}\.\d)(?:', '|[\d.]*\) (?:mismatches|has)| does not match)", SURE),
     Saying("wanted.cuda", "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
     Saying("wanted.torch", "pytorch-", r"\bpytorch-(\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py3", GUESS),
-    Saying("torch.installer", "torch", r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),
+    Saying("torch.installer", (" install", " create"), r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),
     Saying("python.version", "using ", r"Using C?Python (\d\.\d{1,2}(?:\.\d{1,2})?)(?: (?:environment|interpreter))?", SURE),
     Saying("python.version", "pytorch-", r"\bpytorch-\d{1,2}\.\d{1,2}\.\d{1,2}-\w{0,24}py(3\.?\d{1,2})", GUESS),
     Saying("python.manager", "uv", r"\buv (?:sync|lock|add|run (?!-[wis]|--(?:with|no-project|isolated|script)))\b|\buv\.lock\b|\[\[?tool\.uv\b", SURE, value="uv project"),
-    Saying("python.manager", "", r"Using C?Python \d\.\d{1,2}\S* (?:environment|interpreter)|Using CPython \d|No solution found when resolving (?:dependencies|tool|script)|(?:^|[$>#%❯`*-] ?)uv (?:pip (?:install|sync|compile)|sync|add|lock)\b", USUAL, value="uv"),
+    Saying("python.manager", ("using python", "using cpython", "no solution found", "uv "), r"Using C?Python \d\.\d{1,2}\S* (?:environment|interpreter)|Using CPython \d|No solution found when resolving (?:dependencies|tool|script)|(?:^|[$>#%❯`*-] ?)uv (?:pip (?:install|sync|compile)|sync|add|lock)\b", USUAL, value="uv"),
     Saying("python.manager", "python version", r"\bPython version: [\d.]{3,8} \| ?(?:packaged by|Anaconda)", USUAL, value="conda"),
     Saying("python.bits", "32", r"[/\\]Python3\d{1,2}-32[/\\]|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-win32(?![\w.-])|(?:temp|lib|bdist)\.win32-(?:cpython-)?\d|\('32bit', '(?:WindowsPE|ELF)?'\)|on Windows \(`win32`\)|struct\.calcsize\(['\"]P['\"]\) ?\* ?8\)?\W{0,12}32\b", USUAL, value=32),
-    Saying("python.bits", "86", r"(?:temp|lib)\.linux-i[3-6]86-(?:cpython-)?\d|\bPython platform: Linux-\S{0,80}-i[3-6]86-|\bcpython-3[\w.]{1,10}-(?:windows-x86|linux-i686)-|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-\w{5,20}_i686(?![\w.-])", USUAL, value=32),
+    Saying("python.bits", ("i386", "i486", "i586", "i686", "windows-x86"), r"(?:temp|lib)\.linux-i[3-6]86-(?:cpython-)?\d|\bPython platform: Linux-\S{0,80}-i[3-6]86-|\bcpython-3[\w.]{1,10}-(?:windows-x86|linux-i686)-|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-\w{5,20}_i686(?![\w.-])", USUAL, value=32),
     Saying("python.bits", "[msc v.", r"\[MSC v\.\d+ (32|64) bit \((?:Intel|A(?:MD|RM)64)\)\]", SURE),
     Saying("python.bits", "guessing wheel url", r"Guessing wheel URL: ? ?\S{20,200}torch\d", SURE, value=64),
     Saying("python.bits", "-bit runtime", r"\((32|64)-bit runtime\)"),
-    *(
-        Saying("os.family", needle, r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE)
-        for needle in ("] on ", "sys.platform", "you're on")
-    ),
+    Saying("os.family", ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     Saying("os.family", "operating system", r"\bOperating system\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
     Saying("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     Saying("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
-    *(Saying("os.family", needle, MAC, GUESS, value="macos") for needle in ("mac", " chip", " m1 ", " m2 ", " m3 ", " m4 ", " m5 ")),
+    Saying("os.family", ("mac", " chip", " m1 ", " m2 ", " m3 ", " m4 ", " m5 "), MAC, GUESS, value="macos"),
     Saying("os.machine", "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
     Saying("os.machine", "mac", r"\b(?:MacBook(?: Pro| Air)?|iMac|Mac (?:Pro|mini))\b[^.\n]{0,30}?\b20(?:0[6-9]|1\d)\b", USUAL, value="x86_64"),
     Saying("os.machine", "machine()", r"platform\.machine\(\)\W{0,12}(ARM64|AMD64|x86_64|aarch64|i686|armv7l)\b", SURE),
@@ -108,24 +133,18 @@ ROWS = (
     Saying("os.machine", "linux", r"\bLinux \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le|armv[67]l|i[3-6]86)(?= GNU/Linux)", USUAL),
     Saying("os.machine", "os: ", r"\bOS: [^:]{3,60}?\([^)]{0,24}?(x86_64|arm64|aarch64|AMD64|ppc64le|i686)\)", USUAL),
     Saying("os.name", "os: ", r"(?<![\w.*-])OS: (?!N/A|none|could not)((?:Microsoft )?[A-Z][\w.!' -]{2,60}?)(?= ?\(| - |$| [A-Z]{3,6} version)", SURE),
-    Saying("os.name", "=", r'(?:PRETTY_NAME|DISTRIB_DESCRIPTION)="?([^"=]{3,60})"?', SURE),
+    Saying("os.name", ("pretty_name", "distrib_description"), r'(?:PRETTY_NAME|DISTRIB_DESCRIPTION)="?([^"=]{3,60})"?', SURE),
     Saying("os.name", "operating system", r"Operating System: ([\w .()/-]{3,40}?)(?= {0,2}(?:Kernel|CPE|$))", USUAL),
-    Saying("os.name", "", r"(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
-    *(
-        Saying("os.kernel", needle, r"(?:\bLinux \S{1,64}|module build on kernel:) (\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)")
-        for needle in ("linux", "build on kernel")
-    ),
+    Saying("os.name", NAMED_SYSTEMS, r"(?=[udfcrlpoamnw])(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
+    Saying("os.kernel", ("linux", "build on kernel"), r"(?:\bLinux \S{1,64}|module build on kernel:) (\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
     Saying("platform", "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
     Saying("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
     Saying("os.secure_boot", "secureboot", r"SecureBoot (enabled|disabled)"),
     Saying("os.jetson", "release), revision", r"# (R\d{2} \(release\), REVISION: [\d.]+)", SURE),
-    *(Saying("os.jetson", needle, r"\b(?:L4T[ :v]{1,3}|l4t-[\w-]{2,24}:r|nvidia-l4t-core[\s|:]{1,40}|Jetson Linux \(?r?)(R?\d{2}(?:\.\d){0,2})(?![\w])", USUAL) for needle in ("l4t", "jetson linux")),
-    *(Saying("os.jetson", needle, r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT) for needle in ("jetpack", "jp")),
+    Saying("os.jetson", ("l4t", "jetson linux"), r"\b(?:L4T[ :v]{1,3}|l4t-[\w-]{2,24}:r|nvidia-l4t-core[\s|:]{1,40}|Jetson Linux \(?r?)(R?\d{2}(?:\.\d){0,2})(?![\w])", USUAL),
+    Saying("os.jetson", ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     Saying("os.jetson", "jetson", r"\b(Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?|Jetson AGX|Jetson(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
-    *(
-        Saying("os.jetson", needle, r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS)
-        for needle in ("orin", "xavier", "thor", "nvgpu")
-    ),
+    Saying("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     Saying("os.wsl", "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
     Saying("os.wsl", "/usr/lib/wsl", r"/usr/lib/wsl/lib", value=True),
     Saying("os.wsl", "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)?(?: LTS)? (?:app )?\(?WSL(?: ?[12])?\b|(?<!not )\b(?:on|in|under|using|inside|my|via|through|with) WSL(?: ?[12])?\b|\b(?:OS|system|platform|environment)\*{0,2}(?: version)?[:=|* ]{1,4}(?:Windows[\w ]{0,6}[/+,( ]{1,3})?WSL\b", HINT, value=True),
@@ -134,17 +153,14 @@ ROWS = (
     Saying("toolkit.nvcc", "cuda runtime", r"CUDA runtime version: (\d{1,2}\.\d{1,2})", USUAL),
     Saying("driver.version", "nvidia unix", rf"(?:NVRM version:?|NVRM: loading|nvidia-modeset: Loading) NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
     Saying("driver.version", "nvidia driver version", rf"\bNvidia driver version: {DRIVER}", SURE),
-    Saying("driver.version", "driver", rf"(?:not supported by.{{0,40}}?NVIDIA (?=\S+ driver release)|The (?=\S+ NVIDIA driver will ignore)|with kernel driver version |drivers? (?:is|are) up to date \(){DRIVER}", USUAL),
+    Saying("driver.version", "driver", rf"(?=[ntwd])(?:not supported by.{{0,40}}?NVIDIA (?=\S+ driver release)|The (?=\S+ NVIDIA driver will ignore)|with kernel driver version |drivers? (?:is|are) up to date \(){DRIVER}", USUAL),
     Saying("driver.version", "kernel reported version", rf"kernel reported version is: {DRIVER}", USUAL),
     Saying("driver.library_version", "libcuda reported version", rf"libcuda reported version is: {DRIVER}", USUAL),
     Saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
-    Saying("driver.version", "driver", rf"{ASKED_FOR}|(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
-    *(
-        Saying("driver.version", needle, rf"{NEEDED}[^\d\n]{{0,40}}\d{{3}}\.\d{{2,3}}|(?:驱动(?:程序)?|驅動(?:程式)?|ドライバー?|드라이버|драйвер(?:а|ы|ов)?|treiber|pilotes?|controlador(?:es)?)(?: ?{VERSION})?[ :|=*`]{{0,5}}v?{DRIVER}(?![\w.+]| ?(?:or |oder |以上|及以上|이상|и выше))", GUESS)
-        for needle in ("驱动", "驅動", "ドライバ", "드라이버", "драйвер", "treiber", "pilote", "controlador")
-    ),
+    Saying("driver.version", "driver", rf"{ASKED_FOR}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
+    Saying("driver.version", ("驱动", "驅動", "ドライバ", "드라이버", "драйвер", "treiber", "pilote", "controlador"), rf"{NEEDED}[^\d\n]{{0,40}}\d{{3}}\.\d{{2,3}}|(?:驱动(?:程序)?|驅動(?:程式)?|ドライバー?|드라이버|драйвер(?:а|ы|ов)?|treiber|pilotes?|controlador(?:es)?)(?: ?{VERSION})?[ :|=*`]{{0,5}}v?{DRIVER}(?![\w.+]| ?(?:or |oder |以上|及以上|이상|и выше))", GUESS),
     Saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?{DRIVER}(?![\w.+])(?!\W{{1,40}}(?:Driver|KMD) Version)", HINT),
-    Saying("driver.version", "driver", rf"{ASKED_FOR}|(?:\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
+    Saying("driver.version", "driver", rf"{ASKED_FOR}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
     Saying("driver.version", "was detected", rf"but\s+version {DRIVER} was detected", HINT),
     Saying("driver.cuda", "found version", r"found version (\d{4,6})\)", SURE),
     Saying("driver.cuda", "nvidia-smi", rf"\bnvidia-smi`?,? {SHOWS}(\d{{1,2}}\.\d)\b", HINT),
@@ -153,6 +169,7 @@ ROWS = (
     Saying("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
 )  # fmt: skip
 
+SAYINGS = sayings_index(ROWS)
 
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 SYSTEMS = (
@@ -210,7 +227,7 @@ MEANS: dict[str, Callable[[str], str | bool | int]] = {
 
 
 def sayings(text: Text) -> Iterator[Fact]:
-    for claim in claims(text, ROWS):
+    for claim in claims(text, SAYINGS):
         subject, value, source, trust = claim.subject, claim.value, claim.source, claim.trust
         if (reads := MEANS.get(subject)) and isinstance(value, str):
             value = reads(value)

@@ -44,7 +44,8 @@ def variables(text: Text) -> Iterator[Fact]:
     '2'
     """
     seen: set[str] = set()
-    for found in ASSIGNED.finditer(text.flat, 0, READ):
+    assigned = ASSIGNED.finditer(text.flat, 0, READ) if NAMES.search(text.flat) else ()
+    for found in assigned:
         form = next(one for one in "abcde" if found[one])
         name, value = found[form], found[f"{form}v"]
         if name in seen or not NAMES.fullmatch(name):
@@ -65,12 +66,13 @@ KINDS = (
     ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
     ("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
     ("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
-    ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)"), GUESS),
+    ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
 )  # fmt: skip
 GIVEN = lazy(
-    r"--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
-    r"|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu"
+    r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
+    r"|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu)"
 )
+GIVEN_BY = ("gpu", "runtime", "--device", "--nv", "nvidia-docker", "driver: nvidia")
 """How a container is given GPUs."""
 STARTED = lazy(
     rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|{COMPOSED}"
@@ -90,7 +92,7 @@ def containers(text: Text) -> Iterator[Fact]:
         if any(word in low for word in words) and (found := pattern.search(flat)):
             source = text.source(found.start())
             yield Claim(subject="container.kind", value=kind, source=source, trust=trust)
-    given = GIVEN.search(flat)
+    given = GIVEN.search(flat) if any(word in low for word in GIVEN_BY) else None
     if shown := given or (STARTED.search(flat) if " run" in low or "services:" in low else None):
         source, asked = text.source(shown.start()), given is not None
         yield Claim(subject="container.nvidia_requested", value=asked, source=source, trust=GUESS)
