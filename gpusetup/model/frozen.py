@@ -7,6 +7,7 @@ half of the program's start-up; and JSON is read into it and written from it wit
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,6 +69,13 @@ else:
 def replace(value: Kind, /, **changes: Any) -> Kind:
     """The same value with some fields changed."""
     return msgspec.structs.replace(value, **changes)  # type: ignore[type-var]
+
+
+def defaults(value: Any) -> Iterator[tuple[str, Any]]:
+    """The names of a value's fields, with their defaults: no annotation is read for it."""
+    names, known = value.__struct_fields__, value.__struct_defaults__
+    needed = (None,) * (len(names) - len(known))
+    return zip(names, (*needed, *known), strict=True)
 
 
 def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:

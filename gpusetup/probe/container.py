@@ -25,20 +25,22 @@ def read_container(system: System) -> Snapshot:
 
 
 PLACES = ("/.singularity.d", "/run/.containerenv", "/.dockerenv", "/dev/lxd", "/dev/.lxc")
-MARKS = (
-    ("kubernetes", r"^KUBERNETES_SERVICE_HOST=."),
-    ("singularity", r"^(?:APPTAINER|SINGULARITY)_CONTAINER=.|^/\.singularity\.d"),
-    ("podman", r"^/run/\.containerenv"),
-    ("docker", r"^/\.dockerenv"),
-    ("docker", r"^container=(?:docker|oci)"),
-    ("podman", r"^container=podman"),
-    ("lxc", r"^container=lxc"),
-    ("kubernetes", r"^\d+:.*kubepods"),
-    ("podman", r"^\d+:.*libpod"),
-    ("docker", r"^\d+:.*docker"),
-    ("lxc", r"^\d+:.*lxc|^/dev/"),
-)
-"""A kind and its mark, the inner one first: a pod is also a container of docker."""
+MARKS = {
+    "\nKUBERNETES_SERVICE_HOST=": "kubernetes",
+    "\nAPPTAINER_CONTAINER=": "singularity",
+    "\nSINGULARITY_CONTAINER=": "singularity",
+    "\n/.singularity.d": "singularity",
+    "\n/run/.containerenv": "podman",
+    "\n/.dockerenv": "docker",
+    "\ncontainer=docker": "docker",
+    "\ncontainer=oci": "docker",
+    "\ncontainer=podman": "podman",
+    "\ncontainer=lxc": "lxc",
+    "\n/dev/": "lxc",
+}
+"""How a line begins that says it, the inner kind first: a pod is also a container of docker."""
+CGROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "lxc"}
+"""What stands in a cgroup's path -> what made it."""
 
 
 def _kind(system: System) -> tuple[str, str]:
@@ -47,9 +49,11 @@ def _kind(system: System) -> tuple[str, str]:
     first = (read_or_none(system, "/proc/1/environ") or "").replace("\0", "\n")
     own = "\n".join(f"{name}={value}" for name, value in system.environ().items())
     there = "\n".join(path for path in PLACES if exists(system, path))
-    marks = "\n".join((own, first, there, read_or_none(system, "/proc/1/cgroup") or ""))
-    rows = ((kind, re.search(mark, marks, re.M)) for kind, mark in MARKS)
-    return next(((kind, found[0]) for kind, found in rows if found), ("none", "no marker"))
+    lines = "\n".join(("", own, first, there))
+    ways = read_or_none(system, "/proc/1/cgroup") or ""
+    found = [(kind, mark.strip()) for mark, kind in MARKS.items() if mark in lines]
+    found += [(kind, mark) for mark, kind in CGROUPS.items() if mark in ways]
+    return next(iter(found), ("none", "no marker"))
 
 
 def nvidia_given(system: System) -> bool | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from gpusetup.model.frozen import fields, replace
+from gpusetup.model.frozen import defaults, replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def first_known(values: Iterable[T]) -> T:
     known = list(values)
     if len(known) == 1:
         return known[0]
-    answers = {part.name: _first(known, part.name, part.default) for part in fields(known[0])}
+    answers = {name: _first(known, name, default) for name, default in defaults(known[0])}
     told = {name: value for name, value in answers.items() if value is not None}
     return replace(known[0], **told)
 
@@ -54,7 +54,7 @@ def _first(known: Sequence[Any], name: str, default: object) -> Any:
     return None
 
 
-def told(subject: str, source: str, value: object) -> tuple[Reading, ...]:
+def told(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
     """One reading for each field that a source knows, and none for what it leaves out.
 
     >>> from gpusetup.model.machine import Driver
@@ -62,9 +62,9 @@ def told(subject: str, source: str, value: object) -> tuple[Reading, ...]:
     'driver.version'
     """
     return tuple(
-        Reading(subject=f"{subject}.{part.name}", source=source, value=str(known))
-        for part in fields(value)
-        if (known := getattr(value, part.name)) is not None
+        Reading(subject=f"{subject}.{name}", source=source, value=str(known))
+        for name in value.__struct_fields__
+        if (known := getattr(value, name)) is not None
     )
 
 
