@@ -11,7 +11,7 @@ from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join, parent
 from gpusetup.system.system import System, is_writable, list_or_empty
 
-_INTERPRETER = r"python(?:3\.\d+t?|\.exe)"
+_INTERPRETER = re.compile(r"python(?:3\.\d+t?|\.exe)")
 """Plain `python` and `python3` are links to another of their folder."""
 MOST_OTHERS = 16
 _SKIPPED = r"/shims/?$|^/mnt/[a-z]/"
@@ -50,4 +50,4 @@ def others(system: System, target: Target | None) -> Iterable[str]:
         if not folder or folder == own or re.search(_SKIPPED, folder):
             continue
         names = list_or_empty(system, folder)
-        yield from (join(folder, n) for n in names if re.fullmatch(_INTERPRETER, n.lower()))
+        yield from (join(folder, n) for n in names if _INTERPRETER.fullmatch(n.lower()))
