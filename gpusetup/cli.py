@@ -82,7 +82,6 @@ def _run(words: list[str], out: Console) -> int:
         out.text(parser.format_help())
         return 0
     out.configure(json=options.json, output=options.output, verbose=options.verbose)
-    out.asked = vars(options)
     module = command(options.command)
     with CLOCK.during("" if _speaks_itself(options) else f"gpusetup {options.command}"):
         code: int = module.run(options, out)

@@ -27,7 +27,7 @@ from gpusetup.probe.machine import read_machine  # noqa: E402
 from gpusetup.readings.environment import kept  # noqa: E402
 from gpusetup.redaction import Private, Scrubber, private_here  # noqa: E402
 from gpusetup.redaction.words import COMMON_NAMES  # noqa: E402
-from gpusetup.system.system import LiveSystem  # noqa: E402
+from gpusetup.system.system import System  # noqa: E402
 from gpusetup.system.tape import RecordingSystem, ReplaySystem, Tape  # noqa: E402
 
 HOMES = {"linux": "/home/user", "macos": "/Users/user", "windows": "C:\\Users\\user"}
@@ -62,7 +62,7 @@ TRIMS: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 def record(*, deep: bool) -> Tape:
     """What the readers ask of this machine, and the answers."""
-    recorder = RecordingSystem(LiveSystem())
+    recorder = RecordingSystem(System())
     read_machine(recorder, deep=deep)
     return recorder.tape
 
@@ -96,7 +96,7 @@ def _is_needed(folder: str, name: str, needed: set[str]) -> bool:
 def redacted(tape: Tape, replacements: dict[str, str], private: Private) -> Tape:
     """The tape with homes, names, UUIDs and the given texts replaced, in paths as in answers."""
     plain = to_plain(tape)
-    scrub = Scrubber.of(plain, private)
+    scrub = Scrubber(plain, private)
 
     def changed(text: str) -> str:
         for old, new in replacements.items():

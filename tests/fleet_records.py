@@ -26,7 +26,7 @@ def machine(number: int) -> Record:
             "pci_bus_id": f"00000000:{0x1B + 0x10 * index:02X}:00.0", "visible": True,
             "mig_enabled": False, "compute_mode": "Default", "ecc_enabled": True,
             "ecc_uncorrected": 0, "retired_pending": False, "remap_failed": False,
-            "remapped_rows": 0, "recovery_action": "none", "temperature_celsius": 34,
+            "recovery_action": "none", "temperature_celsius": 34,
             "power_watts": 70.0, "power_limit_watts": 700.0, "power_limit_default_watts": 700.0,
             "clock_sm_max_mhz": 1980, "clock_memory_max_mhz": 2619,
             "clock_sm_application_mhz": 1980, "vbios_version": "96.00.89.00.01",

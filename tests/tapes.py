@@ -47,7 +47,7 @@ def system(
 
 
 def _place(tape: Tape, path: str, mode: str) -> None:
-    tape.stat[path] = Stat(mode=mode, size_bytes=0, readable=True, writable=True)
+    tape.stat[path] = Stat(mode=mode, readable=True, writable=True)
     if mode.startswith("d"):
         tape.list.setdefault(path, ())
     above = parent(path)

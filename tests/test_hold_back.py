@@ -13,7 +13,7 @@ import pytest
 import standin
 
 from gpusetup.monitor.child import start_nvml
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is given up is Linux's")
 
@@ -64,7 +64,7 @@ def held(facts: dict[str, str]) -> bool:
 
 @pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
 def test_what_the_drivers_library_starts_can_make_no_node(driver: Driver, script: str) -> None:
-    answer = LiveSystem().ask(script, timeout=60)
+    answer = System().ask(script, timeout=60)
     assert answer["init"] == 0
     assert held(driver.facts())
     assert not driver.node.exists()
@@ -83,7 +83,7 @@ def test_nvidia_smi_is_held_back_too(driver: Driver) -> None:
     smi = driver.folder / "nvidia-smi"
     smi.write_text(f"#!/bin/sh\nexec {driver.program} {driver.node} {driver.told}\n")
     smi.chmod(0o755)
-    assert LiveSystem().run((str(smi), "-L"), 60).exit == 0
+    assert System().run((str(smi), "-L"), 60).exit == 0
     assert held(driver.facts())
     assert not driver.node.exists()
 
@@ -101,5 +101,5 @@ def test_a_setuid_program_becomes_nobody_else(monkeypatch: pytest.MonkeyPatch) -
         subprocess.run((driver.program, "/nowhere/node", driver.told), check=True)
         if f"euid={NOBODY}" not in driver.told.read_text():
             pytest.skip("the setuid bit does nothing here (nosuid)")
-        LiveSystem().ask("read_nvml", timeout=60)
+        System().ask("read_nvml", timeout=60)
         assert driver.facts()["euid"] == "0"

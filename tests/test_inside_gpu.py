@@ -13,7 +13,7 @@ import pytest
 import standin
 from standin import A100, RTX_3050
 
-from gpusetup.system.system import INSIDE, LiveSystem
+from gpusetup.system.system import INSIDE, System
 
 Ask = Callable[..., Any]
 
@@ -25,7 +25,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
     def asked(script: str, gpus: tuple[Mapping[str, object], ...] = (A100,), **more: object) -> Any:
         limit = 20 if "limit" not in more else float(str(more.pop("limit")))
         standin.install(monkeypatch, tmp_path, standin.state(gpus, **more))
-        return LiveSystem().ask(script, timeout=limit)
+        return System().ask(script, timeout=limit)
 
     return asked
 
@@ -52,7 +52,7 @@ def test_memory_in_use_is_without_what_the_driver_reserves(
 def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) -> None:
     ill = {
         "recovery_action": 4, "sram_exceeded": 1, "nvlinks": "1101", "nvlink_crc_flit": 7,
-        "nvlink_recovery": 2, "retired_single": 3, "retired_double": 1, "remapped_rows": 5,
+        "nvlink_recovery": 2, "retired_single": 3, "retired_double": 1,
         "clock_sm_max": 1410, "clock_memory_max": 1215, "clock_sm_set": 1095,
         "vbios": "92.00.45.00.03", "inforom": "G506.0200.00.04",
         "power_limit_default_mw": 500000, "mig_next": 1, "fabric_health": 0x29A,
@@ -60,7 +60,7 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) ->
     }  # fmt: skip
     more = {"process__4711": "/opt/env/bin/python3"}
     device = ask("read_nvml", ({**A100, **ill},), **more)["devices"][0]
-    assert {name: device[name] for name in (*NOT_THERE[1:], "mig_pending", "remapped_rows")} == {
+    assert {name: device[name] for name in (*NOT_THERE[1:], "mig_pending")} == {
         "retired_pages": 4,
         "sram_threshold_exceeded": True,
         "power_limit_default_watts": 500.0,
@@ -75,7 +75,6 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) ->
         "vbios_version": "92.00.45.00.03",
         "inforom_version": "G506.0200.00.04",
         "mig_pending": True,
-        "remapped_rows": 5,
     }
     assert device["fabric_faults"] == ["route_unhealthy", "incorrect_sysguid"]
     assert device["processes"] == [
@@ -126,7 +125,6 @@ def test_nvml_tells_everything_about_a_healthy_gpu(ask: Ask) -> None:
         "fabric_state": "completed",
         "driver_model": None,
         "mig_pending": None,
-        "remapped_rows": 0,
         "fabric_status": "success",
         "fabric_faults": None,
         "processes": [],
@@ -203,6 +201,7 @@ def test_cuda_tells_its_devices(ask: Ask) -> None:
         "pci_bus_id": "00000000:0F:00.0",
         "compute_capability": "8.6",
         "memory_total_bytes": 4096 << 20,
+        "problems": [],
     }
 
 
@@ -225,7 +224,7 @@ def test_a_library_that_is_not_the_drivers_own_is_recognised(
     place.mkdir(parents=True)
     shutil.copy(standin.libraries() / "libcuda.so.1", place)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(place))
-    answer = LiveSystem().ask("read_cuda")
+    answer = System().ask("read_cuda")
     assert answer["library"] == str(place / "libcuda.so.1")
     assert {key for key in ("stub", "compat") if answer[key]} == {kind}
 

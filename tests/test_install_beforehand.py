@@ -15,7 +15,7 @@ from installing import (
 )
 
 from gpusetup.install.target.find import layout_of
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 
 pytestmark = needs_linux
 
@@ -55,10 +55,10 @@ def test_the_users_own_packages_come_before_those_of_an_interpreter(
     base = (venv / "bin/python").resolve()
     monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
     users = next(_made_site(base, tmp_path / "user"))
-    assert str(users) in layout_of(LiveSystem(), str(base)).ahead
-    assert str(users) not in layout_of(LiveSystem(), str(venv / "bin/python")).ahead
+    assert str(users) in layout_of(System(), str(base)).ahead
+    assert str(users) not in layout_of(System(), str(venv / "bin/python")).ahead
     monkeypatch.setenv("PYTHONNOUSERSITE", "1")
-    assert str(users) not in layout_of(LiveSystem(), str(base)).ahead
+    assert str(users) not in layout_of(System(), str(base)).ahead
 
 
 def _made_site(base: Path, user: Path) -> Iterator[Path]:

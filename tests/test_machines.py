@@ -10,7 +10,7 @@ from machines_named import ABOUT, FOLDERS, NAMED, played
 from gpusetup.model.codec import from_json, to_json
 from gpusetup.probe.machine import read_machine
 from gpusetup.probe.saved import example_machines, machine_named
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 from gpusetup.system.tape import RecordingSystem, ReplaySystem, Tape
 
 
@@ -52,7 +52,7 @@ def test_a_tool_environment_leaves_python_unknown_and_says_why() -> None:
 
 
 def test_a_recording_of_this_machine_plays_back_as_the_same_snapshot() -> None:
-    recorder = RecordingSystem(LiveSystem())
+    recorder = RecordingSystem(System())
     live = read_machine(recorder)
     tape = from_json(to_json(recorder.tape), Tape, what="the tape")
     assert read_machine(ReplaySystem(tape)) == live

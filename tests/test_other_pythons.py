@@ -9,7 +9,7 @@ from judging import changed, found
 
 from gpusetup.model.machine import Reading, Torch
 from gpusetup.probe.others import read_other_torches
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 
 SAYS = "from typing import Optional\n\n__version__ = '2.9.1+cu128'\ncuda = '12.8'\n"
 
@@ -40,7 +40,7 @@ def test_a_torch_is_found_where_it_is_certain_whose_it_is(
     tmp_path: Path, name: str, folders: tuple[str, ...], has: bool
 ) -> None:
     path = interpreter(tmp_path / "env", name, *folders)
-    readings = read_other_torches(LiveSystem(), (path, "/nowhere/bin/python3"))
+    readings = tuple(read_other_torches(System(), (path, "/nowhere/bin/python3")))
     said = (Reading(subject="python.others", source=path, value="torch 2.9.1+cu128"),)
     assert readings == (said if has else ())
 

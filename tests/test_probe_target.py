@@ -12,7 +12,7 @@ from tapes import system
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.probe.python import read_python
 from gpusetup.probe.target import choose_target
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 
 OWN = {
     "executable": "/opt/own/bin/python",
@@ -20,8 +20,7 @@ OWN = {
     "base_prefix": "/usr",
     "python": "3.12.3",
     "site_packages": "/opt/own/lib/python3.12/site-packages",
-    "stdlib": "/usr/lib/python3.12",
-    "path": ["/opt/own/bin", "/usr/lib/python3.12", "/opt/own/lib/python3.12/site-packages"],
+    "path": ["/opt/own/lib/python3.12/site-packages"],
     "cwd": "/proj",
     "bits": 64,
 }
@@ -145,13 +144,13 @@ def test_a_real_environment_is_asked_and_answers(
     monkeypatch.delenv("PYTHONPATH", raising=False)
     venv = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    target = choose_target(LiveSystem(), str(venv))
+    target = choose_target(System(), str(venv))
     assert target.problem is None
     assert target.version == ".".join(map(str, sys.version_info[:3]))
     assert target.prefix == str(venv)
     assert target.path == (target.site_packages,)
     assert str(venv) in (target.site_packages or "")
-    python, _ = read_python(LiveSystem(), target)
+    python = read_python(System(), target).python
     assert (python.manager, python.has_pip, python.externally_managed) == ("venv", False, False)
     assert python.site_writable is True
 
@@ -162,7 +161,7 @@ def test_a_broken_interpreter_is_a_problem_and_no_crash(tmp_path: Path) -> None:
     broken.write_text("#!/bin/sh\nexit 7\n")
     broken.chmod(0o755)
     (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.9.1.final.0\n")
-    target = choose_target(LiveSystem(), str(tmp_path / "env"))
+    target = choose_target(System(), str(tmp_path / "env"))
     assert target.problem is not None and "exit 7" in target.problem
     assert target.version == "3.9.1"
 
@@ -171,12 +170,12 @@ def test_a_broken_interpreter_is_a_problem_and_no_crash(tmp_path: Path) -> None:
 
 
 def test_only_an_interpreter_outside_of_environments_can_be_externally_managed() -> None:
+    marker = "/usr/lib/python3.12/EXTERNALLY-MANAGED"
     facts = {**OWN, "prefix": "/usr", "executable": "/usr/bin/python3"}
-    files = {"/usr/bin/python3": "", "/usr/lib/python3.12/EXTERNALLY-MANAGED": ""}
-    machine = system(files, facts=facts)
-    assert read_python(machine, choose_target(machine))[0].externally_managed is True
-    inside = system({**files, **OWN_FILES}, facts=OWN)
-    assert read_python(inside, choose_target(inside))[0].externally_managed is False
+    machine = system({"/usr/bin/python3": ""}, facts={**facts, "externally_managed": marker})
+    assert read_python(machine, choose_target(machine)).python.externally_managed is True
+    inside = system(OWN_FILES, facts={**OWN, "externally_managed": None})
+    assert read_python(inside, choose_target(inside)).python.externally_managed is False
 
 
 def test_other_interpreters_are_named_once_and_without_shims() -> None:
@@ -195,5 +194,5 @@ def test_other_interpreters_are_named_once_and_without_shims() -> None:
         links={"/usr/bin/python3": "python3.12", "/usr/bin/python": "python3"},
         environ={"PATH": "/opt/own/bin:/usr/local/bin:/h/shims:/mnt/c/Py:/usr/bin:/usr/bin:/none"},
     )
-    python, _ = read_python(machine, choose_target(machine))
+    python = read_python(machine, choose_target(machine)).python
     assert python.others == ("/usr/local/bin/python3.14t", "/usr/bin/python3.12")

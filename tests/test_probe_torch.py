@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from tapes import system
 
+from gpusetup.model.machine import Snapshot
 from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target, choose_target
-from gpusetup.probe.torch import TorchSide, asked_itself, read_torch
+from gpusetup.probe.torch import asked_itself, read_torch
 from gpusetup.readings.packages import normalised, parse_conda_name
 from gpusetup.readings.torch_version import backend_of, parse_version_file
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 from gpusetup.system.tape import ReplaySystem
 
 SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
@@ -44,11 +45,11 @@ def torch_files(
     }
 
 
-def read(files: dict[str, str], *, target: Target = TARGET, cwd: str = "/proj") -> TorchSide:
+def read(files: dict[str, str], *, target: Target = TARGET, cwd: str = "/proj") -> Snapshot:
     return read_torch(system({f"{SITE}/": "", **files}, facts={"cwd": cwd}), target)
 
 
-def kinds(side: TorchSide) -> list[str]:
+def kinds(side: Snapshot) -> list[str]:
     return [event.kind for event in side.events]
 
 
@@ -146,10 +147,10 @@ def test_the_version_files_of_several_years_are_read() -> None:
 
 def test_the_torch_of_this_environment_is_read_without_importing_it() -> None:
     code = (
-        "import sys, json; from gpusetup.system.system import LiveSystem\n"
+        "import sys, json; from gpusetup.system.system import System\n"
         "from gpusetup.probe.target import choose_target\n"
         "from gpusetup.probe.torch import read_torch\n"
-        f"side = read_torch(LiveSystem(), choose_target(LiveSystem(), {sys.executable!r}))\n"
+        f"side = read_torch(System(), choose_target(System(), {sys.executable!r}))\n"
         "print(json.dumps([side.torch.version, side.torch.backend, 'torch' in sys.modules]))"
     )
     root = Path(__file__).resolve().parent.parent
@@ -165,8 +166,8 @@ def test_the_torch_of_this_environment_is_read_without_importing_it() -> None:
 @pytest.mark.slow
 def test_under_deep_torch_itself_is_asked() -> None:
     torch = pytest.importorskip("torch")
-    target = choose_target(LiveSystem(), sys.executable)
-    side = asked_itself(LiveSystem(), target, read_torch(LiveSystem(), target))
+    target = choose_target(System(), sys.executable)
+    side = asked_itself(System(), target, read_torch(System(), target))
     assert side.torch.cuda_available is torch.cuda.is_available()
     assert side.torch.import_error is None
     assert side.readings[-1].value == f"torch {torch.__version__}"
@@ -185,7 +186,7 @@ def test_a_torch_that_cannot_be_imported_says_why() -> None:
 # --- a torch whose CUDA cannot be read -----------------------------------------------------------
 
 
-def without_a_version(record: str, text: str | None = None) -> TorchSide:
+def without_a_version(record: str, text: str | None = None) -> Snapshot:
     """A torch whose `version.py` is not there, or says only this."""
     files = torch_files(version="2.9.1", text=text or "")
     files[f"{SITE}/torch-2.9.1.dist-info/RECORD"] = record

@@ -13,7 +13,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from machines_named import example_machines, machine_named
 
-from gpusetup.errors import GpuSetupError
 from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
@@ -30,7 +29,6 @@ from gpusetup.model.machine import (
 from gpusetup.probe.saved import dump_snapshot
 from gpusetup.readings.environment import is_kept, kept
 from gpusetup.redaction import AS_IT_IS, Private, private_here, redact, redact_document
-from gpusetup.render.console import told
 
 NOBODY = Private()
 WORDS = st.text(string.ascii_lowercase, min_size=3, max_size=10).map("zq".__add__)
@@ -315,17 +313,3 @@ def test_secrets_planted_in_every_text_of_a_machine_are_gone(
 )
 def test_our_own_words_and_names_of_packages_stay(text: str) -> None:
     assert redact_document({"hint": text}) == {"hint": text}
-
-
-@each(
-    "asked, said",
-    [
-        ({"gpus": "1" * 30}, f"`--gpus {'1' * 30}` is out of range"),
-        ({"model": f"lab/{'deadbeef' * 4}"}, f"no lab/{'deadbeef' * 4}"),
-        ({"packages": ["sk-1package>=2"]}, "sk-1package has no build"),
-    ],
-)
-def test_an_error_says_what_was_asked_as_it_was_asked(asked: dict[str, Any], said: str) -> None:
-    assert told(GpuSetupError(said, hint=said), asked) == (said, said)
-    secret = f"{said} with hf_aBcDeFgHiJkLmNoP0123"
-    assert told(GpuSetupError(secret), asked)[0] == f"{said} with <secret>"

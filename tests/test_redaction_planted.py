@@ -63,10 +63,10 @@ def test_a_setting_that_everybody_may_have_stays(name: str, value: str) -> None:
 
 @each("text", STAYS)
 def test_what_the_record_is_for_stays(text: str) -> None:
-    assert Scrubber.of((text,), Private()).text(text) == text
+    assert Scrubber((text,), Private()).text(text) == text
 
 
 @each("text, secret", PLANTED)
 def test_what_is_shared_can_be_shared_again(text: str, secret: str) -> None:
-    once = Scrubber.of((text,), Private()).text(text)
-    assert Scrubber.of((once,), Private()).text(once) == once, secret
+    once = Scrubber((text,), Private()).text(text)
+    assert Scrubber((once,), Private()).text(once) == once, secret

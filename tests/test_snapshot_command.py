@@ -17,7 +17,7 @@ from gpusetup.errors import Blocked
 from gpusetup.probe.machine import read_machine
 from gpusetup.probe.saved import dump_snapshot, example_machines, load_snapshot, machine_named
 from gpusetup.render.console import Console
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 from gpusetup.system.tape import ReplaySystem
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +33,7 @@ def test_a_snapshot_of_this_machine_is_one_document_that_can_be_read_back(
     file = tmp_path / "machine.json"
     assert main(["snapshot", "--output", str(file)]) == 0
     assert capsys.readouterr().out == ""
-    assert load_snapshot(file).os.family == LiveSystem().family
+    assert load_snapshot(file).os.family == System().family
 
 
 def test_what_is_printed_has_no_name_of_the_user_unless_private_is_kept(

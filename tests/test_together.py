@@ -22,7 +22,7 @@ from gpusetup.install.joint.places import usual_index
 from gpusetup.install.settings.environment import uv_program
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.machine import read_machine
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 
 CATALOG = load_catalog()
 A100 = ("--gpu", "A100 80GB", "--driver", "580.95.05", "--os", "linux", "--machine", "x86_64")
@@ -77,7 +77,7 @@ def _fill(world: World) -> None:
 @cache
 def this_machine(**asked: Any) -> Snapshot:
     """Read once: of what is asked for here nothing is this machine's."""
-    return read_machine(LiveSystem(), **asked)
+    return read_machine(System(), **asked)
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uv
@@ -83,30 +81,3 @@ def test_a_receipt_that_no_command_says_again_gives_none(text: str, tmp_path: Pa
     (tmp_path / "uv-receipt.toml").write_text(text)
     (note,) = tool_note(tmp_path, {"torch": "2.13.0+cpu"})
     assert "uv tool upgrade" in note and "`uv tool install" not in note
-
-
-def test_doctor_finds_a_torch_that_the_tools_receipt_does_not_name(
-    world: World, tool: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def found() -> list[dict[str, Any]]:
-        capsys.readouterr()
-        cli.main(["doctor", "--python", str(tool), "--json"])
-        rows = json.loads(capsys.readouterr().out)["findings"]
-        return [row for row in rows if row["id"] == "guarded-set-changed"]
-
-    assert not found(), "its receipt names no torch"
-    world.add_default("torch", "2.99.0")
-    pinned = ("trainer", "--force", "--with", "torch==2.0.0")
-    run_uv(world, "tool", "install", "--quiet", *pinned)
-    assert not found()
-    swap = ("pip", "install", "-q", "--python", str(tool / "bin/python"), "torch==2.99.0")
-    run_uv(world, *swap)
-    (row,) = found()
-    assert row["title"].startswith(
-        "torch was 2.0.0 in the receipt of the tool trainer, it is 2.99.0"
-    )
-    assert row["fix"]["commands"] == ["uv tool upgrade --reinstall trainer"]
-    run_uv(world, "tool", "upgrade", "--reinstall", "trainer")
-    assert not found(), "the printed way puts it back"
-    (tool / "uv-receipt.toml").write_text("[" * 9999)
-    assert not found()

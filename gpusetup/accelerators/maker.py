@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, Text
 
 
 class Maker(Frozen):
@@ -11,25 +11,25 @@ class Maker(Frozen):
     name: str
     judged: bool = False
     """Whether its GPUs are judged; else they are seen only."""
-    pci: str | None = None
+    pci: Text = None
     """Its id on the PCI bus."""
-    listed: str | None = None
+    listed: Text = None
     """What the lines of `lspci` say of it, as a pattern."""
     words: tuple[str, ...] = ()
     """Words in the names of its GPUs that no other maker's have."""
-    models: str | None = None
+    models: Text = None
     """What its GPUs are called, as a pattern over a whole description."""
-    instead: str | None = None
+    instead: Text = None
     """What to do with such a name where one of NVIDIA's is asked for."""
-    index: str | None = None
+    index: Text = None
     """Where torch's builds for it are, which are not proven here."""
-    label: str | None = None
+    label: Text = None
     """How the labels of its builds begin; None where torch's ordinary build serves it."""
-    label_form: str | None = None
+    label_form: Text = None
     """Such a label, as a pattern."""
     device: str
     """What torch calls its device."""
     masks: tuple[str, ...] = ()
     """Variables that hide its GPUs from programs."""
-    noted: str | None = None
+    noted: Text = None
     """What to add where only its GPUs are there and another build is chosen."""

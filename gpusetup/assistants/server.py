@@ -127,7 +127,7 @@ def _called(name: str, values: dict[str, Any], setting: tools.Setting) -> tuple[
     try:
         return _text(tools.call(name, values, setting)), False
     except GpuSetupError as problem:
-        return _text(tools.error_of(problem, setting, values)), True
+        return _text(tools.error_of(problem, setting)), True
     except Exception as problem:
         fault = GpuSetupError(f"gpusetup itself failed: {type(problem).__name__}: {problem}")
         return _text(tools.error_of(fault, setting)), True

@@ -20,7 +20,6 @@ from gpusetup.errors import UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.redaction import redact, redact_answer, redact_document
-from gpusetup.redaction.asked import but_for, names_in
 
 LONGEST_REPORT = 16 << 20
 INSTRUCTIONS = (
@@ -320,11 +319,11 @@ def call(name: str, values: Mapping[str, Any], setting: Setting) -> dict[str, An
 def _hidden(
     document: dict[str, Any], setting: Setting, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What leaves the server, without people, homes and secrets, but for the names that were asked
-    for: every answer goes through here, a resource too. An example has nothing private."""
+    """What leaves the server, without people, homes and secrets: every answer goes through here, a
+    resource too. An example has nothing private."""
     if setting.keep_private or values.get("machine"):
         return document
-    return dict(redact_answer(document, names=names_in(values)))
+    return dict(redact_answer(document))
 
 
 def _check(tool: Tool, values: Mapping[str, Any]) -> None:
@@ -374,14 +373,10 @@ def _listed() -> dict[str, Any]:
     return {"schema": "gpusetup.findings/1", "titles": rows}
 
 
-def error_of(
-    problem: api.GpuSetupError, setting: Setting, values: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """The document of what went wrong, redacted like the answers; the names that were asked for
-    stay as they were asked."""
-    names = names_in(values or {})
+def error_of(problem: api.GpuSetupError, setting: Setting) -> dict[str, Any]:
+    """The document of what went wrong, redacted like the answers."""
     told = {"message": problem.message, "hint": problem.hint or ""}
     if not setting.keep_private:
-        told = {key: but_for(names, text, redact_document) for key, text in told.items()}
+        told = {key: redact_document(text) for key, text in told.items()}
     said = {**told, "hint": told["hint"] or None}
     return bounded({"schema": "gpusetup.error/1", **said, "exit": problem.exit_code})

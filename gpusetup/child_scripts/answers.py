@@ -1,4 +1,4 @@
-"""The way back to who asked: a descriptor of its own, out of reach of what libraries print.
+"""How a child asks a driver and answers: on a descriptor of its own, out of reach of libraries.
 
 A driver's library may print a line, even one that looks like an answer. `keep_apart` is called
 before any library is loaded: from then on descriptor 1 leads nowhere, and only `say` reaches the
@@ -9,9 +9,21 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Tuple
 
+Answer = Dict[str, Any]
+Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 OUT = {"descriptor": 1}
+MOST_DEVICES = 256
+NOT_PLAUSIBLE = -1
+"""Our own code, beside the driver's: the call worked, and its answer cannot be."""
+IDENTITY = 3
+"""What tells one GPU from another, the first fields; asked one by one, so that it is known where a
+later call hangs."""
+
+
+class NotPlausible(Exception):
+    """An answer that cannot be."""
 
 
 def keep_apart() -> None:
@@ -24,6 +36,52 @@ def keep_apart() -> None:
     os.close(nowhere)
 
 
-def say(line: Dict[str, Any]) -> None:
+def say(line: Answer) -> None:
     """One line at once, whatever else is printed: nothing may wait in a buffer."""
     os.write(OUT["descriptor"], (json.dumps(line, separators=(",", ":")) + "\n").encode())
+
+
+def ask(failed: Any, fields: Fields, *arguments: Any) -> Answer:
+    """Every field by itself, so that one that fails takes no other along. `failed` is the driver's
+    error, with its code as `value`; a call that is not there has none."""
+    answer: Answer = {}
+    problems = []
+    for name, read in fields:
+        try:
+            answer[name] = read(*arguments)
+        except (UnicodeDecodeError, AttributeError, NotPlausible, failed) as problem:
+            answer[name] = None
+            unknown = None if isinstance(problem, AttributeError) else NOT_PLAUSIBLE
+            code = getattr(problem, "value", unknown)
+            problems.append({"field": name, "code": code, "text": str(problem)})
+    answer["problems"] = problems
+    return answer
+
+
+def counted(count: int) -> int:
+    """How many GPUs there are."""
+    if count > MOST_DEVICES:
+        raise NotPlausible("%d GPUs are more than a machine has" % count)
+    return count
+
+
+def device(
+    failed: Any, index: int, handle_of: Callable[[int], Tuple[Any, ...]], fields: Fields
+) -> Answer:
+    """One GPU, whose fields are asked with what `handle_of` gives; what is known of it so far is
+    said before a call may hang."""
+    found = ask(failed, (("handle", handle_of),), index)
+    answer, problems = {"index": index}, found["problems"]
+    groups = (*((field,) for field in fields[:IDENTITY]), fields[IDENTITY:])
+    for group in () if problems else groups:
+        answer.update(ask(failed, group, *found["handle"]))
+        problems += answer.pop("problems")
+        say({"part": {"device": answer}})
+    answer["problems"] = problems
+    return answer
+
+
+def run(main: Callable[[], Answer]) -> None:
+    keep_apart()
+    say(main())
+    os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them

@@ -7,6 +7,7 @@ driver has no answer. Python 3.8 syntax; imports the standard library only.
 from __future__ import annotations
 
 import ctypes
+from operator import itemgetter
 from typing import Any, Callable, Dict, List, Tuple
 
 Fields = Tuple[Tuple[str, Callable[[Any, Any], Any]], ...]
@@ -47,11 +48,21 @@ NVLINK_TOTALS = (38, 45, 52, 59)
 NOT_AVAILABLE = 1 << 62
 """A process's memory is all bits set where NVML does not tell it (Windows with WDDM)."""
 MOST_PROCESSES = 64
+SHORT = itemgetter(slice(64))
 
 
-def mig_pending(nvml: Any, handle: Any) -> bool | None:
+def plain(function: str, *more: Any, of: Callable[[Any], Any] = lambda told: told) -> Any:
+    """A field that is one call of the binding."""
+    return lambda nvml, handle: of(getattr(nvml, function)(handle, *more))
+
+
+def thousandth(number: int) -> float:
+    return number / 1000
+
+
+def mig_pending(modes: Any) -> bool | None:
     """MIG after the next reset, where that is another than now."""
-    now, pending = nvml.nvmlDeviceGetMigMode(handle)
+    now, pending = modes
     return None if now == pending else bool(pending)
 
 
@@ -147,11 +158,13 @@ def program(nvml: Any, pid: int) -> str | None:
 
 
 FIELDS: Fields = (
-    ("mig_pending", mig_pending),
-    ("remapped_rows", lambda n, h: n.nvmlDeviceGetRemappedRows(h)[1]),
+    ("mig_pending", plain("nvmlDeviceGetMigMode", of=mig_pending)),
     ("retired_pages", lambda n, h: sum(len(n.nvmlDeviceGetRetiredPages(h, c)) for c in (0, 1))),
     ("sram_threshold_exceeded", sram_threshold_exceeded),
-    ("power_limit_default_watts", lambda n, h: n.nvmlDeviceGetPowerManagementDefaultLimit(h) / 1e3),
+    (
+        "power_limit_default_watts",
+        plain("nvmlDeviceGetPowerManagementDefaultLimit", of=thousandth),
+    ),
     ("recovery_action", lambda n, h: RECOVERY.get(field_values(n, h, GET_RECOVERY_ACTION)[0])),
     ("fabric_status", fabric_status),
     ("fabric_faults", fabric_faults),
@@ -160,14 +173,11 @@ FIELDS: Fields = (
     ("nvlink_errors", lambda n, h: sum(field_values(n, h, *NVLINK_TOTALS))),
     ("nvlink_recoveries", lambda n, h: field_values(n, h, NVLINK_TOTALS[-1])[0]),
     ("processes", processes),
-    ("clock_sm_max_mhz", lambda n, h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM)),
-    ("clock_memory_max_mhz", lambda n, h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_MEM)),
-    (
-        "clock_sm_application_mhz",
-        lambda n, h: n.nvmlDeviceGetApplicationsClock(h, n.NVML_CLOCK_GRAPHICS),
-    ),
-    ("vbios_version", lambda n, h: n.nvmlDeviceGetVbiosVersion(h)[:64]),
-    ("inforom_version", lambda n, h: n.nvmlDeviceGetInforomImageVersion(h)[:64]),
+    ("clock_sm_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 1)),
+    ("clock_memory_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 2)),
+    ("clock_sm_application_mhz", plain("nvmlDeviceGetApplicationsClock", 0)),
+    ("vbios_version", plain("nvmlDeviceGetVbiosVersion", of=SHORT)),
+    ("inforom_version", plain("nvmlDeviceGetInforomImageVersion", of=SHORT)),
 )
 """As the fields of `gpusetup.model.machine.Gpu`."""
 

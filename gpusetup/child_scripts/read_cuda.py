@@ -9,14 +9,15 @@ The answer:
      "init": 0, "init_name": "CUDA_SUCCESS",     what cuInit returned
      "seconds": 0.2,            from the first call to the last
      "version": "13.0",         cuDriverGetVersion: the newest CUDA API this library serves
-     "device_count": 1,         missing, as `devices` is, where cuInit failed
+     "device_count": 1,         missing where cuInit failed or the GPUs cannot be counted
      "devices": [{"index": 0, "name": "...", "uuid": "GPU-...", "pci_bus_id": "0000:07:00.0",
-                  "compute_capability": "8.0", "memory_total_bytes": 42949672960}],
-     "problems": [{"field": "uuid", "code": 1, "text": "CUDA_ERROR_INVALID_VALUE"}]}
+                  "compute_capability": "8.0", "memory_total_bytes": 42949672960,
+                  "problems": [{"field": "uuid", "code": 1, "text": "CUDA_ERROR_INVALID_VALUE"}]}],
+     "problems": [...]}
 
 Before that line stands one for each step and each part of the answer, in case that a call never
 comes back: {"step": "cuDeviceGetName", "gpu": 1} is the call that is made next, {"part": {...}}
-what is known so far ("device" is one of `devices`). A problem with a GPU's value has its `gpu`.
+what is known so far ("device" is one of `devices`).
 
 `index` is CUDA's order after CUDA_VISIBLE_DEVICES. Under MIG the uuid begins with `MIG-` and the
 bus id is the whole GPU's. Python 3.8 syntax; the standard library and the neighbour `answers`.
@@ -30,7 +31,7 @@ import os
 import sys
 import time
 import uuid as uuid_module
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 Answer = Dict[str, Any]
 
@@ -57,7 +58,6 @@ NAMES = {
     807: "CUDA_ERROR_MPS_SERVER_NOT_READY",
     999: "CUDA_ERROR_UNKNOWN",
 }
-MOST_DEVICES = 256
 NEEDED = ("cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName")
 """What every driver's own libcuda has; one that lacks a call is none, and proves nothing."""
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
@@ -69,7 +69,7 @@ class Failed(Exception):
 
     def __init__(self, code: int) -> None:
         super().__init__(NAMES.get(code, "error %d" % code))
-        self.code: int | None = code
+        self.value = code
 
 
 def dotted(number: int) -> str | None:
@@ -170,68 +170,43 @@ FIELDS = (
 )
 
 
-def guarded(field: str, read: Callable[..., Any], problems: list[Answer], *arguments: Any) -> Any:
-    """One value, or None and a line in `problems`."""
-    try:
-        return read(*arguments)
-    except Failed as problem:
-        code, text = problem.code, str(problem)
-    except AttributeError:
-        code, text = None, "this library has no such call"
-    problems.append(dict(ASKED, field=field, code=code, text=text))
-    return None
+def listed(library: Any) -> list[Answer]:
+    def handle_of(index: int) -> Any:
+        ASKED["gpu"] = index
+        return library, number(library, "cuDeviceGet", index)
 
-
-def device(library: Any, index: int, problems: list[Answer]) -> Answer:
-    ASKED["gpu"] = index
-    handle = guarded("device", number, problems, library, "cuDeviceGet", index)
-    answer: Answer = {"index": index}
-    for field, read in FIELDS if handle is not None else ():
-        answer[field] = guarded(field, read, problems, library, handle)
-        say({"part": {"device": answer}})
-    return answer
-
-
-def listed(library: Any, answer: Answer) -> None:
-    """The GPUs; no list where CUDA cannot count them."""
-    problems = answer["problems"]
-    count = guarded("device_count", number, problems, library, "cuDeviceGetCount")
-    answer["device_count"] = count
-    say({"part": dict(answer)})
-    if count is not None and count > MOST_DEVICES:
-        problems.append({"field": "device_count", "code": -1, "text": "%d GPUs" % count})
-    elif count is not None:
-        answer["devices"] = [device(library, index, problems) for index in range(count)]
+    count = ANSWERS.counted(number(library, "cuDeviceGetCount"))
+    say({"part": {"count": count}})
+    return [ANSWERS.device(Failed, index, handle_of, FIELDS) for index in range(count)]
 
 
 def main() -> Answer:
-    problems: list[Answer] = []
-    answer: Answer = {"library": None, "load_error": None, "problems": problems}
+    answer: Answer = {"library": None, "load_error": None, "problems": []}
     say({"step": "loading libcuda"})
     try:
         library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError as problem:
-        answer["load_error"] = str(problem)
-        return answer
-    path = mapped()
-    answer.update(library=path, stub="/stubs/" in (path or ""), compat="/compat" in (path or ""))
+        return dict(answer, load_error=str(problem))
+    path = mapped() or ""
     lacks = [name for name in NEEDED if not hasattr(library, name)]
     if lacks:
-        answer["load_error"] = "%s has no %s" % (path or "libcuda", lacks[0])
-        return answer
+        return dict(answer, load_error="%s has no %s" % (path or "libcuda", lacks[0]))
+    answer.update(library=path or None, stub="/stubs/" in path, compat="/compat" in path)
     say({"part": dict(answer)})
     began = time.monotonic()
-    version = guarded("version", number, problems, library, "cuDriverGetVersion")
-    answer["version"] = dotted(version or 0)
+    version = ("version", lambda: dotted(number(library, "cuDriverGetVersion")))
+    answer.update(ANSWERS.ask(Failed, (version,)))
     answer["init"] = called(library, "cuInit", 0)
     answer["init_name"] = NAMES.get(answer["init"], "error %d" % answer["init"])
     if answer["init"] == 0:
-        listed(library, answer)
+        say({"part": dict(answer)})
+        told = ANSWERS.ask(Failed, (("devices", listed),), library)
+        answer.update(told, problems=answer["problems"] + told["problems"])
+        if told["devices"] is not None:
+            answer["device_count"] = len(told["devices"])
     answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 
 
 if __name__ == "__main__":
-    ANSWERS.keep_apart()
-    say(main())
-    os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them
+    ANSWERS.run(main)

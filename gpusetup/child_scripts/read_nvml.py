@@ -16,7 +16,7 @@ The answer (keys are always there once NVML was asked; null: see the `problems` 
         "pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16,
         "virtualization": "none|passthrough|vgpu|host_vgpu|host_vsga", "licensed": null,
         "fabric_state": "completed|in_progress|not_started", "driver_model": "WDDM|TCC|MCDM",
-        "mig_pending": null, "remapped_rows": 0, "retired_pages": null,
+        "mig_pending": null, "retired_pages": null,
         "sram_threshold_exceeded": false, "power_limit_default_watts": 400.0,
         "recovery_action": "none|gpu_reset|node_reboot|...", "fabric_status": "success",
         "fabric_faults": ["route_unhealthy"], "nvlinks_active": 12, "nvlinks_inactive": [],
@@ -42,6 +42,7 @@ import importlib
 import os
 import sys
 import time
+from operator import attrgetter
 from typing import Any, Callable, Dict, Tuple
 
 Answer = Dict[str, Any]
@@ -49,28 +50,20 @@ Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 
 COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
+VGPU = 2
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
 DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
-MOST_DEVICES = 256
 MOST_INSTANCES = 64
 """Of MIG on one GPU; today's have seven."""
-NOT_PLAUSIBLE = -1
-"""Our own code, beside NVML's: the call worked, and its answer cannot be."""
 LICENSE_LICENSED = 5
 """NVML_GRID_LICENSE_STATE_LICENSED."""
 
-# Bit -> name, in NVML's order (nvml.h, nvmlClocksEventReason*).
 THROTTLE_REASONS = (
-    (0x001, "gpu_idle"),
-    (0x002, "applications_clocks_setting"),
-    (0x004, "sw_power_cap"),
-    (0x008, "hw_slowdown"),
-    (0x010, "sync_boost"),
-    (0x020, "sw_thermal_slowdown"),
-    (0x040, "hw_thermal_slowdown"),
-    (0x080, "hw_power_brake_slowdown"),
-    (0x100, "display_clock_setting"),
+    *("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost"),
+    *("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"),
+    "display_clock_setting",
 )
+"""By bit, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
 
 
 def neighbour(name: str) -> Any:
@@ -84,7 +77,7 @@ def neighbour(name: str) -> Any:
 
 HEALTH = neighbour("nvml_health")
 ANSWERS = neighbour("answers")
-say = ANSWERS.say
+say, plain, NotPlausible = ANSWERS.say, HEALTH.plain, ANSWERS.NotPlausible
 
 
 def dotted(number: int) -> str:
@@ -110,35 +103,25 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
     return found
 
 
-def ecc_uncorrected(nvml: Any, handle: Any) -> int:
-    kind = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-    return nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_VOLATILE_ECC)  # type: ignore[no-any-return]
+def either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+    """What the first call says, or where this GPU or driver has it not, the second."""
+
+    def told(nvml: Any, handle: Any) -> Any:
+        try:
+            return first(nvml, handle)
+        except nvml.NVMLError:
+            return second(nvml, handle)
+
+    return told
 
 
-def retired_pending(nvml: Any, handle: Any) -> bool:
-    """Whether a bad page or row waits for a reset: pages up to Volta, rows from Ampere on."""
-    try:
-        return bool(nvml.nvmlDeviceGetRemappedRows(handle)[2])
-    except nvml.NVMLError:
-        return bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))
-
-
-def throttle_reasons(nvml: Any, handle: Any) -> list[str]:
-    """Drivers before 535 know the call by its older name."""
-    try:
-        mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-    except nvml.NVMLError:
-        mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    return [name for bit, name in THROTTLE_REASONS if mask & bit]
-
-
-def virtualization(nvml: Any, handle: Any) -> str | None:
-    return VIRTUALIZATION.get(nvml.nvmlDeviceGetVirtualizationMode(handle))
+def reasons_in(mask: int) -> list[str]:
+    return [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
 
 
 def licensed(nvml: Any, handle: Any) -> bool | None:
     """Only a vGPU guest needs a licence; None elsewhere."""
-    if virtualization(nvml, handle) != "vgpu":
+    if nvml.nvmlDeviceGetVirtualizationMode(handle) != VGPU:
         return None
     features = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
     if not features.isGridLicenseSupported:
@@ -153,109 +136,84 @@ def driver_model(nvml: Any, handle: Any) -> str | None:
     return DRIVER_MODELS.get(nvml.nvmlDeviceGetCurrentDriverModel(handle))
 
 
-def plain(function: str, convert: Callable[[Any], Any] = lambda told: told) -> Callable[..., Any]:
-    """A field that is one call of the binding."""
-    return lambda nvml, handle: convert(getattr(nvml, function)(handle))
-
-
 IDENTITY: Fields = (
-    ("pci_bus_id", lambda n, h: n.nvmlDeviceGetPciInfo(h).busId),
+    ("pci_bus_id", plain("nvmlDeviceGetPciInfo", of=attrgetter("busId"))),
     ("uuid", plain("nvmlDeviceGetUUID")),
     ("name", plain("nvmlDeviceGetName")),
 )
-"""What tells one GPU from another; asked first, so that it is known where a later call hangs."""
 FIELDS: Fields = (
     *IDENTITY,
-    ("memory_total_bytes", lambda n, h: n.nvmlDeviceGetMemoryInfo(h).total),
+    ("memory_total_bytes", plain("nvmlDeviceGetMemoryInfo", of=attrgetter("total"))),
     ("memory_used_bytes", HEALTH.memory_used),
-    ("compute_capability", lambda n, h: "%d.%d" % tuple(n.nvmlDeviceGetCudaComputeCapability(h))),
-    ("persistence", plain("nvmlDeviceGetPersistenceMode", bool)),
-    ("mig_enabled", lambda n, h: bool(n.nvmlDeviceGetMigMode(h)[0])),
+    (
+        "compute_capability",
+        plain("nvmlDeviceGetCudaComputeCapability", of=lambda told: "%d.%d" % tuple(told)),
+    ),
+    ("persistence", plain("nvmlDeviceGetPersistenceMode", of=bool)),
+    ("mig_enabled", plain("nvmlDeviceGetMigMode", of=lambda told: bool(told[0]))),
     ("mig_instances", mig_instances),
-    ("compute_mode", plain("nvmlDeviceGetComputeMode", COMPUTE_MODES.get)),
-    ("ecc_enabled", plain("nvmlDeviceGetCurrentEccMode", bool)),
-    ("ecc_uncorrected", ecc_uncorrected),
-    ("retired_pending", retired_pending),
-    ("remap_failed", lambda n, h: bool(n.nvmlDeviceGetRemappedRows(h)[3])),
-    ("temperature_celsius", lambda n, h: n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU)),
-    ("power_watts", lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1000),
-    ("power_limit_watts", lambda n, h: n.nvmlDeviceGetEnforcedPowerLimit(h) / 1000),
-    ("throttle_reasons", throttle_reasons),
-    ("utilization_percent", lambda n, h: n.nvmlDeviceGetUtilizationRates(h).gpu),
+    ("compute_mode", plain("nvmlDeviceGetComputeMode", of=COMPUTE_MODES.get)),
+    ("ecc_enabled", plain("nvmlDeviceGetCurrentEccMode", of=bool)),
+    ("ecc_uncorrected", plain("nvmlDeviceGetTotalEccErrors", 1, 0)),  # uncorrected, volatile
+    (
+        "retired_pending",  # rows from Ampere on, pages up to Volta
+        either(
+            plain("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[2])),
+            plain("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
+        ),
+    ),
+    ("remap_failed", plain("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[3]))),
+    ("temperature_celsius", plain("nvmlDeviceGetTemperature", 0)),
+    ("power_watts", plain("nvmlDeviceGetPowerUsage", of=HEALTH.thousandth)),
+    ("power_limit_watts", plain("nvmlDeviceGetEnforcedPowerLimit", of=HEALTH.thousandth)),
+    (
+        "throttle_reasons",  # drivers before 535 know the call by its older name
+        either(
+            plain("nvmlDeviceGetCurrentClocksEventReasons", of=reasons_in),
+            plain("nvmlDeviceGetCurrentClocksThrottleReasons", of=reasons_in),
+        ),
+    ),
+    ("utilization_percent", plain("nvmlDeviceGetUtilizationRates", of=attrgetter("gpu"))),
     ("pcie_generation", plain("nvmlDeviceGetCurrPcieLinkGeneration")),
     ("pcie_generation_max", plain("nvmlDeviceGetMaxPcieLinkGeneration")),
     ("pcie_width", plain("nvmlDeviceGetCurrPcieLinkWidth")),
     ("pcie_width_max", plain("nvmlDeviceGetMaxPcieLinkWidth")),
-    ("virtualization", virtualization),
+    ("virtualization", plain("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
     ("licensed", licensed),
     ("fabric_state", lambda n, h: FABRIC_STATES.get(HEALTH.fabric(n, h).state)),
     ("driver_model", driver_model),
     *HEALTH.FIELDS,
 )
 
-SYSTEM_FIELDS = (
+SYSTEM_FIELDS: Fields = (
     ("driver_version", lambda nvml: nvml.nvmlSystemGetDriverVersion()),
     ("cuda_version", lambda nvml: dotted(nvml.nvmlSystemGetCudaDriverVersion())),
 )
-LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),)
+LIBRARY_FIELDS: Fields = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),)
 """What the library knows of itself, also where it cannot reach the driver."""
 
 
 def ask(nvml: Any, fields: Fields, *arguments: Any) -> Answer:
-    """Every field by itself, so that one that fails takes no other along."""
-    answer: Answer = {}
-    problems: list[Answer] = []
-    for name, read in fields:
-        try:
-            answer[name] = read(nvml, *arguments)
-        except (UnicodeDecodeError, AttributeError, NotPlausible, nvml.NVMLError) as problem:
-            answer[name] = None
-            unknown = None if isinstance(problem, AttributeError) else NOT_PLAUSIBLE
-            code = getattr(problem, "value", unknown)
-            problems.append({"field": name, "code": code, "text": str(problem)})
-    answer["problems"] = problems
-    return answer
-
-
-def lost(nvml: Any, problems: list[Answer]) -> bool:
-    return any(problem["code"] == nvml.NVML_ERROR_GPU_IS_LOST for problem in problems)
-
-
-def device(nvml: Any, index: int) -> Answer:
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as problem:
-        trouble = [{"field": "handle", "code": problem.value, "text": str(problem)}]
-        return {"index": index, "lost": lost(nvml, trouble), "problems": trouble}
-    answer: Answer = {"index": index}
-    problems: list[Answer] = []
-    for fields in (*((one,) for one in IDENTITY), FIELDS[len(IDENTITY) :]):
-        answer.update(ask(nvml, fields, handle))
-        problems += answer.pop("problems")
-        say({"part": {"device": answer}})
-    answer.update(lost=lost(nvml, problems), problems=problems)
-    return answer
+    return ANSWERS.ask(nvml.NVMLError, fields, nvml, *arguments)  # type: ignore[no-any-return]
 
 
 def count_of(nvml: Any) -> int:
-    count = int(nvml.nvmlDeviceGetCount())
-    if count > MOST_DEVICES:
-        raise NotPlausible("%d GPUs are more than a machine has" % count)
-    return count
+    return ANSWERS.counted(int(nvml.nvmlDeviceGetCount()))  # type: ignore[no-any-return]
 
 
 def devices(nvml: Any) -> list[Answer]:
+    def handle_of(index: int) -> Any:
+        nvml.gpu = index
+        return nvml, nvml.nvmlDeviceGetHandleByIndex(index)
+
     count = count_of(nvml)
     say({"part": {"count": count}})
     found: list[Answer] = []
     for index in range(count):
-        nvml.gpu = index
-        found.append(device(nvml, index))
+        found.append(ANSWERS.device(nvml.NVMLError, index, handle_of, FIELDS))
+        codes = [problem["code"] for problem in found[-1]["problems"]]
+        found[-1]["lost"] = nvml.NVML_ERROR_GPU_IS_LOST in codes
     return found
-
-
-class NotPlausible(Exception):
-    """An answer that cannot be."""
 
 
 class Announced:
@@ -286,12 +244,10 @@ class Announced:
 
 def binding() -> Any:
     """pynvml, also where it lies beside gpusetup in a folder that `-I` leaves out."""
-    try:
-        import pynvml
-    except ImportError:
-        here = os.path.dirname(os.path.abspath(__file__))
-        sys.path.append(os.path.dirname(os.path.dirname(here)))
-        import pynvml
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.append(os.path.dirname(os.path.dirname(here)))
+    import pynvml
+
     return pynvml
 
 
@@ -303,12 +259,13 @@ def main() -> Answer:
     began = time.monotonic()
     try:
         nvml.nvmlInit()
-        say({"part": {"init": 0, "message": "Success"}})
+        said = {"init": 0, "message": "Success"}
+        say({"part": said})
         answer = ask(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
         say({"part": answer})
         listed = ask(nvml, (("devices", devices),))
         listed["problems"] = answer["problems"] + listed["problems"]
-        answer.update(listed, init=0, message="Success")
+        answer.update(listed, **said)
     except nvml.NVMLError as problem:
         answer = ask(nvml, LIBRARY_FIELDS)
         answer.update(init=problem.value, message=str(problem))
@@ -317,6 +274,4 @@ def main() -> Answer:
 
 
 if __name__ == "__main__":
-    ANSWERS.keep_apart()
-    say(main())
-    os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them
+    ANSWERS.run(main)

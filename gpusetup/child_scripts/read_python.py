@@ -6,8 +6,6 @@ folder, which the user's own `python` would not have; it is left out.
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
 import sys
 import sysconfig
@@ -15,9 +13,9 @@ from typing import Any, Dict, List
 
 
 def facts() -> Dict[str, Any]:
-    here = os.path.dirname(os.path.abspath(__file__))
     paths = sysconfig.get_paths()
     marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")
+    path = imported_from(paths["stdlib"], paths["purelib"])
     in_environment = sys.prefix != sys.base_prefix
     headers = paths["include"]
     if in_environment:  # as pip and uv decide: it shares its base's `include`, and has one beside
@@ -30,17 +28,29 @@ def facts() -> Dict[str, Any]:
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,
         "bits": 64 if sys.maxsize > 2**32 else 32,
-        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+        "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
         "site_packages": paths["purelib"],
-        "stdlib": paths["stdlib"],
         "machine": machine(),
-        "path": [entry for entry in sys.path if entry and os.path.abspath(entry) != here],
+        "path": path,
         **{name: paths[name] for name in ("purelib", "platlib", "scripts", "data")},
         "headers": headers,
         "externally_managed": marker if os.path.exists(marker) and not in_environment else None,
         "ahead": ahead(paths["purelib"], paths["platlib"]),
-        "has_pip": importlib.util.find_spec("pip") is not None,
+        "has_pip": any(os.path.isdir(os.path.join(folder, "pip")) for folder in path),
     }
+
+
+def imported_from(stdlib: str, library: str) -> List[str]:
+    """The folders of packages, in the order of an import: without the standard library, zips, the
+    working folder and that of a script."""
+    try:
+        cwd = os.getcwd()
+    except OSError:  # it was deleted
+        cwd = ""
+    own = os.path.dirname(os.path.abspath(__file__)), os.path.dirname(sys.executable), cwd
+    skipped = {stdlib, os.path.join(stdlib, "lib-dynload"), *own}
+    found = [entry for entry in sys.path if entry and os.path.abspath(entry) not in skipped]
+    return list(dict.fromkeys([*(one for one in found if not one.endswith(".zip")), library]))
 
 
 def ahead(*libraries: str) -> List[str]:
@@ -62,4 +72,6 @@ def machine() -> str:
 
 
 if __name__ == "__main__":
+    import json
+
     print(json.dumps(facts()))

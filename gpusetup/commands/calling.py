@@ -62,14 +62,14 @@ def answered(
         options, module = asked(name, values, words), command(name)
         getattr(module, "caught", module.run)(options, catcher)
     except GpuSetupError as problem:
-        _hide(problem, {**values, "packages": words})
+        _hide(problem)
         raise
     except Exception as problem:
         fault = GpuSetupError(
             f"gpusetup itself failed: {type(problem).__name__}: {problem}",
             hint="please report it with the traceback",
         )
-        _hide(fault, {})
+        _hide(fault)
         raise fault from problem
     return catcher.document
 
@@ -130,7 +130,7 @@ def _each(value: object) -> Iterable[object]:
     return value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
 
 
-def _hide(problem: GpuSetupError, asked: Mapping[str, object]) -> None:
-    """Take passwords out of what it says, and leave the names that were asked for."""
-    problem.message, problem.hint = told(problem, asked)
+def _hide(problem: GpuSetupError) -> None:
+    """Take passwords out of what it says."""
+    problem.message, problem.hint = told(problem)
     problem.args = (problem.message,)

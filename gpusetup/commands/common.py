@@ -210,10 +210,10 @@ def _live(
 
 def told(read: Callable[[System], Snapshot], out: Console) -> Snapshot:
     """What is read of this machine; under `-v` with every question to it."""
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
     from gpusetup.system.tape import RecordingSystem
 
-    system = LiveSystem()
+    system = System()
     recorder = RecordingSystem(system) if out.verbose else None
     snapshot = read(recorder or system)
     if recorder:

@@ -92,9 +92,9 @@ def run(options: argparse.Namespace, out: Console) -> int:
 def _worker(options: argparse.Namespace, device: str) -> tuple[str, ...]:
     from gpusetup.fleet.sweep.follow import worker_of
     from gpusetup.probe.target import choose_target
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
-    python = choose_target(LiveSystem(), options.python).python
+    python = choose_target(System(), options.python).python
     return worker_of(python, device)
 
 

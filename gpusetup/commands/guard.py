@@ -52,13 +52,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.install.target.find import check_target, layout_of
     from gpusetup.probe.target import choose_target
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
     if options.write and options.undo:
         raise UsageError("`--write` and `--undo` exclude each other", hint="name one of them")
     if options.project and options.undo:
         return _undo_project(Path(options.project), out)
-    system = LiveSystem()
+    system = System()
     layout = layout_of(system, choose_target(system, options.python).python)
     if options.project:
         return _project(layout, Path(options.project), out, write=options.write)

@@ -105,7 +105,7 @@ def _installed(
     from gpusetup.install.target.place import refuse_unnamed_base
     from gpusetup.render.install import outcome_text
     from gpusetup.resolver.companions import environment_of
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
     asked = requested_packages(request.packages, target.installed, environment_of(machine))
     if asked.left_out:
@@ -137,7 +137,7 @@ def _installed(
     tell_if_held(plan.target, job.talk)
     if is_refused(request, out):
         return 1
-    plan, outcome = execute(job, LiveSystem(), target, plan, verify=not request.no_verify)
+    plan, outcome = execute(job, System(), target, plan, verify=not request.no_verify)
     answer = plan_answer(job, plan, task, outcome)
     out.answer(answer, outcome_text(answer, kept_bytes(plan) if outcome.kept else None))
     return 0 if outcome.kept else 1
@@ -150,7 +150,7 @@ def _read_target(
     what it leaves is not what there is."""
     from gpusetup.install.recovery import recover_unfinished, target_folder
     from gpusetup.install.target.find import base_interpreter, read_target, venv_to_make
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
     recover_unfinished(target_folder(request), talk_of(out), dry_run=request.dry_run)
     venv = request.venv
@@ -158,7 +158,7 @@ def _read_target(
         is_new = venv_to_make(venv)
         options.python, venv = (base_interpreter(), venv) if is_new else (venv, None)
     machine = gather(options, out, need_target=True)
-    return read_target(LiveSystem(), machine.python.executable, venv), machine
+    return read_target(System(), machine.python.executable, venv), machine
 
 
 def _job(request: InstallRequest, out: Console, log: Log, target: Target) -> Job:

@@ -36,7 +36,7 @@ from gpusetup.render.console import Console
 from gpusetup.render.install import undo_text
 from gpusetup.render.language import plain
 from gpusetup.system.signals import uninterrupted
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 
 
 def run_kind(kind: str, request: InstallRequest, out: Console, log: Log) -> int:
@@ -68,7 +68,7 @@ def _undo(request: InstallRequest, out: Console, log: Log, folder: Path) -> int:
         return _show(out, log, folder, "restored", before, "Undone.")
     if by_conda := read_undo(folder / STORE):
         return undo_by_conda(request, out, log, folder, by_conda)
-    system = LiveSystem()
+    system = System()
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
     store = folder / STORE

@@ -50,18 +50,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.fleet.node_check import checked, only
-    from gpusetup.probe.node import limit_from, name_of_node, read_node
-    from gpusetup.system.processes import seconds_since_start
-    from gpusetup.system.system import LiveSystem, System
+    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
+    from gpusetup.system.system import System
     from gpusetup.system.tape import RecordingSystem
 
     text = _text(options.profile) if options.profile else ""
     expected = expected_of(options.profile) if options.profile and not options.learn else ()
     began = time.monotonic()
-    system: System = LiveSystem()
+    system = System()
     recorder = RecordingSystem(system) if out.verbose else None
-    most = limit_from(seconds_since_start())
-    record = read_node(recorder or system, min(options.timeout or most, most))
+    limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
+    record = read_node(recorder or system, limit)
     job = only(record.snapshot, expected, options.gpus)
     answer = checked(
         name_of_node(),

@@ -34,9 +34,9 @@ def traced(asked: CodeAsked) -> tuple[Trace, int | None]:
 def target() -> str:
     """The interpreter that the code runs in: the contract's order."""
     from gpusetup.probe.target import choose_target
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
-    return choose_target(LiveSystem()).python
+    return choose_target(System()).python
 
 
 def trace(

@@ -272,9 +272,9 @@ def _machine(options: argparse.Namespace, given: Description, out: Console) -> S
     """This machine, or its system alone where the rest is described: no driver is waited for."""
     if options.machine_from or not given.is_whole:
         return gather(options, out)
-    from gpusetup.probe.host import read_system
+    from gpusetup.probe.host import read_os
 
-    return told(read_system, out)
+    return told(read_os, out)
 
 
 def _description(options: argparse.Namespace) -> Description:

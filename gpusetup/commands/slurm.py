@@ -198,9 +198,9 @@ def _epilog(options: argparse.Namespace, out: Console) -> int:
 
 def _program(pid: int) -> str | None:
     """The name of a process, without its arguments; None where it cannot be read."""
-    from gpusetup.system.system import LiveSystem, read_or_none
+    from gpusetup.system.system import System, read_or_none
 
-    return (read_or_none(LiveSystem(), f"/proc/{pid}/comm") or "").strip() or None
+    return (read_or_none(System(), f"/proc/{pid}/comm") or "").strip() or None
 
 
 def _expected(options: argparse.Namespace) -> tuple[Expectation, ...]:
@@ -212,10 +212,10 @@ def _expected(options: argparse.Namespace) -> tuple[Expectation, ...]:
 def _looked() -> tuple[NodeRecord, float]:
     """The node's record, and how long it took in seconds."""
     from gpusetup.probe.node import read_node
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
     began = time.monotonic()
-    return read_node(LiveSystem()), time.monotonic() - began
+    return read_node(System()), time.monotonic() - began
 
 
 def _judged(

@@ -95,13 +95,13 @@ def _document(said: Output) -> VerifyAnswer:
 def _target(options: argparse.Namespace, out: Console) -> str:
     """The interpreter whose torch is proven. Raises UsageError for options that contradict."""
     from gpusetup.probe.target import choose_target
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
     try:
         checked(options)
     except WrongQuestion as wrong:
         raise UsageError(wrong.message, wrong.hint) from wrong
-    target = choose_target(LiveSystem(), options.python)
+    target = choose_target(System(), options.python)
     out.talk(f"target: {plain(target.python)} ({plain(target.chosen_by)})")
     return target.python
 

@@ -35,7 +35,6 @@ NOT_LEARNT = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_byte
 
 
 SOUND: Mapping[str, tuple[str, ...]] = {
-    "clock.synchronised": ("yes",),
     "gpus.fabric_state": ("completed", "not_supported"),
     "gpus.lost": ("no",),
     "gpus.recovery_action": ("none",),
@@ -89,8 +88,8 @@ class Unmet(Frozen):
 def faulty(facts: Mapping[str, str]) -> dict[str, str]:
     """The facts that no sound node has: a profile that asked for them would fail the sound ones.
 
-    >>> faulty({"clock.synchronised": "no", "gpus.lost": "no"})
-    {'clock.synchronised': 'no'}
+    >>> faulty({"imex.service": "no", "gpus.lost": "no"})
+    {'imex.service': 'no'}
     """
     found = {n: v for n, v in facts.items() if n in SOUND and known_part(v) not in SOUND[n]}
     if _has_no_link(facts) and facts.get("links.down", NO_LINK) != NO_LINK:

@@ -15,7 +15,7 @@ from gpusetup.install.switching.transaction import recover
 from gpusetup.install.target.layout import distributions_in
 from gpusetup.probe.target import choose_target
 from gpusetup.probe.unfinished import ended_by, interrupted
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 
 
 def target_folder(request: InstallRequest) -> Path:
@@ -24,7 +24,7 @@ def target_folder(request: InstallRequest) -> Path:
     named = request.venv or request.python
     if named and (request.venv or (Path(named).absolute() / STORE).is_dir()):
         return Path(named).absolute()
-    return Path(choose_target(LiveSystem(), named).prefix)
+    return Path(choose_target(System(), named).prefix)
 
 
 Ended = tuple[Journal, Literal["former", "new"]]
@@ -38,7 +38,7 @@ def recover_unfinished(folder: Path, talk: Callable[[str], None], *, dry_run: bo
         return None
     head = interrupted(str(folder), journal.phase)
     if dry_run:
-        talk(f"{head}; {ended_by(str(folder), LiveSystem().family)}.")
+        talk(f"{head}; {ended_by(str(folder), System().family)}.")
         return None
     with locked(store, talk):  # one that still runs has the lock
         journal = read_journal(store)

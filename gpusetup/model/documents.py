@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gpusetup.model.failing import Stage
 from gpusetup.model.finding import Finding
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Amount, Frozen, Number, Text
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import (
     Advice,
@@ -27,7 +27,7 @@ from gpusetup.model.resolution import (
 class ErrorAnswer(Frozen):
     schema: Literal["gpusetup.error/1"] = "gpusetup.error/1"
     message: str
-    hint: str | None = None
+    hint: Text = None
     exit: int
 
 
@@ -35,13 +35,13 @@ class ResolveAnswer(Frozen):
     """Also the `resolution` of doctor. `torch` is null when nothing fits."""
 
     schema: Literal["gpusetup.resolve/1"] = "gpusetup.resolve/1"
-    torch: str | None
-    torchvision: str | None = None
-    torchaudio: str | None = None
-    backend: str | None = None
-    index_url: str | None = None
-    python: str | None = None
-    driver_floor: str | None = None
+    torch: Text
+    torchvision: Text = None
+    torchaudio: Text = None
+    backend: Text = None
+    index_url: Text = None
+    python: Text = None
+    driver_floor: Text = None
     served: tuple[Served, ...] = ()
     fallbacks: tuple[Choice, ...] = ()
     rejections: tuple[Rejection, ...] = ()
@@ -65,18 +65,18 @@ class DoctorAnswer(Frozen):
     """The id of the root cause, or `ok`, or `unknown`."""
     confidence: Literal["certain", "likely"] | None = None
     """How sure the root is; null where there is none."""
-    proof: str | None = None
+    proof: Text = None
     """What `ok` rests on: what was seen, in one line; null where the cause is another."""
     certainty: Literal["certain", "likely"] | None = None
     """`likely` where `other_causes` are left open; null without a root."""
     other_causes: tuple[str, ...] = ()
     """Ids of what may be the cause instead, the likelier first."""
-    next_reading: str | None = None
+    next_reading: Text = None
     """One command whose answer would decide between them."""
-    symptom: str | None = None
+    symptom: Text = None
     """The finding that says what a report shows, and not why: its cause is `cause`, where that is
     not `unknown`."""
-    program: str | None = None
+    program: Text = None
     """The program that a report is about; null where none is shown."""
     stage: Stage | None = None
     """At what it failed; null where that is not shown."""
@@ -120,8 +120,8 @@ class FindingAnswer(Frozen):
 
 class DoneStep(Frozen):
     argv: tuple[str, ...]
-    seconds: float | None = None
-    exit: int | None = None
+    seconds: Amount = None
+    exit: Number = None
 
 
 class InstallAnswer(Frozen):
@@ -133,13 +133,13 @@ class InstallAnswer(Frozen):
     steps: tuple[DoneStep, ...]
     verdict: Mapping[str, Any] | None = None
     """The verify document of the target."""
-    receipt: str | None = None
-    log: str | None = None
-    why: str | None = None
+    receipt: Text = None
+    log: Text = None
+    why: Text = None
     """Why this torch comes, or stays."""
     newest: Offer | None = None
     """The newest that fits, which `--upgrade` takes, where it is newer than what is there then."""
-    diff: str | None = None
+    diff: Text = None
     """With `--project`: the change of the project file."""
 
 
@@ -150,27 +150,27 @@ class CheckAnswer(Frozen):
     device: str
     status: Literal["passed", "failed", "skipped", "crashed"]
     detail: str = ""
-    value: float | None = None
-    limit: float | None = None
-    unit: str | None = None
-    seconds: float | None = None
-    hint: str | None = None
+    value: Amount = None
+    limit: Amount = None
+    unit: Text = None
+    seconds: Amount = None
+    hint: Text = None
     """The one next step, where the check did not pass."""
-    means: str | None = None
+    means: Text = None
     """What a failure means for somebody who uses the device."""
-    spread: float | None = None
+    spread: Amount = None
     """Of a rate: by which part of the value repeated measurements differed."""
 
 
 class VerifyAnswer(Frozen):
     schema: Literal["gpusetup.verify/1"] = "gpusetup.verify/1"
     verdict: Literal["passed", "failed"]
-    torch: str | None
-    cuda: str | None
+    torch: Text
+    cuda: Text
     python: str
     devices: tuple[Mapping[str, Any], ...]
     checks: tuple[CheckAnswer, ...]
-    seed: int | None = None
+    seed: Number = None
     """Of all numbers that were computed with; the same seed repeats each of them."""
 
 
@@ -196,7 +196,7 @@ class RunnerUp(Frozen):
     """The recipe before the chosen one in the order, or the nearest where none fits."""
 
     recipe: str
-    short_gib: float | None
+    short_gib: Amount
     """What it lacks; null where a measurement, not the model, ruled it out."""
 
 
@@ -218,7 +218,7 @@ class Help(Frozen):
     step: str
     saves_gib: float
     """Of one GPU, against the recipe that lacks least."""
-    recipe: str | None
+    recipe: Text
     """With which it fits then; null: it is not enough alone."""
 
 
@@ -252,7 +252,7 @@ class CodePlan(Frozen):
     peak_phase: str
     standing: tuple[CodePart, ...]
     """The largest parts of the peak."""
-    largest_batch: int | None
+    largest_batch: Number
     """Samples a step on all GPUs together; null where memory does not grow with the batch."""
 
 
@@ -269,7 +269,7 @@ class ConfigRead(Frozen):
     """What `plan --from-config` made of the file."""
 
     file: str
-    trainer: str | None
+    trainer: Text
     """The trainer that it is written for; null: a plain loop."""
     read: tuple[ConfigKey, ...]
     assumed: tuple[str, ...]
@@ -303,7 +303,7 @@ class PlanCell(Frozen):
     gpu: str
     gpus: int
     context: int
-    batch: int | None = None
+    batch: Number = None
     strategy: str = "fsdp"
     source: str = ""
     """Where the answer comes from, in a sentence."""
@@ -349,7 +349,7 @@ class ServePlan(Frozen):
     token_kib: float
     largest_context: int
     largest_sequences: int
-    command: str | None = None
+    command: Text = None
     notes: tuple[str, ...] = ()
 
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import re
 
-UNITS = {
-    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 0.001),
-    **dict.fromkeys(("", "s", "sec", "secs", "second", "seconds"), 1.0),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600.0),
-}
+UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def seconds_in(text: str) -> float:

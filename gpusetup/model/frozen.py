@@ -7,6 +7,7 @@ half of the program's start-up; and JSON is read into it and written from it wit
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,11 @@ finally:
         del sys.modules[FIRST_CHOICE]
 
 Kind = TypeVar("Kind")
+Text = str | None
+Number = int | None
+Amount = float | None
+Flag = bool | None
+"""What may be unknown, or not there: each fact of a record."""
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -63,6 +69,13 @@ else:
 def replace(value: Kind, /, **changes: Any) -> Kind:
     """The same value with some fields changed."""
     return msgspec.structs.replace(value, **changes)  # type: ignore[type-var]
+
+
+def defaults(value: Any) -> Iterator[tuple[str, Any]]:
+    """The names of a value's fields, with their defaults: no annotation is read for it."""
+    names, known = value.__struct_fields__, value.__struct_defaults__
+    needed = (None,) * (len(names) - len(known))
+    return zip(names, (*needed, *known), strict=True)
 
 
 def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, Text
 from gpusetup.model.versions import Capability
 
 
@@ -13,7 +13,7 @@ class TorchBuild(Frozen):
 
     torch: str
     backend: str
-    cuda: str | None
+    cuda: Text
     os: Literal["linux", "windows", "macos"]
     machine: str
     """`x86_64` or `aarch64` (macOS' arm64 is `aarch64`)."""
@@ -23,18 +23,18 @@ class TorchBuild(Frozen):
     """`sm_80`, …; () for CPU builds."""
     ptx: tuple[str, ...] = ()
     """`compute_90`, …"""
-    driver_floor: str | None = None
-    glibc: str | None = None
-    macos: str | None = None
-    torchvision: str | None = None
-    torchaudio: str | None = None
-    released: str | None = None
+    driver_floor: Text = None
+    glibc: Text = None
+    macos: Text = None
+    torchvision: Text = None
+    torchaudio: Text = None
+    released: Text = None
     channel: Literal["pytorch", "conda-pytorch", "conda-forge"] = "pytorch"
     labelled: bool = True
     """Whether its version carries the backend (`2.5.1+cu124`); macOS' wheels do not."""
     status: str = "sourced"
     """How sure the row is: `verified`, `sourced`, `inferred`."""
-    note: str | None = None
+    note: Text = None
 
     @property
     def cuda_major(self) -> str:
@@ -45,7 +45,7 @@ class TorchBuild(Frozen):
 class Request(Frozen):
     """What was asked of the resolver beyond the machine itself."""
 
-    torch: str | None = None
+    torch: Text = None
     """A specifier or a bare version: `2.5.1`, `>=2.6,<2.9`."""
     backend: str = "auto"
     installer: str = "auto"
@@ -89,8 +89,8 @@ class Resolution(Frozen):
     """
 
     build: TorchBuild | None
-    index_url: str | None = None
-    index_root: str | None = None
+    index_url: Text = None
+    index_root: Text = None
     """The mirror that commands and files name instead of torch's own index."""
     served: tuple[Served, ...] = ()
     fallbacks: tuple[Choice, ...] = ()
@@ -107,13 +107,13 @@ class JointPackage(Frozen):
     """One package of a set that goes together."""
 
     name: str
-    version: str | None
+    version: Text
     """Null where nothing but the table of companions was asked."""
-    limits: str | None = None
+    limits: Text = None
     """The versions that serve here, where that table knows them and nobody was asked: `>=1.19`."""
-    index_url: str | None = None
+    index_url: Text = None
     """Null where a folder of the user's has it, where `file` is named, and where none was asked."""
-    file: str | None = None
+    file: Text = None
     """The one file that fits, where no index decides: on a release page."""
     declared: bool = True
     """Whether its own metadata says what it needs of torch; else our table does."""
@@ -137,16 +137,16 @@ class Cell(Frozen):
     package: str
     torch: str
     backend: str
-    version: str | None = None
-    reason: str | None = None
+    version: Text = None
+    reason: Text = None
 
 
 class Offer(Frozen):
     """A build beside the answer: the newest that fits."""
 
     torch: str
-    torchvision: str | None = None
-    torchaudio: str | None = None
+    torchvision: Text = None
+    torchaudio: Text = None
     backend: str
-    index_url: str | None = None
-    driver_floor: str | None = None
+    index_url: Text = None
+    driver_floor: Text = None

@@ -250,7 +250,7 @@ ACTS_IN_DOUBLE_QUOTES = frozenset('"$`\\!')
 def _for_bash(text: str) -> str:
     """
     >>> print(_for_bash("print('a')"), _for_bash("~/my env/x"), _for_bash("a\\nb"))
-    "print('a')" ~/'my env/x' $'a\\nb'
+    "print('a')" ~/'my env/x' $'a\\U0000000ab'
     """
     if not text.isprintable():
         return "$'" + "".join(map(_in_c_quotes, text)) + "'"
@@ -262,18 +262,12 @@ def _for_bash(text: str) -> str:
 
 
 def _in_c_quotes(character: str) -> str:
-    if character in "'\\":
-        return f"\\{character}"
     if character.isprintable():
-        return character
-    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
-    if named:
-        return named
+        return f"\\{character}" if character in "'\\" else character
     code = ord(character)
     # A lone surrogate stands for a byte that was no UTF-8 (PEP 383).
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    return f"\\U{code:08x}"
+    byte = 0xDC80 <= code <= 0xDCFF
+    return f"\\x{code - 0xDC00:02x}" if byte else f"\\U{code:08x}"
 
 
 # --- PowerShell ----------------------------------------------------------------------------------

@@ -12,11 +12,10 @@ from typing import Any
 from gpusetup.monitor.source import SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.probe.patience import Patience
-from gpusetup.probe.smi import find_smi
 from gpusetup.readings.nvidia_smi import values
 from gpusetup.readings.nvidia_smi.csv import refused_field
 from gpusetup.system.processes import Lines
-from gpusetup.system.system import LiveSystem, held_back
+from gpusetup.system.system import System, held_back
 
 # The column of nvidia-smi, the field of a sample, how its cell is read.
 COLUMNS: tuple[tuple[str, str, Callable[[str | None], Any]], ...] = (
@@ -89,7 +88,7 @@ class Smi:
     def __init__(self, program: str, interval: float) -> None:
         self._program = program
         self._milliseconds = max(1, round(interval * 1000))
-        self._system = LiveSystem()
+        self._system = System()
         self._fields: tuple[str, ...] = FIELDS
         self._places: frozenset[int] | None = None
         self._lines: Lines | None = None
@@ -146,7 +145,7 @@ class Smi:
 
 def found(interval: float) -> Smi:
     """Raises SourceEnded where there is no nvidia-smi."""
-    program = find_smi(LiveSystem())
+    program = System().which("nvidia-smi")
     if program is None:
         raise SourceEnded("nvidia-smi", "no such program")
     return Smi(program, interval)

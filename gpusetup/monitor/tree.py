@@ -15,7 +15,7 @@ from gpusetup.monitor.host import asked
 from gpusetup.monitor.quota import Quota, collective_threads
 from gpusetup.monitor.values import TreeSample
 from gpusetup.probe.host import read_quota
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 
 WORKER_NAME = "pt_data_worker"
 """What a DataLoader worker of torch 2.6 and newer calls itself (torch.utils.data, worker.py)."""
@@ -192,7 +192,7 @@ def _cores() -> float | None:
     """The cores that this process may use, as its affinity and its cgroup's quota have them."""
     mine = asked(lambda: psutil.Process().cpu_affinity())
     usable = len(mine) if mine else asked(psutil.cpu_count)
-    quota = read_quota(LiveSystem())
+    quota = read_quota(System())
     return min(usable, quota) if usable and quota else usable
 
 

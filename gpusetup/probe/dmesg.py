@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from gpusetup.messages.kernel import KERNEL_LOG
 from gpusetup.messages.search import flat_of, indexed, search
-from gpusetup.model.machine import Event, Reading
+from gpusetup.model.machine import Event, Reading, Snapshot
 from gpusetup.readings.kernel_log import bare_lines
-from gpusetup.readings.side import GpuSide
 from gpusetup.system.system import System
 
 COMMANDS = (
@@ -21,7 +20,7 @@ EVENTS_KEPT = 50
 TEXT_KEPT = 300
 
 
-def read_dmesg(system: System, limit: float = SECONDS) -> GpuSide:
+def read_dmesg(system: System, limit: float = SECONDS) -> Snapshot:
     """The first command that may read the log; the readings say why another could not.
 
     Each command may take `limit` seconds.
@@ -37,7 +36,7 @@ def read_dmesg(system: System, limit: float = SECONDS) -> GpuSide:
             break
         problem = said.problem or said.stderr.strip()[:TEXT_KEPT] or f"exit {said.exit}"
         readings.append(Reading(subject="events", source=command[0], problem=problem))
-    return GpuSide(events=events, readings=tuple(readings))
+    return Snapshot(events=events, readings=tuple(readings))
 
 
 def parse_kernel_log(text: str) -> tuple[Event, ...]:

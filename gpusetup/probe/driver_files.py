@@ -1,15 +1,10 @@
-"""The driver's user-space libraries as files: are they there, and of which release."""
+"""The driver's user-space libraries as files: is one where a program finds it."""
 
 from __future__ import annotations
 
-import ntpath
-import posixpath
-import re
-from itertools import islice
-
-from gpusetup.model.machine import Driver, Reading
-from gpusetup.readings.side import GpuSide, told
-from gpusetup.system.system import System, exists, link_or_none, list_or_empty, read_or_none
+from gpusetup.model.machine import Driver, Reading, Snapshot
+from gpusetup.readings.paths import join
+from gpusetup.system.system import System, exists
 
 SOURCE = "library files"
 LINUX_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -29,62 +24,19 @@ LINUX_FOLDERS = (
     "/usr/local/nvidia/lib",
     "/run/opengl-driver/lib",
 )
-LOADER_CACHE = "/etc/ld.so.cache"
-WINDOWS_LIBRARIES = ("nvcuda.dll", "nvml.dll")
-DRIVER_STORE = "System32\\DriverStore\\FileRepository"
-LINK_STEPS = 5
 
 
-def read_libraries(system: System) -> GpuSide:
-    """The libraries in the order in which the loader looks."""
-    find = linux_libraries if system.family == "linux" else windows_libraries
-    found = find(system)
-    if not found:
-        problem = "no driver library found"
-        reading = Reading(subject="driver.library_found", source=SOURCE, problem=problem)
-        return GpuSide(driver=Driver(library_found=False), readings=(reading,))
-    names = {path: ntpath.basename(path) for path in found}
-    cuda = [path for path in found if names[path].startswith(("libcuda.so", "nvcuda"))]
-    releases = re.findall(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$", "\n".join(found), re.M)
-    driver = Driver(
-        library_found=bool(cuda),
-        libcuda_path=next(iter(cuda), None),
-        library_version=next(iter(releases), None),
-    )
-    return GpuSide(driver=driver, libraries=found, readings=told("driver", SOURCE, driver))
-
-
-def linux_libraries(system: System) -> tuple[str, ...]:
-    """Each library's real file: where the environment says, where it usually is, and where no such
-    folder has one, where the loader's cache says (zero-ended strings in a binary file)."""
+def read_libraries(system: System) -> Snapshot:
+    """The first that is found: where the environment says, else where it usually is."""
     environ = system.environ()
-    preloaded = environ.get("LD_PRELOAD", "").replace(":", " ").split()
-    named = (*map(posixpath.dirname, preloaded), *environ.get("LD_LIBRARY_PATH", "").split(":"))
-    folders = (*filter(None, named), *LINUX_FOLDERS)
-    paths: list[str] = []
-    for name in LINUX_LIBRARIES:
-        there = (path for folder in folders if exists(system, path := f"{folder}/{name}"))
-        paths += islice(there, 1)
-    if not paths:
-        cache = read_or_none(system, LOADER_CACHE) or ""
-        cached = re.findall(r"(/[^\0]*/(?:libcuda|libnvidia-ml)\.so\.1)\0", cache)
-        paths = [path for path in cached if exists(system, path)]
-    return tuple(_followed(system, path) for path in paths)
-
-
-def _followed(system: System, path: str) -> str:
-    """The file at the end of a chain of links."""
-    for _ in range(LINK_STEPS):
-        path = posixpath.join(posixpath.dirname(path), link_or_none(system, path) or path)
-    return path
-
-
-def windows_libraries(system: System) -> tuple[str, ...]:
-    """System32 holds the loader's copies; the driver store holds what a package installed."""
-    root = system.environ().get("SystemRoot", "C:\\Windows")
-    direct = (ntpath.join(root, "System32", name) for name in WINDOWS_LIBRARIES)
-    store = ntpath.join(root, DRIVER_STORE)
-    packages = (name for name in list_or_empty(system, store) if name.lower().startswith("nv"))
-    stored = (ntpath.join(store, package, "nvcuda64.dll") for package in packages)
-    found = tuple(path for path in direct if exists(system, path))
-    return found or tuple(path for path in stored if exists(system, path))
+    named = filter(None, environ.get("LD_LIBRARY_PATH", "").split(":"))
+    folders = (*named, *LINUX_FOLDERS)
+    paths = [f"{folder}/{name}" for name in LINUX_LIBRARIES for folder in folders]
+    if system.family == "windows":
+        paths = [join(environ.get("SystemRoot", "C:\\Windows"), "System32", "nvcuda.dll")]
+    found = next((path for path in paths if exists(system, path)), None)
+    driver = Driver(library_found=found is not None)
+    problem = None if found else "no driver library found"
+    subject = "driver.library_found"
+    reading = Reading(subject=subject, source=SOURCE, value=found, problem=problem)
+    return Snapshot(driver=driver, readings=(reading,))

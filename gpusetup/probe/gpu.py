@@ -2,8 +2,8 @@
 
 The cheap sources (files) come first; they tell whether there is anything to ask. Then NVML and
 libcuda are asked in two children at the same time, and `nvidia-smi` where NVML is missing, where
-sources disagree, or under `deep`. All of them share one deadline. CUDA is started only where a GPU
-or a device node is there: it would load modules and make nodes.
+sources disagree, or under `deep`. All of them share one deadline. None of them may load a module or
+make a node (`child_scripts/hold_back.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading
+from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
 from gpusetup.probe.driver_files import read_libraries
 from gpusetup.probe.nodes import read_nodes
 from gpusetup.probe.nvidia_proc import (
@@ -25,15 +25,16 @@ from gpusetup.probe.nvidia_proc import (
 )
 from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify, Patience
 from gpusetup.probe.pci import read_pci, read_wmi
-from gpusetup.probe.unlisted import is_listed, missed_by_cuda, unlisted
+from gpusetup.probe.unlisted import is_by_cuda, missed_by_cuda, unlisted
 from gpusetup.readings.located import with_addresses
-from gpusetup.readings.side import GpuSide, bus_key, enriched, first_known, missing
-from gpusetup.readings.visible import visible_by_variable
-from gpusetup.system.system import System, exists
+from gpusetup.readings.side import first_known, missing, united
+from gpusetup.system.system import System
 
 T = TypeVar("T")
+Sides = Sequence[Snapshot]
+"""The answers of several sources."""
 
-FILES: dict[str, tuple[Callable[[System], GpuSide], ...]] = {
+FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
     "linux": (
         read_proc_version,
         read_module_version,
@@ -55,92 +56,67 @@ def read_gpu_side(
     deep: bool = False,
     notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
-) -> GpuSide:
+) -> Snapshot:
     """Everything about driver, CUDA and GPUs. `notify` hears of a wait; `limit` is in seconds."""
-    files = tuple(read(system) for read in FILES[system.family])
+    files = [read(system) for read in FILES[system.family]]
     patience = Patience(limit, notify)
-    linux = system.family == "linux"
-    log = (_log(system),) if deep and linux else ()
+    asked: Sides = ()
     if worth_asking(files):
         asked = _asked(system, patience, files, deep)
-        loaded = any(side.driver.module_loaded for side in files)
-        more = () if loaded or not linux else (read_modinfo(system),)
-        return assembled(system, asked, (*files, *more, *log))
-    smi = deep and system.family != "macos"
-    asked = (_ask(system, patience, "nvidia-smi").result(),) if smi else ()
-    silent = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
-    listed = (read_wmi(system),) if system.family == "windows" else log
-    return assembled(system, asked, (*files, *listed, silent))
+        if system.family == "linux" and not any(side.driver.module_loaded for side in files):
+            files.append(read_modinfo(system))
+    else:
+        if deep and system.family != "macos":
+            asked = [_ask(system, patience, "nvidia-smi").result()]
+        if system.family == "windows":
+            files.append(read_wmi(system))
+        files.append(SILENT)
+    if deep and system.family == "linux":
+        from gpusetup.probe.dmesg import read_dmesg
+
+        files.append(read_dmesg(system))
+    return assembled(system, asked, files)
 
 
-def _log(system: System) -> GpuSide:
-    from gpusetup.probe.dmesg import read_dmesg
-
-    return read_dmesg(system)
+SILENT = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 
 
-def _asked(
-    system: System, patience: Patience, files: Sequence[GpuSide], deep: bool
-) -> tuple[GpuSide, ...]:
-    """NVML, libcuda and at times nvidia-smi, as far as they may be asked and there is time."""
-    nvml, *others = (_ask(system, patience, one) for one in ("NVML", "nvidia-smi")[: 1 + deep])
-    first = min(HEAD_START_SECONDS, patience.limit / 4)
-    if may_start_cuda(files, system) or not nvml.ended_within(first) or nvml.result().gpus:
-        cuda = _ask(system, patience, "libcuda").result()
-    else:  # without a driver NVML answers at once
-        cuda = missing("cuda_api", "libcuda", NO_CUDA_WITHOUT_GPU)
-    if not deep and needs_smi(nvml.result(), cuda, files):
+def _asked(system: System, patience: Patience, files: Sides, deep: bool) -> Sides:
+    """NVML, libcuda and at times nvidia-smi, as far as there is time."""
+    names = ("NVML", "libcuda", "nvidia-smi")[: 2 + deep]
+    nvml, cuda, *others = [_ask(system, patience, name) for name in names]
+    more = not deep and needs_smi(nvml.result(), cuda.result(), files)
+    if more and patience.left() > LEAST_SECONDS:
         others = [_ask(system, patience, "nvidia-smi")]
-    return (nvml.result(), cuda, *(one.result() for one in others))
+    return [one.result() for one in (nvml, cuda, *others)]
 
 
-HEAD_START_SECONDS = 3.0
-"""How long NVML is asked alone where no GPU is seen, and no more than a quarter of the limit."""
-NO_CUDA_WITHOUT_GPU = (
-    "not asked: no GPU and no device node is there, and starting CUDA could load modules and "
-    "make nodes"
-)
-NO_SECONDS_LEFT = 0.2
+LEAST_SECONDS = 0.2
 
 
-def _ask(system: System, patience: Patience, source: str) -> Beside[GpuSide]:
+def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
     """Ask one of the driver's libraries or programs, beside others, under one deadline."""
     from gpusetup.probe.cuda import read_cuda
     from gpusetup.probe.nvml import read_nvml
     from gpusetup.probe.smi import read_smi
 
-    def asked() -> GpuSide:
-        left = patience.left()
-        if left < NO_SECONDS_LEFT:
-            spent = f"not asked: the {patience.limit:g} s were over"
-            return missing("driver", source.lower(), spent)
+    def asked() -> Snapshot:
+        read = {"NVML": read_nvml, "libcuda": read_cuda, "nvidia-smi": read_smi}[source]
         with patience.waiting_for(source):
-            return {"NVML": read_nvml, "libcuda": read_cuda}.get(source, read_smi)(system, left)
+            return read(system, patience.left())
 
     return Beside(asked)
 
 
-TEGRA_NODES = ("/dev/nvhost-ctrl", "/dev/nvmap", "/dev/nvgpu")
-
-
-def may_start_cuda(files: Iterable[GpuSide], system: System) -> bool:
-    """Whether a GPU or a node is there, so that cuInit has nothing to load and to make.
-
-    Windows' CUDA makes nothing; WSL has /dev/dxg, a Jetson nodes of its own.
-    """
-    there = any(side.devices or side.gpus or judged_on(side.pci_devices) for side in files)
-    nodes = any(exists(system, path) for path in TEGRA_NODES)
-    return system.family == "windows" or there or nodes
-
-
-def worth_asking(files: Iterable[GpuSide]) -> bool:
+def worth_asking(files: Sides) -> bool:
     """Whether any file hints at an NVIDIA driver."""
     return any(
-        side.libraries or side.driver.module_loaded or side.devices or side.gpus for side in files
+        side.driver.library_found or side.driver.module_loaded or side.devices or side.gpus
+        for side in files
     )
 
 
-def needs_smi(nvml: GpuSide, cuda: GpuSide, files: Sequence[GpuSide]) -> bool:
+def needs_smi(nvml: Snapshot, cuda: Snapshot, files: Sides) -> bool:
     """NVML has no answer, or sources differ about the driver or the number of GPUs.
 
     Where NVML hangs, nvidia-smi, which asks the same library, would hang with it.
@@ -153,24 +129,24 @@ def needs_smi(nvml: GpuSide, cuda: GpuSide, files: Sequence[GpuSide]) -> bool:
     return len(versions) > 1 or len(cuda.gpus or ()) > len(nvml.gpus)
 
 
-def assembled(system: System, asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> GpuSide:
-    """One `GpuSide` out of all sources; `asked` are those that the driver answered."""
-    sides = (*asked, *files)
+def assembled(system: System, asked: Sides, files: Sides) -> Snapshot:
+    """One answer out of all sources; `asked` are those that the driver answered."""
+    sides, environ = (*asked, *files), system.environ()
     listed = _first(side.pci_devices for side in sides)
     asked = with_addresses(asked, [device.bus_id for device in judged_on(listed)])
-    gpus, why = _members(asked, files, listed, system.family)
-    seen = with_visibility(gpus, asked, system.environ())
-    names = {bus_key(gpu.pci_bus_id): gpu.name for gpu in seen or () if gpu.pci_bus_id}
-    return GpuSide(
+    base, why = _members(asked, files, listed, system.family)
+    everyone = united(base or (), [gpu for side in (*asked, *files) for gpu in side.gpus or ()])
+    gpus = None if base is None else with_visibility(everyone[: len(base)], asked, environ)
+    return Snapshot(
         driver=merged_driver(asked, files),
         cuda_api=first_known((CudaApi(), *(side.cuda_api for side in sides))),
-        gpus=None if seen is None else tuple(map(identified, seen)),
-        pci_devices=None if listed is None else tuple(_named(one, names) for one in listed),
+        gpus=None if gpus is None else tuple(map(identified, gpus)),
+        pci_devices=listed,
         devices=_first(side.devices for side in sides),
         events=(
             *(event for side in sides for event in side.events),
-            *missed_by_cuda(gpus or (), asked, system.environ()),
-            *unlisted(asked, files, system.environ()),
+            *missed_by_cuda(gpus or (), asked, environ),
+            *unlisted(everyone, asked, files, environ),
         ),
         readings=(*(reading for side in sides for reading in side.readings), *why),
     )
@@ -180,63 +156,42 @@ def _first(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _named(device: PciDevice, names: Mapping[str | None, str]) -> PciDevice:
-    """A PCI device with the name that the driver has for it."""
-    return replace(device, name=device.name or names.get(bus_key(device.bus_id)))
-
-
-def merged_driver(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> Driver:
-    """The kernel's files know its version best, a library that answered knows its own."""
-    said = [side.driver for side in asked]
-    known = first_known((Driver(), *(side.driver for side in files), *said))
-    mapped = _first(driver.libcuda_path for driver in said)
-    return replace(
-        known,
-        library_version=_first(driver.library_version for driver in said) or known.library_version,
-        libcuda_path=mapped or known.libcuda_path,
-        library_found=True if mapped else known.library_found,
-        seconds=max((d.seconds for d in said if d.seconds is not None), default=None),
-    )
+def merged_driver(asked: Sides, files: Sides) -> Driver:
+    """The kernel's files know its version best."""
+    known = first_known((Driver(), *(side.driver for side in (*files, *asked))))
+    waited = [side.driver.seconds for side in asked if side.driver.seconds is not None]
+    found = True if known.libcuda_path else known.library_found
+    return replace(known, library_found=found, seconds=max(waited, default=None))
 
 
 def _members(
-    asked: Sequence[GpuSide],
-    files: Sequence[GpuSide],
+    asked: Sides,
+    files: Sides,
     listed: tuple[PciDevice, ...] | None,
     family: str,
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
-    """The GPUs of the first source that lists some, with what the others add to each; where no
-    driver answered, () only if a list of the hardware was read and shows none."""
+    """The GPUs of the first source that lists some; where no driver answered, () only if a list of
+    the hardware was read and shows none."""
     answers = [side.gpus for side in asked if side.gpus is not None]
     held = next((side.gpus for side in files if side.gpus), None)
     base = next(filter(None, answers), () if answers else held)
     if base is not None:
-        others = [gpu for side in (*asked, *files) for gpu in side.gpus or ()]
-        return tuple(enriched(gpu, others) for gpu in base), ()
-    value, problem = "none: no NVIDIA device on the PCI bus", None
-    if family == "macos":
-        value = "macOS has no NVIDIA driver"
-    elif listed is None or any(side.devices for side in files):
-        problem = "no driver answered and nothing lists the hardware"
-    elif nvidia := judged_on(listed):
-        problem = f"{len(nvidia)} on the PCI bus, but no driver answered"
-    said = None if problem else value
-    reading = Reading(subject="gpus", source="all sources", value=said, problem=problem)
-    return None if problem else (), (reading,)
+        return base, ()
+    there = listed is None or judged_on(listed) or any(side.devices for side in files)
+    if there and family != "macos":
+        problem = f"no driver answered; {len(judged_on(listed))} on the PCI bus"
+        return None, (Reading(subject="gpus", source="all sources", problem=problem),)
+    return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
 
 
-def with_visibility(
-    gpus: tuple[Gpu, ...] | None, asked: Sequence[GpuSide], environ: Mapping[str, str]
-) -> tuple[Gpu, ...] | None:
-    """`visible`, from CUDA's own list where it answered, else from CUDA_VISIBLE_DEVICES."""
-    listed = _first(side.gpus for side in asked if side.cuda_api.init_code == 0)
-    variable = environ.get("CUDA_VISIBLE_DEVICES")
-    if gpus is None or (listed is None and variable is None):
-        return gpus
-    order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    states: Sequence[bool | None] = (
-        visible_by_variable(variable or "", gpus, pci_order=order)
-        if listed is None
-        else [is_listed(gpu, listed) for gpu in gpus]
-    )
-    return tuple(replace(gpu, visible=seen) for gpu, seen in zip(gpus, states, strict=True))
+def with_visibility(gpus: Sequence[Gpu], asked: Sides, environ: Mapping[str, str]) -> Sequence[Gpu]:
+    """`visible`, from CUDA's own list; where its variable hides all of them, CUDA has no device."""
+    codes = {side.cuda_api.init_code for side in asked if side.gpus is not None}
+    if 0 in codes:
+        return [replace(gpu, visible=is_by_cuda(gpu)) for gpu in gpus]
+    none = any(side.cuda_api.init_code == NO_DEVICE for side in asked)
+    hidden = none and "CUDA_VISIBLE_DEVICES" in environ
+    return [replace(gpu, visible=False) for gpu in gpus] if hidden else gpus
+
+
+NO_DEVICE = 100

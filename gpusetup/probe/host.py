@@ -1,12 +1,11 @@
-"""The operating system, its libc, kernel and CPU. The home of `distro`."""
+"""The operating system, its libc, kernel and CPU."""
 
 from __future__ import annotations
 
 import math
 import re
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from gpusetup.model.frozen import replace
@@ -15,20 +14,15 @@ from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 """What the systems call one architecture -> what wheels call it."""
+OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-MUSL_SECONDS = 2.0
 
 
-def read_system(system: System) -> Snapshot:
+def read_os(system: System) -> Snapshot:
     """The system alone: what another machine that somebody describes may share with this one."""
-    found, readings = read_os(system)
-    return Snapshot(taken_at=system.facts().get("now"), os=found, readings=readings)
-
-
-def read_os(system: System) -> tuple[Os, tuple[Reading, ...]]:
     facts, family = system.facts(), system.family
     machine = str(facts.get("machine") or "")
-    plain = Os(
+    found = Os(
         family=family,
         id=family,
         kernel=facts.get("release"),
@@ -36,27 +30,27 @@ def read_os(system: System) -> tuple[Os, tuple[Reading, ...]]:
         wsl=False,
     )
     if family == "linux":
-        return _linux(system, facts, plain)
+        return _linux(system, facts, found)
     if family == "windows":
         version = facts.get("os_version") or None
-        name = windows_name(version or "")
-        found = replace(plain, name=name, version=version, kernel=version)
+        found = replace(found, name=windows_name(version or ""), version=version, kernel=version)
     else:
-        version = facts.get("mac_version") or None
-        found = replace(plain, name=f"macOS {version}" if version else "macOS", version=version)
-    return found, (Reading(subject="os", source="platform", value=found.name),)
+        version = facts.get("mac_version") or ""
+        found = replace(found, name=f"macOS {version}".strip(), version=version or None)
+    return Snapshot(
+        taken_at=facts.get("now"),
+        os=found,
+        readings=(Reading(subject="os", source="platform", value=found.name),),
+    )
 
 
-def _linux(system: System, facts: Mapping[str, Any], plain: Os) -> tuple[Os, tuple[Reading, ...]]:
-    texts = {
-        path: read_or_none(system, path) for path in ("/etc/os-release", "/usr/lib/os-release")
-    }
-    path = next((path for path, text in texts.items() if text is not None), None)
-    release = os_release(texts[path] or "") if path else _by_older_files(system)
+def _linux(system: System, facts: Mapping[str, Any], plain: Os) -> Snapshot:
+    texts = {path: read_or_none(system, path) for path in OS_RELEASE}
+    path = next((path for path, text in texts.items() if text), OS_RELEASE[0])
+    release = os_release(texts[path] or "")
     name = release.get("PRETTY_NAME") or release.get("NAME")
     problem = None if name else "no release file in /etc or /usr/lib"
-    source = Reading(subject="os", source=path or "/etc/os-release", value=name, problem=problem)
-    libc, reading = read_libc(system, facts)
+    libc = read_libc(system, facts)
     boot = read_or_none(system, SECURE_BOOT)
     version = (read_or_none(system, "/proc/version") or "").lower()
     found = replace(
@@ -69,7 +63,15 @@ def _linux(system: System, facts: Mapping[str, Any], plain: Os) -> tuple[Os, tup
         jetson=read_jetson(system),
         secure_boot=boot.endswith("\x01") if boot else None,
     )
-    return found, (source, reading)
+    unknown = None if libc else "no C library is known"
+    return Snapshot(
+        taken_at=facts.get("now"),
+        os=found,
+        readings=(
+            Reading(subject="os", source=path, value=name, problem=problem),
+            Reading(subject="libc", source="confstr", value=libc, problem=unknown),
+        ),
+    )
 
 
 def windows_name(version: str) -> str:
@@ -94,40 +96,10 @@ def os_release(text: str) -> dict[str, str]:
     return {name: value for name, _, value in rows}
 
 
-OLDER_FILES = ("redhat-release", "centos-release", "SuSE-release", "debian_version")
-
-
-def _by_older_files(system: System) -> dict[str, str]:
-    """What `distro` makes of the files before os-release, laid out in a folder for it."""
-    import distro
-
-    try:
-        with tempfile.TemporaryDirectory() as root:
-            Path(root, "etc").mkdir()
-            for name in OLDER_FILES:
-                if text := read_or_none(system, f"/etc/{name}"):
-                    Path(root, "etc", name).write_text(text, encoding="utf-8")
-            found = distro.LinuxDistribution(include_lsb=False, include_uname=False, root_dir=root)
-            return {
-                "NAME": found.name(pretty=True),
-                "ID": found.id(),
-                "VERSION_ID": found.version(),
-            }
-    except OSError:
-        return {}
-
-
-def read_libc(system: System, facts: Mapping[str, Any]) -> tuple[str | None, Reading]:
+def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
     """`glibc 2.36` as Python was told, or musl by its loader."""
-    if told := facts.get("libc"):
-        return told, Reading(subject="libc", source="confstr", value=told)
-    for name in list_or_empty(system, "/lib"):
-        if re.fullmatch(r"ld-musl-\w+\.so\.1", name):
-            said = system.run([f"/lib/{name}"], MUSL_SECONDS)
-            version = re.search(r"Version (\d[\d.]*)", said.stderr + said.stdout)
-            libc = f"musl {version[1]}" if version else "musl"
-            return libc, Reading(subject="libc", source=f"/lib/{name}", value=libc)
-    return None, Reading(subject="libc", source="confstr", problem="no C library is known")
+    musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
+    return facts.get("libc") or ("musl" if musl else None)
 
 
 def read_jetson(system: System) -> str | None:
@@ -158,24 +130,14 @@ def read_cpu(system: System) -> Cpu:
 
 
 def read_quota(system: System) -> float | None:
-    """How many cores our cgroup grants, or one that it is in; `max` and -1 are no limit."""
-    granted = []
-    for folder in cgroup_folders(system, "cpu"):
-        names = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
-        for files in names:
-            said = " ".join(read_or_none(system, f"{folder}/{name}") or "" for name in files)
-            if found := re.fullmatch(r"(\d+)\s+([1-9]\d*)", said.strip()):
-                granted.append(int(found[1]) / int(found[2]))
-    return min(granted, default=None)
+    """How many cores our cgroup grants, or one that it is in; `max` is no limit."""
+    found = (re.match(r"(\d+) ([1-9]\d*)", text) for text in said_by_cgroups(system, "cpu.max"))
+    return min((int(one[1]) / int(one[2]) for one in found if one), default=None)
 
 
-def cgroup_folders(system: System, controller: str) -> set[str]:
-    """Our own cgroup's folders and those above them, of cgroup v2 and v1."""
-    root = "/sys/fs/cgroup"
-    found = {root, f"{root}/{controller}"}
-    for line in (read_or_none(system, "/proc/self/cgroup") or "").splitlines():
-        number, controllers, path = (*line.split(":", 2), "", "")[:3]
-        if number == "0" or controller in controllers.split(","):
-            own = PurePosixPath(f"{root}/{controller if controllers else ''}{path}")
-            found |= {str(folder) for folder in (own, *own.parents)}
-    return found
+def said_by_cgroups(system: System, name: str) -> Iterator[str]:
+    """What a file of our own cgroup (v2) and of those above it says."""
+    said = re.search(r"^0::(/.*)$", read_or_none(system, "/proc/self/cgroup") or "", re.M)
+    own = PurePosixPath("/sys/fs/cgroup" + (said[1] if said else ""))
+    for folder in (own, *own.parents):
+        yield read_or_none(system, f"{folder}/{name}") or ""

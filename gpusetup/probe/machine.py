@@ -7,9 +7,7 @@ from collections.abc import Mapping
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
-from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Reading, Snapshot, Wanted
-from gpusetup.probe.conda import read_conda
+from gpusetup.model.machine import Conda, Event, Reading, Snapshot, Wanted
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events
 from gpusetup.probe.guarded import guarded_set
@@ -23,6 +21,7 @@ from gpusetup.probe.toolkit import read_toolkit
 from gpusetup.probe.torch import asked_itself, read_torch
 from gpusetup.probe.unfinished import unfinished_install
 from gpusetup.readings.environment import kept
+from gpusetup.readings.side import merged, missing
 from gpusetup.system.system import System
 
 
@@ -45,62 +44,58 @@ def read_machine(
     """
     from gpusetup.probe.gpu import read_gpu_side
 
-    target, why_none = (target, ()) if target else _chosen(system, named, need_target)
+    chosen = Snapshot()
+    if target is None:
+        try:
+            target = choose_target(system, named)
+        except Blocked as problem:
+            if need_target:
+                raise
+            none = Reading(subject="python", source="target", problem=problem.message)
+            chosen = Snapshot(readings=(none,))
     gpu_call = Beside(lambda: read_gpu_side(system, deep=deep, notify=notify, limit=limit))
     toolkit_call = Beside(read_toolkit, system)
     torch_call = Beside(read_torch, system, target)
-    found_os, os_readings = read_os(system)
-    python, python_readings = read_python(system, target)
-    container, container_readings = read_container(system)
+    found_os, python, container = (
+        read_os(system),
+        read_python(system, target),
+        read_container(system),
+    )
     environment = kept(system.environ())
     torch, gpu = torch_call.result(), gpu_call.result()
     if deep and target is not None:
         if any(event.kind == "child-failed" for event in gpu.events):
-            silent = Reading(subject="torch", source="import torch", problem=DRIVER_IS_SILENT)
-            torch = replace(torch, readings=(*torch.readings, silent))
+            torch = merged((torch, missing("torch", "import torch", DRIVER_IS_SILENT)))
         else:
             torch = asked_itself(system, target, torch)
-    toolkit, toolkit_readings = toolkit_call.result()
-    elsewhere = () if torch.torch.installed else read_other_torches(system, python.others)
-    same = ("driver", "cuda_api", "gpus", "pci_devices", "devices")
-    return Snapshot(
-        taken_at=system.facts().get("now"),
-        os=found_os,
-        python=python,
-        torch=torch.torch,
-        packages=torch.packages,
-        container=container,
-        conda=read_conda(system, target),
-        toolkit=toolkit,
+    others = (
+        () if torch.torch.installed else tuple(read_other_torches(system, python.python.others))
+    )
+    own = Snapshot(
+        conda=Conda(prefix=_conda(system, target)),
         cpu=read_cpu(system),
         memory=read_memory(system),
         disks=read_disks(system, target),
         environment=environment,
         wanted=wanted_by(environment),
         events=(
-            *gpu.events, *torch.events, *_stale(system, target), *library_events(system, target),
-            *unfinished_install(system, target), *guarded_set(system, target),
+            *_stale(system, target),
+            *library_events(system, target),
+            *unfinished_install(system, target),
+            *guarded_set(system, target),
         ),
-        readings=(
-            *gpu.readings, *why_none, *python_readings, *elsewhere, *torch.readings,
-            *os_readings, *container_readings, *toolkit_readings,
-        ),
-        **{name: getattr(gpu, name) for name in same},
-    )  # fmt: skip
-
-
-def _chosen(
-    system: System, named: str | None, need_target: bool
-) -> tuple[Target | None, tuple[Reading, ...]]:
-    try:
-        return choose_target(system, named), ()
-    except Blocked as problem:
-        if need_target:
-            raise
-        return None, (Reading(subject="python", source="target", problem=problem.message),)
+    )
+    elsewhere = Snapshot(readings=others)
+    toolkit = toolkit_call.result()
+    return merged((gpu, chosen, python, elsewhere, torch, found_os, container, toolkit, own))
 
 
 DRIVER_IS_SILENT = "not asked: the driver did not answer, and torch would wait for it"
+
+
+def _conda(system: System, target: Target | None) -> str | None:
+    own = target.prefix if target and target.manager == "conda" else None
+    return own or system.environ().get("CONDA_PREFIX") or None
 
 
 def _stale(system: System, target: Target | None) -> tuple[Event, ...]:

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from gpusetup.model.machine import Disk, Memory
-from gpusetup.probe.host import cgroup_folders
+from gpusetup.probe.host import said_by_cgroups
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join, parent
 from gpusetup.readings.proc import parse_meminfo
-from gpusetup.system.system import Space, System, exists, is_writable, read_or_none
-
-UNLIMITED_BYTES = 1 << 60
-"""From here on a limit of cgroup v1 means none (it prints the largest page-aligned number)."""
+from gpusetup.system.system import System, exists, is_writable, read_or_none, unless_refused
 
 
 def read_memory(system: System) -> Memory:
     facts = system.facts()
     limits = facts.get("limits") or {}
     sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
-    shared = _space(system, "/dev/shm") if system.family == "linux" else None
+    shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
     return Memory(
         total_bytes=sizes.get("MemTotal") or facts.get("memory_total"),
         available_bytes=sizes.get("MemAvailable"),
         cgroup_limit_bytes=read_cgroup_limit(system),
         shm_total_bytes=shared.total_bytes if shared else None,
         memlock_bytes=limits.get("memlock"),
-        address_space_bytes=limits.get("address_space"),
     )
 
 
 def read_cgroup_limit(system: System) -> int | None:
     """The memory limit of our cgroup, or of one that it is in, in bytes; None: there is none."""
-    names = ("memory.max", "memory.limit_in_bytes")
-    files = (f"{f}/{name}" for f in cgroup_folders(system, "memory") for name in names)
-    said = ((read_or_none(system, file) or "").strip() for file in files)
-    limits = (int(limit) for limit in said if limit.isdigit())
-    return min((limit for limit in limits if limit < UNLIMITED_BYTES), default=None)
+    said = (text.strip() for text in said_by_cgroups(system, "memory.max"))
+    return min((int(limit) for limit in said if limit.isdigit()), default=None)
 
 
 # --- disks ----------------------------------------------------------------------------------------
@@ -42,14 +35,15 @@ def read_cgroup_limit(system: System) -> int | None:
 
 def read_disks(system: System, target: Target | None) -> tuple[Disk, ...]:
     """The room where an install writes: the target, the caches, the temporary folder."""
-    environ = system.environ()
-    usual = environ.get("TEMP") if system.family == "windows" else "/tmp"
-    places = {
-        "site-packages": target.site_packages if target else None,
-        "uv-cache": cache_folder(system, "uv"),
-        "pip-cache": cache_folder(system, "pip"),
-        "tmp": environ.get("TMPDIR") or usual,
-    }
+    environ, home = system.environ(), system.facts().get("home")
+    usual, root = "/tmp", environ.get("XDG_CACHE_HOME") or (home and join(home, ".cache"))
+    if system.family == "windows":
+        usual, root = environ.get("TEMP", ""), environ.get("LOCALAPPDATA")
+    places = {"site-packages": target.site_packages if target else None}
+    for tool in ("uv", "pip"):
+        named = environ.get(f"{tool.upper()}_CACHE_DIR")
+        places[f"{tool}-cache"] = named or (root and join(root, tool))
+    places["tmp"] = environ.get("TMPDIR") or usual
     return tuple(_disk(system, subject, path) for subject, path in places.items() if path)
 
 
@@ -58,31 +52,10 @@ def _disk(system: System, subject: str, path: str) -> Disk:
     there = path
     while not exists(system, there) and parent(there) != there:
         there = parent(there)
-    space = _space(system, there)
+    space = unless_refused(system.space, there)
     return Disk(
         subject=subject,
         path=path,
         free_bytes=space.free_bytes if space else None,
         writable=is_writable(system, there),
     )
-
-
-def cache_folder(system: System, tool: str) -> str | None:
-    """Where uv or pip keeps its downloads on this system."""
-    environ, home = system.environ(), system.facts().get("home")
-    if named := environ.get(f"{tool.upper()}_CACHE_DIR"):
-        return named
-    if system.family == "windows":
-        local = environ.get("LOCALAPPDATA")
-        return join(local, tool, "cache" if tool == "uv" else "Cache") if local else None
-    macos = system.family == "macos" and tool == "pip"
-    usual = join(home, *(("Library", "Caches") if macos else (".cache",))) if home else None
-    root = usual if macos else environ.get("XDG_CACHE_HOME") or usual
-    return join(root, tool) if root else None
-
-
-def _space(system: System, path: str) -> Space | None:
-    try:
-        return system.space(path)
-    except OSError:
-        return None

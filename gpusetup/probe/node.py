@@ -11,30 +11,24 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import TypeVar
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.dmesg import read_dmesg
-from gpusetup.probe.gpu import FILES, assembled, worth_asking
+from gpusetup.probe.gpu import FILES, SILENT, assembled, worth_asking
 from gpusetup.probe.host import read_os
 from gpusetup.probe.memory import read_memory
 from gpusetup.probe.nvml import read_nvml
 from gpusetup.probe.patience import Beside
-from gpusetup.readings.side import GpuSide, missing
+from gpusetup.readings.side import merged, missing
 from gpusetup.system.processes import no_answer_in
-from gpusetup.system.system import System, exists, list_or_empty, read_or_none
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
 LIMIT_SECONDS = 3.5
-"""For all sources. A child that cannot be killed is given up a second later, and five seconds are
-promised from the first word of the command to its last."""
-START_SECONDS, LEAST_SECONDS = 0.2, 1.0
-"""A busy node starts a program slowly: what that takes beyond the first is taken off the limit,
-which is never less than the second."""
+"""For all sources. A child that cannot be killed is given up a second later."""
 LOG_SECONDS = 1.5
 """For each of the commands that may read the kernel's log."""
-CLOCK_SECONDS = 2.0
 T = TypeVar("T")
 CLASSES = "/sys/class"
 INFINIBAND = f"{CLASSES}/infiniband"
@@ -48,16 +42,7 @@ class NodeRecord(Frozen):
 
     snapshot: Snapshot
     facts: Mapping[str, str] = {}
-    """What a snapshot has no place for: links, clock, free disk, IMEX."""
-
-
-def limit_from(age: float) -> float:
-    """The limit of all sources in a command that began so many seconds ago.
-
-    >>> limit_from(0.1), limit_from(0.7), limit_from(30.0)
-    (3.5, 3.0, 1.0)
-    """
-    return max(LEAST_SECONDS, LIMIT_SECONDS - max(0.0, age - START_SECONDS))
+    """What a snapshot has no place for: links, free disk, IMEX."""
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
@@ -65,25 +50,14 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     until = time.monotonic() + limit
     linux = system.family == "linux"
     log = Beside(read_dmesg, system, min(LOG_SECONDS, limit / 2))
-    clock = Beside(_clock, system, limit)
     own = Beside(lambda: dict(_own_facts(system)))
     files = tuple(read(system) for read in FILES[system.family])
-    silent = missing("gpus", "nvml", "not asked: no driver library, node or module")
-    asked = read_nvml(system, limit) if worth_asking(files) else silent
+    asked = read_nvml(system, limit) if worth_asking(files) else SILENT
     late = missing("events", "log", no_answer_in(limit))
-    gpu = assembled(system, (asked,), (*files, _by(until, log, late) if linux else GpuSide()))
-    found_os, os_readings = read_os(system)
-    same = ("driver", "gpus", "pci_devices", "devices", "events")
-    snapshot = Snapshot(
-        taken_at=system.facts().get("now"),
-        os=found_os,
-        memory=read_memory(system),
-        readings=(*gpu.readings, *os_readings),
-        **{name: getattr(gpu, name) for name in same},
-    )
+    gpu = assembled(system, (asked,), (*files, _by(until, log, late) if linux else Snapshot()))
+    snapshot = merged((gpu, read_os(system), Snapshot(memory=read_memory(system))))
     unknown: dict[str, str] = {}
-    known = _by(until, own, unknown) | _by(until, clock, unknown)
-    facts = known | _rack(system, snapshot)
+    facts = _by(until, own, unknown) | _rack(system, snapshot)
     return NodeRecord(snapshot=snapshot, facts=facts)
 
 
@@ -101,17 +75,8 @@ def _own_facts(system: System) -> Iterator[tuple[str, str]]:
     """What the kernel's files tell of links and disks."""
     yield from links(system).items()
     for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
-        try:
-            yield name, f"{system.space(path).free_bytes / (1 << 30):.0f}"
-        except OSError:
-            continue
-
-
-def _clock(system: System, limit: float) -> dict[str, str]:
-    if system.family != "linux":
-        return {}
-    said = system.ask("read_clock", timeout=min(CLOCK_SECONDS, limit)).get("synchronised")
-    return {} if said is None else {"clock.synchronised": "yes" if said else "no"}
+        if space := unless_refused(system.space, path):
+            yield name, f"{space.free_bytes / (1 << 30):.0f}"
 
 
 def _rack(system: System, snapshot: Snapshot) -> dict[str, str]:
@@ -134,20 +99,17 @@ def links(system: System) -> dict[str, str]:
     """
     up: Counter[str] = Counter()
     down: list[str] = []
-    devices: tuple[str, ...] = ()
-    try:
-        with suppress(FileNotFoundError):
-            devices = system.list(INFINIBAND)
-        for device in devices or system.list(CLASSES)[:0]:
-            for port in system.list(f"{INFINIBAND}/{device}/ports"):
-                place = f"{INFINIBAND}/{device}/ports/{port}"
-                rate = (read_or_none(system, f"{place}/rate") or "unknown rate").strip()
-                layer = (read_or_none(system, f"{place}/link_layer") or "").strip()
-                if system.read(f"{place}/state").strip().endswith("ACTIVE"):
-                    up[f"{layer} {rate}".strip()] += 1
-                else:
-                    down.append(f"{device}/{port}")
-    except OSError:
+    if unless_refused(system.list, CLASSES) is None:
         return {}
+    for device in list_or_empty(system, INFINIBAND):
+        for port in list_or_empty(system, f"{INFINIBAND}/{device}/ports"):
+            state, rate, layer = (
+                (read_or_none(system, f"{INFINIBAND}/{device}/ports/{port}/{name}") or "").strip()
+                for name in ("state", "rate", "link_layer")
+            )
+            if state.endswith("ACTIVE"):
+                up[f"{layer} {rate or 'unknown rate'}".strip()] += 1
+            else:
+                down.append(f"{device}/{port}")
     active = ", ".join(f"{count} x {kind}" for kind, count in sorted(up.items())) or "none"
     return {"links.active": active, "links.down": ", ".join(sorted(down)) or "none"}

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from gpusetup.model.machine import DeviceNode, Reading
-from gpusetup.readings.side import GpuSide, missing
-from gpusetup.system.system import System, list_or_empty
+import re
+
+from gpusetup.model.machine import DeviceNode, Reading, Snapshot
+from gpusetup.readings.side import missing
+from gpusetup.system.system import Stat, System, unless_refused
 
 FOLDER = "/dev"
-CAPABILITIES = "/dev/nvidia-caps"
-"""The nodes of MIG instances."""
-NAMES = ("nvidia", "dxg")
+NODE = r"nvidia(?!-caps)|dxg"
+"""Their names; in `nvidia-caps` are the instances of MIG."""
 
 
-def read_nodes(system: System) -> GpuSide:
-    try:
-        names = system.list(FOLDER)
-    except OSError as problem:
-        return missing("devices", FOLDER, problem.strerror or "cannot be listed")
-    ours = [f"{FOLDER}/{name}" for name in names if name.startswith(NAMES)]
-    if CAPABILITIES in ours:
-        ours.remove(CAPABILITIES)
-        ours += [f"{CAPABILITIES}/{name}" for name in list_or_empty(system, CAPABILITIES)]
-    nodes = tuple(read_node(system, path) for path in ours)
+def read_nodes(system: System) -> Snapshot:
+    names = unless_refused(system.list, FOLDER)
+    if names is None:
+        return missing("devices", FOLDER, "cannot be listed")
+    paths = [f"{FOLDER}/{name}" for name in names if re.match(NODE, name)]
+    nodes = tuple(_node(path, unless_refused(system.stat, path)) for path in paths)
     told = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
     lines = told or ["no nvidia node"]
     readings = (Reading(subject="devices", source=FOLDER, value=line) for line in lines)
-    return GpuSide(devices=nodes, readings=tuple(readings))
+    return Snapshot(devices=nodes, readings=tuple(readings))
 
 
-def read_node(system: System, path: str) -> DeviceNode:
-    try:
-        found = system.stat(path)
-    except OSError:
+def _node(path: str, found: Stat | None) -> DeviceNode:
+    if found is None:
         return DeviceNode(path=path)
     return DeviceNode(path=path, mode=found.mode, readable=found.readable, writable=found.writable)

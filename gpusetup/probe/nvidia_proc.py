@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from gpusetup.model.machine import Driver
+from collections.abc import Callable
+
+from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.readings.proc import is_excluded, parse_information, parse_modules, parse_proc_version
-from gpusetup.readings.side import GpuSide, missing, told, told_gpus
+from gpusetup.readings.side import missing, told, told_gpus
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 VERSION_FILE = "/proc/driver/nvidia/version"
@@ -12,38 +14,43 @@ MODULES_FILE = "/proc/modules"
 MODULE_VERSION_FILE = "/sys/module/nvidia/version"
 GPUS_FOLDER = "/proc/driver/nvidia/gpus"
 MODINFO_SECONDS = 5.0
+Reader = Callable[[System], Snapshot]
 
 
-def read_proc_version(system: System) -> GpuSide:
-    text = read_or_none(system, VERSION_FILE)
-    if text is None:
-        return missing("driver.version", VERSION_FILE, "no such file")
-    return _told(VERSION_FILE, parse_proc_version(text))
+def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader:
+    """A reader of a file that tells of the driver."""
+
+    def read(system: System) -> Snapshot:
+        text = read_or_none(system, path)
+        return (
+            missing(subject, path, "cannot be read") if text is None else _told(path, parse(text))
+        )
+
+    return read
 
 
-def _told(source: str, driver: Driver) -> GpuSide:
-    return GpuSide(driver=driver, readings=told("driver", source, driver))
+def _told(source: str, driver: Driver) -> Snapshot:
+    return Snapshot(driver=driver, readings=told("driver", source, driver))
 
 
-def read_module_version(system: System) -> GpuSide:
-    text = read_or_none(system, MODULE_VERSION_FILE)
-    if text is None:
-        return missing("driver.module_version", MODULE_VERSION_FILE, "no such file")
+def parse_module_version(text: str) -> Driver:
     version = text.strip() or None
-    return _told(MODULE_VERSION_FILE, Driver(version=version, module_version=version))
+    return Driver(version=version, module_version=version)
 
 
-def read_modules(system: System) -> GpuSide:
+read_proc_version = read_from(VERSION_FILE, "driver.version", parse_proc_version)
+read_module_version = read_from(MODULE_VERSION_FILE, "driver.module_version", parse_module_version)
+_read_modules = read_from(MODULES_FILE, "driver.module_loaded", parse_modules)
+
+
+def read_modules(system: System) -> Snapshot:
     """Under WSL and in a kernel without modules the absence of `nvidia` there says nothing."""
-    text = read_or_none(system, MODULES_FILE)
-    if text is None:
-        return missing("driver.module_loaded", MODULES_FILE, "cannot be read")
     if exists(system, "/dev/dxg"):
         return missing("driver.module_loaded", MODULES_FILE, "WSL: Windows holds the driver")
-    return _told(MODULES_FILE, parse_modules(text))
+    return _read_modules(system)
 
 
-def read_modinfo(system: System) -> GpuSide:
+def read_modinfo(system: System) -> Snapshot:
     """The module that is installed for the running kernel, where none is loaded."""
     said = system.run(("modinfo", "-F", "version", "nvidia"), MODINFO_SECONDS)
     if not said.ok:
@@ -52,11 +59,12 @@ def read_modinfo(system: System) -> GpuSide:
     return _told("modinfo", Driver(module_version=said.stdout.strip() or None))
 
 
-def read_proc_gpus(system: System) -> GpuSide:
+def read_proc_gpus(system: System) -> Snapshot:
     folders = list_or_empty(system, GPUS_FOLDER)
     if not folders:
         return missing("gpus", GPUS_FOLDER, "nothing there")
-    texts = {name: read_or_none(system, f"{GPUS_FOLDER}/{name}/information") for name in folders}
-    pages = ((name, text or "") for name, text in texts.items())
-    gpus = tuple(parse_information(*page) for page in pages if not is_excluded(page[1]))
-    return GpuSide(gpus=gpus, readings=told_gpus(GPUS_FOLDER, gpus))
+    pages = [(name, read_or_none(system, f"{GPUS_FOLDER}/{name}/information")) for name in folders]
+    gpus = tuple(
+        parse_information(n, text or "") for n, text in pages if not is_excluded(text or "")
+    )
+    return Snapshot(gpus=gpus, readings=told_gpus(GPUS_FOLDER, gpus))

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from gpusetup.model.codec import from_plain
-from gpusetup.model.machine import Driver, Event, Gpu, Reading
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver, Event, Gpu, Reading, Snapshot
 from gpusetup.probe.patience import place_of
 from gpusetup.readings.measures import NOT_PLAUSIBLE, wrong_in
-from gpusetup.readings.side import UNNAMED, GpuSide, told, told_gpus
+from gpusetup.readings.side import UNNAMED, told, told_gpus
 from gpusetup.system.system import System
 
+Answer = Mapping[str, Any]
 SOURCE = "nvml"
 NOT_SUPPORTED = (3, 13)
 """NVML: this GPU does not have it, this driver does not know it; no trouble."""
@@ -28,23 +30,18 @@ ABSENT = (NO_SUCH_CALL, 21, 25, 26, None)
 not support is judged beside the others (gpu-does-not-answer)."""
 
 
-def read_nvml(system: System, limit: float) -> GpuSide:
+def read_nvml(system: System, limit: float) -> Snapshot:
     return parse_nvml(system.ask("read_nvml", timeout=limit))
 
 
-def parse_nvml(answer: Mapping[str, Any]) -> GpuSide:
+def parse_nvml(answer: Answer) -> Snapshot:
     """The child's answer as values.
 
     >>> parse_nvml({"init": 9, "message": "Driver Not Loaded", "devices": None}).driver.nvml_code
     9
     """
-    silent, said = no_answer(SOURCE, answer), sound(so_far(answer))
-    listed = said.get("devices")
-    uuids = [device.get("uuid") for device in listed or ()]
-    twins = {uuid for uuid in uuids if uuid and uuids.count(uuid) > 1}
-    devices = [sound(device, twins) for device in listed or ()]
-    gpus = tuple(gpu_of(device, "nvml_index") for device in devices)
-    kept = [device.get("persistence") for device in devices]
+    said, side = heard(SOURCE, answer, "nvml_index", "driver")
+    kept = [device.get("persistence") for device in said["devices"] or ()]
     driver = Driver(
         version=said.get("driver_version"),
         cuda=said.get("cuda_version"),
@@ -54,28 +51,51 @@ def parse_nvml(answer: Mapping[str, Any]) -> GpuSide:
         seconds=said.get("seconds"),
         persistence=all(kept) if kept and None not in kept else None,
     )
-    return GpuSide(
-        driver=driver,
+    readings = (*told("driver", SOURCE, driver), *side.readings)
+    return replace(side, driver=driver, readings=readings)
+
+
+def heard(source: str, answer: Answer, index: str, subject: str) -> tuple[dict[str, Any], Snapshot]:
+    """What a child said, and of it the GPUs, and an event for each value that it should have told:
+    what every GPU has, and where the driver has started, how many there are. `index` names the
+    field of its order, `subject` its own readings.
+    """
+    silent, said = no_answer(source, answer), sound(so_far(answer))
+    listed = said.get("devices")
+    uuids = [device.get("uuid") for device in listed or ()]
+    twins = {uuid for uuid in uuids if uuid and uuids.count(uuid) > 1}
+    devices = [sound(device, twins) for device in listed or ()]
+    gpus = tuple(gpu_of(device, index) for device in devices)
+    events = list(silent.events)
+    for device in devices:
+        values = {"asked": source, "gpu": str(device["index"])}
+        values["bus"] = device.get("pci_bus_id") or ""
+        failed = {p["field"]: p for p in device["problems"] if _is_trouble(p)}
+        for field, problem in () if device.get("lost") else failed.items():
+            if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
+                events.append(Event(kind=READ_FAILED, **_failure(source, problem, values)))
+    init = "nvml-init-failed" if source == SOURCE else "cuda-init-failed"
+    for problem in said["problems"] if said.get("init") == 0 else ():
+        if _is_trouble(problem):
+            events.append(Event(kind=init, **_failure(source, problem, {"asked": source})))
+    side = Snapshot(
         gpus=None if listed is None else gpus,
-        events=(
-            *silent.events,
-            *(event for device in devices for event in _failed_reads(device)),
-            *(
-                Event(kind="nvml-init-failed", **failure(SOURCE, problem))
-                for problem in said["problems"]
-                if said.get("init") == 0 and _is_trouble(problem)
-            ),
-        ),
+        events=tuple(events),
         readings=(
             *silent.readings,
-            *told("driver", SOURCE, driver),
-            *(() if listed is None else told_gpus(SOURCE, gpus)),
-            *(reading for one in (said, *devices) for reading in _problems_of(one)),
+            *(() if listed is None else told_gpus(source, gpus)),
+            *_problems(source, subject, said),
+            *(
+                reading
+                for device in devices
+                for reading in _problems(source, f"gpus[{device['index']}]", device)
+            ),
         ),
     )
+    return {**said, "devices": None if listed is None else devices}, side
 
 
-def so_far(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+def so_far(answer: Answer) -> Answer:
     """What a child has told, also before it hung or crashed; a GPU not reached has no name.
 
     >>> so_far({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
@@ -87,33 +107,33 @@ def so_far(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     reached = {
         one["index"]: one for part in answer.get("parts") or () if (one := part.get("device"))
     }
-    count = known.get("count", known.get("device_count"))
-    if count is not None:
-        known["devices"] = [reached.get(index, {"index": index}) for index in range(count)]
+    if "count" in known:
+        places = range(known["count"])
+        known["devices"] = [reached.get(index, {"index": index}) for index in places]
     return known
 
 
-def no_answer(source: str, answer: Mapping[str, Any]) -> GpuSide:
+def no_answer(source: str, answer: Answer) -> Snapshot:
     """Of a child that crashed, hung or could not start: an event that rules can judge.
 
     >>> no_answer("nvml", {"problem": "crashed with SIGSEGV"}).events[0].values["how"]
     'crashed'
     """
     if "problem" not in answer:
-        return GpuSide()
+        return Snapshot()
     problem, step = str(answer["problem"]), answer.get("step") or {}
     died = "crashed" if problem.startswith(("crashed", "exit", "ended")) else "failed"
     how = "hung" if problem.startswith("no answer") else died
     values = {"asked": source, "how": how, "problem": problem}
     values |= {key: str(value) for key, value in step.items()}
     text = ", ".join((problem, *filter(None, (place_of(step),))))
-    return GpuSide(
+    return Snapshot(
         events=(Event(kind="child-failed", values=values, source=source, text=text),),
         readings=(Reading(subject="driver", source=source, problem=text),),
     )
 
 
-def sound(said: Mapping[str, Any], twins: Collection[str] = ()) -> dict[str, Any]:
+def sound(said: Answer, twins: Collection[str] = ()) -> dict[str, Any]:
     """An answer without the values that cannot be; each is a problem instead. The UUID that several
     GPUs have (`twins`) names none of them.
 
@@ -127,32 +147,21 @@ def sound(said: Mapping[str, Any], twins: Collection[str] = ()) -> dict[str, Any
     return {**said, **dict.fromkeys(wrong), "problems": (*(said.get("problems") or ()), *rows)}
 
 
-def _failed_reads(device: Mapping[str, Any]) -> Iterator[Event]:
-    """What this GPU should tell and does not; one that is lost has a finding of its own."""
-    failed = {p["field"]: p for p in device["problems"] if _is_trouble(p)}
-    index = device.get("index")
-    for field, problem in () if device.get("lost") else failed.items():
-        if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
-            said = failure(SOURCE, problem, f"GPU {index}: ", asked=SOURCE, gpu=str(index))
-            yield Event(kind=READ_FAILED, **said)
-
-
-def failure(
-    source: str, problem: Mapping[str, Any], place: str = "", **values: str
-) -> dict[str, Any]:
+def _failure(source: str, problem: Answer, values: Mapping[str, str]) -> dict[str, Any]:
     """A value that should be told and is not, as an event's fields."""
     field, text = problem["field"], str(problem["text"])
-    values |= {"field": field, "code": str(problem["code"]), "problem": text}
-    return {"values": values, "source": source, "text": f"{place}{field}: {text}"}
+    said = {**values, "field": field, "code": str(problem["code"]), "problem": text}
+    who = f"GPU {values['gpu']} {values['bus']}".rstrip() + ": " if "gpu" in values else ""
+    return {"values": said, "source": source, "text": f"{who}{field}: {text}"}
 
 
-def _is_trouble(problem: Mapping[str, Any]) -> bool:
+def _is_trouble(problem: Answer) -> bool:
     """What some driver or GPU has not is none; the list of GPUs and their handles all have."""
     code, always = problem["code"], problem["field"] in ("devices", "handle")
     return code not in ABSENT or (always and code == NO_SUCH_CALL)
 
 
-def gpu_of(device: Mapping[str, Any], index: str) -> Gpu:
+def gpu_of(device: Answer, index: str) -> Gpu:
     """A device of a child's answer, by the fields of `Gpu`; `index` names the field of its own."""
     instances = device.get("mig_instances")
     known = {
@@ -164,16 +173,13 @@ def gpu_of(device: Mapping[str, Any], index: str) -> Gpu:
     return from_plain({**device, **known}, Gpu, what="a GPU")
 
 
-def _problems_of(answer: Mapping[str, Any]) -> Iterator[Reading]:
+def _problems(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
     """Why a value is null; what a GPU does not have goes into one line."""
-    where = f"gpus[{answer['index']}]" if "index" in answer else "driver"
-    absent = []
-    for problem in answer["problems"]:
-        if problem["code"] in NOT_SUPPORTED:
-            absent.append(problem["field"])
-            continue
-        subject = f"{where}.{problem['field']}"
-        yield Reading(subject=subject, source=SOURCE, problem=problem["text"])
+    absent = [one["field"] for one in answer["problems"] if one["code"] in NOT_SUPPORTED]
+    for one in answer["problems"]:
+        if one["field"] not in absent:
+            where = f"{subject}.{one['field']}"
+            yield Reading(subject=where, source=source, problem=one["text"])
     if absent:
         lacks = f"not supported: {', '.join(absent)}"
-        yield Reading(subject=where, source=SOURCE, problem=lacks)
+        yield Reading(subject=subject, source=source, problem=lacks)

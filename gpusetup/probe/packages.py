@@ -20,10 +20,10 @@ from gpusetup.readings.packages import (
     parse_required,
 )
 from gpusetup.readings.paths import join
-from gpusetup.system.system import System, exists, list_or_empty, read_or_none
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
 _INFO = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*)(-py[\d.]+.*)?\.(dist-info|egg-info)$")
-_LIBRARY = re.compile(r"\.(so|dll|dylib|pyd)(\.[\d.]+)?$")
+_LIBRARY = r'(?m)^"?([^,"\n]+\.(?:so|dll|dylib|pyd)(?:\.[\d.]+)?|torch/version\.py)"?,'
 
 
 def installed_packages(system: System, target: Target) -> tuple[Package, ...] | None:
@@ -31,7 +31,7 @@ def installed_packages(system: System, target: Target) -> tuple[Package, ...] | 
 
     None where no folder of the target could be listed. The same name may stand there twice.
     """
-    folders = {folder: _listed(system, folder) for folder in target.path}
+    folders = {folder: unless_refused(system.list, folder) for folder in target.path}
     conda = tuple(conda_packages(system, target.prefix))
     if all(names is None for names in folders.values()) and not conda:
         return None
@@ -41,13 +41,6 @@ def installed_packages(system: System, target: Target) -> tuple[Package, ...] | 
         for package in _in_folder(system, folder, names or ())
     ]
     return (*found, *conda)
-
-
-def _listed(system: System, folder: str) -> tuple[str, ...] | None:
-    try:
-        return system.list(folder)
-    except OSError:
-        return None
 
 
 def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Package]:
@@ -74,18 +67,17 @@ def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Pa
             version=match["version"],
             installer=installer,
             location=folder,
-            intact=not missing_libraries(system, folder, record or "") if recorded else None,
+            intact=is_whole(system, folder, record or "") if recorded else None,
             requires=requires,
             direct=elsewhere if requires else None,
         )
 
 
-def missing_libraries(system: System, folder: str, record: str) -> tuple[str, ...]:
-    """The libraries of a RECORD that are not there, or the package's own `version.py` (an install
-    that was cut, or overwritten)."""
-    paths = (line.partition(",")[0].strip('"') for line in record.splitlines())
-    wanted = (path for path in paths if _LIBRARY.search(path) or path == "torch/version.py")
-    return tuple(path for path in wanted if not exists(system, join(folder, *path.split("/"))))
+def is_whole(system: System, folder: str, record: str) -> bool:
+    """Whether the libraries of a RECORD are there, and torch's own `version.py`; where an install
+    was cut, or overwritten, they are not."""
+    paths = re.findall(_LIBRARY, record)
+    return all(exists(system, join(folder, *path.split("/"))) for path in paths)
 
 
 # --- conda ---------------------------------------------------------------------------------------
@@ -93,8 +85,7 @@ def missing_libraries(system: System, folder: str, record: str) -> tuple[str, ..
 
 def conda_packages(system: System, prefix: str) -> Iterator[Package]:
     """The watched packages of a conda environment, from the names of its `conda-meta` files."""
-    meta = join(prefix, "conda-meta")
-    for file in list_or_empty(system, meta):
+    for file in list_or_empty(system, join(prefix, "conda-meta")):
         parts = parse_conda_name(file)
         if parts and (parts[0] in CONDA_WATCHED or parts[0] in WATCHED):
             yield Package(
@@ -102,20 +93,5 @@ def conda_packages(system: System, prefix: str) -> Iterator[Package]:
                 version=parts[1],
                 installer="conda",
                 build=parts[2],
-                channel=parse_channel(read_or_none(system, join(meta, file)) or ""),
                 location=prefix,
             )
-
-
-def parse_channel(text: str) -> str | None:
-    """The channel's name in a `conda-meta` file, whose file list may have been cut off.
-
-    >>> parse_channel('{"channel": "https://conda.anaconda.org/conda-forge/linux-64"}')
-    'conda-forge'
-    """
-    match = re.search(r'"channel":\s*"([^"]+)"', text)
-    if not match:
-        return None
-    parts = match[1].rstrip("/").split("/")
-    platforms = ("linux", "win", "osx", "noarch")
-    return parts[-2] if len(parts) > 1 and parts[-1].split("-")[0] in platforms else parts[-1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.makers import maker_on_bus
-from gpusetup.model.machine import PciDevice, Reading
-from gpusetup.readings.side import GpuSide, missing
-from gpusetup.system.system import System, link_or_none, read_or_none
+from gpusetup.model.machine import PciDevice, Reading, Snapshot
+from gpusetup.readings.side import missing
+from gpusetup.system.system import System, read_or_none, unless_refused
 
 FOLDER = "/sys/bus/pci/devices"
 WMI = "Win32_VideoController"
@@ -21,12 +21,11 @@ WMI_QUERY = (
 WMI_SECONDS = 10.0
 
 
-def read_pci(system: System) -> GpuSide:
+def read_pci(system: System) -> Snapshot:
     """VGA, 3D and other display controllers; not the sound device of the same card."""
-    try:
-        names = system.list(FOLDER)
-    except OSError as problem:
-        return missing("pci_devices", FOLDER, problem.strerror or "cannot be listed")
+    names = unless_refused(system.list, FOLDER)
+    if names is None:
+        return missing("pci_devices", FOLDER, "cannot be listed")
     found = (name for name in names if (_id(system, name, "class") or "").startswith("0x03"))
     return _told(FOLDER, tuple(read_device(system, name) for name in found))
 
@@ -35,13 +34,12 @@ def read_device(system: System, bus_id: str) -> PciDevice:
     vendor, device = (
         (_id(system, bus_id, name) or "").removeprefix("0x") for name in ("vendor", "device")
     )
-    driver = link_or_none(system, f"{FOLDER}/{bus_id}/driver") or ""
+    driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
     return PciDevice(
         vendor=maker_on_bus(vendor),
         bus_id=bus_id,
         device_id=device or None,
         driver=driver.rpartition("/")[2] or None,
-        power_state=_id(system, bus_id, "power_state"),
     )
 
 
@@ -49,45 +47,36 @@ def _id(system: System, bus_id: str, name: str) -> str | None:
     return (read_or_none(system, f"{FOLDER}/{bus_id}/{name}") or "").strip() or None
 
 
-def read_wmi(system: System) -> GpuSide:
+def read_wmi(system: System) -> Snapshot:
     """Windows' own list: it also has a GPU whose driver is missing."""
     said = system.run(WMI_QUERY, WMI_SECONDS)
     if not said.ok:
         return missing("pci_devices", WMI, said.problem or f"exit {said.exit}")
-    devices = parse_wmi(said.stdout)
-    if devices is None:
-        return missing("pci_devices", WMI, "the answer is not JSON")
-    return _told(WMI, devices)
+    return _told(WMI, parse_wmi(said.stdout))
 
 
-def parse_wmi(text: str) -> tuple[PciDevice, ...] | None:
-    """One object, or a list of them; a virtual adapter has no PCI id and is left out.
+WMI_ROW = r'(?i)"Name":(?:null|"([^"]*)"),"PNPDeviceID":"[^"]*?VEN_(\w{4})(?:&|\\u0026)DEV_(\w{4})'
 
-    >>> text = '{"Name":"NVIDIA L4","PNPDeviceID":"PCI\\\\\\\\VEN_10DE&DEV_27B8&SUBSYS_1"}'
+
+def parse_wmi(text: str) -> tuple[PciDevice, ...]:
+    """The rows of its JSON; a virtual adapter has no PCI id and is left out.
+
+    >>> text = '{"Name":"NVIDIA L4","PNPDeviceID":"PCI\\\\VEN_10DE&DEV_27B8&SUBSYS_1"}'
     >>> [(device.vendor, device.device_id) for device in parse_wmi(text)]
     [('nvidia', '27b8')]
     """
-    import json
-
-    try:
-        answer = json.loads(text or "[]")
-    except ValueError:
-        return None
-    found = []
-    for row in answer if isinstance(answer, list) else [answer]:
-        ids = re.search(r"VEN_(\w{4})&DEV_(\w{4})", str(row.get("PNPDeviceID")).lower(), re.I)
-        if ids:
-            vendor, name = maker_on_bus(ids[1]), str(row.get("Name") or "") or None
-            found.append(PciDevice(vendor=vendor, device_id=ids[2], name=name))
-    return tuple(found)
+    return tuple(
+        PciDevice(vendor=maker_on_bus(vendor.lower()), device_id=device.lower(), name=name or None)
+        for name, vendor, device in re.findall(WMI_ROW, text)
+    )
 
 
-def _told(source: str, devices: tuple[PciDevice, ...]) -> GpuSide:
+def _told(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
     lines = []
     for one in devices:
-        bound = f"driver {one.driver}" if one.driver else None
-        parts = (one.bus_id, one.vendor, one.device_id, one.name, bound, one.power_state)
-        lines.append(" ".join(part for part in parts if part))
+        bound = one.driver and f"driver {one.driver}"
+        parts = (one.bus_id, one.vendor, one.device_id, one.name, bound)
+        lines.append(" ".join(filter(None, parts)))
     told = lines or ["no display controller"]
     readings = (Reading(subject="pci_devices", source=source, value=line) for line in told)
-    return GpuSide(pci_devices=devices, readings=tuple(readings))
+    return Snapshot(pci_devices=devices, readings=tuple(readings))

@@ -6,50 +6,40 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 
-from gpusetup.model.machine import Python, Reading
+from gpusetup.model.machine import Python, Reading, Snapshot
 from gpusetup.probe.target import Target
-from gpusetup.readings.paths import base_name, join, parent
-from gpusetup.system.system import System, exists, is_writable, link_or_none, list_or_empty
+from gpusetup.readings.paths import join, parent
+from gpusetup.system.system import System, is_writable, list_or_empty
 
-_INTERPRETER = re.compile(r"python(3(\.\d+)?t?)?(\.exe)?")
+_INTERPRETER = re.compile(r"python(?:3\.\d+t?|\.exe)")
+"""Plain `python` and `python3` are links to another of their folder."""
 MOST_OTHERS = 16
-_SKIPPED = re.compile(r"/shims/?$|^/mnt/[a-z]/")
+_SKIPPED = r"/shims/?$|^/mnt/[a-z]/"
 """pyenv's stand-ins, and under WSL the folders of Windows: slow to list, and not for Linux."""
 
 
-def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Reading, ...]]:
+SAME = (
+    *("version", "prefix", "manager", "chosen_by", "bits", "free_threaded", "externally_managed"),
+    *("has_pip", "site_packages"),
+)
+"""Fields of a target that are the snapshot's."""
+
+
+def read_python(system: System, target: Target | None) -> Snapshot:
     """The facts of the target; without one, the interpreters on PATH only."""
     found = tuple(islice(dict.fromkeys(others(system, target)), MOST_OTHERS))
     if target is None:
-        return Python(others=found), ()
-    same = ("version", "prefix", "manager", "chosen_by", "bits", "free_threaded", "site_packages")
+        return Snapshot(python=Python(others=found))
     python = Python(
         executable=target.python,
-        externally_managed=externally_managed(system, target),
-        has_pip=has_pip(system, target),
         site_writable=is_writable(system, target.site_packages),
         others=found,
-        **{name: getattr(target, name) for name in same},
+        **{name: getattr(target, name) for name in SAME},
     )
     reading = Reading(
         subject="python", source=target.chosen_by, value=target.version, problem=target.problem
     )
-    return python, (reading,)
-
-
-def externally_managed(system: System, target: Target) -> bool | None:
-    """Whether the interpreter forbids installing into it (PEP 668); never so in an environment."""
-    if target.prefix != (target.base_prefix or target.prefix):
-        return False
-    if target.stdlib is None:
-        return None
-    return exists(system, join(target.stdlib, "EXTERNALLY-MANAGED"))
-
-
-def has_pip(system: System, target: Target) -> bool | None:
-    if not target.path:
-        return None
-    return any("pip" in list_or_empty(system, folder) for folder in target.path)
+    return Snapshot(python=python, readings=(reading,))
 
 
 def others(system: System, target: Target | None) -> Iterable[str]:
@@ -57,10 +47,7 @@ def others(system: System, target: Target | None) -> Iterable[str]:
     mark = ";" if system.family == "windows" else ":"
     own = parent(target.python) if target else None
     for folder in dict.fromkeys(system.environ().get("PATH", "").split(mark)):
-        if not folder or folder == own or _SKIPPED.search(folder):
+        if not folder or folder == own or re.search(_SKIPPED, folder):
             continue
-        names = [n for n in list_or_empty(system, folder) if _INTERPRETER.fullmatch(n.lower())]
-        paths = {name: join(folder, name) for name in names}
-        links = {name: link_or_none(system, path) for name, path in paths.items()}
-        # A name that is a link to another of the folder is left out.
-        yield from (paths[name] for name in names if base_name(links[name] or "") not in names)
+        names = list_or_empty(system, folder)
+        yield from (join(folder, n) for n in names if _INTERPRETER.fullmatch(n.lower()))

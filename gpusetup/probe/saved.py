@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 from gpusetup import named_file
-from gpusetup.accelerators.makers import judged_on
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
 from gpusetup.model.frozen import Frozen
@@ -117,10 +116,9 @@ def in_one_line(snapshot: Snapshot) -> str:
     """A machine for a list: its system, GPUs, driver and torch."""
     counts = Counter(gpu.name for gpu in snapshot.gpus or ())
     names = (f"{count} x {name}" if count > 1 else name for name, count in counts.items())
-    on_bus = judged_on(snapshot.pci_devices)
     parts = (
         snapshot.os.name or snapshot.os.family,
-        " + ".join(names) or ("an NVIDIA GPU on the bus" if on_bus else "no NVIDIA GPU seen"),
+        " + ".join(names) or "no NVIDIA GPU seen",
         f"driver {snapshot.driver.version}" if snapshot.driver.version else "no driver",
         f"torch {snapshot.torch.version}" if snapshot.torch.version else "no torch",
     )

@@ -36,16 +36,15 @@ class Target(Frozen):
     manager: str
     """`venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv tool`, `system`."""
     version: str | None = None
-    base_prefix: str | None = None
     bits: int | None = None
     free_threaded: bool | None = None
-    stdlib: str | None = None
+    externally_managed: bool | None = None
+    """Whether the interpreter forbids installing into it (PEP 668); never so in an environment."""
+    has_pip: bool | None = None
     site_packages: str | None = None
     """Where packages are installed to (`purelib`)."""
     path: tuple[str, ...] = ()
     """The folders it imports from, in their order, without the script's own."""
-    machine: str | None = None
-    """The architecture that the interpreter was built for."""
     problem: str | None = None
     """Why the interpreter itself could not be asked, where it could not."""
 
@@ -59,16 +58,11 @@ def choose_target(system: System, named: str | None = None) -> Target:
     if named:
         path = _absolute(system, named)
         return _of_python(system, _named(system, named, path), "--python", path)
-    places = [(name, environ.get(name)) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    places.append((".venv", join(facts["cwd"], ".venv") if facts.get("cwd") else None))
-    for by, prefix in places:
+    places = {name: environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+    places[".venv"] = join(facts["cwd"], ".venv") if facts.get("cwd") else None
+    for by, prefix in places.items():
         if prefix and (python := python_in(system, prefix)):
             return _of_python(system, python, by, prefix)
-    return _own(system)
-
-
-def _own(system: System) -> Target:
-    facts = system.facts()
     target = _from_facts(system, str(facts.get("executable") or ""), "self", facts)
     if not target.python:
         raise Blocked("There is no target environment.", hint=CHOICES)
@@ -143,8 +137,8 @@ def _of_python(system: System, python: str, chosen_by: str, folder: str) -> Targ
 def _refuse_what_is_no_environment(system: System, target: Target, *, is_folder: bool) -> None:
     """`BadInput` where a folder was named, or packages lie beside an interpreter, that installs
     elsewhere: a `pyvenv.cfg` was lost, and what is asked would be done to its base."""
-    folder = _prefix_of(target.python)
-    site = _site_packages(system, folder)
+    folder = prefix_of(target.python)
+    site = site_packages(system, folder)
     has_packages = bool(site and base_name(folder) and exists(system, site))
     marked = {"pyvenv.cfg", "conda-meta"} & set(list_or_empty(system, folder))
     if target.problem or marked or not (is_folder or has_packages):
@@ -159,10 +153,6 @@ def _refuse_what_is_no_environment(system: System, target: Target, *, is_folder:
         )
 
 
-SAME = ("base_prefix", "bits", "free_threaded", "stdlib", "site_packages", "machine", "problem")
-"""Facts of an interpreter that are fields of a target."""
-
-
 def _from_facts(system: System, python: str, chosen_by: str, facts: Mapping[str, Any]) -> Target:
     prefix = str(facts.get("prefix") or parent(parent(python)))
     return Target(
@@ -171,18 +161,14 @@ def _from_facts(system: System, python: str, chosen_by: str, facts: Mapping[str,
         chosen_by=chosen_by,
         manager=manager_of(system, prefix),
         version=facts.get("python"),
-        path=import_folders(facts),
+        externally_managed=bool(facts.get("externally_managed")),
+        path=tuple(facts.get("path") or filter(None, [facts.get("site_packages")])),
         **{name: facts.get(name) for name in SAME},
     )
 
 
-def import_folders(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """The search path without the standard library, zips and our own script's folder."""
-    stdlib, own = (str(facts.get(name) or "") for name in ("stdlib", "executable"))
-    skipped = {stdlib, join(stdlib, "lib-dynload"), facts.get("cwd"), parent(own)}
-    entries = (entry for entry in facts.get("path") or () if not entry.endswith(".zip"))
-    found = [*(entry for entry in entries if entry not in skipped), facts.get("site_packages")]
-    return tuple(dict.fromkeys(filter(None, found)))
+SAME = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
+"""Facts of an interpreter that are fields of a target."""
 
 
 # --- an environment from its files ---------------------------------------------------------------
@@ -190,22 +176,22 @@ def import_folders(facts: Mapping[str, Any]) -> tuple[str, ...]:
 
 def from_folder(system: System, python: str) -> dict[str, Any]:
     """What an environment's files tell of its interpreter, without running it."""
-    prefix = _prefix_of(python)
+    prefix = prefix_of(python)
     settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
     names = "\n".join(list_or_empty(system, join(prefix, "conda-meta")))
     conda = re.search(r"^python-(\d[^-]*)-[^-]+\.json$", names, re.M)
     version = settings.get("version_info") or settings.get("version") or (conda and conda[1])
     return {
         "prefix": prefix,
-        "base_prefix": parent(settings["home"]) if "home" in settings else prefix,
         "python": ".".join(version.split(".")[:3]) if version else None,
-        "site_packages": _site_packages(system, prefix),
+        "site_packages": site_packages(system, prefix, base_name(python)),
     }
 
 
-def _prefix_of(python: str) -> str:
+def prefix_of(python: str) -> str:
+    """The folder of the environment that an interpreter lies in."""
     folder = parent(python)
-    return parent(folder) if base_name(folder) in ("bin", "Scripts") else folder
+    return parent(folder) if base_name(folder).lower() in ("bin", "scripts") else folder
 
 
 def parse_pyvenv(text: str) -> dict[str, str]:
@@ -214,17 +200,18 @@ def parse_pyvenv(text: str) -> dict[str, str]:
     >>> parse_pyvenv("home = /usr/bin\\nversion_info = 3.11.9\\nuv = 0.5.1\\n")["uv"]
     '0.5.1'
     """
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {key.strip().lower(): value.strip() for key, _, value in pairs}
+    return dict(re.findall(r"(?m)^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*?)[ \t]*$", text.lower()))
 
 
-def _site_packages(system: System, prefix: str) -> str | None:
+def site_packages(system: System, prefix: str, python: str = "python") -> str | None:
+    """Where the Python of a folder keeps its packages; `python3` alone does not say which of
+    several it is."""
     if system.family == "windows":
         return join(prefix, "Lib", "site-packages")
-    for name in list_or_empty(system, join(prefix, "lib")):
-        if re.fullmatch(r"python3\.\d+t?", name):
-            return join(prefix, "lib", name, "site-packages")
-    return None
+    names = list_or_empty(system, join(prefix, "lib"))
+    found = [name for name in names if re.fullmatch(r"python3\.\d+t?", name)]
+    sure = python if python in found else found[0] if len(found) == 1 else None
+    return join(prefix, "lib", sure, "site-packages") if sure else None
 
 
 def manager_of(system: System, prefix: str) -> str:

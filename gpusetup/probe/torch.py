@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Event, Package, Reading, Torch
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event, Package, Reading, Snapshot, Torch
 from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join, separator
@@ -25,23 +25,14 @@ SHADOWS = (
 """Modules that `import torch` imports: a file of that name in the working folder hides them."""
 
 
-class TorchSide(Frozen):
-    """What was read of the torch family."""
-
-    torch: Torch = Torch()
-    packages: tuple[Package, ...] | None = None
-    events: tuple[Event, ...] = ()
-    readings: tuple[Reading, ...] = ()
-
-
-def read_torch(system: System, target: Target | None) -> TorchSide:
+def read_torch(system: System, target: Target | None) -> Snapshot:
     """The torch family of the target, and what stands in its way."""
     if target is None:
-        return TorchSide()
+        return Snapshot()
     packages = installed_packages(system, target)
     torch, readings = _torch(system, target, packages)
     events = tuple(shadows(system, target))
-    return TorchSide(torch=torch, packages=packages, events=events, readings=readings)
+    return Snapshot(torch=torch, packages=packages, events=events, readings=readings)
 
 
 def _torch(
@@ -91,8 +82,8 @@ def installer_of(version: str | None, folder: str, packages: Iterable[Package]) 
     """Who installed the torch of a folder: the listed distribution whose version it has."""
     own = [p for p in packages if p.name == "torch" and p.location == folder]
     own.sort(key=lambda package: package.version != version)
-    conda = (p for p in packages if p.name in ("pytorch", "libtorch") and p.installer == "conda")
-    return next((package.installer for package in (*own, *conda)), None)
+    conda = [p for p in packages if p.name in ("pytorch", "libtorch") and p.installer == "conda"]
+    return next((package.installer for package in own + conda), None)
 
 
 def shadows(system: System, target: Target) -> Iterable[Event]:
@@ -112,7 +103,7 @@ def shadows(system: System, target: Target) -> Iterable[Event]:
 # --- torch's own answer, under --deep -------------------------------------------------------------
 
 
-def asked_itself(system: System, target: Target, side: TorchSide) -> TorchSide:
+def asked_itself(system: System, target: Target, side: Snapshot) -> Snapshot:
     """With what the target's torch says of itself, where there is one."""
     torch = side.torch
     if not torch.installed:
@@ -122,11 +113,10 @@ def asked_itself(system: System, target: Target, side: TorchSide) -> TorchSide:
     if problem:
         torch = replace(torch, import_error=str(problem))
     else:
-        names = ("version", "cuda", "cudnn")
         kernels = tuple(answer.get("kernels") or ()) or torch.kernels
-        told = {name: answer.get(name) or getattr(torch, name) for name in names}
-        available = answer.get("cuda_available")
-        torch = replace(torch, kernels=kernels, cuda_available=available, **told)
+        names = ("version", "cuda", "cuda_available")
+        told = {name: said for name in names if (said := answer.get(name)) is not None}
+        torch = replace(torch, kernels=kernels, **told)
     said = None if problem else f"torch {answer.get('version')}"
     reading = Reading(subject="torch", source="import torch", value=said, problem=problem)
     return replace(side, torch=torch, readings=(*side.readings, reading))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Gpu
-from gpusetup.readings.side import GpuSide, bus_key
+from gpusetup.model.machine import Gpu, Snapshot
+from gpusetup.readings.side import bus_key
 
 
-def with_addresses(sides: Sequence[GpuSide], listed: Iterable[str | None]) -> tuple[GpuSide, ...]:
+def with_addresses(sides: Sequence[Snapshot], listed: Iterable[str | None]) -> tuple[Snapshot, ...]:
     """Every list of GPUs, with the addresses that the PCI bus and the other lists know.
 
     NVML counts in the order of the bus: where as many addresses as GPUs are left, they are theirs.

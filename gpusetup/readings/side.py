@@ -1,7 +1,7 @@
-"""What one source says about the GPU side of a machine, and how two of them are put together.
+"""What one source says about a machine, and how several of them are put together.
 
-Every source answers in the same form, `GpuSide`. Merging takes each field from the first source
-that knows it; the readings of all sources are kept, so a disagreement stays visible.
+Every source answers with the part of a `Snapshot` that it knows. Merging takes each field from the
+first source that has it; the readings of all sources are kept, so a disagreement stays visible.
 """
 
 from __future__ import annotations
@@ -9,65 +9,62 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from gpusetup.model.frozen import Frozen, fields, replace
-from gpusetup.model.machine import CudaApi, DeviceNode, Driver, Event, Gpu, PciDevice, Reading
+from gpusetup.model.frozen import defaults, replace
+from gpusetup.model.machine import Gpu, Reading, Snapshot
 
 T = TypeVar("T")
 UNNAMED = "unknown"
 """The name of a GPU that a source knows of without its name."""
 
 
-class GpuSide(Frozen):
-    """Driver, CUDA API, GPUs, PCI devices, device nodes and events: one source's, or all merged."""
-
-    driver: Driver = Driver()
-    cuda_api: CudaApi = CudaApi()
-    gpus: tuple[Gpu, ...] | None = None
-    pci_devices: tuple[PciDevice, ...] | None = None
-    devices: tuple[DeviceNode, ...] | None = None
-    events: tuple[Event, ...] = ()
-    readings: tuple[Reading, ...] = ()
-    libraries: tuple[str, ...] = ()
-    """The driver's libraries that lie where a program finds them."""
-
-
-def missing(subject: str, source: str, problem: str) -> GpuSide:
+def missing(subject: str, source: str, problem: str) -> Snapshot:
     """A source that has no answer, and why."""
-    return GpuSide(readings=(Reading(subject=subject, source=source, problem=problem),))
+    return Snapshot(readings=(Reading(subject=subject, source=source, problem=problem),))
 
 
 def first_known(values: Iterable[T]) -> T:
     """Frozen values of one class: each field from the first that has it.
 
+    >>> from gpusetup.model.machine import Driver
     >>> first_known([Driver(version="580.95.05"), Driver(version="570.86", cuda="13.0")]).cuda
     '13.0'
     """
     known = list(values)
     if len(known) == 1:
         return known[0]
-    answers = {part.name: _first(known, part.name, part.default) for part in fields(known[0])}
+    answers = {name: _first(known, name, default) for name, default in defaults(known[0])}
     told = {name: value for name, value in answers.items() if value is not None}
     return replace(known[0], **told)
+
+
+def merged(parts: Sequence[Snapshot]) -> Snapshot:
+    """One snapshot of several parts, with the events and the readings of all."""
+    return replace(
+        first_known(parts),
+        events=tuple(event for part in parts for event in part.events),
+        readings=tuple(reading for part in parts for reading in part.readings),
+    )
 
 
 def _first(known: Sequence[Any], name: str, default: object) -> Any:
     for one in known:
         value = getattr(one, name)
-        if value not in (None, UNNAMED, default):
+        if value not in (None, UNNAMED, default, {}):
             return value
     return None
 
 
-def told(subject: str, source: str, value: object) -> tuple[Reading, ...]:
+def told(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
     """One reading for each field that a source knows, and none for what it leaves out.
 
+    >>> from gpusetup.model.machine import Driver
     >>> told("driver", "/proc", Driver(version="580.95.05"))[0].subject
     'driver.version'
     """
     return tuple(
-        Reading(subject=f"{subject}.{part.name}", source=source, value=str(known))
-        for part in fields(value)
-        if (known := getattr(value, part.name)) is not None
+        Reading(subject=f"{subject}.{name}", source=source, value=str(known))
+        for name in value.__struct_fields__
+        if (known := getattr(value, name)) is not None
     )
 
 
@@ -133,6 +130,14 @@ def same_gpu(one: Gpu, other: Gpu) -> bool:
     return own == others
 
 
-def enriched(base: Gpu, others: Iterable[Gpu]) -> Gpu:
-    """A GPU with what other sources know of the same one."""
-    return first_known((base, *(other for other in others if same_gpu(base, other))))
+def united(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """GPUs with what other sources know of the same ones; last, those that only others have."""
+    found = list(base)
+    for other in others:
+        if other not in base:
+            places = [place for place, gpu in enumerate(found) if same_gpu(gpu, other)]
+            for place in places:
+                found[place] = first_known((found[place], other))
+            if not places:
+                found.append(other)
+    return tuple(found)

@@ -19,26 +19,20 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.marks import all_texts
 from gpusetup.readings.environment import is_kept
 from gpusetup.readings.packages import INSTALLERS
-from gpusetup.redaction.asked import but_for
-from gpusetup.redaction.network import (
-    HOST_VARIABLES,
-    hide_addresses,
-    hide_hosts,
-    hide_urls,
-    servers,
-)
-from gpusetup.redaction.people import hide_people
-from gpusetup.redaction.places import hide_folders, hide_homes, people_in
-from gpusetup.redaction.secrets import hide_keys, hide_secrets
+from gpusetup.redaction.network import ADDRESSES, HOST_VARIABLES, HOSTS, URLS, servers
+from gpusetup.redaction.people import PEOPLE
+from gpusetup.redaction.places import HOMES, folders, people_in
+from gpusetup.redaction.rules import Found, applied
+from gpusetup.redaction.secrets import SECRETS, hide_keys
 from gpusetup.redaction.variables import hide_values
-from gpusetup.redaction.words import names_pattern, vocabulary
+from gpusetup.redaction.words import names_rule, vocabulary
 
 AS_IT_IS = frozenset({"schema", "origin", "family", "installed_at", "compute_capability", "sha256"})
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
 FREE_NAMES = "values"
 """The mapping whose keys readers choose; the names of all others are the record's own."""
-_DATE = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?")
-_VERSION = re.compile(r"\d[\w.+!-]{0,40}")
+_DATE = r"\d{4}-\d\d-\d\d[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?"
+_VERSION = r"\d[\w.+!-]{0,40}"
 
 
 WHO_VARIABLES = frozenset(
@@ -59,14 +53,10 @@ class Private(Frozen):
 
 def private_here() -> Private:
     """The user, the host and the home folder of this process."""
-    names = ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "HOSTNAME", "COMPUTERNAME")
-    host = socket.gethostname()
-    known = (*map(os.environ.get, names), host, host.split(".")[0])
-    homes = (os.environ.get("HOME"), os.environ.get("USERPROFILE"), os.path.expanduser("~"))  # noqa: PTH111
-    return Private(
-        names=tuple(dict.fromkeys(filter(None, known))),
-        homes=tuple(dict.fromkeys(h for h in homes if h and len(h.strip("/\\")) > 1)),
-    )
+    host, home = socket.gethostname(), os.path.expanduser("~")  # noqa: PTH111
+    known = (*map(os.environ.get, WHO_VARIABLES), host, host.split(".")[0])
+    homes = (home,) if len(home.strip("/\\")) > 1 else ()
+    return Private(names=tuple(filter(None, known)), homes=homes)
 
 
 def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
@@ -76,14 +66,12 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     named = tuple(v for k, v in plain["environment"].items() if k in WHO_VARIABLES)
     person = replace(person, names=(*person.names, *named))
     plain["environment"] = {k: v for k, v in plain["environment"].items() if is_kept(k)}
-    scrub = Scrubber.of(plain, person)
+    scrub = Scrubber(plain, person)
     for uuid in filter(None, (gpu["uuid"] for gpu in plain["gpus"] or ())):
         scrub.gpu(uuid)
     said = _walk(plain.pop("environment"), scrub.text).items()  # first: alike on alike nodes
     values = {name: hide_values(value, scrub.folder) for name, value in said}
     shared = {**_walk(plain, scrub.text), "environment": values}
-    if shared["conda"]["name"]:
-        shared["conda"]["name"] = hide_values(shared["conda"]["name"], scrub.folder)
     return from_plain(shared, Snapshot, what="the redacted snapshot")
 
 
@@ -99,10 +87,10 @@ def _walk(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
 
 
 def _text(value: str, scrub: Callable[[str], str], key: str) -> str:
-    if key in AS_IT_IS or (key.endswith("version") and _VERSION.fullmatch(value)):
+    if key in AS_IT_IS or (key.endswith("version") and re.fullmatch(_VERSION, value)):
         return value
     if key == "taken_at":
-        return value if _DATE.fullmatch(value) else "<date>"
+        return value if re.fullmatch(_DATE, value) else "<date>"
     if key == "installer":
         return value if value.lower() in INSTALLERS else "other"
     if key in HOST_VARIABLES:
@@ -125,60 +113,48 @@ def is_secret_key(key: str) -> bool:
 # --- the second gate ------------------------------------------------------------------------------
 
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
-_GPU = re.compile(
-    rf"\b(GPU|MIG)-({_UUID}|[0-9a-fA-F]{{8}}[-0-9a-fA-F]*|[0-9a-fA-F]{{4,7}})(?![0-9a-zA-Z])"
-)
-_ALIAS = re.compile(r"\d{4}")
+_GPU = rf"\b(GPU|MIG)-({_UUID}|[0-9a-fA-F]{{8}}[-0-9a-fA-F]*|[0-9a-fA-F]{{4,7}})(?![0-9a-zA-Z])"
+_ALIAS = r"\d{4}"
 
 
-class Scrubber(Frozen):
-    """Takes the private parts out of one text after another, always in the same way."""
+class Scrubber:
+    """Takes the private parts out of one text after another, always in the same way.
 
-    homes: tuple[str, ...]
-    pattern: re.Pattern[str] | None
-    surely: bool = False
-    """Whether only people, homes and secrets are taken out, which are private in any text."""
-    aliases: dict[str, str] = {}
-    """GPUs -> what stands for them: the snapshot's own in their order, from `GPU-0001` on."""
-    named: dict[str, str] = {}
-    """Unknown folders -> what stands for them."""
-    known: dict[str, str] = {}
-    """Texts -> what is shared of them: a record has most of its texts many times."""
+    The people whom the texts of `plain` show are known. `surely`: only people, homes and secrets
+    are taken out, which are private in any text.
+    """
 
-    @classmethod
-    def of(cls, plain: Any, private: Private, *, surely: bool = False) -> Scrubber:
-        """The scrubber for texts that belong together: the people whom they show are known."""
+    def __init__(self, plain: Any, private: Private, *, surely: bool = False) -> None:
+        self.aliases: dict[str, str] = {}
+        """GPUs -> what stands for them: the snapshot's own in their order, from `GPU-0001` on."""
+        self._named: dict[str, str] = {}
+        """Unknown folders -> what stands for them."""
+        self._known: dict[str, str] = {}
+        """Texts -> what is shared of them: a record has most of its texts many times."""
         once: dict[str, str] = {}
         all_texts(plain, lambda text: once.setdefault(text, text))
         found = (name for text in once for piece in pieces(text) for name in people_in(piece))
-        homes = tuple(sorted(private.homes, key=len, reverse=True))
+        homes = sorted(private.homes, key=len, reverse=True)
         last = (re.split(r"[\\/]", home)[-1] for home in homes)
-        pattern = names_pattern((*private.names, *found, *last), vocabulary())
-        return cls(homes=homes, pattern=pattern, surely=surely)
+        names = names_rule((*private.names, *found, *last), vocabulary())
+        own = ((re.escape(home) + r"(?![\w-])", "~") for home in homes)
+        uuids = ((rf"\b{_UUID}\b", "<uuid>"),)
+        others = *ADDRESSES, *PEOPLE, *uuids, *folders(self.folder), *HOSTS
+        all_rules = *URLS, *HOMES, (_GPU, self._alias), *SECRETS, *others
+        self._rules = *own, *((*HOMES, *SECRETS) if surely else all_rules), *names
 
     def text(self, text: str) -> str:
         """The text without its private parts; a hostile one costs time in proportion."""
-        if text not in self.known:
-            self.known[text] = "".join(map(self._piece, pieces(hide_keys(text))))
-        return self.known[text]
-
-    def _piece(self, text: str) -> str:
-        for home in self.homes:
-            text = re.sub(re.escape(home) + r"(?![\w-])", "~", text)
-        if self.surely:
-            text = hide_secrets(hide_homes(text))
-        else:
-            text = _GPU.sub(self._alias, hide_homes(hide_urls(text)))
-            text = hide_people(hide_addresses(hide_secrets(text)))
-            text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
-            text = hide_hosts(hide_folders(text, self.folder))
-        return self.pattern.sub("<private>", text) if self.pattern else text
+        if text not in self._known:
+            shared = (applied(self._rules, piece) for piece in pieces(hide_keys(text)))
+            self._known[text] = "".join(shared)
+        return self._known[text]
 
     def folder(self, name: str) -> str:
-        return self.named.setdefault(name, f"dir-{len(self.named) + 1}")
+        return self._named.setdefault(name, f"dir-{len(self._named) + 1}")
 
-    def _alias(self, match: re.Match[str]) -> str:
-        if _ALIAS.fullmatch(match[2]):
+    def _alias(self, match: Found) -> str:
+        if re.fullmatch(_ALIAS, match[2]):
             return match[0]
         low = match[0].lower()
         whole = next((uuid for uuid in self.aliases if uuid.lower().startswith(low)), low)
@@ -209,25 +185,20 @@ def pieces(text: str) -> Iterable[str]:
 _PIECE = r"(?s).{1,4000}\Z|.{1,4000}(?<=\n)|.{1,4000}(?<=\s)|\S+"
 
 
-def redact_document(plain: Any, private: Private | None = None) -> Any:
+def redact_document(plain: Any) -> Any:
     """A plain document (a receipt's) as it may be shared.
 
     >>> redact_document({"url": "https://me:sesame@mirror.example/whl/cu124", "sha256": "ab" * 32})
     {'url': 'https://<host>/whl/cu124', 'sha256': 'abababababababababababababababababababababababababababababababab'}
     """
-    person = private_here() if private is None else private
-    scrub = Scrubber.of(plain, person)
-    return _walk(plain, scrub.text)
+    return _walk(plain, Scrubber(plain, private_here()).text)
 
 
-def redact_answer(plain: Any, private: Private | None = None, *, names: Iterable[str] = ()) -> Any:
+def redact_answer(plain: Any) -> Any:
     """An answer made of redacted readings and of our own words, looked over once more for what is
-    private wherever it stands: our own addresses and commands stay, and so do the `names`, which
-    were asked for.
+    private wherever it stands: our own addresses and commands stay.
 
-    >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9}, Private())
+    >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9})
     {'text': 'sudo reboot; ~/x; <secret>'}
     """
-    person = private_here() if private is None else private
-    scrub = Scrubber.of(plain, person, surely=True)
-    return _walk(plain, lambda text: but_for(names, text, scrub.text))
+    return _walk(plain, Scrubber(plain, private_here(), surely=True).text)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
+from gpusetup.redaction.rules import Found, Rule, compiled
+
 PUBLIC_HOSTS = (
     "pytorch.org",
     "nvidia.com",
@@ -35,37 +37,21 @@ HOST_VARIABLES = frozenset(
 
 # --- URLs -----------------------------------------------------------------------------------------
 
-_URL = re.compile(
-    r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^/\s@\"'<>]*@)*"
+_URL = (r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^/\s@\"'<>]*@)*"
     r"(?P<host>\[[0-9a-fA-F:.%]+\]|<[\w-]+>|[^\s/:?#\"'`<>(){}|\\,;\[\]]*)(?P<port>:\d{1,5})?"
-    r"(?P<path>(?:/(?:<[\w-]+>|[^\s?#\"'`<>(){}|\\,;])*)?)(?P<query>\?[^\s\"'`<>(){}|\\#]*)?(?P<mark>#[^\s\"'`<>(){}|\\]*)?"
-)  # fmt: skip
-_KNOWN_SEGMENT = re.compile(
-    r"(?:simple|whl|pypi|packages?|repository|artifactory|api|index|nightly|test|stable|v\d|conda|channels?"
+    r"(?P<path>(?:/(?:<[\w-]+>|[^\s?#\"'`<>(){}|\\,;])*)?)(?P<query>\?[^\s\"'`<>(){}|\\#]*)?(?P<mark>#[^\s\"'`<>(){}|\\]*)?")  # fmt: skip
+_KNOWN_SEGMENT = (r"(?i)(?:simple|whl|pypi|packages?|repository|artifactory|api|index|nightly|test|stable|v\d|conda|channels?"
     r"|conda-forge|main|defaults|linux-(?:64|aarch64)|win-64|noarch|cu\d{2,3}|cpu|xpu|rocm[\d.]+|wheels?|python|proxy|download"
-    r"|torch\w*|triton|numpy|nvidia[\w-]*|[\w.+%-]+\.(?:whl|tar\.gz|conda|tar\.bz2|html?|json|metadata)|<[\w-]+>|)",
-    re.I,
-)  # fmt: skip
+    r"|torch\w*|triton|numpy|nvidia[\w-]*|[\w.+%-]+\.(?:whl|tar\.gz|conda|tar\.bz2|html?|json|metadata)|<[\w-]+>|)")  # fmt: skip
 
 
-_OWN = re.compile(r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)")
+_OWN = r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)"
 """The resources that `gpusetup mcp` offers."""
 
 
-def hide_urls(text: str) -> str:
-    """Text whose URLs name no private server, nobody's password, no private way.
-
-    >>> hide_urls("GET https://me:p@ss@pypi.lab.example:8443/team-x/simple/torch/?sig=abc done")
-    'GET https://<host>/<path>/simple/torch/?<query> done'
-    >>> hide_urls("gpusetup://findings/nvml-mismatch, gpusetup://lab.example/x")
-    'gpusetup://findings/nvml-mismatch, gpusetup://<host>/<path>'
-    """
-    return _URL.sub(_hidden, text) if "://" in text else text
-
-
-def _hidden(match: re.Match[str]) -> str:
+def _hidden(match: Found) -> str:
     scheme, host, path = match["scheme"], match["host"], match["path"] or ""
-    if _OWN.fullmatch(match[0]):
+    if re.fullmatch(_OWN, match[0]):
         return match[0]
     if scheme.lower() == "file://" and host in ("", "~"):
         return f"{scheme}{host}{path}"  # a path: the rules of folders read it
@@ -86,7 +72,10 @@ def _of_a_project(host: str, path: str) -> bool:
 
 
 def _segment(segment: str) -> str:
-    return segment if _KNOWN_SEGMENT.fullmatch(segment) else "<path>"
+    return segment if compiled(_KNOWN_SEGMENT).fullmatch(segment) else "<path>"
+
+
+URLS: tuple[Rule, ...] = ((_URL, _hidden),)
 
 
 def is_public(host: str) -> bool:
@@ -99,52 +88,27 @@ def is_public(host: str) -> bool:
 
 # --- addresses --------------------------------------------------------------------------------------
 
-_QUAD = re.compile(
-    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
-)
-_VERSION_BEFORE = re.compile(
-    r"(?i)(?:[=~<>!]=\s*v?|[\w-]*(?:cu\d\d|cudnn|cublas\w*|curand|cufft|cusparse\w*|cusolver|nccl|cupti|nvrtc|npp|nvjpeg|driver|version|ver|build"
-    r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$"
-)  # fmt: skip
-_SIX = re.compile(
-    r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"
-)  # fmt: skip
-_MAC = re.compile(
-    r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
-    r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])"
-)  # fmt: skip
-_GUID = re.compile(r"(?i)(guid\W{1,3})0x[0-9a-f]{12,16}\b|\b0x[0-9a-f]{16}(?= mlx\d)")
+_QUAD = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
+_VERSION_BEFORE = (r"(?i)(?:[=~<>!]=\s*v?|[\w-]*(?:cu\d\d|cudnn|cublas\w*|curand|cufft|cusparse\w*|cusolver|nccl|cupti|nvrtc|npp|nvjpeg|driver|version|ver|build"
+    r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$")  # fmt: skip
+_SIX = r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"  # fmt: skip
+_MAC = (r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
+    r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])")  # fmt: skip
+_GUID = r"(?i)(guid\W{1,3})0x[0-9a-f]{12,16}\b|\b0x[0-9a-f]{16}(?= mlx\d)"
 """Of Ethernet and of InfiniBand (GUID, hardware address)."""
 
 
-def hide_addresses(text: str) -> str:
-    """Text without addresses of a network.
-
-    >>> hide_addresses("10.1.2.3:29500 fe80::1%eth0 0c:42:a1:00:11:22 0000:65:00.0 cublas 12.4.5.8")
-    '<address> <address> <mac> 0000:65:00.0 cublas 12.4.5.8'
-    """
-    text = _GUID.sub(r"\1<mac>", _MAC.sub("<mac>", text))
-    text = _SIX.sub(_six, text) if text.count(":") > 1 else text
-    return _QUAD.sub(lambda match: _four(match, text), text)
-
-
-def _six(match: re.Match[str]) -> str:
+def _six(match: Found) -> str:
     written = match[0].partition("/")[0].partition("%")[0]
     try:
         known = IPv6Address(written)
     except (AddressValueError, ValueError):
         return match[0]
-    groups = [part for part in written.split(":") if part]
-    if (
-        known.is_loopback
-        or known.is_unspecified
-        or (len(groups) < 2 and not written.endswith("::1"))
-    ):
-        return match[0]
-    return ADDRESS
+    few = len([part for part in written.split(":") if part]) < 2 and not written.endswith("::1")
+    return match[0] if known.is_loopback or known.is_unspecified or few else ADDRESS
 
 
-def _four(match: re.Match[str], text: str) -> str:
+def _four(match: Found) -> str:
     """An address, unless it is no address, this machine, or stands where a version stands."""
     bare = match[0].removesuffix(match["more"]) if match["more"] else match[0]
     try:
@@ -153,17 +117,18 @@ def _four(match: re.Match[str], text: str) -> str:
         return match[0]
     if known.is_loopback or known.is_unspecified:
         return match[0]
-    if not match["more"] and _VERSION_BEFORE.search(
-        text[max(match.start() - 40, 0) : match.start()]
-    ):
-        return match[0]
-    if not match["more"] and bare.split(".")[0] in _LIBRARY_MAJORS and not known.is_private:
-        return match[0]
-    return ADDRESS
+    before = match.string[max(match.start() - 40, 0) : match.start()]
+    library = bare.split(".")[0] in _LIBRARY_MAJORS and not known.is_private
+    version = library or compiled(_VERSION_BEFORE).search(before)
+    return match[0] if version and not match["more"] else ADDRESS
 
 
 _LIBRARY_MAJORS = ("0", "1", "2", "3", "4", "5", "6", "7", "9", "11", "12", "13")
 """Libraries of CUDA have versions of four numbers that begin so; an address rarely does."""
+ADDRESSES: tuple[Rule, ...] = (
+    (_MAC, "<mac>"), (_GUID, r"\1<mac>"), (_SIX, _six), (_QUAD, _four)
+)  # fmt: skip
+
 
 # --- names of servers ---------------------------------------------------------------------------------
 
@@ -173,32 +138,23 @@ _ENDINGS = (
 )  # fmt: skip
 _UNSURE = "io|ai|dev|app|cloud|in|it|at|no|us|to|home|local|test|tech|site|xyz|me|co|cc|sh|hpc|compute|lab|labs|univ|uni"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_NAME = re.compile(
-    rf"(?<![\w./\\@%$~-])\.?(?:(?:{_LABEL}\.){{1,8}}(?:{_ENDINGS})|(?:{_LABEL}\.){{2,8}}(?:{_UNSURE})|(?:[a-z]*\d+|[a-z0-9]+-[a-z0-9-]+)\.(?:{_UNSURE}))"
-    r"\.?(?::\d{1,5})?(?![\w-]|\.\w|\()"
-)  # fmt: skip
-_WITH_PORT = re.compile(
-    r"(?<![\w./\\:@\[<-])(?!localhost|cuda|device|line|sm_|compute_|port|gpu|rank|step|epoch|pid|\w+\.(?:py|c|cc|cpp|cu|cuh|h|hpp|so|rs|go|js|sh|ya?ml|json|toml|txt|md|log|pyx|f90)\b)"
-    r"(?:[A-Za-z][\w-]{0,40}\d[\w-]{0,22}|[A-Za-z]\w{0,30}-[\w-]{1,40}|(?:[A-Za-z][\w-]{0,62}\.){1,8}[\w-]{1,62})(?=:\d{4,5}(?![\d:.]))", re.I
-)  # fmt: skip
-_SAID = re.compile(
+_NAME = (rf"(?<![\w./\\@%$~-])\.?(?:(?:{_LABEL}\.){{1,8}}(?:{_ENDINGS})|(?:{_LABEL}\.){{2,8}}(?:{_UNSURE})|(?:[a-z]*\d+|[a-z0-9]+-[a-z0-9-]+)\.(?:{_UNSURE}))"
+    r"\.?(?::\d{1,5})?(?![\w-]|\.\w|\()")  # fmt: skip
+_WITH_PORT = (r"(?i)(?<![\w./\\:@\[<-])(?!localhost|cuda|device|line|sm_|compute_|port|gpu|rank|step|epoch|pid|\w+\.(?:py|c|cc|cpp|cu|cuh|h|hpp|so|rs|go|js|sh|ya?ml|json|toml|txt|md|log|pyx|f90)\b)"
+    r"(?:[A-Za-z][\w-]{0,40}\d[\w-]{0,22}|[A-Za-z]\w{0,30}-[\w-]{1,40}|(?:[A-Za-z][\w-]{0,62}\.){1,8}[\w-]{1,62})(?=:\d{4,5}(?![\d:.]))")  # fmt: skip
+_SAID = (
     r"(?i)(?<![\w-])(\w{0,20}host(?:name)?|server|node(?:name)?|machine|computer(?: ?name)?|domain|workstation|headnode|node_?list|master_addr)([\"']?)"
     r"(?:(\s*[=:]\s*[\"'\[]?)(?!<|localhost|none|null|true|false|\d+\b|not\b|no\b|yes\b|the\b|unknown|x86_64|aarch64|linux|download\.pytorch\.org)"
     r"(?(2)|(?=[\w.-]*[\d.-]|[a-z][a-z0-9]{2,}\b(?!\s+[A-Za-z]))(?!\w+\s*\())|(\s+(?:(?:is|named|called)\s+)?[\"'\[]?)(?!<|cuda|libcuda|gpu)(?=[a-z][\w.-]*[\d-]))([\w.-]+)(?![(])"
 )
-_REACHED = re.compile(
+_REACHED = (
     r"(?i)\b(ssh|scp|rsync|ping|telnet|sftp|mosh|connect(?:ed|ing)? to|reach|resolve(?: host)?|resolving|lookup)"
     r"(\s+(?:host\s+)?[\"'\[(]?)(?!<|-|the\b|a\b|to\b|this\b|any\b|host\b|server\b|localhost|http|gpu|cuda|nvidia)((?=[\w.-]*[\d.-])[A-Za-z][\w.-]*\w)(?!\s*\()"
 )
-_LOG_HOST = re.compile(
-    r"(?:^|(?<=[\s\"'(>|]))((?:\w{3} +\d+ [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.+-]+Z?) )[\w.-]+ (?=[\w.-]+(?:\[\d+\])?: )",
-    re.M,
-)
-_SHARE = re.compile(r"(?<![\w\\:])(\\\\|//)(?!wsl[.$])(?!<)([\w.-]+)(?=[\\/]\w)")
-_SLURM = re.compile(
-    r"\b(SLURMD?_\w*(?:USER|ACCOUNT|NODELIST|NODENAME|HOST|JOB_NAME|DIR|ADDR|ADDRESS|PARTITION|CLUSTER_NAME|COMMENT|IPADDR|QOS|RESERVATION|UID|GID)\w*)"
-    r"(\s*[=:]\s*)(?!<)[^\s;\"']+"
-)  # fmt: skip
+_LOG_HOST = r"(?m)(?:^|(?<=[\s\"'(>|]))((?:\w{3} +\d+ [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.+-]+Z?) )[\w.-]+ (?=[\w.-]+(?:\[\d+\])?: )"
+_SHARE = r"(?<![\w\\:])(\\\\|//)(?!wsl[.$])(?!<)([\w.-]+)(?=[\\/]\w)"
+_SLURM = (r"\b(SLURMD?_\w*(?:USER|ACCOUNT|NODELIST|NODENAME|HOST|JOB_NAME|DIR|ADDR|ADDRESS|PARTITION|CLUSTER_NAME|COMMENT|IPADDR|QOS|RESERVATION|UID|GID)\w*)"
+    r"(\s*[=:]\s*)(?!<)[^\s;\"']+")  # fmt: skip
 
 
 _OURS = (
@@ -207,66 +163,50 @@ _OURS = (
 )
 _BOX = rf"{_OURS}(?=[a-z][\w.-]*-?\d|[a-z]+-[a-z0-9-]+)[a-z][\w.-]*\w"
 """A word that looks like a machine's: `curie-11`, `node042`, `gke-pool-1`; not a program's."""
-_PREFIXES = (
-    (re.compile(r"(\bPRETTY_HOSTNAME=)(?!<)[^\n]+"), rf"\1{HOST}"),
-    (re.compile(r"(\bpods? )(?!<)[a-z0-9-]+/[a-z0-9.-]+"), r"\1<private>"),
-    (re.compile(rf"(?m)^((?:\d+: ?|\W)?){_BOX}(?=: (?:{_BOX}: )?[A-Z\[{{(])"), rf"\1{HOST}"),
-    (re.compile(rf"(\[){_BOX}(?=(?::\d+)?\])"), rf"\1{HOST}"),
-    (re.compile(r"(?<![\w.:/-])(?!localhost|rank|gpu|cuda)[a-z][\w.-]*(?=:\d{2,7}:\d{2,7} \[\d+\])"), HOST),
-    (re.compile(rf"(\b(?:ON|kubelet,?|Node:?|on node|at node|from host|BatchHost=|NodeList=|ReqNodeList=|ExcNodeList=)\s*){_BOX}(\[[\d,-]+\])?"), rf"\1{HOST}"),
-    (re.compile(rf"(\b(?:srun|slurmstepd|mpirun|prterun|pdsh|salloc|sbatch|scontrol)(?:: \w+)?: ){_BOX}(?=:)"), rf"\1{HOST}"),
-    (re.compile(rf"(?m)^((?:<\d{{1,3}}>1 )?\d{{4}}-\d\d-\d\d[T ][\d:.,+Z-]+ ){_BOX}(?= )"), rf"\1{HOST}"),
-    (re.compile(rf"(?m)^((?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL) ){_BOX}(?= )"), rf"\1{HOST}"),
-    (re.compile(rf"(?m)^{_BOX}(?= kernel: )"), HOST),
-    (re.compile(r"\b(Linux )(?!version|x86_64|aarch64|kernel|<)[\w.-]+(?= \d+\.\d+\.\d+\S* #)"), rf"\1{HOST}"),
-)  # fmt: skip
-"""How programs put the machine's name before a line."""
 
 
-def hide_hosts(text: str) -> str:
-    """Text without names of servers that are not everybody's.
-
-    >>> hide_hosts("[c10d] gpu-07.hpc.uni.example:29500 failed, node042:29500 too; see torch.cuda.is_available")
-    '[c10d] <host> failed, <host>:29500 too; see torch.cuda.is_available'
-    """
-    text = _SLURM.sub(r"\1\2<private>", text)
-    text = _LOG_HOST.sub(rf"\1{HOST} ", text)
-    text = _SHARE.sub(rf"\1{HOST}", text)
-    text = _NAME.sub(_named, text)
-    text = _WITH_PORT.sub(HOST, text)
-    text = _SAID.sub(_after_word, text)
-    for pattern, instead in _PREFIXES:
-        text = pattern.sub(instead, text)
-    return _REACHED.sub(rf"\1\2{HOST}", text)
-
-
-def _after_word(said: re.Match[str]) -> str:
+def _after_word(said: Found) -> str:
     value = said[5]
     if is_public(value) or (said[1].lower() == "server" and not re.search(r"[\d.-]", value)):
         return said[0]
     return f"{said[1]}{said[2] or ''}{said[3] or said[4]}{HOST}"
 
 
-def _named(match: re.Match[str]) -> str:
+def _named(match: Found) -> str:
     return match[0] if is_public(match[0].lstrip(".").partition(":")[0]) else HOST
+
+
+HOSTS: tuple[Rule, ...] = (
+    (_SLURM, r"\1\2<private>"),
+    (_LOG_HOST, r"\1<host> "),
+    (_SHARE, r"\1<host>"),
+    (_NAME, _named),
+    (_WITH_PORT, HOST),
+    (_SAID, _after_word),
+    (r"(\bPRETTY_HOSTNAME=)(?!<)[^\n]+", r"\1<host>"),
+    (r"(\bpods? )(?!<)[a-z0-9-]+/[a-z0-9.-]+", r"\1<private>"),
+    (rf"(?m)^((?:\d+: ?|\W)?){_BOX}(?=: (?:{_BOX}: )?[A-Z\[{{(])", r"\1<host>"),
+    (rf"(\[){_BOX}(?=(?::\d+)?\])", r"\1<host>"),
+    (r"(?<![\w.:/-])(?!localhost|rank|gpu|cuda)[a-z][\w.-]*(?=:\d{2,7}:\d{2,7} \[\d+\])", HOST),
+    (rf"(\b(?:ON|kubelet,?|Node:?|on node|at node|from host|BatchHost=|NodeList=|ReqNodeList=|ExcNodeList=)\s*){_BOX}(\[[\d,-]+\])?", r"\1<host>"),
+    (rf"(\b(?:srun|slurmstepd|mpirun|prterun|pdsh|salloc|sbatch|scontrol)(?:: \w+)?: ){_BOX}(?=:)", r"\1<host>"),
+    (rf"(?m)^((?:<\d{{1,3}}>1 )?\d{{4}}-\d\d-\d\d[T ][\d:.,+Z-]+ ){_BOX}(?= )", r"\1<host>"),
+    (rf"(?m)^((?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL) ){_BOX}(?= )", r"\1<host>"),
+    (rf"(?m)^{_BOX}(?= kernel: )", HOST),
+    (r"\b(Linux )(?!version|x86_64|aarch64|kernel|<)[\w.-]+(?= \d+\.\d+\.\d+\S* #)", r"\1<host>"),
+    (_REACHED, r"\1\2<host>"),
+)  # fmt: skip
+"""In this order; those in the middle say how programs put the machine's name before a line."""
 
 
 def servers(value: str) -> str:
     """The value of a variable that lists servers: what is everybody's stays.
 
     >>> servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
-    'localhost,127.0.0.1,<host>,<address>,<host>'
+    'localhost,127.0.0.1,<host>,<host>,<host>'
     """
-    return ",".join(_server(one) for one in re.split(r"\s*,\s*", hide_addresses(hide_urls(value))))
+    return ",".join(_server(one) for one in re.split(r"\s*,\s*", value))
 
 
-def _server(one: str) -> str:
-    name = re.sub(r":\d+$", "", one.rpartition("@")[2])
-    kept = (
-        not name
-        or "://" in one
-        or one.startswith("<")
-        or name in ("*", "127.0.0.0/8")
-        or is_public(name)
-    )
-    return one if kept else HOST
+def _server(name: str) -> str:
+    return name if name in ("", "*", "127.0.0.0/8") or is_public(name) else HOST

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from gpusetup.redaction.rules import Found, Rule, applied, compiled
+
 SOMEONE = "someone"
 _NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
 _SPACED = rf"{_NAME}(?: {_NAME}){{1,2}}(?=[\\/>'\"])"
@@ -22,19 +24,17 @@ _START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
 """A drive, or the beginning of a way: the `b:` in `/usr/lib:/home` is neither."""
 _UPWARDS = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
 
-HOMES = (
-    re.compile(rf"{_START}{_UPWARDS}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}", re.I),
-    re.compile(rf"{_START}{_UPWARDS}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}", re.I),
-    re.compile(rf"{_START}{_UPWARDS}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}"),
-    re.compile(r"(?<![\w./~-])/(?P<who>root)(?![\w-])"),
-    re.compile(r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)"),
+_HOMES = (
+    rf"(?i){_START}{_UPWARDS}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
+    rf"(?i){_START}{_UPWARDS}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
+    rf"{_START}{_UPWARDS}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
+    r"(?<![\w./~-])/(?P<who>root)(?![\w-])",
+    r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)",
 )  # fmt: skip
 """Home folders of anybody; the name is the group `who`."""
 
-_OF_PEOPLE = re.compile(
-    rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
-    rf"|netapp|media|run/media|Volumes|mnt|data\d*|storage|vast|weka|efs|shared|team|teams|research|spool/cron(?:/crontabs)?|(?:spool|var)/mail|jupyterhub)/{_INITIAL})(?!<|home|users?/){_WHO}"
-)  # fmt: skip
+_OF_PEOPLE = (rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
+    rf"|netapp|media|run/media|Volumes|mnt|data\d*|storage|vast|weka|efs|shared|team|teams|research|spool/cron(?:/crontabs)?|(?:spool|var)/mail|jupyterhub)/{_INITIAL})(?!<|home|users?/){_WHO}")  # fmt: skip
 """Where sites keep what belongs to people beside their homes; the name is the group `who`."""
 
 # --- ways -----------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ SYSTEM_ROOTS = frozenset(
 )
 PUBLIC_OF_THEM = ("/dev/shm/", "/usr/local/")
 """Below these anybody makes folders, whatever stands above."""
-WINDOWS_ROOTS = re.compile(r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)")  # fmt: skip
+WINDOWS_ROOTS = r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)"  # fmt: skip
 
 KNOWN = frozenset(
     "someone project projects src source code dev work repo repos git workspace env envs venv venvs .venv "  # noqa: SIM905
@@ -70,18 +70,14 @@ KNOWN = frozenset(
     "homebrew linuxbrew cellar resources contents lib-dynload whl simple encodings importlib multiprocessing asyncio ".split()
 )
 """Names of folders that say nothing of a person or a project."""
-_SHAPED = re.compile(
-    r"(?i)(?:python|py|cp|pypy|cpython|cuda|cudnn|torch|driver|nvidia|v|r|rocm|gcc|g)?-?\d[\d.x_-]*t?(?:-(?:linux|macos|windows)[\w.-]*)?"
+_SHAPED = (r"(?i)(?:python|py|cp|pypy|cpython|cuda|cudnn|torch|driver|nvidia|v|r|rocm|gcc|g)?-?\d[\d.x_-]*t?(?:-(?:linux|macos|windows)[\w.-]*)?"
     r"|(?:cu|sm_|rocm|dir-)\d+|~|\.{1,2}|<[\w-]+>|\*|[0-9a-f]{1,3}"
-    r"|[\w.+-]+\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|tar\.gz|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html|metadata)"
-)  # fmt: skip
+    r"|[\w.+-]+\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|tar\.gz|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html|metadata)")  # fmt: skip
 
 _PART = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
-_SLASHED = re.compile(
-    rf"(?<![\w.>/~}}\\-])(?<!:(?=//))(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?|(?<![\w.>/~}}\\-])~(?:/+{_PART})+"
-)
+_SLASHED = rf"(?<![\w.>/~}}\\-])(?<!:(?=//))(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?|(?<![\w.>/~}}\\-])~(?:/+{_PART})+"
 _WORDED = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+(?: [^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+){0,3}(?=\\)|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
-_BACKED = re.compile(rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WORDED})+\\?|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WORDED})+")  # fmt: skip
+_BACKED = rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WORDED})+\\?|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WORDED})+"  # fmt: skip
 
 Alias = Callable[[str], str]
 """The name of a folder -> what stands for it."""
@@ -89,10 +85,11 @@ Alias = Callable[[str], str]
 
 def people_in(text: str) -> Iterator[str]:
     """The names of people that the home folders of a text show."""
-    for pattern in HOMES:
-        yield from (match["who"] for match in pattern.finditer(text))
-        text = pattern.sub("~", text)  # `/home/user/project`: the folder `user` is no second home
-    yield from (m["who"] for m in _OF_PEOPLE.finditer(text) if not is_known(m["who"]))
+    for pattern in _HOMES:
+        yield from (match["who"] for match in compiled(pattern).finditer(text))
+        # `/home/user/project`: the folder `user` is no second home
+        text = compiled(pattern).sub("~", text)
+    yield from (m["who"] for m in compiled(_OF_PEOPLE).finditer(text) if not is_known(m["who"]))
 
 
 def hide_homes(text: str) -> str:
@@ -101,13 +98,14 @@ def hide_homes(text: str) -> str:
     >>> hide_homes("/data/users/alice/x C:\\\\Users\\\\Jane Doe\\\\x /scratch/alice/y /mnt/data/x")
     '~/x ~\\\\x /scratch/someone/y /mnt/data/x'
     """
-    for pattern in HOMES:
-        text = pattern.sub("~", text)
-    return _OF_PEOPLE.sub(_of_somebody, text)
+    return applied(HOMES, text)
 
 
-def _of_somebody(match: re.Match[str]) -> str:
+def _of_somebody(match: Found) -> str:
     return match[0] if is_known(match["who"]) else f"{match['way']}{SOMEONE}"
+
+
+HOMES: tuple[Rule, ...] = (*((pattern, "~") for pattern in _HOMES), (_OF_PEOPLE, _of_somebody))
 
 
 def is_known(name: str) -> bool:
@@ -119,18 +117,17 @@ def is_known(name: str) -> bool:
     from gpusetup.redaction.words import vocabulary
 
     low = name.lower()
-    return low in KNOWN or low in vocabulary() or _SHAPED.fullmatch(name) is not None
+    return low in KNOWN or low in vocabulary() or compiled(_SHAPED).fullmatch(name) is not None
 
 
-def hide_folders(text: str, alias: Alias) -> str:
-    """Text in whose private ways every unknown folder has an alias.
+def folders(alias: Alias) -> tuple[Rule, ...]:
+    """In private ways every unknown folder has an alias.
 
-    >>> hide_folders("~/acme/.venv/bin/python /usr/lib/acme /data/acme/torch", lambda name: "dir-1")
+    >>> rules = folders(lambda name: "dir-1")
+    >>> applied(rules, "~/acme/.venv/bin/python /usr/lib/acme /data/acme/torch")
     '~/dir-1/.venv/bin/python /usr/lib/acme /data/dir-1/torch'
     """
-    for pattern in (_SLASHED, _BACKED):
-        text = pattern.sub(lambda match: _hidden(match[0], alias), text)
-    return text
+    return tuple((way, lambda found: _hidden(found[0], alias)) for way in (_SLASHED, _BACKED))
 
 
 PACKAGES = ("site-packages", "dist-packages")
@@ -141,7 +138,7 @@ def _hidden(way: str, alias: Alias) -> str:
     parts = re.split(r"(/|\\+)", way)
     names = [part.lower() for part in parts if part.strip("/\\")]
     system = names[:1] and names[0] in SYSTEM_ROOTS and not way.startswith(PUBLIC_OF_THEM)
-    if WINDOWS_ROOTS.match(way) or (way[0] == "/" and (system or way.count("/") < 2)):
+    if re.match(WINDOWS_ROOTS, way) or (way[0] == "/" and (system or way.count("/") < 2)):
         return way
     inside, found = "nvidia" in names[:2], []
     for part in parts:

@@ -8,46 +8,45 @@ that looks drawn by lot. The tails are open on purpose: a token of another lengt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from itertools import pairwise
 
-Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+from gpusetup.redaction.rules import Found, Rule, applied, compiled
 
 SECRET = "<secret>"
 
 ISSUERS = (
-    ("GitHub", r"gh[opsur]_[\w]{8,}|github_pat_\w{8,}"),
-    ("GitLab", r"(?:gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas|ffct)-|GR1348941)[\w.-]{8,}"),
-    ("Hugging Face", r"(?:hf|api_org)_[A-Za-z0-9]{8,}"),
-    ("OpenAI, Anthropic, OpenRouter, DeepSeek", r"sk-[\w-]{8,}"),
-    ("Stripe, Clerk, Paystack", r"(?:sk|rk|pk|whsec)_(?:(?:live|test|prod)_)?[A-Za-z0-9+/=]{10,}"),
-    ("SendGrid", r"SG\.[\w-]{6,}\.[\w-]{6,}"),
-    ("Slack", r"xox[a-z](?:\.xox[a-z])?-[\w-]{8,}|xapp-[\w-]{8,}"),
-    ("Docker Hub", r"dckr_(?:pat|oat)_[\w-]{8,}"),
-    ("npm", r"npm_[A-Za-z0-9]{8,}"),
-    ("PyPI", r"pypi-[\w-]{12,}"),
-    ("AWS", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AGPA|AIDA|AIPA|AKIA|ANPA|ANVA|AROA|ASCA|ASIA)[A-Z0-9]{8,}"),
-    ("Google", r"AIza[\w-]{8,}|ya29\.[\w.-]{8,}|GOCSPX-[\w-]{8,}|1//0[\w-]{20,}"),
-    ("Azure", r"[\w~.-]{3}\d?8?Q~[\w~.-]{20,}"),
-    ("DigitalOcean", r"do[opr]_v1_\w{8,}"),
-    ("Databricks", r"dapi[0-9a-f]{8,}(?:-\d)?"),
-    ("HashiCorp", r"hv[sbr]\.[\w-]{8,}|\w{14}\.atlasv1\.[\w=-]{8,}"),
-    ("Weights & Biases", r"wandb_v\d_[\w-]{8,}"),
-    ("Replicate, Groq, xAI, Perplexity", r"r8_\w{8,}|gsk_\w{8,}|xai-\w{8,}|pplx-\w{8,}"),
-    ("Shopify, Square", r"shp(?:at|ca|pa|ss)_\w{8,}|sq0[a-z]{3}-[\w-]{8,}"),
-    ("Grafana, New Relic, Datadog", r"gl(?:c|sa)_\w{8,}|NR(?:AK|JS|II)-\w{8,}"),
-    ("Telegram, Discord", r"\d{8,10}:[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{25,}"),
-    ("Tailscale, Fly, Vercel", r"tskey-[\w-]{8,}|fo1_\w{8,}|FlyV1 \S{8,}|vc[pkira]_\w{8,}"),
-    ("Linear, Notion, Figma", r"lin_(?:api|oauth)_\w{8,}|ntn_\w{8,}|fig[dou]r?_[\w-]{8,}"),
-    ("Cloudflare, Artifactory", r"AKC[A-Za-z0-9]{20,}|cmVmd[A-Za-z0-9]{20,}"),
-    ("Twilio, Mailgun, Mailchimp", r"(?:AC|SK)[0-9a-f]{32}|key-[0-9a-f]{32}|[0-9a-f]{32}-us\d{1,2}"),
-    ("Age, Ansible, Pulumi, Sentry", r"AGE-SECRET-KEY-\w{8,}|pul-\w{8,}|sntr[yu]s?_[\w+/=-]{8,}"),
-    ("NVIDIA NGC", r"nvapi-[\w-]{8,}"),
-    ("JSON Web Token", r"eyJ[\w-]{6,}(?:\.[\w=-]*){0,4}"),
-    ("password hashes", r"\$(?:1|2[aby]|5|6|y|argon2id?)\$[\w./$,=+-]{8,}"),
-    ("SSH fingerprints", r"SHA256:[\w+/=]{20,}|(?:MD5:)?(?:[0-9a-f]{2}:){15}[0-9a-f]{2}"),
-)  # fmt: skip
-"""Who issues a token -> its shape."""
+    r"gh[opsur]_[\w]{8,}|github_pat_\w{8,}",  # GitHub
+    r"(?:gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas|ffct)-|GR1348941)[\w.-]{8,}",  # GitLab
+    r"(?:hf|api_org)_[A-Za-z0-9]{8,}",  # Hugging Face
+    r"sk-[\w-]{8,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
+    r"(?:sk|rk|pk|whsec)_(?:(?:live|test|prod)_)?[A-Za-z0-9+/=]{10,}",  # Stripe, Clerk, Paystack
+    r"SG\.[\w-]{6,}\.[\w-]{6,}",  # SendGrid
+    r"xox[a-z](?:\.xox[a-z])?-[\w-]{8,}|xapp-[\w-]{8,}",  # Slack
+    r"dckr_(?:pat|oat)_[\w-]{8,}",  # Docker Hub
+    r"npm_[A-Za-z0-9]{8,}",  # npm
+    r"pypi-[\w-]{12,}",  # PyPI
+    r"(?:A3T[A-Z0-9]|ABIA|ACCA|AGPA|AIDA|AIPA|AKIA|ANPA|ANVA|AROA|ASCA|ASIA)[A-Z0-9]{8,}",  # AWS
+    r"AIza[\w-]{8,}|ya29\.[\w.-]{8,}|GOCSPX-[\w-]{8,}|1//0[\w-]{20,}",  # Google
+    r"[\w~.-]{3}\d?8?Q~[\w~.-]{20,}",  # Azure
+    r"do[opr]_v1_\w{8,}",  # DigitalOcean
+    r"dapi[0-9a-f]{8,}(?:-\d)?",  # Databricks
+    r"hv[sbr]\.[\w-]{8,}|\w{14}\.atlasv1\.[\w=-]{8,}",  # HashiCorp
+    r"wandb_v\d_[\w-]{8,}",  # Weights & Biases
+    r"r8_\w{8,}|gsk_\w{8,}|xai-\w{8,}|pplx-\w{8,}",  # Replicate, Groq, xAI, Perplexity
+    r"shp(?:at|ca|pa|ss)_\w{8,}|sq0[a-z]{3}-[\w-]{8,}",  # Shopify, Square
+    r"gl(?:c|sa)_\w{8,}|NR(?:AK|JS|II)-\w{8,}",  # Grafana, New Relic, Datadog
+    r"\d{8,10}:[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{25,}",  # Telegram, Discord
+    r"tskey-[\w-]{8,}|fo1_\w{8,}|FlyV1 \S{8,}|vc[pkira]_\w{8,}",  # Tailscale, Fly, Vercel
+    r"lin_(?:api|oauth)_\w{8,}|ntn_\w{8,}|fig[dou]r?_[\w-]{8,}",  # Linear, Notion, Figma
+    r"AKC[A-Za-z0-9]{20,}|cmVmd[A-Za-z0-9]{20,}",  # Cloudflare, Artifactory
+    r"(?:AC|SK)[0-9a-f]{32}|key-[0-9a-f]{32}|[0-9a-f]{32}-us\d{1,2}",  # Twilio, Mailgun, Mailchimp
+    r"AGE-SECRET-KEY-\w{8,}|pul-\w{8,}|sntr[yu]s?_[\w+/=-]{8,}",  # Age, Ansible, Pulumi, Sentry
+    r"nvapi-[\w-]{8,}",  # NVIDIA NGC
+    r"eyJ[\w-]{6,}(?:\.[\w=-]*){0,4}",  # JSON Web Token
+    r"\$(?:1|2[aby]|5|6|y|argon2id?)\$[\w./$,=+-]{8,}",  # password hashes
+    r"SHA256:[\w+/=]{20,}|(?:MD5:)?(?:[0-9a-f]{2}:){15}[0-9a-f]{2}",  # SSH fingerprints
+)
+"""The shapes of tokens, by their issuers."""
 
 _STRONG = (
     r"(?:password|passwd|passphrase|passcode|pwd|secrets?|token|credentials?|api[_-]?key|access[_-]?key(?:[_-]?id)?"
@@ -63,65 +62,27 @@ _NOTHING = r"(?!(?:\(?(?:None|null|nil|unset|empty|not set|str|bool|int|True|Fal
 """What stands there where there is none: often the cause that is looked for."""
 _VALUE = rf"{_NOTHING}(?:{_QUOTED}|[^\s\"',;&<>]+)"
 _KEY = rf"(?:(?<![\w.-])[\w.-]{{0,60}}?{_STRONG}(?:[._-](?:value|text|data|key|id))?|(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,30}}[_.-]){{0,4}}{_WEAK})"
-_LOGS_IN = re.compile(
-    r"\b(?:curl|wget|docker|podman|skopeo|buildah|mysql|smbclient|http|svn)\b[^\n]*"
-)
-_LOGIN = re.compile(r"(?<=\s)(-(?:u|U|p|-user|-password)(?:=|\s+|(?=\w)))(?![-<])\S+")
+_LOGS_IN = r"\b(?:curl|wget|docker|podman|skopeo|buildah|mysql|smbclient|http|svn)\b[^\n]*"
+_LOGIN = r"(?<=\s)(-(?:u|U|p|-user|-password)(?:=|\s+|(?=\w)))(?![-<])\S+"
 
-_MADE_BY_LOT = re.compile(r"[0-9A-Z]")
+_MADE_BY_LOT = r"[0-9A-Z]"
 """What every issuer's token has; `hf_transfer` and `sk-learn-contrib` are packages."""
 
-RULES: tuple[Rule, ...] = (
-    (
-        re.compile(r"\b(?:ssh-\w+|ecdsa-[\w-]+|sk-(?:ssh|ecdsa)[\w@.-]+)\s+AAAA[\w+/=]+[^\n\"']*"),
-        SECRET,
-    ),
-    (re.compile(r"(?i)\b(authorization|cookie|set-cookie)(\s*:\s*)(?![\s<])[^\r\n\"']+"), rf"\1\2{SECRET}"),
-    (re.compile(r"(?i)\b(bearer|basic|negotiate|digest)\s+(?=[\w.~+/=-]*[\d=/+._-])[\w.~+/=-]{8,}"), rf"\1 {SECRET}"),
-    (re.compile(rf"(?i)(?<![\w-])(--?(?:[a-z]{{1,30}}[-_]){{0,4}}{_WORDS})(\s+)(?![-<|&]){_VALUE}"), rf"\1\2{SECRET}"),
-    (re.compile(rf"(?i)(\bmachine\s+)\S+(\s+login\s+)\S+((?:\s+account\s+\S+)?\s+password\s+){_VALUE}"), rf"\1<host>\2<private>\3{SECRET}"),
-    (re.compile(rf"(?i)(\bpass(?:phrase|word)(?: for )?)((?<= for )[^\s:]{{1,80}}|)(\s*:\s*)(?!<){_NOTHING}[^\s\"',;&<>][^\n\"'<>]*"), lambda said: f"{said[1]}{'<private>' if said[2] else ''}{said[3]}{SECRET}"),
-    (re.compile(rf"(?i)({_KEY}[\"']?\s*(?:=>|[=:]|<<\w+)\s*)(?!<|[\"']<secret>){_VALUE}"), rf"\1{SECRET}"),
-    (re.compile(rf"(?i)(<(?!secret>)(?:[\w-]{{0,40}}?{_STRONG})>)\s*{_NOTHING}[^<\s][^<]*"), rf"\1{SECRET}"),
-    (re.compile(r"(?i)(\b(?:[a-z]+_)?(?:serial|s/n|sn)(?:[ _-]?(?:number|no\.?))?[ :#]+)(?!<)(?=[\w-]*\d)[A-Z0-9][\w-]{5,}"), rf"\1{SECRET}"),
-    (re.compile(r"(\bsshpass\s+-p\s*)(?!<)\S+"), rf"\1{SECRET}"),
-    (re.compile(r"(\becho\s+)(?!<)\S+(\s*\|\s*sudo\s+-S)"), rf"\1{SECRET}\2"),
-    (re.compile(r"\b(arn:aws[\w-]*:[\w-]*:[\w-]*:)\d{12}(?=:)"), rf"\1{SECRET}"),
-    (re.compile(r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])(?:[A-Z0-9]{5}-){3,}[A-Z0-9]{4,5}\b"), SECRET),
-    (re.compile(rf"(?i)(\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}"), rf"\1{SECRET}"),
-    (re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(shape for _, shape in ISSUERS) + ")"), lambda said: SECRET if _MADE_BY_LOT.search(said[0]) else said[0]),
-    (re.compile(r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b"), "<hex>"),
-)  # fmt: skip
-"""In this order: a pattern -> what stands there instead."""
-
-_WORD = re.compile(r"[A-Za-z0-9+/=_.~-]{16,}")
-_PIECE = re.compile(r"[A-Za-z0-9]{16,}")
-_MANGLED = re.compile(r"_*Z[A-Z]")
-_BUILD = re.compile(r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*")
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_HASH = re.compile(r"[0-9a-f]{32,}")
-"""Hexadecimal: the rule of `<hex>` has looked at it."""
+_WORD = r"[A-Za-z0-9+/=_.~-]{16,}"
+_PIECE = r"[A-Za-z0-9]{16,}"
+_MANGLED = r"_*Z[A-Z]"
+_NOT_DRAWN = r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*|0x[0-9a-fA-F]+|[0-9a-f]{32,}"
+"""A build of conda, an address, a hash: the rule of `<hex>` has looked at it."""
 CHANGES = 6
 """So often does the class of a letter change in a word that was drawn by lot, at the least."""
 
 
-def without_lots(text: str) -> str:
-    """Text in which long words that look drawn by lot are replaced.
-
-    >>> without_lots("key q7Rt2mXa9LpZ4kVe8s of torch-2.5.1-cp311-manylinux_2_28_x86_64")
-    'key <secret> of torch-2.5.1-cp311-manylinux_2_28_x86_64'
-    >>> without_lots("undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb")
-    'undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb'
-    """
-    return _WORD.sub(_replaced, text)
-
-
-def _replaced(match: re.Match[str]) -> str:
+def _replaced(match: Found) -> str:
     """base64 and a path look alike: the parts of a path are judged one by one."""
-    if _MANGLED.match(match[0]):
+    if re.match(_MANGLED, match[0]):
         return match[0]
     parts = match[0].split("/")
-    return "/".join(SECRET if any(map(is_drawn, _PIECE.findall(one))) else one for one in parts)
+    return "/".join(SECRET if any(map(is_drawn, re.findall(_PIECE, one))) else one for one in parts)
 
 
 def is_drawn(piece: str) -> bool:
@@ -130,24 +91,48 @@ def is_drawn(piece: str) -> bool:
     >>> is_drawn("q7Rt2mXa9LpZ4kVe8s"), is_drawn("NvidiaGeForceRtx4090"), is_drawn("cuda124py311h5aa0d8f")
     (True, False, False)
     """
-    if _BUILD.fullmatch(piece) or _ADDRESS.fullmatch(piece) or _HASH.fullmatch(piece):
+    if re.fullmatch(_NOT_DRAWN, piece):
         return False
     kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in piece]
     changes = [pair for pair in pairwise(kinds) if pair[0] != pair[1]]
     return len(changes) >= CHANGES and sum("d" in pair for pair in changes) >= 3
 
 
-_BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)", re.S)
+SECRETS: tuple[Rule, ...] = (
+    (_LOGS_IN, lambda line: compiled(_LOGIN).sub(r"\1<secret>", line[0])),
+    (
+        r"\b(?:ssh-\w+|ecdsa-[\w-]+|sk-(?:ssh|ecdsa)[\w@.-]+)\s+AAAA[\w+/=]+[^\n\"']*",
+        SECRET,
+    ),
+    (r"(?i)\b(authorization|cookie|set-cookie)(\s*:\s*)(?![\s<])[^\r\n\"']+", r"\1\2<secret>"),
+    (r"(?i)\b(bearer|basic|negotiate|digest)\s+(?=[\w.~+/=-]*[\d=/+._-])[\w.~+/=-]{8,}", r"\1 <secret>"),
+    (rf"(?i)(?<![\w-])(--?(?:[a-z]{{1,30}}[-_]){{0,4}}{_WORDS})(\s+)(?![-<|&]){_VALUE}", r"\1\2<secret>"),
+    (rf"(?i)(\bmachine\s+)\S+(\s+login\s+)\S+((?:\s+account\s+\S+)?\s+password\s+){_VALUE}", r"\1<host>\2<private>\3<secret>"),
+    (rf"(?i)(\bpass(?:phrase|word)(?: for )?)((?<= for )[^\s:]{{1,80}}|)(\s*:\s*)(?!<){_NOTHING}[^\s\"',;&<>][^\n\"'<>]*", lambda said: f"{said[1]}{'<private>' if said[2] else ''}{said[3]}{SECRET}"),
+    (rf"(?i)({_KEY}[\"']?\s*(?:=>|[=:]|<<\w+)\s*)(?!<|[\"']<secret>){_VALUE}", r"\1<secret>"),
+    (rf"(?i)(<(?!secret>)(?:[\w-]{{0,40}}?{_STRONG})>)\s*{_NOTHING}[^<\s][^<]*", r"\1<secret>"),
+    (r"(?i)(\b(?:[a-z]+_)?(?:serial|s/n|sn)(?:[ _-]?(?:number|no\.?))?[ :#]+)(?!<)(?=[\w-]*\d)[A-Z0-9][\w-]{5,}", r"\1<secret>"),
+    (r"(\bsshpass\s+-p\s*)(?!<)\S+", r"\1<secret>"),
+    (r"(\becho\s+)(?!<)\S+(\s*\|\s*sudo\s+-S)", r"\1<secret>\2"),
+    (r"\b(arn:aws[\w-]*:[\w-]*:[\w-]*:)\d{12}(?=:)", r"\1<secret>"),
+    (r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])(?:[A-Z0-9]{5}-){3,}[A-Z0-9]{4,5}\b", SECRET),
+    (rf"(?i)(\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}", r"\1<secret>"),
+    (r"(?<![A-Za-z0-9_-])(?:" + "|".join(ISSUERS) + ")", lambda said: SECRET if compiled(_MADE_BY_LOT).search(said[0]) else said[0]),
+    (r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b", "<hex>"),
+    (_WORD, _replaced),
+)  # fmt: skip
+"""In this order; last, long words that look drawn by lot."""
+
+
+_BLOCK = r"(?s)-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)"
 
 
 def hide_keys(text: str) -> str:
     """Text without keys and certificates that stand on several lines."""
-    return _BLOCK.sub(SECRET, text) if "-----BEGIN " in text else text
+    return re.sub(_BLOCK, SECRET, text) if "-----BEGIN " in text else text
 
 
-_LOGIN_OF_URL = re.compile(
-    r"(?<=:/)(/{0,2})[^/\s\"'<>]{0,300}@|(?<![\w@/])([A-Za-z]{3,6}:)?[\w.+-]{1,64}:[^\s@/\"'<>]{1,128}@(?=[\w\[])"
-)
+_LOGIN_OF_URL = r"(?<=:/)(/{0,2})[^/\s\"'<>]{0,300}@|(?<![\w@/])([A-Za-z]{3,6}:)?[\w.+-]{1,64}:[^\s@/\"'<>]{1,128}@(?=[\w\[])"
 
 
 def hide_logins(text: str) -> str:
@@ -156,12 +141,15 @@ def hide_logins(text: str) -> str:
     >>> hide_logins("`--index-root ftp://me:p@ss@mirror.example/whl` is no http or https URL")
     '`--index-root ftp://mirror.example/whl` is no http or https URL'
     """
-    return _LOGIN_OF_URL.sub(lambda found: found[1] or found[2] or "", text)
+    return re.sub(_LOGIN_OF_URL, lambda found: found[1] or found[2] or "", text)
 
 
 def hide_secrets(text: str) -> str:
-    """Text without what is a secret by its shape or by the word before it."""
-    text = _LOGS_IN.sub(lambda line: _LOGIN.sub(rf"\1{SECRET}", line[0]), text)
-    for pattern, instead in RULES:
-        text = pattern.sub(instead, text)
-    return without_lots(text)
+    """Text without what is a secret by its shape or by the word before it.
+
+    >>> hide_secrets("key q7Rt2mXa9LpZ4kVe8s of torch-2.5.1-cp311-manylinux_2_28_x86_64")
+    'key <secret> of torch-2.5.1-cp311-manylinux_2_28_x86_64'
+    >>> hide_secrets("undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb")
+    'undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb'
+    """
+    return applied(SECRETS, text)

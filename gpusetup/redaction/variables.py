@@ -11,6 +11,7 @@ import re
 
 from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.places import KNOWN, Alias, is_known
+from gpusetup.redaction.rules import compiled
 from gpusetup.redaction.words import vocabulary
 
 WORDS = KNOWN | INSTALLERS | frozenset(
@@ -29,7 +30,7 @@ WORDS = KNOWN | INSTALLERS | frozenset(
     "only-managed only-system cc cxx gcc g++ c++ clang clang++ icc icpx nvcc cl mpicc mpicxx ccache "
     "http https file ssh git ftp wsl vulkan dynamo aot inductor recompiles graph_breaks output_code guards base".split()
 )  # fmt: skip
-_FORM = re.compile(
+_FORM = (
     r"(?i).{1,2}|v?\d[\d.]*(?:[a-z]{1,3}\d*)?(?:[.-](?:[0-9a-ftz]{1,40}|nv[\d.]+|post\d+|dev\d*))*"
     r"|(?:sm|compute|gfx|cu|rocm|cp|py|dir|manylinux|musllinux)[_-]?\d[\w.]*|<[\w-]+>"
     r"|[0-9a-f]{7,40}(?:\.nv[\d.]+)?|\$\{?(?:HOME|USER|PATH|LD_LIBRARY_PATH|CONDA_PREFIX|CUDA_HOME)"
@@ -37,14 +38,12 @@ _FORM = re.compile(
     r"|(?:eth|ib|bond|docker|veth|virbr|br|team|wlan|hsn|roce|rdma|tun|tap|cni|cbr|flannel|gpu\d+rdma"
     r"|en[ospx]|ib[ps]|wl[ps]|mlx\d_(?:bond_)?|mlx|bnxt_re|irdma|efa|qedr|hfi\d_?|cxi)\d*(?:(?:np|[spfndv_.])\d+)*"
 )
-_FILE = re.compile(
+_FILE = (
     r"(?i)(?P<stem>[^\\/]+?)(?P<kind>\.(?:so(?:\.[\d.]+)?|dll|dylib|py|json|toml|ya?ml|txt|cfg|conf|ini|log"
     r"|xml|pem|crt|sh|bat|zip|whl|gz|bin|pt))(?![^\\/])"
 )
-_LIBRARY = re.compile(
-    r"(?i)lib(?:cu|nv|nccl|cuda|mkl|torch|c10|tcmalloc|jemalloc|stdc\+\+|gomp|iomp|gcc_s)[\w+-]{0,24}"
-)
-_WORD = re.compile(r"<[\w-]+>|[^\s,;:=^+|!\"'()\[\]{}<>]+")
+_LIBRARY = r"(?i)lib(?:cu|nv|nccl|cuda|mkl|torch|c10|tcmalloc|jemalloc|stdc\+\+|gomp|iomp|gcc_s)[\w+-]{0,24}"
+_WORD = r"<[\w-]+>|[^\s,;:=^+|!\"'()\[\]{}<>]+"
 
 
 def hide_values(value: str, alias: Alias) -> str:
@@ -53,12 +52,12 @@ def hide_values(value: str, alias: Alias) -> str:
     >>> hide_values("8.0;9.0+PTX for acme; eth0,^lo,acme1; max_split_size_mb:128", lambda word: "?")
     '8.0;9.0+PTX ? ?; eth0,^lo,?; max_split_size_mb:128'
     """
-    return _WORD.sub(lambda found: _shared(found[0], alias), value)
+    return re.sub(_WORD, lambda found: _shared(found[0], alias), value)
 
 
 def _shared(word: str, alias: Alias) -> str:
     if re.match(r"[~\\/]", word):
-        return _FILE.sub(lambda found: _named(found["stem"], alias) + found["kind"], word)
+        return re.sub(_FILE, lambda found: _named(found["stem"], alias) + found["kind"], word)
     parts = re.split(r"([\\/]+)", word)
     if len(parts) > 1:
         return "".join(one if is_known(one) or _is_plain(one) else alias(one) for one in parts)
@@ -67,9 +66,9 @@ def _shared(word: str, alias: Alias) -> str:
 
 def _named(stem: str, alias: Alias) -> str:
     """What stands for a file's name without its ending."""
-    return stem if is_known(stem) or _LIBRARY.fullmatch(stem) else alias(stem)
+    return stem if is_known(stem) or re.fullmatch(_LIBRARY, stem) else alias(stem)
 
 
 def _is_plain(word: str) -> bool:
     low = word.lower()
-    return low in WORDS or low in vocabulary() or _FORM.fullmatch(word) is not None
+    return low in WORDS or low in vocabulary() or compiled(_FORM).fullmatch(word) is not None

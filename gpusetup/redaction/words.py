@@ -10,6 +10,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.model.frozen import fields
 from gpusetup.model.machine import Snapshot
 from gpusetup.readings.packages import CONDA_WATCHED, WATCHED
+from gpusetup.redaction.rules import Rule
 
 COMMON_NAMES = frozenset(
     "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905
@@ -29,16 +30,14 @@ def vocabulary() -> frozenset[str]:
     return COMMON_NAMES | own | WATCHED | CONDA_WATCHED | frozenset(models.lower().split())
 
 
-def names_pattern(
-    names: Iterable[str], known: frozenset[str] = COMMON_NAMES
-) -> re.Pattern[str] | None:
-    """A pattern that finds the names as whole words, the longest first; None without any.
+def names_rule(names: Iterable[str], known: frozenset[str] = COMMON_NAMES) -> tuple[Rule, ...]:
+    """The rule that finds the names as whole words, the longest first; none without any.
 
-    >>> names_pattern(["root", "al", "alice"]).sub("<private>", "alice alices root")
+    >>> from gpusetup.redaction.rules import applied
+    >>> applied(names_rule(["root", "al", "alice"]), "alice alices root")
     '<private> alices root'
     """
     telling = {n for n in names if len(n) > 2 and n.lower() not in known and not n.isdigit()}
-    if not telling:
-        return None
     words = "|".join(re.escape(name) for name in sorted(telling, key=len, reverse=True))
-    return re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.I)
+    found = rf"(?i)(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])"
+    return ((found, "<private>"),) if telling else ()

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from gpusetup.errors import GpuSetupError, UsageError
@@ -82,18 +81,13 @@ def sentence(title: str) -> str:
     return title[:1].upper() + title[1:]
 
 
-def told(
-    problem: GpuSetupError, asked: Mapping[str, object] | None = None
-) -> tuple[str, str | None]:
-    """Message and hint of what ended a job; what was typed may hold a password. The names and
-    numbers that were asked for stay."""
-    from gpusetup.redaction.asked import but_for, names_in
+def told(problem: GpuSetupError) -> tuple[str, str | None]:
+    """Message and hint of what ended a job; what was typed may hold a password."""
     from gpusetup.redaction.secrets import hide_logins, hide_secrets
 
     def shared(text: str) -> str:
-        return but_for(names, text, lambda said: hide_secrets(hide_logins(said)))
+        return hide_secrets(hide_logins(text))
 
-    names = names_in(asked or {})
     return shared(problem.message), shared(problem.hint) if problem.hint else problem.hint
 
 
@@ -103,9 +97,6 @@ PIPED = 100
 
 class Console:
     """The two streams of one run, and how answers are written."""
-
-    asked: Mapping[str, object] = MappingProxyType({})
-    """The options; an error says the names in them as they are."""
 
     def __init__(self, *, json: bool = False, color: bool = True, verbose: bool = False) -> None:
         self.json = json
@@ -213,7 +204,7 @@ class Console:
 
     def fail(self, problem: GpuSetupError) -> int:
         """Report what ended the command; its exit code. What was typed may hold a password."""
-        message, hint = told(problem, self.asked)
+        message, hint = told(problem)
         if self.json:
             from gpusetup.model.documents import ErrorAnswer
 

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from gpusetup.model.frozen import Frozen
 
+Child = subprocess.Popen[bytes]
 GIVE_UP_SECONDS = 1.0
 """How long a killed child may take to die before it is given up."""
 
@@ -32,7 +33,7 @@ OWN_GROUP: dict[str, Any] = (
 )
 """How a child is started that a Ctrl-C in our terminal must not reach."""
 
-RUNNING: set[subprocess.Popen[bytes]] = set()
+RUNNING: set[Child] = set()
 """The children that somebody waits for, in whatever thread."""
 
 
@@ -50,15 +51,6 @@ class Output(Frozen):
     @property
     def ok(self) -> bool:
         return self.exit == 0
-
-
-def seconds_since_start() -> float:
-    """How long this process has been there; 0 where the system does not say (proc(5), field 22)."""
-    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began)
-    return 0.0
 
 
 def run(
@@ -119,9 +111,7 @@ GLANCE_SECONDS = 0.25
 """How soon it is noticed that a child ended whose own child keeps our pipes."""
 
 
-def _heard(
-    child: subprocess.Popen[bytes], asked: bytes | None, timeout: float
-) -> tuple[bytes, bytes, str | None]:
+def _heard(child: Child, asked: bytes | None, timeout: float) -> tuple[bytes, bytes, str | None]:
     """All that a child says until it ends, and the trouble: it does not end in time, or floods us,
     and is killed. What it started is not waited for."""
     until = time.monotonic() + timeout
@@ -132,32 +122,31 @@ def _heard(
             return (*child.communicate(asked, timeout=wait), None)
         except subprocess.TimeoutExpired as late:
             asked = None
-            out, err = late.output or b"", late.stderr or b""
-            much, ended = len(out) + len(err) > MOST_BYTES, child.poll() is not None
-            if not (much or ended) and left > GLANCE_SECONDS:
-                continue
-            kill_group(child)
-            if much:
-                trouble = f"said more than {MOST_BYTES >> 20} MiB"
-                return out[:MOST_BYTES], err[:MOST_BYTES], trouble
-            if ended:
-                return (*_rest(child, GLANCE_SECONDS), None)
-            return (*_rest(child, GIVE_UP_SECONDS, late), no_answer_in(timeout))
+            much = len(late.output or b"") + len(late.stderr or b"") > MOST_BYTES
+            ended = child.poll() is not None
+            if much or ended or left <= GLANCE_SECONDS:
+                kill_group(child)
+                trouble = (
+                    f"said more than {MOST_BYTES >> 20} MiB" if much else no_answer_in(timeout)
+                )
+                return (*_rest(child, late), None if ended and not much else trouble)
 
 
-def _rest(child: subprocess.Popen[bytes], seconds: float, late: Any = None) -> tuple[bytes, bytes]:
+def _rest(child: Child, late: Any) -> tuple[bytes, bytes]:
     """What a child had said that has ended or was killed; one who left its group may still hold the
     pipes, and one that cannot be killed is given up: then, what it had said until it was `late`."""
+    seconds = GIVE_UP_SECONDS if child.returncode is None else GLANCE_SECONDS
     try:
-        return child.communicate(timeout=seconds)
+        out, err = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired as later:
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
         if child.returncode is None:
             child.returncode = -signal.SIGTERM  # no warning when it is collected
-        last = later if later.output or late is None else late
-        return last.output or b"", last.stderr or b""
+        last = later if later.output else late
+        out, err = last.output or b"", last.stderr or b""
+    return out[:MOST_BYTES], err[:MOST_BYTES]
 
 
 def _there(cwd: str | None) -> str | None:
@@ -197,7 +186,7 @@ def how_it_ended(code: int) -> str:
     return f"crashed with {names.get(-code, f'signal {-code}')}"
 
 
-def kill_group(child: subprocess.Popen[bytes]) -> None:
+def kill_group(child: Child) -> None:
     """Kill a child and everything it started."""
     with contextlib.suppress(OSError):
         if os.name == "posix":
@@ -206,7 +195,7 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             child.kill()
 
 
-def interrupt(child: subprocess.Popen[bytes]) -> None:
+def interrupt(child: Child) -> None:
     """Tell a child of `OWN_GROUP` of a Ctrl-C; on Windows of a Ctrl-Break.
 
     Without a console there is no Ctrl-Break (`os.kill` raises SystemError): it is killed.
@@ -221,7 +210,7 @@ def interrupt(child: subprocess.Popen[bytes]) -> None:
             child.kill()
 
 
-def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
+def _interrupt(child: Child, seconds: float) -> None:
     """Tell a child's group of a Ctrl-C, and wait for it to clean up."""
     if not seconds:
         return
@@ -319,7 +308,7 @@ class Lines:
                     pipe.close()
 
 
-def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.Popen[bytes]:
+def foreground(argv: Sequence[str], *, stdout: int | None = None) -> Child:
     """Start somebody's command with our terminal, in our process group; the caller waits for it.
     It is the only child that can ask there: nothing of ours may be drawn meanwhile.
 
@@ -328,7 +317,7 @@ def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.
     return subprocess.Popen(tuple(argv), stdout=stdout)
 
 
-def beside(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+def beside(argv: Sequence[str]) -> Child:
     """Start a child of our own beside us, in a session of its own, so that a Ctrl-C that is meant
     for us does not reach it; what it says on either stream is kept. Raises OSError."""
     return subprocess.Popen(

@@ -5,27 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """No Ctrl-C inside the block."""
-    with handled(signal.SIG_IGN, signal.SIGINT, *ENDING):
-        yield
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Whoever ends us inside the block (a closed terminal, `kill`) ends us as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with handled(stop, *ENDING):
-        yield
-
 
 ENDS = ("SIGTERM", "SIGHUP", "SIGBREAK")
 """Whoever ends us; the third is Windows' Ctrl-Break."""
@@ -46,9 +27,16 @@ def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
             signal.signal(one, former)
 
 
-@contextmanager
-def endings_as_interrupt() -> Iterator[None]:
+def uninterrupted() -> AbstractContextManager[None]:
+    """No Ctrl-C inside the block."""
+    return handled(signal.SIG_IGN, signal.SIGINT, *ENDING)
+
+
+def interruptible() -> AbstractContextManager[None]:
+    """Whoever ends us inside the block (a closed terminal, `kill`) ends us as Ctrl-C does."""
+    return handled(signal.default_int_handler, *ENDING)
+
+
+def endings_as_interrupt() -> AbstractContextManager[None]:
     """SIGTERM, and Windows' Ctrl-Break, end us and every child as Ctrl-C does."""
-    endings = (one for one in ENDING if one.name != "SIGHUP")
-    with handled(signal.default_int_handler, *endings):
-        yield
+    return handled(signal.default_int_handler, *(one for one in ENDING if one.name != "SIGHUP"))

@@ -1,6 +1,6 @@
 """The door to the machine: everything that a reader learns, it learns through a `System`.
 
-`LiveSystem` asks this machine; `tape.py` keeps what was asked and answered, and plays it again.
+`System` asks this machine; `tape.py` keeps what was asked and answered, and plays it again.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import shutil
 import stat as stat_module
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeVar
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, how_it_ended, run
 
+T = TypeVar("T")
 Family = Literal["linux", "windows", "macos"]
 INSIDE = Path(__file__).resolve().parent.parent / "child_scripts"
 HOLD_BACK = str(INSIDE / "hold_back.py")
@@ -29,10 +31,8 @@ READ_LIMIT_BYTES = 4 << 20
 class Stat(Frozen):
     mode: str
     """As `ls -l` shows it: `crw-rw-rw-`."""
-    size_bytes: int
     readable: bool
     writable: bool
-    mtime: float | None = None
 
 
 class Space(Frozen):
@@ -40,109 +40,26 @@ class Space(Frozen):
     free_bytes: int
 
 
-class System(Protocol):
-    """What a reader may ask. Files raise OSError; children never do (see `Output.problem`)."""
-
-    @property
-    def family(self) -> Family: ...
-
-    def facts(self) -> Mapping[str, Any]:
-        """What Python itself knows: `machine`, `release`, `version`, `python`, `prefix`, …"""
-        ...
-
-    def read(self, path: str) -> str: ...
-
-    def list(self, path: str) -> tuple[str, ...]: ...
-
-    def stat(self, path: str) -> Stat: ...
-
-    def link(self, path: str) -> str:
-        """Where a symbolic link points (one step)."""
-        ...
-
-    def space(self, path: str) -> Space: ...
-
-    def environ(self) -> Mapping[str, str]: ...
-
-    def which(self, name: str) -> str | None: ...
-
-    def run(self, argv: Sequence[str], timeout: float) -> Output: ...
-
-    def ask(
-        self,
-        script: str,
-        python: str | None = None,
-        arguments: Sequence[str] = (),
-        timeout: float = 10,
-    ) -> Mapping[str, Any]:
-        """Run a file of `child_scripts/` in a child and return its JSON answer.
-
-        `python` None is our own interpreter. What goes wrong comes back as `{"problem": …}`.
-        """
-        ...
-
-
-def exists(system: System, path: str) -> bool:
-    """Whether a path is there (a broken link or a forbidden folder is not)."""
-    try:
-        system.stat(path)
-    except OSError:
-        return False
-    return True
-
-
-def read_or_none(system: System, path: str) -> str | None:
-    """A file's text, or None where it cannot be read."""
-    try:
-        return system.read(path)
-    except OSError:
-        return None
-
-
-def list_or_empty(system: System, path: str) -> tuple[str, ...]:
-    """A folder's names, sorted; () where it cannot be listed."""
-    try:
-        return system.list(path)
-    except OSError:
-        return ()
-
-
-def is_writable(system: System, path: str | None) -> bool | None:
-    """Whether we may write there; None where it is not there."""
-    try:
-        return system.stat(path).writable if path else None
-    except OSError:
-        return None
-
-
-def link_or_none(system: System, path: str) -> str | None:
-    """Where a link points; None where it is none."""
-    try:
-        return system.link(path)
-    except OSError:
-        return None
-
-
 def _at_once(path: str, flags: int) -> int:
     """Opens without waiting for whoever should write into a FIFO."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-class LiveSystem:
-    """This machine; `environment` is what its children get in place of ours."""
+class System:
+    """This machine; `environment` is what its children get in place of ours.
+
+    Files raise OSError; children never do (see `Output.problem`).
+    """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._facts: Mapping[str, Any] | None = None
+        named = {"win32": "windows", "darwin": "macos"}
+        self.family: Family = named.get(sys.platform, "linux")  # type: ignore[assignment]
         self._environment = environment
-
-    @property
-    def family(self) -> Family:
-        return _family(sys.platform)
+        self._facts = cache(_facts)
 
     def facts(self) -> Mapping[str, Any]:
-        if self._facts is None:
-            self._facts = _facts()
-        return self._facts
+        """What Python itself knows: `machine`, `release`, `python`, `prefix`, …"""
+        return self._facts()
 
     def read(self, path: str) -> str:
         with open(path, "rb", opener=_at_once) as file:
@@ -155,13 +72,12 @@ class LiveSystem:
         found = os.stat(path)
         return Stat(
             mode=stat_module.filemode(found.st_mode),
-            size_bytes=found.st_size,
             readable=os.access(path, os.R_OK),
             writable=os.access(path, os.W_OK),
-            mtime=found.st_mtime,
         )
 
     def link(self, path: str) -> str:
+        """Where a symbolic link points (one step)."""
         return os.readlink(path)
 
     def space(self, path: str) -> Space:
@@ -178,18 +94,45 @@ class LiveSystem:
         said = run(held_back(argv), timeout=timeout, environment=self._environment)
         return replace(said, argv=tuple(argv))
 
-    def ask(
-        self,
-        script: str,
-        python: str | None = None,
-        arguments: Sequence[str] = (),
-        timeout: float = 10,
-    ) -> Mapping[str, Any]:
+    def ask(self, script: str, python: str | None = None, timeout: float = 10) -> Mapping[str, Any]:
+        """Run a file of `child_scripts/` in a child and return its JSON answer.
+
+        `python` None is our own interpreter. What goes wrong comes back as `{"problem": …}`.
+        """
         isolated = () if python else ("-I", "-S") if script != "read_nvml" else ("-I",)
         before = (HOLD_BACK,) if script in ASK_THE_DRIVER else ()
         file = str(INSIDE / f"{script}.py")
-        argv = (python or sys.executable, *isolated, *before, file, *arguments)
+        argv = (python or sys.executable, *isolated, *before, file)
         return answer_of(run(argv, timeout=timeout, environment=self._environment))
+
+
+def unless_refused(question: Callable[[str], T], path: str) -> T | None:
+    """What a question about a path is answered; None where the path cannot be reached."""
+    try:
+        return question(path)
+    except OSError:
+        return None
+
+
+def exists(system: System, path: str) -> bool:
+    """Whether a path is there (a broken link or a forbidden folder is not)."""
+    return unless_refused(system.stat, path) is not None
+
+
+def read_or_none(system: System, path: str) -> str | None:
+    """A file's text, or None where it cannot be read."""
+    return unless_refused(system.read, path)
+
+
+def list_or_empty(system: System, path: str) -> tuple[str, ...]:
+    """A folder's names, sorted; () where it cannot be listed."""
+    return unless_refused(system.list, path) or ()
+
+
+def is_writable(system: System, path: str | None) -> bool | None:
+    """Whether we may write there; None where it is not there."""
+    found = unless_refused(system.stat, path) if path else None
+    return found.writable if found else None
 
 
 def held_back(argv: Sequence[str]) -> tuple[str, ...]:
@@ -226,7 +169,6 @@ def answer_of(said: Output) -> dict[str, Any]:
         last = said.stderr.strip().rpartition("\n")[2][:200]
         died = how_it_ended(said.exit) + (f": {last}" if said.exit > 0 else "")
     more = {
-        "stderr": said.stderr[-2000:],
         "step": next((line for line in reversed(lines) if "step" in line), None),
         "parts": [line["part"] for line in lines if isinstance(line.get("part"), dict)],
     }
@@ -234,76 +176,48 @@ def answer_of(said: Output) -> dict[str, Any]:
     return {"problem": said.problem or died, **known}
 
 
-AFFINITY = hasattr(os, "sched_getaffinity")
-
-
 def _facts() -> dict[str, Any]:
+    """Of this interpreter, as a target's are (`child_scripts/read_python.py`), and of its system;
+    None where the system does not say."""
     import platform
-    import sysconfig
+
+    from gpusetup.child_scripts import read_python
 
     return {
-        "machine": platform.machine(),
+        **read_python.facts(),
         "release": platform.release(),
         "os_version": platform.version(),
         "mac_version": platform.mac_ver()[0] if sys.platform == "darwin" else "",
-        "python": platform.python_version(),
-        "executable": sys.executable,
-        "prefix": sys.prefix,
-        "base_prefix": sys.base_prefix,
-        "bits": 64 if sys.maxsize > 2**32 else 32,
-        "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
-        "site_packages": sysconfig.get_path("purelib"),
-        "stdlib": sysconfig.get_path("stdlib"),
-        "path": [entry for entry in sys.path if entry],
-        "libc": _libc(),
+        "libc": _told(lambda: os.confstr("CS_GNU_LIBC_VERSION")) or "",
         "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)) if AFFINITY else os.cpu_count(),
-        "limits": _limits(),
-        "memory_total": _memory_total(),
-        "cwd": _cwd(),
+        "usable_cores": _told(lambda: len(os.sched_getaffinity(0))) or os.cpu_count(),
+        "limits": {"memlock": _told(_memlock)},
+        "memory_total": _told(_memory_total),
+        "cwd": _told(os.getcwd),
         "home": os.path.expanduser("~"),
         "now": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
 
-def _family(platform: str) -> Family:
-    return {"win32": "windows", "darwin": "macos"}.get(platform, "linux")  # type: ignore[return-value]
-
-
-def _limits() -> dict[str, int]:
-    """The soft limits that matter to CUDA, in bytes; without those that are unlimited."""
+def _told(question: Callable[[], T]) -> T | None:
     try:
-        import resource
-    except ImportError:
-        return {}
-    named = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT_AS}
-    soft = {name: resource.getrlimit(which)[0] for name, which in named.items()}
-    return {n: limit for n, limit in soft.items() if limit != resource.RLIM_INFINITY}
-
-
-def _libc() -> str:
-    """`glibc 2.36`; "" where the C library does not say (musl, Windows, macOS)."""
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (AttributeError, ValueError, OSError):
-        return ""
-
-
-def _cwd() -> str | None:
-    """The working folder; None where it has been deleted."""
-    try:
-        return os.getcwd()
-    except OSError:
+        return question()
+    except (AttributeError, ImportError, ValueError, OSError):
         return None
+
+
+def _memlock() -> int | None:
+    """What a process may pin, in bytes; None where there is no limit."""
+    import resource
+
+    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _memory_total() -> int | None:
-    """The physical memory in bytes."""
-    if os.name == "nt":
-        import psutil
-
-        return psutil.virtual_memory().total
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
+    """The physical memory in bytes, where no /proc/meminfo tells it."""
+    if sys.platform == "linux":
         return None
+    import psutil
+
+    return psutil.virtual_memory().total

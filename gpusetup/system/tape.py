@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Sequence
-from functools import partial
+from functools import partialmethod
 from typing import Any
 
 from gpusetup.model.frozen import Record
@@ -33,64 +32,51 @@ class Tape(Record):
     """Keyed by the script, then python and arguments where given, joined with blanks."""
 
 
-def key_of(
-    question: Any, python: Any = None, arguments: Sequence[str] = (), timeout: float = 0
-) -> str:
+def key_of(question: Any, python: Any = None, timeout: float = 0) -> str:
     """What a question is kept by.
 
     >>> key_of("read_torch", "/x/python"), key_of(("dmesg", "-T"), 5.0)
     ('read_torch /x/python', 'dmesg -T')
     """
     if isinstance(question, str):
-        question = (question, *((python,) if python else ()), *arguments)
+        question = filter(None, (question, python))
     return " ".join(question)
 
 
-class RecordingSystem:
+class RecordingSystem(System):
     """Passes every question on and keeps it with its answer on a tape, from any thread."""
 
     def __init__(self, inner: System) -> None:
         self._inner = inner
         self._lock = threading.Lock()
+        self.family = inner.family
         self.tape = Tape(family=inner.family)
 
-    def __getattr__(self, name: str) -> Any:
-        asked = getattr(self._inner, name)
-        if name == "family":
-            return asked
-
-        def question(*words: Any, **more: Any) -> Any:
-            answer: Any = None
-            try:
-                answer = asked(*words, **more)
-            except OSError as problem:
-                answer = problem.errno or errno.EIO
-                raise
-            finally:
-                with self._lock:
-                    self._keep(name, answer, *words, **more)
-            return answer
-
-        return question
-
-    def _keep(self, name: str, answer: Any, *words: Any, **more: Any) -> None:
-        if words:
-            getattr(self.tape, name)[key_of(*words, **more)] = answer
-        else:
-            setattr(self.tape, name, dict(answer))
+    def answered(self, name: str, *words: Any, **more: Any) -> Any:
+        answer: Any = None
+        try:
+            answer = getattr(self._inner, name)(*words, **more)
+        except OSError as problem:
+            answer = problem.errno or errno.EIO
+            raise
+        finally:
+            with self._lock:
+                if words:
+                    getattr(self.tape, name)[key_of(*words, **more)] = answer
+                else:
+                    setattr(self.tape, name, dict(answer))
+        return answer
 
 
-class ReplaySystem:
+class ReplaySystem(System):
     """A machine from its tape. What the tape does not hold does not exist there."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
+        self.family = tape.family
 
-    def __getattr__(self, name: str) -> Any:
+    def answered(self, name: str, *words: Any, **more: Any) -> Any:
         kept = getattr(self.tape, name)
-        return kept if name == "family" else partial(self._played, name, kept)
-
-    def _played(self, name: str, kept: Any, *words: Any, **more: Any) -> Any:
         if not words:
             return kept
         lacking = {"which": None, "run": NOT_FOUND, "ask": {"problem": "not asked"}}
@@ -101,3 +87,7 @@ class ReplaySystem:
 
 
 NOT_FOUND = Output(argv=(), exit=None, problem="not found")
+QUESTIONS = ("facts", "environ", "read", "list", "stat", "link", "space", "which", "run", "ask")
+for _name in QUESTIONS:
+    setattr(RecordingSystem, _name, partialmethod(RecordingSystem.answered, _name))
+    setattr(ReplaySystem, _name, partialmethod(ReplaySystem.answered, _name))

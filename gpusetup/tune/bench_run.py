@@ -142,9 +142,9 @@ def _job(options: argparse.Namespace, wish: Mapping[str, int]) -> Job:
 def _python(named: str | None) -> str | None:
     """The target interpreter: `--python`, the active environment, else our own."""
     from gpusetup.probe.target import choose_target
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
-    return choose_target(LiveSystem(), named).python
+    return choose_target(System(), named).python
 
 
 def reference_for(wish: Mapping[str, int]) -> str:
@@ -306,6 +306,6 @@ def in_words(setup: Setup) -> str:
 def usable_cores() -> int:
     """The cores of this process: affinity and cgroup, as the probe reads them."""
     from gpusetup.probe.host import read_cpu
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
-    return read_cpu(LiveSystem()).usable_cores or os.cpu_count() or 1
+    return read_cpu(System()).usable_cores or os.cpu_count() or 1

@@ -217,6 +217,6 @@ def _machine(name: str | None) -> Any:
 
         return machine_named(name)
     from gpusetup.probe.machine import read_machine
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import System
 
-    return read_machine(LiveSystem())
+    return read_machine(System())

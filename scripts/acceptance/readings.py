@@ -58,9 +58,9 @@ FIELDS: tuple[tuple[str, str, Callable[[str], Any], float], ...] = (
 PROBE = """
 import json, time
 from gpusetup.probe.machine import read_machine
-from gpusetup.system.system import LiveSystem
+from gpusetup.system.system import System
 began = time.monotonic()
-read_machine(LiveSystem(), limit=20)
+read_machine(System(), limit=20)
 print(json.dumps({"seconds": time.monotonic() - began}))
 """
 

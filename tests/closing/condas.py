@@ -23,7 +23,7 @@ FAMILY = {"pytorch", "pytorch-gpu", "pytorch-cpu", "torchvision", "torchaudio", 
 
 
 def conda(world: World, verb: str, words: Sequence[str]) -> World:
-    if world.snapshot.conda.executable is None:
+    if world.snapshot.conda.prefix is None:
         raise Refused("conda: command not found")
     flags, values, specs = _sorted(words)
     if verb in ("list", "info", "clean", "search", "config"):

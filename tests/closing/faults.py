@@ -116,7 +116,7 @@ def _in_conda(world: World, *packages: Package) -> World:
         world.snapshot.python, version="3.11.9", executable=f"{CONDA_ENV}/bin/python",
         prefix=CONDA_ENV, manager="conda", site_packages=CONDA_SITE, has_pip=True,
     )  # fmt: skip
-    conda = Conda(prefix=CONDA_ENV, name="ml", executable="/home/user/miniforge3/bin/conda")
+    conda = Conda(prefix=CONDA_ENV)
     return importing(world.showing(python=python, conda=conda, packages=packages))
 
 

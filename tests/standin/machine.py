@@ -6,9 +6,9 @@ import errno
 import posixpath
 from collections.abc import Mapping
 
-from gpusetup.system.system import LiveSystem, Stat
+from gpusetup.system.system import Stat, System
 
-NODE = Stat(mode="crw-rw-rw-", size_bytes=0, readable=True, writable=True)
+NODE = Stat(mode="crw-rw-rw-", readable=True, writable=True)
 PCI = "/sys/bus/pci/devices"
 PROC = "/proc/driver/nvidia/gpus"
 INFORMATION = "Model: \t\t NVIDIA A100-SXM4-40GB\nBus Location: \t {bus}\nGPU Excluded:\t No\n"
@@ -20,7 +20,7 @@ def bus(place: int) -> str:
     return f"0000:{7 + 8 * place:02x}:00.0"
 
 
-class WithDriver(LiveSystem):
+class WithDriver(System):
     """Children and programs are real; NVML and libcuda are those that the test installed."""
 
     def __init__(self, gpus: int = 1, environment: Mapping[str, str] | None = None) -> None:

@@ -10,18 +10,6 @@ from gpusetup.readings.nvidia_smi.fields import NAMES, Flat, first, gpu_of
 from gpusetup.readings.nvidia_smi.log import smi_of
 from gpusetup.readings.nvidia_smi.values import Smi
 
-ASKED = (
-    "index name uuid pci.bus_id driver_version compute_cap memory.total memory.used"
-    " utilization.gpu temperature.gpu power.draw power.limit pcie.link.gen.current"
-    " pcie.link.gen.max pcie.link.width.current pcie.link.width.max"
-    " clocks_throttle_reasons.active ecc.mode.current ecc.errors.uncorrected.volatile.total"
-    " retired_pages.pending mig.mode.current compute_mode persistence_mode"
-    " driver_model.current"
-)
-QUERY = tuple(ASKED.split())
-"""The fields to ask for; a driver that does not know one says so and is asked without it."""
-
-
 PLAIN = "index name uuid count serial timestamp pid pstate"
 """Words that are a column, and alone no header."""
 OTHER = "gpu_name gpu_uuid gpu_bus_id driver_version pid process_name used_gpu_memory used_memory"

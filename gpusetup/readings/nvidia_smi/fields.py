@@ -60,11 +60,6 @@ FIELDS: dict[str, tuple[Callable[[str | None], Any], str]] = {
         "remapped_rows.remapped_row_failure remapped_rows.remapping_failure_occurred "
         "remapped_rows.failure",
     ),
-    "remapped_rows": (
-        values.integer,
-        "remapped_rows.remapped_row_unc remapped_rows.uncorrectable_error "
-        "remapped_rows.uncorrectable",
-    ),
     "temperature_celsius": (
         values.integer,
         "temperature.gpu_temp temperature.gpu_current_temp temperature.gpu",
