@@ -450,23 +450,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(events=event("guarded-set", when="2026-11-20", pins="torch==2.4.0+cpu")),
         changed(events=event("guarded-set", when="2026-11-20", pins="torch==2.14.1 absent==0.1")),
     ),
-    ("catalog-old", N, changed(taken_at="2027-06-01T00:00:00Z"), HEALTHY),
-    (
-        "sources-disagree",
-        N,
-        changed(
-            readings=(
-                Reading(subject="driver.version", source="/proc", value="580.95.05"),
-                Reading(subject="driver.version", source="nvml", value="570.86.15"),
-            )
-        ),
-        changed(
-            readings=(
-                Reading(subject="driver.version", source="/proc", value="580.95.05"),
-                Reading(subject="driver.version", source="nvml", value="580.95.05"),
-            )
-        ),
-    ),
 )
 
 

@@ -119,7 +119,8 @@ def _blind_beside_a_driver(context: RuleContext) -> tuple[Event, ...]:
     # No order: TensorFlow says so of its own libraries as well, in a container or not.
     if in_wsl or not driver_answers(context) or events(context, *OTHERWISE):
         return ()
-    return events(context, "no-nvidia-driver") if is_report(context) else ()
+    blind = BLIND if context.snapshot.container.nvidia_requested is False else BLIND[:1]
+    return events(context, *blind) if is_report(context) else ()
 
 
 OTHERWISE = (
