@@ -12,7 +12,9 @@ from gpusetup.evidence.context import (
     events,
     gpus,
     is_report,
+    whole_number,
 )
+from gpusetup.evidence.plausible import is_a_version
 from gpusetup.findings.driver.cuda_codes import CUDA_INIT_FAILED
 from gpusetup.findings.layers import NO_DEVICE, Layer
 from gpusetup.findings.message_rules import finding, from_message, shown
@@ -114,7 +116,8 @@ def _is_met(context: RuleContext, event: Event) -> bool:
 
 
 def _need(context: RuleContext, said: tuple[Event, ...]) -> tuple[str | None, str | None]:
-    """The CUDA and the driver that are needed: a message's, else torch's.
+    """The CUDA and the driver that are needed: a message's, torch's, else what is above the
+    driver's own.
 
     Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
     """
@@ -125,10 +128,24 @@ def _need(context: RuleContext, said: tuple[Event, ...]) -> tuple[str | None, st
     cuda = next((one.values["cuda"] for one in said if one.values.get("cuda")), None)
     by_triton = any(event.kind == "triton-image-invalid" for event in said)
     needed = cuda if by_triton else cuda_needed(context.snapshot.torch) or cuda
+    needed = needed or _above(context, said)
     if not needed or board_of(context.snapshot):
         return needed, None
     full = catalog.toolkit_driver(needed, family) if needed == cuda else None
     return needed, full or catalog.driver_floor(needed, family)
+
+
+def _above(context: RuleContext, said: tuple[Event, ...]) -> str | None:
+    """The first CUDA that a driver does not serve, which serves `11.4`, in the runtime's number
+    `11040`; from 11 on the older driver serves all of a major."""
+    told = [e.values.get("driver_cuda") or e.values.get("found", "") for e in said]
+    has = next(filter(is_a_version, told), "99")
+    if number := whole_number(has):
+        has = f"{number // 1000}.{number % 1000 // 10}"
+    whole = int(parsed(has).major >= context.catalog.minors_serve_from)
+    rows = (".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits)
+    newer = (one for one in rows if parsed(one).release[: 2 - whole] > parsed(has).release)
+    return min(newer, key=parsed, default=None)
 
 
 def _newest_of(context: RuleContext) -> tuple[str, str]:
@@ -165,7 +182,8 @@ def _newer_or_another(context: RuleContext, said: tuple[Event, ...], floor: str 
         return newer
     torch = f"torch {build.torch} from {build.backend}"
     update = paste.other(newer.text, *newer.commands)
-    if context.snapshot.torch == Torch() and is_report(context):
+    torchs = any("found" in event.values for event in said)
+    if context.snapshot.torch == Torch() and is_report(context) and not torchs:
         other = paste.other(f"for torch: {torch}", *paste.install_commands(context))
         text = f"Take the program's build for an older CUDA; or else: {newer.text}"
         return Fix(text=text, alternatives=(*other, *update), min_driver=newer.min_driver)

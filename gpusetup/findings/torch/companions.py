@@ -15,9 +15,10 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.findings.record import Cause
+from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.frozen import replace
 
 TORCHVISION_MISMATCH = Cause(
     id="torchvision-mismatch",
@@ -27,6 +28,7 @@ TORCHVISION_MISMATCH = Cause(
     proven_by="Versions or labels that do not go together in the catalog",
     way_out="The torchvision of that torch, from the same index",
     source="the wheels' metadata",
+    message=Message(title="{pair}"),
 )
 TORCHAUDIO_MISMATCH = Cause(
     id="torchaudio-mismatch",
@@ -36,6 +38,7 @@ TORCHAUDIO_MISMATCH = Cause(
     proven_by="Versions or labels that do not go together in the catalog",
     way_out="The torchaudio of that torch, from the same index",
     source="the wheels' metadata",
+    message=Message(title="{pair}"),
 )
 IMAGE_WARNING = "torchvision-image-mismatch"
 """Reading images fails, and nothing more: beside another failure it is only a warning."""
@@ -50,10 +53,11 @@ def companions(context: RuleContext) -> Iterator[Finding]:
             alone = said != image or says_nothing_else(context, IMAGE_WARNING)
             # A torch that computes although versions differ: the companion fails when it is used.
             works = not alone if said else context.snapshot.torch.cuda_available
-            pair = shown(context, "packages", f"{name} does not belong to this torch{differs}")
+            pair = f"{name} does not belong to this torch{differs}"
             fix = _companion_fix(context, name)
             only = Severity.WARNING if works else None
-            yield finding(context, cause, (*said, pair), fix=fix, severity=only)
+            seen = (*said, shown(context, "packages", pair))
+            yield finding(context, cause, seen, fix=fix, severity=only, pair=pair)
 
 
 NAMES: tuple[tuple[Name, Cause], ...] = (
@@ -91,7 +95,13 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
             "from the same place, or build it for the release that the command prints",
             commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
         )
-    return paste.install_torch(context, f"Install torch and {name} together. ")
+    which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
+    look = "see first which copy of torch is imported (PYTHONNOUSERSITE=1 leaves out ~/.local)"
+    way = paste.install_torch(context, f"Install torch and {name} together. ")
+    return replace(way, looks=paste.look(look, which))
+
+
+WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
 
 
 RULES = (companions,)
