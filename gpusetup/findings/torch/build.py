@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
-    event_evidence,
     events,
     gpus,
     has_nvidia,
@@ -19,7 +18,7 @@ from gpusetup.evidence.context import (
 from gpusetup.findings import alike
 from gpusetup.findings.container.boundary import CUDA_VISIBLE_DEVICES_HIDDEN
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, Layer
-from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.message_rules import finding, from_message, from_messages, shown
 from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import WHEELS
@@ -38,14 +37,21 @@ TORCH_CPU_BUILD = Cause(
     source=WHEELS,
     explains=(*BROKEN_TORCH, "extension-abi-mismatch"),
     alike=(Alike(causes=("no-nvidia-gpu",), asks=alike.LIST_GPUS, settled_by=("gpus", "driver")),),
+    message=Message(
+        title="{who} is a CPU build: it cannot use {gpu}",
+        detail="The default index has CPU builds only for Windows; conda solves to one where it "
+        "sees no driver; an installer may have put it in place of another.",
+        text="Replace the CPU build. ",
+        way=lambda context, text: _replace_it(context, text),
+    ),
 )
 
 
 def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.snapshot.torch
-    messages = events(context, "torch-not-compiled-with-cuda")
-    asked = messages or asked_for_cuda(context)
+    said = (*events(context, "torch-not-compiled-with-cuda"), *_replaced(context))
+    asked = said or asked_for_cuda(context)
     meant = context.snapshot.wanted.backend == "cpu" and not asked
     # No order: where no source tells the GPU, only a text about CUDA makes one likely.
     about_it = is_report(context) and (asked or says_nothing_else(context)) and not meant
@@ -53,18 +59,17 @@ def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
     old = context.catalog.never_serves(context.snapshot.gpus or ())
     if old or context.snapshot.os.jetson or not (there or (there is None and about_it)):
         return
-    replaced = _replaced(context)
-    if messages or replaced or (torch.backend == "cpu" and not torch.cuda_available):
-        build = context.resolution.build
-        yield TORCH_CPU_BUILD.found(
-            f"{named(context)} is a CPU build: it cannot use {which.names(context)}",
-            detail="The default index has CPU builds only for Windows; conda solves to one where "
-            "it sees no driver; an installer may have put it in place of another.",
-            evidence=(*event_evidence((*messages, *replaced)), *version_evidence(context)),
-            fix=Fix(text="No CUDA build fits this machine: see the other findings")
-            if build and build.backend == "cpu"
-            else paste.install_torch(context, "Replace the CPU build. "),
-        )
+    if said or (torch.backend == "cpu" and not torch.cuda_available):
+        seen = (*said, shown(context, "torch.version", f"{named(context)}, {torch.backend}"))
+        who, gpu = named(context), which.names(context)
+        yield finding(context, TORCH_CPU_BUILD, seen, who=who, gpu=gpu)
+
+
+def _replace_it(context: RuleContext, text: str) -> Fix:
+    build = context.resolution.build
+    if build and build.backend == "cpu":
+        return Fix(text="No CUDA build fits this machine: see the other findings")
+    return paste.install_torch(context, text)
 
 
 def named(context: RuleContext) -> str:
@@ -79,8 +84,7 @@ def _replaced(context: RuleContext) -> tuple[Event, ...]:
     return tuple(
         e
         for e in events(context, "torch-uninstalled")
-        if "taken" not in e.values
-        and not torch.cuda_available
+        if not ("taken" in e.values or torch.cuda_available)
         and (plain or "cpu" in (torch.backend, e.values.get("backend")))
     )
 
@@ -108,6 +112,11 @@ ROCM_WHEEL_ON_NVIDIA = Cause(
     way_out="Install the CUDA build",
     source=WHEELS,
     explains=(*BROKEN_TORCH, *COMPANIONS),
+    message=Message(
+        title="{who} is a ROCm build: it cannot use {gpus}",
+        text="Replace it. ",
+        way=paste.install_torch,
+    ),
 )
 XPU_WHEEL_ON_NVIDIA = Cause(
     id="xpu-wheel-on-nvidia",
@@ -119,6 +128,11 @@ XPU_WHEEL_ON_NVIDIA = Cause(
     way_out="Install the CUDA build",
     source=WHEELS,
     explains=(*BROKEN_TORCH, *COMPANIONS),
+    message=Message(
+        title="{who} is an XPU build: it cannot use {gpus}",
+        text="Replace it. ",
+        way=paste.install_torch,
+    ),
 )
 
 
@@ -127,12 +141,11 @@ def foreign_wheel(context: RuleContext) -> Iterator[Finding]:
     label = context.snapshot.torch.backend or ""
     cause = {"rocm": ROCM_WHEEL_ON_NVIDIA, "xpu": XPU_WHEEL_ON_NVIDIA}.get(label[:4])
     if cause and gpus(context):
-        yield cause.found(
-            f"{named(context)} is {cause.title.partition(' on ')[0]}: it cannot use "
-            f"{which.names(context)}",
-            evidence=version_evidence(context),
-            fix=paste.install_torch(context, "Replace it. "),
-        )
+        said = (shown(context, "torch.version", f"backend {label}"),)
+        yield finding(context, cause, said, who=named(context))
+
+
+RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
 
 
 TORCH_SEES_NO_GPU = Cause(
@@ -157,56 +170,47 @@ TORCH_SEES_NO_GPU = Cause(
             settled_by=("gpus",),
         ),
     ),
+    message=Message(
+        title="torch.cuda.is_available() is False",
+        text="Ask torch for the reason, and do what its answer says: `None` is a build without "
+        "CUDA (`gpusetup install` replaces it); a driver that is too old or not found is updated "
+        "or installed; `No CUDA GPUs are available` is a GPU that the container was not given, or "
+        "that CUDA_VISIBLE_DEVICES hides",
+        look=(RAISE,),
+        see="have torch raise it, where it fails",
+    ),
+)
+
+
+SEES_ONE_ELSEWHERE = Message(
+    title="A program finds no GPU, though torch sees one elsewhere",
+    text="Ask in both places which Python and which torch answer; where they are the same, the "
+    "program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a GPU that is there",
+    look=(RAISE,),
+    see="have torch raise it, where it fails",
 )
 
 
 def torch_sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """torch itself, or a program above it, says that CUDA is not available."""
     torch = context.snapshot.torch
-    messages = events(context, "cuda-unavailable")
+    said = events(context, "cuda-unavailable")
     if torch.cuda_available is None and not torch.version and is_beside_torch(context):
         return
-    blind = torch.cuda_available is False
-    if not (blind or messages) or has_nvidia(context) is False:
+    if torch.cuda_available is False and not said:
+        said = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
+    if not said or has_nvidia(context) is False:
         return
+    elsewhere = torch.cuda_available and not all(event.values.get("asked") for event in said)
     # No order: that a program chooses its devices is a guess until an exception says it.
-    raised = any("error: " in (event.text or "").lower() for event in messages)
-    hides = raised or "CUDA_VISIBLE_DEVICES" in context.snapshot.environment
-    asked = all(event.values.get("asked") for event in messages)
-    chosen = torch.cuda_available and hides and not asked
-    cause = CUDA_VISIBLE_DEVICES_HIDDEN if chosen else TORCH_SEES_NO_GPU
-    line = value_evidence(context, "torch.cuda_available", "torch.cuda.is_available(): False")
-    yield cause.found(
-        "A program finds no GPU, though torch sees one elsewhere"
-        if torch.cuda_available and not asked
-        else "torch.cuda.is_available() is False",
-        evidence=event_evidence(messages) or (line,),
-        fix=Fix(
-            text=ELSEWHERE if torch.cuda_available else REASON,
-            looks=paste.look(
-                "have torch raise it, where it fails",
-                paste.command(context, paste.python(context), "-c", RAISE),
-            ),
-        ),
+    hides = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment or any(
+        "error: " in (event.text or "").lower() for event in said
     )
-
-
-RAISE = "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"
-REASON = (
-    "Ask torch for the reason, and do what its answer says: `None` is a build without CUDA "
-    "(`gpusetup install` replaces it); a driver that is too old or not found is updated or "
-    "installed; `No CUDA GPUs are available` is a GPU that the container was not given, or that "
-    "CUDA_VISIBLE_DEVICES hides"
-)
-ELSEWHERE = (
-    "Ask in both places which Python and which torch answer; where they are the same, the program, "
-    "or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a GPU that is there"
-)
-
-
-def _verified(context: RuleContext, text: str) -> Fix:
-    words = ("gpusetup", "verify", "--python", paste.python(context), "-v")
-    return Fix(text=text, looks=paste.look("run them again", paste.command(context, *words)))
+    if elsewhere:
+        cause = CUDA_VISIBLE_DEVICES_HIDDEN if hides else TORCH_SEES_NO_GPU
+        yield from_message(context, cause, SEES_ONE_ELSEWHERE, said)
+    else:
+        yield finding(context, TORCH_SEES_NO_GPU, said)
 
 
 GPU_CHECK_FAILED = Cause(
@@ -221,7 +225,8 @@ GPU_CHECK_FAILED = Cause(
     message=Message(
         title="torch fails on this machine's GPU: {name}",
         text="See the checks one by one",
-        way=_verified,
+        look=("gpusetup verify -v",),
+        see="run them again",
     ),
 )
 
