@@ -139,7 +139,7 @@ def _above(context: RuleContext, said: tuple[Event, ...]) -> str | None:
     """The first CUDA that a driver does not serve, which serves `11.4`, in the runtime's number
     `11040`; from 11 on the older driver serves all of a major."""
     told = [e.values.get("driver_cuda") or e.values.get("found", "") for e in said]
-    has = next(filter(is_a_version, told), "99")
+    has = next(filter(is_a_version, told), "99.0")
     if number := whole_number(has):
         has = f"{number // 1000}.{number % 1000 // 10}"
     whole = int(parsed(has).major >= context.catalog.minors_serve_from)

@@ -22,7 +22,14 @@ from gpusetup.findings.device.faults import GPU_FELL_OFF_BUS, HARDWARE_FAULT
 from gpusetup.findings.driver.cuda_api import WITH_COMPUTE
 from gpusetup.findings.driver.state import GPU_INIT_FAILED
 from gpusetup.findings.layers import Layer
-from gpusetup.findings.message_rules import finding, from_message, from_messages, seen, shown
+from gpusetup.findings.message_rules import (
+    case_of,
+    finding,
+    from_message,
+    from_messages,
+    seen,
+    shown,
+)
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import replace
@@ -128,33 +135,25 @@ NVML_INIT_FAILED = Cause(
 def driver_does_not_answer(context: RuleContext) -> Iterator[Finding]:
     """A library of the driver crashed or hung when it was asked."""
     children = silent_children(context)
-    # A child that names the GPU goes first.
-    said = (
-        *sorted(children, key=lambda event: "gpu" not in event.values),
-        *events(context, "driver-does-not-answer"),
-    )
+    told = [event for event in children if "gpu" in event.values]
+    said = (*told, *children, *events(context, "driver-does-not-answer"))
     if said:
-        step, gpu = said[0].values.get("step"), said[0].values.get("gpu")
-        where = f" in {step}" if step else ""
-        of = f" of {named_gpu(context, said[0])}" if gpu else ""
-        problem = f"{said[0].values.get('problem') or 'it gets no answer'}{where}{of}"
+        values = {"asked": "The driver", "problem": "it gets no answer", **said[0].values}
+        at = f" in {values['step']}" if "step" in values else ""
+        at += f" of {named_gpu(context, said[0])}" if told else ""
         works = not children and driver_answers(context)
-        yield finding(
-            context,
-            DRIVER_DOES_NOT_ANSWER,
-            (replace(said[0], values={**said[0].values, "problem": problem}), *said[1:]),
-            severity=Severity.WARNING if works else None,
-        )
+        first = replace(said[0], values={**values, "problem": f"{values['problem']}{at}"})
+        only = Severity.WARNING if works else None
+        yield finding(context, DRIVER_DOES_NOT_ANSWER, (first, *said[1:]), severity=only)
 
 
 def named_gpu(context: RuleContext, event: Event) -> str:
     """The GPU that an event speaks of, in NVML's order or in CUDA's."""
-    number, bus = event.values.get("gpu"), event.values.get("bus", "")
-    by_cuda = event.values.get("asked") == "libcuda"
+    number, by_cuda = event.values.get("gpu"), event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
         if number == str(gpu.cuda_index if by_cuda else gpu.nvml_index):
             return in_full(gpu)
-    return f"GPU {number}{' in the order of CUDA' if by_cuda else ''} {bus}"
+    return f"GPU {number} {event.values.get('bus', '')}"
 
 
 MEASURED = {"temperature_celsius", "power_watts"}
@@ -165,26 +164,19 @@ def gpu_does_not_answer(context: RuleContext) -> Iterator[Finding]:
     """A GPU fails to tell what it should; what no GPU here has is no fault of one."""
     failed: dict[str, list[Event]] = {}
     for event in events(context, "gpu-read-failed"):
-        failed.setdefault(named_gpu(context, event), []).append(event)
+        if event.values.get("code") != NOT_SUPPORTED:
+            failed.setdefault(named_gpu(context, event), []).append(event)
     for gpu, said in failed.items():
         fields = {event.values.get("field", "") for event in said}
-        codes = {e.values.get("code") for e in said if e.values.get("asked") == "nvml"}
-        others = [one for one in gpus(context) if in_full(one) != gpu]
-        none = all(getattr(one, name, None) is None for one in others for name in fields)
-        if codes == {NOT_SUPPORTED} and none and fields <= {*MEASURED, "memory_total_bytes"}:
-            continue
+        codes = [e.values.get("code") for e in said if e.values.get("asked") == "nvml"]
         known = (CODES[n] for code in codes if (n := whole_number(code) or 0) in CODES)
-        yield from_message(
-            context,
-            next(known, GPU_DOES_NOT_ANSWER),
-            Message(
-                title=f"{gpu} does not answer when it is asked for its {', '.join(sorted(fields))}",
-                look=(alike.KERNEL_LOG,),
-                needs_root=True,
-            ),
-            tuple(said),
-            severity=Severity.WARNING if none and fields <= MEASURED else None,
-        )
+        others = [one for one in gpus(context) if in_full(one) != gpu]
+        nowhere = not any(getattr(one, name, None) for one in others for name in fields)
+        title = f"{gpu} does not answer when it is asked for its {', '.join(sorted(fields))}"
+        message = Message(title=title, look=(alike.KERNEL_LOG,), needs_root=True)
+        cause = next(known, GPU_DOES_NOT_ANSWER)
+        only = Severity.WARNING if nowhere and fields <= MEASURED else None
+        yield from_message(context, cause, message, tuple(said), severity=only)
     yield from from_messages(context, (GPU_DOES_NOT_ANSWER,))
 
 
@@ -205,6 +197,7 @@ ANSWERED = Message(
     needs_root=True,
     cases=(HERE,),
 )
+NO_LIBRARY = (9, 12, 13)
 LIBRARIES = Message(
     title="NVML does not start although a driver runs: it answers {said}",
     text="Install the driver's libraries anew, of exactly the version of its kernel module, and "
@@ -212,34 +205,31 @@ LIBRARIES = Message(
     look=("ldconfig -p | grep libnvidia-ml",),
     needs_root=True,
     needs_reboot=True,
+    cases=(
+        Message(where=(IN_A_CONTAINER,), text=WITH_COMPUTE.text, way=lambda _, __: WITH_COMPUTE),
+    ),
 )
 
 
 def nvml_init_failed(context: RuleContext) -> Iterator[Finding]:
     """NVML's own answer, live: each code has its cause."""
     yield from from_messages(context, (NVML_INIT_FAILED,))
-    machine = context.snapshot
-    code = machine.driver.nvml_code
+    machine, inside = context.snapshot, in_container(context)
+    code = machine.driver.nvml_code or 0
+    starts = machine.cuda_api.init_code == 0
     # No order: only our own question has a code; the messages of a text have causes of their own.
-    if is_report(context) or context.other_host or code in (None, 0, 18):
+    if is_report(context) or context.other_host or code in (0, 18):
         return
-    inside, starts = in_container(context), machine.cuda_api.init_code == 0
-    nodes = not inside or any("nvidia" in node.path for node in machine.devices or ())
-    runs = starts or (machine.driver.module_loaded and nodes)
-    no_library = code in (9, 12, 13)
-    if (no_library and (machine.os.jetson or not runs)) or (code == 999 and inside and not starts):
-        return  # no driver at all; or a rule of containers has it: the GPU was taken away
+    if code in NO_LIBRARY and (machine.os.jetson or not (starts or machine.driver.module_loaded)):
+        return  # no driver at all
+    if inside and not starts and code in (*NO_LIBRARY, 999):
+        return  # a rule of containers has it: the GPU was taken away, or never given
+    message = LIBRARIES if code in NO_LIBRARY else ANSWERED
     said = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     answer = (shown(context, "driver.nvml_code", said, said=said),)
-    cause = CODES.get(code or 0, NVML_INIT_FAILED)
-    yield from_message(
-        context,
-        cause,
-        LIBRARIES if no_library else ANSWERED,
-        answer,
-        severity=Severity.WARNING if no_library and inside and starts else None,
-        fix=WITH_COMPUTE if no_library and inside else None,
-    )
+    only = Severity.WARNING if message is LIBRARIES and inside else None
+    cause, case = CODES.get(code, NVML_INIT_FAILED), case_of(context, message, answer)
+    yield from_message(context, cause, *case, severity=only)
 
 
 SLOW_SECONDS = 5.0

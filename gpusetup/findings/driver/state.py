@@ -21,7 +21,6 @@ from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import drivers, paste, which
 from gpusetup.model.finding import Finding, Fix, Severity
-from gpusetup.model.machine import Event
 from gpusetup.model.shell import lines
 from gpusetup.model.versions import parsed
 
@@ -70,19 +69,19 @@ def nvml_mismatch(context: RuleContext) -> Iterator[Finding]:
     """The kernel module in memory and the driver's libraries on disk are of two versions."""
     machine, driver = context.snapshot, context.snapshot.driver
     kernel, library = driver.version or driver.module_version, driver.library_version
-    said = events(context, "nvml-mismatch")
-    works = driver.nvml_code == 0
-    # No order: the versions in a text may be of different days.
-    elsewhere = is_report(context) or context.other_host or machine.os.jetson
-    # NVML that answers proves that its library fits, though of another release.
-    comparable = not works or (on(context, "linux") and not elsewhere)
-    differ = kernel and library and parsed(kernel) != parsed(library) and comparable
-    if (said or differ or driver.nvml_code == NVML_LIBRARY_MISMATCH) and not machine.os.wsl:
-        both = f"kernel module {kernel or '?'}, library {library or '?'}"
-        versions = shown(context, "driver.version", both)
-        seen = (*said, *nvml_said(context), *((versions,) if kernel or library else ()))
-        only = Severity.WARNING if works and not said else None
-        yield finding(context, NVML_MISMATCH, seen, severity=only)
+    said, works = events(context, "nvml-mismatch"), driver.nvml_code == 0
+    if kernel and library and parsed(kernel) != parsed(library):
+        # No order: the versions in a text may be of different days.
+        elsewhere = is_report(context) or context.other_host or machine.os.jetson
+        # NVML that answers proves that its library fits, though of another release.
+        if not works or (on(context, "linux") and not elsewhere):
+            text = f"kernel module {kernel}, library {library}"
+            said += (shown(context, "driver.version", text),)
+    if driver.nvml_code == NVML_LIBRARY_MISMATCH:
+        said += nvml_said(context)
+    if said and not machine.os.wsl:
+        only = Severity.WARNING if works and not events(context, "nvml-mismatch") else None
+        yield finding(context, NVML_MISMATCH, said, severity=only)
 
 
 GPU_INIT_FAILED = Cause(
@@ -170,7 +169,7 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
         ),
     ),
     message=Message(
-        title="The driver as loaded does not support {who}",
+        title="The driver as loaded does not support {gpus}",
         detail="GPUs before Turing need the closed kernel modules, from Blackwell on the open "
         "ones; old GPUs end with an old driver branch.",
         text="Install the driver's branch and flavour, which this GPU needs",
@@ -178,10 +177,11 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
         cases=(
             Message(
                 having={"driver": r"\.xx$"},
-                text="Install the driver of the {branch} branch, the last one for this GPU, in "
-                f"place of the newer one (packages named so, or {drivers.DRIVER_SITE}), then "
-                "reboot; newer kernels may not take it",
-                way=lambda context, text: _last_branch(context, text),
+                text="Install the driver of the branch that the message names, the last one for "
+                "this GPU, in place of the newer one (packages named so, or "
+                f"{drivers.DRIVER_SITE}), then reboot; newer kernels may not take it",
+                needs_root=True,
+                needs_reboot=True,
             ),
             Message(
                 having={"driver": "open"},
@@ -201,34 +201,19 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Iterator[Finding]:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
-    said = events(context, "gpu-not-supported-by-driver")
-    opened, want = context.snapshot.driver.open_module, drivers.wanted_driver(context)
+    said, driver = events(context, "gpu-not-supported-by-driver"), context.snapshot.driver
+    opened, want = driver.open_module, drivers.wanted_driver(context)
     wrong = (want.only_open and opened is False) or (opened and not want.is_open)
     # No order: that no GPU is listed is proven live only; a text may leave the list out.
-    unlisted = not is_report(context) and absent_here(context) and not context.snapshot.gpus
-    if not said and wrong and unlisted and context.snapshot.driver.module_loaded:
+    live = driver.module_loaded and absent_here(context) and not is_report(context)
+    if not said and wrong and live:
         loaded = "open" if opened else "closed"
-        text = f"{loaded} kernel modules"
-        said = (shown(context, "driver.open_module", text, driver=loaded),)
-    if said and not _is_listed(context, said):
-        names = (event.values["name"] for event in said if event.values.get("name"))
-        who = next(names, which.names(context))
-        yield finding(context, GPU_NOT_SUPPORTED_BY_DRIVER, said, who=who)
-
-
-def _last_branch(context: RuleContext, text: str) -> Fix:
-    said = events(context, "gpu-not-supported-by-driver")
-    branch = next(e.values["driver"] for e in said if "driver" in e.values).partition(".")[0]
-    return Fix(text=text.format(branch=branch), needs_root=True, needs_reboot=True)
-
-
-def _is_listed(context: RuleContext, said: tuple[Event, ...]) -> bool:
-    """Whether the driver lists the GPU; beside mere words its name is not enough."""
+        said = (shown(context, "driver.open_module", f"{loaded} kernel modules", driver=loaded),)
+    # Beside mere words the name of a GPU is no list of the driver's.
     words = all(event.values.get("said") for event in said)
-    return any(
-        not words or gpu.nvml_index is not None or gpu.uuid or gpu.pci_bus_id
-        for gpu in answering(context)
-    )
+    listed = any(not words or g.uuid or g.pci_bus_id for g in answering(context))
+    if said and not listed:
+        yield finding(context, GPU_NOT_SUPPORTED_BY_DRIVER, said, gpus=which.names(context))
 
 
 RULES = (
