@@ -54,7 +54,8 @@ def cuda_answers(context: RuleContext) -> Iterator[Finding]:
         if code == api.init_code or (code in CODES and starts):
             by_code[code] = (*by_code.get(code, ()), event)
     if (init := api.init_code) and not context.other_host:
-        answer = shown(context, "cuda_api.init_code", f"cuInit: {init}", code=str(init))
+        text = f"cuInit: {api.init_name} {init}"
+        answer = shown(context, "cuda_api.init_code", text, code=str(init))
         by_code[init] = (*by_code.get(init, ()), answer)
     for code, said in by_code.items():
         if _says_something(context, code, said):

@@ -75,10 +75,11 @@ def nvml_mismatch(context: RuleContext) -> Iterator[Finding]:
         elsewhere = is_report(context) or context.other_host or machine.os.jetson
         # NVML that answers proves that its library fits, though of another release.
         if not works or (on(context, "linux") and not elsewhere):
-            text = f"kernel module {kernel}, library {library}"
-            said += (shown(context, "driver.version", text),)
+            said += (shown(context, "driver.library_version", f"library {library}"),)
     if driver.nvml_code == NVML_LIBRARY_MISMATCH:
         said += nvml_said(context)
+    if said and kernel:
+        said += (shown(context, "driver.version", f"kernel module {kernel}"),)
     if said and not machine.os.wsl:
         only = Severity.WARNING if works and not events(context, "nvml-mismatch") else None
         yield finding(context, NVML_MISMATCH, said, severity=only)

@@ -60,8 +60,10 @@ def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
     if old or context.snapshot.os.jetson or not (there or (there is None and about_it)):
         return
     if said or (torch.backend == "cpu" and not torch.cuda_available):
-        seen = (*said, shown(context, "torch.version", f"{named(context)}, {torch.backend}"))
         who, gpu = named(context), which.names(context)
+        of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend}")
+        of_gpu = (shown(context, "gpus", gpu),) if gpus(context) else ()
+        seen = (*said, of_torch, *of_gpu)
         yield finding(context, TORCH_CPU_BUILD, seen, who=who, gpu=gpu)
 
 
