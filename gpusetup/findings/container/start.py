@@ -79,11 +79,11 @@ CONTAINER_NO_GPU = Cause(
 def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """A container that was started without its host's GPU."""
     said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
-    at_the_build = any(event.values.get("step") == "build" for event in said)
     # A text with an error that needs a GPU: nvidia-smi is only not in the image.
     computed = context.snapshot.torch.cuda_available or events(context, "out-of-memory", "xid")
-    beside = context.other_host or (is_report(context) and computed)
-    if at_the_build or (not beside and (said or _given_none(context))):
+    if context.other_host or (is_report(context) and computed):
+        return
+    if said or _given_none(context):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
         seen = said or (*events(context, *BLIND, *IN_VAIN), kind)
         yield finding(context, CONTAINER_NO_GPU, seen)

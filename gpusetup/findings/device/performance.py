@@ -18,7 +18,7 @@ from gpusetup.findings.message_rules import finding, from_messages, marked, show
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import which
 from gpusetup.model.finding import Finding, Severity
-from gpusetup.model.machine import Gpu, visible_gpus
+from gpusetup.model.machine import visible_gpus
 
 LIMITS = {
     "hw_slowdown",
@@ -69,18 +69,14 @@ def power_thermal_throttle(context: RuleContext) -> Iterator[Finding]:
         yield finding(context, POWER_THERMAL_THROTTLE, said, who=which.titled(context, held))
 
 
-BUSY_PERCENT = 20
-"""Below this utilisation an idle link rests at a lower speed, which is no fault."""
-
-
 PCIE_DEGRADED = Cause(
     id="pcie-degraded",
     severity=Severity.WARNING,
     place=(Layer.LOSSES, 50),
     title="the PCIe link is narrow, or slow under load",
     means="Riser, slot, seating.",
-    proven_by="Half the lanes or fewer (and below 8); a lower generation while busy",
-    not_when="A lower generation at rest, which is power saving",
+    proven_by="Half the lanes or fewer (and below 8)",
+    not_when="A lower generation, which at rest is power saving",
     way_out="Seat the card anew",
     source="nvidia-smi's manual page",
     events=("pcie-slow", "pcie-errors"),
@@ -104,7 +100,11 @@ PCIE_DEGRADED = Cause(
 
 def pcie_degraded(context: RuleContext) -> Iterator[Finding]:
     """The PCIe link is narrower than it could be, or slower under load."""
-    slow = [gpu for gpu in gpus(context) if not gpu.lost and _is_degraded(gpu)]
+    slow = [
+        gpu
+        for gpu in gpus(context)
+        if not gpu.lost and _is_narrow(gpu.pcie_width, gpu.pcie_width_max)
+    ]
     narrow = [
         event
         for event in events(context, "pcie-degraded")
@@ -122,12 +122,6 @@ LINK = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max"
 
 def _is_narrow(width: int | None, full: object) -> bool:
     return bool(width and full and width * 2 <= int(str(full)) and width < 8)
-
-
-def _is_degraded(gpu: Gpu) -> bool:
-    busy = (gpu.utilization_percent or 0) >= BUSY_PERCENT
-    slow = (gpu.pcie_generation or 9) < (gpu.pcie_generation_max or 0)
-    return _is_narrow(gpu.pcie_width, gpu.pcie_width_max) or (busy and slow)
 
 
 TAKEN = 0.85
