@@ -136,8 +136,7 @@ def libcuda_missing(context: RuleContext) -> Iterator[Finding]:
     driver, os = context.snapshot.driver, context.snapshot.os
     works = driver.nvml_code == 0
     there = driver.module_loaded or (driver.library_found and has_nvidia(context) is not False)
-    runs = works or (there and driver.nvml_code in (None, 9, 12, 13))
-    said = events(context, "libcuda-missing") if runs and not os.jetson else ()
+    said = events(context, "libcuda-missing") if (works or there) and not os.jetson else ()
     only = None if is_cuda_build(context.snapshot.torch) or not works else Severity.WARNING
     if blind := () if in_container(context) or os.wsl else events(context, "cuda-version-err"):
         said, only = blind, None

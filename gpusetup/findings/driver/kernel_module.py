@@ -107,27 +107,17 @@ def _load_fix(context: RuleContext) -> Fix:
         )
     build = BUILDS.get(family, "sudo dkms autoinstall")
     unbuilt = events(context, "module-not-found")
-    if context.snapshot.os.secure_boot and not unbuilt:
-        return Fix(
-            text=f"Build the module for this kernel, if it is not, and {ENROLL}",
-            commands=(*lines(build), *mok_command(context), *lines(REBOOT)),
-            needs_root=True,
-            needs_reboot=True,
-        )
-    load = lines("sudo modprobe nvidia", "nvidia-smi")
-    if unbuilt or not is_report(context):
-        return Fix(
-            text="Build the module for this kernel, if it is not, and load it; `nvidia-smi` then "
-            "lists the GPU",
-            commands=(*lines(build), *load),
-            needs_root=True,
-        )
+    # Few texts show whether the module is built: loading it says what is wrong.
+    first = (build,) if unbuilt or not is_report(context) else ()
+    signed = context.snapshot.os.secure_boot and not unbuilt
+    key = (*mok_command(context), REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
+    otherwise = "" if first else f" (where the message is `not found`, build it first: `{build}`)"
     return Fix(
-        text="Load the module: `nvidia-smi` then lists the GPU. If it does not load, the message "
-        f"says why: `not found` means that it is to be built for this kernel first (`{build}`), "
-        "`Key was rejected` is Secure Boot",
-        commands=load,
+        text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. Where Secure Boot is "
+        f"on, {ENROLL}",
+        commands=lines(*first, *key),
         needs_root=True,
+        needs_reboot=bool(signed),
     )
 
 

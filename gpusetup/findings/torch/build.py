@@ -11,7 +11,6 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     is_report,
-    on,
     says_nothing_else,
     value_evidence,
 )
@@ -24,7 +23,6 @@ from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Finding, Fix
-from gpusetup.model.machine import Event
 
 TORCH_CPU_BUILD = Cause(
     id="torch-cpu-build",
@@ -50,11 +48,10 @@ TORCH_CPU_BUILD = Cause(
 def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.snapshot.torch
-    said = (*events(context, "torch-not-compiled-with-cuda"), *_replaced(context))
-    asked = said or asked_for_cuda(context)
-    meant = context.snapshot.wanted.backend == "cpu" and not asked
+    said = events(context, "torch-not-compiled-with-cuda")
     # No order: where no source tells the GPU, only a text about CUDA makes one likely.
-    about_it = is_report(context) and (asked or says_nothing_else(context)) and not meant
+    asked = said or asked_for_cuda(context) or says_nothing_else(context)
+    about_it = is_report(context) and asked
     there = has_nvidia(context)
     old = context.catalog.never_serves(context.snapshot.gpus or ())
     if old or context.snapshot.os.jetson or not (there or (there is None and about_it)):
@@ -79,29 +76,9 @@ def named(context: RuleContext) -> str:
     return f"torch {context.snapshot.torch.version or ''}".strip()
 
 
-def _replaced(context: RuleContext) -> tuple[Event, ...]:
-    """An installer that took a CUDA build away and put a build without CUDA in its place."""
-    torch = context.snapshot.torch
-    plain = on(context, "windows") and "+" not in (torch.version or "+")
-    return tuple(
-        e
-        for e in events(context, "torch-uninstalled")
-        if not ("taken" in e.values or torch.cuda_available)
-        and (plain or "cpu" in (torch.backend, e.values.get("backend")))
-    )
-
-
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
-    machine = context.snapshot
-    labelled = f"{named(context)}, backend {machine.torch.backend}"
-    lines = {
-        "torch.version": labelled if machine.torch.version else "",
-        "torch.cuda_available": "torch.cuda.is_available(): False"
-        if machine.torch.cuda_available is False
-        else "",
-        "gpus": which.names(context) if gpus(context) else "",
-    }
-    return tuple(value_evidence(context, about, text) for about, text in lines.items() if text)
+    text = f"{named(context)}, backend {context.snapshot.torch.backend}"
+    return (value_evidence(context, "torch.version", text),)
 
 
 ROCM_WHEEL_ON_NVIDIA = Cause(
@@ -203,12 +180,12 @@ def torch_sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
         said = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
     if not said or has_nvidia(context) is False:
         return
-    elsewhere = torch.cuda_available and not all(event.values.get("asked") for event in said)
+    asked = all(event.values.get("asked") for event in said)
     # No order: that a program chooses its devices is a guess until an exception says it.
     hides = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment or any(
         "error: " in (event.text or "").lower() for event in said
     )
-    if elsewhere:
+    if torch.cuda_available and not asked:
         cause = CUDA_VISIBLE_DEVICES_HIDDEN if hides else TORCH_SEES_NO_GPU
         yield from_message(context, cause, SEES_ONE_ELSEWHERE, said)
     else:
