@@ -305,11 +305,8 @@ def concerned_gpus(
     context: RuleContext, marked: Sequence[Gpu], said: Sequence[Event]
 ) -> tuple[Gpu, ...]:
     """The GPUs that a source marks, and those whose slots events name, each once."""
-    named = which.at_slots(context, said)
-    if named and len(gpus(context)) == 1:
-        return gpus(context)
-    slots = {which.short(gpu.pci_bus_id) for gpu in marked}
-    return (*marked, *(gpu for gpu in named if which.short(gpu.pci_bus_id) not in slots))
+    both = (*marked, *which.at_slots(context, said))
+    return tuple({which.short(gpu.pci_bus_id): gpu for gpu in both}.values())
 
 
 def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> tuple[Line, ...]:

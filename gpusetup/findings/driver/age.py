@@ -213,8 +213,7 @@ def floor_for_the_other_host(context: RuleContext) -> Iterator[Finding]:
     """A GPU was named, no driver: what driver this torch needs there."""
     needed = cuda_needed(context.snapshot.torch)
     if context.other_host and needed and not context.snapshot.driver.version:
-        floor = context.catalog.driver_floor(needed, context.snapshot.os.family or "linux")
-        least = max(floor or "0", _newest_of(context)[1], key=parsed)
+        least = context.catalog.driver_floor(needed, _family(context)) or _newest_of(context)[1]
         fix = Fix(text="Check it with `--for-driver VERSION`", min_driver=least)
         said = (shown(context, "gpus", f"CUDA {needed}"),)
         yield finding(context, DRIVER_TO_EXPECT, said, fix=fix, least=least)

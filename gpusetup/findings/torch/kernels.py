@@ -122,24 +122,19 @@ def _known(context: RuleContext) -> list[Capability]:
     return [g.compute_capability for g in gpus(context) if g.compute_capability]
 
 
-def _seen(context: RuleContext) -> Iterator[Event]:
-    if kernels := context.snapshot.torch.kernels:
-        yield shown(context, "torch.kernels", f"kernels: {' '.join(kernels)}")
-    for gpu in gpus(context)[:2]:
-        if gpu.compute_capability:
-            text = f"{gpu.name}: compute capability {gpu.compute_capability}"
-            yield shown(context, "catalog", text)
+def _seen(context: RuleContext) -> tuple[Event, ...]:
+    kernels = " ".join(context.snapshot.torch.kernels or ("unknown",))
+    text = f"{which.names(context)}; kernels: {kernels}"
+    return (shown(context, "torch.kernels", text),)
 
 
 def _other_wheel(context: RuleContext) -> Fix:
     """The torch that serves the GPU; where none does, what can be done without."""
     build = paste.chosen(context)
-    known = all(gpu.compute_capability for gpu in visible_gpus(context.snapshot))
-    if build.backend != "cpu" if build else known and context.resolution.advice:
+    if build.backend != "cpu" if build else context.resolution.advice:
         return paste.install_torch(context)
     return Fix(
-        text="No wheel in the catalog serves this GPU: use the CPU build, a newer or a rented GPU"
-        + ("" if context.catalog.never_serves(gpus(context)) else ", or a torch built from source"),
+        text="No wheel in the catalog serves this GPU: use the CPU build, a newer or a rented GPU",
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
@@ -260,18 +255,9 @@ def _extension(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
         m for m in raised if m.partition(".")[0] not in ("", "torch", "aten", "c10", "functorch")
     ]
     installed = events(context, "extension-installed") if not gpus(context) else ()
-    built = [e for e in events(context, "extension-arch") if not _built_for(context, e)]
+    built = events(context, "extension-arch")
     others = [event.values.get("module") or "an extension" for event in (*installed, *built)]
     return next(iter((*own, *others)), None)
-
-
-def _built_for(context: RuleContext, said: Event) -> bool:
-    """Whether a list such as `7.5 8.6` or `sm_75,sm_86` names every GPU; yes if none is known."""
-    words = re.findall(r"(?<![\w.])(?:sm_\d+|\d+\.\d)(?![\w.])", said.values.get("arches", ""))
-    listed = [Capability.parse(word) for word in words]
-    return not listed or all(
-        any(a.major == c.major and a <= c for a in listed) for c in _known(context)
-    )
 
 
 RULES = (
