@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import RuleContext, events, gpus, is_cuda_build, is_report
+from gpusetup.evidence.context import RuleContext, gpus, is_cuda_build, is_report
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.message_rules import finding, from_messages, marked, seen, shown
 from gpusetup.findings.record import Cause, Message
@@ -67,7 +67,7 @@ GPU_TOO_OLD_FOR_TRITON = Cause(
     source="message of torch._inductor",
     stage="first-kernel",
     message=Message(
-        title="{who} is too old for torch.compile: Triton needs compute capability 7.0",
+        title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
         text='Run eagerly: leave torch.compile out, or use backend="eager"',
         commands=("export TORCHDYNAMO_DISABLE=1",),
@@ -76,15 +76,13 @@ GPU_TOO_OLD_FOR_TRITON = Cause(
 
 
 def too_old_for_triton(context: RuleContext) -> Iterator[Finding]:
-    old = _below(context, Capability(7, 0))
-    said = events(context, "gpu-too-old-for-triton")
-    torch = context.snapshot.torch
+    yield from from_messages(context, (GPU_TOO_OLD_FOR_TRITON,))
+    old, torch = _below(context, Capability(7, 0)), context.snapshot.torch
     first = parsed(context.catalog.milestone("torch.compile"))
-    if said or (old and is_cuda_build(torch) and parsed(torch.version or "99") >= first):
-        evidence = (*said, *marked(context, old, "compute_capability"))
-        only = None if said else Severity.WARNING
-        who = which.titled(context, old)
-        yield finding(context, GPU_TOO_OLD_FOR_TRITON, evidence, severity=only, who=who)
+    if old and is_cuda_build(torch) and parsed(torch.version or "99") >= first:
+        said = marked(context, old, "compute_capability")
+        only, name = Severity.WARNING, which.titled(context, old)
+        yield finding(context, GPU_TOO_OLD_FOR_TRITON, said, severity=only, gpus=name)
 
 
 GPU_ORDER_DIFFERS = Cause(

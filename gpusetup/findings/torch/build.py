@@ -11,6 +11,7 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     is_report,
+    on,
     says_nothing_else,
     value_evidence,
 )
@@ -23,6 +24,7 @@ from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Finding, Fix
+from gpusetup.model.machine import Event
 
 TORCH_CPU_BUILD = Cause(
     id="torch-cpu-build",
@@ -48,7 +50,10 @@ TORCH_CPU_BUILD = Cause(
 def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.snapshot.torch
-    said = events(context, "torch-not-compiled-with-cuda")
+    # An installer that took a CUDA build away and put a build without CUDA in its place.
+    uninstalled = events(context, "torch-uninstalled") if not torch.cuda_available else ()
+    replaced = [e for e in uninstalled if "taken" not in e.values and _is_plain(context, e)]
+    said = (*events(context, "torch-not-compiled-with-cuda"), *replaced)
     # No order: where no source tells the GPU, only a text about CUDA makes one likely.
     asked = said or asked_for_cuda(context) or says_nothing_else(context)
     about_it = is_report(context) and asked
@@ -74,6 +79,11 @@ def _replace_it(context: RuleContext, text: str) -> Fix:
 def named(context: RuleContext) -> str:
     """`torch 2.5.1`, or `torch` alone."""
     return f"torch {context.snapshot.torch.version or ''}".strip()
+
+
+def _is_plain(context: RuleContext, event: Event) -> bool:
+    plain = on(context, "windows") and "+" not in (context.snapshot.torch.version or "+")
+    return plain or "cpu" in (context.snapshot.torch.backend, event.values.get("backend"))
 
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
