@@ -37,8 +37,9 @@ from gpusetup.findings.message_rules import (
     shown,
 )
 from gpusetup.findings.record import Cause, Message
-from gpusetup.fixes import drivers, paste
+from gpusetup.fixes import drivers, paste, which
 from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import lines
 
@@ -85,8 +86,10 @@ def fabric_not_completed(context: RuleContext) -> Iterator[Finding]:
     """The driver itself says that the NVSwitch fabric is not set up."""
     waiting = [gpu for gpu in gpus(context) if gpu.fabric_state in ("in_progress", "not_started")]
     if waiting and not _has_no_fabric(context):
-        said = marked(context, waiting, "pci_bus_id", "fabric_state")
-        yield from_message(context, *CODES[802], said)
+        cause, message = CODES[802]
+        title = f"The NVSwitch fabric is not ready at {which.titled(context, waiting)}"
+        said = marked(context, waiting, "fabric_state")
+        yield from_message(context, cause, replace(message, title=title), said)
 
 
 LIBCUDA_MISSING = Cause(

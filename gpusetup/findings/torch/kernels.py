@@ -255,9 +255,18 @@ def _extension(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
         m for m in raised if m.partition(".")[0] not in ("", "torch", "aten", "c10", "functorch")
     ]
     installed = events(context, "extension-installed") if not gpus(context) else ()
-    built = events(context, "extension-arch")
+    built = [e for e in events(context, "extension-arch") if not _built_for(context, e)]
     others = [event.values.get("module") or "an extension" for event in (*installed, *built)]
     return next(iter((*own, *others)), None)
+
+
+def _built_for(context: RuleContext, said: Event) -> bool:
+    """Whether a list such as `7.5 8.6` or `sm_75,sm_86` names every GPU; yes if none is known."""
+    words = re.findall(r"(?<![\w.])(?:sm_\d+|\d+\.\d)(?![\w.])", said.values.get("arches", ""))
+    listed = [Capability.parse(word) for word in words]
+    return not listed or all(
+        any(a.major == c.major and a <= c for a in listed) for c in _known(context)
+    )
 
 
 RULES = (
