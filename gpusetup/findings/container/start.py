@@ -9,6 +9,7 @@ from gpusetup.evidence.context import (
     asked_for_cuda,
     driver_answers,
     events,
+    gpus,
     in_container,
     is_cuda_build,
     is_report,
@@ -64,6 +65,17 @@ CONTAINER_NO_GPU = Cause(
                 see="see that a container has the GPU",
             ),
             Message(
+                having={"place": "container"},
+                where=(lambda context: bool(events(context, "no-devices-found")),),
+                title="The container has the driver's programs and no GPU: its host lists {gpus}",
+                text="Give the GPUs by CDI, which the cgroup rules do not stop (rootless, cgroup "
+                "v2); the last command does it with a plain image",
+                commands=(
+                    "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+                    "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+                ),
+            ),
+            Message(
                 having={"library": "."},
                 where=(no(IN_A_CONTAINER),),
                 text="In a container: start it again with `--gpus all`, as this command does with "
@@ -79,6 +91,9 @@ CONTAINER_NO_GPU = Cause(
 def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """A container that was started without its host's GPU."""
     said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
+    # nvidia-smi lists nothing in a container, in a text whose host lists its GPUs.
+    shut = events(context, "no-devices-found") if gpus(context) else ()
+    said += tuple(event for event in shut if event.values.get("place") == "container")
     # A text with an error that needs a GPU: nvidia-smi is only not in the image.
     computed = context.snapshot.torch.cuda_available or events(context, "out-of-memory", "xid")
     if context.other_host or (is_report(context) and computed):

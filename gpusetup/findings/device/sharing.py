@@ -37,9 +37,9 @@ MIG_MISCONFIGURED = Cause(
         title="{who}: {what}",
         detail="NVML counts the GPUs, CUDA the instances: torch's index is beyond what it sees. "
         "Without a choice CUDA takes the first instance, and no whole GPU beside it.",
-        text="Name one instance in CUDA_VISIBLE_DEVICES, or the whole GPUs by their UUIDs; or "
-        "switch MIG off on every GPU, as administrator, with nothing running: sudo nvidia-smi -mig "
-        "0",
+        text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES, or the whole "
+        "GPUs by their UUIDs; or switch MIG off on every GPU, as administrator, with nothing "
+        "running: sudo nvidia-smi -mig 0",
         way=lambda context, text: _chosen(context, text),
     ),
 )

@@ -12,6 +12,7 @@ from gpusetup.evidence.context import (
     events,
     gpus,
     is_report,
+    serving,
     whole_number,
 )
 from gpusetup.evidence.plausible import is_a_version
@@ -181,7 +182,11 @@ def _newer_or_another(context: RuleContext, said: tuple[Event, ...], floor: str 
     if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
         return newer
     torch = f"torch {build.torch} from {build.backend}"
-    update = paste.other(newer.text, *newer.commands)
+    # Where torch has no kernel for the GPU, a newer driver is not enough.
+    kernels = context.snapshot.torch.kernels
+    serves = kernels is None or all(serving(context, gpu) for gpu in gpus(context))
+    or_newer = newer.text[:1].lower() + newer.text[1:]
+    update = paste.other(or_newer, *newer.commands) if serves else ()
     torchs = any("found" in event.values for event in said)
     if context.snapshot.torch == Torch() and is_report(context) and not torchs:
         other = paste.other(f"for torch: {torch}", *paste.install_commands(context))

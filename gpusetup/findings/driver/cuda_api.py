@@ -54,7 +54,9 @@ def cuda_answers(context: RuleContext) -> Iterator[Finding]:
         starts = code not in RUNS_ALREADY or event.kind in SAID
         if code == api.init_code or (code in CODES and starts):
             by_code[code] = (*by_code.get(code, ()), event)
-    if (init := api.init_code) and not context.other_host:
+    init = api.init_code
+    # No order: a text gives the code in the line that is quoted already.
+    if init and not context.other_host and not (is_report(context) and init in by_code):
         text = f"cuInit: {api.init_name} {init}"
         answer = shown(context, "cuda_api.init_code", text, code=str(init))
         by_code[init] = (*by_code.get(init, ()), answer)

@@ -67,7 +67,7 @@ DRIVER_MISSING = Cause(
             settled_by=("gpus", "driver"),
         ),
     ),
-    message=Message(title="No NVIDIA driver was found ({who})", plain="No NVIDIA driver was found"),
+    message=Message(title="{who}: there is no NVIDIA driver", plain="No NVIDIA driver was found"),
 )
 
 
@@ -86,7 +86,8 @@ def driver_missing(context: RuleContext) -> Iterator[Finding]:
         seen = (*said, *on_the_bus(context), *(library if no_library else ()))
         lender = lender_of(context)
         fix = Fix(text=lender.gives_a_gpu) if lender else _install(context)
-        who = lender.name if lender else which.names(context) if there else ""
+        who = which.names(context) if there else ""
+        who = f"{lender.name} gave this notebook no GPU" if lender else who
         yield finding(context, DRIVER_MISSING, seen, fix=fix, who=who)
 
 

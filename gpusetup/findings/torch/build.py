@@ -195,8 +195,8 @@ def torch_sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
     hides = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment or any(
         "error: " in (event.text or "").lower() for event in said
     )
-    if torch.cuda_available and not asked:
-        cause = CUDA_VISIBLE_DEVICES_HIDDEN if hides else TORCH_SEES_NO_GPU
+    if torch.cuda_available:
+        cause = CUDA_VISIBLE_DEVICES_HIDDEN if hides and not asked else TORCH_SEES_NO_GPU
         yield from_message(context, cause, SEES_ONE_ELSEWHERE, said)
     else:
         yield finding(context, TORCH_SEES_NO_GPU, said)

@@ -238,11 +238,12 @@ def _by_age(context: RuleContext, known: list[Capability]) -> Cause:
         if version < parsed(row.before):
             oldest, newest = row.oldest, row.newest
     # Before 1.13 a release's default wheels were for CUDA 10.2, which ends with Turing.
-    cuda = parsed(cuda_needed(torch) or "99")
-    if version < parsed("1.13") and cuda < parsed("11"):
-        newest = Capability(7, 5)
-    if not known:
+    cuda, ten = cuda_needed(torch), Capability(7, 5)
+    default = version < parsed("1.13")
+    if not known or (default and cuda is None and newest >= max(known) > ten):
         return NO_KERNEL_IMAGE
+    if default and parsed(cuda or "99") < parsed("11"):
+        newest = ten
     if max(known) > newest:
         return ARCH_TOO_NEW_FOR_WHEEL
     return ARCH_TOO_OLD_FOR_WHEEL if min(known) < oldest else EXTENSION_ARCH_MISMATCH
