@@ -82,10 +82,6 @@ def _differs(context: RuleContext, name: Name) -> str:
     return f": it is not built for {backend}" if fits is False else ""
 
 
-def public(version: str) -> str:
-    return version.partition("+")[0]
-
-
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
     """Both together, which keeps a torch that fits."""
     torch = context.snapshot.torch
