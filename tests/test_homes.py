@@ -29,7 +29,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),
-    "typing_extensions": ("model/frozen.py", "findings/record.py", "api.py"),
+    "typing_extensions": ("model/frozen.py", "api.py"),
     "platformdirs": ("install/", "probe/", "tune/"),
     "mcp": ("assistants/server.py",),
     "anyio": ("assistants/server.py",),

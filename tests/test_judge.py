@@ -229,7 +229,7 @@ COMPAT = changed(
          "--venv .venv-gpu ", "sudo"),
         ("torchvision-mismatch",
          changed(packages=(replace(HEALTHY.packages[1], version="0.20.1"),)),
-         "https://download.pytorch.org/whl/cu130|torchvision==0.29.1+cu130", " torch=="),
+         "gpusetup install|torchvision==0.29.1+cu130", "uninstall"),
         # The driver comes by the distribution's own command.
         ("driver-missing", silent("ubuntu"),
          "sudo apt install -y nvidia-driver-580-open|sudo modprobe nvidia\nnvidia-smi",
@@ -259,7 +259,7 @@ COMPAT = changed(
          changed(NO_DRIVER, driver={"library_found": True, "nouveau_loaded": True},
                  pci_devices=NOUVEAU),
          "blacklist nouveau|\nsudo update-initramfs -u\nsudo reboot", "modprobe nvidia"),
-        ("driver-too-old",
+        ("torch-missing",
          changed(os={"id": "debian"}, driver={"version": "384.81", "cuda": "9.0"},
                  torch=Torch(installed=False), wanted=Wanted(backend="cu130")),
          "https://www.nvidia.com/drivers", "apt"),

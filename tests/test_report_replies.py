@@ -159,7 +159,7 @@ NO_TRITON = (
          "\nflash_attn", ""),
         ("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4",
          "driver-too-old", " found"),
-        (FOUND_OLD, "; this driver serves CUDA 10.1\n", ""),
+        (FOUND_OLD, "driver-too-old|440.33", ""),
         (f"sys.platform: darwin\n{NOT_COMPILED}", "\nThis is a Mac: there is no CUDA\n", ""),
         (f"PyTorch version: 2.4.0\nOS: macOS 14.5 (arm64)\n{NOT_COMPILED}",
          "\nThis is a Mac: there is no CUDA\n", ""),

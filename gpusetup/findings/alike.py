@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.evidence.context import RuleContext, events, in_container
+from gpusetup.evidence.places import Question
 from gpusetup.messages.parallel import FEW_PORTS_OPEN
 from gpusetup.model.shell import lines
 
@@ -28,18 +29,48 @@ NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 
-def says_lost(context: RuleContext) -> bool:
-    """An Xid or the driver's own words; NVML's unknown error alone may be another fault."""
-    said = events(context, "gpu-fell-off-bus", "xid")
-    return any(event.values.get("said") != "unknown error" for event in said)
+def says(*kinds: str, of: str = "", but: str = "") -> Question:
+    """Whether one of these events was said: with one of the values `of`, and with none of `but`."""
+
+    def asked(context: RuleContext) -> bool:
+        said = [event.values.keys() for event in events(context, *kinds)]
+        return any(
+            (not of or names & {*of.split()}) and not names & {*but.split()} for names in said
+        )
+
+    return asked
+
+
+def never_in_words(*kinds: str) -> Question:
+    """Whether no person alone says it: a program does, or nobody."""
+    by_a_program = says(*kinds, but="said")
+    return lambda context: by_a_program(context) or not events(context, *kinds)
+
+
+says_lost = says("gpu-fell-off-bus", "xid", but="said")
+raised_by_an_extension = says("no-kernel-image", "extension-arch", of="module")
+memory_is_said = says("out-of-memory", but="how")
+"""torch opens the driver's libraries by their names when it reports that memory ran out, and a text
+may show only that this failed."""
+kernel_says_it = says("gpu-init-failed")
+driver_says_it = says("gpu-not-supported-by-driver", but="said")
+is_a_notebooks = says("gpu-not-chosen")
+names_the_file = says("module-shadowed", "backport-in-the-way", of="path package")
+names_a_dll = says("windows-dll-missing", of="dll module")
+is_tritons = says("triton-no-compiler", but="compiler")
+kernels_are_said = never_in_words("gpu-not-in-wheel")
+installer_says_it = never_in_words("no-wheel-for-platform")
+nvml_says_it = never_in_words("container-nvml-lost")
+cuda_failed = says("no-nvidia-driver", "cuda-unavailable", "cuda-version-err")
+"""A program of the text came to no GPU, and not only a setting is shown."""
 
 
 def is_cudas(context: RuleContext) -> bool:
     """A library of CUDA's; of bitsandbytes' own ones the package may have none for this CUDA."""
-    named = [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
-    asked_by = {event.values.get("module") for event in events(context, "cuda-lib-missing")}
-    own = any(name.startswith("libbitsandbytes_") for name in named)
-    return not own and not ("bitsandbytes" in asked_by and not any(named))
+    said = [event.values for event in events(context, "cuda-lib-missing")]
+    named = [values.get("library", "") for values in said]
+    unnamed = any(values.get("module") == "bitsandbytes" for values in said) and not any(named)
+    return not unnamed and not any(one.startswith("libbitsandbytes_") for one in named)
 
 
 def leaves_no_driver_open(context: RuleContext) -> bool:
@@ -48,22 +79,10 @@ def leaves_no_driver_open(context: RuleContext) -> bool:
     return not said or any("or_else" not in event.values for event in said)
 
 
-def raised_by_an_extension(context: RuleContext) -> bool:
-    """A frame of it raised the error, or its own list of architectures lacks the GPU."""
-    raised = events(context, "no-kernel-image", "extension-arch")
-    return any(event.values.get("module") for event in raised)
-
-
-def memory_is_said(context: RuleContext) -> bool:
-    """Whether memory is spoken of: torch opens the driver's libraries by their names when it
-    reports that memory ran out, and a text may show only that this failed."""
-    return any("how" not in event.values for event in events(context, "out-of-memory"))
-
-
 def shows_its_cuda(context: RuleContext) -> bool:
     """Whether a text shows the CUDA of its torch: a CPU build is then ruled out, or found."""
     torch = context.snapshot.torch
-    return torch.version is not None or torch.cuda is not None or in_container(context)
+    return bool(torch.version or torch.cuda or in_container(context))
 
 
 def p2p_is_said(context: RuleContext) -> bool:
@@ -72,15 +91,14 @@ def p2p_is_said(context: RuleContext) -> bool:
 
 def interface_is_said(context: RuleContext) -> bool:
     """NCCL or its sockets name what they cannot use or reach, and not somebody's own words."""
-    said = events(context, "nccl-connect-failed")
-    named = bool(events(context, "nccl-no-socket-interface"))
-    return named or any(event.values.get("how") != FEW_PORTS_OPEN for event in said)
+    said = events(context, "nccl-connect-failed", "nccl-no-socket-interface")
+    return any(event.values.get("how") != FEW_PORTS_OPEN for event in said)
 
 
 def is_the_systems(context: RuleContext) -> bool:
     """NCCL's own word for a call of the system that failed: a socket first of all."""
-    names = [event.values.get("name", "") for event in events(context, "nccl-error")]
-    return any(name in ("ncclSystemError", "unhandled system error") for name in names)
+    names = {event.values.get("name") for event in events(context, "nccl-error")}
+    return bool(names & {"ncclSystemError", "unhandled system error"})
 
 
 def saw_no_gpu(context: RuleContext) -> bool:
@@ -89,93 +107,29 @@ def saw_no_gpu(context: RuleContext) -> bool:
 
 
 def is_told(context: RuleContext) -> bool:
-    """Whether something in the container says it, and not its command line alone."""
-    asked = context.snapshot.container.nvidia_requested
-    if events(context, "container-no-gpu", "no-devices-found"):
-        return says_so(context)
-    return asked is not False
+    """Something in the container says it, and not its command line alone: that nvidia-smi is not in
+    an image says little, and an empty libcuda may lie on a host as well."""
+    told = events(context, "container-no-gpu", "no-devices-found")
+    if not told:
+        return context.snapshot.container.nvidia_requested is not False
+    but = "lacks" if in_container(context) else "lacks library"
+    return says("container-no-gpu", "no-devices-found", but=but)(context)
 
 
 def host_matters_not(context: RuleContext) -> bool:
     """A step of an image's build has no GPU, whatever driver its host has; an empty libcuda is what
     a container has that was given none."""
-    told = events(context, "container-no-gpu")
-    return any(e.values.get("step") == "build" or "library" in e.values for e in told)
-
-
-def says_so(context: RuleContext) -> bool:
-    """Something in the container says it: that nvidia-smi is not in an image says little, and an
-    empty libcuda may lie on a host as well."""
-    told = events(context, "container-no-gpu", "no-devices-found")
-    inside = in_container(context)
-    return any(
-        event.values.get("lacks") != "nvidia-smi" and (inside or "library" not in event.values)
-        for event in told
-    )
-
-
-def kernel_says_it(context: RuleContext) -> bool:
-    return bool(events(context, "gpu-init-failed"))
-
-
-def driver_says_it(context: RuleContext) -> bool:
-    said = events(context, "gpu-not-supported-by-driver")
-    return any(not event.values.get("said") for event in said)
-
-
-def is_a_notebooks(context: RuleContext) -> bool:
-    return bool(events(context, "gpu-not-chosen"))
+    return says("container-no-gpu", of="step library")(context)
 
 
 def killed_for_it(context: RuleContext) -> bool:
     """Who ended the process named memory; a signal or a code alone may have another reason."""
     said = events(context, "host-out-of-memory")
-    return any(set(event.values) & {"asked", "who", "who2"} for event in said) or any(
+    return says("host-out-of-memory", of="asked who who2")(context) or any(
         word in (event.text or "").lower() for event in said for word in ("oom", "memory", "alloc")
     )
-
-
-def names_the_file(context: RuleContext) -> bool:
-    """The file, or the package, that stands before torch's own."""
-    said = events(context, "module-shadowed", "backport-in-the-way")
-    named = {name for event in said for name in event.values}
-    return bool(named & {"path", "package"})
-
-
-def names_a_dll(context: RuleContext) -> bool:
-    said = events(context, "windows-dll-missing")
-    return any(event.values.get("dll") or event.values.get("module") for event in said)
-
-
-def is_tritons(context: RuleContext) -> bool:
-    """Triton or Inductor says it; that no `gcc` is found any build says."""
-    said = events(context, "triton-no-compiler")
-    return any(not event.values.get("compiler") for event in said)
 
 
 def refused(context: RuleContext) -> bool:
     """CUDA's own code for a fabric that is not ready."""
     return context.snapshot.cuda_api.init_code == 802
-
-
-def kernels_are_said(context: RuleContext) -> bool:
-    """A program names the architectures, and not somebody who supposes so."""
-    said = events(context, "gpu-not-in-wheel")
-    return not said or any(event.values.get("said") != "in words" for event in said)
-
-
-def installer_says_it(context: RuleContext) -> bool:
-    """An installer, or a table of ours, says that no wheel is there, and not somebody alone."""
-    said = events(context, "no-wheel-for-platform")
-    return not said or any(event.values.get("said") != "in words" for event in said)
-
-
-def nvml_says_it(context: RuleContext) -> bool:
-    """NVML's answer in the container is shown, and not only somebody's word for its loss."""
-    said = events(context, "container-nvml-lost")
-    return not said or any(event.values.get("said") != "in words" for event in said)
-
-
-def cuda_failed(context: RuleContext) -> bool:
-    """A program of the text came to no GPU, and not only a setting is shown."""
-    return bool(events(context, "no-nvidia-driver", "cuda-unavailable", "cuda-version-err"))

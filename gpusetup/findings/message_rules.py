@@ -7,7 +7,7 @@ more than the message (a version, a GPU, another event) is a function in the fil
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gpusetup.evidence.context import RuleContext, event_evidence, events, gpus, on, source_of
 from gpusetup.evidence.plausible import is_an_identifier
@@ -15,7 +15,7 @@ from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import packages, paste, which
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event
+from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import in_any_case
 from gpusetup.model.shell import Line, lines
 
@@ -51,16 +51,52 @@ def _has(event: Event, case: Message) -> bool:
 
 
 def from_message(
-    context: RuleContext, cause: Cause, message: Message, messages: tuple[Event, ...]
+    context: RuleContext,
+    cause: Cause,
+    message: Message,
+    messages: tuple[Event, ...],
+    *,
+    fix: Fix | None = None,
+    severity: Severity | None = None,
+    **values: str,
 ) -> Finding:
-    """The finding of a message, written with the values of the events that have it."""
+    """The finding of a message, written with the values of the events that have it; where the
+    message has no title or text, the record's are said."""
+    title = title_of(context, message, messages, values)
+    if not message.text and not message.way:
+        message = replace(message, text=cause.way_out)
     found = cause.found(
-        title_of(context, message, messages),
+        title or cause.title[0].upper() + cause.title[1:],
         detail=message.detail,
         evidence=event_evidence(messages),
-        fix=fix_of(context, message, messages),
+        fix=fix or fix_of(context, message, messages),
     )
-    return replace(found, severity=message.severity or cause.severity)
+    return replace(found, severity=severity or message.severity or cause.severity)
+
+
+def finding(
+    context: RuleContext,
+    cause: Cause,
+    said: Iterable[Event],
+    *,
+    fix: Fix | None = None,
+    severity: Severity | None = None,
+    **values: str,
+) -> Finding:
+    """The finding of a record, by what was said and what the machine shows."""
+    message, met = case_of(context, cause.message or Message(), tuple(said))
+    return from_message(context, cause, message, met, fix=fix, severity=severity, **values)
+
+
+def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event:
+    """What the machine itself shows, as a program would have said it."""
+    return Event(kind="shown", source=source_of(context, subject), text=text, values=values)
+
+
+def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> tuple[Event, ...]:
+    """These values of GPUs, as what the machine shows."""
+    said = which.shown(context, concerned, *fields)
+    return tuple(Event(kind="shown", source=one.source, text=one.text) for one in said)
 
 
 def seen(
@@ -72,20 +108,23 @@ def seen(
     severity: Severity | None = None,
     **values: str,
 ) -> Finding:
-    """The finding of what the machine itself shows, said as a program would have said it."""
-    event = Event(kind=cause.id, source=source_of(context, subject), text=text, values=values)
-    found = from_message(context, cause, *case_of(context, cause.message or Message(), (event,)))
-    return replace(found, severity=severity or found.severity)
+    """The finding of one thing that the machine shows."""
+    return finding(context, cause, (shown(context, subject, text, **values),), severity=severity)
 
 
-def title_of(context: RuleContext, message: Message, messages: tuple[Event, ...]) -> str:
+def title_of(
+    context: RuleContext,
+    message: Message,
+    messages: tuple[Event, ...],
+    values: Mapping[str, str] | None = None,
+) -> str:
     """The title with the values of the first event that has them all."""
     machine = {
         "torch": context.snapshot.torch.version,
         "driver": context.snapshot.driver.version,
         "gpus": which.names(context) if gpus(context) else None,
     }
-    known = {name: value for name, value in machine.items() if value}
+    known = {name: value for name, value in (machine | {**(values or {})}).items() if value}
     for event in messages:
         try:
             return message.title.format_map({**known, **event.values})
@@ -97,25 +136,23 @@ def title_of(context: RuleContext, message: Message, messages: tuple[Event, ...]
 def fix_of(context: RuleContext, message: Message, messages: tuple[Event, ...]) -> Fix:
     if message.way:
         return message.way(context, message.text)
-    unknown = context.snapshot.os.family is None and not message.commands
-    windows = message.windows is not None and (on(context, "windows") or unknown)
-    commands = (
-        lines(*message.windows or ()) if windows else _typed(context, message.commands, messages[0])
-    )
-    then = _typed(context, message.then, messages[0])
-    other = _typed(context, message.other, messages[0])
+
+    def typed(commands: tuple[str, ...]) -> tuple[Line, ...]:
+        event = messages[0]
+        return tuple(line for one in commands for line in _as_typed(context, one, event))
+
+    family = context.snapshot.os.family
+    on_windows = family == "windows" or (family is None and not message.commands)
+    here = on_windows and message.windows is not None
+    commands = lines(*message.windows or ()) if here else typed(message.commands)
     return Fix(
         text=message.text,
-        commands=(*commands, *then),
-        alternatives=paste.other(message.other_title, *other),
-        looks=paste.look(message.see, *_typed(context, message.look, messages[0])),
+        commands=(*commands, *typed(message.then)),
+        alternatives=paste.other(message.other_title, *typed(message.other)),
+        looks=paste.look(message.see, *typed(message.look)),
         needs_root=message.needs_root,
         needs_reboot=message.needs_reboot,
     )
-
-
-def _typed(context: RuleContext, commands: tuple[str, ...], event: Event) -> tuple[Line, ...]:
-    return tuple(typed for one in commands for typed in _as_typed(context, one, event))
 
 
 def _as_typed(context: RuleContext, command: str, event: Event) -> tuple[Line, ...]:
@@ -137,11 +174,6 @@ def _as_typed(context: RuleContext, command: str, event: Event) -> tuple[Line, .
     return () if on(context, "windows") else (paste.command(context, *words),)
 
 
-def _settings(context: RuleContext, pairs: list[str]) -> tuple[Line, ...]:
-    named = (pair.partition("=") for pair in pairs)
-    return tuple(paste.setting(context, name, value) for name, _, value in named)
-
-
 def _gpusetup(context: RuleContext, words: list[str]) -> tuple[Line, ...]:
     if words[:1] != ["install"] or "--venv" in words:
         return (paste.command(context, "gpusetup", *words),)
@@ -152,10 +184,10 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], tuple[Line, ...]]] = {
     "pip": lambda context, words: (paste.pip(context, *words),),
     "python": lambda context, words: (paste.command(context, paste.python(context), *words),),
     "gpusetup": _gpusetup,
-    "export": _settings,
-    "package": lambda context, words: packages.system_package(context, words[0]),
-    "unset": lambda context, words: tuple(
-        one for name in words for one in paste.unset(context, name)
+    "export": lambda context, words: tuple(
+        paste.setting(context, *one.split("=", 1)) for one in words
     ),
+    "package": lambda context, words: packages.system_package(context, words[0]),
+    "unset": lambda context, words: paste.unset(context, words[0]),
 }
 """The first word of a row's command -> how it is written for a target."""

@@ -7,7 +7,7 @@ in the order, fails there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gpusetup.evidence.wording import once, sentence
 from gpusetup.findings.layers import Layer
@@ -63,17 +63,6 @@ class Message(Frozen):
     """A case is met if an event has these values: each pattern is found in its value."""
     cases: tuple[Message, ...] = ()
     """The first that is met is said instead; the texts that it lacks are those of the message."""
-
-
-if TYPE_CHECKING:
-    from typing_extensions import TypedDict, Unpack
-
-    class More(TypedDict, total=False):
-        """What a finding says besides its title."""
-
-        detail: str
-        evidence: tuple[Evidence, ...]
-        fix: Fix | None
 
 
 class Alike(Frozen):
@@ -164,21 +153,28 @@ class Cause(Frozen):
         """What findings are sorted by: layer, rank, id."""
         return (*(self.place or (UNORDERED, 0)), self.id)
 
-    def found(self, title: str, **more: Unpack[More]) -> Finding:
+    def found(
+        self,
+        title: str,
+        *,
+        detail: str = "",
+        evidence: tuple[Evidence, ...] = (),
+        fix: Fix | None = None,
+    ) -> Finding:
         """The finding, as grave as its record says."""
         return Finding(
             id=self.id,
             severity=self.severity,
             title=sentence(title),
-            detail=more.get("detail", ""),
-            evidence=once(more.get("evidence", ())),
-            fix=more.get("fix"),
+            detail=detail,
+            evidence=once(evidence),
+            fix=fix,
         )
 
-    def as_warning(self, title: str, **more: Unpack[More]) -> Finding:
+    def as_warning(self, title: str, **more: Any) -> Finding:
         """The finding of an error's record where it works with loss, or will fail when used."""
         return replace(self.found(title, **more), severity=Severity.WARNING)
 
-    def as_note(self, title: str, **more: Unpack[More]) -> Finding:
+    def as_note(self, title: str, **more: Any) -> Finding:
         """The finding where it is only worth knowing."""
         return replace(self.found(title, **more), severity=Severity.NOTE)

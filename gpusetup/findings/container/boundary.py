@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
-    cuda_errors,
     driver_answers,
     events,
     gpus,
@@ -22,13 +22,9 @@ from gpusetup.findings import alike
 from gpusetup.findings.container.start import NOTHING, container_no_gpu
 from gpusetup.findings.driver.presence import NVML_UNKNOWN
 from gpusetup.findings.layers import NO_DEVICE, NO_DRIVER, Layer
-from gpusetup.findings.message_rules import from_message
+from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Finding
-from gpusetup.model.machine import Event
-
-HIDE = "CUDA_VISIBLE_DEVICES"
-
 
 CUDA_VISIBLE_DEVICES_HIDDEN = Cause(
     id="cuda-visible-devices-hidden",
@@ -48,73 +44,58 @@ CUDA_VISIBLE_DEVICES_HIDDEN = Cause(
             unless=alike.saw_no_gpu,
         ),
     ),
+    events=("gpus-not-given",),
+    message=Message(
+        title="A scheduler gave this task no GPU, and hides all of them from it",
+        text="Ask for a GPU where the task or the actor is made: `num_gpus=1`",
+        cases=(
+            Message(
+                having={"value": ""},
+                title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
+                detail="It may name the GPUs' numbers, from 0 on, or their UUIDs.",
+                text="Unset CUDA_VISIBLE_DEVICES (a shell profile, a service or a job script sets "
+                "it)",
+                commands=("unset CUDA_VISIBLE_DEVICES",),
+            ),
+            Message(
+                where=(lambda context: bool(not_asked_for(context)),),
+                title="The Slurm job asked for no GPU: Slurm shows it none",
+                text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
+                "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
+                look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
+                see="see which partitions have GPUs, and what a job is given",
+            ),
+        ),
+    ),
 )
 
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES leaves no GPU to the process: it is set so, or a scheduler gave none."""
-    given_none = events(context, "gpus-not-given")
-    job = not_asked_for(context)
-    if context.other_host:
-        return
-    value = context.snapshot.environment.get(HIDE)
-    shown = () if value is None else (_setting(HIDE, value),)
-    if given_none:
-        yield from_message(context, CUDA_VISIBLE_DEVICES_HIDDEN, NOT_GIVEN, given_none)
-    elif job:
-        yield from_message(context, CUDA_VISIBLE_DEVICES_HIDDEN, NO_GRES, (*shown, *job))
-    elif value is not None and _none_is_left(context, value):
-        yield from_message(context, CUDA_VISIBLE_DEVICES_HIDDEN, HIDDEN, shown)
-
-
-def _setting(name: str, value: str) -> Event:
-    """A variable of the process, as what a machine says."""
-    return Event(
-        kind="setting", source="environment", text=f"{name}={value}", values={"value": value}
-    )
-
-
-HIDDEN = Message(
-    title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
-    detail="It may name the GPUs' numbers, from 0 on, or their UUIDs.",
-    text="Unset CUDA_VISIBLE_DEVICES (a shell profile, a service or a job script sets it)",
-    commands=("unset CUDA_VISIBLE_DEVICES",),
-)
-NOT_GIVEN = Message(
-    title="{who} gave this task no GPU, and hides all of them from it",
-    plain="A scheduler gave this task no GPU, and hides all of them from it",
-    text="Ask for a GPU where the task or the actor is made: `num_gpus=1`",
-)
-NO_GRES = Message(
-    title="The Slurm job asked for no GPU: Slurm shows it none",
-    detail="A partition with GPUs gives a job only those that it asks for; a step that names its "
-    "own needs the option too.",
-    text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command line "
-    "(`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
-    look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
-    see="see which partitions have GPUs, and what a job is given",
-)
+    said = events(context, "gpus-not-given") or not_asked_for(context)
+    value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
+    if not said and value is not None and _none_is_left(context, value):
+        text = f"CUDA_VISIBLE_DEVICES={value}"
+        said = (shown(context, "environment", text, value=value),)
+    if said and not context.other_host:
+        yield finding(context, CUDA_VISIBLE_DEVICES_HIDDEN, said)
 
 
 def _none_is_left(context: RuleContext, value: str) -> bool:
     """Whether the variable leaves no GPU: as the driver says, or by its first entry."""
     listed = gpus(context)
     # No order: the memory of a GPU that is hidden is not asked for.
-    if has_nvidia(context) is False or events(context, "out-of-memory"):
-        return False
     if listed and all(gpu.visible is False for gpu in listed):
-        return True
+        return not events(context, "out-of-memory")
     first = value.split(",")[0].strip()
     if first in NOTHING:
         return bool(listed or has_nvidia(context) or asked_for_cuda(context))
     # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
     index = whole_number(first)
-    beyond = index is not None and index >= len(listed)
-    known = {name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)}
-    nameless = first.startswith(("GPU-", "MIG-")) and not any(n.startswith(first) for n in known)
-    counted = any(gpu.mig_count and not gpu.mig_instances for gpu in listed)
-    wrong = listed and (beyond or (nameless and not counted))
-    return bool(wrong) and bool(asked_for_cuda(context) or cuda_errors(context, 38, 100))
+    known = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
+    nameless = first[:4] in ("GPU-", "MIG-") and not any(name.startswith(first) for name in known)
+    wrong = nameless if index is None else index >= len(listed)
+    return bool(listed and wrong and asked_for_cuda(context))
 
 
 CONTAINER_NVML_LOST = Cause(
@@ -140,38 +121,32 @@ CONTAINER_NVML_LOST = Cause(
             unless=alike.nvml_says_it,
         ),
     ),
+    message=Message(
+        title="This container has lost its GPU while it ran",
+        detail="A `systemctl daemon-reload` on the host rewrites the device rules of containers "
+        "whose GPUs were added behind systemd's back.",
+        text="Start the container again (`docker restart`, or `kubectl delete pod`, and its name). "
+        "For good: on the host let docker use the cgroupfs driver "
+        '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
+        "devices by name or by CDI",
+        other=("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
+        other_title="keep it from coming back: on the host make the links that keep the devices "
+        "known, then start the container again",
+        needs_root=True,
+    ),
 )
 
 
 def container_nvml_lost(context: RuleContext) -> Iterator[Finding]:
     """A running container whose GPU access was taken away (a systemd reload on the host)."""
-    driver = context.snapshot.driver
-    lost = driver.nvml_code == NVML_UNKNOWN and context.snapshot.cuda_api.init_code != 0
-    # No order: a text's NVML code also stands for an answer that has no number ("NVML: N/A").
-    lost = lost and (
-        "unknown error" in (driver.nvml_message or "").lower() or not is_report(context)
-    )
     said = events(context, "container-nvml-lost")
     if in_container(context):
         said += events(context, "nvml-unknown-error")
-        said += (Event(kind="nvml", source="NVML", text="999: Unknown Error"),) if lost else ()
+        driver, starts = context.snapshot.driver, context.snapshot.cuda_api.init_code == 0
+        if driver.nvml_code == NVML_UNKNOWN and not starts and not is_report(context):
+            said += (shown(context, "driver.nvml_code", "999: Unknown Error"),)
     if said:
-        yield from_message(context, CONTAINER_NVML_LOST, NVML_LOST, said)
-
-
-NVML_LOST = Message(
-    title="This container has lost its GPU while it ran",
-    detail="A `systemctl daemon-reload` on the host rewrites the device rules of containers whose "
-    "GPUs were added behind systemd's back.",
-    text="Start the container again (`docker restart`, or `kubectl delete pod`, and its name). For "
-    "good: on the host let docker use the cgroupfs driver "
-    '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
-    "devices by name or by CDI",
-    other=("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
-    other_title="keep it from coming back: on the host make the links that keep the devices known, "
-    "then start the container again",
-    needs_root=True,
-)
+        yield finding(context, CONTAINER_NVML_LOST, said)
 
 
 CONTAINER_DRIVER_CAPABILITY_MISSING = Cause(
@@ -186,34 +161,31 @@ CONTAINER_DRIVER_CAPABILITY_MISSING = Cause(
     alike=(
         Alike(causes=("container-no-gpu",), asks=alike.LIBCUDA_IN_IT, unless=alike.cuda_failed),
     ),
+    message=Message(
+        title="The container was not given the driver's compute libraries: nvidia-smi works, "
+        "libcuda is missing",
+        text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
+        "compute,utility`), as the command does with a plain image",
+        commands=(
+            'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
+            "nvidia-smi",
+        ),
+    ),
 )
 
 
 def container_driver_capability_missing(context: RuleContext) -> Iterator[Finding]:
     """NVML works in the container, libcuda was not given to it."""
-    machine = context.snapshot
+    machine, name = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
     said = events(context, "container-driver-capability-missing")
     if in_container(context):
         said += events(context, "cuda-version-err")
-        named = machine.environment.get(CAPABILITIES, "all")
-        given = {"compute", "all"} & {word.strip() for word in named.split(",")}
-        if not (given or machine.driver.library_found) and driver_answers(context):
-            said += (_setting(CAPABILITIES, named),)
+        named = machine.environment.get(name, "all")
+        lacks = not {"compute", "all"} & set(re.split(r"[, ]+", named))
+        if lacks and not machine.driver.library_found and driver_answers(context):
+            said += (shown(context, "environment", f"{name}={named}"),)
     if said:
-        yield from_message(context, CONTAINER_DRIVER_CAPABILITY_MISSING, WITHOUT_COMPUTE, said)
-
-
-CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
-WITHOUT_COMPUTE = Message(
-    title="The container was not given the driver's compute libraries: nvidia-smi works, libcuda "
-    "is missing",
-    text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
-    "compute,utility`), as the command does with a plain image",
-    commands=(
-        'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
-        "nvidia-smi",
-    ),
-)
+        yield finding(context, CONTAINER_DRIVER_CAPABILITY_MISSING, said)
 
 
 RULES = (

@@ -19,7 +19,7 @@ from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no
 from gpusetup.findings import alike
 from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.lenders import is_lent
-from gpusetup.findings.message_rules import case_of, from_message
+from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.machine import Event
@@ -54,83 +54,57 @@ CONTAINER_NO_GPU = Cause(
             unless=alike.host_matters_not,
         ),
     ),
+    message=Message(
+        title="The container was started without a GPU",
+        way=lambda context, _: start_with_gpu(context),
+        cases=(
+            Message(
+                having={"step": "build"},
+                title="The build of an image has no GPU, and a step of it asks for one",
+                text="Take the check or the computation out of the build (stable-diffusion-webui: "
+                "`--skip-torch-cuda-test`; an extension's build: name the architectures in "
+                "TORCH_CUDA_ARCH_LIST), and start the container with `--gpus all`",
+                look=("docker run --rm --gpus all ubuntu nvidia-smi",),
+                see="see that a container has the GPU",
+            ),
+            Message(
+                having={"place": "container"},
+                where=(lambda context: bool(events(context, "no-devices-found")),),
+                title="The container has the driver's programs and no GPU: its host lists {gpus}",
+                text="Give the GPUs by CDI, which the cgroup rules do not stop (rootless, cgroup "
+                "v2); the last command does it with a plain image",
+                commands=(
+                    "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+                    "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+                ),
+            ),
+            Message(
+                having={"library": "."},
+                where=(no(IN_A_CONTAINER),),
+                text="In a container: start it again with `--gpus all`, as this command does with "
+                "a plain image. On a host such an empty file is what a container or a broken "
+                "package left: install the driver's packages anew",
+                commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
+            ),
+        ),
+    ),
 )
 
 
 def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """A container that was started without its host's GPU."""
-    messages = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
-    if built := tuple(one for one in messages if one.values.get("step") == "build"):
-        yield from_message(context, CONTAINER_NO_GPU, WHILE_BUILDING, built)
-    elif shut := _shut_out(context):
-        yield from_message(context, CONTAINER_NO_GPU, SHUT_OUT, shut)
-    elif context.other_host or _a_gpu_computed(context):
-        return
-    elif messages or _given_none(context):
-        seen = (*(messages or events(context, *BLIND, *IN_VAIN)), *_seen(context))
-        yield from_message(context, CONTAINER_NO_GPU, *case_of(context, STARTED_WITHOUT, seen))
-
-
-def _seen(context: RuleContext) -> tuple[Event, ...]:
-    """The host's GPU, which the PCI bus shows inside a container too; else the container."""
-    return tuple(
-        Event(kind="pci", source="pci", text=f"the host's {one.name or 'NVIDIA GPU'}")
-        for one in nvidia_on_pci(context)[:1]
-    ) or (
-        Event(
-            kind="container",
-            source="container.kind",
-            text=f"container: {context.snapshot.container.kind}",
-        ),
-    )
-
-
-WHILE_BUILDING = Message(
-    title="The build of an image has no GPU, and a step of it asks for one",
-    text="Take the check or the computation out of the build (stable-diffusion-webui: "
-    "`--skip-torch-cuda-test`; an extension's build: name the architectures in "
-    "TORCH_CUDA_ARCH_LIST), and start the container with `--gpus all`",
-    look=("docker run --rm --gpus all ubuntu nvidia-smi",),
-    see="see that a container has the GPU",
-)
-STARTED_WITHOUT = Message(
-    title="The container was started without a GPU",
-    way=lambda context, _: start_with_gpu(context),
-    cases=(
-        Message(
-            having={"library": "."},
-            where=(no(IN_A_CONTAINER),),
-            text="In a container: start it again with `--gpus all`, as this command does with a "
-            "plain image. On a host such an empty file is what a container or a broken package "
-            "left: install the driver's packages anew",
-            commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
-        ),
-    ),
-)
-
-
-SHUT_OUT = Message(
-    title="The container has the driver's programs and no GPU: its host lists {gpus}",
-    detail="The device nodes were not given, or its cgroup or user may not open them.",
-    text="Give the GPUs by CDI, which the cgroup rules do not stop (rootless, cgroup v2); the last "
-    "command does it with a plain image",
-    commands=(
-        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-        "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
-    ),
-)
-
-
-def _shut_out(context: RuleContext) -> tuple[Event, ...]:
-    """nvidia-smi lists nothing in a container, in a text whose host lists its GPUs."""
-    said = events(context, "no-devices-found") if driver_answers(context) else ()
-    return tuple(one for one in said if gpus(context) and one.values.get("place") == "container")
-
-
-def _a_gpu_computed(context: RuleContext) -> bool:
-    """A text with an error that needs a GPU: nvidia-smi is only not in the image."""
+    said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
+    # nvidia-smi lists nothing in a container, in a text whose host lists its GPUs.
+    shut = events(context, "no-devices-found") if gpus(context) else ()
+    said += tuple(event for event in shut if event.values.get("place") == "container")
+    # A text with an error that needs a GPU: nvidia-smi is only not in the image.
     computed = context.snapshot.torch.cuda_available or events(context, "out-of-memory", "xid")
-    return is_report(context) and bool(computed)
+    if context.other_host or (is_report(context) and computed):
+        return
+    if said or _given_none(context):
+        kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
+        seen = said or (*events(context, *BLIND, *IN_VAIN), kind)
+        yield finding(context, CONTAINER_NO_GPU, seen)
 
 
 IN_VAIN = ("cuda-unavailable", "driver-check-failed")
@@ -151,24 +125,28 @@ def _given_none(context: RuleContext) -> bool:
     # No order: a text need not list the device nodes that a live container shows.
     in_vain = is_report(context) and (asked_for_cuda(context) or events(context, *IN_VAIN))
     bare = machine.container.nvidia_requested is False or is_cuda_build(machine.torch)
-    named = machine.environment.get("NVIDIA_VISIBLE_DEVICES")
-    meant = named not in (None, *NOTHING) and machine.pci_devices is None
-    on_host = nvidia_on_pci(context) or machine.driver.module_loaded
-    made_for_it = bare or events(context, "gpu-image")
-    return bool(on_host or blind or meant or (in_vain and made_for_it))
+    named = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
+    meant = named not in NOTHING and machine.pci_devices is None
+    made_for_it = in_vain and (bare or events(context, "gpu-image"))
+    return bool(nvidia_on_pci(context) or blind or meant or made_for_it)
 
 
 def _blind_beside_a_driver(context: RuleContext) -> tuple[Event, ...]:
     """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
-    beside = is_report(context) and driver_answers(context)
-    beside = beside and not (context.snapshot.os.wsl and not in_container(context))
+    in_wsl = context.snapshot.os.wsl and not in_container(context)
     # No order: TensorFlow says so of its own libraries as well, in a container or not.
-    otherwise = events(context, "program-lib-missing", *NOT_LOADED)
+    if in_wsl or not driver_answers(context) or events(context, *OTHERWISE):
+        return ()
     blind = BLIND if context.snapshot.container.nvidia_requested is False else BLIND[:1]
-    return events(context, *blind) if beside and not otherwise else ()
+    return events(context, *blind) if is_report(context) else ()
 
 
-NOT_LOADED = ("driver-not-loaded", "nvml-mismatch", "container-driver-capability-missing")
+OTHERWISE = (
+    "program-lib-missing",
+    "driver-not-loaded",
+    "nvml-mismatch",
+    "container-driver-capability-missing",
+)
 
 
 DOCKER = Fix(

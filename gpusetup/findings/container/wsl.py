@@ -11,17 +11,14 @@ from gpusetup.evidence.context import (
     events,
     is_cuda_build,
     is_report,
-    value_evidence,
 )
 from gpusetup.findings.driver.presence import says_only_no_smi
 from gpusetup.findings.layers import NO_DRIVER, NO_INIT, Layer
-from gpusetup.findings.message_rules import from_message
+from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import packages, paste
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.model.finding import Finding, Fix, Severity
-from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event
 from gpusetup.model.shell import Line, lines
 
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
@@ -36,6 +33,21 @@ WSL_DRIVER = Cause(
     way_out="Driver in Windows, wsl --update",
     source='NVIDIA, "CUDA on WSL User Guide"',
     explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
+    message=Message(
+        way=lambda context, _: driver_of_windows(
+            context, context.catalog.driver_floor("12", "windows")
+        ),
+        cases=(
+            Message(
+                # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
+                where=(lambda context: (context.snapshot.os.kernel or "").startswith("4.4.0-"),),
+                title="This is WSL 1, which has no GPU",
+                text="In PowerShell turn the distribution into WSL 2: `wsl --set-version` with its "
+                "name and 2 (the command lists the names)",
+                commands=("wsl.exe --list --verbose",),
+            ),
+        ),
+    ),
 )
 
 
@@ -43,35 +55,14 @@ def wsl_driver(context: RuleContext) -> Iterator[Finding]:
     """WSL without a way to the Windows driver."""
     machine = context.snapshot
     said = events(context, "wsl-driver")
-    if context.other_host or not (machine.os.wsl or said):
-        return
-    kernel = machine.os.kernel or ""
-    here = Event(kind="wsl", source="os.wsl", text=f"WSL, kernel {kernel or 'unknown'}")
-    # WSL 1 names a kernel 4.4.0 with the build of Windows: no Linux of WSL 2 is so old.
-    if kernel.startswith("4.4.0-"):
-        yield from_message(context, WSL_DRIVER, WSL_1, (here,))
-        return
     nodes = machine.devices
     no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
     silent = machine.driver.library_found is False or machine.driver.nvml_code
     blind = silent or no_bridge or _text_without_driver(context)
-    if said or (blind and not driver_answers(context)):
-        found = (*events(context, "wsl-driver", *NO_DRIVER_IN_WSL), here)
-        yield from_message(context, WSL_DRIVER, UNREACHED, found)
-
-
-WSL_1 = Message(
-    title="This is WSL 1, which has no GPU",
-    text="In PowerShell turn the distribution into WSL 2: `wsl --set-version` with its name and 2 "
-    "(the command lists the names)",
-    commands=("wsl.exe --list --verbose",),
-)
-UNREACHED = Message(
-    title="WSL does not reach the Windows driver",
-    way=lambda context, _: driver_of_windows(
-        context, context.catalog.driver_floor("12", "windows")
-    ),
-)
+    unreached = machine.os.wsl and blind and not driver_answers(context)
+    if (said or unreached) and not context.other_host:
+        here = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
+        yield finding(context, WSL_DRIVER, (*said, *events(context, *NO_DRIVER_IN_WSL), here))
 
 
 NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")
@@ -94,25 +85,26 @@ WSL_LINUX_DRIVER = Cause(
     way_out="Remove it",
     source='NVIDIA, "CUDA on WSL User Guide"',
     explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
+    message=Message(
+        title="A Linux driver library is installed inside WSL: {path}",
+        detail=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
+        text="Remove the Linux driver's packages from WSL, then start WSL again",
+        way=lambda context, text: Fix(
+            text=text,
+            commands=(*_removal(context), *lines("wsl.exe --shutdown")),
+            needs_root=True,
+        ),
+    ),
 )
 
 
 def wsl_linux_driver(context: RuleContext) -> Iterator[Finding]:
     """A Linux driver library inside WSL stands before Windows' own."""
-    path = context.snapshot.driver.libcuda_path
-    if context.snapshot.os.wsl and path and path.startswith("/") and WSL_LIBRARIES not in path:
-        found = WSL_LINUX_DRIVER.found(
-            f"A Linux driver library is installed inside WSL: {path}",
-            detail=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
-            evidence=(value_evidence(context, "driver.libcuda_path", path),),
-            fix=Fix(
-                text="Remove the Linux driver's packages from WSL, then start WSL again",
-                commands=(*_removal(context), *lines("wsl.exe --shutdown")),
-                needs_root=True,
-            ),
-        )
-        works = not context.snapshot.cuda_api.init_code
-        yield replace(found, severity=Severity.WARNING) if works else found
+    path = context.snapshot.driver.libcuda_path or ""
+    if context.snapshot.os.wsl and path.startswith("/") and WSL_LIBRARIES not in path:
+        works = None if context.snapshot.cuda_api.init_code else Severity.WARNING
+        about = "driver.libcuda_path"
+        yield seen(context, WSL_LINUX_DRIVER, about, path, severity=works, path=path)
 
 
 REMOVAL = {

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpusetup.evidence.context import (
-    RuleContext,
-    cuda_errors,
-    event_evidence,
-    events,
-    gpus,
-    on,
-    one_of,
-    value_evidence,
-)
+from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on, one_of
 from gpusetup.findings import alike
 from gpusetup.findings.layers import KERNELS_FAIL, NCCL_SAYS, SILENCE, Layer
-from gpusetup.findings.message_rules import fix_of
+from gpusetup.findings.message_rules import finding, fix_of, marked, shown
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import which
 from gpusetup.messages.recovery import recovery_action
@@ -243,33 +234,26 @@ RESETS = {"gpu_reset", "drain_and_reset"}
 def device_faults(context: RuleContext) -> Iterator[Finding]:
     """A fault of the hardware, or a program's; what the driver recommends alone is one too."""
     recommended = _recommended(context)
-    found = False
+    xids, found = events(context, "xid"), False
     for cause, numbers, fields in FAULTS:
-        said = (*_xids(context, numbers, recommended, found), *_messages(context, cause))
-        marked = any(_marks(gpu, name) for gpu in gpus(context) for name in fields)
-        if said or (marked and not (found and cause is HARDWARE_FAULT)):
+        said = [e for e in xids if e.values.get("number", "") in numbers.split()]
+        # A recommendation of the driver belongs to the fault before it, or is past.
+        said = [
+            e for e in said if e.values["number"] != FOLLOWS or not (found or _past(e, recommended))
+        ]
+        # In WSL somebody's "fell off the bus" is no word of a kernel.
+        wsl = context.snapshot.os.wsl
+        said += [e for e in events(context, *cause.kinds) if not (wsl and e.values.get("said"))]
+        said += cuda_errors(context, UNCORRECTABLE) if cause is ECC_ERROR else ()
+        bad = [gpu for gpu in gpus(context) if any(_marks(gpu, name) for name in fields)]
+        if said or (bad and not (found and cause is HARDWARE_FAULT)):
             found = True
-            yield _fault(context, cause, said, fields, recommended)
+            evidence = (*said, *marked(context, bad, *fields), *recommended.values())
+            yield _fault(context, cause, evidence, concerned_gpus(context, bad, said), recommended)
 
 
-def _xids(
-    context: RuleContext, numbers: str, recommended: Mapping[str, object], found: bool
-) -> tuple[Event, ...]:
-    """The Xids of one cause; a recommendation that the driver no longer makes is past."""
-    shown = (e for e in events(context, "xid") if e.values.get("number", "") in numbers.split())
-    return tuple(
-        event
-        for event in shown
-        if event.values["number"] != FOLLOWS
-        or not (found or ("recovery" in event.values and not recommended))
-    )
-
-
-def _messages(context: RuleContext, cause: Cause) -> tuple[Event, ...]:
-    """What programs say; in WSL somebody's "fell off the bus" is no word of a kernel."""
-    wsl = context.snapshot.os.wsl
-    said = (e for e in events(context, *cause.kinds) if not (wsl and e.values.get("said")))
-    return (*said, *(cuda_errors(context, UNCORRECTABLE) if cause is ECC_ERROR else ()))
+def _past(event: Event, recommended: Mapping[str, Event]) -> bool:
+    return "recovery" in event.values and not recommended
 
 
 def _marks(gpu: Gpu, field: str) -> bool:
@@ -279,70 +263,50 @@ def _marks(gpu: Gpu, field: str) -> bool:
     return bool(value) and (field != "retired_pages" or value >= RETIRED_PAGES_MOST)
 
 
-def _recommended(context: RuleContext) -> dict[str, tuple[Gpu, ...]]:
-    """The driver's own recommendation -> the GPUs: NVML's answer, else the kernel's last word."""
-    found: dict[str, tuple[Gpu, ...]] = {}
-    told: list[tuple[str | None, tuple[Gpu, ...]]] = [
-        (gpu.recovery_action, (gpu,)) for gpu in gpus(context) if gpu.recovery_action
-    ]
-    told = told or [
-        (recovery_action(event.values.get("recovery")), which.at_slots(context, (event,)))
+def _recommended(context: RuleContext) -> dict[str, Event]:
+    """What the driver recommends: NVML's answer, else the kernel's last word."""
+    told = [(gpu.recovery_action, gpu.name) for gpu in gpus(context) if gpu.recovery_action]
+    by_kernel = [
+        (recovery_action(event.values.get("recovery")), event.text or "the kernel")
         for event in events(context, "xid")
     ]
-    for action, concerned in told:
-        if action in ACTIONS:
-            found[action or ""] = (*found.get(action or "", ()), *concerned)
-    return found
+    return {
+        action: shown(context, "gpus", f"{of}: the driver recommends to {ACTIONS[action]}")
+        for action, of in told or by_kernel
+        if action in ACTIONS
+    }
 
 
 def _fault(
     context: RuleContext,
     cause: Cause,
     said: tuple[Event, ...],
-    fields: tuple[str, ...],
-    recommended: Mapping[str, tuple[Gpu, ...]],
+    concerned: Sequence[Gpu],
+    recommended: Mapping[str, Event],
 ) -> Finding:
-    message = cause.message or Message()
-    bad = [gpu for gpu in gpus(context) if any(_marks(gpu, name) for name in fields)]
-    concerned = concerned_gpus(context, bad, said)
-    words = {f"the driver recommends to {ACTIONS[one]}": of for one, of in recommended.items()}
-    numbers = [
-        f"{e.kind.replace('xid', 'Xid')} {e.values['number']}" for e in said if "number" in e.values
-    ]
-    fix = fix_of(context, message, said or (Event(kind=cause.id),))
-    by_reset = cause is HARDWARE_FAULT and recommended.keys() and recommended.keys() <= RESETS
+    numbers = [f"{e.kind.replace('xid', 'Xid')} {n}" for e in said if (n := e.values.get("number"))]
+    named = concerned or len(gpus(context)) < 2
+    fix = fix_of(context, cause.message or Message(), said)
+    by_reset = cause is HARDWARE_FAULT and recommended and recommended.keys() <= RESETS
     if by_reset or cause in (ECC_ERROR, GPU_HANG):
         fix = replace(fix, commands=_reset(context, concerned))
-    return cause.found(
-        message.title.format(
-            who=which.titled(context, concerned)
-            if concerned or len(gpus(context)) < 2
-            else "The GPU",
-            have=which.have(concerned),
-            what=one_of(tuple(numbers)) or " and ".join(words) or "it must be reset",
-        ),
-        detail=message.detail,
-        evidence=(
-            *event_evidence(said),
-            *which.shown(context, bad, *fields),
-            *(
-                value_evidence(context, "gpus", f"{which.titled(context, of)}: {word}")
-                for word, of in words.items()
-            ),
-        ),
+    return finding(
+        context,
+        cause,
+        said,
         fix=fix,
+        who=which.titled(context, concerned) if named else "The GPU",
+        have=which.have(concerned),
+        what=one_of(tuple(numbers)) or "the driver recommends a reset",
     )
 
 
 def concerned_gpus(
-    context: RuleContext, marked: Sequence[Gpu], said: tuple[Event, ...]
+    context: RuleContext, marked: Sequence[Gpu], said: Sequence[Event]
 ) -> tuple[Gpu, ...]:
     """The GPUs that a source marks, and those whose slots events name, each once."""
-    named = which.at_slots(context, said)
-    if named and len(gpus(context)) == 1:
-        return gpus(context)
-    slots = {which.short(gpu.pci_bus_id) for gpu in marked}
-    return (*marked, *(gpu for gpu in named if which.short(gpu.pci_bus_id) not in slots))
+    both = (*marked, *which.at_slots(context, said))
+    return tuple({which.short(gpu.pci_bus_id): gpu for gpu in both}.values())
 
 
 def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> tuple[Line, ...]:

@@ -9,23 +9,21 @@ from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
     cuda_needed,
-    event_evidence,
     events,
     gpus,
     is_report,
     serving,
-    value_evidence,
     whole_number,
-    with_cuda,
 )
+from gpusetup.evidence.plausible import is_a_version
 from gpusetup.findings.driver.cuda_codes import CUDA_INIT_FAILED
 from gpusetup.findings.layers import NO_DEVICE, Layer
-from gpusetup.findings.record import Cause
+from gpusetup.findings.message_rules import finding, from_message, shown
+from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import drivers, paste
-from gpusetup.model.finding import Alternative, Evidence, Finding, Fix, Severity
+from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event
-from gpusetup.model.resolution import Request
+from gpusetup.model.machine import Event, Torch
 from gpusetup.model.versions import parsed
 
 
@@ -47,83 +45,67 @@ DRIVER_TOO_OLD = Cause(
     way_out="Update the driver, or install a torch for an older CUDA",
     source='NVIDIA, "CUDA Compatibility"',
     explains=(*NO_DEVICE, "container-hook-failed", "resolver-conflict"),
+    message=Message(
+        title="{who} needs {needs}; found driver {driver}",
+        plain="The program or torch needs a newer driver",
+    ),
 )
 
 
+CALLED_TOO_OLD = Message(
+    title="Driver {driver} is called too old, and is new enough",
+    text="Keep the driver and torch. Another libcuda may come before the driver's own (a compat or "
+    "stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been updated without a "
+    "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
+    "it",
+    look=("ldconfig -p | grep libcuda",),
+    see="see which libcuda is found",
+)
 INSUFFICIENT_DRIVER = 35
 """cudaErrorInsufficientDriver."""
 
 
 def driver_too_old(context: RuleContext) -> Iterator[Finding]:
     """The driver serves less CUDA than the installed torch, or any torch, needs."""
-    driver, torch = context.snapshot.driver, context.snapshot.torch
+    driver = context.snapshot.driver
     said = (
         *events(context, "driver-too-old", "image-needs-newer-driver"),
         *cuda_errors(context, INSUFFICIENT_DRIVER),
         *_of_tritons_assembler(context),
     )
-    known = driver.version or driver.cuda or said
-    if not known or context.catalog.never_serves(gpus(context)):
+    if context.catalog.never_serves(gpus(context)):
         return
     unmet = tuple(event for event in said if not _is_met(context, event))
     if said and not unmet:
-        yield _refused_all_the_same(context, said)
+        yield from_message(context, CUDA_INIT_FAILED, CALLED_TOO_OLD, said)
     needed, floor = _need(context, unmet)
-    # A Jetson's driver is numbered apart: its JetPack decides.
-    board, serves = board_of(context.snapshot), _serves_anyway(context, needed)
-    short = not board and not serves and _is_older(driver.version, floor)
+    # A Jetson's driver is numbered apart: its JetPack decides; in WSL and with cuda-compat the
+    # driver says itself that it serves this CUDA.
+    serves = context.snapshot.torch.cuda_available or (
+        needed and driver.cuda and not _is_older(driver.cuda, needed)
+    )
+    short = not serves and not board_of(context.snapshot) and _is_older(driver.version, floor)
     gpu, first = _newest_of(context)
     if _is_older(driver.version, first):
-        both = (first, floor) if short and floor else (first,)
-        yield _too_old(context, gpu, max(both, key=parsed), ())
+        floor = max(first, floor if short and floor else first, key=parsed)
+        yield _too_old(context, gpu, floor, ())
     elif unmet or short:
-        if driver.version and not short:
-            floor = needed = None  # they ask for more than torch does, and not for what
-        what = f"torch {torch.version}" if torch.version and floor else "the program"
-        yield _too_old(context, what, floor, unmet, needed)
-    elif least := _no_torch_for_this_driver(context):
-        yield _too_old(context, "every torch of the catalog", least, ())
+        # They may ask for more than torch does, and not for what.
+        asked = floor if short or not driver.version else None
+        yield _too_old(context, "torch or the program", asked, unmet)
 
 
 def _is_older(version: str | None, floor: str | None) -> bool:
     return bool(version and floor and parsed(version) < parsed(floor))
 
 
-def _too_old(
-    context: RuleContext,
-    what: str,
-    floor: str | None,
-    said: tuple[Event, ...],
-    needed: str | None = None,
-) -> Finding:
-    driver = context.snapshot.driver
-    least = with_cuda(f"driver {floor} or newer" if floor else "a newer driver", needed)
-    found = f"; this driver serves CUDA {driver.cuda}" if driver.cuda else ""
-    if driver.version:
-        found = f"; found {with_cuda(f'driver {driver.version}', driver.cuda)}"
-    return DRIVER_TOO_OLD.found(
-        f"{what} needs {least}{found}",
-        evidence=(*event_evidence(said), *_driver_read(context)),
-        fix=_newer_or_another(context, said, floor, of_torch=bool(said or needed)),
-    )
-
-
-def _refused_all_the_same(context: RuleContext, said: tuple[Event, ...]) -> Finding:
-    """CUDA's runtime calls a driver too old that is not: it meets another, older libcuda, or it is
-    of another library than torch."""
-    return CUDA_INIT_FAILED.found(
-        f"Driver {context.snapshot.driver.version} is called too old, and is new enough",
-        evidence=(*event_evidence(said), *_driver_read(context)),
-        fix=Fix(
-            text="Keep the driver and torch. Another libcuda may come before the driver's own (a "
-            "compat or stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been "
-            "updated without a reboot, or another library here may be built for a newer CUDA than "
-            "torch: the traceback names it",
-            looks=paste.look(
-                "see which libcuda is found", *paste.posix(context, "ldconfig -p | grep libcuda")
-            ),
-        ),
-    )
+def _too_old(context: RuleContext, who: str, floor: str | None, said: tuple[Event, ...]) -> Finding:
+    has = context.snapshot.driver.version
+    read = (shown(context, "driver.version", f"driver {has}"),) if has else ()
+    fix = _newer_or_another(context, said, floor)
+    needs = f"driver {floor}" if floor else "a newer driver"
+    evidence = (*said, *read)
+    return finding(context, DRIVER_TOO_OLD, evidence, fix=fix, who=who, needs=needs)
 
 
 def _family(context: RuleContext) -> str:
@@ -135,50 +117,45 @@ def _is_met(context: RuleContext, event: Event) -> bool:
     """Whether the driver that was read is as new as what a message asks for."""
     has, values = context.snapshot.driver.version, event.values
     needs = values.get("needs_driver") or values.get("needed")
-    torchs = cuda_needed(context.snapshot.torch)
-    if not needs and values.get("cuda"):
+    cuda = cuda_needed(context.snapshot.torch)
+    if not needs and "cuda" in values:
         needs = context.catalog.toolkit_driver(values["cuda"], _family(context))
-    elif not needs and torchs and (event.kind == "cuda-error" or values.get("refused")):
-        needs = context.catalog.driver_floor(torchs, _family(context))
+    elif not needs and cuda and (event.kind == "cuda-error" or values.get("refused")):
+        needs = context.catalog.driver_floor(cuda, _family(context))
     return bool(has and needs and not _is_older(has, needs))
 
 
 def _need(context: RuleContext, said: tuple[Event, ...]) -> tuple[str | None, str | None]:
-    """The CUDA and the driver that are needed: a message's, torch's, else the major above the
-    driver's own, because the older driver serves all of a major.
+    """The CUDA and the driver that are needed: a message's, torch's, else what is above the
+    driver's own.
 
     Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
     """
-    values = [event.values for event in said]
-    cuda = next((one["cuda"] for one in values if one.get("cuda")), None)
-    named = (one.get("needs_driver") or one.get("needed") for one in values)
-    if driver := next(filter(None, named), None):
-        return cuda, driver
+    catalog, family = context.catalog, _family(context)
+    for values in (event.values for event in said):
+        if driver := values.get("needs_driver") or values.get("needed"):
+            return values.get("cuda"), driver
+    cuda = next((one.values["cuda"] for one in said if one.values.get("cuda")), None)
     by_triton = any(event.kind == "triton-image-invalid" for event in said)
     needed = cuda if by_triton else cuda_needed(context.snapshot.torch) or cuda
-    has = _served(said) or ""
-    if not needed and (major := whole_number(has.partition(".")[0])):
-        needed = f"{major + 1}.0"
-        if major < context.catalog.minors_serve_from:
-            known = {".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits}
-            needed = min((one for one in known if _is_older(has, one)), key=parsed, default=needed)
+    needed = needed or _above(context, said)
     if not needed or board_of(context.snapshot):
         return needed, None
-    catalog, family = context.catalog, _family(context)
     full = catalog.toolkit_driver(needed, family) if needed == cuda else None
     return needed, full or catalog.driver_floor(needed, family)
 
 
-def _served(said: tuple[Event, ...]) -> str | None:
-    """The CUDA that the driver serves, as a message has it: `11.4`, or the runtime's `11040`."""
-    for values in (event.values for event in said):
-        found = values.get("driver_cuda") or values.get("found", "")
-        number = whole_number(found)
-        if number and len(found) in (4, 5):
-            return f"{number // 1000}.{number % 1000 // 10}"
-        if found:
-            return found
-    return None
+def _above(context: RuleContext, said: tuple[Event, ...]) -> str | None:
+    """The first CUDA that a driver does not serve, which serves `11.4`, in the runtime's number
+    `11040`; from 11 on the older driver serves all of a major."""
+    told = [e.values.get("driver_cuda") or e.values.get("found", "") for e in said]
+    has = next(filter(is_a_version, told), "99.0")
+    if number := whole_number(has):
+        has = f"{number // 1000}.{number % 1000 // 10}"
+    whole = int(parsed(has).major >= context.catalog.minors_serve_from)
+    rows = (".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits)
+    newer = (one for one in rows if parsed(one).release[: 2 - whole] > parsed(has).release)
+    return min(newer, key=parsed, default=None)
 
 
 def _newest_of(context: RuleContext) -> tuple[str, str]:
@@ -195,83 +172,41 @@ TRITONS_CUDA = "12.0"
 
 def _of_tritons_assembler(context: RuleContext) -> tuple[Event, ...]:
     """Kernels of Triton that a driver of CUDA 11 cannot load, whatever CUDA torch has."""
-    torch, driver = context.snapshot.torch.version, context.snapshot.driver.version
     first = context.catalog.driver_floor(TRITONS_CUDA, _family(context))
-    if not torch or _is_older(torch, "2.1") or not _is_older(driver, first):
+    older = _is_older(context.snapshot.torch.version or "0", "2.1")
+    if older or not _is_older(context.snapshot.driver.version, first):
         return ()
     said = events(context, "triton-image-invalid")
     return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in said)
 
 
-def _serves_anyway(context: RuleContext, needed: str | None) -> bool:
-    """The driver says itself that it serves this CUDA (WSL, cuda-compat)."""
-    machine = context.snapshot
-    lifted = machine.container.cuda_compat_path and machine.cuda_api.init_code == 0
-    says = machine.driver.cuda and needed and not _is_older(machine.driver.cuda, needed)
-    return bool(machine.torch.cuda_available or lifted or says)
-
-
-def _driver_read(context: RuleContext) -> tuple[Evidence, ...]:
-    version = context.snapshot.driver.version
-    return (value_evidence(context, "driver.version", f"driver {version}"),) if version else ()
-
-
-def _newer_or_another(
-    context: RuleContext, said: tuple[Event, ...], floor: str | None, *, of_torch: bool
-) -> Fix:
+def _newer_or_another(context: RuleContext, said: tuple[Event, ...], floor: str | None) -> Fix:
     """A newer driver; or what this one serves: an image, a torch, a program's build."""
-    to = f"{floor} or newer" if floor else "the newest"
-    newer = drivers.driver(context, f"Update the driver to {to}", floor)
-    or_newer = newer.text[:1].lower() + newer.text[1:]
+    newer = drivers.driver(context, f"Update the driver to {floor or 'the newest'}", floor)
     build, driver = context.resolution.build, context.snapshot.driver
-    has = driver.cuda or _served(said)
     if any(event.kind == "image-needs-newer-driver" for event in said):
-        older = f"for CUDA {has} or older" if has else "for an older CUDA"
-        return Fix(text=f"Use an image {older}; or {or_newer}", min_driver=floor)
-    known = of_torch and (driver.version or driver.cuda)
+        text = f"Use an image for an older CUDA; or on the host: {newer.text}"
+        return Fix(text=text, min_driver=floor)
     stays = context.decision is not None and context.decision.how == "kept"
-    if build is None or build.backend == "cpu" or not known or stays:
+    if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
         return newer
     torch = f"torch {build.torch} from {build.backend}"
-    update = paste.other(or_newer, *newer.commands)
-    if not _is_about_torch(context):
-        keep = Alternative(
-            title=f"where the program uses torch, install {torch}",
-            commands=paste.install_commands(context),
-        )
-        return Fix(
-            text="Keep the driver and take the program's build for an older CUDA"
-            + (f" ({driver.cuda} at most)" if driver.cuda else "")
-            + ("" if newer.commands else f". Or {or_newer}"),
-            alternatives=(keep, *update),
-            min_driver=newer.min_driver,
-        )
+    # Where torch has no kernel for the GPU, a newer driver is not enough.
     kernels = context.snapshot.torch.kernels
     serves = kernels is None or all(serving(context, gpu) for gpu in gpus(context))
-    update = (Alternative(title=or_newer, commands=newer.commands),) if serves else ()
+    or_newer = newer.text[:1].lower() + newer.text[1:]
+    update = paste.other(or_newer, *newer.commands) if serves else ()
+    torchs = any("found" in event.values for event in said)
+    if context.snapshot.torch == Torch() and is_report(context) and not torchs:
+        other = paste.other(f"for torch: {torch}", *paste.install_commands(context))
+        text = f"Take the program's build for an older CUDA; or else: {newer.text}"
+        return Fix(text=text, alternatives=(*other, *update), min_driver=newer.min_driver)
     return Fix(
         text=f"Keep the driver and install {torch}, which it serves",
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,
     )
-
-
-def _is_about_torch(context: RuleContext) -> bool:
-    """Whether a torch was read, or named: a text may be of any program that uses CUDA."""
-    torch = context.snapshot.torch
-    read = torch.version or torch.installed or torch.cuda_available is not None
-    torch_said = any(event.values.get("found") for event in events(context, "driver-too-old"))
-    return bool(read or torch_said or context.request != Request() or not is_report(context))
-
-
-def _no_torch_for_this_driver(context: RuleContext) -> str | None:
-    """The driver that would give a torch, where this one serves no build of the catalog."""
-    advice, chosen = context.resolution.advice, context.resolution.build
-    # No order: a text that shows a driver and no torch asks for none.
-    asked = gpus(context) and not context.snapshot.os.jetson and not is_report(context)
-    served = chosen is not None and chosen.backend != "cpu"
-    return advice.to if advice and advice.change == "driver" and asked and not served else None
 
 
 DRIVER_TO_EXPECT = Cause(
@@ -282,20 +217,20 @@ DRIVER_TO_EXPECT = Cause(
     proven_by="A CUDA build and a named GPU",
     way_out="Name the driver",
     source='NVIDIA, "CUDA Compatibility"',
+    message=Message(
+        title="torch {torch} on this GPU needs driver {least} or newer on that host",
+    ),
 )
 
 
 def floor_for_the_other_host(context: RuleContext) -> Iterator[Finding]:
     """A GPU was named, no driver: what driver this torch needs there."""
-    torch = context.snapshot.torch
-    needed = cuda_needed(torch)
+    needed = cuda_needed(context.snapshot.torch)
     if context.other_host and needed and not context.snapshot.driver.version:
-        floor = context.catalog.driver_floor(needed, context.snapshot.os.family or "linux")
-        least = max(floor or "0", _newest_of(context)[1], key=parsed)
-        yield DRIVER_TO_EXPECT.found(
-            f"torch {torch.version} on this GPU needs driver {least} or newer on that host",
-            fix=Fix(text="Check it with `--for-driver VERSION`", min_driver=least),
-        )
+        least = context.catalog.driver_floor(needed, _family(context)) or _newest_of(context)[1]
+        fix = Fix(text="Check it with `--for-driver VERSION`", min_driver=least)
+        said = (shown(context, "gpus", f"CUDA {needed}"),)
+        yield finding(context, DRIVER_TO_EXPECT, said, fix=fix, least=least)
 
 
 RULES = (

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gpusetup.catalog.facts import switched
 from gpusetup.evidence.context import (
     RuleContext,
-    event_evidence,
     events,
     gpus,
     has_nvidia,
@@ -16,7 +15,6 @@ from gpusetup.evidence.context import (
     is_report,
     nvidia_on_pci,
     on,
-    source_of,
     whole_number,
 )
 from gpusetup.findings.device.faults import UNCORRECTABLE
@@ -30,10 +28,18 @@ from gpusetup.findings.driver.cuda_codes import (
     SAID,
 )
 from gpusetup.findings.layers import Layer
-from gpusetup.findings.message_rules import case_of, fix_of, from_message, from_messages
+from gpusetup.findings.message_rules import (
+    case_of,
+    finding,
+    from_message,
+    from_messages,
+    marked,
+    shown,
+)
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import drivers, paste, which
-from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import lines
 
@@ -48,16 +54,13 @@ def cuda_answers(context: RuleContext) -> Iterator[Finding]:
         starts = code not in RUNS_ALREADY or event.kind in SAID
         if code == api.init_code or (code in CODES and starts):
             by_code[code] = (*by_code.get(code, ()), event)
+    init = api.init_code
     # No order: a text gives the code in the line that is quoted already.
-    if api.init_code and not (is_report(context) and api.init_code in by_code):
-        answer = Event(
-            kind="cuda-error",
-            values={"code": str(api.init_code)},
-            source=source_of(context, "cuda_api.init_code"),
-            text=f"cuInit: {api.init_name or 'error'} {api.init_code}",
-        )
-        by_code[api.init_code] = (answer, *by_code.get(api.init_code, ()))
-    for code, said in () if context.other_host else by_code.items():
+    if init and not context.other_host and not (is_report(context) and init in by_code):
+        text = f"cuInit: {api.init_name} {init}"
+        answer = shown(context, "cuda_api.init_code", text, code=str(init))
+        by_code[init] = (*by_code.get(init, ()), answer)
+    for code, said in by_code.items():
         if _says_something(context, code, said):
             cause, message = CODES.get(code, OTHER_CODE)
             yield from_message(context, cause, *case_of(context, message, said))
@@ -67,20 +70,18 @@ def _says_something(context: RuleContext, code: int, said: tuple[Event, ...]) ->
     """100 without any NVIDIA GPU is only the truth, and 802 is none without a switch."""
     if code == 802 and context.snapshot.cuda_api.init_code != 802 and _has_no_fabric(context):
         return any(event.kind not in SAID for event in said)
-    there = gpus(context) or nvidia_on_pci(context)
     # No order: a text seldom lists the GPU that its program looked for.
-    suspected = is_report(context) and has_nvidia(context) is not False
+    live = not is_report(context) and not gpus(context) and not nvidia_on_pci(context)
+    there = False if live else has_nvidia(context)
     # A program that asks for a function which this driver has under another version.
-    asks_late = events(context, "program-release-too-old")
-    return not asks_late and code != UNCORRECTABLE and bool(code != 100 or there or suspected)
+    asks_late = code == UNCORRECTABLE or events(context, "program-release-too-old")
+    return not asks_late and (code != 100 or there is not False)
 
 
 def _has_no_fabric(context: RuleContext) -> bool:
     """A Fabric Manager that does not start where there is no NVSwitch: nothing needs it."""
-    listed = gpus(context)
-    return bool(
-        events(context, "no-nvswitch") or (listed and not any(switched(gpu.name) for gpu in listed))
-    )
+    listed = [switched(gpu.name) for gpu in gpus(context)]
+    return bool(events(context, "no-nvswitch") or (listed and not any(listed)))
 
 
 def fabric_not_completed(context: RuleContext) -> Iterator[Finding]:
@@ -88,12 +89,9 @@ def fabric_not_completed(context: RuleContext) -> Iterator[Finding]:
     waiting = [gpu for gpu in gpus(context) if gpu.fabric_state in ("in_progress", "not_started")]
     if waiting and not _has_no_fabric(context):
         cause, message = CODES[802]
-        yield cause.found(
-            f"The NVSwitch fabric is not ready at {which.titled(context, waiting)}: Fabric Manager "
-            "does not run, or does not match the driver",
-            evidence=which.shown(context, waiting, "fabric_state"),
-            fix=fix_of(context, message, ()),
-        )
+        title = f"The NVSwitch fabric is not ready at {which.titled(context, waiting)}"
+        said = marked(context, waiting, "fabric_state")
+        yield from_message(context, cause, replace(message, title=title), said)
 
 
 LIBCUDA_MISSING = Cause(
@@ -107,20 +105,23 @@ LIBCUDA_MISSING = Cause(
     way_out="The driver's compute libraries, of its exact version",
     source="nvidia-smi's manual page; NVIDIA, driver README, installed components",
     explains=("nvml-init-failed",),
-    events=("libcuda-unlinked",),
     message=Message(
-        title="{asker} does not find libcuda.so by its plain name",
-        plain="cuDNN does not find libcuda.so by its plain name",
-        detail="The driver's library is there as libcuda.so.1; the name without a number is a link "
-        "to it.",
-        text="Let the loader look where the driver's libcuda.so is",
-        way=lambda context, text: Fix(
-            text=text,
-            commands=(
-                paste.first_on(
-                    context,
-                    "LD_LIBRARY_PATH",
-                    "/usr/lib/wsl/lib" if context.snapshot.os.wsl else "/usr/lib/x86_64-linux-gnu",
+        title="The driver's CUDA library is missing or does not load: CUDA cannot start",
+        detail="nvidia-smi talks to the kernel driver through another library. Server installs and "
+        "containers at times leave the compute libraries out; an installation that broke off "
+        "leaves files of two versions.",
+        text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
+        "nvidia-driver-cuda-libs); in a container give it the capability compute",
+        way=lambda context, text: _compute_libraries(context, text),
+        cases=(
+            Message(
+                having={"asker": ""},
+                title="{asker} does not find libcuda.so by its plain name",
+                detail="The driver's library is there as libcuda.so.1; the name without a number "
+                "is a link to it.",
+                text="Let the loader look where the driver's libcuda.so is",
+                way=lambda context, text: Fix(
+                    text=text, commands=(paste.first_on(context, *where_libcuda_is(context)),)
                 ),
             ),
         ),
@@ -129,28 +130,24 @@ LIBCUDA_MISSING = Cause(
 )
 
 
+def where_libcuda_is(context: RuleContext) -> tuple[str, str]:
+    wsl = context.snapshot.os.wsl
+    return "LD_LIBRARY_PATH", "/usr/lib/wsl/lib" if wsl else "/usr/lib/x86_64-linux-gnu"
+
+
 def libcuda_missing(context: RuleContext) -> Iterator[Finding]:
     """A driver runs or its library is there, and that does not start CUDA: server packages, a
     container, an installation that broke off."""
     driver, os = context.snapshot.driver, context.snapshot.os
     works = driver.nvml_code == 0
-    found = driver.library_found and has_nvidia(context) is not False
-    silent = driver.nvml_code in (None, 9, 12, 13)
-    runs = works or (silent and (driver.module_loaded or found))
-    blind = () if in_container(context) or os.wsl else events(context, "cuda-version-err")
-    said = (*blind, *(events(context, "libcuda-missing") if runs and not os.jetson else ()))
-    fails = blind or is_cuda_build(context.snapshot.torch) or not works
-    make = LIBCUDA_MISSING.found if fails else LIBCUDA_MISSING.as_warning
-    if said:
-        yield make(
-            "The driver's CUDA library is missing or does not load: CUDA cannot start",
-            detail="nvidia-smi talks to the kernel driver through another library. Server installs "
-            "and containers at times leave the compute libraries out; an installation that broke "
-            "off leaves files of two versions.",
-            evidence=event_evidence(said),
-            fix=_compute_libraries(context),
-        )
-    yield from from_messages(context, (LIBCUDA_MISSING, CUDA_INIT_FAILED, CUDA_MISSES_GPU))
+    there = driver.module_loaded or (driver.library_found and has_nvidia(context) is not False)
+    said = events(context, "libcuda-missing") if (works or there) and not os.jetson else ()
+    only = None if is_cuda_build(context.snapshot.torch) or not works else Severity.WARNING
+    if blind := () if in_container(context) or os.wsl else events(context, "cuda-version-err"):
+        said, only = blind, None
+    if said := (*said, *events(context, "libcuda-unlinked")):
+        yield finding(context, LIBCUDA_MISSING, said, severity=only)
+    yield from from_messages(context, (CUDA_INIT_FAILED, CUDA_MISSES_GPU))
 
 
 WITH_COMPUTE = Fix(
@@ -163,21 +160,13 @@ WITH_COMPUTE = Fix(
 )
 
 
-def _compute_libraries(context: RuleContext) -> Fix:
+def _compute_libraries(context: RuleContext, text: str) -> Fix:
     """The libraries of the driver that CUDA needs, where only the others are installed."""
     if in_container(context):
         return WITH_COMPUTE
     if on(context, "windows") or context.snapshot.os.wsl:
         return drivers.driver(context, "Install the NVIDIA driver again")
-    return Fix(
-        text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
-        "nvidia-driver-cuda-libs); in a container give it the capability compute",
-        commands=drivers.driver_commands(context),
-        looks=paste.look(
-            "see first which libcuda the loader finds", *lines("ldconfig -p | grep libcuda")
-        ),
-        needs_root=True,
-    )
+    return Fix(text=text, commands=drivers.driver_commands(context), needs_root=True)
 
 
 RULES = (

@@ -14,31 +14,28 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
     version = context.snapshot.driver.version or ""
     family = None if in_container(context) else packages.distribution(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
-    package = row[1].format(branch=version.partition(".")[0], version=version) if row else ""
+    branch = version.partition(".")[0]
     return Fix(
         text=f"{text} ({version or 'nvidia-smi shows it'})",
         commands=(
-            *((filled(row[0], package=package),) if row else ()),
+            *((filled(row, branch=branch, version=version),) if row else ()),
             *paste.posix(
                 context,
                 "sudo systemctl enable nvidia-fabricmanager",
                 "sudo systemctl restart nvidia-fabricmanager",
             ),
         ),
-        looks=paste.look(
-            "see what the fabric says", *paste.posix(context, "nvidia-smi -q | grep -A 3 Fabric")
-        ),
         needs_root=True,
     )
 
 
-BY_APT = ("sudo apt install -y {package}", "nvidia-fabricmanager-{branch}={version}*")
+BY_APT = "sudo apt install -y 'nvidia-fabricmanager-{branch}={version}*'"
 FABRIC_PACKAGE = {
     "ubuntu": BY_APT,
     "debian": BY_APT,
-    "rhel": ("sudo dnf install -y {package}", "nvidia-fabric-manager-{version}"),
+    "rhel": "sudo dnf install -y nvidia-fabric-manager-{version}",
 }
-"""Distribution -> the command, and the package of the Fabric Manager of one driver version."""
+"""Distribution -> the package of the Fabric Manager of one driver version."""
 
 
 def drivers_own(context: RuleContext, text: str) -> Fix:
@@ -57,7 +54,7 @@ def drivers_own(context: RuleContext, text: str) -> Fix:
         looks=paste.look(
             "see which libcuda is found", *paste.posix(context, "ldconfig -p | grep libcuda")
         ),
-        needs_root=not compat or any(line.startswith("sudo") for line in commands),
+        needs_root=True,
     )
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 
 from gpusetup.evidence.context import (
     RuleContext,
     answering,
     driver_answers,
-    event_evidence,
     events,
     has_nvidia,
     is_report,
     kernel_driver_spoke,
     nvidia_on_pci,
     on,
-    value_evidence,
 )
 from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
 from gpusetup.evidence.plausible import is_a_kernel
@@ -31,11 +28,10 @@ from gpusetup.findings.driver.presence import (
 )
 from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.lenders import is_lent
-from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.message_rules import finding, from_messages, shown
 from gpusetup.findings.record import Cause, Message
-from gpusetup.fixes import drivers, packages, paste
+from gpusetup.fixes import drivers, packages
 from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import Line, filled, lines
 
 DRIVER_NOT_LOADED = Cause(
@@ -52,42 +48,32 @@ DRIVER_NOT_LOADED = Cause(
     source='NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver '
     'Installation Guide"',
     explains=(*NO_DRIVER, "gpu-init-failed", "container-hook-failed"),
+    message=Message(
+        title="The NVIDIA driver is installed, but its kernel module is not loaded",
+        detail="Often after a kernel update for which no module was built; with nouveau in the "
+        "way; or Secure Boot loads no module whose key is not enrolled. doctor itself loads "
+        "nothing: where the driver comes on demand, `nvidia-smi` once does.",
+        way=lambda context, _: _load_fix(context),
+    ),
 )
 
 
 def driver_not_loaded(context: RuleContext) -> Iterator[Finding]:
     """The driver's packages are here, its kernel module does not answer."""
     driver = context.snapshot.driver
-    nvml_silent = driver.nvml_code == NVML_DRIVER_NOT_LOADED
+    kinds = (*NOT_LOADED, "module-not-found")
+    said = [e for e in events(context, *kinds) if "uvm" not in e.values.get("module", "")]
     installed = driver.library_found or driver.module_version or driver.library_version
-    silent = driver.module_loaded is False and not kernel_driver_spoke(context)
-    said = tuple(
-        event
-        for event in events(context, *NOT_LOADED, "module-not-found")
-        if event.kind != "module-not-found" or "uvm" not in event.values.get("module", "")
-    )
+    if installed and driver.module_loaded is False and not kernel_driver_spoke(context):
+        on_disk = f"module nvidia is not loaded; on disk: {driver.module_version or 'unknown'}"
+        said.append(shown(context, "driver.module_loaded", on_disk))
     # No order: the driver version in a text may be of a package, and no proof that it runs.
-    answers = bool(answering(context)) if is_report(context) else driver_answers(context)
+    answers = answering(context) if is_report(context) else driver_answers(context)
+    proven = said or driver.nvml_code == NVML_DRIVER_NOT_LOADED
     here = absent_here(context) or said_on_the_host(said)
-    proven = said or nvml_silent or (installed and silent)
-    if not proven or not here or answers or has_nvidia(context) is False:
-        return
-    version = driver.module_version
-    on_disk = f"module nvidia is not loaded; on disk: {version or 'unknown'}"
-    yield DRIVER_NOT_LOADED.found(
-        "The NVIDIA driver is installed, but "
-        + ("does not run" if on(context, "windows") else "its kernel module is not loaded"),
-        detail="Often after a kernel update for which no module was built; with nouveau in the "
-        "way; or Secure Boot loads no module whose key is not enrolled. doctor itself loads "
-        "nothing: where the driver comes on demand, `nvidia-smi` once does.",
-        evidence=(
-            *event_evidence(said),
-            *nvml_said(context),
-            *on_the_bus(context),
-            *((value_evidence(context, "driver.module_loaded", on_disk),) if silent else ()),
-        ),
-        fix=_load_fix(context),
-    )
+    if proven and here and not answers and has_nvidia(context) is not False:
+        evidence = (*said, *nvml_said(context), *on_the_bus(context))
+        yield finding(context, DRIVER_NOT_LOADED, evidence)
 
 
 NOUVEAU_COMMANDS = lines(
@@ -123,33 +109,19 @@ def _load_fix(context: RuleContext) -> Fix:
             needs_root=True,
             needs_reboot=True,
         )
-    builds = BUILDS.get(family, "sudo dkms autoinstall")
-    build = lines(builds)
+    build = BUILDS.get(family, "sudo dkms autoinstall")
     unbuilt = events(context, "module-not-found")
-    key = mok_command(context) if context.snapshot.os.secure_boot and not unbuilt else ()
     # Few texts show whether the module is built: loading it says what is wrong.
-    if is_report(context) and not unbuilt and not key:
-        return Fix(
-            text="Load the module: `nvidia-smi` then lists the GPU. If it does not load, the "
-            "message says why: `not found` means that it is not built for this kernel, `Key was "
-            "rejected` is Secure Boot",
-            commands=lines("sudo modprobe nvidia", "nvidia-smi", "sudo dmesg | grep -i nvidia"),
-            alternatives=paste.other(
-                "if it was not found, build it and reboot", *build, *lines(REBOOT)
-            ),
-            needs_root=True,
-            needs_reboot=True,
-        )
-    after = lines(REBOOT) if key else lines("sudo modprobe nvidia", "nvidia-smi")
+    first = (build,) if unbuilt or not is_report(context) else ()
+    signed = context.snapshot.os.secure_boot and not unbuilt
+    key = (*mok_command(context), REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
+    otherwise = "" if first else f" (where the message is `not found`, build it first: `{build}`)"
     return Fix(
-        text=f"Build the module for this kernel, if it is not, and {ENROLL if key else 'load it'}; "
-        "`nvidia-smi` then lists the GPU",
-        commands=(*build, *key, *after),
-        alternatives=()
-        if key
-        else paste.other("start the machine anew, which loads it", *lines(REBOOT)),
+        text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. Where Secure Boot is "
+        f"on, {ENROLL}",
+        commands=lines(*first, *key),
         needs_root=True,
-        needs_reboot=bool(key),
+        needs_reboot=bool(signed),
     )
 
 
@@ -173,7 +145,12 @@ DRIVER_BUILD_FAILED = Cause(
     source="dkms's manual page; messages of nvidia-installer",
     explains=(*NO_DRIVER, "driver-not-loaded", "gpu-init-failed"),
     # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
-    holds=(lambda context: not (answering(context) and _works(context.snapshot)),),
+    holds=(
+        lambda context: (
+            not (answering(context) and context.snapshot.driver.version)
+            and not context.snapshot.torch.cuda_available
+        ),
+    ),
     message=Message(
         title="The kernel module of driver {driver} was not built for kernel {kernel}",
         plain="The kernel module of the NVIDIA driver was not built for the kernel that runs",
@@ -188,18 +165,16 @@ DRIVER_BUILD_FAILED = Cause(
 )
 
 
-def _works(machine: Snapshot) -> bool:
-    return bool(machine.driver.version or machine.torch.cuda_available)
-
-
 def _with_headers(context: RuleContext, text: str) -> Fix:
     values = [e.values for e in events(context, "driver-build-failed")]
-    named = (one["kernel"] for one in values if one.get("kernel"))
+    kernel = next(
+        (one["kernel"] for one in values if one.get("kernel")), context.snapshot.os.kernel
+    )
     no_compiler = any(one.get("why") == "compiler" for one in values)
     return Fix(
         text=text,
         commands=(
-            *_headers(next(named, context.snapshot.os.kernel)),
+            *_headers(kernel or ""),
             *(packages.compiler(context) if no_compiler else ()),
             *drivers.driver_commands(context),
             *lines(REBOOT),
@@ -223,16 +198,14 @@ HEADERS = (
 """How distributions name their kernels, and where the headers of one are."""
 
 
-def _headers(kernel: str | None) -> tuple[Line, ...]:
+def _headers(kernel: str) -> tuple[Line, ...]:
     """The command for the headers of a kernel, by whose kernel it is.
 
     >>> _headers("6.17.0-8-generic"), _headers("6.17.0-custom")
     (('sudo apt install -y linux-headers-6.17.0-8-generic',), ())
     """
-    if kernel is None or not is_a_kernel(kernel):
-        return ()
     known = (command for pattern, command in HEADERS if re.search(pattern, kernel))
-    return tuple(filled(command, kernel=kernel) for command in islice(known, 1))
+    return tuple(filled(one, kernel=kernel) for one in known if is_a_kernel(kernel))[:1]
 
 
 SECURE_BOOT_REJECTED = Cause(
@@ -274,22 +247,15 @@ KEYS = {
     "pop": "/var/lib/shim-signed/mok/MOK.der",
     "fedora": "/etc/pki/akmods/certs/public_key.der",
 }
+DKMS = "/var/lib/dkms/mok.pub"
 """Where a distribution keeps the key that it signs modules with; dkms' own elsewhere."""
-
-
-WHICHEVER_IS_THERE = (
-    'sudo mokutil --import "$(ls /var/lib/shim-signed/mok/MOK.der '
-    '/etc/pki/akmods/certs/public_key.der /var/lib/dkms/mok.pub 2>/dev/null | head -n 1)"'
-)
 
 
 def mok_command(context: RuleContext) -> tuple[Line, ...]:
     """The key goes to the firmware; where the distribution is not known, the one that is there."""
     family = packages.distribution(context)
-    if family is None:
-        return lines(WHICHEVER_IS_THERE)
-    key = KEYS.get(family, "/var/lib/dkms/mok.pub")
-    return (filled("sudo mokutil --import {key}", key=key),)
+    found = f'"$(ls {" ".join(sorted({*KEYS.values(), DKMS}))} 2>/dev/null | head -n 1)"'
+    return lines(f"sudo mokutil --import {KEYS.get(family, DKMS) if family else found}")
 
 
 RULES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpusetup.evidence.context import (
     RuleContext,
@@ -10,7 +10,6 @@ from gpusetup.evidence.context import (
     asked_for_cuda,
     cuda_needed,
     driver_answers,
-    event_evidence,
     events,
     gpus,
     has_nvidia,
@@ -19,22 +18,22 @@ from gpusetup.evidence.context import (
     kernel_driver_spoke,
     nvidia_on_pci,
     on,
-    problems,
-    value_evidence,
 )
 from gpusetup.evidence.places import in_wsl
 from gpusetup.findings import alike
 from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.lenders import lender_of
-from gpusetup.findings.record import Alike, Cause
-from gpusetup.model.finding import Evidence, Finding, Fix
+from gpusetup.findings.message_rules import finding, from_messages, shown
+from gpusetup.findings.record import Alike, Cause, Message
+from gpusetup.fixes import which
+from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import lines
 
 NVML_DRIVER_NOT_LOADED = 9
 NVML_UNKNOWN = 999
 
-PASSED_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
+PASSED_THROUGH = {"vfio-pci", "pci-stub", "xen-pciback"}
 """Kernel drivers that hold a GPU for a virtual machine."""
 
 
@@ -71,6 +70,7 @@ DRIVER_MISSING = Cause(
             settled_by=("gpus", "driver"),
         ),
     ),
+    message=Message(title="{who}: there is no NVIDIA driver", plain="No NVIDIA driver was found"),
 )
 
 
@@ -79,45 +79,35 @@ def driver_missing(context: RuleContext) -> Iterator[Finding]:
     driver, there = context.snapshot.driver, has_nvidia(context)
     said = (*events(context, "no-nvidia-driver"), *_looked_in_vain(context))
     runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
-    if runs or not (absent_here(context) or said_on_the_host(said)):
+    if runs or there is False or not (absent_here(context) or said_on_the_host(said)):
         return
     no_library = driver.library_found is False
     suspected = not driver.module_version if there else cuda_needed(context.snapshot.torch)
     meant = said and not events(context, *PACKAGES_ARE_THERE)
-    if there is False or not ((no_library and suspected) or meant):
-        return
-    from gpusetup.fixes import drivers, which
-
-    lender = lender_of(context)
-    who = f"is installed for {which.names(context)}" if there else "was found"
-    yield DRIVER_MISSING.found(
-        f"{lender.name} gave this notebook no GPU: there is no NVIDIA driver"
-        if lender
-        else f"No NVIDIA driver {who}",
-        evidence=(
-            *event_evidence(said),
-            *on_the_bus(context),
-            *problems(context, "driver.version", "driver"),
-            *(
-                (value_evidence(context, "driver.library_found", "no library of a driver"),)
-                if no_library
-                else ()
-            ),
-        ),
-        fix=Fix(text=lender.gives_a_gpu)
-        if lender
-        else drivers.driver(context, "Install the NVIDIA driver"),
-    )
+    if (no_library and suspected) or meant:
+        library = (shown(context, "driver.library_found", "no library of a driver"),)
+        seen = (*said, *on_the_bus(context), *(library if no_library else ()))
+        lender = lender_of(context)
+        fix = Fix(text=lender.gives_a_gpu) if lender else _install(context)
+        who = which.names(context) if there else ""
+        who = f"{lender.name} gave this notebook no GPU" if lender else who
+        yield finding(context, DRIVER_MISSING, seen, fix=fix, who=who)
 
 
-def said_on_the_host(messages: tuple[Event, ...]) -> bool:
+def _install(context: RuleContext) -> Fix:
+    from gpusetup.fixes import drivers
+
+    return drivers.driver(context, "Install the NVIDIA driver")
+
+
+def said_on_the_host(messages: Iterable[Event]) -> bool:
     """Whether a container's toolkit says it, which asks the driver of the host."""
     return any(event.values.get("place") == "host" for event in messages)
 
 
 def _looked_in_vain(context: RuleContext) -> tuple[Event, ...]:
     """nvidia-smi or the driver's library is not there, where something looked for CUDA."""
-    libraries = tuple(
+    libraries = (
         event
         for event in events(context, "library-missing", "cuda-lib-missing")
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
@@ -147,13 +137,9 @@ The order of causes cannot say it: where a PCI bus shows a GPU without a driver,
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 
 
-def on_the_bus(context: RuleContext) -> tuple[Evidence, ...]:
+def on_the_bus(context: RuleContext) -> tuple[Event, ...]:
     return tuple(
-        value_evidence(
-            context,
-            "pci_devices",
-            f"{d.bus_id or 'PCI'} {d.name or 'NVIDIA device'}, driver: {d.driver or 'none'}",
-        )
+        shown(context, "pci_devices", f"{d.name or 'NVIDIA device'}, driver: {d.driver or 'none'}")
         for d in nvidia_on_pci(context)[:2]
     )
 
@@ -161,11 +147,11 @@ def on_the_bus(context: RuleContext) -> tuple[Evidence, ...]:
 NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
 
 
-def nvml_said(context: RuleContext) -> tuple[Evidence, ...]:
+def nvml_said(context: RuleContext) -> tuple[Event, ...]:
     """NVML's own error; a text has it in its words, with its source."""
     driver = context.snapshot.driver
     text = driver.nvml_message or f"error {driver.nvml_code}"
-    return (value_evidence(context, "driver.nvml_code", text),) if driver.nvml_code else ()
+    return (shown(context, "driver.nvml_code", text),) if driver.nvml_code else ()
 
 
 HYBRID_GPU_OFF = Cause(
@@ -179,35 +165,34 @@ HYBRID_GPU_OFF = Cause(
     way_out="Switch to hybrid, reboot",
     source="the tools' own documentation",
     explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
+    holds=(lambda context: not answering(context),),
+    message=Message(
+        title="The NVIDIA GPU is switched off by {tool}",
+        plain="The NVIDIA GPU is switched off by the hybrid graphics setting",
+        text="Switch the NVIDIA GPU on and reboot",
+        way=lambda context, text: _switch_on(context, text),
+    ),
 )
 
 
 def hybrid_gpu_off(context: RuleContext) -> Iterator[Finding]:
-    """A laptop's switch has turned the NVIDIA GPU off."""
-    messages = events(context, "hybrid-gpu-off")
-    if messages and not answering(context):
-        tool = messages[0].values.get("tool")
-        commands = HYBRID_ON.get(tool or "", ())
-        yield HYBRID_GPU_OFF.found(
-            f"The NVIDIA GPU is switched off by {tool or 'the hybrid graphics setting'}",
-            evidence=event_evidence(messages),
-            fix=Fix(
-                text="Switch the NVIDIA GPU on and reboot",
-                commands=lines(*commands, "sudo reboot") if commands else (),
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        )
+    yield from from_messages(context, (HYBRID_GPU_OFF,))
+
+
+def _switch_on(context: RuleContext, text: str) -> Fix:
+    tool = events(context, "hybrid-gpu-off")[0].values.get("tool", "")
+    commands = lines(HYBRID_ON[tool], "sudo reboot") if tool in HYBRID_ON else ()
+    return Fix(text=text, commands=commands, needs_root=True, needs_reboot=True)
 
 
 HYBRID_ON = {
-    "bbswitch": ("echo ON | sudo tee /proc/acpi/bbswitch",),
-    "prime-select": ("sudo prime-select on-demand",),
-    "asusctl": ("supergfxctl --mode Hybrid",),
-    "supergfxctl": ("supergfxctl --mode Hybrid",),
-    "envycontrol": ("sudo envycontrol --switch hybrid",),
-    "system76-power": ("sudo system76-power graphics hybrid",),
-    "optimus-manager": ("optimus-manager --switch hybrid",),
+    "bbswitch": "echo ON | sudo tee /proc/acpi/bbswitch",
+    "prime-select": "sudo prime-select on-demand",
+    "asusctl": "supergfxctl --mode Hybrid",
+    "supergfxctl": "supergfxctl --mode Hybrid",
+    "envycontrol": "sudo envycontrol --switch hybrid",
+    "system76-power": "sudo system76-power graphics hybrid",
+    "optimus-manager": "optimus-manager --switch hybrid",
 }
 """The tool that switched the GPU off -> what switches it on."""
 
@@ -222,24 +207,20 @@ GPU_PASSED_THROUGH = Cause(
     way_out="Use it in the guest, or take it out of the vfio options",
     source="Linux kernel, VFIO",
     explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
+    message=Message(
+        text="Use the GPU in the virtual machine, or remove its ids from the vfio options in "
+        "/etc/modprobe.d and the kernel command line, and reboot",
+        needs_root=True,
+        needs_reboot=True,
+    ),
 )
 
 
 def gpu_passed_through(context: RuleContext) -> Iterator[Finding]:
     """The GPU is reserved for a virtual machine."""
-    held = [d for d in nvidia_on_pci(context) if d.driver in PASSED_THROUGH]
-    if held and len(held) == len(nvidia_on_pci(context)) and not gpus(context):
-        yield GPU_PASSED_THROUGH.found(
-            f"{held[0].name or 'The NVIDIA GPU'} is bound to {held[0].driver}: kept for a "
-            "virtual machine",
-            evidence=on_the_bus(context),
-            fix=Fix(
-                text="Use the GPU in the virtual machine, or remove its ids from the vfio options "
-                "in /etc/modprobe.d and the kernel command line, and reboot",
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        )
+    holders = {device.driver for device in nvidia_on_pci(context)}
+    if holders and holders <= PASSED_THROUGH and not gpus(context):
+        yield finding(context, GPU_PASSED_THROUGH, on_the_bus(context))
 
 
 RULES = (

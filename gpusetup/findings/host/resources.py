@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import (
-    RuleContext,
-    event_evidence,
-    events,
-    gib,
-    in_container,
-    value_evidence,
-)
-from gpusetup.evidence.places import IN_A_CONTAINER
+from gpusetup.evidence.context import RuleContext, events, gib, gpus, in_container
+from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
 from gpusetup.findings.layers import NCCL_SAYS, NO_TORCH, Layer
-from gpusetup.findings.message_rules import case_of, from_message
+from gpusetup.findings.message_rules import finding, from_messages, seen, shown
 from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes.disk_space import making_room, short_disks
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity
-from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event
-from gpusetup.model.shell import lines
+from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.units import GIB
 
 PIP_CACHE_DISK_FULL = Cause(
@@ -33,35 +23,26 @@ PIP_CACHE_DISK_FULL = Cause(
     way_out="Clear caches, move TMPDIR",
     source=WHEELS,
     explains=(*NO_TORCH, "download-hash-mismatch"),
+    message=Message(
+        title="Little room for an install of torch",
+        text="Make room: clear the installers' caches, or let TMPDIR and the cache name a disk "
+        "with room. An install needs up to 8 GiB beside the packages, 4 GiB in a cache and 1 GiB "
+        "in the temporary folder",
+        way=lambda context, text: Fix(
+            text=text, commands=making_room(context, short_disks(context))
+        ),
+    ),
 )
 
 
 def disk_full(context: RuleContext) -> Iterator[Finding]:
     """No room for an install where it writes."""
     said = events(context, "pip-cache-disk-full")
-    short = short_disks(context)
-    if said or short:
-        room = [f"{d.path}: {gib(d.free_bytes or 0)} free ({d.subject})" for d in short]
-        yield _graver_if_said(
-            said,
-            PIP_CACHE_DISK_FULL,
-            f"Little room for an install of torch: {', '.join(room) or 'no space left on device'}",
-            tuple(value_evidence(context, "disks", one) for one in room),
-            Fix(
-                text="Make room: clear the installers' caches, or let TMPDIR and the cache name a "
-                "disk with room. An install needs up to 8 GiB beside the packages, 4 GiB in a "
-                "cache and 1 GiB in the temporary folder",
-                commands=making_room(context, short),
-            ),
-        )
-
-
-def _graver_if_said(
-    said: tuple[Event, ...], cause: Cause, title: str, seen: tuple[Evidence, ...], fix: Fix
-) -> Finding:
-    """What a program failed at is an error; what it will fail at, as the machine shows, is not."""
-    make = cause.found if said else cause.as_warning
-    return make(title, evidence=(*event_evidence(said), *seen), fix=fix)
+    room = [f"{d.path}: {gib(d.free_bytes or 0)} free" for d in short_disks(context)]
+    if said or room:
+        seen = (*said, *(shown(context, "disks", one) for one in room))
+        will_fail = None if said else Severity.WARNING
+        yield finding(context, PIP_CACHE_DISK_FULL, seen, severity=will_fail)
 
 
 SHM_TOO_SMALL = Cause(
@@ -73,33 +54,31 @@ SHM_TOO_SMALL = Cause(
     way_out="--shm-size",
     source="torch's message on a bus error",
     explains=("dataloader-worker-killed", "nccl-shm-error", *NCCL_SAYS),
+    message=Message(
+        title="A small /dev/shm: DataLoader workers and NCCL need more",
+        text="Start the container with more shared memory (`--shm-size=8g`; the command does it "
+        "with a plain image), or use num_workers=0",
+        commands=("docker run --rm --shm-size=8g --gpus all ubuntu df -h",),
+        cases=(
+            Message(
+                where=(IN_PODMAN,),
+                commands=(
+                    "podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h",
+                ),
+            ),
+            Message(where=(no(IN_DOCKER), IN_A_CONTAINER)),
+        ),
+    ),
 )
 
 
 def shm_too_small(context: RuleContext) -> Iterator[Finding]:
     """A small /dev/shm kills DataLoader workers."""
     total = context.snapshot.memory.shm_total_bytes
-    said = events(context, "shm-too-small")
-    small = total is not None and total <= GIB and in_container(context)
-    if said or small:
-        size = f"/dev/shm is {gib(total) if total else 'too small'}"
-        yield _graver_if_said(
-            said,
-            SHM_TOO_SMALL,
-            f"{size}: DataLoader workers and NCCL need more",
-            (value_evidence(context, "memory.shm_total_bytes", size),),
-            Fix(
-                text="Start the container with more shared memory (`--shm-size=8g`; the command "
-                "does it with a plain image), or use num_workers=0",
-                commands=SHM_OPTIONS.get(context.snapshot.container.kind or "docker", ()),
-            ),
-        )
-
-
-SHM_OPTIONS = {
-    "docker": lines("docker run --rm --shm-size=8g --gpus all ubuntu df -h"),
-    "podman": lines("podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h"),
-}
+    yield from from_messages(context, (SHM_TOO_SMALL,))
+    if total is not None and total <= GIB and in_container(context):
+        about, text = "memory.shm_total_bytes", f"/dev/shm is {gib(total)}"
+        yield seen(context, SHM_TOO_SMALL, about, text, severity=Severity.WARNING)
 
 
 CLUSTER_GPUS = 8
@@ -116,35 +95,31 @@ RDMA_MEMLOCK = Cause(
     source="NCCL documentation, troubleshooting",
     explains=NCCL_SAYS,
     stage="distributed",
+    message=Message(
+        title="Locked memory is limited: NCCL over InfiniBand fails",
+        text="Lift the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
+        "also slurmd's)",
+        commands=(
+            "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
+            "| sudo tee /etc/security/limits.d/99-memlock.conf",
+        ),
+        needs_root=True,
+        cases=(
+            Message(
+                where=(IN_A_CONTAINER,), text="Start the container again with `--ulimit memlock=-1`"
+            ),
+        ),
+    ),
 )
 
 
 def memlock_low(context: RuleContext) -> Iterator[Finding]:
     """Locked memory is limited on a cluster's node (RDMA registers memory)."""
     limit = context.snapshot.memory.memlock_bytes
-    several = len(context.snapshot.gpus or ()) >= CLUSTER_GPUS
-    said = events(context, "rdma-memlock")
-    if said or (several and limit is not None and limit < 64 << 20):
-        found = from_message(context, RDMA_MEMLOCK, *case_of(context, LIMITED, said or (LOW,)))
-        yield found if said else replace(found, severity=Severity.NOTE)
-
-
-LOW = Event(kind="limit", source="memory.memlock_bytes", text="RLIMIT_MEMLOCK below 64 MiB")
-LIMITED = Message(
-    title="Locked memory is limited: NCCL over InfiniBand fails",
-    text="Lift the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, also "
-    "slurmd's)",
-    commands=(
-        "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
-        "| sudo tee /etc/security/limits.d/99-memlock.conf",
-    ),
-    needs_root=True,
-    cases=(
-        Message(
-            where=(IN_A_CONTAINER,), text="Start the container again with `--ulimit memlock=-1`"
-        ),
-    ),
-)
+    yield from from_messages(context, (RDMA_MEMLOCK,))
+    if limit is not None and limit < 64 << 20 and len(gpus(context)) >= CLUSTER_GPUS:
+        about, text = "memory.memlock_bytes", "RLIMIT_MEMLOCK below 64 MiB"
+        yield seen(context, RDMA_MEMLOCK, about, text, severity=Severity.NOTE)
 
 
 RULES = (

@@ -1,22 +1,15 @@
-"""The host: room, memory, settings of the environment, and how far our own sources agree."""
+"""Settings of the environment that make CUDA slow, imprecise or blind."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, timedelta
 
 from gpusetup.evidence.context import RuleContext
 from gpusetup.findings.layers import Layer
+from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity
-from gpusetup.model.shell import lines
-from gpusetup.model.versions import parsed
-
-OLD = timedelta(days=120)
-
-
-# --- settings ------------------------------------------------------------------------------------
+from gpusetup.model.finding import Finding, Fix, Severity
 
 CUDA_LAUNCH_BLOCKING = Cause(
     id="cuda-launch-blocking",
@@ -75,97 +68,26 @@ CONDA_CUDA_VIRTUAL_MISSING = Cause(
 
 
 SETTINGS = (
-    (CUDA_LAUNCH_BLOCKING, "CUDA_LAUNCH_BLOCKING", "1", "every kernel is waited for: slow"),
-    (
-        *(MEMORY_CACHING_OFF, "PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
-        "torch asks the driver for every tensor: many times slower",
-    ),
-    (TF32_PRECISION, "NVIDIA_TF32_OVERRIDE", "1", "float32 products are computed in TF32"),
-    (
-        *(TF32_PRECISION, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),
-        "float32 products are computed in TF32",
-    ),
-    (
-        *(CONDA_CUDA_VIRTUAL_MISSING, "CONDA_OVERRIDE_CUDA", ""),
-        "conda believes that there is no CUDA and chooses CPU builds",
-    ),
+    (CUDA_LAUNCH_BLOCKING, "CUDA_LAUNCH_BLOCKING", "1"),
+    (MEMORY_CACHING_OFF, "PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
+    (TF32_PRECISION, "NVIDIA_TF32_OVERRIDE", "1"),
+    (TF32_PRECISION, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),
+    (CONDA_CUDA_VIRTUAL_MISSING, "CONDA_OVERRIDE_CUDA", ""),
 )
-"""Variables that make CUDA slow, imprecise or blind with a value: CUDA's, torch's and conda's own
-documentation."""
+"""CUDA's, torch's and conda's own documentation."""
 
 
 def settings(context: RuleContext) -> Iterator[Finding]:
-    """Environment variables that make CUDA slow, imprecise or blind."""
-    for cause, name, value, effect in SETTINGS:
+    """Environment variables with a value that costs something."""
+    for cause, name, value in SETTINGS:
         if context.snapshot.environment.get(name) == value:
-            make = cause.as_note if cause is TF32_PRECISION else cause.as_warning
-            yield make(
-                f"{name}={value or '(empty)'}: {effect}",
-                evidence=(Evidence(source="environment", text=f"{name}={value}"),),
-                fix=Fix(
-                    text=f"Unset {name} unless you mean it", commands=paste.unset(context, name)
-                ),
+            yield finding(
+                context,
+                cause,
+                (shown(context, "environment", f"{name}={value}"),),
+                fix=Fix(text=f"{cause.way_out} ({name})", commands=paste.unset(context, name)),
+                severity=Severity.NOTE if cause is TF32_PRECISION else Severity.WARNING,
             )
 
 
-# --- our own sources -----------------------------------------------------------------------------
-
-
-CATALOG_OLD = Cause(
-    id="catalog-old",
-    severity=Severity.NOTE,
-    title="the catalog is old",
-    means="There may be newer builds.",
-    proven_by="More than 120 days between it and the snapshot",
-    way_out="Update gpusetup",
-    source="gpusetup",
-)
-
-
-def catalog_old(context: RuleContext) -> Iterator[Finding]:
-    """The embedded table is old against the day of the snapshot."""
-    taken, as_of = context.snapshot.taken_at, context.catalog.as_of
-    if taken and str(date.fromisoformat(as_of) + OLD) < taken:
-        yield CATALOG_OLD.found(
-            f"The catalog is of {as_of}: there may be newer builds",
-            fix=Fix(
-                text="Update gpusetup, or ask the live index",
-                commands=lines("gpusetup resolve --refresh"),
-            ),
-        )
-
-
-ONE_TRUTH = ("driver.version", "gpus.count", "torch.version")
-"""Subjects about which all sources must say the same."""
-
-
-SOURCES_DISAGREE = Cause(
-    id="sources-disagree",
-    severity=Severity.NOTE,
-    title="two sources disagree",
-    means="Both values are kept.",
-    proven_by="Two readings of one fact",
-    way_out="Nothing to do",
-    source="gpusetup",
-)
-
-
-def sources_disagree(context: RuleContext) -> Iterator[Finding]:
-    """Two sources give different values for one fact."""
-    for subject in ONE_TRUTH:
-        values = {
-            r.source: r.value for r in context.snapshot.readings if r.subject == subject and r.value
-        }
-        if len({parsed(value) for value in values.values()}) > 1:
-            yield SOURCES_DISAGREE.found(
-                f"Sources disagree about {subject}: "
-                + ", ".join(f"{source} says {value}" for source, value in values.items()),
-                evidence=tuple(Evidence(source=s, text=v) for s, v in values.items()),
-            )
-
-
-RULES = (
-    settings,
-    catalog_old,
-    sources_disagree,
-)
+RULES = (settings,)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
-    event_evidence,
     events,
     gpus,
     has_nvidia,
@@ -26,7 +25,7 @@ from gpusetup.findings import alike
 from gpusetup.findings.container.boundary import CUDA_VISIBLE_DEVICES_HIDDEN
 from gpusetup.findings.container.start import start_with_gpu
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, Layer
-from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.message_rules import finding, from_message, from_messages, shown
 from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Alike, Cause, Likelier, Message
 from gpusetup.findings.sources import WHEELS
@@ -45,33 +44,43 @@ TORCH_CPU_BUILD = Cause(
     source=WHEELS,
     explains=(*BROKEN_TORCH, "extension-abi-mismatch"),
     alike=(Alike(causes=("no-nvidia-gpu",), asks=alike.LIST_GPUS, settled_by=("gpus", "driver")),),
+    message=Message(
+        title="{who} is a CPU build: it cannot use {gpu}",
+        detail="The default index has CPU builds only for Windows; conda solves to one where it "
+        "sees no driver; an installer may have put it in place of another.",
+        text="Replace the CPU build. ",
+        way=lambda context, text: _replace_it(context, text),
+    ),
 )
 
 
 def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.snapshot.torch
-    messages = events(context, "torch-not-compiled-with-cuda")
-    asked = messages or asked_for_cuda(context)
-    meant = context.snapshot.wanted.backend == "cpu" and not asked
+    # An installer that took a CUDA build away and put a build without CUDA in its place.
+    uninstalled = events(context, "torch-uninstalled") if not torch.cuda_available else ()
+    replaced = [e for e in uninstalled if "taken" not in e.values and _is_plain(context, e)]
+    said = (*events(context, "torch-not-compiled-with-cuda"), *replaced)
     # No order: where no source tells the GPU, only a text about CUDA makes one likely.
-    about_it = is_report(context) and (asked or says_nothing_else(context)) and not meant
+    asked = said or asked_for_cuda(context) or says_nothing_else(context)
+    about_it = is_report(context) and asked
     there = has_nvidia(context)
     old = context.catalog.never_serves(context.snapshot.gpus or ())
     if old or context.snapshot.os.jetson or not (there or (there is None and about_it)):
         return
-    replaced = _replaced(context)
-    if messages or replaced or (torch.backend == "cpu" and not torch.cuda_available):
-        build = context.resolution.build
-        yield TORCH_CPU_BUILD.found(
-            f"{named(context)} is a CPU build: it cannot use {which.names(context)}",
-            detail="The default index has CPU builds only for Windows; conda solves to one where "
-            "it sees no driver; an installer may have put it in place of another.",
-            evidence=(*event_evidence((*messages, *replaced)), *version_evidence(context)),
-            fix=Fix(text="No CUDA build fits this machine: see the other findings")
-            if build and build.backend == "cpu"
-            else paste.install_torch(context, "Replace the CPU build. "),
-        )
+    if said or (torch.backend == "cpu" and not torch.cuda_available):
+        who, gpu = named(context), which.names(context)
+        of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend}")
+        of_gpu = (shown(context, "gpus", gpu),) if gpus(context) else ()
+        seen = (*said, of_torch, *of_gpu)
+        yield finding(context, TORCH_CPU_BUILD, seen, who=who, gpu=gpu)
+
+
+def _replace_it(context: RuleContext, text: str) -> Fix:
+    build = context.resolution.build
+    if build and build.backend == "cpu":
+        return Fix(text="No CUDA build fits this machine: see the other findings")
+    return paste.install_torch(context, text)
 
 
 def named(context: RuleContext) -> str:
@@ -79,30 +88,14 @@ def named(context: RuleContext) -> str:
     return f"torch {context.snapshot.torch.version or ''}".strip()
 
 
-def _replaced(context: RuleContext) -> tuple[Event, ...]:
-    """An installer that took a CUDA build away and put a build without CUDA in its place."""
-    torch = context.snapshot.torch
-    plain = on(context, "windows") and "+" not in (torch.version or "+")
-    return tuple(
-        e
-        for e in events(context, "torch-uninstalled")
-        if "taken" not in e.values
-        and not torch.cuda_available
-        and (plain or "cpu" in (torch.backend, e.values.get("backend")))
-    )
+def _is_plain(context: RuleContext, event: Event) -> bool:
+    plain = on(context, "windows") and "+" not in (context.snapshot.torch.version or "+")
+    return plain or "cpu" in (context.snapshot.torch.backend, event.values.get("backend"))
 
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
-    machine = context.snapshot
-    labelled = f"{named(context)}, backend {machine.torch.backend}"
-    lines = {
-        "torch.version": labelled if machine.torch.version else "",
-        "torch.cuda_available": "torch.cuda.is_available(): False"
-        if machine.torch.cuda_available is False
-        else "",
-        "gpus": which.names(context) if gpus(context) else "",
-    }
-    return tuple(value_evidence(context, about, text) for about, text in lines.items() if text)
+    text = f"{named(context)}, backend {context.snapshot.torch.backend}"
+    return (value_evidence(context, "torch.version", text),)
 
 
 ROCM_WHEEL_ON_NVIDIA = Cause(
@@ -115,6 +108,11 @@ ROCM_WHEEL_ON_NVIDIA = Cause(
     way_out="Install the CUDA build",
     source=WHEELS,
     explains=(*BROKEN_TORCH, *COMPANIONS),
+    message=Message(
+        title="{who} is a ROCm build: it cannot use {gpus}",
+        text="Replace it. ",
+        way=paste.install_torch,
+    ),
 )
 XPU_WHEEL_ON_NVIDIA = Cause(
     id="xpu-wheel-on-nvidia",
@@ -126,6 +124,11 @@ XPU_WHEEL_ON_NVIDIA = Cause(
     way_out="Install the CUDA build",
     source=WHEELS,
     explains=(*BROKEN_TORCH, *COMPANIONS),
+    message=Message(
+        title="{who} is an XPU build: it cannot use {gpus}",
+        text="Replace it. ",
+        way=paste.install_torch,
+    ),
 )
 
 
@@ -134,12 +137,11 @@ def foreign_wheel(context: RuleContext) -> Iterator[Finding]:
     label = context.snapshot.torch.backend or ""
     cause = {"rocm": ROCM_WHEEL_ON_NVIDIA, "xpu": XPU_WHEEL_ON_NVIDIA}.get(label[:4])
     if cause and gpus(context):
-        yield cause.found(
-            f"{named(context)} is {cause.title.partition(' on ')[0]}: it cannot use "
-            f"{which.names(context)}",
-            evidence=version_evidence(context),
-            fix=paste.install_torch(context, "Replace it. "),
-        )
+        said = (shown(context, "torch.version", f"backend {label}"),)
+        yield finding(context, cause, said, who=named(context))
+
+
+RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
 
 
 TORCH_SEES_NO_GPU = Cause(
@@ -196,56 +198,47 @@ TORCH_SEES_NO_GPU = Cause(
             settled_by=("gpus",),
         ),
     ),
+    message=Message(
+        title="torch.cuda.is_available() is False",
+        text="Ask torch for the reason, and do what its answer says: `None` is a build without "
+        "CUDA (`gpusetup install` replaces it); a driver that is too old or not found is updated "
+        "or installed; `No CUDA GPUs are available` is a GPU that the container was not given, or "
+        "that CUDA_VISIBLE_DEVICES hides",
+        look=(RAISE,),
+        see="have torch raise it, where it fails",
+    ),
+)
+
+
+SEES_ONE_ELSEWHERE = Message(
+    title="A program finds no GPU, though torch sees one elsewhere",
+    text="Ask in both places which Python and which torch answer; where they are the same, the "
+    "program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a GPU that is there",
+    look=(RAISE,),
+    see="have torch raise it, where it fails",
 )
 
 
 def torch_sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """torch itself, or a program above it, says that CUDA is not available."""
     torch = context.snapshot.torch
-    messages = events(context, "cuda-unavailable")
+    said = events(context, "cuda-unavailable")
     if torch.cuda_available is None and not torch.version and is_beside_torch(context):
         return
-    blind = torch.cuda_available is False
-    if not (blind or messages) or has_nvidia(context) is False:
+    if torch.cuda_available is False and not said:
+        said = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
+    if not said or has_nvidia(context) is False:
         return
+    asked = all(event.values.get("asked") for event in said)
     # No order: that a program chooses its devices is a guess until an exception says it.
-    raised = any("error: " in (event.text or "").lower() for event in messages)
-    hides = raised or "CUDA_VISIBLE_DEVICES" in context.snapshot.environment
-    asked = all(event.values.get("asked") for event in messages)
-    chosen = torch.cuda_available and hides and not asked
-    cause = CUDA_VISIBLE_DEVICES_HIDDEN if chosen else TORCH_SEES_NO_GPU
-    line = value_evidence(context, "torch.cuda_available", "torch.cuda.is_available(): False")
-    yield cause.found(
-        "A program finds no GPU, though torch sees one elsewhere"
-        if torch.cuda_available and not asked
-        else "torch.cuda.is_available() is False",
-        evidence=event_evidence(messages) or (line,),
-        fix=Fix(
-            text=ELSEWHERE if torch.cuda_available else REASON,
-            looks=paste.look(
-                "have torch raise it, where it fails",
-                paste.command(context, paste.python(context), "-c", RAISE),
-            ),
-        ),
+    hides = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment or any(
+        "error: " in (event.text or "").lower() for event in said
     )
-
-
-RAISE = "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"
-REASON = (
-    "Ask torch for the reason, and do what its answer says: `None` is a build without CUDA "
-    "(`gpusetup install` replaces it); a driver that is too old or not found is updated or "
-    "installed; `No CUDA GPUs are available` is a GPU that the container was not given, or that "
-    "CUDA_VISIBLE_DEVICES hides"
-)
-ELSEWHERE = (
-    "Ask in both places which Python and which torch answer; where they are the same, the program, "
-    "or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a GPU that is there"
-)
-
-
-def _verified(context: RuleContext, text: str) -> Fix:
-    words = ("gpusetup", "verify", "--python", paste.python(context), "-v")
-    return Fix(text=text, looks=paste.look("run them again", paste.command(context, *words)))
+    if torch.cuda_available:
+        cause = CUDA_VISIBLE_DEVICES_HIDDEN if hides and not asked else TORCH_SEES_NO_GPU
+        yield from_message(context, cause, SEES_ONE_ELSEWHERE, said)
+    else:
+        yield finding(context, TORCH_SEES_NO_GPU, said)
 
 
 GPU_CHECK_FAILED = Cause(
@@ -260,7 +253,8 @@ GPU_CHECK_FAILED = Cause(
     message=Message(
         title="torch fails on this machine's GPU: {name}",
         text="See the checks one by one",
-        way=_verified,
+        look=("gpusetup verify -v",),
+        see="run them again",
     ),
 )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import RuleContext, event_evidence, events, value_evidence
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.plausible import is_a_name
-from gpusetup.findings.record import Cause
+from gpusetup.findings.message_rules import finding
+from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.shell import Line
@@ -27,6 +28,7 @@ GUARDED_SET_CHANGED = Cause(
     not_when="It was meant: `gpusetup guard --write` holds the new set",
     way_out="The version that was guarded, or a new guard",
     source="gpusetup",
+    message=Message(title="{name} was {was} {since}, it is {now}"),
 )
 
 
@@ -38,31 +40,29 @@ def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
         said = event.values
         pins = re.findall(PIN, said.get("pins", ""))
         moved = {n: v for n, v in pins if here.get(n) and not is_same(v, here[n])}
-        for name, version in [*moved.items()][:1]:
+        for name in [*moved][:1]:
+            tool = said.get("tool", "")
+            named = said.get("how") == "named" and is_a_name(tool)
+            when = f"when it was {said.get('how', 'guarded')} on {said.get('when', 'its day')}"
             by = f"; {said['by']} put it there on {said.get('on')}" if "by" in said else ""
             beside = f" together with {said['with'].replace(' ', ', ')}" if "with" in said else ""
-            how, tool = said.get("how", "guarded"), said.get("tool", "")
-            when = f"when it was {how} on {said.get('when', 'its day')}"
-            when = f"in the receipt of the tool {tool}" if how == "named" else when
-            yield GUARDED_SET_CHANGED.found(
-                f"{name} was {version} {when}, it is {here[name]} now{by}{beside}",
-                evidence=(
-                    *event_evidence((event,)),
-                    *(value_evidence(context, "packages", f"{n} {here[n]}") for n in moved),
+            yield finding(
+                context,
+                GUARDED_SET_CHANGED,
+                (event,),
+                fix=Fix(
+                    text="Put the guarded versions back; if the change was meant, `gpusetup guard "
+                    "--write` holds the new set instead",
+                    # uv builds a tool's environment from its receipt.
+                    commands=(paste.command(context, "uv", "tool", "upgrade", "--reinstall", tool),)
+                    if named
+                    else tuple(_back(context, moved)),
                 ),
-                fix=_fix(context, how, tool, moved),
+                name=name,
+                was=moved[name],
+                since=f"in the receipt of the tool {tool}" if named else when,
+                now=f"{here[name]} now{by}{beside}",
             )
-
-
-def _fix(context: RuleContext, how: str, tool: str, moved: dict[str, str]) -> Fix:
-    """The guarded versions again. uv builds a tool's environment from its receipt."""
-    again = paste.command(context, "uv", "tool", "upgrade", "--reinstall", tool)
-    by_receipt = how == "named" and is_a_name(tool)
-    return Fix(
-        text="Put the guarded versions back; if the change was meant, `gpusetup guard --write` "
-        "holds the new set instead",
-        commands=(again,) if by_receipt else tuple(_back(context, moved)),
-    )
 
 
 def is_same(pinned: str, here: str) -> bool:
@@ -81,13 +81,11 @@ def _back(context: RuleContext, moved: dict[str, str]) -> Iterator[Line]:
         words = ("--python", paste.python(context), "--torch", public)
         backend = ("--backend", label) if label else ()
         yield paste.command(context, "gpusetup", "install", *words, *backend)
-    for name, version in moved.items():
-        plain, _, own = version.partition("+")
-        index = paste.torch_index(context, own) if own and name in FAMILY else ()
-        if not public or name not in FAMILY:
-            yield paste.pip(
-                context, "install", "--no-deps", *index, f"{name}=={version if index else plain}"
-            )
+    rest = [
+        f"{n}=={v.partition('+')[0]}" for n, v in moved.items() if not public or n not in FAMILY
+    ]
+    if rest:
+        yield paste.pip(context, "install", "--no-deps", *rest)
 
 
 RULES = (guarded_set_changed,)

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import (
-    RuleContext,
-    event_evidence,
-    events,
-    packages,
-    readings,
-    value_evidence,
-)
+from gpusetup.evidence.context import RuleContext, events, packages, readings
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH, Layer
-from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.message_rules import finding, from_messages, seen, shown
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.findings.sources import WHEELS
-from gpusetup.findings.torch.build import named
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
@@ -67,6 +59,10 @@ TORCH_MISSING = Cause(
     source=WHEELS,
     explains=("torchvision-mismatch", "torchaudio-mismatch"),
     stage="import",
+    message=Message(
+        title="torch is not installed in {python}",
+        way=lambda context, _: _install(context),
+    ),
 )
 
 
@@ -74,15 +70,12 @@ def torch_missing(context: RuleContext) -> Iterator[Finding]:
     """No torch in the target interpreter."""
     python, torch = context.snapshot.python, context.snapshot.torch
     built = torch.version and events(context, "build-isolation-no-torch")
-    messages = () if built else events(context, "torch-missing")
-    if torch.installed is False or messages:
-        where = python.site_packages or python.prefix or "its site-packages"
-        yield TORCH_MISSING.found(
-            f"torch is not installed in {python.executable or python.prefix or 'this Python'}",
-            evidence=event_evidence(messages)
-            or (value_evidence(context, "torch.installed", f"no torch in {where}"),),
-            fix=_install(context),
-        )
+    said = () if built else events(context, "torch-missing")
+    if torch.installed is False:
+        said += (shown(context, "torch.installed", f"no torch in {python.site_packages}"),)
+    if said:
+        named = python.executable or python.prefix or "this Python"
+        yield finding(context, TORCH_MISSING, said, python=named)
 
 
 def _install(context: RuleContext) -> Fix:
@@ -92,12 +85,15 @@ def _install(context: RuleContext) -> Fix:
 
         return jetson_fix(context)
     way = paste.install_torch(context)
-    for other in readings(context, "python.others"):
-        if other.value and is_a_path(other.source):
-            ask = paste.command(context, "gpusetup", "doctor", "--python", other.source)
-            looks = paste.look(f"see whether the {other.value} of another Python works", ask)
-            return replace(way, looks=(*way.looks, *looks))
-    return way
+    others = [
+        one for one in readings(context, "python.others") if one.value and is_a_path(one.source)
+    ]
+    asks = [
+        paste.command(context, "gpusetup", "doctor", "--python", one.source) for one in others[:1]
+    ]
+    return replace(
+        way, looks=(*way.looks, *paste.look("see whether another Python's works", *asks))
+    )
 
 
 TORCH_HALF_INSTALLED = Cause(
@@ -110,34 +106,34 @@ TORCH_HALF_INSTALLED = Cause(
     source="the RECORD of the distribution",
     explains=(*BROKEN_TORCH, *COMPANIONS),
     stage="import",
+    message=Message(title="torch is installed only in part", way=lambda context, _: _anew(context)),
 )
 
 
 def torch_half_installed(context: RuleContext) -> Iterator[Finding]:
-    """torch's files are not all there: an install was cut."""
-    cut = any(p.intact is False for p in packages(context, "torch"))
-    messages = events(context, "torch-half-installed")
-    if cut or messages:
-        missing = value_evidence(context, "torch.version", "files of torch are missing")
-        yield TORCH_HALF_INSTALLED.found(
-            f"{named(context)} is installed only in part",
-            evidence=event_evidence(messages) or (missing,),
-            # First: an installer would take what is left for an installed torch.
-            fix=_anew(context, "what is left of it", _no_torch(context)),
-        )
+    yield from from_messages(context, (TORCH_HALF_INSTALLED,))
+    if any(p.intact is False for p in packages(context, "torch")):
+        yield seen(context, TORCH_HALF_INSTALLED, "torch.version", "files of torch are missing")
 
 
-def _no_torch(context: RuleContext) -> Line:
-    return paste.pip(context, "uninstall", "-y", "torch")
-
-
-def _anew(context: RuleContext, what: str, *remove: Line) -> Fix:
-    """One torch, after all that is there is taken away."""
-    way, build = paste.install_torch(context), paste.chosen(context)
+def _anew(context: RuleContext) -> Fix:
+    """One torch, after all that is there is taken away: an installer would take what is left for
+    an installed torch, and what conda or pip leaves hides the other's."""
+    way, build, conda = paste.install_torch(context), paste.chosen(context), _of(context)[0]
+    machine, beside = context.snapshot, ("torchvision", "torchaudio")
+    prefix = machine.conda.prefix or machine.python.prefix
+    where = ("--prefix", prefix) if prefix else ()
+    theirs = {p.name for p in machine.packages or () if p.installer in CONDA}
+    named = ("pytorch", *sorted(theirs & {*beside}))
+    by_conda = paste.command(context, "conda", "remove", "--yes", *where, "--force", *named)
+    both = conda or events(context, "mixed-conda-pip")
+    by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
+    times = max(1, len({p.version for p in packages(context, "torch")}))
+    remove: tuple[Line, ...] = (*((by_conda,) if conda else ()), *((by_pip,) * times))
     install = paste.install_commands(context, removed=True) if build else way.commands
     return replace(
         way,
-        text=f"Remove {what}. {way.text}",
+        text=f"Remove what is left of it. {way.text}",
         commands=(*remove, *install),
         alternatives=paste.by_hand(context, *remove),
     )
@@ -154,6 +150,11 @@ TWO_TORCH_INSTALLS = Cause(
     way_out="Remove all, install one",
     source="dist-info folders",
     explains=(*BROKEN_TORCH, *COMPANIONS, "torch-half-installed", "mixed-conda-pip"),
+    message=Message(
+        title="torch is installed {times} times: {versions}",
+        detail="Their files lie over each other, or the first on the path is used.",
+        way=lambda context, _: _anew(context),
+    ),
 )
 
 
@@ -161,17 +162,17 @@ def two_torch_installs(context: RuleContext) -> Iterator[Finding]:
     """Two torch distributions lie over each other, or one hides another."""
     both = packages(context, "torch")
     versions = tuple(dict.fromkeys(p.version for p in both))
-    if len(versions) < 2 or all(_of(context)):
-        return
-    one_folder = len({p.location for p in both}) == 1
-    make = TWO_TORCH_INSTALLS.found if one_folder else TWO_TORCH_INSTALLS.as_warning
-    places = (f"torch {p.version} by {p.installer or '?'} in {p.location or '?'}" for p in both)
-    yield make(
-        f"torch is installed {len(versions)} times: {', '.join(versions)}",
-        detail="Their files lie over each other, or the first on the path is used.",
-        evidence=tuple(value_evidence(context, "packages", place) for place in places),
-        fix=_anew(context, "all of them", *(_no_torch(context) for _ in versions)),
-    )
+    if len(versions) > 1 and not all(_of(context)):
+        one_folder = len({p.location for p in both}) == 1
+        said = [shown(context, "packages", f"torch {p.version} in {p.location}") for p in both]
+        yield finding(
+            context,
+            TWO_TORCH_INSTALLS,
+            said,
+            severity=None if one_folder else Severity.WARNING,
+            times=str(len(versions)),
+            versions=", ".join(versions),
+        )
 
 
 def _of(context: RuleContext) -> tuple[str | None, str | None]:
@@ -195,35 +196,21 @@ MIXED_CONDA_PIP = Cause(
     alike=(
         Alike(causes=("ld-library-path-conflict", "torch-half-installed"), asks="conda list torch"),
     ),
+    message=Message(
+        title="Files of two torch installs lie over each other, conda's and pip's",
+        detail="Which one is loaded is chance.",
+        way=lambda context, _: _anew(context),
+    ),
 )
 
 
 def mixed_conda_pip(context: RuleContext) -> Iterator[Finding]:
     """conda and pip installed torch over each other, in two versions."""
+    yield from from_messages(context, (MIXED_CONDA_PIP,))
     conda, pip = _of(context)
-    messages = events(context, "mixed-conda-pip")
-    if messages or (conda and pip and parsed(conda).release != parsed(pip).release):
-        both = f"conda has torch {conda or '?'}, pip {pip or '?'}"
-        yield MIXED_CONDA_PIP.found(
-            f"Files of two torch installs lie over each other: {both}",
-            detail="Which one is loaded is chance.",
-            evidence=event_evidence(messages) or (value_evidence(context, "packages", both),),
-            fix=_anew(context, "both", *_remove_both(context, conda)),
-        )
-
-
-def _remove_both(context: RuleContext, conda: str | None) -> Iterator[Line]:
-    """By conda's names and pip's; what one of them leaves hides the other's."""
-    family = ("torch", "torchvision", "torchaudio")
-    prefix = context.snapshot.conda.prefix or context.snapshot.python.prefix
-    there = {p.name for p in context.snapshot.packages or () if p.installer in CONDA}
-    names = tuple(name for name in family[1:] if name in there)
-    if conda or context.snapshot.conda.prefix:
-        where = ("--prefix", prefix) if prefix else ()
-        words = ("conda", "remove", "--yes", *where, "--force", "pytorch", *names)
-        yield paste.command(context, *words)
-    words = ("-m", "pip", "uninstall", "-y", *family)
-    yield paste.command(context, paste.python(context), *words)
+    if conda and pip and parsed(conda).release != parsed(pip).release:
+        both = f"conda has torch {conda}, pip {pip}"
+        yield seen(context, MIXED_CONDA_PIP, "packages", both)
 
 
 TORCH_IMPORT_FAILED = Cause(
@@ -235,17 +222,14 @@ TORCH_IMPORT_FAILED = Cause(
     proven_by="The error of the import",
     way_out="Install it anew",
     source="torch's own message",
+    message=Message(text="Install it anew. ", way=paste.install_torch),
 )
 
 
 def torch_import_failed(context: RuleContext) -> Iterator[Finding]:
     """torch was asked to import, and did not."""
     if problem := context.snapshot.torch.import_error:
-        yield TORCH_IMPORT_FAILED.found(
-            f"{named(context)} does not import",
-            evidence=(value_evidence(context, "torch.import_error", problem),),
-            fix=paste.install_torch(context, "Install it anew. "),
-        )
+        yield seen(context, TORCH_IMPORT_FAILED, "torch.import_error", problem)
 
 
 TORCH_OUTSIDE_ENVIRONMENT = Cause(
@@ -264,6 +248,20 @@ TORCH_OUTSIDE_ENVIRONMENT = Cause(
         *("rocm-wheel-on-nvidia", "xpu-wheel-on-nvidia", "arch-too-new-for-wheel"),
         *("arch-too-old-for-wheel", "driver-too-old"),
     ),
+    message=Message(
+        title="The torch that Python imports is not the environment's own: it comes from {place}",
+        plain="The torch that Python imports is not the environment's own",
+        detail="PYTHONPATH and the user's site-packages stand before every environment.",
+        text="Leave that folder out of the path; then see whether the environment has a torch",
+        commands=("export PYTHONNOUSERSITE=1",),
+        cases=(
+            Message(
+                where=(lambda context: bool(context.snapshot.environment.get("PYTHONPATH")),),
+                having={"place": "."},
+                commands=("unset PYTHONPATH",),
+            ),
+        ),
+    ),
 )
 
 
@@ -276,28 +274,16 @@ def torch_outside_target(context: RuleContext) -> Iterator[Finding]:
 
     Where it is not right for this machine, no other one in the environment would be seen.
     """
-    python, place = context.snapshot.python, context.snapshot.torch.location
-    messages = events(context, "torch-outside-environment")
-    seen = messages if events(context, *HALVES_DO_NOT_FIT) else ()
+    python, place = context.snapshot.python, context.snapshot.torch.location or ""
     own = tuple(filter(None, (python.prefix, python.site_packages)))
-    if not seen and (not place or not python.prefix or place.startswith(own)):
-        return
-    in_the_way = context.decision is not None and context.decision.how != "kept"
-    broken = seen or (in_the_way and not paste.target_refuses(context))
-    cause = TORCH_OUTSIDE_ENVIRONMENT
-    by_path = not seen and context.snapshot.environment.get("PYTHONPATH")
-    yield (cause.found if broken else cause.as_warning)(
-        "The torch that Python imports is not the environment's own: it comes from "
-        f"{'the user' if seen else place}",
-        detail="PYTHONPATH and the user's site-packages stand before every environment.",
-        evidence=event_evidence(seen) or (value_evidence(context, "torch.location", place or ""),),
-        fix=Fix(
-            text="Leave that folder out of the path; then see whether the environment has a torch",
-            commands=paste.unset(context, "PYTHONPATH")
-            if by_path
-            else (paste.setting(context, "PYTHONNOUSERSITE", "1"),),
-        ),
-    )
+    if events(context, *HALVES_DO_NOT_FIT):
+        yield from from_messages(context, (TORCH_OUTSIDE_ENVIRONMENT,))
+    elif place and python.prefix and not place.startswith(own):
+        in_the_way = context.decision is not None and context.decision.how != "kept"
+        broken = in_the_way and not paste.target_refuses(context)
+        only = None if broken else Severity.WARNING
+        cause = TORCH_OUTSIDE_ENVIRONMENT
+        yield seen(context, cause, "torch.location", place, severity=only, place=place)
 
 
 RULES = (

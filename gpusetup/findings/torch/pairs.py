@@ -35,17 +35,13 @@ def pairs(context: RuleContext) -> Iterator[Finding]:
         if takes_torch(project, package.version, torch) is False:
             pair = f"{project.name} {package.version} is not for torch {torch}"
             fitting = [f"{project.name}{one}" for one in releases_for(project, torch)[:1]]
-            yield PAIR_MISMATCH.found(
-                pair,
-                evidence=(value_evidence(context, "packages", pair),),
-                fix=Fix(
-                    text="Install the release that takes this torch, if there is one; else "
-                    f"{project.alternative}",
-                    commands=(paste.pip(context, "install", "--no-deps", *fitting),)
-                    if fitting
-                    else (),
-                ),
+            fix = Fix(
+                text="Install the release that takes this torch, if there is one; else "
+                f"{project.alternative}",
+                commands=tuple(paste.pip(context, "install", "--no-deps", one) for one in fitting),
             )
+            evidence = (value_evidence(context, "packages", pair),)
+            yield PAIR_MISMATCH.found(pair, evidence=evidence, fix=fix)
 
 
 RULES = (pairs,)
