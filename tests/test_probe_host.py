@@ -33,6 +33,10 @@ SID = 'PRETTY_NAME="Debian GNU/Linux forky/sid"\nNAME="Debian GNU/Linux"\nID=deb
     [
         ({"/etc/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
         ({"/usr/lib/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
+        (
+            {"/etc/centos-release": "CentOS Linux release 7.9.2009 (Core)\n"},
+            ("centos", "7.9.2009", "CentOS Linux 7.9.2009 (Core)"),
+        ),
         ({"/etc/os-release": SID}, ("debian", None, "Debian GNU/Linux forky/sid")),
         ({}, (None, None, None)),
     ],

@@ -74,7 +74,7 @@ def _in_powershell(line: Line) -> Line:
     if "$" in line or not SHELLS.match(line):
         return line
     named = line.removeprefix("unset ")
-    return Line(settings_in_powershell(line)) if named == line else unsetting(named, "powershell")
+    return settings_in_powershell(line) if named == line else unsetting(named, "powershell")
 
 
 def _in_cells(block: Alternative) -> Alternative:

@@ -156,7 +156,7 @@ def more(before: Line, words: Sequence[str], family: str | None) -> Line:
 ASSIGNED = r"""(\w+)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'"])*)"""
 
 
-def settings_in_powershell(text: str) -> str:
+def settings_in_powershell(text: str) -> Line:
     """A line of our own that sets variables in bash, as PowerShell sets them.
 
     >>> settings_in_powershell("export A=b  # run it again"), settings_in_powershell("ls")
@@ -165,7 +165,7 @@ def settings_in_powershell(text: str) -> str:
     what, mark, remark = text.partition("  #")
     found = re.findall(ASSIGNED, what) if what.startswith("export ") else []
     typed = "; ".join(setting(name, value, "powershell") for name, value in found)
-    return f"{typed}{mark}{remark}" if typed else text
+    return Line(f"{typed}{mark}{remark}" if typed else text)
 
 
 def in_a_cell(line: str) -> Line:
