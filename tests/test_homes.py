@@ -25,6 +25,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         *("install/refresh/index.py", "install/fetching/fetch.py"),
         "fleet/engines/kubernetes_report.py",
     ),
+    "distro": ("probe/host.py",),
     "truststore": ("install/settings/trust.py",),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),

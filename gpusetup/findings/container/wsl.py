@@ -125,11 +125,13 @@ def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") 
         text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}), update "
         "WSL, and start it again (open programs in it end); install no Linux driver inside WSL",
         commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
+        # On this machine `wsl_linux_driver` sees such a driver; a text may not show it.
         alternatives=paste.other(
-            "where a Linux driver was installed inside WSL, remove it: it hides the driver of "
-            "Windows",
+            "if a Linux driver is installed inside WSL, remove it: it hides the driver of Windows",
             *_removal(context),
-        ),
+        )
+        if is_report(context)
+        else (),
         needs_root=True,
         min_driver=floor,
     )
