@@ -250,6 +250,16 @@ def test_without_conda_itself_the_command_that_undoes_is_told(
     assert f"`conda install --prefix {environment} --revision 0`" in " ".join(said.err.split())
 
 
+def test_an_older_undo_is_not_kept_beside_a_change_that_has_none(
+    world: World, install: Install, environment: Path
+) -> None:
+    program(world, "conda")
+    target = installed(install, environment)
+    (environment / "conda-meta" / "history").unlink()
+    installed(install, environment)
+    assert "keeps nothing to undo" in install("--undo", *target, "--yes").err
+
+
 def test_one_at_a_time_with_conda_too(
     world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
