@@ -127,7 +127,7 @@ def title_of(
     known = {name: value for name, value in (machine | {**(values or {})}).items() if value}
     for event in messages:
         try:
-            return message.title.format_map({**known, **event.values})
+            return " ".join(message.title.format_map({**known, **event.values}).split())
         except KeyError:
             continue
     return message.plain or message.title
