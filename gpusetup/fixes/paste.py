@@ -265,13 +265,15 @@ def _nothing_fits(context: RuleContext) -> Fix:
 
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
-    """A new environment of another Python, with the torch that fits."""
-    folder = fresh(context, version)
+    """A new environment of another Python, with the torch that fits or that is asked for."""
+    folder, asked = fresh(context, version), context.snapshot.wanted.torch or ""
+    built = (row.torch for row in context.catalog.builds if version in row.pythons)
+    torch = ("--torch", asked[2:]) if asked.startswith("==") and asked[2:] in built else ()
     return Fix(
         text=text,
         commands=(
             command(context, "uv", "venv", "--python", version, folder),
-            command(context, "gpusetup", "install", "--venv", folder),
+            command(context, "gpusetup", "install", *torch, "--venv", folder),
         ),
         python=version,
     )

@@ -113,7 +113,7 @@ GPU_INIT_FAILED = Cause(
         "driver anew, in the flavour that the GPU needs",
         way=lambda context, text: Fix(
             text=text,
-            commands=(*drivers.driver_commands(context), *paste.posix(context, "sudo reboot")),
+            commands=drivers.driver_commands(context),
             looks=paste.look("see first what the kernel says", *lines("sudo dmesg | grep -i nvrm")),
             needs_root=True,
             needs_reboot=True,

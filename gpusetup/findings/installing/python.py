@@ -27,7 +27,9 @@ def good_python(context: RuleContext) -> str:
 
 
 def _other_python(context: RuleContext, _: str) -> Fix:
-    good = good_python(context)
+    good, here = good_python(context), context.snapshot.python.version or ""
+    if here.startswith(f"{good}."):  # uv would take the 32-bit one again
+        good = f"3.{int(good[2:]) + 1}"
     text = f"Make an environment with a 64-bit Python {good} and install there"
     return paste.with_python(context, good, text)
 

@@ -70,7 +70,7 @@ def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
         return
     if said or (torch.backend == "cpu" and not torch.cuda_available):
         who, gpu = named(context), which.names(context)
-        of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend}")
+        of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend or 'cpu'}")
         of_gpu = (shown(context, "gpus", gpu),) if gpus(context) else ()
         seen = (*said, of_torch, *of_gpu)
         yield finding(context, TORCH_CPU_BUILD, seen, who=who, gpu=gpu)
@@ -94,7 +94,7 @@ def _is_plain(context: RuleContext, event: Event) -> bool:
 
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
-    text = f"{named(context)}, backend {context.snapshot.torch.backend}"
+    text = f"{named(context)}, backend {context.snapshot.torch.backend or 'unknown'}"
     return (value_evidence(context, "torch.version", text),)
 
 

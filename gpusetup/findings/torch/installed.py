@@ -72,7 +72,8 @@ def torch_missing(context: RuleContext) -> Iterator[Finding]:
     built = torch.version and events(context, "build-isolation-no-torch")
     said = () if built else events(context, "torch-missing")
     if torch.installed is False:
-        said += (shown(context, "torch.installed", f"no torch in {python.site_packages}"),)
+        place = python.site_packages or paste.python(context)
+        said += (shown(context, "torch.installed", f"no torch in {place}"),)
     if said:
         named = python.executable or python.prefix or "this Python"
         yield finding(context, TORCH_MISSING, said, python=named)
