@@ -70,8 +70,8 @@ def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
         own = Request(torch=_installed(machine))
         requests = [*(near or requests), *newest, replace(asked, backend="auto"), own, Request()]
         pair = ((asked.torch or "").removeprefix("=="), asked.backend)
-        exists = any((row.torch, row.backend) == pair for row in catalog.builds)
-        if not exists and any(map(_refuses, machine.events)):
+        refused = any(map(_refuses, machine.events))
+        if refused and all((row.torch, row.backend) != pair for row in catalog.builds):
             # The index that the text asks for is at fault.
             requests = [one for one in requests if one.backend == "auto"]
     for request in dict.fromkeys(requests):
