@@ -76,6 +76,9 @@ OWN_NAME: Mapping[str, str] = {
     "no-nvswitch": "nothing needs the Fabric Manager",
     "requires-python": "which Pythons a distribution takes",
     "training-run": "out-of-memory, with the steps of a training",
+    "backend-runs": "the maker's own backend computes: whose GPU it is explains nothing",
+    "ran-first": "it started and computed: no cause of a start",
+    "shared-node": "administrators mend its driver",
     "smi-sees-it": "an NVIDIA GPU is there, whatever finds none",
 }  # fmt: skip
 """A kind that is named otherwise than a finding, and which findings it leads to."""

@@ -132,7 +132,7 @@ SAID: tuple[Said, ...] = (
     Said("torch", "first-kernel", "intel-gpu", "RuntimeError: Native API failed. Native API returns: 2147483646 (UR_RESULT_ERROR_UNKNOWN)\n  File \"x\", line 1, in <module>\n    a = torch.randn(3).to('xpu')"),
     Said("torch", "running", "apple-silicon", "NotImplementedError: The operator 'aten::_fft_r2c' is not currently implemented for the MPS device. If you want this op to be considered for addition please comment. As a temporary fix, you can set the environment variable `PYTORCH_ENABLE_MPS_FALLBACK=1`"),
     Said("torch", "start", "apple-silicon", "MacBook Pro M3, macOS 15.2\n>>> torch.backends.mps.is_available()\nFalse\nMPS not available because the current PyTorch install was not built with MPS enabled."),
-    Said("torch", "running", "apple-silicon", "RuntimeError: MPS backend out of memory (MPS allocated: 17.91 GB, other allocations: 416.00 KB, max allowed: 18.13 GB). Tried to allocate 240.00 MB on private pool."),
+    Said("torch", "running", "out-of-memory", "RuntimeError: MPS backend out of memory (MPS allocated: 17.91 GB, other allocations: 416.00 KB, max allowed: 18.13 GB). Tried to allocate 240.00 MB on private pool."),
     # --- tools
     Said("gpu-burn", "running", "hardware-fault ok unknown", "100.0%  proc'd: 1234 (4567 Gflop/s)   errors: 18273  (WARNING!)  temps: 81 C\nTested 1 GPUs:\n        GPU 0: FAULTY"),
     Said("DCGM", "running", "ok unknown gpu-init-failed", "| Denylist                  | Pass                                           |\nError: Unable to connect to host engine. Host engine connection invalid/disconnected."),

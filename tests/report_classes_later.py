@@ -181,9 +181,39 @@ LATER: dict[str, Class] = {
     "Intel: nothing of Level Zero": Class(
         "intel-gpu",
         (
-            "RuntimeError: Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)\nxpu",
             ">>> torch.xpu.is_available()\nFalse\n>>> torch.xpu.device_count()\n0\n>>> torch.__version__\n'2.9.0+xpu'",
             "RuntimeError: PyTorch is not linked with support for xpu devices",
+        ),
+    ),
+    "another maker's memory that runs out": Class(
+        "out-of-memory",
+        (
+            "RuntimeError: Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)\nxpu",
+            "PyTorch version: 2.4.0+rocm6.1\nAMD Radeon RX 7800 XT\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.98 GiB of which 1.20 GiB is free.",
+        ),
+    ),
+    "another maker's backend in use: what failed is another thing": Class(
+        "unknown program-failed cuda-program-error",
+        (
+            "MacBook Pro M2, macOS 14.4\nUsing device: mps\nEpoch 2: 100%|#####| 200/200 [01:10<00:00] loss=nan\nWhy is the loss nan?",
+            ">>> torch.xpu.is_available()\nTrue\nIntel(R) Arc(TM) A770 Graphics\nKeyError: 'labels'",
+            "ggml_cuda_init: found 1 ROCm devices:\n  Device 0: AMD Radeon RX 7900 XTX, gfx1100\nmain: error: failed to open grammar file 'json.gbnf'",
+            "PyTorch version: 2.4.0+rocm6.1\nRuntimeError: HIP error: an illegal memory access was encountered",
+        ),
+        ("Mac mini M4\nUsing device: mps\nAssertionError: Torch not compiled with CUDA enabled",),
+    ),
+    "what failed after hours or steps of work": Class(
+        "unknown",
+        (
+            "step 41200 loss 1.93\nRuntimeError: CUDA error: unknown error",
+            "It crashes after 20 minutes of training: torch.AcceleratorError: CUDA error: unknown error",
+        ),
+        ("After an update the first call fails: RuntimeError: CUDA error: unknown error",),
+    ),
+    "JAX or TensorFlow on the CPU beside a program that computes": Class(
+        "unknown program-failed",
+        (
+            "Training on cuda:0\nWARNING:absl:No GPU/TPU found, falling back to CPU.\nIndexError: list index out of range",
         ),
     ),
     "Apple: what MPS lacks": Class(

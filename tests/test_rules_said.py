@@ -391,3 +391,9 @@ def test_variables_of_ollamas_service_are_set_in_the_service() -> None:
         replace(hidden, failing=Failing(program="ollama")), "cuda-visible-devices-hidden"
     )
     assert "sudo systemctl restart ollama" in said and "~/.bashrc" not in said
+
+
+@pytest.mark.parametrize("where", ["slurm-job", "shared-node"])
+def test_nobody_restarts_a_node_that_is_shared(where: str) -> None:
+    root = judged(text(event("nvml-mismatch"), event(where))).findings[0]
+    assert root.fix and root.fix.commands == () and "administrators" in root.fix.text

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.diagnosis.system import lines_without
 from gpusetup.evidence.context import events, is_report
+from gpusetup.evidence.places import IN_KUBERNETES
 from gpusetup.findings.layers import OF_THE_DRIVER
 from gpusetup.findings.lenders import Lender, lender_of
 from gpusetup.findings.record import RECORDS
@@ -35,14 +37,15 @@ def on_a_lent_machine(context: RuleContext, finding: Finding) -> Finding:
         return finding
     if lender := lender_of(context):
         return replace(finding, fix=_there(context, lender, finding, fix))
-    if not events(context, "slurm-job"):
-        return finding
-    if RECORDS[finding.id].lacks == "gpu":
+    if RECORDS[finding.id].lacks == "gpu" and events(context, "slurm-job"):
         return replace(finding, fix=ON_A_CLUSTER)
-    if not fix.needs_root:
+    shared = events(context, "slurm-job", "shared-node") or IN_KUBERNETES(context)
+    if not (fix.needs_root and shared):
         return finding
     text = f"Ask the cluster's administrators to do this: {fix.text}"
-    return replace(finding, fix=replace(fix, text=text))
+    return replace(
+        finding, fix=lines_without(replace(fix, text=text), "reboot|modprobe|--gpu-reset")
+    )
 
 
 def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> Fix:

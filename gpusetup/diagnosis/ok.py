@@ -20,7 +20,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     serving,
 )
-from gpusetup.findings.makers.gpu_maker import serves_its_maker
+from gpusetup.findings.makers.gpu_maker import KERNELS_RAN, serves_its_maker
 from gpusetup.model.failing import COMPLAINT
 from gpusetup.model.machine import Event, visible_gpus
 
@@ -33,9 +33,6 @@ NO_MATCH = ("cuda-library-error", "cuda-call-not-supported")
 IN_VAIN = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
 """What a program says that looked for the driver or for CUDA: a driver that answers elsewhere in
 the text, on the host say, shows nothing of where it looked."""
-KERNELS_RAN = (700, 701, 702, 710, 715, 716, 718, 719)
-"""What a program's own kernel did wrong (an assertion, a bad address): it ran, so that the stack
-under it works."""
 KERNELS_XIDS = frozenset({"13", "31", "43", "45"})
 """The same in the kernel's log: a fault in the engine or the memory of one program's own work."""
 

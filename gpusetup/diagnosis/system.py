@@ -51,7 +51,7 @@ def on_this_system(context: RuleContext, finding: Finding) -> Finding:
     )
     if fix:
         text = clauses_without(text, OF_LINUX) or f"{ELSEWHERE}{text}"
-        fix = replace(_lines_without(fix, rf"{OF_LINUX}|\bLD_LIBRARY_PATH"), text=text)
+        fix = replace(lines_without(fix, rf"{OF_LINUX}|\bLD_LIBRARY_PATH"), text=text)
     return replace(finding, title=title, detail=detail, fix=fix)
 
 
@@ -61,7 +61,7 @@ def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
     layer = (RECORDS[finding.id].place or (None,))[0]
     kept, text = (
-        _lines_without(fix, OF_KERNEL_MODULES),
+        lines_without(fix, OF_KERNEL_MODULES),
         clauses_without(fix.text, OF_KERNEL_MODULES),
     )
     if layer not in OF_THE_DRIVER and text and (kept.commands or not fix.commands):
@@ -70,7 +70,7 @@ def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     return driver_of_windows(context, fix.min_driver, before)
 
 
-def _lines_without(fix: Fix, foreign: str) -> Fix:
+def lines_without(fix: Fix, foreign: str) -> Fix:
     """The fix without each block in which a line names what is foreign."""
 
     def kept(block: Alternative) -> Alternative | None:

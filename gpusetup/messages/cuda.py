@@ -92,6 +92,9 @@ ROWS = (
                 r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
                 r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?"
             ),
+            "mps backend out of memory": "",
+            "hip error: out of memory": "",
+            "ur_result_error_out_of_device_memory": "",
             "cuda_error_out_of_memory": "",
             "cuda_out_of_memory": r"\bcuda_out_of_memory\b",
             "resourceexhaustederror": r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",

@@ -106,32 +106,21 @@ SPOKEN = (
         unless=OTHER_CARDS,
         vendor="amd",
     ),
-    *(
-        row(
-            "foreign-gpu",
-            "torch not compiled with cuda",
-            pattern,
-            unless=OTHERS,
-            vendor="intel",
-            name="Arc",
-        )
-        for pattern in (
-            r"\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b.{0,1100}?Torch not compiled with CUDA",
-            r"Torch not compiled with CUDA.{0,600}?\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b",
-        )
-    ),
-    *(
-        row("foreign-gpu", "torch not compiled with cuda", pattern, unless=OTHERS, vendor="amd")
-        for pattern in (
-            r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b.{0,1100}?Torch not compiled with CUDA",
-            r"Torch not compiled with CUDA.{0,600}?\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b",
-        )
+    row(
+        "foreign-gpu",
+        "torch not compiled with cuda",
+        r"\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b",
+        unless=OTHERS,
+        vendor="intel",
+        name="Arc",
     ),
     *rows(
         "foreign-gpu",
         {
+            "torch not compiled with cuda": r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b",
             "whl/": r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD (?:GPU|graphics|Ryzen)|Renoir)\b.{0,900}?download\.pytorch\.org/whl/(?:nightly/)?rocm\d",
             "amd gpu": r"\b(?:does ?n[o']t|not|cannot|can't|how (?:do|can|to)|fails? to) (?:\w+ ){0,5}?(?:on|in|with) (?:my |an? |the )?(?:CPU (?:or|and) )?AMD GPUs?\b",
+            "rocminfo": r"(?<!if )\brocminfo\b(?! ?ROCk)[^.\n]{0,40}?\b(?:shows? no|lists? no|finds? no|no agents?|(?:does|do|is|can)(?: not|n't|not)|only (?:shows?|lists?)|fails?|failed)\b",
             "amdgpu-dkms": r"\bamdgpu-dkms\b.{0,600}?\b(?:rocm-core|rocminfo|rocm-smi-lib)\b",
         },
         unless=OTHERS,
@@ -147,33 +136,10 @@ SPOKEN = (
     row(
         "foreign-gpu",
         "intel",
-        r"\b(?:using|have|has|got|with|on)(?: an?| my| the| only| just)*(?: integrated)? Intel(?:'s)? (?:integrated )?(?:GPU|graphics\b|iGPU|[Ii]ris\b|UHD\b)",
+        r"\b(?:using|have|has|got|with|on)(?: an?| my| the| only| just)*(?: integrated)? Intel(?:'s)? (?:integrated )?(?:GPU|graphics\b|iGPU|[Ii]ris\b|UHD\b)|\b(?:GPU|(?:graphics|video) card)(?: used| model| type)?(?: is|:| =)[* ]{1,4}(?:an? |only |the |just )*(?:integrated )?Intel(?:\(R\))? (?:U?HD\b|Iris\b|graphics\b)|\bIntel(?:\(R\))? Iris(?:\(R\))? Xe\b",
         unless=rf"{OTHER_CARDS}|\bdiscrete|\bdedicated",
         vendor="intel",
         name="integrated graphics",
-    ),
-    row(
-        "foreign-gpu",
-        "intel",
-        r"\b(?:GPU|(?:graphics|video) card)(?: used| model| type)?(?: is|:| =)[* ]{1,4}(?:an? |only |the |just )*(?:integrated )?Intel(?:\(R\))? (?:U?HD\b|Iris\b|graphics\b)",
-        unless=rf"{OTHER_CARDS}|\bdiscrete|\bdedicated|\bAMD\b|Radeon",
-        vendor="intel",
-        name="integrated graphics",
-    ),
-    row(
-        "foreign-gpu",
-        "iris",
-        r"\bIntel(?:\(R\))? Iris(?:\(R\))? Xe\b",
-        unless=OTHER_CARDS,
-        vendor="intel",
-        name="integrated graphics",
-    ),
-    row(
-        "foreign-gpu",
-        "rocminfo",
-        r"\brocminfo\b[^.\n]{0,40}?\b(?:shows? no|lists? no|finds? no|no agents?|(?:does|do|is|can)(?: not|n't|not)|only (?:shows?|lists?)|fails?|failed)\b",
-        unless=r"\bif\b[^.\n]{0,20}rocminfo|ROCk module",
-        vendor="amd",
     ),
 )
 """Whose GPU it is by a model's name, beside what torch or an installer says of CUDA."""
@@ -190,6 +156,7 @@ INTEL = rows(
         ".so": r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
         "could not create an engine": r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
         "is not supported on the device": r"Required aspect \w{2,20} is not supported on the device",
+        "sycl_ext_oneapi_": r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
         "pi_error_": r"\(PI_ERROR_\w{3,40}\)",
         "intel-ext-pt-gpu": r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
         "no device of requested type available": "",
@@ -203,7 +170,7 @@ APPLE = rows(
     {
         "not supported on mps": r"(?:is|are) not supported on MPS\b",
         "unsupported by mps": r"(?:is|are) unsupported by mps\b",
-        "mps": r"for the MPS device|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control))|MPSNDArray|MPSGraph",
+        "mps": r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
     },
 )
 """What torch's Metal backend says of itself; CUDA's MPS is a server."""
@@ -212,25 +179,26 @@ NVIDIAS = r"\bNVIDIA\b|\bGeForce\b|\b[RG]TX\b|\bCUDA\b"
 
 FAILS = r"\b(?:crash\w*|fail\w*|errors?|hangs?|segfault|not? (?:\w+ )?(?:detect\w*|found|work\w*|show\w*|see|seen|us\w{2,3})|n[o']t (?:\w+ )?(?:detect\w*|find|work|see|use|show)|nothing|only detects)\b"
 
+IN_USE = row(
+    "backend-runs",
+    ("mps", "xpu", "cuda", " devices", "metal"),
+    r"(?<!not )(?<!n't )(?<!if )(?<!instead of )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
+    r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to",
+    unless=r"(?:mps|xpu)\.is_available\(\)\W{0,8}False",
+)
+"""What shows the backend of a program in use, whose own complaint is another."""
+
+INTELS = r"(?:\bsycl-ls\b|\blevel_zero:(?:gpu|\d)|\b(?:XPU|GPU|SYCL|Intel)\b.{0,200}?\bLevel Zero\b|\bipex[-_](?:llm|ollama)\b|\btorch\.xpu\.\w{4,24})"
+"""Intel's own tools and runtime."""
 RUNTIMES = (
-    *(
-        row(
-            "foreign-gpu",
-            needle,
-            rf"{pattern}.{{0,600}}?{FAILS}|{FAILS}.{{0,600}}?{pattern}",
-            unless=NVIDIAS,
-            vendor="intel",
-            name="Arc",
-        )
-        for needle, pattern in (
-            ("sycl-ls", r"\bsycl-ls\b"),
-            ("level_zero:", r"\blevel_zero:(?:gpu|\d)"),
-            ("level zero", r"\b(?:XPU|GPU|SYCL|Intel)\b.{0,200}?\bLevel Zero\b"),
-            ("ipex", r"\bipex[-_](?:llm|ollama)\b"),
-            ("torch.xpu", r"\btorch\.xpu\.\w{4,24}"),
-        )
+    row(
+        "foreign-gpu",
+        ("sycl-ls", "level_zero:", "level zero", "ipex", "torch.xpu"),
+        rf"{INTELS}.{{0,600}}?{FAILS}|{FAILS}.{{0,600}}?{INTELS}",
+        unless=NVIDIAS,
+        vendor="intel",
+        name="Arc",
     ),
-    row("no-xpu", "sycl_ext_oneapi_", why="driver", unless=NVIDIAS),
 )
 
-ROWS = (*AMD, *SPOKEN, *INTEL, *APPLE, *RUNTIMES)
+ROWS = (*AMD, *SPOKEN, *INTEL, *APPLE, IN_USE, *RUNTIMES)

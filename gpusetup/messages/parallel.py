@@ -47,6 +47,11 @@ SLURMS = (
         },
         gpus="asked for",
     ),
+    row(
+        "shared-node",
+        ("cluster", "login node"),
+        r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster|\blogin node\b",
+    ),
 )
 """That a text is of a Slurm job, and that the job asked for GPUs (sbatch's manual page)."""
 

@@ -80,7 +80,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     return completed(snapshot)
 
 
-SAYS_NO_MORE = "program-failed module-missing hosted-notebook gpu-computes gpu-image capability-warning slurm-job smi-sees-it"
+SAYS_NO_MORE = "program-failed module-missing hosted-notebook gpu-computes gpu-image capability-warning slurm-job smi-sees-it shared-node backend-runs ran-first"
 """Events beside which an exception may be the program's own."""
 
 

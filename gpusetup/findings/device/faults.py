@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on, one_of
 from gpusetup.findings import alike
 from gpusetup.findings.layers import KERNELS_FAIL, NCCL_SAYS, SILENCE, Layer
-from gpusetup.findings.message_rules import finding, fix_of, marked, shown
+from gpusetup.findings.message_rules import case_of, fix_of, from_message, marked, shown
 from gpusetup.findings.record import Alike, Cause, Message
 from gpusetup.fixes import which
 from gpusetup.messages.recovery import recovery_action
@@ -140,7 +140,7 @@ HARDWARE_FAULT = Cause(
     "Xid 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, "
     "158, 167 to 169; an SXid that is not non-fatal",
     not_when="Xid 13, 31, 43, 45: a program's own fault; Xid 8, 109: gpu-hang",
-    way_out="Reboot; field diagnostic",
+    way_out="Reset or reboot; another branch of the driver; field diagnostic",
     source=XID_GUIDE,
     explains=(
         *SILENCE,
@@ -154,13 +154,24 @@ HARDWARE_FAULT = Cause(
     ),
     events=("hardware-fault", "sxid"),
     message=Message(
-        title="{who} reported a hardware fault: {what}",
-        text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU replaced",
+        title="{who} reported a fault: {what}",
+        text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If it "
+        "comes back, install another branch of the driver; only where it comes back under that "
+        "too, look at heat and power and run NVIDIA's field diagnostic",
         commands=("sudo reboot",),
         look=BUG_REPORT,
         see=GATHER,
         needs_root=True,
         needs_reboot=True,
+        # Memory, links, power, display; the others are the driver's or the firmware's as well.
+        cases=(
+            Message(
+                having={"number": "^(?:54|56|57|58|74|80|81|92|136|14[3-9]|150|167)$"},
+                title="{who} reported a hardware fault: {what}",
+                text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU "
+                "replaced",
+            ),
+        ),
     ),
 )
 
@@ -286,13 +297,15 @@ def _fault(
 ) -> Finding:
     numbers = [f"{e.kind.replace('xid', 'Xid')} {n}" for e in said if (n := e.values.get("number"))]
     named = concerned or len(gpus(context)) < 2
-    fix = fix_of(context, cause.message or Message(), said)
+    message, _ = case_of(context, cause.message or Message(), said)
+    fix = replace(fix_of(context, cause.message or Message(), said), text=message.text)
     by_reset = cause is HARDWARE_FAULT and recommended and recommended.keys() <= RESETS
     if by_reset or cause in (ECC_ERROR, GPU_HANG):
         fix = replace(fix, commands=_reset(context, concerned))
-    return finding(
+    return from_message(
         context,
         cause,
+        message,
         said,
         fix=fix,
         who=which.titled(context, concerned) if named else "The GPU",

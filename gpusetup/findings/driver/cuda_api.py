@@ -63,7 +63,9 @@ def cuda_answers(context: RuleContext) -> Iterator[Finding]:
     for code, said in by_code.items():
         if _says_something(context, code, said):
             cause, message = CODES.get(code, OTHER_CODE)
-            yield from_message(context, cause, *case_of(context, message, said))
+            # What fails after hours of work is no cause of a start, which it had.
+            only = Severity.WARNING if events(context, "ran-first") else None
+            yield from_message(context, cause, *case_of(context, message, said), severity=only)
 
 
 def _says_something(context: RuleContext, code: int, said: tuple[Event, ...]) -> bool:

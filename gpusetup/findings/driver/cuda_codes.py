@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.evidence.context import events
 from gpusetup.findings import alike
 from gpusetup.findings.device.sharing import COMPUTE_MODE_EXCLUSIVE, VGPU_NO_COMPUTE
 from gpusetup.findings.driver.cuda_ways import drivers_own, fabric_manager, without_folder
@@ -211,22 +212,13 @@ UNKNOWN_ERROR = Message(
     needs_reboot=True,
     cases=(
         Message(
-            where=(lambda context: bool(context.snapshot.torch.cuda_available),),
+            where=(lambda c: bool(c.snapshot.torch.cuda_available or events(c, "ran-first")),),
             having={"code": ""},
             title="A CUDA call failed after CUDA had started: unknown error ({code})",
             text="Look for an Xid of that time in the kernel's log; without one run it again with "
             "CUDA_LAUNCH_BLOCKING=1, so that the failing call is the one that is named",
             commands=("export CUDA_LAUNCH_BLOCKING=1",),
             look=("sudo dmesg -T | grep -i xid",),
-        ),
-        Message(
-            where=(lambda context: context.snapshot.failing.program == "ollama",),
-            commands=(
-                "sudo modprobe -r nvidia_uvm",
-                "sudo modprobe nvidia_uvm",
-                "sudo systemctl restart ollama",
-            ),
-            needs_root=True,
         ),
     ),
 )

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from gpusetup.evidence.context import (
     RuleContext,
     answering,
+    cuda_errors,
     events,
     is_report,
     nvidia_on_pci,
     on,
 )
 from gpusetup.evidence.given import not_asked_for
-from gpusetup.evidence.places import IN_A_CONTAINER, IN_A_TEXT, no
+from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.findings import alike
 from gpusetup.findings.driver.presence import absent_here, nvml_said, on_the_bus
 from gpusetup.findings.layers import SILENCE, Layer
@@ -56,7 +57,7 @@ NVML_MISMATCH = Cause(
         needs_reboot=True,
         cases=(
             Message(
-                where=(IN_A_CONTAINER, no(IN_A_TEXT)),
+                where=(IN_A_CONTAINER,),
                 text="Restart the container, so that it gets the libraries of the host's driver; "
                 "remove driver packages from the image",
             ),
@@ -81,7 +82,9 @@ def nvml_mismatch(context: RuleContext) -> Iterator[Finding]:
     if said and kernel:
         said += (shown(context, "driver.version", f"kernel module {kernel}"),)
     if said and not machine.os.wsl:
-        only = Severity.WARNING if works and not events(context, "nvml-mismatch") else None
+        works = works and not events(context, "nvml-mismatch")
+        # CUDA's own code says which library it is.
+        only = Severity.WARNING if works or cuda_errors(context, 803, 804) else None
         yield finding(context, NVML_MISMATCH, said, severity=only)
 
 

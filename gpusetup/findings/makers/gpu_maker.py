@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.evidence.context import (
     RuleContext,
+    cuda_errors,
     event_evidence,
     events,
     has_nvidia,
@@ -54,7 +55,7 @@ APPLE_SILICON = Cause(
 
 def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
     """No NVIDIA GPU: and who made the one that is there. A note where no program wanted CUDA."""
-    if not (_apple(context) or _is_absent(context)):
+    if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return
     cause, fix = _of_whom(context)
     machine = context.snapshot
@@ -67,6 +68,12 @@ def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
     passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     found = cause.as_note if passing else cause.found
     yield found(cause.title, evidence=(*wanted, value_evidence(context, *about)), fix=fix)
+
+
+def _in_use(context: RuleContext) -> bool:
+    """Whether the maker's own backend runs in a text, and nothing asks for CUDA or lacks it."""
+    ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *KERNELS_RAN)
+    return bool(ran and not events(context, *LOOKED_FOR_CUDA[1:]))
 
 
 def _is_absent(context: RuleContext) -> bool:
@@ -95,6 +102,7 @@ def _apple(context: RuleContext) -> bool:
 OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
 
 LOOKED_FOR_CUDA = (
+    "foreign-gpu",
     "mps-lacks",
     "gpu-not-chosen",
     "hip-kernel-missing",
@@ -104,11 +112,12 @@ LOOKED_FOR_CUDA = (
     "cuda-unavailable",
     "no-hip-gpus",
     "no-xpu",
-    "foreign-gpu",
     "cuda-toolkit-missing",
 )
 
 STOPS_EARLIER = (
+    "out-of-memory",
+    "no-kernel-image",
     "no-matching-distribution",
     "python-no-wheel",
     "wheel-not-supported",
@@ -137,8 +146,9 @@ The order of causes cannot say it: a machine without torch lacks its GPU first, 
 which an installer finds no torch is not about a GPU at all."""
 
 
-CUDA_RAN = ("out-of-memory", "no-kernel-image")
-"""What only a program with CUDA and an NVIDIA GPU says."""
+KERNELS_RAN = (700, 701, 702, 710, 715, 716, 718, 719)
+"""What a program's own kernel did wrong (an assertion, a bad address): it ran, so that the stack
+under it works."""
 
 
 def _runs(context: RuleContext) -> bool:
@@ -153,7 +163,7 @@ def _runs(context: RuleContext) -> bool:
         return bool(works or (works is None and not (machine.pci_devices or machine.gpus)))
     named = machine.os.machine or machine.os.name or machine.torch.version
     told = named or machine.failing.program or looked or machine.python.version is None
-    return bool(works or events(context, *CUDA_RAN) or not told)
+    return bool(works or not told)
 
 
 IMAGE = (

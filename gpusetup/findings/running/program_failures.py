@@ -253,6 +253,9 @@ def _about_it(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
     torch stands under most programs: that its name is there does not say that it failed.
     """
     program = context.snapshot.failing.program
+    # Others load these as well: they log their own fall back while it computes.
+    if program in ("JAX", "TensorFlow") and events(context, "backend-runs"):
+        return ()
     known = {**UNSAID, "program": program if program not in (None, "torch") else "The program"}
     return tuple(
         replace(e, values={**known, "said": (e.text or "an error")[:120], **e.values})

@@ -11,6 +11,7 @@ from gpusetup.evidence.context import (
     events,
     gib,
     gpus,
+    has_nvidia,
     whole_number,
 )
 from gpusetup.evidence.places import ON_WINDOWS, in_wsl
@@ -75,6 +76,7 @@ OUT_OF_MEMORY = Cause(
         look=("nvidia-smi",),
         see="see what else holds memory",
         cases=(
+            Message(where=(lambda context: has_nvidia(context) is False,), text=END_OTHERS),
             Message(
                 where=(_on_a_jetson,),
                 text="On a Jetson the GPU uses the machine's own memory. Close the desktop and "

@@ -136,7 +136,7 @@ def foreign_wheel(context: RuleContext) -> Iterator[Finding]:
     """A build for another maker's GPUs."""
     label = context.snapshot.torch.backend or ""
     cause = {"rocm": ROCM_WHEEL_ON_NVIDIA, "xpu": XPU_WHEEL_ON_NVIDIA}.get(label[:4])
-    if cause and gpus(context):
+    if cause and gpus(context) and not events(context, "foreign-gpu"):
         said = (shown(context, "torch.version", f"backend {label}"),)
         yield finding(context, cause, said, who=named(context))
 
