@@ -171,10 +171,6 @@ class Cause(Frozen):
             fix=fix,
         )
 
-    def as_warning(self, title: str, **more: Any) -> Finding:
-        """The finding of an error's record where it works with loss, or will fail when used."""
-        return replace(self.found(title, **more), severity=Severity.WARNING)
-
     def as_note(self, title: str, **more: Any) -> Finding:
         """The finding where it is only worth knowing."""
         return replace(self.found(title, **more), severity=Severity.NOTE)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from gpusetup.messages.row import NOT_SHOWN, failed, row, rows
 
-ROOT_ABOVE = "its own traceback stands above this line, in the part of the log that is missing here"
-
 VLLM = (
     failed(
         "vLLM",

@@ -12,8 +12,6 @@ RELEASE = r"\d{1,2}\.\d{1,2}\.\d{1,2}"
 """A release by its three numbers: 2.5.1."""
 _LABELLED = r"(?:[abrc.]{1,4}\w{1,16})?(?:\+\w(?:[\w.]{0,38}\w)?)?"
 """What stands behind a version: a pre-release, a local label."""
-TORCH_RELEASE = rf"{RELEASE}{_LABELLED}"
-"""A whole version of torch: 2.5.1+cu124."""
 TORCH_VERSION = rf"[0-2]\.\d{{1,2}}(?:\.\d{{1,3}})?{_LABELLED}"
 """A version of torch that may lack its last number: 2.5, 2.6.0a0+git1234."""
 

@@ -190,7 +190,6 @@ OLLAMA = (
 )
 
 CODES = "FAIL|NO_SUCHFILE|NO_MODEL|INVALID_PROTOBUF|INVALID_ARGUMENT|NOT_IMPLEMENTED|INVALID_GRAPH|MODEL_LOADED"
-OF_THE_GPU = r"CUDA|CUDNN|cudnn|CUBLAS|providers_|execution provider|ExecutionProvider|TensorRT|DirectML|memory|LoadLibrary|driver"
 
 ONNXRUNTIME = (
     row(

@@ -51,9 +51,7 @@ class Program(Frozen):
     way: str = ""
     """How it comes to the GPU, where that is not by torch."""
     reading: str = ""
-    """The command by which it says itself what it finds of a GPU,"""
-    on_windows: str = ""
-    """and in PowerShell, where that is another."""
+    """The command by which it says itself what it finds of a GPU."""
     elsewhere: tuple[tuple[str, str], ...] = ()
     """Its way where the GPU is another maker's: a cause, and what to do."""
     marks: tuple[Mark, ...] = ()

@@ -198,7 +198,6 @@ COMPUTING: tuple[Program, ...] = (
         on_torch=False,
         way=OLLAMAS_WAY,
         reading="OLLAMA_DEBUG=1 ollama serve",
-        on_windows="$env:OLLAMA_DEBUG=1; ollama serve",
         marks=told(
             "start",
             "no compatible gpus were discovered",

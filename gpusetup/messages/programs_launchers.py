@@ -11,8 +11,6 @@ LAUNCHERS: tuple[Program, ...] = (
     Program(
         name="Kubernetes",
         on_torch=False,
-        reading="kubectl describe nodes | grep nvidia.com/gpu",
-        on_windows="kubectl describe nodes | findstr nvidia.com/gpu",
         marks=told(
             "start", "failedscheduling", "insufficient nvidia.com/gpu", "unexpectedadmissionerror"
         ),
@@ -34,7 +32,6 @@ LAUNCHERS: tuple[Program, ...] = (
         on_torch=False,
         way="Ask the scheduler for a GPU of a partition that has one (`sinfo -o '%P %G %t'` lists "
         "them): `--gres=gpu:1`",
-        reading="sinfo -o '%P %G %t'",
         marks=told("start", "gres=(null)", "sbatch: error", "srun: error", "salloc: error")
         + told("running", "slurmstepd: error"),
     ),

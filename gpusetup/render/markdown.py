@@ -156,18 +156,16 @@ def _asks_for(answer: DoctorAnswer) -> str:
     still = "If it still fails" if answer.cause == "ok" else "If that does not help"
     if answer.snapshot.origin != "report":
         return f"{still}, post the output of `gpusetup snapshot`."
-    lacks = [name for name, known in _would_tell(answer) if not known]
-    whole = "`gpusetup snapshot`" + (f", or of {' and '.join(lacks)}" if lacks else "")
     if answer.cause == "unknown":
-        first = f"`{answer.next_reading}`, or of " if answer.next_reading else ""
-        return f"Please post the whole error, and the output of {first}{whole}."
+        first = f", and the output of `{answer.next_reading}`, or of `gpusetup snapshot`"
+        return f"Please post the whole error{first if answer.next_reading else ''}."
+    asked = (
+        ("`python -m torch.utils.collect_env`", answer.snapshot.torch.version),
+        ("`nvidia-smi`", answer.snapshot.driver.version),
+    )
+    lacks = [name for name, known in asked if known is None]
+    whole = "`gpusetup snapshot`" + (f", or of {' and '.join(lacks)}" if lacks else "")
     return f"{still}, post the whole error and the output of {whole}."
-
-
-def _would_tell(answer: DoctorAnswer) -> Iterator[tuple[str, bool]]:
-    machine = answer.snapshot
-    yield "`python -m torch.utils.collect_env`", machine.torch.version is not None
-    yield "`nvidia-smi`", machine.driver.version is not None
 
 
 def _shell(answer: DoctorAnswer) -> str:

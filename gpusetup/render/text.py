@@ -111,6 +111,11 @@ def unknown_of(answer: DoctorAnswer) -> str:
         return f"{who}{seen.title}; why is not shown"
     if answer.program is None or answer.program == "torch":
         if answer.snapshot.origin == "report":
+            if not answer.next_reading:
+                return (
+                    "the text shows nothing of a GPU or its software that fails; post the whole "
+                    "error: the lines above its last one, the command and the versions"
+                )
             return "what was read shows neither what is wrong nor a working stack"
         return "nothing wrong was seen, and a working stack was not shown either"
     at = f" at {answer.stage}" if answer.stage else ""

@@ -54,6 +54,7 @@ READERS: tuple[Reader, ...] = (
     messages,
     exceptions.exceptions,
     complaints.complaints,
+    complaints.subjects,
     failing.failing,
     training.training,
 )

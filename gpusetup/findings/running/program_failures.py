@@ -206,8 +206,34 @@ PROGRAM_FAILED = Cause(
     failure=8,
     message=Message(
         title="{program} failed by itself ({said}), not by the GPU's stack",
+        text="Take its newest release; if that fails too, report it to its project, with its whole "
+        "output, the command and its version",
         way=_told,
-        cases=(Message(having={"says": ""}, title="{says}", way=_told),),
+        cases=(
+            Message(having={"says": ""}, title="{says}", way=_told),
+            Message(
+                having={"exception": "^(?:FileNotFound|NotADirectory|IsADirectory)"},
+                text="Give it a path that is there: a relative one counts from the folder in which "
+                "it was started",
+            ),
+            Message(
+                having={"exception": "^ModuleNotFound"},
+                text="Install the package that has this module into this environment (its name may "
+                "be another one), or start the program from its own folder",
+            ),
+            Message(
+                having={"exception": "HTTP|Repository|EntryNotFound|^(?:OS|Environment)Error"},
+                text="Check the name, that this account may read it (`hf auth login`), and that "
+                "the hub is reached from here",
+            ),
+            Message(
+                having={"exception": ""},
+                text="Change what its message names, where the last lines of the traceback point. "
+                "If they are in a package, bring that and the program to releases that belong "
+                "together; if it still fails, report it to that project, with the whole traceback, "
+                "the command and `pip freeze`",
+            ),
+        ),
     ),
 )
 
