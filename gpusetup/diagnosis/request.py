@@ -3,6 +3,7 @@ build that fits it, and what the rules are given."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from gpusetup.evidence.context import RuleContext
@@ -136,8 +137,9 @@ def _beside(machine: Snapshot, catalog: Catalog) -> str | None:
     name, _, version = (machine.wanted.companion or "").partition("==")
     held = ((one, there[one].version or "") for one in COMPANIONS if one in there)
     for one, of in ((name, version), *held):
-        if of and (found := releases_with(catalog, [(one, f"=={of.partition('+')[0]}")])):
-            return f"=={found[-1]}"
+        with contextlib.suppress(ValueError):  # what a stranger calls a version
+            if of and (found := releases_with(catalog, [(one, f"=={of.partition('+')[0]}")])):
+                return f"=={found[-1]}"
     return None
 
 
