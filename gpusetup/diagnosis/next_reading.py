@@ -45,6 +45,7 @@ INSTALLS = "python -V  # and the installer's command, with its whole output"
 MONITOR = "gpusetup monitor 60  # in another terminal, while it runs"
 OF_SUBJECTS = {
     "slow": MONITOR,
+    "install": INSTALLS,
     "Slurm": "sinfo -o '%P %G %t'",
     "Kubernetes": "kubectl describe nodes | grep nvidia.com/gpu",
     "podman": "podman info  # on the host; and the container's own command and output",
@@ -127,7 +128,7 @@ def reading_of_unknown(context: RuleContext) -> str | None:
         return program.reading
     subject = next((one.value for one in readings(context, SUBJECT)), None)
     torch = context.snapshot.torch.version
-    if (torch or (program and program.on_torch)) and subject != "slow":
+    if (torch or (program and program.on_torch)) and subject not in ("slow", "install"):
         shown = torch and context.snapshot.python.version and driver_answers(context)
         return None if shown else COLLECT_ENV
     if subject in OF_SUBJECTS:

@@ -52,6 +52,7 @@ def complaints(text: Text) -> Iterator[Fact]:
 SUBJECTS = {
     "slow": r"(?:gpu|train|infer|cuda)\w* (?:[\w']+ ){0,6}slow\b|slow (?:\w+ ){0,4}(?:gpu|train|infer|cuda)"
     r"|gpus? (?:\w+ )?idle|idle gpu|low gpu u|gpu[- ]?(?:util|usage)\w* (?:is|stays|at|of|only|around|below|drops)\b",
+    "install": r"\b(?:pip3?|uv|conda|mamba) (?:install|add|sync|create|pip)\b[^\n]{0,80}\b(?:fail|error|does ?n[o']t work|stuck)|subprocess-exited-with-error|resolutionimpossible",
     "Slurm": r"slurm|sbatch|srun |salloc|scontrol|gres=",
     "Kubernetes": r"kube|k8s|failedscheduling|nvidia\.com/gpu\b(?!=)",
     "podman": r"podman",
