@@ -14,9 +14,9 @@ from typing import NamedTuple
 from finding_pages import Said, cell, found, messages, sentence, ways
 
 from gpusetup.catalog.file import load_catalog
+from gpusetup.causes.layers import Layer
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.knowledge import record
-from gpusetup.findings.layers import Layer
 from gpusetup.model.finding import Fix
 from gpusetup.render.text import looks_of, needs, ways_beside
 from gpusetup.report.read import read_bytes

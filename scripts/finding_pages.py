@@ -16,10 +16,10 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape as xml
 
 from gpusetup.catalog.file import load_catalog
+from gpusetup.causes.record import Cause
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.diagnosis.knowledge import record, records
 from gpusetup.diagnosis.precedence import consequences
-from gpusetup.findings.record import Cause
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.probe.saved import example_machines, in_one_line, machine_named
 from gpusetup.render.text import looks_of, needs, ways_beside

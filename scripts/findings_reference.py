@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpusetup.findings.record import Cause
+    from gpusetup.causes.record import Cause
 
 HEAD = """# Findings
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import gpusetup
-from gpusetup.messages.table import ROWS
+from gpusetup.causes.table import ROWS
 
 READERS = ("probe", "readings", "report", "commands", "resolver")
 

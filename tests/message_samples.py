@@ -1,5 +1,6 @@
 """Texts of programs with the kinds of events that they show: all of them, and no other.
 
+A cause's own stand in its record. Those of facts, and of several kinds, stand in
 `tests/messages/*.txt`, one sample a line: the kinds (`-` for none), ` | `, the text; `\\n`, `\\t`
 and `\\\\` mean in it what they mean in a string. A text that comes near a row's letters and is of
 another kind is the row's neighbour.
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from report_messages import MESSAGES
 from test_kernel_log import LINES
 
+from gpusetup.causes.table import CAUSES
 from gpusetup.messages.row import Row
 from gpusetup.messages.search import matches
 from gpusetup.report.text import Text, text_of
@@ -38,7 +40,13 @@ def samples() -> tuple[Sample, ...]:
         for line in path.read_text(encoding="utf-8").splitlines()
         if line and not line.startswith("#")
     )
-    return tuple(_sample(line) for line in lines)
+    return (*map(_sample, lines), *_of_causes())
+
+
+def _of_causes() -> Iterator[Sample]:
+    for cause in CAUSES:
+        yield from (Sample(frozenset({cause.id}), text) for text in cause.examples)
+        yield from (Sample(frozenset(), text) for text in cause.not_examples)
 
 
 def _sample(line: str) -> Sample:

@@ -23,10 +23,10 @@ from judging import (
 )
 
 from gpusetup.catalog.file import load_catalog
+from gpusetup.causes.environments import PIP_MISSING
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.knowledge import records
 from gpusetup.evidence.context import RuleContext
-from gpusetup.findings.installing.environment import PIP_MISSING
 from gpusetup.model.finding import Finding, Fix, Severity, typed
 from gpusetup.model.frozen import fields as fields_of
 from gpusetup.model.frozen import replace

@@ -7,8 +7,8 @@ from itertools import islice
 from each_row import each
 from message_samples import Sample, matching, samples
 
+from gpusetup.causes.table import ROWS
 from gpusetup.messages.row import Row
-from gpusetup.messages.table import ROWS
 from gpusetup.report.read import read_report
 
 SAMPLES_A_ROW = 2
@@ -22,5 +22,5 @@ def test_a_text_shows_these_kinds_of_events_and_no_other(sample: Sample) -> None
 @each("row", ROWS)
 def test_a_row_has_samples(row: Row) -> None:
     assert len([*islice(matching(row), SAMPLES_A_ROW)]) == SAMPLES_A_ROW, (
-        "two texts that match, in tests/messages"
+        "two texts that match: `examples` of the record, or in tests/messages"
     )

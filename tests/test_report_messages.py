@@ -81,7 +81,7 @@ sys.path[:0] = {paths!r}
 if sys.platform != "win32":
     import resource
     resource.setrlimit(resource.RLIMIT_CPU, ({limit}, {limit}))
-from gpusetup.messages.table import ROWS
+from gpusetup.causes.table import ROWS
 from gpusetup.report.read import read_report
 
 LONG = 10_000

@@ -17,9 +17,9 @@ from report_messages import MESSAGES
 
 from gpusetup.catalog.facts import extension_modules
 from gpusetup.catalog.file import load_catalog
+from gpusetup.causes.lenders import LENDERS
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.findings.lenders import LENDERS
-from gpusetup.findings.libraries.distributions import CALLED_ALIKE
+from gpusetup.fixes.distributions import CALLED_ALIKE
 from gpusetup.model.finding import Fix, typed
 from gpusetup.model.machine import Container, Os, Snapshot
 from gpusetup.render.markdown import doctor_markdown

@@ -28,9 +28,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("catalog", "messages", "system"),
     ("readings", "installers", "configs"),
     ("redaction", "resolver"),
-    ("probe", "report", "evidence"),
+    ("probe", "evidence"),
     ("fixes",),
-    ("findings",),
+    ("causes",),
+    ("report", "findings"),
     ("diagnosis",),
     ("plan",),
     ("tune", "monitor", "install", "fleet"),
@@ -52,7 +53,17 @@ ALONE = ("verify", "child_scripts")
 
 PURE = (
     *("model", "catalog", "messages", "readings", "installers", "redaction", "resolver"),
-    *("accelerators", "report", "evidence", "fixes", "findings", "diagnosis", "plan", "configs"),
+    *(
+        "accelerators",
+        "report",
+        "evidence",
+        "fixes",
+        "causes",
+        "findings",
+        "diagnosis",
+        "plan",
+        "configs",
+    ),
 )
 """What decides, and asks nobody: neither this machine, nor a network, nor a disk."""
 ASKS = ("system", "probe", "install")

@@ -23,8 +23,8 @@ from judging import (
     spoken_of,
 )
 
+from gpusetup.causes.table import ROWS
 from gpusetup.diagnosis.knowledge import records
-from gpusetup.messages.table import ROWS
 from gpusetup.model.failing import Failing
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace

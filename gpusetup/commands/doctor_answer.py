@@ -18,8 +18,8 @@ ANSWER_IS_NO = 1
 def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     """0 healthy, or a loss of speed; 1 an error, not shown healthy, a failure that is named though
     it lies outside the GPU's stack, torch's `False` in a text, or (strict) a warning."""
+    from gpusetup.causes.record import RECORDS
     from gpusetup.diagnosis.ok import says_false
-    from gpusetup.findings.record import RECORDS
 
     gravest = {finding.severity for finding in diagnosis.findings}
     rootless = not any(finding.root for finding in diagnosis.findings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.render.console import Console
 
@@ -43,7 +44,7 @@ def failed_checks(text: str) -> tuple[Event, ...]:
     bad = [check for check in checks if check.get("status") in ("failed", "crashed")]
     return tuple(
         Event(
-            kind="gpu-check-failed",
+            kind=GPU_CHECK_FAILED.id,
             values={key: str(check.get(key, "")) for key in ("name", "device", "status")},
             source="verify",
             text=f"{check.get('name')} on {check.get('device')}: {check.get('detail')}",
@@ -59,6 +60,6 @@ def _died(code: int | None, problem: str | None) -> tuple[Event, ...]:
     values = {"name": "verify", "device": "", "status": "crashed"}
     return (
         Event(
-            kind="gpu-check-failed", values=values, source="verify", text=problem or f"exit {code}"
+            kind=GPU_CHECK_FAILED.id, values=values, source="verify", text=problem or f"exit {code}"
         ),
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.causes.torch import INSTALL_UNFINISHED
 from gpusetup.errors import Unsatisfiable
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -81,7 +82,7 @@ def is_proven(request: InstallRequest, out: Console, job: Job, target: Target, t
     an interrupted installation as it is: what that ends in comes first."""
     from gpusetup.install.proof import prove_task
 
-    if any(event.kind == "install-unfinished" for event in task.machine.events):
+    if any(event.kind == INSTALL_UNFINISHED.id for event in task.machine.events):
         return False
     verdict = None
     if not (request.no_verify or request.dry_run):

@@ -173,7 +173,10 @@ def _read(raw: bytes) -> Snapshot:
     snapshot = read_bytes(raw)
     if has_words(raw):
         return snapshot
-    return replace(snapshot, events=(*snapshot.events, Event(kind="report-empty", source="report")))
+    from gpusetup.causes.running import REPORT_EMPTY
+
+    empty = Event(kind=REPORT_EMPTY.id, source="report")
+    return replace(snapshot, events=(*snapshot.events, empty))
 
 
 COLOURS = r"\x1b\[[0-9;?]*[A-Za-z]"
@@ -197,8 +200,10 @@ def _without_colours(text: str) -> str:
 
 
 def _cut(text: Sifted) -> Event:
+    from gpusetup.causes.running import REPORT_CUT
+
     values = {"size": in_mib(text.size), "read": in_mib(len(text.raw))}
-    return Event(kind="report-cut", values=values, source="report")
+    return Event(kind=REPORT_CUT.id, values=values, source="report")
 
 
 def in_mib(size: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.doubt import cause_behind, left_open
 from gpusetup.diagnosis.failing import failure_of, of_the_program, stage_of
 from gpusetup.diagnosis.lent import on_a_lent_machine
@@ -17,7 +18,6 @@ from gpusetup.diagnosis.rules import found, rules_for
 from gpusetup.diagnosis.system import on_this_system
 from gpusetup.evidence.context import Rule, RuleContext, is_report
 from gpusetup.evidence.wording import once
-from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot

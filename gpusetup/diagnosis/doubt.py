@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.causes.record import RECORDS, Alike
 from gpusetup.evidence.context import is_report
-from gpusetup.findings.record import RECORDS, Alike
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
 

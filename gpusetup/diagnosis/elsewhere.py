@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpusetup.findings.layers import Layer
-from gpusetup.findings.record import RECORDS
+from gpusetup.causes.layers import Layer
+from gpusetup.causes.record import RECORDS
 from gpusetup.model.finding import Finding
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpusetup.causes.layers import STAGES
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, in_container, is_report, on, package
-from gpusetup.findings.layers import STAGES
-from gpusetup.findings.record import RECORDS
 from gpusetup.messages.row import NOT_SHOWN
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.causes.record import RECORDS, Cause
 from gpusetup.diagnosis.precedence import consequences
 from gpusetup.errors import UsageError
-from gpusetup.findings.record import RECORDS, Cause
 from gpusetup.model.finding import Severity
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ VERDICTS = (
 
 def records() -> tuple[Cause, ...]:
     """Every record, in the order of precedence, then by id; the verdicts last."""
-    from gpusetup.diagnosis.rules import all_rules
+    from gpusetup.causes.table import CAUSES
+    from gpusetup.diagnosis.rules import RULE_BROKEN
 
-    all_rules()
-    found = sorted(RECORDS.values(), key=lambda record: record.order)
-    return (*(record for record in found if record not in VERDICTS), *VERDICTS)
+    known = sorted((*CAUSES, RULE_BROKEN), key=lambda record: record.order)
+    return (*known, *VERDICTS)
 
 
 def record(id: str) -> Cause:

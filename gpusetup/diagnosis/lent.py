@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.causes.layers import OF_THE_DRIVER
+from gpusetup.causes.lenders import Lender, lender_of
+from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.system import lines_without
 from gpusetup.evidence.context import events, is_report
 from gpusetup.evidence.places import IN_KUBERNETES
-from gpusetup.findings.layers import OF_THE_DRIVER
-from gpusetup.findings.lenders import Lender, lender_of
-from gpusetup.findings.record import RECORDS
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.diagnosis.failing import program_of
-from gpusetup.evidence.context import (
-    driver_answers,
-    events,
-    has_nvidia,
-    in_container,
-    is_report,
-    on,
-    readings,
-)
-from gpusetup.findings.alike import (
+from gpusetup.causes.alike import (
     BESIDE_TORCH,
     COLLECT_ENV,
     HOST_MEMORY,
@@ -27,10 +17,21 @@ from gpusetup.findings.alike import (
     ON_THE_HOST,
     TORCHS_KERNELS,
 )
-from gpusetup.findings.lenders import lender_of
-from gpusetup.findings.libraries.distributions import distribution_of
-from gpusetup.findings.programs import is_beside_torch
+from gpusetup.causes.lenders import lender_of
+from gpusetup.diagnosis.failing import program_of
+from gpusetup.evidence.context import (
+    driver_answers,
+    events,
+    has_nvidia,
+    in_container,
+    is_report,
+    on,
+    readings,
+)
+from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
+from gpusetup.fixes.distributions import distribution_of
+from gpusetup.messages.row import FAILED
 from gpusetup.model.failing import SUBJECT
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
@@ -111,7 +112,7 @@ def reading_of_unknown(context: RuleContext) -> str | None:
     """The command whose answer shows most of the stage that failed; None where only the program's
     whole error does."""
     program, failing = program_of(context), context.snapshot.failing
-    said = events(context, "program-failed")
+    said = events(context, FAILED)
     stages = {failing.stage, *(event.values.get("stage") for event in said)}
     if "build" in stages:
         # Once more with all that it prints; what lies in this folder, of an unnamed distribution.

@@ -20,7 +20,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     serving,
 )
-from gpusetup.findings.makers.gpu_maker import KERNELS_RAN, serves_its_maker
+from gpusetup.findings.presence import KERNELS_RAN, serves_its_maker
 from gpusetup.model.failing import COMPLAINT
 from gpusetup.model.machine import Event, visible_gpus
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
     from gpusetup.model.machine import Snapshot
 
-NO_MATCH = ("cuda-library-error", "cuda-call-not-supported")
-"""Events under which nothing that was said before counts as healthy."""
 IN_VAIN = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
 """What a program says that looked for the driver or for CUDA: a driver that answers elsewhere in
 the text, on the host say, shows nothing of where it looked."""
@@ -37,10 +35,17 @@ KERNELS_XIDS = frozenset({"13", "31", "43", "45"})
 """The same in the kernel's log: a fault in the engine or the memory of one program's own work."""
 
 
+def _has_no_match(context: RuleContext) -> bool:
+    """Whether a library of CUDA fails: nothing that was said before counts as healthy then."""
+    from gpusetup.causes.running import CUDA_CALL_NOT_SUPPORTED, CUDA_LIBRARY_ERROR
+
+    return bool(events(context, CUDA_LIBRARY_ERROR.id, CUDA_CALL_NOT_SUPPORTED.id))
+
+
 def may_be_ok(context: RuleContext) -> bool:
     """Whether a working stack is shown, and a text complains of nothing."""
     complains = is_report(context) and readings(context, COMPLAINT)
-    if complains or says_false(context.snapshot) or events(context, *NO_MATCH):
+    if complains or says_false(context.snapshot) or _has_no_match(context):
         return False
     return serves_its_maker(context) or bool(
         _said_healthy(context) if is_report(context) else _measured(context)

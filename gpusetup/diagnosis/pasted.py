@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.causes.lenders import lender_of
 from gpusetup.evidence.context import RuleContext, in_container, is_report, on
-from gpusetup.findings.lenders import lender_of
 from gpusetup.fixes import paste
 from gpusetup.fixes.disk_space import first_room
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, each_block, typed

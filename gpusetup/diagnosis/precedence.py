@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpusetup.findings.layers import SHOWS, Layer
-from gpusetup.findings.record import RECORDS, Cause
+from gpusetup.causes.layers import SHOWS, Layer
+from gpusetup.causes.record import RECORDS, Cause
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import replace
 
@@ -23,8 +23,8 @@ def place_of(finding: Finding) -> tuple[int, int, str]:
 def consequences(cause: Cause) -> tuple[str, ...]:
     """What a cause explains where both are there: of its layer, and of its own.
 
-    >>> from gpusetup.findings.driver import cuda_codes
-    >>> consequences(cuda_codes.CUDA_SEES_NO_DEVICE)
+    >>> from gpusetup.causes import cuda_start
+    >>> consequences(cuda_start.CUDA_SEES_NO_DEVICE)
     ('torch-sees-no-gpu', 'gpu-check-failed')
     """
     shown = SHOWS.get(cause.place[0], ()) if cause.place else ()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from gpusetup.causes.wheels import NO_WHEEL_FOR_PLATFORM, WRONG_INDEX
 from gpusetup.evidence.context import RuleContext
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
@@ -85,7 +86,7 @@ def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
 def _refuses(event: Event) -> bool:
     """Whether the index that a text asks for has nothing for this machine."""
     nothing = event.kind == "no-matching-distribution" and not event.values.get("versions")
-    return nothing or event.kind == "wrong-index"
+    return nothing or event.kind == WRONG_INDEX.id
 
 
 def _backends(machine: Snapshot, catalog: Catalog) -> list[str]:
@@ -148,7 +149,7 @@ def _on_its_platform(machine: Snapshot, catalog: Catalog, asked: Request) -> Sna
 
     Where x86_64 has that wheel and aarch64 has none, it was written on aarch64.
     """
-    refused = any(event.kind == "no-wheel-for-platform" for event in machine.events)
+    refused = any(event.kind == NO_WHEEL_FOR_PLATFORM.id for event in machine.events)
     if not refused or machine.os.machine is not None or machine.os.family not in (None, "linux"):
         return machine
     sought = ("linux", asked.backend, (asked.torch or "").strip("= ").partition("+")[0])

@@ -7,31 +7,17 @@ from functools import cache
 from importlib import import_module
 
 from gpusetup.accelerators.makers import judged_on
+from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import Rule, RuleContext
-from gpusetup.findings.record import Cause
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.machine import Snapshot
 
 # The files of the findings by what they are about; which finding is the root says `precedence`.
-OF_WSL = ("container.wsl",)
-ANYWHERE = (
-    *("container.boundary", "driver.presence", "makers.gpu_maker", "torch.installed"),
-    *("torch.build", "torch.companions", "torch.pairs", "torch.guarded_set", "libraries.loading"),
-    *("libraries.numeric", "libraries.building", "installing.python", "installing.environment"),
-    *("host.resources", "host.settings"),
-)
-OF_A_DRIVER = (
-    # The first finding of an id gives its title: what reads the nodes goes before NVML's codes.
-    *("driver.kernel_module", "driver.age", "jetson.jetpack", "torch.kernels", "driver.state"),
-    *("device.performance", "device.limits", "driver.cuda_api", "device.access", "device.sharing"),
-    *("driver.silent", "device.faults", "device.links"),
-)
+ANYWHERE = ("container", "presence", "torch", "companions", "host")
+# The first finding of an id gives its title: what reads the nodes goes before NVML's codes.
+OF_A_DRIVER = ("driver", "kernels", "gpu_losses", "gpu_access", "cuda", "gpu_faults")
 """A driver and its GPUs."""
-OF_MESSAGES = (
-    *("container.engines", "libraries.extensions", "libraries.toolkit"),
-    *("running.program_messages", "running.programs", "running.parallel"),
-    *("running.program_failures", "installing.installers", "installing.wheels"),
-)
+OF_MESSAGES = ("running", "installers")
 """What programs said."""
 
 
@@ -45,17 +31,12 @@ def rules_for(snapshot: Snapshot) -> tuple[Rule, ...]:
     """The rules that can find something on this machine."""
     said = bool(snapshot.events)
     asked = (
-        (OF_WSL, said or snapshot.os.wsl),
+        (("said",), said),
         (ANYWHERE, True),
         (OF_A_DRIVER, said or has_a_driver(snapshot)),
         (OF_MESSAGES, said),
     )
     return tuple(rule for files, wanted in asked if wanted for rule in rules_of(files))
-
-
-def all_rules() -> tuple[Rule, ...]:
-    """Every rule; with them every record of a cause is loaded."""
-    return rules_of((*OF_WSL, *ANYWHERE, *OF_A_DRIVER, *OF_MESSAGES))
 
 
 def has_a_driver(snapshot: Snapshot) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpusetup.findings.layers import OF_THE_DRIVER, Layer
-from gpusetup.findings.record import RECORDS
+from gpusetup.causes.layers import OF_THE_DRIVER, Layer
+from gpusetup.causes.record import RECORDS
 from gpusetup.model.finding import Alternative, Finding, Fix, each_block, typed
 from gpusetup.model.frozen import replace
 
@@ -57,7 +57,7 @@ def on_this_system(context: RuleContext, finding: Finding) -> Finding:
 
 def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     """Without kernel modules; by Windows' driver where the way out was one of the driver's."""
-    from gpusetup.findings.container.wsl import driver_of_windows
+    from gpusetup.causes.wsl import driver_of_windows
 
     layer = (RECORDS[finding.id].place or (None,))[0]
     kept, text = (

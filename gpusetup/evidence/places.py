@@ -95,3 +95,11 @@ def by_conda(context: RuleContext) -> bool:
 ON_LINUX, ON_WINDOWS, ON_MACOS = map(of_system, ("linux", "windows", "macos"))
 IN_DOCKER, IN_PODMAN, IN_KUBERNETES = map(in_a, ("docker", "podman", "kubernetes"))
 IN_A_CONTAINER, IN_A_TEXT = in_container, is_report
+
+
+def is_beside_torch(context: RuleContext) -> bool:
+    """Whether a text is about a program that comes to the GPU without torch."""
+    from gpusetup.messages.programs import BY_NAME
+
+    program = BY_NAME.get(context.snapshot.failing.program or "")
+    return program is not None and not program.on_torch

@@ -1,32 +1,19 @@
-"""Causes that one message alone decides: from the `message` of a record to its finding.
-
-It holds for a live machine and for somebody's text alike: both give the same events. What needs
-more than the message (a version, a GPU, another event) is a function in the file of its subject.
-"""
+"""From a record and what was said, or what the machine shows, to the finding."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gpusetup.evidence.context import RuleContext, event_evidence, events, gpus, on, source_of
+from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.context import RuleContext, event_evidence, gpus, on, source_of
 from gpusetup.evidence.plausible import is_an_identifier
-from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import packages, paste, which
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import in_any_case
 from gpusetup.model.shell import Line, lines
-
-
-def from_messages(context: RuleContext, causes: tuple[Cause, ...]) -> Iterator[Finding]:
-    """A finding for every cause whose message was said."""
-    said = {event.kind for event in context.snapshot.events}
-    for cause in causes:
-        messages = () if said.isdisjoint(cause.kinds) else events(context, *cause.kinds)
-        if messages and cause.message and all(holds(context) for holds in cause.holds):
-            yield from_message(context, cause, *case_of(context, cause.message, messages))
 
 
 def case_of(

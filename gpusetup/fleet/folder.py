@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of, summed
 from gpusetup.fleet.judge import Judged
@@ -241,13 +242,13 @@ def _from_verify(raw: bytes, name: str, what: str, judged: Judged) -> Node:
 def _failure(check: CheckAnswer) -> NodeFinding:
     said = f": {check.detail}" if check.detail else ""
     title = f"verify's {check.name} {check.status} on {check.device}{said}"
-    return NodeFinding(id="gpu-check-failed", severity=Severity.ERROR, title=title)
+    return NodeFinding(id=GPU_CHECK_FAILED.id, severity=Severity.ERROR, title=title)
 
 
 def _failed_without_a_check(answer: VerifyAnswer) -> Iterator[NodeFinding]:
     if answer.verdict == "failed" and not any(one.status in FAILED for one in answer.checks):
         yield NodeFinding(
-            id="gpu-check-failed", severity=Severity.ERROR, title="verify's verdict is failed"
+            id=GPU_CHECK_FAILED.id, severity=Severity.ERROR, title="verify's verdict is failed"
         )
 
 

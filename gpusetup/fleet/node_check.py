@@ -7,10 +7,11 @@ from collections.abc import Callable, Container, Mapping
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog
+from gpusetup.causes.gpu_losses import GPU_MEMORY_TAKEN
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
 from gpusetup.errors import UsageError
-from gpusetup.findings.driver import kernel_module, presence
+from gpusetup.findings import presence
 from gpusetup.fixes.which import placed
 from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.harmless import without_harmless
@@ -21,7 +22,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Gpu, Snapshot
 from gpusetup.readings.side import slot_key
 
-NOT_OF_THE_NODE = ("gpu-memory-taken",)
+NOT_OF_THE_NODE = (GPU_MEMORY_TAKEN.id,)
 """A job that runs beside the check is no fault of the node."""
 
 
@@ -184,7 +185,7 @@ def _findings(snapshot: Snapshot, catalog: Catalog, others: int) -> tuple[NodeFi
     named by its number."""
     gpus = snapshot.gpus or ()
     alone = gpus[0] if others and len(gpus) == 1 else None
-    rules = (*presence.RULES, *kernel_module.RULES, *rules_of(OF_A_DRIVER))
+    rules = (*presence.OF_THE_DRIVER, *rules_of(("said", *OF_A_DRIVER)))
     return tuple(
         NodeFinding(
             id=one.id,

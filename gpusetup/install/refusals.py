@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.catalog.builds import Catalog
+from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.elsewhere import trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.findings.record import RECORDS
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.place import refuse_unnamed_base

@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 BUS = r"(?P<bus_id>[0-9a-f]{2,8}:[0-9a-f:.]{1,13}[0-9a-f])"
 """A GPU's bus address, as the kernel and NVML write it."""
+
 CAPABILITY = r"(?P<capability>\d{1,2}\.\d)"
+
 HOST = r"(?P<host>[\w.-]+\.[a-z]{2,10})"
+
 DRIVER_VERSION = r"\d{3}\.\d{1,3}(?:\.\d{1,3})?"
 """A driver of NVIDIA's: 550.54.14."""
+
 RELEASE = r"\d{1,2}\.\d{1,2}\.\d{1,2}"
 """A release by its three numbers: 2.5.1."""
+
 _LABELLED = r"(?:[abrc.]{1,4}\w{1,16})?(?:\+\w(?:[\w.]{0,38}\w)?)?"
 """What stands behind a version: a pre-release, a local label."""
+
 TORCH_VERSION = rf"[0-2]\.\d{{1,2}}(?:\.\d{{1,3}})?{_LABELLED}"
 """A version of torch that may lack its last number: 2.5, 2.6.0a0+git1234."""
 
-NAMES = (
-    "abc ast asyncio bisect builtins bz2 calendar code codecs collections contextlib copy copyreg"
-    " ctypes dataclasses datetime decimal difflib dis email enum fnmatch fractions functools gc"
-    " getpass glob gzip hashlib heapq http importlib inspect io ipaddress itertools json keyword"
-    " linecache locale logging lzma math mimetypes multiprocessing numbers opcode operator os parser"
-    " pathlib pickle pickletools platform pprint profile pstats queue random re reprlib sched secrets"
-    " select selectors shelve shutil signal site socket ssl stat statistics string struct subprocess"
-    " symbol sys tarfile tempfile test textwrap threading time timeit token tokenize trace traceback"
-    " types typing unittest urllib uuid warnings weakref xml zipfile"
-)
-STDLIB = frozenset(NAMES.split())
-"""Modules that torch's import needs: a file of that name in the working folder hides them."""
+TORCH_SYMBOL = r"(?!_ZNK?\d{1,2}tensorflow)(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torch|caffe2|torch|at)\w*|\w*(?:c10|torch|Tensor)\w*)"
 
 IN_A_BUILD = r"(?:Failed building wheel|Building wheels? for|bdist_wheel|build_ext\b|subprocess-exited-with-error|Building from source|metadata-generation-failed)"
 """What pip and setuptools print of a package that is compiled."""
+
+IF = r"\b(?:if|when|whenever|whether|unless|until|in case|make sure|once) (?:\S{1,16} ){0,5}?"
+
+MAYBE = r"\b(?:if|whether|may|might|could|would|avoid\w*|prevent\w*|otherwise) (?:\S{1,16} ){0,4}?"
+
+IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
+"""Before what nobody says has happened."""
+
+
+def in_any_order(*parts: str, within: int = 700) -> str:
+    return "|".join(f".{{0,{within}}}?".join(order) for order in permutations(parts))
+
+
+CUDA_LIBRARY = (
+    r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft\w?|curand|cusparse|cusparseLt|cusolver\w*|nvrtc[\w-]*|nvJitLink"
+    r"|nccl|nvToolsExt|cupti|cufile|nvshmem\w*|cudss|nvpl_\w+|caffe2_nvrtc|npp\w+|nvjpeg|cuda_runtime)"
+    r"(?:-[0-9a-f]{8})?"
+)
+"""A wheel that bundles its libraries marks them with a hash: libcudnn-a2b758a6.so.7."""
+
+CPU_PART = r"libbitsandbytes_cpu\.(?:so|dylib): (?:cannot open shared object|no such file)"
+"""Every wheel of bitsandbytes has this library: where it is not, none was built."""
+
+TORCH_LIBRARY = r"lib(?:torch\w*|c10\w*|caffe2\w*)"
+
+FFMPEG = r"lib(?:av(?:util|codec|format|device|filter)|sw(?:scale|resample))\b"
+
+LINKS_AN_EXTENSION = r"ninja: build stopped|error: command '\S{1,200}' failed|make(?:\[\d\])?: \*\*\*|Failed building wheel|Failed to build\b"
+"""What follows a linker's error in a build of many files; Triton's helper is one file."""
+
+COMPILED_MODULE = (
+    r"(?:MultiScaleDeformableAttention|MinkowskiEngineBackend|tinycudann_bindings|pointnet2_cuda|iou3d_nms_cuda"
+    r"|flash_attn_(?:2_|3_)?cuda|selective_scan_cuda|causal_conv1d_cuda|fused_layer_norm_cuda|amp_C"
+    r"|\w{2,40}(?:rast|act|dn2d|lrelu)_plugin|exllama_kernels|exllamav2_kernels|exllamav2_ext|quant_cuda|awq_ext|_gridencoder|_raymarching)"
+)
+"""The compiled modules of packages that a plain import shows by name (their setup files)."""
+
+LIBRARY = r"(?:xformers|flash[-_ ]?attn|flash[-_ ]?attention|bitsandbytes|sage-?attention|torch[-_]scatter|torch[-_]sparse|torch[-_]cluster|torchcodec|pytorch3d|detectron2|mmcv(?:-full)?|apex|auto-?gptq|exllamav2|vllm|deepspeed|tiny-?cuda-?nn|kaolin|gsplat|nvdiffrast|causal[-_]conv1d|mamba[-_]ssm)"

@@ -1,10 +1,73 @@
-"""Programs that fail by themselves, in their own words: what failed, and the program's own way out."""
+"""Failures of their own: programs, trainers and their environments.
+
+Sources, as of November 2026: ultralytics' and yolov5's torch_utils.py (select_device), titles and
+first lines of threads in issue trackers, NVIDIA's manual of nvidia-smi ( row remapping).
+"""
 
 from __future__ import annotations
 
-from gpusetup.messages.row import NOT_SHOWN, failed, row
+from gpusetup.messages.fragments import in_any_order
+from gpusetup.messages.row import FAILED, NOT_SHOWN, failed, row, rows
 
 VALIDATED = "Take a driver that the requirements page of this Isaac Sim names as validated (5.1: 580.65.06 on Linux, 580.88 on Windows; 595 crashes it), or the newest Isaac Sim"
+
+
+A_NUMBER = "It takes a GPU by its number: `device=0`, or `0,1` for two; without it, it chooses one"
+
+
+BY_A_WORD = (
+    failed(
+        "The trainer",
+        "invalid cuda",
+        r"Invalid CUDA '?(?:--)?device[ =](?i:cuda|gpu)'? requested",
+        says="The trainer takes no GPU of this name: `cuda` and `gpu` are no numbers",
+        way=A_NUMBER,
+    ),
+)
+
+
+BY_A_NUMBER = rows(
+    "cuda-unavailable",
+    {
+        "invalid cuda": r"Invalid CUDA '?(?:--)?device[ =](?!(?i:cuda|gpu)')[^\s{]{1,12} requested",
+        "`cudaaccelerator` can not run on your system": "",
+    },
+)
+
+
+SLEPT = r"\b(?:suspend(?:s|ed|ing)?|sleep(?:s|ing)?|slept|hibernat\w{1,4}|standby|wak(?:e|es|ing|ed)[ -]?up|woke up|resum(?:e|es|ed|ing) from)\b"
+
+
+LOST = r"(?:\b(?:only|then|falls back to|back to|uses?|using|on) (?:the |my )?CPU\b|\b(?:without|no longer|not|n't|stops?|lost|loses?|fails?|unavailable|CUDA error)\b[^.\n]{0,40}?\b(?:cuda|gpu|nvidia|torch)\b|\b(?:cuda|gpu|nvidia|torch)\b[^.\n]{0,40}?\b(?:lost|not|n't|no longer|unavailable|gone|disappears?|fails?|error)\b)"
+
+
+BACK = r"\b(?:re-?boot(?:s|ed|ing)?|restart(?:s|ed|ing)? (?:the |my )?(?:system|machine|computer|pc|server|laptop)|(?:rmmod|modprobe -r) nvidia[_-]uvm|reload\w{0,3} (?:the )?(?:driver|nvidia))\b"
+
+
+AFTER_SLEEP = (
+    row(
+        "cuda-lost-after-suspend",
+        ("suspend", "sleep", "hibernat", "standby", "wak"),
+        in_any_order(SLEPT, LOST, BACK, within=300),
+        unless=r"\b(?:sleep mode|wake[_-]?up|sleep\(|time\.sleep|sleep level|enable[_-]sleep|fails? to (?:suspend|resume|sleep)|freez\w+|black screen)\b",
+    ),
+)
+"""A driver whose memory module did not come back from the machine's sleep."""
+
+
+NO_KERNEL_OF_A_TYPE = (
+    failed(
+        "torch",
+        "not implemented for '",
+        r"\"\w{0,60}(?:cuda|mps|cpu)\w{0,30}\" not implemented for '(?!Half)\w{3,20}'",
+        says="torch has no such operation for this type of number, in this release",
+        way="Compute this operation in float32, or take a newer torch",
+    ),
+)
+
+
+ISAACS = ()
+
 
 ROWS = (
     failed(
@@ -154,7 +217,7 @@ ROWS = (
         way="Take Docker 19.03 or newer from Docker's own packages",
     ),
     row(
-        "program-failed",
+        FAILED,
         ("building wheel for",),
         r"Building wheel for (?P<package>[A-Za-z][\w.-]{1,40}) \((?:setup\.py|pyproject\.toml)\)\W{1,6}error\b|ERROR: Failed building wheel for (?P<failed>[A-Za-z][\w.-]{1,40})",
         stage="build",
@@ -163,7 +226,7 @@ ROWS = (
         way="Build it once more with `pip install -v --no-build-isolation` and read the first line with `error:`; for CUDA it needs a compiler, and a toolkit of this torch's CUDA major",
     ),
     row(
-        "program-failed",
+        FAILED,
         ("crashreporter-breakpad.plugin]", "] a crash has occurred"),
         r"carb\.crashreporter-breakpad\.plugin\] (?:\[crash\]|Thread \d{1,6} backtrace)|\[crash\] A crash has occurred",
         program="Isaac Sim",
@@ -172,7 +235,7 @@ ROWS = (
         way=VALIDATED,
     ),
     row(
-        "program-failed",
+        FAILED,
         ("crash", "segfault", "segmentation fault"),
         r"\bIss?aa?c ?(?:Sim|Lab)\b.{0,300}?\b(?:crash(?:es|ed|ing)?|segfaults?|segmentation fault)|\b(?:crash(?:es|ed|ing)?|segfaults?|segmentation fault).{0,120}?\bIsaac ?(?:Sim|Lab)\b",
         unless="(?:no longer|does not|doesn't|without(?: a| any)?|not) crash",
@@ -183,7 +246,7 @@ ROWS = (
         why=NOT_SHOWN,
     ),
     row(
-        "program-failed",
+        FAILED,
         (
             *("gpu foundation", "no device could be created", "failed to create any gpu devices"),
             *("error_incompatible_driver", "error_device_lost", "gpu crash is detected"),
@@ -228,4 +291,9 @@ ROWS = (
         says="RAPIDS has no kernels for so old a GPU",
         way="Take the last release of RAPIDS for this architecture (Pascal: 24.02), or a newer GPU",
     ),
+    *BY_A_WORD,
+    *BY_A_NUMBER,
+    *AFTER_SLEEP,
+    *NO_KERNEL_OF_A_TYPE,
+    *ISAACS,
 )

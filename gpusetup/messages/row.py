@@ -61,14 +61,28 @@ def rows(kind: str, patterns: Mapping[str, str], **values: str) -> tuple[Row, ..
     return tuple(row(kind, needle, pattern, **values) for needle, pattern in patterns.items())
 
 
+def says(needle: str | tuple[str, ...], pattern: str = "", **more: str) -> Row:
+    """A message of the cause in whose record it stands."""
+    return row("", needle, pattern, **more)
+
+
+def any_of(patterns: Mapping[str, str], **more: str) -> tuple[Row, ...]:
+    """Such messages, by their letters."""
+    return rows("", patterns, **more)
+
+
 NOT_SHOWN = "not shown"
 """`why` of a failure whose reason stands elsewhere, or may be the GPU's stack: nobody names it."""
+
+
+FAILED = "program-failed"
+"""The kind of a failure of a program's own, and the id of its cause."""
 
 
 def failed(program: str, needle: str, pattern: str = "", *, unless: str = "", **values: str) -> Row:
     """A program fails by itself, no driver, torch or GPU has to be mended: what it says failed, its
     `way` out, the `stage`; with `why=NOT_SHOWN` the answer is `unknown`."""
-    return row("program-failed", needle, pattern, unless=unless, program=program, **values)
+    return row(FAILED, needle, pattern, unless=unless, program=program, **values)
 
 
 def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:

@@ -1,23 +1,192 @@
-"""Servers of models and what compiles for them, where they fail by themselves: what failed, and the program's own way out."""
+"""Failures of their own: servers and engines of language models.
+
+Sources, as of November 2026: vLLM's v1/worker, v1/executor, csrc/custom_all_reduce.cuh, its model
+registry and model_executor/layers/quantization, SGLang's srt/model_executor and srt/entrypoints,
+TensorRT-LLM's common/assert.h, text-generation-inference's launcher, LMDeploy's src/turbomind.
+
+Sources, as of November 2026: llama.cpp's src/llama-model*.cpp, common/arg.cpp, ggml/src and
+CMakeLists.txt, llama-cpp-python's _ctypes_extensions.py, ollama's llm/server.go, discover and
+server/sched.go, onnxruntime's framework and its bindings for .NET, llama.cpp's KV cache.
+"""
 
 from __future__ import annotations
 
-from gpusetup.messages.row import NOT_SHOWN, failed, row
+from gpusetup.messages.row import FAILED, NOT_SHOWN, failed, row
+
+VLLM = (
+    failed(
+        "vLLM",
+        "quantization scheme is not supported for",
+        says="vLLM has no kernels for this quantisation on a GPU of this generation",
+        way="Take the model in a quantisation that this GPU's capability allows, or in float16",
+    ),
+    failed(
+        "vLLM",
+        "error in memory profiling",
+        r"Error in memory profiling\. Initial free memory",
+        says="vLLM stopped: another process gave memory of the GPU back while it measured",
+        way="Start it when no other process begins or ends on the GPU",
+    ),
+    failed(
+        "vLLM",
+        "is not supported for the current gpu",
+        r"quantization method \S{1,40} is not supported for the current GPU\. Minimum capability: \d{2,3}\. Current capability: \d{2,3}",
+        says="vLLM has no kernels for this quantisation on a GPU of this generation",
+        way="Take the model in a quantisation that this GPU's capability allows, or in float16",
+    ),
+    failed(
+        "vLLM",
+        "custom_all_reduce.cuh",
+        r"custom_all_reduce\.cuh:\d{1,5} '(?:invalid argument|invalid resource handle|peer access is already enabled)'",
+        why=NOT_SHOWN,
+        says="vLLM failed in its own all-reduce",
+        way="Start it with --disable-custom-all-reduce",
+    ),
+    failed(
+        "vLLM",
+        "no valid attention backend found",
+        r"No valid attention backend found",
+        says="vLLM has no attention backend for this model on this GPU",
+        way="Name another backend (VLLM_ATTENTION_BACKEND), or take vLLM's newest release",
+    ),
+)
+
+
+TGI = (
+    row(
+        "cuda-unavailable",
+        "import flash attention enabled models",
+        r"Could not import Flash Attention enabled models: CUDA is not available",
+    ),
+)
+
+
+NEWER_MODELS = (
+    failed(
+        "vLLM",
+        "are not supported for now",
+        r"Model architectures \[[^\]\n]{1,200}\] are not supported for now",
+        says="vLLM does not know this model's class: its release is older than the model, or never served it",
+        way="Take the first vLLM whose list of supported models names it",
+    ),
+)
+
+
+NEWER = "Take its newest release: it knows architectures and formats that older ones do not"
+
+
+LLAMA_CPP = (
+    failed(
+        "llama.cpp",
+        "unknown model architecture",
+        r"unknown model architecture: '[\w.-]{1,60}'",
+        says="llama.cpp does not know the model's architecture",
+        way=NEWER,
+    ),
+    failed(
+        "llama.cpp",
+        "error loading model",
+        r"(?:llama_\w{3,30}|llama\.cpp error): '?error loading model: (?!unable to allocate|failed to allocate|[^\n]{0,60}?(?:CUDA|cudaMalloc|out of memory|vk::))[^\n]{3,160}",
+        says="llama.cpp cannot read the model's file: it is incomplete, or of a release that does not fit",
+        way="Fetch the file anew and compare its size, and take llama.cpp's newest release",
+        unless=r"unknown model architecture|failed to allocate|unable to allocate|no backends|OutOfDeviceMemory",
+    ),
+    failed(
+        "llama.cpp",
+        "invalid magic",
+        r"invalid magic(?: characters?)?:",
+        says="llama.cpp was given a file that is no GGUF",
+        way="Fetch the model's file itself (not the page of it, nor a pointer of Git LFS)",
+    ),
+    failed(
+        "llama.cpp",
+        "ggml_assert",
+        r"GGML_ASSERT\((?!status == cudaSuccess|err == )[^\n]{2,160}?\) failed",
+        says="llama.cpp broke an assertion of its own",
+        way="Take its newest release; report the line where it persists",
+        unless=r"cudaMalloc failed|out of memory",
+    ),
+    failed(
+        "llama.cpp",
+        "devicelost",
+        r"vk::(?:Queue|Device|CommandBuffer)\S{0,40}: ErrorDeviceLost|vk::DeviceLostError",
+        why=NOT_SHOWN,
+        says="llama.cpp lost the GPU under Vulkan: a kernel ran too long, or the driver was reset",
+        way="Try a smaller batch (-b, -ub), the newest driver, or the build for the maker's own "
+        "runtime",
+    ),
+    failed(
+        "llama.cpp",
+        "llama_cublas is deprecated",
+        r"LLAMA_CUBLAS is deprecated",
+        says="llama.cpp no longer takes LLAMA_CUBLAS",
+        way="Build with -DGGML_CUDA=ON",
+    ),
+    failed(
+        "llama.cpp",
+        "illegal instruction",
+        r"(?:llama|ggml|kobold|ollama).{0,600}?Illegal instruction(?: \(core dumped\))?|Illegal instruction.{0,300}?(?:llama-|llama_|llama\.cpp|ggml)",
+        says="llama.cpp was built for a newer CPU than this one (an instruction like AVX2 that it lacks)",
+        way="Build it on this machine (GGML_NATIVE=ON), or take the release without AVX",
+    ),
+)
+
+
+OLLAMA = (
+    failed(
+        "ollama",
+        "llama runner process has terminated",
+        r"llama runner process has terminated: (?:exit status (?:0x)?\w{1,12}|signal: (?:aborted|segmentation fault|broken pipe)[^\n]{0,40}|%!w\(<nil>\))(?=$|\s|\"|')",
+        why=NOT_SHOWN,
+        says="ollama lost its runner; why stands in the server's log, not in this line",
+        way="Read the server's log at that time (`journalctl -u ollama`, on Windows "
+        "%LOCALAPPDATA%\\\\Ollama\\\\server.log)",
+        unless=r"cudaMalloc|CUDA error|out of memory|rocBLAS|Tensile|ggml_cuda|unable to allocate",
+    ),
+    failed(
+        "ollama",
+        "could not connect to",
+        r"could not connect to (?:an? (?:running )?)?ollama",
+        says="ollama is not running",
+        way="Start it: `ollama serve`, or its service",
+    ),
+    failed(
+        "ollama",
+        "waiting for llama runner to start",
+        r"timed out waiting for llama runner to start",
+        why=NOT_SHOWN,
+        says="ollama waited too long for a model to load",
+        way="Set OLLAMA_LOAD_TIMEOUT=15m, and keep the model on a quicker disk",
+        unless=r"CUDA error|cudaMalloc|out of memory",
+    ),
+)
+
+
+CODES = "FAIL|NO_SUCHFILE|NO_MODEL|INVALID_PROTOBUF|INVALID_ARGUMENT|NOT_IMPLEMENTED|INVALID_GRAPH|MODEL_LOADED"
+
+
+ONNXRUNTIME = (
+    row(
+        "program-lib-missing",
+        "appendexecutionprovider_cuda",
+        r"AppendExecutionProvider_C(?:uda|UDA): Failed to load shared library",
+        program="onnxruntime",
+        library="CUDA or cuDNN, in the release that onnxruntime was built for,",
+    ),
+)
+
+
+WHISPERS = ()
+
 
 ROWS = (
-    row(
-        "program-requirement-missing",
-        "no module named",
-        "No module named ['\\\"]?(?P<lacks>isaacsim|isaaclab|omni\\.\\w{2,20}(?:\\.\\w{2,20})?)['\\\"]?(?!\\w)",
-        program="Isaac Sim",
-    ),
-    row(
-        "program-release-too-old",
-        "engine plan file is not compatible",
-        "engine plan file is not compatible with this version of TensorRT",
-        program="TensorRT",
-        beside="TensorRT that built the engine: build it anew with the one that runs it",
-    ),
+    *VLLM,
+    *TGI,
+    *NEWER_MODELS,
+    *LLAMA_CPP,
+    *OLLAMA,
+    *ONNXRUNTIME,
+    *WHISPERS,
     failed(
         "LMDeploy",
         "[tm][error]",
@@ -32,7 +201,7 @@ ROWS = (
         way="Take LMDeploy's newest release, or the backend that lists this model",
     ),
     row(
-        "program-failed",
+        FAILED,
         (
             *("died unexpectedly", "enginedeaderror", "rpc call to", "died during initialization"),
             *(
@@ -73,7 +242,7 @@ ROWS = (
         says="TensorRT-LLM broke an assertion of its own",
     ),
     row(
-        "program-failed",
+        FAILED,
         (
             *("assertion failed: d == a + length", "failed to deserialize cuda engine"),
             *("error opening engine file", "assertion failed: mmodule", "stdversionread"),
@@ -143,12 +312,6 @@ ROWS = (
         "unable to open file 'model.bin'",
         says="CTranslate2 does not find the model's file",
         way="Remove the model from the cache and fetch it anew",
-    ),
-    row(
-        "program-sees-no-gpu",
-        "no gpu detectors available",
-        "No GPU detectors available for (?:cuda|rocm|musa|npu)",
-        program="GPUStack",
     ),
     failed(
         "GPUStack",

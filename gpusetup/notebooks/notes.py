@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
 from gpusetup.model.documents import DoctorAnswer, InstallAnswer, VerifyAnswer
 from gpusetup.notebooks.places import Where
 
-NO_GPU = "no-nvidia-gpu"
+NO_GPU = NO_NVIDIA_GPU.id
 
 
 def notes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 
-from gpusetup.findings.lenders import LENDERS
+from gpusetup.causes.lenders import LENDERS
 from gpusetup.model.frozen import Frozen
 
 

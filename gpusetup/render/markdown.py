@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on
+from gpusetup.causes.gpu_models import AMD_GPU, APPLE_SILICON, INTEL_GPU, NO_NVIDIA_GPU
 from gpusetup.model.marks import APART
 from gpusetup.render.language import HEADING, MARKS, Row, plain
 from gpusetup.render.text import fits_line, judged
@@ -195,7 +196,7 @@ def _machine(answer: DoctorAnswer) -> Iterator[str]:
         yield from map(escaped, lines)
 
 
-NOT_OF_TORCH = ("ok", "amd-gpu", "intel-gpu", "apple-silicon", "no-nvidia-gpu")
+NOT_OF_TORCH = ("ok", AMD_GPU.id, INTEL_GPU.id, APPLE_SILICON.id, NO_NVIDIA_GPU.id)
 """Causes beside which a CUDA build that would fit helps nobody."""
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.findings.record import RECORDS
+from gpusetup.causes.record import RECORDS
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.resolution import Advice
@@ -101,12 +101,15 @@ def left_open(answer: DoctorAnswer) -> str:
 
 def unknown_of(answer: DoctorAnswer) -> str:
     """What is said where no cause was found, of the program that failed where one is known."""
-    if any(one.id == "report-empty" for one in answer.findings):
+    from gpusetup.causes.programs import PROGRAM_SEES_NO_GPU
+    from gpusetup.causes.running import REPORT_EMPTY
+
+    if any(one.id == REPORT_EMPTY.id for one in answer.findings):
         return "the text is empty, so that there is nothing to judge"
     seen = answering(answer)
     if seen is not None:
         of = answer.program
-        about = of not in (None, "torch") and seen.id != "program-sees-no-gpu"
+        about = of not in (None, "torch") and seen.id != PROGRAM_SEES_NO_GPU.id
         who = f"{of}: " if about and str(of) not in seen.title else ""
         return f"{who}{seen.title}; why is not shown"
     if answer.program is None or answer.program == "torch":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.causes.table import ROWS
 from gpusetup.messages.search import indexed
-from gpusetup.messages.table import ROWS
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report.cleaning.decode import decode, is_binary
 from gpusetup.report.facts import Fact, Reader

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
 from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Fact, Gpus
@@ -32,7 +33,7 @@ def collect_env(text: Text) -> Iterator[Fact]:
         if value.startswith("No CUDA"):
             # Beside a CUDA build: nvidia-smi and nvcc gave nothing, torch has no device.
             built = BUILT.search(text.flat)
-            kind = "smi-not-found" if built and built[1][0].isdigit() else "no-nvidia-gpu"
+            kind = "smi-not-found" if built and built[1][0].isdigit() else NO_NVIDIA_GPU.id
             line = f"{built[0] if built else ''}, GPU models and configuration: No CUDA"
             yield Event(kind=kind, source=source, text=line)
         ours = [Gpu(name=name, nvml_index=n) for n, name in gpu_names(value)]

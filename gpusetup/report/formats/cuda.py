@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpusetup.causes.cuda_start import CUDA_INIT_OUT_OF_MEMORY
+from gpusetup.causes.memory import OUT_OF_MEMORY
+from gpusetup.causes.torch_kernels import NO_KERNEL_IMAGE
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, USUAL, Claim, Fact
@@ -20,7 +23,6 @@ NUMBERED = lazy(
     r"|(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}(?=[1-9]\d\d(?!\.\d|%|\w)))"
     r"(\d{1,3})(?!\d)"
 )
-FAILING = ("error", "fail", "err:", "status", "return", "result", "context ", "call to cu")
 """A number behind a word for an error; the last, in a sentence that names CUDA or a function of it."""
 AT_START = lazy(
     r"cudaGetDeviceCount|(?<!ggml)_cuda_init|ggml_cuda_init: failed|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
@@ -63,7 +65,7 @@ def cuda_errors(text: Text) -> Iterator[Fact]:
             for subject, value in (("cuda_api.init_code", code), ("cuda_api.init_name", name)):
                 yield Claim(subject=subject, value=value, source=source, trust=trust)
         if code == 2:
-            kind = "cuda-init-out-of-memory" if started else "out-of-memory"
+            kind = CUDA_INIT_OUT_OF_MEMORY.id if started else OUT_OF_MEMORY.id
             yield event(text, kind, first, last, {})
         if code == 209:
             near = text.flat[max(first - LOOK_BACK, 0) : first + LOOK_ON]
@@ -72,7 +74,7 @@ def cuda_errors(text: Text) -> Iterator[Fact]:
             module = found and found[found.lastindex or 0].lower()
             if not found and frames and frames[-1] not in CALLERS.split():
                 module = frames[-1]
-            yield event(text, "no-kernel-image", first, last, {"module": module} if module else {})
+            yield event(text, NO_KERNEL_IMAGE.id, first, last, {"module": module} if module else {})
 
 
 def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
@@ -98,8 +100,6 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
 
 def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
     """Only numbers that are CUDA's: an `Error 2` of another program is none."""
-    if "cu" not in text.low or not any(word in text.low for word in FAILING):
-        return
     for found in NUMBERED.finditer(text.flat, 0, READ):
         number, place = int(found[1]), found.start()
         code = OLD_CODES.get(number, number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpusetup.messages.row import FAILED
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Fact
@@ -105,7 +106,7 @@ def exceptions(text: Text) -> Iterator[Fact]:
         of_a_build = BUILDS.search(OF_A_CALL.sub("", OF_VERSIONS.sub("", before)))
         if is_ordinary(found, " ".join(after)) and not of_a_build and not complains(text):
             yield Event(
-                kind="program-failed",
+                kind=FAILED,
                 values={"exception": found["name"].rpartition(".")[2]},
                 source=f"report, line {len(text.lines) - len(lines) + number + 1}",
                 text=found[0].strip()[:200],

@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 
 from gpusetup.messages.program import Mark, Weight
 from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
+from gpusetup.messages.row import FAILED
 from gpusetup.messages.search import Index
 from gpusetup.model.failing import Failing, Stage
 from gpusetup.model.machine import Event
@@ -83,13 +84,13 @@ def _place(text: Text, mark: Mark) -> int:
 def told_by(events: tuple[Event, ...], failing: Failing) -> Failing:
     """The program whose own message says that it failed, where none but torch is named else.
 
-    >>> said = Event(kind="program-failed", values={"program": "uv", "stage": "install"})
+    >>> said = Event(kind=FAILED, values={"program": "uv", "stage": "install"})
     >>> told_by((said,), Failing()).stage
     'install'
     """
     if failing.program not in (None, "torch"):
         return failing
-    kinds = "program-failed" if failing.program else ""
+    kinds = FAILED if failing.program else ""
     own = (e for e in events if e.kind.startswith(kinds) and e.values.get("program"))
     event = next(own, None)
     if event is None:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from gpusetup.accelerators.makers import LABEL
-from gpusetup.messages.cuda import IN_PROSE
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
+from gpusetup.messages.torch import IN_PROSE
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import (
     GUESS,

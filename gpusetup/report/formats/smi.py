@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
+from gpusetup.causes.driver_state import NVML_MISMATCH
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi.csv import is_header, parse_csv, parse_list
@@ -62,7 +63,7 @@ def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Iterator[Fact]
         why = {"why": "cuda-err"}
         yield Event(kind="cuda-version-err", values=why, source=source, text=banner)
     if is_far_older(own, driver) and smi.cuda_version is None:
-        yield Event(kind="nvml-mismatch", values={"library": own}, source=source, text=banner)
+        yield Event(kind=NVML_MISMATCH.id, values={"library": own}, source=source, text=banner)
     windows = any(gpu.driver_model for gpu in smi.gpus or ())
     if windows or any("Persistence-M" in line for line in lines):
         family, trust = ("windows", USUAL) if windows else ("linux", HINT)

@@ -72,7 +72,6 @@ GIVEN = lazy(
     r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
     r"|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu)"
 )
-GIVEN_BY = ("gpu", "runtime", "--device", "--nv", "nvidia-docker", "driver: nvidia")
 """How a container is given GPUs."""
 STARTED = lazy(
     rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|{COMPOSED}"
@@ -92,7 +91,7 @@ def containers(text: Text) -> Iterator[Fact]:
         if any(word in low for word in words) and (found := pattern.search(flat)):
             source = text.source(found.start())
             yield Claim(subject="container.kind", value=kind, source=source, trust=trust)
-    given = GIVEN.search(flat) if any(word in low for word in GIVEN_BY) else None
+    given = GIVEN.search(flat)
     if shown := given or (STARTED.search(flat) if " run" in low or "services:" in low else None):
         source, asked = text.source(shown.start()), given is not None
         yield Claim(subject="container.nvidia_requested", value=asked, source=source, trust=GUESS)

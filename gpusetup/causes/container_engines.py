@@ -1,0 +1,369 @@
+"""What container engines say when they cannot give a GPU."""
+
+from __future__ import annotations
+
+from gpusetup.causes.layers import NO_DRIVER, Layer
+from gpusetup.causes.lenders import is_lent
+from gpusetup.causes.record import Cause, Likelier, Message
+from gpusetup.causes.sources import TOOLKIT
+from gpusetup.evidence.context import RuleContext, driver_answers
+from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, said
+from gpusetup.fixes import packages, paste
+from gpusetup.messages.fragments import IF_ONLY
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix
+from gpusetup.model.shell import Line, lines
+
+CONTAINER_CDI_UNRESOLVABLE = Cause(
+    id="container-cdi-unresolvable",
+    place=(Layer.BOUNDARY, 20),
+    title="a CDI device cannot be resolved",
+    means="CDI specifications name the GPUs; there is none, or the engine does not read it.",
+    proven_by="The engine names the device that it cannot resolve",
+    not_when="container-toolkit-missing: the engine knows no driver at all",
+    way_out="nvidia-ctk cdi generate, after every driver update",
+    source="NVIDIA Container Toolkit documentation, CDI support",
+    explains=(*NO_DRIVER, "container-no-gpu", "driver-missing"),
+    message=Message(
+        title="The container engine cannot resolve the CDI device {device}",
+        plain="The container engine cannot resolve the CDI device nvidia.com/gpu",
+        detail="There is no CDI specification on the host, it is of an older driver, or the "
+        "engine (rootless, remote, an old podman) does not read its folder.",
+        text="Write the specification on the host, again after every driver update; driver and "
+        "nvidia-container-toolkit must be installed there",
+        commands=(
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+            "nvidia-ctk cdi list",
+        ),
+        needs_root=True,
+    ),
+    says=(
+        *any_of(
+            {
+                "cdi device": r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
+                "cdi host device": r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
+                "device driver": r"could not select device driver \W{0,4}cdi\b",
+                "cdi": r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
+                "nvidia.com/gpu=": r"stat (?P<device>nvidia\.com/gpu=\w+): no such file",
+                "gpu vendor from cdi": r"failed to discover GPU vendor from CDI",
+            },
+        ),
+        says(
+            "nvidia.com/gpu=",
+            r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file",
+        ),
+    ),
+    examples=(
+        'Error: setting up CDI devices: failed to stat CDI host device "/dev/nvidia3": no such file or directory',
+        "failed to inject CDI devices: unresolvable",
+        "could not resolve CDI devices for the container",
+        "Error: stat nvidia.com/gpu=all: no such file or directory",
+        'gathering device information for custom device "nvidia.com/gpu=0": no such file or directory',
+        'error gathering device information while adding custom device "nvidia.com/gpu=all": no such file or directory',
+        "docker: Error response from daemon: failed to discover GPU vendor from CDI: no known GPU vendor found",
+        "AMD CDI spec not found\nfailed to discover GPU vendor from CDI",
+        "crun: stat nvidia.com/gpu=0: no such file or directory",
+        'could not select device driver "cdi" with capabilities: [[gpu]]',
+        'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [[gpu compute]]',
+    ),
+    not_examples=("the device driver is cdi",),
+)
+
+TOOLKIT_SOURCE = (
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+)
+
+LIBNVIDIA = "https://nvidia.github.io/libnvidia-container"
+
+KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
+
+BY_APT = lines(
+    f"curl -fsSL {LIBNVIDIA}/gpgkey | sudo gpg --yes --dearmor -o {KEYRING}",
+    f"curl -fsSL {LIBNVIDIA}/stable/deb/nvidia-container-toolkit.list "
+    f"| sed 's#deb https://#deb [signed-by={KEYRING}] https://#g' "
+    "| sudo tee /etc/apt/sources.list.d/nvidia-container-toolkit.list",
+    "sudo apt update",
+)
+
+BY_DNF = lines(
+    f"curl -fsSL {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo "
+    "| sudo tee /etc/yum.repos.d/nvidia-container-toolkit.repo"
+)
+
+BY_ZYPPER = lines(
+    f"sudo zypper addrepo {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo",
+    "sudo zypper --gpg-auto-import-keys refresh",
+)
+
+REPOSITORY = {
+    "ubuntu": BY_APT,
+    "debian": BY_APT,
+    "pop": BY_APT,
+    "fedora": BY_DNF,
+    "rhel": BY_DNF,
+    "suse": BY_ZYPPER,
+}
+"""Distribution -> how it gets NVIDIA's repository (the toolkit's own guide, November 2026); Arch
+has the package itself."""
+
+
+def toolkit_commands(context: RuleContext) -> tuple[Line, ...]:
+    """How the host gets the toolkit, from the repository on, and who then uses it."""
+    if ON_WINDOWS(context):
+        return BY_DESKTOP
+    repository = REPOSITORY.get(packages.distribution(context) or "", ())
+    package = packages.system_package(context, "nvidia-container-toolkit")
+    if context.snapshot.os.id is None:
+        repository, package = BY_APT, lines("sudo apt install -y nvidia-container-toolkit")
+    use = CONFIGURED.get(context.snapshot.container.kind or "", CONFIGURED["docker"])
+    return (*repository, *package, *use)
+
+
+WITH_WINDOWS = (
+    "Docker Desktop brings the toolkit: use its WSL 2 engine (Settings, General; it has no GPU "
+    "with Hyper-V or Windows containers), and update WSL, Docker Desktop and NVIDIA's driver"
+)
+
+BY_DESKTOP = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
+
+CONFIGURED = {
+    "docker": lines(
+        "sudo nvidia-ctk runtime configure --runtime=docker",
+        "sudo systemctl restart docker",
+        "docker run --rm --gpus all ubuntu nvidia-smi",
+    ),
+    "podman": lines(
+        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+    ),
+    "kubernetes": lines(
+        "sudo nvidia-ctk runtime configure --runtime=containerd",
+        "sudo systemctl restart containerd",
+        "kubectl get runtimeclass nvidia",
+    ),
+}
+"""How an engine gets to know the toolkit, and a check that it does."""
+
+
+def _toolkit(context: RuleContext, text: str) -> Fix:
+    return Fix(
+        text=text,
+        commands=toolkit_commands(context),
+        looks=paste.look("see first whether the host's driver works", *lines("nvidia-smi -L")),
+        needs_root=True,
+    )
+
+
+CONTAINER_TOOLKIT_MISSING = Cause(
+    id="container-toolkit-missing",
+    impossible=(in_windows_itself, is_lent),
+    place=(Layer.BOUNDARY, 10),
+    title="Docker has no nvidia device driver or runtime",
+    means="The toolkit registers the runtime that puts the driver's files into a container.",
+    proven_by="The daemon cannot select a device driver, or knows no runtime nvidia",
+    not_when="container-no-gpu: the container starts, without GPUs",
+    way_out="Install nvidia-container-toolkit on the host, configure and restart docker",
+    source=TOOLKIT,
+    explains=(*NO_DRIVER, "container-no-gpu", "driver-missing"),
+    message=Message(
+        title="Docker has no nvidia device driver: nvidia-container-toolkit is not installed, or "
+        "not configured",
+        detail="The driver itself may work on the host (`nvidia-smi` shows it).",
+        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). A docker from "
+        "snap (`snap list docker` names it) reads its own configuration and not what these "
+        "commands write: take docker's own packages in its place",
+        way=_toolkit,
+        cases=(
+            Message(where=(ON_WINDOWS,), text=WITH_WINDOWS, way=_toolkit),
+            Message(
+                where=(IN_KUBERNETES,),
+                title="The node has no nvidia runtime: nvidia-container-toolkit is not installed, "
+                "or not configured",
+                text=f"Install and configure the toolkit on the node ({TOOLKIT_SOURCE})",
+                way=_toolkit,
+            ),
+        ),
+    ),
+    says=(
+        *any_of(
+            {
+                "could not select device driver": r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
+                "runtime": r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
+                "nvidia-container": r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
+                "no runtime for": r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
+                "command not found: nvidia-": r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
+                "nvidia-docker": r"nvidia-docker: (?:command )?not found",
+            },
+        ),
+        says(
+            "default runtime",
+            r"\b(?:docker|container)s?\b[^.\n]{0,20}? (?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{0,900}?\bRuntimes: (?:(?!nvidia)[\w.-]{2,40} ){1,6}Default Runtime: (?!nvidia)\w",
+            unless="nvidia.com/gpu=|cdi: ",
+            runtime="nvidia",
+        ),
+        says(
+            "nvidia runtime",
+            r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b"
+            r"|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)",
+            unless=IF_ONLY,
+            runtime="nvidia",
+        ),
+        *any_of(
+            {
+                "did you configure the nvidia container toolkit": "",
+                "could not load nvml library": "",
+                "device discovery strategy": r"invalid device discovery strategy",
+                "could not select device driver": r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)",
+            },
+            runtime="nvidia",
+        ),
+    ),
+    examples=(
+        'docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].',
+        "fork/exec: nvidia-container-runtime: executable file not found in $PATH",
+        "nvidia-container-cli: no such file or directory",
+        'Failed to create pod sandbox: no runtime for "nvidia" is configured',
+        "bash: nvidia-docker: command not found",
+        "make: nvidia-docker: not found",
+        "If this is a GPU node, did you configure the NVIDIA Container Toolkit?",
+        "E factory.go:112] Incompatible platform detected\nE factory.go:115] If this is a GPU node, did you configure the NVIDIA Container Toolkit?",
+        "Error: unknown runtime specified nvidia",
+        "error creating plugin manager: unable to create plugin manager: invalid device discovery strategy",
+        "invalid device discovery strategy",
+        "slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli, see the guide",
+        "[ERROR] Command not found: nvidia-container-runtime",
+        "docker can not use the GPU\n$ docker info | grep -i runtime\n Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
+        "the container doesn't see my GPU\n Runtimes: runc\n Default Runtime: runc",
+        "Docker not using Nvidia Runtime by Default",
+        "the engine does not know the NVIDIA runtime",
+        "docker info shows no nvidia runtime",
+        "it starts without the NVIDIA runtime",
+        "the nvidia runtime is not configured",
+        "NVIDIA runtime missing in docker info",
+        "docker: could not select device driver",
+        'Error: could not select device driver "nvidia"',
+    ),
+    not_examples=(
+        "a device discovery strategy",
+        "Command not found: nvidia-something",
+        "docker can not use the GPU\n Runtimes: io.containerd.runc.v2 nvidia runc\n Default Runtime: nvidia",
+        "Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
+        "is docker not using the nvidia runtime if the toolkit is there",
+        "if no nvidia runtime is listed, restart docker",
+        "the nvidia runtime is configured",
+        "one could select a device driver",
+    ),
+)
+
+HOOK = Cause(
+    id="container-hook-failed",
+    symptom=True,
+    likelier=(
+        Likelier(
+            cause="driver-not-loaded",
+            shown=said(
+                "container-hook-failed", "driver rpc er|driver not lo|driver error|nvidia driver"
+            ),
+            because="the toolkit asked the host's driver, and that did not answer",
+        ),
+        Likelier(
+            cause="device-permission",
+            shown=said(
+                "container-hook-failed",
+                "insufficient permissions|no-cgroups|/dev/nvidiactl: permission",
+            ),
+            because="the toolkit may not open the GPU's device files",
+            text="Give the user who starts the container the group of /dev/nvidia* (`ls -l "
+            "/dev/nvidia*`); a rootless engine needs `no-cgroups = true` in "
+            "/etc/nvidia-container-runtime/config.toml, or CDI",
+        ),
+        Likelier(
+            cause="device-permission",
+            shown=said("container-hook-failed", "operation not permitted|devices.(?:allow|deny)"),
+            because="the engine may not say which devices the container sees: it runs without "
+            "root, or in a container itself",
+        ),
+        Likelier(
+            cause="invalid-device-ordinal",
+            shown=said("container-hook-failed", "unknown device"),
+            because="the container asks for a GPU that the host does not have",
+            text="Name only GPUs that `nvidia-smi -L` lists on the host (`--gpus all`)",
+        ),
+        Likelier(
+            cause="container-toolkit-missing",
+            shown=said("container-hook-failed", "error|hook directly|terminate"),
+            because="its configuration, its version or its rights do not suit this engine",
+        ),
+    ),
+    place=(Layer.BOUNDARY, 40),
+    title="the toolkit cannot prepare a container",
+    means="nvidia-container-cli asks the host's driver first, and that fails.",
+    proven_by="Its error line",
+    not_when="driver-missing, driver-not-loaded or nvml-mismatch of the host, where it says so",
+    way_out="Make nvidia-smi work on the host",
+    source=TOOLKIT,
+    message=Message(
+        title="The container gets no GPU: {problem:.100}",
+        plain="The container gets no GPU: the toolkit cannot prepare it",
+        detail="The toolkit asks the host's driver before the container starts, and brings "
+        "its files and devices in.",
+        text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
+        "and look at which GPUs and folders the container is given",
+        way=_toolkit,
+        cases=(
+            Message(
+                having={"problem": r"^(?!.*not found).*(?:cgroup|bpf|device rules)"},
+                text="Update nvidia-container-toolkit; for an engine without root have it leave "
+                "control groups alone, and restart that engine (one that runs as root then needs "
+                "each device by --device)",
+                commands=(
+                    "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
+                    "systemctl --user restart docker",
+                ),
+                needs_root=True,
+            ),
+            Message(
+                having={"problem": "file exists"},
+                text="The image holds a file that the toolkit brings from the host (it was saved "
+                "or built inside a container with a GPU, or is of another JetPack): take the image "
+                "of this release, or delete the driver's files in its Dockerfile: `RUN rm -f "
+                "/usr/lib/*-linux-gnu/libcuda.so* /usr/lib/*-linux-gnu/libnvidia-*.so*`",
+            ),
+            Message(
+                having={"problem": "load library failed"},
+                where=(driver_answers,),
+                text="The driver answers on the host, and the toolkit does not find its libraries: "
+                "the engine runs in another root (docker from snap, Docker Desktop, rootless), or "
+                "the loader's cache is old. Write the cache anew; use docker's own packages "
+                "instead of snap's or Docker Desktop",
+                commands=("sudo ldconfig", "sudo systemctl restart docker"),
+                look=("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml",),
+                see="see first which docker it is, and whether the cache names the library",
+                needs_root=True,
+            ),
+        ),
+    ),
+    says=any_of(
+        {
+            "nvidia-container-cli": r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
+            "container runtime hook directly": r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",
+            "error executing hook": r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))",
+            "did not terminate s": r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})",
+        },
+    ),
+    examples=(
+        "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported. Please use the NVIDIA Container Runtime",
+        "stderr: Using requested mode 'cdi'\ninvoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported.",
+        "unable to retrieve OCI runtime error: nvidia-container-runtime did not terminate successfully: exit status 127: unknown",
+        "nvidia-container-runtime did not terminate sucessfully: exit status 1",
+        "Error: error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: 1): OCI runtime error",
+        "error executing hook `/usr/bin/nvidia-container-runtime-hook` (exit code: 1)",
+        "Error: OCI runtime error: crun: error executing hook `/usr/bin/nvidia-cdi-hook` (exit code: 1)",
+    ),
+    not_examples=(
+        "the NVIDIA Container Runtime Hook directly calls the cli",
+        "runc did not terminate successfully: exit status 1",
+        "error executing hook `/usr/bin/other-hook` (exit code: 1)",
+        "error executing hook `/usr/bin/other` (exit code: 1)",
+    ),
+)

@@ -1,0 +1,381 @@
+"""A CUDA library that torch or a program links and that is not there."""
+
+from __future__ import annotations
+
+from gpusetup.causes import alike
+from gpusetup.causes.layers import Layer
+from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.evidence.context import RuleContext
+from gpusetup.fixes import paste
+from gpusetup.fixes.distributions import found_below
+from gpusetup.fixes.libraries import is_anothers, is_undeclared, is_with_torch, of_a_jetson
+from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix
+from gpusetup.model.versions import parsed
+
+LACKING = "cuda-lib-missing"
+
+
+def _beside_torch(context: RuleContext, text: str) -> Fix:
+    return Fix(text=text, commands=found_below(context, "nvidia/*/lib"))
+
+
+def _not_torchs(context: RuleContext) -> bool:
+    """Whether torch brings cuDNN 9, as far as is known."""
+    version = (context.snapshot.torch.version or "99").partition("+")[0]
+    return parsed(version) >= parsed(context.catalog.milestone("torch with cudnn 9"))
+
+
+WHERE = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
+
+WHICH_CUDA = "see which CUDA torch has"
+
+CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
+
+CUDAS = r"(?:cudart|cudnn|cublas|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|nccl)[\w.-]{0,40}"
+
+CUDAS_FILE = rf"(?:lib{CUDAS}\.so(?:\.[\d.]{{1,12}})?|(?:lib)?{CUDAS}\.dll)"
+
+WHISPER = r"(?:whisper|ctranslate2)"
+
+LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
+
+OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b"
+"""Linux' library of bitsandbytes in a folder of Windows."""
+
+CUDA_LIB_MISSING = Cause(
+    id=LACKING,
+    place=(Layer.LIBRARIES, 60),
+    title="a CUDA library is missing",
+    means="torch's wheel takes its libraries from nvidia-* packages.",
+    proven_by="A package of nvidia-* that is not whole",
+    way_out="Install it anew",
+    source="RECORD of the distribution",
+    explains=("torch-import-failed", "gpu-check-failed"),
+    by_check=True,
+    message=Message(
+        title="{library} is missing or incomplete: programs that need it cannot load",
+        plain="A CUDA library is missing or incomplete: programs that need it cannot load",
+        detail="The number in the names of cudart, cublas and nvrtc is the CUDA that the asker was "
+        "built for; that of other libraries is their own, not CUDA's: torch brings cuDNN 9 from "
+        "2.4 on, and brought cuDNN 8 before.",
+        text="If an extension asks for it (the traceback names its file): install the extension's "
+        "build for torch's CUDA. Else: install torch with its libraries. ",
+        way=paste.install_torch,
+        cases=(
+            Message(
+                where=(is_with_torch(LACKING),),
+                text="torch works and brought this library: let the program that lacks it look "
+                "there too",
+                way=_beside_torch,
+            ),
+            Message(
+                where=(is_undeclared(LACKING),),
+                text="torch's wheel for Jetson links this library and does not declare it: install "
+                "it, and let the loader find it (put the second line into what starts your program "
+                "too)",
+                way=of_a_jetson(LACKING),
+            ),
+            Message(
+                having={"library": "^-lcuda$"},
+                title="The linker finds no libcuda.so, which the build links against",
+                text="Let the linker find libcuda.so: in the toolkit's stubs folder, which serves "
+                "where the program is built, or as a link to the driver's libcuda.so.1. Where it "
+                "runs, the driver's own is loaded: "
+                "`export LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
+                look=("ldconfig -p | grep libcuda.so",),
+                see="see what there is",
+            ),
+            Message(
+                having={"module": "^ctranslate2$"},
+                text="CTranslate2 (faster-whisper) brings no cuDNN: before 4.5 it asks for version "
+                "8, from 4.5 on for version 9, the one of torch 2.4 and newer. Update it, and let "
+                "LD_LIBRARY_PATH name nvidia/cudnn/lib and nvidia/cublas/lib of site-packages",
+                commands=(
+                    "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*'",
+                ),
+            ),
+            Message(
+                having={"library": CUDNN_8},
+                where=(_not_torchs,),
+                text="A program built for cuDNN 8 asks for it (CTranslate2 before 4.5, "
+                "onnxruntime-gpu before 1.19, torch before 2.4); torch from 2.4 on brings cuDNN 9. "
+                "Update that program, or where torch itself is the older one, install it anew",
+                look=("pip list",),
+                see="see which versions there are",
+            ),
+            Message(
+                having={"module": ""},
+                text="Install its current release, which finds the CUDA libraries that torch "
+                "brings; torch itself must be a CUDA build",
+                commands=("pip install --upgrade {module}",),
+                look=(WHERE,),
+                see=WHICH_CUDA,
+            ),
+            Message(
+                where=(is_anothers(LACKING),),
+                text="Not torch asks for it, but something that was built for another CUDA (the "
+                "traceback names its file): install its build for torch's CUDA, or build it anew "
+                "here",
+                look=(WHERE,),
+                see=WHICH_CUDA,
+            ),
+        ),
+    ),
+    alike=(
+        Alike(
+            causes=("extension-not-built", "program-release-too-old"),
+            asks="python -m bitsandbytes",
+            unless=alike.is_cudas,
+        ),
+        Alike(
+            causes=("driver-missing",),
+            asks="nvidia-smi",
+            settled_by=("gpus", "driver"),
+            unless=alike.leaves_no_driver_open,
+        ),
+    ),
+    says=(
+        says(
+            "-lcuda",
+            rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})",
+            by_the="linker",
+        ),
+        *(
+            says(
+                f"{verb} lib",
+                rf"\b(?:unable to|not able to|fail(?:s|ed)? to|cannot|can not|can't|could not|couldn't|does not|doesn't) {verb} (?P<library>{CUDAS_FILE})",
+                unless=r"\b(?:if|when|in case) (?:\S{1,20} ){0,4}(?:unable|cannot|can't|fails?)|could not load dynamic|/ld: ",
+            )
+            for verb in ("find", "open", "locate")
+        ),
+        says(
+            "to load",
+            rf"\b(?:unable|fail(?:s|ed|ing)?|not able) to load (?:the )?[`'\"]?(?P<library>{CUDAS_FILE})",
+            unless=r"\b(?:if|when|in case) (?:\S{1,20} ){0,4}(?:unable|cannot|fails?)",
+        ),
+        says(
+            ("be found", "be loaded", "be located", "not found"),
+            r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
+        ),
+        *any_of(
+            {
+                "could not load library": r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
+                "nvrtc-builtins": r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
+                "nvrtc64_": r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
+                "that paddle depends on is not configured": r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured",
+                "is in your library path": r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
+                "could not locate": r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
+                "unable to load any of": r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
+                "failed to load library libonnxruntime": r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
+            },
+        ),
+        says(
+            "cannot load cudnn shared library",
+            library="cuDNN",
+        ),
+        says(
+            ".so",
+            rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S",
+            unless="dlerror|Ignore above",
+        ),
+        says(
+            "dlerror: lib",
+            rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open",
+            unless="Ignore above|could not load dynamic",
+        ),
+        *any_of(
+            {
+                "required library version not found": r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+                "configured cuda binary not found": r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+            },
+            module="bitsandbytes",
+        ),
+        says(
+            "bitsandbytes cuda binary",
+            r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+            module="bitsandbytes",
+            unless=CPU_PART,
+        ),
+        *any_of(
+            {
+                "cuda_setup: warning!": r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
+                "cuda setup failed despite gpu being available": "",
+            },
+            unless=OF_LINUX,
+            module="bitsandbytes",
+        ),
+        says("could not load library", r"Could not load library (?P<library>cu\w+\.dll)"),
+        says(
+            "could not load library",
+            rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}",
+            module="ctranslate2",
+        ),
+        says(
+            "could not load library", rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}", module="ctranslate2"
+        ),
+        says(
+            ".so",
+            rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)",
+            unless="dlerror|Ignore above|CUDA_SETUP|did not contain",
+        ),
+        says(
+            "providers_cuda",
+            r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)",
+            lacks="a DLL",
+        ),
+        says(
+            "trygetproviderinfo_cuda",
+            r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126",
+            library="onnxruntime_providers_cuda.dll",
+            lacks="a DLL",
+        ),
+        says(
+            "failed to load shared library",
+            r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'",
+            module="llama-cpp-python",
+        ),
+        says(
+            ".dll",
+            r"\b(?P<library>(?:cudnn|cublas|cudart|cufft|curand|cusolver|cusparse|nvrtc)[\w ]{0,24}\.dll)[`'\"]? (?:is |was |are )?(?:missing|not found)\b",
+            unless=r"\b(?:if|when|in case|whether|make sure|no longer|never|not) (?:\w+ ){0,5}?[`'\"]?cu",
+        ),
+        says(
+            "is it installed?",
+            r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?",
+            module="jax",
+        ),
+        says(
+            "failed to load",
+            r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))",
+            module="cupy",
+        ),
+        *any_of(
+            {
+                "libnvvm": r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
+                "failed to open nvvm": "",
+            },
+            library="libnvvm",
+            module="numba-cuda",
+        ),
+        says(
+            "nvrtc",
+            r"NvrtcSupportError|NVRTC cannot be loaded",
+            library="libnvrtc",
+            module="numba-cuda",
+        ),
+        says(
+            "which is missing",
+            r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing',
+            module="onnxruntime",
+        ),
+    ),
+    examples=(
+        "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed.",
+        "/opt/conda/compiler_compat/ld: cannot find -lcuda\ncollect2: error: ld returned 1 exit status\nerror: command '/usr/bin/g++' failed with exit code 1",
+        "not able to find libcudnn.so.7",
+        "Julia cannot find libcublas.so",
+        "the app could not open libcudnn.so.8",
+        "ctranslate2 can't open libcublas.so.12",
+        "unable to locate libcufft.so.10",
+        "it fails to locate libcudart.so.11.0",
+        "cuSPARSE library cannot be found",
+        "the cuDNN library could not be found",
+        "cuBLAS libraries could not be loaded",
+        "the NVRTC library cannot be loaded",
+        "cuFFT library cannot be located",
+        "the cuSOLVER library could not be located",
+        "cuSPARSE library was not found",
+        "nvJitLink library is not found",
+        "CUDA image unable to load libcudnn_cnn.so",
+        "it fails to load cublas64_12.dll at the start",
+        "Could not load library libcudnn_ops_infer.so.8",
+        "Could not load library libcudnn_cnn_infer.so.8, it says",
+        "nvrtc: error: failed to open nvrtc-builtins64_131.dll. Make sure that it is installed correctly.",
+        "nvrtc: error: failed to open libnvrtc-builtins.so.12.4.",
+        'Could not load "nvrtc64_70.dll"',
+        "FileNotFoundError: Could not find module 'nvrtc64_112_0.dll' (or one of its dependencies)",
+        "RuntimeError: (PreconditionNotMet) Cannot load cudnn shared library. Cannot invoke method cudnnGetVersion.",
+        "PreconditionNotMetError: Cannot load cudnn shared library.",
+        "PreconditionNotMetError: The third-party dynamic library (cudnn64_7.dll) that Paddle depends on is not configured correctly. (error code is 126)",
+        "The third-party dynamic library (libcudnn.so) that Paddle depends on is not configured correctly. (error code is libcudnn.so: cannot open)",
+        "RuntimeError: CuPy failed to load libnvrtc.so.12: OSError",
+        "Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so",
+        "Dlerror: libcudnn.so.7: cannot open shared object file: No such file or directory;",
+        "dlerror: libcublas.so.11: cannot open shared object file",
+        "RuntimeError: Required library version not found: libbitsandbytes_cuda130.so. Maybe you need to compile it from source?",
+        "Could not find the bitsandbytes CUDA binary at PosixPath('/x/libbitsandbytes_cuda128.so')",
+        "CUDA_SETUP: WARNING! libcudart.so not found in any environmental path. Searching in backup paths...",
+        "Could not load library libcudnn_cnn_infer.so.8. Error: libcudnn_cnn_infer.so.8: cannot open shared object file: No such file",
+        "Could not load library cudnn_ops_infer64_8.dll. Error code 126",
+        "Could not load library cudnn_cnn_infer64_8.dll. Error code 1920",
+        "faster_whisper/transcribe.py\nCould not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file",
+        "import whisperx\nCould not load library libcudnn_cnn_infer.so.8",
+        "Could not load library libcudnn_ops_infer.so.8\nAborted: python3 whisper.py",
+        "Could not load library cudnn_ops_infer64_8.dll\nin ctranslate2",
+        "Could not locate cudnn_ops64_9.dll. Please make sure it is in your library path!",
+        "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
+        "RuntimeError: Library cublas64_12.dll is not found or cannot be loaded",
+        "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}",
+        "Unable to load any of (libcudnn_graph.so.9, libcudnn_graph.so)",
+        '[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"',
+        "FAIL : LoadLibrary failed with error 126 onnxruntime_providers_cuda.dll",
+        "Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.12: cannot open shared object file: No such file or directory",
+        "CUDA_SETUP: WARNING! libcudart.so not found in any environmental path",
+        "Please make sure libcudnn_ops_infer.so.8 is in your library path!",
+        "Please make sure cudnn_ops64_9.dll is in your library path!",
+        "The compile fails because `libcublas.so.12` not found",
+        "报错说 libcudnn_ops_infer.so.8 找不到",
+        'onnxruntime::TryGetProviderInfo_CUDA] onnxruntime::ProviderLibrary::Get FAIL : LoadLibrary failed with error 126 "" when trying to load',
+        "provider_bridge_ort.cc:1351 onnxruntime::TryGetProviderInfo_CUDA] D:/a: LoadLibrary failed with error 126",
+        "RuntimeError: Failed to load shared library 'C:\\v\\llama_cpp\\lib\\llama.dll': Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies)",
+        "Failed to load shared library 'D:\\x\\ggml.dll': Could not find module 'D:\\x\\ggml.dll'",
+        "the `cublasLt64_13.dll` missing error, again after the update",
+        "cudnn ops64_9.dll is not found",
+        "RuntimeError: Unable to load cuSPARSE. Is it installed?",
+        "jax_plugins.xla_cuda12: Unable to load cuPTI. Is it installed?",
+        "RuntimeError: CuPy failed to load nvrtc64_112_0.dll: FileNotFoundError",
+        "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`",
+        "libNVVM cannot be found. Install numba-cuda[cu12]",
+        'Error loading "C:\\x\\onnxruntime_providers_cuda.dll" which depends on "cublasLt64_12.dll" which is missing.',
+        'onnxruntime_providers_cuda.dll which depends on "cudnn64_9.dll" which is missing',
+        "WARNING: Configured CUDA binary not found at C:\\x\\bitsandbytes\\libbitsandbytes_cuda121.dll",
+        "CUDA Setup failed despite GPU being available. Please run the following command to get more information: python -m bitsandbytes",
+        "RuntimeError: CUDA Setup failed despite GPU being available.",
+        "(cuda) <class 'numba.cuda.cudadrv.error.NvrtcSupportError'>: no reason given",
+        "Warning (cuda): NVRTC cannot be loaded, runtime problem?",
+        "ERROR: failed to open nvvm",
+        "numba: failed to open nvvm.dll",
+    ),
+    not_examples=(
+        "if it cannot find libcudnn.so.7, install it",
+        "if it can't open libcudnn.so.7, install it",
+        "when it fails to locate libcudart.so.11.0, set the path",
+        "a cuSPARSE library can be found",
+        "the NVRTC library can be loaded",
+        "the cuSOLVER library can be located",
+        "nvJitLink is not found wanting",
+        "it takes long to load libcudnn_cnn.so",
+        "Could not load library libfoo.so.8",
+        "nvrtc-builtins64_128.dll was opened",
+        "nvrtc64_120_0.dll was loaded",
+        "the cudnn shared library was loaded",
+        "the third-party dynamic library that Paddle depends on is configured",
+        "Located at /x/lib/libnvvm.so.4.0.0",
+        "the CUDA driver library was found",
+        "dlerror: libcuda.so.1: no",
+        "the file is in your library path",
+        "libcublas.so.12 was found",
+        "onnxruntime::TryGetProviderInfo_CUDA] loaded",
+        "it failed to load the shared library card",
+        "make sure that no cudnn64_8.dll is missing",
+        "our own helper.dll is not found",
+        "ffmpeg: is it installed? Is it installed?",
+        "it failed to load the picture",
+        "a file, which is missing",
+        "configured CUDA binary not found here",
+        "NVRTC cannot be faster",
+        "failed to open nvme device",
+    ),
+)

@@ -1,0 +1,322 @@
+"""A driver that is loaded: of two versions, without this GPU, or without an answer."""
+
+from __future__ import annotations
+
+from gpusetup.causes import alike
+from gpusetup.causes.layers import SILENCE, Layer
+from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.evidence.context import driver_answers, events, in_container
+from gpusetup.evidence.places import IN_A_CONTAINER
+from gpusetup.fixes import drivers, paste
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import lines
+
+HERE = Message(
+    where=(IN_A_CONTAINER,),
+    text="Look at the GPU on the host of this container (its kernel log has the reason); then "
+    "start the container again with its GPUs",
+    needs_root=True,
+)
+
+OTHER = Message(
+    text="Reboot; if it stays, install the driver anew",
+    commands=("sudo reboot",),
+    look=(alike.KERNEL_LOG,),
+    see="look first at what the system says",
+    needs_root=True,
+    needs_reboot=True,
+    cases=(HERE,),
+)
+
+DRIVER_DOES_NOT_ANSWER = Cause(
+    id="driver-does-not-answer",
+    symptom=True,
+    place=(Layer.DRIVER, 110),
+    title="asking the driver hung or crashed",
+    means="A library of the driver crashed or did not come back: a GPU that stopped, or a"
+    " driver half updated. The finding names the call and the GPU where it stopped.",
+    proven_by="The child that asked ran into its time limit, or died by a signal",
+    not_when="driver-slow: it answered within --timeout",
+    way_out="Kernel log, reboot",
+    source="gpusetup asks in children with a time limit",
+    explains=("gpu-does-not-answer", "cuda-misses-gpu"),
+    by_check=True,
+    message=replace(
+        OTHER,
+        title="{asked}: {problem}",
+        plain="The driver gets no answer",
+        detail="A driver call that hangs or crashes is mostly a GPU that stopped working, or a "
+        "driver half updated.",
+        text="Reboot; where it only needs long to start its GPUs, wait longer (--timeout 120)",
+    ),
+    examples=(
+        "INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
+        "task:nvidia-smi      state:D stack:0     pid:77 tgid:77 ppid:1\nCall Trace:\n rwsem_down_write_slowpath+0x2a3/0x6f0\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
+    ),
+)
+
+GPU_DOES_NOT_ANSWER = Cause(
+    id="gpu-does-not-answer",
+    symptom=True,
+    place=(Layer.DRIVER, 130),
+    title="one GPU fails to tell what it should",
+    means="The driver lists the GPU and cannot read it, or what it tells cannot be.",
+    proven_by="NVML's error for the GPU, its memory, temperature or power; CUDA's for its name",
+    not_when="gpu-fell-off-bus: NVML says that it is lost; a value that no GPU here has",
+    way_out="Kernel log, reset or reboot; leave the GPU out until then",
+    source="NVML API reference, nvmlReturn_t",
+    explains=("cuda-misses-gpu",),
+    events=("gpu-not-listed",),
+    holds=(lambda c: any("CUDA" in e.values.get("why", "") for e in events(c, "gpu-not-listed")),),
+    message=replace(
+        OTHER,
+        title="GPU {place} by slot ({bus}) is not among the GPUs that {asked} lists, although "
+        "{why}",
+        plain="A GPU is not among those that the driver lists",
+        text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
+    ),
+)
+
+NVML_INIT_FAILED = Cause(
+    id="nvml-init-failed",
+    symptom=True,
+    place=(Layer.DRIVER, 120),
+    title="the driver's NVML does not start, or cannot list the GPUs",
+    means="The kernel driver is there and refuses; nvidia-smi and NCCL fail with it.",
+    proven_by="What nvmlInit or nvmlDeviceGetCount answers; 9, 12 and 13 beside a "
+    "loaded module or a CUDA that starts; a version that cannot be",
+    not_when="Codes that have a cause of their own: 4, 8, 10, 11, 14, 15, 16, 17, 18",
+    way_out="Kernel log, reboot",
+    source="NVML API reference, nvmlReturn_t",
+    events=("nvml-init-failed", "nvml-unknown-error"),
+    holds=(
+        lambda context: (
+            bool(events(context, "nvml-init-failed"))
+            or not (in_container(context) or driver_answers(context))
+        ),
+        lambda context: not context.other_host,
+    ),
+    message=replace(
+        OTHER,
+        title="NVML starts and cannot tell its {field}: {problem}",
+        plain="The driver's NVML does not start: it answers an unknown error (code 999)",
+        detail="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
+        "or an update of the driver); in a container its device rules are gone.",
+    ),
+    alike=(
+        Alike(
+            causes=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"), asks="nvidia-smi"
+        ),
+    ),
+)
+
+DRIVER_SLOW = Cause(
+    id="driver-slow",
+    severity=Severity.WARNING,
+    title="the driver took long to answer",
+    means="Without persistence mode the driver starts every GPU anew for each program: 10"
+    " to 30 s on a big node.",
+    proven_by="An answer after more than 5 s",
+    way_out="Enable nvidia-persistenced",
+    source='NVIDIA, "Driver Persistence"',
+    by_check=True,
+    message=Message(
+        title="The driver took {seconds} s to answer",
+        text="Keep the driver loaded between programs; where it is, look at the machine's load and "
+        "at the kernel's log",
+        commands=("sudo systemctl enable --now nvidia-persistenced",),
+        needs_root=True,
+    ),
+)
+
+NVML_MISMATCH = Cause(
+    id="nvml-mismatch",
+    place=(Layer.DRIVER, 70),
+    title="kernel module and driver library are of two versions",
+    means="The packages were updated while the old module stayed in memory.",
+    proven_by="NVML code 18, or two versions read",
+    not_when="WSL, where the two have versions of their own",
+    way_out="Reboot",
+    source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
+    explains=(
+        *SILENCE,
+        "libcuda-driver-mismatch",
+        "forward-compat-unsupported",
+        "container-hook-failed",
+    ),
+    by_check=True,
+    message=Message(
+        title="Kernel module and driver library are of different versions",
+        detail="Usually the driver's packages were updated while the old module stayed loaded.",
+        text="Reboot the host, or unload and load the nvidia modules, so that the kernel module "
+        "and the libraries are of one version (a container: restart it, and keep driver packages "
+        "out of its image)",
+        commands=("sudo reboot",),
+        look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
+        see="where a reboot changed nothing, see which module lies on the disk (install the "
+        "driver's module and libraries anew where its version is the old one)",
+        needs_root=True,
+        needs_reboot=True,
+        cases=(
+            Message(
+                where=(IN_A_CONTAINER,),
+                text="Restart the container, so that it gets the libraries of the host's driver; "
+                "remove driver packages from the image",
+            ),
+        ),
+    ),
+    says=any_of(
+        {
+            "library version mismatch": r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+            "nvml/rm version mismatch": "",
+            "does not match dso version": r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
+        },
+    ),
+    examples=(
+        "Failed to initialize NVML: Driver/library version mismatch",
+        "pynvml.NVMLError_LibRmVersionMismatch: RM detects a driver/library version mismatch.",
+        "NVML: NVML/RM version mismatch",
+        "NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue",
+        "(EE) NVIDIA: kernel version 470.82 does not match DSO version 470.94 -- cannot continue",
+    ),
+)
+
+GPU_INIT_FAILED = Cause(
+    id="gpu-init-failed",
+    place=(Layer.DRIVER, 90),
+    title="the driver is loaded and cannot start the GPU",
+    means="RmInitAdapter failed: firmware, power, seating, address space, or a GPU that "
+    "the driver does not support.",
+    proven_by="The module is bound to the GPU and it is not listed, or the kernel log says so",
+    not_when="A GPU that fell off the bus later",
+    way_out="Full power-off; the right driver flavour",
+    source="messages of NVIDIA's open kernel modules",
+    explains=("uvm-missing",),
+    alike=(
+        Alike(
+            causes=("gpu-fell-off-bus", "gpu-not-supported-by-driver", "device-permission"),
+            asks=alike.KERNEL_LOG,
+            unless=alike.kernel_says_it,
+        ),
+    ),
+    by_check=True,
+    message=Message(
+        title="The driver is loaded but cannot start {who}",
+        detail="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that the "
+        "driver does not support, power or seating, firmware (GSP), or too little PCI address "
+        "space. A cluster's job that asked for no GPU is shown none either: ask for one first "
+        "(Slurm: --gres=gpu:1).",
+        text="Shut the machine down fully and start it again; if that does not help, install the "
+        "driver anew, in the flavour that the GPU needs",
+        way=lambda context, text: Fix(
+            text=text,
+            commands=drivers.driver_commands(context),
+            looks=paste.look("see first what the kernel says", *lines("sudo dmesg | grep -i nvrm")),
+            needs_root=True,
+            needs_reboot=True,
+        ),
+        cases=(
+            Message(
+                having={"lacks": ""},
+                text="Give the GPU its PCI address space: switch Above 4G Decoding on in the "
+                "firmware; a virtual machine needs UEFI and 64-bit MMIO larger than the GPU's "
+                "memory (VMware: pciPassthru.use64bitMMIO and 64bitMMIOSizeGB); else put "
+                "pci=realloc on the kernel's command line",
+                look=("sudo dmesg | grep -iE 'nvrm|BAR'",),
+                see="see what the kernel says of it",
+                needs_root=True,
+                needs_reboot=True,
+            ),
+        ),
+    ),
+    examples=(
+        "NVRM: None of the NVIDIA devices were probed.",
+        "NVRM: None of the NVIDIA devices were initialized.",
+        "NVRM: The NVIDIA probe routine failed for 4 device(s).",
+        "nvidia 0000:41:00.0: probe with driver nvidia failed with error -1",
+        "NVRM: kgspWaitForGfwBootOk_TU102: failed to wait for GFW boot complete: 0x65 VBIOS version 94.02",
+        "NVRM: GPU 0000:0a:00.0: Failed to copy vbios to system memory.",
+        "[   31.000001] NVRM: GPU 0000:c1:00.0: Failed to copy vbios to system memory.",
+        "dmesg shows RmInitAdapter failed! on the board",
+        "the message `RmInitAdapter failed!` again",
+        "NVRM: kgspBootstrap_GH100: GSP-FMC reported an error while attempting to boot GSP",
+        "GSP-FMC reported an error while attempting to boot GSP: 0x1",
+    ),
+    not_examples=(
+        "RmInitAdapter succeeded",
+        "attempting to boot GSP",
+    ),
+)
+
+NEW = r"(?:RTX 50[5-9]0|RTX PRO \d{4} Blackwell)"
+INSTALLED = r"(?:install(?:ed|ing|er|ation)?|reboot|driver)\b"
+
+GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
+    id="gpu-not-supported-by-driver",
+    kind_of="gpu-init-failed",
+    place=(Layer.DRIVER, 80),
+    title="the loaded driver does not know the GPU",
+    means="Old GPUs end with a driver branch; GPUs before Turing need the closed modules,"
+    " from Blackwell on the open ones.",
+    proven_by="The kernel log says that the GPU is not supported or legacy",
+    way_out="Install the branch and flavour that the GPU needs",
+    source='NVIDIA, "Driver Installation Guide"; the catalog\'s table of last branches',
+    explains=("gpu-init-failed", "driver-not-loaded"),
+    alike=(
+        Alike(
+            causes=("driver-not-loaded", "gpu-init-failed"),
+            asks=alike.KERNEL_LOG,
+            unless=alike.driver_says_it,
+        ),
+    ),
+    by_check=True,
+    message=Message(
+        title="The driver as loaded does not support {gpus}",
+        detail="GPUs before Turing need the closed kernel modules, from Blackwell on the open "
+        "ones; old GPUs end with an old driver branch.",
+        text="Install the driver's branch and flavour, which this GPU needs",
+        way=drivers.driver,
+        cases=(
+            Message(
+                having={"driver": r"\.xx$"},
+                text="Install the driver of the branch that the message names, the last one for "
+                "this GPU, in place of the newer one (packages named so, or "
+                f"{drivers.DRIVER_SITE}), then reboot; newer kernels may not take it",
+                needs_root=True,
+                needs_reboot=True,
+            ),
+            Message(
+                having={"driver": "open"},
+                text="Install the driver's closed (proprietary) kernel modules, which this GPU "
+                "needs",
+                way=drivers.driver,
+            ),
+            Message(
+                having={"driver": "closed"},
+                text="Install the driver's open kernel modules, which this GPU needs",
+                way=drivers.driver,
+            ),
+        ),
+    ),
+    says=(
+        says(
+            "black screen",
+            rf"{NEW}\b.{{0,900}}?\b{INSTALLED}.{{0,300}}?black screen|black screen.{{0,300}}?\b{INSTALLED}.{{0,900}}?\b{NEW}\b",
+            unless=r"open(?:-source)? (?:kernel )?modules?|nvidia-open|-open\b|Windows 1[01]",
+            driver="closed",
+            said="in words",
+        ),
+    ),
+    examples=(
+        "After I installed driver 575 for my RTX 5060 the reboot gives a black screen",
+        "RTX 5070: the driver installer ends and I get a black screen",
+        "NVRM: The NVIDIA GPU 0000:65:00.0 (PCI ID: 10de:1b06) installed in this system is not supported by open nvidia.ko",
+        "NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",
+        "[  9.000001] NVRM: installed in this system requires use of the NVIDIA open kernel modules.",
+        "NVRM: nvidia.ko because it does not include the required GPU\nNVRM: System Processor (GSP).",
+        "NVRM: installed in this system is not supported by open\nNVRM: nvidia.ko because it does not include the required GPU",
+    ),
+    not_examples=("GTX 1060: black screen of a game",),
+)

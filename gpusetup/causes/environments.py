@@ -1,0 +1,346 @@
+"""The Python environment: its pip, its owner, what stands before it."""
+
+from __future__ import annotations
+
+from gpusetup.causes import alike
+from gpusetup.causes.layers import BROKEN_TORCH, Layer
+from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.sources import PIP
+from gpusetup.evidence.context import RuleContext, events, is_report
+from gpusetup.fixes import paste
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix, Severity
+
+CONDA_CUDA_VIRTUAL_MISSING = Cause(
+    id="conda-cuda-virtual-missing",
+    place=(Layer.INSTALL, 120),
+    title="conda does not see CUDA",
+    means="CONDA_OVERRIDE_CUDA is empty: the virtual package __cuda is absent, and CPU "
+    "builds are chosen.",
+    proven_by="The variable",
+    way_out="Unset it, or name the driver's CUDA",
+    source="conda documentation, virtual packages",
+    explains=("resolver-conflict",),
+    says=(
+        says(
+            "__cuda",
+            r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
+        ),
+        says(
+            "__cuda",
+            r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)",
+        ),
+        says(
+            "__cuda",
+            r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found",
+        ),
+        says("__cuda", r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system"),
+        says("__cuda", r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)"),
+    ),
+    examples=(
+        "nothing provides __cuda needed by pytorch-gpu-2.1.0",
+        "- nothing provides requested __cuda needed by tensorflow-2.15.0-cuda",
+        "pytorch requires __cuda >=12, which is missing on the system",
+        "the virtual package __cuda >=12 does not hold",
+        'could not satisfy MatchSpec("__cuda")',
+    ),
+)
+
+
+def _add_pip(context: RuleContext, text: str) -> Fix:
+    words = ("uv", "pip", "install", "--python", paste.python(context), "pip")
+    return Fix(text=text, commands=(paste.command(context, *words),))
+
+
+def _elsewhere(context: RuleContext, text: str) -> Fix:
+    return Fix(text=text, commands=(paste.into_new_environment(context),))
+
+
+PIP_MISSING = Cause(
+    id="pip-missing",
+    place=(Layer.INSTALL, 80),
+    title="the environment has no pip",
+    means="`pip install` would go elsewhere.",
+    proven_by="No pip in the target",
+    way_out="uv, or ensurepip",
+    source="Python documentation, venv",
+    explains=("torch-missing",),
+    message=Message(
+        title="The target environment has no pip: `pip install` would go elsewhere",
+        text="Use uv (as gpusetup does), or add pip",
+        way=_add_pip,
+    ),
+    says=any_of(
+        {
+            "no module named": r"No module named ['\"]?pip\b['\"]?(?!\.)",
+            "not found": r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
+            "' is not recognized": r"'pip3?' is not recognized",
+            "pip": r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
+        },
+    ),
+    examples=(
+        "/usr/bin/python3: No module named pip",
+        "bash: pip: command not found",
+        "zsh: command not found: pip",
+        "'pip' is not recognized as an internal or external command",
+        "'pip3' is not recognized as the name of a cmdlet",
+        "RUN python3 -m pip install torch says that the module pip is not installed",
+        "Error: package pip is not installed in this environment",
+    ),
+    not_examples=("the package pip is not the newest",),
+)
+
+CONDA_MISSING = Cause(
+    id="conda-missing",
+    severity=Severity.WARNING,
+    place=(Layer.LOSSES, 90),
+    title="there is no conda",
+    means="A guide's line asks for conda, which is not installed or not on PATH.",
+    proven_by="The shell does not find conda",
+    not_when="`conda activate` asks for `conda init`",
+    way_out="uv, which needs no conda, or Miniforge",
+    source="conda-forge, Miniforge's README",
+    message=Message(
+        title="conda is not installed, or not on PATH",
+        text="You need no conda: gpusetup makes an environment with uv. Do you want conda? Install "
+        "Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt (Windows) "
+        "or a new shell",
+        commands=("gpusetup install --venv .venv",),
+    ),
+    says=(
+        says(
+            "conda",
+            r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found"
+            r"|command not found: conda(?![\w-])",
+        ),
+    ),
+    examples=(
+        "'conda' is not recognized as an internal or external command,",
+        "conda : The term 'conda' is not recognized as the name of a cmdlet, function, script file",
+        "zsh: command not found: conda",
+        "bash: conda: command not found",
+    ),
+    not_examples=(
+        "'miniconda' is not recognized as an internal or external command",
+        "zsh: command not found: conda-build",
+    ),
+)
+
+EXTERNALLY_MANAGED = Cause(
+    id="externally-managed",
+    place=(Layer.INSTALL, 90),
+    title="the system's own Python",
+    means="pip is kept from it.",
+    proven_by="EXTERNALLY-MANAGED",
+    way_out="A virtual environment",
+    source="PEP 668",
+    explains=("torch-missing",),
+    message=Message(
+        title="This Python belongs to the operating system: pip may not install there",
+        text="Make an environment and install there",
+        way=_elsewhere,
+    ),
+    says=(says("externally-managed-environment"),),
+    examples=(
+        "error: externally-managed-environment",
+        "error: externally-managed-environment\n\n× This environment is externally managed",
+    ),
+)
+
+SITE_NOT_WRITABLE = Cause(
+    id="site-not-writable",
+    place=(Layer.INSTALL, 100),
+    title="this user may not install there",
+    means="Another user's environment.",
+    proven_by="No write permission",
+    way_out="An environment of one's own",
+    source="the file system",
+    explains=("torch-missing",),
+    message=Message(
+        title="The installer may not write to {path}",
+        plain="The installer may not write where it installs",
+        text="Make an environment of your own and install there; end programs that use the files",
+        way=_elsewhere,
+    ),
+    says=any_of(
+        {
+            "errno 13": r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
+            "winerror 5": r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",
+        },
+    ),
+    examples=(
+        "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'",
+        "[Errno 13] Permission denied: '/opt/venv/lib/python3.12/site-packages/torch/lib/libc10.so'",
+        "ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'",
+        "PermissionError: [WinError 5] Zugriff verweigert: 'D:\\py\\Lib\\site-packages\\~orch'",
+    ),
+)
+
+NO_TARGET = Cause(
+    id="no-target",
+    severity=Severity.NOTE,
+    title="no Python environment was named",
+    means="gpusetup's own tool environment is not judged.",
+    proven_by="No target",
+    way_out="--python PATH",
+    source="gpusetup",
+    by_check=True,
+    message=Message(
+        title="No Python environment was named: torch was not looked for",
+        text="Activate an environment, or name one with `--python PATH`",
+    ),
+)
+
+STALE_ENVIRONMENT = Cause(
+    id="stale-environment",
+    severity=Severity.WARNING,
+    title="an activated environment that is gone",
+    means="VIRTUAL_ENV names a folder that is none.",
+    proven_by="The variable",
+    way_out="Activate anew",
+    source="Python documentation, venv",
+    message=Message(
+        title="{variable} names {path}, which is no environment",
+        text="Another interpreter was judged instead: activate anew",
+    ),
+)
+
+
+def _does_no_harm(context: RuleContext) -> bool:
+    """No order: a text quotes the file because an import failed; live it may do no harm."""
+    said = events(context, MODULE_SHADOWED.id)
+    ours = any(e.values.get("module", "").startswith("torch") for e in said)
+    return not (ours or context.snapshot.torch.import_error or is_report(context))
+
+
+NAMES = (
+    "abc ast asyncio bisect builtins bz2 calendar code codecs collections contextlib copy copyreg"
+    " ctypes dataclasses datetime decimal difflib dis email enum fnmatch fractions functools gc"
+    " getpass glob gzip hashlib heapq http importlib inspect io ipaddress itertools json keyword"
+    " linecache locale logging lzma math mimetypes multiprocessing numbers opcode operator os parser"
+    " pathlib pickle pickletools platform pprint profile pstats queue random re reprlib sched secrets"
+    " select selectors shelve shutil signal site socket ssl stat statistics string struct subprocess"
+    " symbol sys tarfile tempfile test textwrap threading time timeit token tokenize trace traceback"
+    " types typing unittest urllib uuid warnings weakref xml zipfile"
+)
+STDLIB = "(?:" + "|".join(sorted(NAMES.split(), key=len, reverse=True)) + ")"
+"""Modules that torch's import needs: a file of that name in the working folder hides them."""
+
+MODULE_SHADOWED = Cause(
+    id="module-shadowed",
+    place=(Layer.PROCESS, 10),
+    title="a local file hides a module that torch imports",
+    means="Python looks in the working folder first.",
+    proven_by="A file or folder of such a name there",
+    way_out="Rename it",
+    source="Python documentation, sys.path",
+    explains=(*BROKEN_TORCH, "torch-missing", "torch-half-installed"),
+    events=("backport-in-the-way", "module-shadowed"),
+    message=Message(
+        title="{path} hides the module {module} from programs started in this folder",
+        plain="A local file hides a module from programs started in this folder",
+        text="Rename it (and delete its __pycache__), or start Python in another folder",
+        cases=(
+            Message(
+                having={"package": ""},
+                title="The package {package} hides Python's own module {module}",
+                detail="It brought the module to Pythons that had none, and breaks those that do.",
+                text="Remove it",
+                commands=("pip uninstall -y {package}",),
+            ),
+            Message(where=(_does_no_harm,), severity=Severity.WARNING),
+        ),
+    ),
+    stage="import",
+    alike=(
+        Alike(
+            causes=("torch-half-installed",),
+            asks='python -c "import torch; print(torch.__file__, torch.__path__)"',
+            unless=alike.names_the_file,
+        ),
+    ),
+    says=(
+        *any_of(
+            {
+                "circular import": rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
+                "cannot import name": rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
+                "consider renaming": r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
+            },
+        ),
+        *any_of(
+            {
+                "torch/_c": r"loaded the `torch/_C` folder of the PyTorch repository",
+                "no module named": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
+                "torch/__init__.py in <module>": r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
+                "name '_c' is not defined": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
+                "from a clone of the git repo": r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
+                "(unknown location)": r"cannot import name '\w+' from 'torch\._C' \(unknown location\)",
+                "module 'torch' has no attribute": r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
+            },
+            module="torch",
+        ),
+    ),
+    examples=(
+        "AttributeError: partially initialized module 'torch' has no attribute 'nn' (most likely due to a circular import)",
+        "ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)",
+        "AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/u/random.py' since it has the same name as the standard library module named 'random')",
+        "It appears that PyTorch has loaded the `torch/_C` folder of the PyTorch repository rather than the C extensions",
+        "PyTorch has loaded the `torch/_C` folder of the PyTorch repository",
+        "File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'",
+        "File '/src/torch/__init__.py', line 9\nImportError: No module named _C",
+        "/home/u/pytorch/torch/__init__.py in <module>\n    9 from torch._C import *\nModuleNotFoundError: No module named 'torch._C'",
+        "File \"/home/u/pytorch/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined",
+        "ImportError: You are importing PyTorch from a clone of the git repo: /home/u/pytorch",
+        "You are importing PyTorch from a clone of the git repo:\n    /src/pytorch",
+        "ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)",
+        "AttributeError: module 'torch' has no attribute 'Tensor'",
+        "cannot import name 'DispatchKey' from 'torch._C' (unknown location)",
+    ),
+)
+
+INSTALLED_BY_TWO = Cause(
+    id="installed-by-two",
+    place=(Layer.INSTALL, 110),
+    title="pip cannot remove what another installer installed",
+    means="distutils and conda packages have no RECORD that pip could follow.",
+    proven_by="pip's word",
+    way_out="A fresh environment",
+    source=PIP,
+    message=Message(
+        title="pip cannot remove {name}: conda or the distribution installed it",
+        plain="pip cannot remove a package that conda or the distribution installed",
+        text="Remove it with what installed it, or make a fresh environment",
+        commands=("gpusetup install --venv .venv",),
+    ),
+    says=(
+        says(
+            "cannot uninstall",
+            r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",
+        ),
+    ),
+    examples=(
+        "ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine",
+        "ERROR: Cannot uninstall blinker 1.4. It is a distutils installed project",
+    ),
+    not_examples=(
+        "the python ABI tag of a wheel; no wheels are available with a matching python of ours or with a matching platform shoe",
+        "requires a different python snake; python implementation tags",
+        "a tools.nnwrap folder; x.whl is a supported wheel",
+        "wheel for the current platform is built; a matching platform tag; unable to find installation candidates' names; only has wheels for the following platform of trucks",
+        "requires-python is a field",
+        "pip install torch --index-url https://download.pytorch.org/whl/cu124",
+        "the package registry is npm's; there is no version of this song; an invalid wheel",
+        "no solution found to swim; ResolutionImpossibly; conflicting dependencies are resolved; the conflict is caused by us",
+        "Unsatisfiable desires; version solving; found conflicts; problems while solving puzzles",
+        "__cuda=12.4=0",
+        "has no constraint conflicting with __cuda 12",
+        "PackagesNotFoundErrorX is ours",
+        "this is fine, but you know",
+        "is there space left on device sda? no space left on device '/dev/shm/nccl-a'",
+        "errno 28 and errno 122 are numbers, 112 is another; NoSpaceLeft is a flag; enough space on the disk",
+        "they do not match the hashtags; a hash mismatch; ChecksumMismatched; bad crc-32 checks; the file is not a zip file but a tar",
+        "a certificate of birth; the game timed out; HTTPSConnectionPool is a class; NewConnection is a class; ProxyErro is a typo",
+        "name resolution works; getaddrinfo works; a dns record; error sending request for url-shaped birds; CondaHTTP is a prefix; network timeouts",
+        "connection broken heart; connection reset by peer pressure; WRONG_VERSION was sent; failed to fetch the ball",
+    ),
+)

@@ -1,0 +1,243 @@
+"""Extensions that were not built, or built without a GPU."""
+
+from __future__ import annotations
+
+from gpusetup.causes.compilers import WHERE
+from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
+from gpusetup.causes.layers import Layer
+from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.sources import CPP_EXTENSION
+from gpusetup.evidence.context import RuleContext
+from gpusetup.fixes import paste
+from gpusetup.fixes.distributions import anew
+from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART, IF, LIBRARY
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix
+
+
+def _architectures(context: RuleContext, text: str) -> Fix:
+    return Fix(text=text, commands=paste.build_for(context))
+
+
+EXTENSION_NOT_BUILT = Cause(
+    id="extension-not-built",
+    place=(Layer.LIBRARIES, 90),
+    title="the compiled part of an extension is not there",
+    means="Its Python files import, its operators do not: the build failed or was left out, "
+    "or torch's build cache holds half a build.",
+    proven_by="The import names the compiled module (._C, ._ext), or a file of "
+    "torch_extensions that is not there",
+    not_when="extension-abi-mismatch: it is there and belongs to another torch; "
+    "module-missing: the package as a whole",
+    way_out="A wheel with operators, a build that sees nvcc and the GPU; an empty cache",
+    source="mmcv, detectron2 and GroundingDINO documentation, installation; " + CPP_EXTENSION,
+    message=Message(
+        title="The compiled part of {module} is not there",
+        plain="The compiled part of an extension is not there",
+        detail="Its build failed or was left out (no compiler, no toolkit, no GPU seen while "
+        "it was built), or a variant without compiled operators is installed.",
+        text="Build it anew where nvcc is of torch's CUDA and a GPU is seen (else name its "
+        "architecture in TORCH_CUDA_ARCH_LIST), and read what the build says",
+        way=anew("extension-not-built"),
+        cases=(
+            Message(
+                having={"module": "^mmcv$"},
+                text="Install the mmcv with operators, a wheel made for this torch and CUDA "
+                "(mim finds it; mmcv-lite has none)",
+                commands=(
+                    "pip uninstall -y mmcv mmcv-lite mmcv-full",
+                    "pip install --upgrade openmim",
+                    "python -m mim install mmcv",
+                ),
+            ),
+            Message(
+                having={"module": "^spconv$"},
+                text="Install the wheel made for torch's CUDA in its place: spconv-cu120, "
+                "spconv-cu118 (any of torch's major serves)",
+                commands=("pip uninstall -y spconv cumm",),
+                look=(WHERE,),
+                see="see which CUDA torch has",
+            ),
+            *(
+                Message(
+                    having=having,
+                    text="torch builds it on the first call: empty its cache, have one toolkit "
+                    "of torch's CUDA first on PATH, and run again; the compiler's first error "
+                    "is the reason",
+                    commands=(BUILD_CACHE,),
+                    windows=(BUILD_CACHE_ON_WINDOWS,),
+                )
+                for having in ({"cache": ""}, {"module": "_plugin$"})
+            ),
+        ),
+    ),
+    says=(
+        *any_of(
+            {
+                "not compiled with": r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
+                "is not defined": r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
+                "not implemented on the cpu": r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
+                "'nonetype' object has no attribute '": r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
+                "requires the cuda flash attention extensions": r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
+                "dll load failed while importing": r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
+                "is not built correctly": r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
+                "no module named": r"""(?x)
+        No\ module\ named\ ['\"]?
+        (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
+        (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
+        """,
+                "cannot import name": r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
+                "name '_c' is not defined": r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
+                "torch_extensions": r"""(?x)
+        (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
+          (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
+        """,
+            },
+        ),
+        says(
+            "name '_c' is not defined",
+            r"NameError: (?:global )?name '_C' is not defined",
+            unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino",
+        ),
+        says(
+            "_opnamespace",
+            r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'",
+            module="vllm._C",
+        ),
+        says(
+            "import sgl_kernel",
+            r"Can ?not import sgl_kernel\. Please check your installation",
+            module="sgl_kernel",
+        ),
+        *any_of(
+            {
+                "_turbomind": r"No module named ['\"]?_turbomind\b",
+                "turbomind engine is not installed": r"Fallback to pytorch engine because turbomind engine is not installed correctly",
+            },
+            module="turbomind",
+        ),
+        says(
+            "mmcv cuda compiler: not available",
+            r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available",
+            module="mmcv",
+        ),
+        says("no module named", rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b"),
+        says(
+            "libbitsandbytes_cpu",
+            CPU_PART,
+            module="bitsandbytes",
+        ),
+        says(
+            "ds_opt_adam",
+            r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'",
+            module="deepspeed",
+        ),
+        says(
+            "is not defined",
+            r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined",
+            module="exllamav2",
+        ),
+        says(
+            "wheel",
+            rf"\bwheels? for (?P<module>{LIBRARY}) (?:are|is|were|was)(?:n't| not) (?:actually |really )?(?:built|compiled) (?:against|with|for) (?:CUDA|GPU)",
+            unless=rf"{IF}(?:the )?wheels?",
+        ),
+    ),
+    examples=(
+        "NameError: name 'autogptq_cuda_256' is not defined",
+        "NameError: name 'fused_layer_norm_cuda' is not defined",
+        "RuntimeError: Not compiled with CUDA support",
+        "pytorch3d/ops/knn.py\nRuntimeError: Not compiled with GPU support",
+        "NameError: name '_C' is not defined",
+        "ops/modules/ms_deform_attn.py\nNameError: name '_C' is not defined",
+        "RuntimeError: Not implemented on the CPU",
+        'RuntimeError: "MultiScaleDeformableAttention" Not implemented on the CPU',
+        "AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'",
+        "'NoneType' object has no attribute 'CameraModelType'",
+        "AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'",
+        "'_OpNamespace' '_moe_C' object has no attribute 'topk_softmax'",
+        "ImportError: Can not import sgl_kernel. Please check your installation.",
+        "Cannot import sgl_kernel. Please check your installation",
+        "lmdeploy - WARNING - Fallback to pytorch engine because turbomind engine is not installed correctly.",
+        "Fallback to pytorch engine because turbomind engine is not installed correctly",
+        "ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn.",
+        "vllm_flash_attn requires the CUDA flash attention extensions",
+        "ImportError: DLL load failed while importing upfirdn2d_plugin: The specified module could not be found.",
+        "ImportError: DLL load failed while importing bias_act_plugin: Das angegebene Modul wurde nicht gefunden.",
+        "sys.platform: linux\nCUDA available: True\nMMCV: 1.7.1\nMMCV Compiler: GCC 9.4\nMMCV CUDA Compiler: not available",
+        "ImportError: cannot import name '_C' from 'detectron2' (/x/detectron2/__init__.py)",
+        "File \"/x/groundingdino/models/ms_deform_attn.py\", line 53\nNameError: name '_C' is not defined",
+        "ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory",
+        "detectron2._C           failed to import. detectron2 is not built correctly",
+        "detectron2._C failed to import. detectron2 is not built correctly: undefined",
+        "Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file",
+        "/home/u/bnb/libbitsandbytes_cpu.so: cannot open shared object file: No such file or directory",
+        "NameError: name 'exllamav2_ext' is not defined",
+        "NameError: name 'exllama_ext' is not defined. Did you mean 'ext'?",
+        "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
+        "'DeepSpeedCPUAdagrad' object has no attribute 'ds_opt_adagrad', 'ds_opt_adam'",
+        "your prebuilt wheels for pytorch3d are not actually built against cuda",
+        "the wheel for xformers is not compiled with CUDA",
+    ),
+    not_examples=(
+        "it is not compiled with anything",
+        "it is not implemented on the CPU yet",
+        "'_OpNamespace' 'mylib' object has an attribute 'f'",
+        "import sgl_kernel",
+        "it requires the CUDA flash attention",
+        "the turbomind engine is installed",
+        "the wheel is not built correctly",
+        "loaded libbitsandbytes_cpu.so",
+        "the macro exllamav2_ext is not defined in this header",
+        "self.ds_opt_adam = load()",
+        "if the wheel for xformers is not compiled with CUDA",
+    ),
+)
+
+BUILD_WITHOUT_GPU = Cause(
+    id="build-without-gpu",
+    place=(Layer.INSTALL, 210),
+    title="an extension is built where torch sees no GPU",
+    means="torch takes the architectures to build from the GPUs, and there is none.",
+    proven_by="_get_cuda_arch_flags ends in IndexError",
+    not_when="cuda-toolkit-missing; a build that failed in the compiler",
+    way_out="TORCH_CUDA_ARCH_LIST",
+    source=CPP_EXTENSION + ", _get_cuda_arch_flags",
+    message=Message(
+        title="An extension is built where torch sees no GPU: it cannot tell for which "
+        "architecture",
+        detail="As in `docker build`, on a login node, or under a driver that does not answer. "
+        "Without TORCH_CUDA_ARCH_LIST torch builds for the GPUs that it sees.",
+        text="Name the architectures of the GPUs that shall run it in TORCH_CUDA_ARCH_LIST; "
+        "torch.cuda.get_device_capability() says it there",
+        way=_architectures,
+    ),
+    stage="build",
+    says=(
+        *any_of(
+            {
+                "cuda_architectures is set to": r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
+                "_get_cuda_arch_flags": r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
+            },
+        ),
+        says(
+            (*("docker build", "docker image build", "falling back to multiple"),),
+            r"\bis_available\b[^\n]{0,80}?\b(?:false|no GPU)\b[^.\n]{0,60}?\b(?:during|in|at|while|inside)(?: an?| the)? docker (?:image )?build\b|\b(?:during|in|at|while|inside)(?: an?| the)? docker (?:image )?build\b[^.\n]{0,80}?\b(?:false|no GPU|GPU is not)\b|CUDA not available\. Falling back to multiple architectures",
+            unless=r"--gpus|\bdocker run\b",
+        ),
+    ),
+    examples=(
+        "File \"/x/torch/utils/cpp_extension.py\", line 1780, in _get_cuda_arch_flags\n    arch_list[-1] += '+PTX'\nIndexError: list index out of range",
+        "during a docker build, this runtime check always returns false (no GPU access)",
+        "torch.cuda.is_available() in setup.py is always false during docker build",
+        "inside the docker image build there is no GPU, so it builds for the wrong one",
+        "in a docker image build is_available is False",
+        "CUDA not available. Falling back to multiple architectures. Building with GPU architecture: multiple",
+        "setup.py says: CUDA not available. Falling back to multiple architectures",
+    ),
+    not_examples=(
+        "docker build works",
+        "the docker image build is slow",
+        "falling back to multiple workers",
+    ),
+)

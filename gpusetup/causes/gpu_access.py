@@ -1,0 +1,325 @@
+"""Whether a process may use a GPU: nodes, MIG, modes, licences."""
+
+from __future__ import annotations
+
+from gpusetup.causes.layers import INIT_FAILS, Layer
+from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence import places
+from gpusetup.evidence.context import RuleContext, gpus
+from gpusetup.evidence.places import IN_KUBERNETES, in_windows_itself, in_wsl
+from gpusetup.evidence.plausible import is_an_identifier
+from gpusetup.fixes import paste
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix
+
+UVM_MISSING = Cause(
+    id="uvm-missing",
+    impossible=(in_windows_itself, in_wsl),
+    place=(Layer.READINESS, 20),
+    title="nvidia_uvm or its node is missing",
+    means="NVML and nvidia-smi work without it, CUDA does not.",
+    proven_by="Module or node missing, and cuInit fails",
+    way_out="modprobe nvidia_uvm; nvidia-modprobe -u",
+    source="manual page of nvidia-modprobe",
+    explains=INIT_FAILS,
+    by_check=True,
+    message=Message(
+        title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
+        text="Load nvidia_uvm and make its node",
+        commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
+        needs_root=True,
+        cases=(
+            Message(
+                where=(places.IN_A_CONTAINER,),
+                text="On the host load nvidia_uvm, and give the container /dev/nvidia-uvm "
+                "(`lxc.mount.entry = /dev/nvidia-uvm dev/nvidia-uvm none "
+                "bind,optional,create=file` for LXC), then start it again",
+                commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
+                needs_root=True,
+            ),
+        ),
+    ),
+    says=(
+        *any_of(
+            {
+                "adding custom device": r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
+                "uvm": r"could not load (?:the )?UVM kernel module",
+                "/dev/nvidia-uvm": r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+            },
+        ),
+        says("uvm", r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)"),
+    ),
+    examples=(
+        'docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory',
+        "nvidia-modprobe: could not load the UVM kernel module",
+        "ERROR: could not load UVM kernel module: exit code 1",
+        "stat failed: /dev/nvidia-uvm: no such file or directory",
+        "/dev/nvidia-uvm: No such file or directory",
+        "ls: cannot access '/dev/nvidia-uvm': No such file or directory",
+        "ls: cannot open '/dev/nvidia-uvm': No such file",
+    ),
+)
+
+DEVICE_NODE_MISSING = Cause(
+    id="device-node-missing",
+    place=(Layer.READINESS, 15),
+    title="a GPU's device node is missing",
+    means="Nothing can open that GPU: the driver lists one fewer, or CUDA does without it.",
+    proven_by="Outside a container fewer /dev/nvidia0, 1, … than GPUs in the kernel driver's hand",
+    not_when="A container, which is given the nodes of its own GPUs",
+    way_out="nvidia-modprobe -c",
+    source="manual page of nvidia-modprobe",
+    explains=(*INIT_FAILS, "gpu-init-failed", "cuda-misses-gpu"),
+    holds=(places.no(places.IN_A_CONTAINER),),
+    message=Message(
+        title="/dev/nvidia{gpu} is missing: nothing can use GPU {gpu} ({bus})",
+        plain="A GPU's device node is missing: nothing can use it",
+        text="Make the node; it is lost at a reboot, so let the driver's udev rules or "
+        "nvidia-persistenced make the nodes at each start",
+        commands=("sudo nvidia-modprobe -c={gpu}",),
+        look=("ls -l /dev/nvidia*",),
+        see="see the nodes",
+        needs_root=True,
+    ),
+)
+
+DEVICE_PERMISSION = Cause(
+    id="device-permission",
+    place=(Layer.READINESS, 10),
+    title="this user may not open the device nodes",
+    means="Group, SELinux or cgroup rules.",
+    proven_by="A node that is not readable and writable",
+    way_out="Join the owning group",
+    source="udev rules of the driver packages",
+    explains=(*INIT_FAILS, "driver-not-loaded"),
+    by_check=True,
+    message=Message(
+        title="This user may not open {node}",
+        plain="This user may not open the GPU",
+        text="Join the group that owns the nodes, which the command reads from them, and log in "
+        "again. Where the group is root, the nodes were closed on purpose, or by a setting "
+        "(NVreg_DeviceFileMode): the driver itself makes them open to everybody",
+        commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
+        other=("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",),
+        other_title="where the group is root: open them to everybody, until the next start",
+        look=("ls -l /dev/nvidia*",),
+        see="see first which group owns the nodes",
+        needs_root=True,
+        cases=(
+            Message(
+                where=(places.IN_A_CONTAINER,),
+                text="Start the container again in the group that owns the nodes (docker: "
+                '`--group-add "$(stat -c %g /dev/nvidiactl)"`; podman: `--group-add keep-groups '
+                "--security-opt label=disable`), or run the program in it as root",
+                look=("ls -ln /dev/nvidia*",),
+                see="see which group owns the nodes",
+            ),
+        ),
+    ),
+    says=(
+        says(
+            "insufficient permissions",
+            r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
+            unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)",
+        ),
+        *any_of(
+            {
+                "nvmlerror_nopermission": "",
+                "/dev/nv": r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
+                "permission denied": r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
+                "nvrmmeminit": r"NvRmMemInit\w* failed with Permission denied",
+            },
+        ),
+        says(
+            "selinux",
+            r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable",
+            unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)",
+        ),
+        says("/dev/nv", r"avc: +denied .{0,200}(?P<path>nvidia\w*)"),
+    ),
+    examples=(
+        "NVML: Insufficient Permissions",
+        "pynvml.NVMLError_NoPermission: Insufficient Permissions",
+        "raise NVMLError_NoPermission",
+        "Error opening /dev/nvidia0: Permission denied",
+        "open '/dev/nvidiactl': Operation not permitted",
+        "[Errno 13] Permission denied: '/dev/nvidia-uvm'",
+        'type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"',
+        'audit: avc:  denied  { open } for  pid=19 comm="nvidia-smi" path="/dev/nvidiactl" dev="devtmpfs"',
+        "NvRmMemInitNvmap failed with Permission denied",
+        "356: Memory Manager Not supported\nNvRmMemInitNvmap failed with Permission denied",
+        "with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU",
+        "no GPU in the container: SELinux refuses, only --security-opt=label=disable lets it through",
+    ),
+    not_examples=(
+        "SELinux is on, and the GPU works",
+        'the guest reported fabric status "Insufficient Permissions"',
+    ),
+)
+
+HIDES = "CUDA_VISIBLE_DEVICES"
+
+MIG_MISCONFIGURED = Cause(
+    id="mig-misconfigured",
+    place=(Layer.READINESS, 30),
+    title="MIG without an instance, or several and none chosen",
+    means="CUDA uses one MIG instance a process, and none of a GPU in MIG mode without instances.",
+    proven_by="MIG on and no instance; several and no MIG- name in CUDA_VISIBLE_DEVICES",
+    way_out="Create or name an instance",
+    source='NVIDIA, "MIG User Guide"',
+    explains=(*INIT_FAILS, "invalid-device-ordinal", "torch-internal-error"),
+    by_check=True,
+    message=Message(
+        title="{who}: {what}",
+        detail="NVML counts the GPUs, CUDA the instances: torch's index is beyond what it sees. "
+        "Without a choice CUDA takes the first instance, and no whole GPU beside it.",
+        text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES, or the whole "
+        "GPUs by their UUIDs; or switch MIG off on every GPU, as administrator, with nothing "
+        "running: sudo nvidia-smi -mig 0",
+        way=lambda context, text: _chosen(context, text),
+    ),
+    says=(
+        says(
+            "device < num_gpus",
+            r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT",
+            shown="by MIG alone",
+        ),
+        says(
+            ("only one", "only 1", "just one", "only a single"),
+            r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
+        ),
+        says(
+            "cuda_visible_devices=mig",
+            r"""(?x)
+        invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
+        .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
+        """,
+        ),
+    ),
+    examples=(
+        "torch shows only one GPU, MIG is enabled with three instances",
+        "PyTorch sees only one device although MIG gives me four",
+        "torch lists only 1 GPU on a card with MIG",
+        "with MIG the script detects only 1 device of four",
+        "torch sees just one instance of the MIG card",
+        "MIG is on, and torch counts just one GPU",
+        "MIG: the script uses only a single device",
+        "nvidia-smi lists seven, torch finds only a single instance, MIG mode",
+    ),
+)
+
+
+def _chosen(context: RuleContext, text: str) -> Fix:
+    named = [one for gpu in gpus(context) for one in gpu.mig_instances if is_an_identifier(one)]
+    return Fix(
+        text=text,
+        commands=tuple(paste.setting(context, HIDES, one) for one in named[:1]),
+        looks=paste.look("see the instances", *paste.posix(context, "nvidia-smi -L")),
+    )
+
+
+COMPUTE_MODE_EXCLUSIVE = Cause(
+    id="compute-mode-exclusive",
+    place=(Layer.READINESS, 130),
+    title="the GPU takes one process at a time",
+    means="Exclusive mode; with code 46 it is taken.",
+    proven_by="Compute mode Exclusive_Process; code 46",
+    way_out="End the other process, or set the compute mode to default",
+    source="nvidia-smi's manual page; CUDA Driver API reference, CUresult",
+    by_check=True,
+    message=Message(title="{who}: a mode for one process at a time"),
+    says=(
+        says(
+            "busy or unavailable",
+            r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
+        ),
+    ),
+)
+
+COMPUTE_MODE_PROHIBITED = Cause(
+    id="compute-mode-prohibited",
+    place=(Layer.READINESS, 50),
+    title="the compute mode forbids compute",
+    means="Set by an administrator.",
+    proven_by="Compute mode Prohibited",
+    not_when="vgpu-no-compute",
+    way_out="Set the compute mode to default",
+    source="nvidia-smi's manual page",
+    explains=INIT_FAILS,
+    by_check=True,
+    message=Message(title="{who}: a compute mode that forbids compute"),
+)
+
+DESKTOP_PROFILE = (
+    r"(?<![\w-])(?P<profile>(?:A(?:2|10|16|30|40|100\w{0,2})|L(?:2|4|20|40S?)|[TPM]\d{1,2}|P100\w?|V100\w{0,3}"
+    r"|(?:RTX ?)?(?:PRO ?)?(?:A?[56]000(?:-?Ada|A)?|[68]000\w?)|B\d{2,3}\w?)-\d{1,2}[AB])(?![\w-])"
+)
+"""A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
+
+VGPU_NO_COMPUTE = Cause(
+    id="vgpu-no-compute",
+    place=(Layer.READINESS, 40),
+    title="the vGPU allows no CUDA",
+    means="A and B profiles have no compute; without a licence neither have others.",
+    proven_by="Code 801 or 102; compute mode Prohibited on a vGPU",
+    way_out="Give the virtual machine a profile with compute (Q or C)",
+    source='NVIDIA, "Virtual GPU Software User Guide"',
+    explains=(*INIT_FAILS, "compute-mode-prohibited"),
+    by_check=True,
+    message=Message(title="{who}: a vGPU profile without CUDA"),
+    says=(
+        *any_of(
+            {
+                "device context 801": "",
+                "operation not supported": rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
+            },
+            code="801",
+        ),
+        says(
+            "operation not supported",
+            rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}",
+            code="801",
+        ),
+    ),
+)
+
+VGPU_UNLICENSED = Cause(
+    id="vgpu-unlicensed",
+    place=(Layer.LOSSES, 10),
+    title="a vGPU without a licence",
+    means="Performance is cut down step by step.",
+    proven_by="NVML says unlicensed",
+    way_out="Licence token",
+    source='NVIDIA, "Virtual GPU Client Licensing User Guide"',
+    explains=(*INIT_FAILS, "compute-mode-exclusive"),
+    by_check=True,
+    message=Message(
+        title="{who}: a vGPU without a licence is slowed down, and at last refused",
+        text="Put the licence server's token (and gridd.conf) in place and start the client again; "
+        "in Kubernetes both go into the ConfigMap that the operator's `driver.licensingConfig` "
+        "names",
+        commands=("sudo systemctl restart nvidia-gridd",),
+        look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
+        see="see the token and the state of the licence",
+        needs_root=True,
+        cases=(
+            Message(
+                where=(IN_KUBERNETES,),
+                commands=(
+                    "kubectl -n gpu-operator rollout restart daemonset/nvidia-driver-daemonset",
+                ),
+            ),
+        ),
+    ),
+    says=any_of(
+        {
+            "unlicensed": r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
+            "license": r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+            "valid grid licen": r"valid Grid licen[sc]e",
+        },
+    ),
+    examples=(
+        "nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",
+        "device requires a valid Grid licence for compute",
+    ),
+)

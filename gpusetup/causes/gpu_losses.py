@@ -1,0 +1,158 @@
+"""GPUs that lose speed or memory, and the links between them."""
+
+from __future__ import annotations
+
+from gpusetup.causes.layers import NCCL_SAYS, Layer
+from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.context import says_nothing_else
+from gpusetup.messages.row import says
+from gpusetup.model.finding import Severity
+
+POWER_THERMAL_THROTTLE = Cause(
+    id="power-thermal-throttle",
+    severity=Severity.WARNING,
+    place=(Layer.LOSSES, 20),
+    title="heat or power hold the clocks down",
+    means="The hardware protects itself.",
+    proven_by="A hardware or thermal slowdown reason, 90 °C or more",
+    not_when="sw_power_cap under load, which is normal",
+    way_out="Cooling, power",
+    source="nvidia-smi's manual page",
+    by_check=True,
+    message=Message(
+        title="{who}: the clocks are held down, by heat or by power",
+        text="Look at cooling, dust and power cables; on a laptop use its own mains adapter (not "
+        "USB-C) and the performance mode. At its power limit (sw_power_cap) a GPU works as it is "
+        "meant to: raise the limit where card and supply allow it, with `sudo nvidia-smi -pl` and "
+        "the watts",
+        look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
+        see="see heat, power and what holds the clocks",
+    ),
+    says=(
+        says(
+            ": active",
+            r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
+        ),
+    ),
+    examples=(
+        "Clocks Throttle Reasons\n        SW Power Cap : Active",
+        "Clocks Event Reasons\n        HW Thermal Slowdown : Active",
+    ),
+)
+
+PCIE_DEGRADED = Cause(
+    id="pcie-degraded",
+    severity=Severity.WARNING,
+    place=(Layer.LOSSES, 50),
+    title="the PCIe link is narrow, or slow under load",
+    means="Riser, slot, seating.",
+    proven_by="Half the lanes or fewer (and below 8)",
+    not_when="A lower generation, which at rest is power saving",
+    way_out="Seat the card anew",
+    source="nvidia-smi's manual page",
+    events=("pcie-slow", "pcie-errors"),
+    holds=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
+    message=Message(
+        title="{who} {have} a PCIe link that is slower than it could be",
+        plain="The GPU's PCIe link is slow, or reports errors",
+        detail="At rest a GPU lowers its link by itself: that is no fault. A few corrected errors "
+        "are harmless; a log full of them means a slower link, and uncorrected ones a GPU that may "
+        "fall off the bus.",
+        text="Seat the card anew, without riser, in the slot with all lanes; look at the slot's "
+        "setting in the firmware (against errors one generation lower; against the flood of lines "
+        "alone the kernel's option `pcie_aspm=off` often helps)",
+        look=(
+            'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
+        ),
+        see="see the link as it is",
+    ),
+    says=(
+        says(
+            "lnksta:",
+            r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
+        ),
+    ),
+    examples=(
+        "41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",
+        "LnkCap: Port #0, Speed 32GT/s, Width x16, ASPM L1\nLnkSta: Speed 2.5GT/s (downgraded), Width x2 (downgraded)",
+        "pci 0000:41:00.0: 63.012 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x4 link at 0000:40:01.1 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)",
+    ),
+    not_examples=(
+        "the software is licensed",
+        "NV_WARN_NOTHING else",
+        "HW Slowdown : Not Active",
+        "sudo apt install nvidia-driver-580",
+        "the band plays unlicensed music",
+        "Persistence daemon: active",
+    ),
+)
+
+GPU_MEMORY_TAKEN = Cause(
+    id="gpu-memory-taken",
+    severity=Severity.WARNING,
+    title="another process holds most of the memory",
+    means="What is left may be too little.",
+    proven_by="More than 85 % used",
+    way_out="See nvidia-smi",
+    source="nvidia-smi's manual page",
+    by_check=True,
+    message=Message(
+        title="Most of the memory of {who} is taken already",
+        text="End the process that holds it",
+        look=("nvidia-smi",),
+        see="see which one that is",
+    ),
+)
+
+NVLINK_DEGRADED = Cause(
+    id="nvlink-degraded",
+    place=(Layer.LOSSES, 40),
+    title="NVLinks are inactive, or were trained anew",
+    means="What goes between GPUs is slower or takes the way over PCIe.",
+    proven_by="Fewer active links than a GPU of the same kind, or, on a board with switches, than "
+    "its model has (none at all is an error); recovery errors",
+    not_when="One bridge between two cards, which uses a part of their links; places for links "
+    "that the model lacks (an A100 has 12)",
+    way_out="Reboot; look at the bridge and the seating",
+    source="nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods",
+    by_check=True,
+    message=Message(
+        title="{who}: NVLinks are inactive, or had many errors since the driver's start",
+        detail="What goes between these GPUs is slower, or takes the way over PCIe; NCCL may hang. "
+        "A few errors are corrected and harmless; counts that grow mean a bad link.",
+        text="Reboot, so that the links are trained anew (with NVSwitch after Fabric Manager has "
+        "started); if they stay inactive or errors grow: the bridge between the cards, their "
+        "seating, the board",
+        commands=("sudo reboot",),
+        look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
+        see="see the links",
+        needs_root=True,
+        needs_reboot=True,
+    ),
+)
+
+FABRIC_UNHEALTHY = Cause(
+    id="fabric-unhealthy",
+    kind_of="system-not-ready-fabric-manager",
+    place=(Layer.LOSSES, 30),
+    title="the NVSwitch fabric works, and not as it should",
+    means="A route, its bandwidth or its configuration is at fault.",
+    proven_by="NVML's fabric health, or a registration that ended with an error",
+    not_when="system-not-ready-fabric-manager: then it is not set up at all",
+    way_out="Fabric Manager's log; start it anew; reset the board's GPUs",
+    source='NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide"',
+    explains=("nvlink-degraded", *NCCL_SAYS),
+    by_check=True,
+    message=Message(
+        title="The NVSwitch fabric is not healthy at {who}",
+        text="Look what Fabric Manager says and start it anew with no program on the GPUs; if the "
+        "fault comes back, reset all GPUs of the board or reboot; then have the board examined",
+        commands=("sudo systemctl restart nvidia-fabricmanager",),
+        look=(
+            "nvidia-smi -q | grep -A 12 Fabric",
+            "sudo journalctl -u nvidia-fabricmanager -b",
+        ),
+        see="see the fabric's state and the log first",
+        needs_root=True,
+    ),
+)

@@ -1,0 +1,364 @@
+"""What a GPU is: of another maker, too old for something, or one of several kinds."""
+
+from __future__ import annotations
+
+from gpusetup.causes import alike
+from gpusetup.causes.layers import BROKEN_TORCH, Layer
+from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.places import gpu_is_listed
+from gpusetup.messages.fragments import CAPABILITY
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Severity
+from gpusetup.model.machine import visible_gpus
+from gpusetup.model.versions import Capability
+
+BF16_UNSUPPORTED = Cause(
+    id="bf16-unsupported",
+    place=(Layer.RUNNING, 100),
+    title="no bfloat16 on this GPU",
+    means="bfloat16 begins with compute capability 8.0.",
+    proven_by="A capability below 8.0",
+    way_out="float16 with a GradScaler",
+    source="CUDA C++ Programming Guide, compute capabilities",
+    explains=("cuda-library-error",),
+    stage="first-kernel",
+    message=Message(
+        title="{gpus} has no bfloat16: it begins with compute capability 8.0",
+        plain="The GPU has no bfloat16: it begins with compute capability 8.0",
+        text="Use float16 instead: `--dtype half` serves a model, `fp16=True` trains one",
+        cases=(
+            Message(
+                where=(lambda context: _is_new(context),),
+                title="{gpus} has bfloat16: a program that denies it saw another or none",
+                severity=Severity.NOTE,
+            ),
+        ),
+    ),
+    says=any_of(
+        {
+            "bfloat16 is only supported": rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
+            "bf16/gpu": r"setup doesn't support bf16/gpu",
+            "bfloat16": r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
+            "bf16 mixed precision requires": "",
+            "cuda_r_16bf": r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+            "bf16": r"""(?x)
+        bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
+        |bf16\ is\ not\ supported
+        \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
+        """,
+            "bf16 is only supported on": r"bf16 is only supported on A100\+ GPUs",
+        },
+    ),
+    examples=(
+        "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead",
+        "ValueError: Your setup doesn't support bf16/gpu. You need Ampere+ GPU with cuda>=11.0",
+        "RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16.",
+        "ValueError: bf16 mixed precision requires PyTorch >= 1.10 and a supported device.",
+        "accelerate: bf16 mixed precision requires a supported device",
+        "ptxas: Feature 'cvt with .bf16' requires .target sm_80 or higher: Type bf16 is not supported",
+        "ValueError: your GPU does not support bfloat16",
+        "BF16 is only supported on A100+ GPUs",
+        "RuntimeError: bf16 is only supported on A100+ GPUs",
+    ),
+)
+
+
+def _is_new(context: RuleContext) -> bool:
+    known = [g.compute_capability for g in visible_gpus(context.snapshot) if g.compute_capability]
+    return bool(known) and min(known) >= Capability(8, 0)
+
+
+BEFORE_VOLTA = (
+    r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
+)
+"""GPUs below compute capability 7.0, by their names."""
+
+GPU_TOO_OLD_FOR_TRITON = Cause(
+    id="gpu-too-old-for-triton",
+    place=(Layer.LIBRARIES, 160),
+    title="too old for torch.compile",
+    means="Triton needs compute capability 7.0.",
+    proven_by="A capability below 7.0",
+    way_out="Run eagerly",
+    source="message of torch._inductor",
+    stage="first-kernel",
+    message=Message(
+        title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
+        plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
+        text='Run eagerly: leave torch.compile out, or use backend="eager"',
+        commands=("export TORCHDYNAMO_DISABLE=1",),
+    ),
+    says=(
+        *any_of(
+            {
+                "too old to be supported by the triton": rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+                "gputoooldfortriton": "",
+                "your gpu is too old": r"Unsloth: Your GPU is too old",
+            },
+        ),
+        *(
+            says(
+                needle,
+                rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b{needle}|\b{needle}\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}",
+                unless=r"\b(?:RTX|A100|H100|V100|T4)\b",
+            )
+            for needle in ("torch_compile", "torch.compile", "inductor")
+        ),
+    ),
+    examples=(
+        'my GTX 1070 fails with this:\n  File "x/torch_compile.py", line 66, in torch_compile_loss',
+        'a GTX 1080 Ti crashes:\n  File "y.py", line 3, in torch_compile_mode',
+        "on a GTX 1080 it fails with torch.compile",
+        "torch.compile does not work on my Tesla P100",
+        "my GTX 1060 fails in torch/_inductor/compile_fx.py\n inductor",
+        "inductor fails on a GTX 980 Ti",
+        "RuntimeError: Found Tesla P100-PCIE-16GB which is too old to be supported by the triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0",
+        "torch._dynamo.exc.BackendCompilerFailed: GPUTooOldForTriton",
+        "torch._inductor.exc.GPUTooOldForTriton: Found GTX 1080",
+        "RuntimeError: Unsloth: Your GPU is too old!",
+        "NotImplementedError: Unsloth: Your GPU is too old for this",
+    ),
+    not_examples=(
+        "on my GTX 1070 torch_compile is off",
+        "torch.compile works on an A100",
+        "inductor fails on an A100",
+        "your gpu is too old for this game",
+    ),
+)
+
+GPU_ORDER_DIFFERS = Cause(
+    id="gpu-order-differs",
+    severity=Severity.NOTE,
+    title="CUDA counts GPUs otherwise than nvidia-smi",
+    means="CUDA puts the fastest first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.",
+    proven_by="Several kinds of GPU and no such variable",
+    way_out="Set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+    source="CUDA C++ Programming Guide, environment variables",
+    by_check=True,
+    message=Message(
+        title="CUDA counts the fastest GPU first, nvidia-smi counts by PCI slot: {names}",
+        text="Let both count alike",
+        commands=("export CUDA_DEVICE_ORDER=PCI_BUS_ID",),
+    ),
+)
+
+GPU_HALF_BUSY = Cause(
+    id="gpu-half-busy",
+    severity=Severity.NOTE,
+    title="the GPU works part of the time",
+    means="It waits for data, for the host's launches, or for another GPU.",
+    proven_by="A utilisation of 10 to 85 % in a text about nothing else",
+    way_out="gpusetup monitor, gpusetup tune",
+    source="the acceleration guide: utilisation near 100 %, memory 70 to 90 %, 70 to 85 °C",
+    by_check=True,
+    message=Message(
+        title="{who} works {busy} % of the time, with {used} % of its memory in use, at {heat} °C",
+        text="Memory below 70 % has room for a larger batch, and up to 85 °C nothing slows down. "
+        "What it waits for: `gpusetup monitor -- COMMAND` watches a run; `gpusetup tune CONFIG` "
+        "proposes batch, workers and precision, `--benchmark` measures what each gains",
+    ),
+)
+
+JETSON_WRONG_WHEEL = Cause(
+    id="jetson-wrong-wheel",
+    place=(Layer.WHEEL, 40),
+    title="a Jetson with a torch for servers",
+    means="Until CUDA 13.2 the integrated GPU needs NVIDIA's wheels for its JetPack.",
+    proven_by="A Jetson, and a CPU build or no CUDA",
+    way_out="NVIDIA's wheel",
+    source='NVIDIA, "Installing PyTorch for Jetson Platform"',
+    explains=(
+        *BROKEN_TORCH,
+        "torch-cpu-build",
+        "arch-too-old-for-wheel",
+        "arch-too-new-for-wheel",
+        "no-kernel-image",
+    ),
+)
+
+APPLE_SILICON = Cause(
+    id="apple-silicon",
+    place=(Layer.NO_GPU, 10),
+    title="this is a Mac: there is no CUDA",
+    means="Apple's GPUs are used by torch as device mps; CUDA builds do not exist for macOS.",
+    proven_by="macOS on arm64",
+    way_out="Use device mps or cpu; the ordinary wheel has both",
+    source="torch documentation, MPS backend",
+)
+
+CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
+MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM|VPS|droplet|box|instance|system|Mac)"
+
+NO_NVIDIA_GPU = Cause(
+    id="no-nvidia-gpu",
+    lacks="gpu",
+    impossible=(gpu_is_listed,),
+    place=(Layer.NO_GPU, 10),
+    title="this machine has no NVIDIA GPU",
+    means="CUDA needs an NVIDIA GPU; torch's CPU build works without one.",
+    proven_by="A PCI bus without NVIDIA's vendor id, no driver, no GPU listed",
+    not_when="A container that was not given its host's GPU; a GPU that is there without its "
+    "driver",
+    way_out="Use the CPU build, or another machine",
+    source="PCI ids: vendor 10de",
+    alike=(
+        Alike(
+            causes=("driver-missing", "container-no-gpu"),
+            asks=alike.ON_THE_BUS,
+            settled_by=("gpus", "bus"),
+            unless=alike.is_a_notebooks,
+        ),
+    ),
+    says=(
+        says(
+            "no nvidia",
+            r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
+        ),
+        says(
+            (
+                *(
+                    f"{no} {verb}"
+                    for no in ("not", "n't", "n\u2019t", "dont", "doesnt")
+                    for verb in ("have", "own")
+                ),
+                *(
+                    f"no {kind}"
+                    for kind in (
+                        "gpu",
+                        "graphics",
+                        "dedicated",
+                        "discrete",
+                        "nvidia ",
+                        "cuda ",
+                        "real",
+                    )
+                ),
+                *(
+                    "without",
+                    "with no",
+                    "integrated",
+                    "onboard",
+                    "cpu-only",
+                    "cpu only",
+                    "only have",
+                ),
+            ),
+            rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?{CARD}"
+            rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no {CARD}"
+            rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?{CARD}|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?{CARD}"
+            rf"|(?:^|[:,;.(] ?)no (?:(?:dedicated|discrete) {CARD}|{CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b))|\bno {CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}"
+            r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
+            rf"|(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b|\b(?:I|we) only have (?:an? |my |the )?CPU\b",
+            unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b|\b(?:as (?:if|for|on)|according to|thinks?|behaves|work(?:s|ed) (?:fine )?on|build\b[^.]{0,24} on)\b",
+        ),
+    ),
+    examples=(
+        "setup: No NVIDIA GPU detected",
+        "No NVIDIA graphics card found on this machine",
+        "I don't have an NVIDIA GPU, how do I install this?",
+        "I do not have a dedicated graphics card in it",
+        "my laptop has no dedicated GPU, and the start ends",
+        "I run it on a laptop without an NVIDIA GPU",
+        "This PC has only integrated graphics",
+        "I deploy it on a VPS without GPU, and the start ends",
+        "it is a desktop with no NVIDIA GPU",
+        "a small server with no graphics card",
+        "I do not own an NVIDIA card",
+        "we don't have any NVIDIA card here",
+        "There is no GPU in my laptop",
+        "No GPU here, just a CPU",
+        "there is no graphics card in this PC",
+        "no graphics card here, and it asks for CUDA",
+        "I run it on a CPU-only server",
+        "it is a CPU-only VM of a cloud",
+        "on a CPU only machine the import ends",
+        "it is a CPU only laptop",
+        "I only have a CPU",
+        "we only have CPU in this place",
+        "I don't have any NVIDIA adapter on my laptop",
+        "we do not have an NVIDIA adapter in this office",
+    ),
+    not_examples=(
+        "a library version mismatch between two of our packages",
+        "NVML/RM are two libraries; NVMLError_LibRmVersion is a prefix; a version mismatch is another",
+        "it found no nvidia-driver-550 in the cache",
+        "find libnvidia-ml in /usr/lib",
+        "the shared library of our plugin was not found",
+        "NVMLError_LibraryNot is a prefix; NVMLError_NoPermit is none",
+        "the function returns ERROR_LIBRARY_NOT_FOUND for plugins",
+        "find cuda drivers at nvidia's site",
+        "/usr/lib/libcuda.so.1 -> libcuda.so.580.95.05",
+        "C:\\Windows\\System32\\nvcuda.dll is loaded",
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so -> libnvidia-ml.so.1",
+        "how do I read nvidia-smi: its columns",
+        "a page was not found; no such file or directory: config.yaml",
+        "daemons communicate with the kernel; DriverNotLoad is a prefix",
+        "the print driver not loaded message; the print driver is not loaded",
+        "zero devices were found on the bus",
+        "This Python is too old; memory is insufficient for 70B; cudaErrorInsufficient is a prefix",
+        "the ptx compiler is older than last year",
+        "constraint solver: unsatisfied condition: python>=3.12; unsupported CUDA version flag; the image was built for NVIDIA in release 24",
+        "the kernel driver does not appear to be running out of memory",
+        "uvm stands for unified memory, /dev/nvidia-uvm for its node",
+        "Insufficient permissions to read the performance counters: the user cannot access GPU performance counters",
+        "crw-rw-rw- 1 root root 195, 0 Nov 20 06:03 /dev/nvidia0",
+        "ssh: permission denied, please try again",
+        "NvRmMemInit is a function of Tegra's",
+        "$ supergfxctl -g\nHybrid",
+        "$ envycontrol --query\nhybrid",
+        "Current graphics mode is: nvidia",
+        "$ prime-select query\non-demand",
+        "$ system76-power graphics\nhybrid",
+        "Current GPU mode : hybrid",
+        "dgpu_disable: 0",
+        "$ cat /proc/acpi/bbswitch\n0000:01:00.0 ON",
+        "blacklist nouveau\noptions nouveau modeset=0",
+        "alias nvidia on",
+        "vGPU Software Licensed Product\n        License Status : Licensed",
+        "a valid driving license; is a grid license of ours valid?",
+        "device context 7",
+        "LnkSta: Speed 2.5GT/s, Width x4 (ok)",
+        "the fabric is woven; in progress",
+        "NV_WARN_MORE is another warning",
+        "fabric manager version 550.90.07 is running and matches the driver",
+        "for device < num_gpus: print",
+        "nvidia-smi prints the CUDA version; parse it",
+        "SW Power Cap : Not Active",
+        "No NVIDIA GPU needed",
+        "we only have a GPU for tests",
+        "I use a desktop with no free slot",
+        "a laptop without a fan",
+        "a CPU-only build came",
+        "a CPU only build came",
+        "there is no GPU left in the queue",
+        "no graphics driver is there",
+        "my NVIDIA card does not show",
+        "If I don't have an NVIDIA GPU, what do I do?",
+        "It says that I don't have an NVIDIA GPU, but I have one",
+        "my laptop has no free GPU",
+        "I don't have an adapter for the power cable",
+    ),
+)
+
+AMD_GPU = Cause(
+    id="amd-gpu",
+    place=(Layer.NO_GPU, 10),
+    title="the GPU is AMD's: CUDA is not used",
+    means="CUDA builds do not use it; ROCm builds exist for Linux.",
+    proven_by="An AMD display controller and none of NVIDIA, or a ROCm build without an NVIDIA GPU",
+    not_when="A ROCm build on a machine that has an NVIDIA GPU",
+    way_out="Install the ROCm build where ROCm supports the GPU",
+    source="torch's index, labels rocm*",
+)
+
+INTEL_GPU = Cause(
+    id="intel-gpu",
+    place=(Layer.NO_GPU, 10),
+    title="the GPU is Intel's: CUDA is not used",
+    means="No prescription for NVIDIA applies.",
+    proven_by="An XPU build of torch and no NVIDIA GPU",
+    not_when="An Intel GPU beside an NVIDIA one",
+    way_out="Use device xpu",
+    source="torch documentation, XPU backend",
+)

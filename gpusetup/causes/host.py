@@ -1,0 +1,229 @@
+"""What the host gives: shared and locked memory, disk; settings that make CUDA slow or imprecise."""
+
+from __future__ import annotations
+
+from gpusetup.causes.layers import NCCL_SAYS, NO_TORCH, Layer
+from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.sources import WHEELS
+from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
+from gpusetup.fixes.disk_space import making_room, short_disks
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix, Severity
+
+SHM_TOO_SMALL = Cause(
+    id="shm-too-small",
+    place=(Layer.RUNNING, 10),
+    title="a small /dev/shm",
+    means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
+    proven_by="1 GiB or less in a container",
+    way_out="--shm-size",
+    source="torch's message on a bus error",
+    explains=("dataloader-worker-killed", "nccl-shm-error", *NCCL_SAYS),
+    message=Message(
+        title="A small /dev/shm: DataLoader workers and NCCL need more",
+        text="Start the container with more shared memory (`--shm-size=8g`; the command does it "
+        "with a plain image), or use num_workers=0",
+        commands=("docker run --rm --shm-size=8g --gpus all ubuntu df -h",),
+        cases=(
+            Message(
+                where=(IN_PODMAN,),
+                commands=(
+                    "podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h",
+                ),
+            ),
+            Message(where=(no(IN_DOCKER), IN_A_CONTAINER)),
+        ),
+    ),
+    says=any_of(
+        {
+            "bus error": r"killed by signal: Bus error|bus error encountered in worker",
+            "(sigbus)": r"Signal 7 \(SIGBUS\) received",
+            "exitcode": r"exitcode\s{0,8}: ?-7\b",
+            "insufficient shared memory": r"insufficient shared memory \(shm\)",
+            "out of shared memory": r"workers are out of shared memory",
+            "unable to write to file": r"unable to write to file </?torch_\w+>",
+            "</torch_": r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+            "/dev/shm": r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
+        },
+    ),
+    examples=(
+        "Signal 7 (SIGBUS) received by PID 4711",
+        "exitcode  : -7 (pid: 4711)",
+        "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+        "RuntimeError: unable to write to file </torch_812_3419>",
+        "RuntimeError: unable to mmap 1024 bytes from file </torch_7_8_9>: Cannot allocate memory (12)",
+        "RuntimeError: unable to resize file </torch_12_34> to the right size: No space left on device (28)",
+        "OSError: [Errno 28] No space left on device: '/dev/shm/psm_ab12'",
+        "No space left on device: '/dev/shm/torch_1_2'",
+        "This might be caused by insufficient shared memory (shm)",
+    ),
+)
+
+RDMA_MEMLOCK = Cause(
+    id="rdma-memlock",
+    place=(Layer.RUNNING, 90),
+    title="locked memory is limited",
+    means="RDMA registers memory.",
+    proven_by="RLIMIT_MEMLOCK below 64 MiB and eight GPUs",
+    way_out="ulimit -l unlimited",
+    source="NCCL documentation, troubleshooting",
+    explains=NCCL_SAYS,
+    stage="distributed",
+    message=Message(
+        title="Locked memory is limited: NCCL over InfiniBand fails",
+        text="Lift the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
+        "also slurmd's)",
+        commands=(
+            "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
+            "| sudo tee /etc/security/limits.d/99-memlock.conf",
+        ),
+        needs_root=True,
+        cases=(
+            Message(
+                where=(IN_A_CONTAINER,), text="Start the container again with `--ulimit memlock=-1`"
+            ),
+        ),
+    ),
+    says=any_of(
+        {
+            "ibv_reg_mr": r"ibv_reg_mr\w* failed",
+            "ibv_create": r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
+            "memlock": r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
+            "max locked memory": r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
+        },
+    ),
+    examples=(
+        "NCCL WARN Call to ibv_reg_mr failed",
+        "ibv_create_qp failed with error Cannot allocate memory",
+        "ibv_create_cq failed: Cannot allocate memory",
+        "RLIMIT_MEMLOCK is too small: 65536",
+        "UCX WARN: max locked memory limit is too low",
+        "librdmacm: Warning: memlock limit too small",
+        "max locked memory (64 kB) is insufficient for RDMA",
+    ),
+    not_examples=(
+        "DataLoader worker count: 4",
+        "a bus error is explained in the docs; (SIGBUS) is signal 7; exitcode  : 0",
+        "insufficient shared memory (shm's) is what; are they out of shared memory now; unable to write to file x",
+        "</torch_script> is a tag; ls /dev/shm",
+        "too many open questions; items of data",
+        "it failed to listen on any local radio",
+        "NCCL version 2.21.5 is built in; NCCL error in our notes; NCCL WARN cuda failures",
+        "duplicate GPU detected by nobody; a socket interface found; an interface found in the same subnet",
+        "find interface for ants; connect to the server; call to connect the dots; net : call to arms",
+        "makeDeviceForHostname is gloo's",
+        "P2P is peer to peer",
+        "creating shared memory segment a; attaching to shared memory segment b; shm is memory; /dev/shm/nccl-x is there",
+        "the watchdog caught a cat",
+        "ibv_reg_mr and ibv_create_qp are verbs; memlock unlimited",
+        "max locked memory       (kbytes, -l) unlimited",
+        "the watchdog caught a collective sigh, not a timeout",
+    ),
+)
+
+SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
+"""What else fills: shared memory, and the disk of a program that writes its own checkpoint."""
+
+PIP_CACHE_DISK_FULL = Cause(
+    id="pip-cache-disk-full",
+    place=(Layer.INSTALL, 60),
+    title="no room for an install",
+    means="Wheels of 3 GiB, unpacked 5 GiB.",
+    proven_by="Free space below that",
+    way_out="Clear caches, move TMPDIR",
+    source=WHEELS,
+    explains=(*NO_TORCH, "download-hash-mismatch"),
+    by_check=True,
+    message=Message(
+        title="Little room for an install of torch",
+        text="Make room: clear the installers' caches, or let TMPDIR and the cache name a disk "
+        "with room. An install needs up to 8 GiB beside the packages, 4 GiB in a cache and 1 GiB "
+        "in the temporary folder",
+        way=lambda context, text: Fix(
+            text=text, commands=making_room(context, short_disks(context))
+        ),
+    ),
+    says=(
+        *any_of(
+            {
+                "no space left on device": r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
+                "errno 28": r"\[Errno 28\]",
+            },
+            unless=SHM,
+        ),
+        *any_of(
+            {
+                "112": r"\[?(?:WinError|os error) 112\b",
+                "nospacelefterror": "",
+                "not enough space on the disk": "",
+                "errno 122": r"\[Errno 122\] Disk quota exceeded",
+            },
+        ),
+    ),
+    examples=(
+        "OSError: [Errno 28] No space left on device",
+        "IOError: [Errno 28] on write",
+        "OSError: [WinError 112] There is not enough space on the disk",
+        "failed to write (os error 112)",
+        "conda.exceptions.NoSpaceLeftError: No space left on devices.",
+        "NoSpaceLeftError",
+        "There is not enough space on the disk.",
+        "pip: not enough space on the disk: C:",
+        "OSError: [Errno 122] Disk quota exceeded",
+        "[Errno 122] Disk quota exceeded: '/home/u/.cache/pip'",
+    ),
+)
+
+CUDA_LAUNCH_BLOCKING = Cause(
+    id="cuda-launch-blocking",
+    severity=Severity.WARNING,
+    title="CUDA_LAUNCH_BLOCKING=1",
+    means="Every kernel is waited for.",
+    proven_by="The variable",
+    way_out="Unset it",
+    source="CUDA C++ Programming Guide, environment variables",
+)
+
+MEMORY_CACHING_OFF = Cause(
+    id="memory-caching-off",
+    severity=Severity.WARNING,
+    title="PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+    means="Every tensor is asked of the driver.",
+    proven_by="The variable",
+    way_out="Unset it",
+    source="torch documentation, CUDA semantics",
+)
+
+TF32_MESSAGE = Message(
+    title="float32 products are computed in TF32: results differ in the third digit",
+    detail="From Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every "
+    "torch does for convolutions. The GPU stack is healthy.",
+    text="Where exact float32 is needed: torch.backends.cuda.matmul.allow_tf32 = False and "
+    'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
+)
+
+INEXACT = r"(?:\bdiffer|\bmismatch|\binaccura|\bprecision|not (?:all)?close|not equal|\bmax(?:imum)? (?:abs(?:olute)? )?(?:diff|error))"
+"""What is said of results that are not as exact as expected: the setting alone is no failure."""
+
+TF32_PRECISION = Cause(
+    id="tf32-precision",
+    place=(Layer.RUNNING, 140),
+    title="float32 products in TF32",
+    means="10 bits of mantissa.",
+    proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    way_out="Unset it",
+    source="torch documentation, CUDA semantics",
+    message=TF32_MESSAGE,
+    says=(
+        says(
+            "allow_tf32",
+            rf"{INEXACT}.{{0,900}}?allow_tf32 ?= ?True|allow_tf32 ?= ?True.{{0,900}}?{INEXACT}",
+        ),
+    ),
+    examples=(
+        "torch.backends.cuda.matmul.allow_tf32 = True\nAssertionError: Tensor-likes are not close!",
+        "the results differ from the CPU's with torch.backends.cudnn.allow_tf32=True",
+    ),
+    not_examples=("torch.backends.cuda.matmul.allow_tf32 = True",),
+)

@@ -1,0 +1,289 @@
+"""What the host limits while a program runs: its memory, open files, ports."""
+
+from __future__ import annotations
+
+from gpusetup.causes import alike
+from gpusetup.causes.layers import NCCL_SAYS, Layer
+from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.messages.fragments import MAYBE
+from gpusetup.messages.row import any_of, says
+
+DATALOADER_WORKER_KILLED = Cause(
+    id="dataloader-worker-killed",
+    place=(Layer.RUNNING, 130),
+    title="a DataLoader worker was killed",
+    means="The host's memory ran out.",
+    proven_by="torch's message with the signal Killed",
+    not_when="shm-too-small (signal Bus error)",
+    way_out="Fewer workers, more memory",
+    source="torch/utils/data/_utils/signal_handling.py",
+    message=Message(
+        title="A DataLoader worker was killed: the host's memory ran out",
+        detail="The kernel (or a cgroup, or the batch system) ends the largest process when "
+        "memory runs out; every worker holds a copy of what the dataset keeps.",
+        text="Use fewer workers (num_workers=0 shows the real error), a smaller "
+        "prefetch_factor, or give the job more memory",
+        look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
+        see="see what was ended, and for want of what",
+    ),
+    says=(
+        says(
+            "dataloader worker",
+            r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?])",
+            unless=r"\bif (?:the |a )?dataloader",
+        ),
+        says(
+            "dataloader worker",
+            r"""(?x)
+        DataLoader\ worker\ \(pid\(?s?\)?:?\ ?[\d, ]+\)
+        \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)
+          |exited\ unexpectedly)
+        """,
+        ),
+    ),
+    examples=("RuntimeError: Dataloader worker (pid 15623) is killed by signaled: Killed",),
+)
+
+HOST_OUT_OF_MEMORY = Cause(
+    id="host-out-of-memory",
+    place=(Layer.RUNNING, 120),
+    title="the host's memory ran out",
+    means="The computer's or the container's memory, not the GPU's.",
+    proven_by="The kernel's or torch's word, exit code 137",
+    not_when="out-of-memory",
+    way_out="Less at once, or more memory",
+    source="Linux documentation, OOM killer",
+    explains=("dataloader-worker-killed",),
+    message=Message(
+        title="The host's memory ran out",
+        detail="That is the computer's memory (or the container's limit), not the GPU's.",
+        text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the "
+        "job or the container more memory",
+        look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
+        see="see what was ended, and for want of what",
+    ),
+    alike=(
+        Alike(
+            causes=("dataloader-worker-killed",),
+            asks=alike.HOST_MEMORY,
+            unless=alike.killed_for_it,
+        ),
+    ),
+    says=(
+        *any_of(
+            {
+                "killed": r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b",
+                "memoryerror": r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
+            },
+            who="pip",
+        ),
+        *any_of(
+            {
+                "can't allocate memory": r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
+                "not enough memory": r"DefaultCPUAllocator: not enough memory",
+            },
+            who="torch",
+        ),
+        *any_of(
+            {
+                "out of memory: kill": r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
+                "oom-kill": r"oom-kill(?:er|:)?",
+                "oomkilled": "",
+                "unable to allocate": r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
+                "[errno 12]": r"OSError: \[Errno 12\] Cannot allocate memory",
+                "(sigkill)": r"Signal 9 \(SIGKILL\) received",
+                "return code": r"return ?code ?= ?-9\b",
+                "exitcode": r"exitcode\s{0,8}: ?-9\b",
+                "std::bad_alloc": "",
+                "kill": r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
+                "137": r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
+            },
+        ),
+        *any_of(
+            {
+                "oom_kill": r"Detected \d{1,6} oom_kill events?",
+                "oom killed": r"have been OOM Killed",
+                "out of memory": r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory",
+            },
+            who="slurm",
+        ),
+        says(
+            "running low on memory",
+            r"killed due to the node running low on memory",
+            who="ray",
+        ),
+        *any_of(
+            {
+                "died during initialization": r"scheduler died during initialization \(exit code: -9\)",
+                "llama runner process has terminated": r"llama runner process has terminated: signal: killed",
+            },
+            who="the system",
+        ),
+        says(
+            "requires more system memory",
+            r"model requires more system memory \([\d.]{1,8} GiB\) than is available",
+            who="ollama",
+        ),
+        says(
+            "requires more system memory",
+            r"model requires more system memory \(\s?[\d.]{1,8} \wiB\) than is available",
+            who="ollama",
+        ),
+        says(
+            (*("ram", "system memory", "host memory", "cpu memory"),),
+            r"\bcrashed after using (?:up )?all (?:of )?(?:the |its |your )?available RAM\b|\b(?:(?:in|un)sufficient|not enough(?: free| available)?|(?:ran|runs?|running|goes|went) out of(?: my| the| all)?) (?:(?:system |CPU |host |physical |main |computer |PC )?RAM|(?:system|host|CPU) memory)\b",
+            unless=rf"\b(?:GPU|video|graphics) RAM|{MAYBE}(?:insufficient|not enough|run|runs|running)",
+        ),
+    ),
+    examples=(
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12",
+        "posix_memalign: can't allocate memory: you tried to allocate 65536 bytes",
+        "RuntimeError: DefaultCPUAllocator: not enough memory: you tried to allocate 603979776 bytes.",
+        "c10: DefaultCPUAllocator: not enough memory",
+        "Out of memory: Killed process 4711 (python3) total-vm:91234567kB, anon-rss:62345678kB",
+        "Out of memory: Kill process 88 (pt_main_thread) score 912 or sacrifice child",
+        "python3 invoked oom-killer: gfp_mask=0x100cca",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null)",
+        "slurmstepd: error: Detected 3 oom_kill events in StepId=12.batch",
+        "slurmstepd: error: Some of the step tasks have been OOM Killed.",
+        "srun: error: node7: tasks 0-3: Out Of Memory",
+        "Reason: OOMKilled",
+        "Last State: Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.50 GiB for an array",
+        "OSError: [Errno 12] Cannot allocate memory: 'fork'",
+        "Signal 9 (SIGKILL) received by PID 4711",
+        "traceback : Signal 9 (SIGKILL) received by PID 12",
+        "exitcode  : -9 (pid: 12)",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "what():  std::bad_alloc",
+        "container exited with code 137",
+        "The process exited with exit code 137",
+        "The actor died: killed due to the node running low on memory",
+        "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
+        "c++: fatal error: Killed signal terminated program cc1plus",
+        'File "/x/pip/_vendor/msgpack/fallback.py", line 3\nMemoryError',
+        'File "C:\\py\\pip\\_vendor\\cachecontrol\\cache.py"\nMemoryError',
+        "the run is killed and exits with return code = -9 on one GPU",
+        "[launch.py:315:sigkill_handler] ['/usr/bin/python', '-u', 'train.py'] exits with return code = -9",
+        "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9).",
+        "Rank 2 scheduler died during initialization (exit code: -9). A common cause is the OOM killer",
+        "Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)",
+        "Error: 500: model requires more system memory (32.0 GiB) than is available (15.1 GiB)",
+        "Error: model requires more system memory (8.4 GiB) than is available (5.1 GiB)",
+        "model requires more system memory (48.0 GiB) than is available (30.2 GiB)",
+        "Error: llama runner process has terminated: signal: killed",
+        "llama runner process has terminated: signal: killed",
+        "Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled",
+        "Downloading torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl (899.8 MB)\n     ------- 899.8/899.8 MB 70.1 MB/s\nKilled",
+        "it is likely that you have unsufficient RAM and / or Reserved RAM allocation should be reduced",
+        "I ran out of RAM while the checkpoint was loaded",
+        "not enough system RAM for this checkpoint",
+        "there is not enough system memory for the shards",
+        "insufficient system memory",
+        "not enough host memory to pin",
+        "the loader ran out of host memory",
+        "it runs out of CPU memory at the second shard",
+        "not enough CPU memory",
+        "Your session crashed after using all available RAM.",
+        "The notebook crashed after using up all of its available RAM",
+    ),
+    not_examples=(
+        "except MemoryError:",
+        "exits with return code = 1",
+        "this model requires more system memory than mine",
+        "it requires more system than memory",
+        "Downloading torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl (899.8 MB)\nInstalled. Then the old job was killed",
+        "64 GB of RAM are there",
+        "system memory: 64 GB",
+        "host memory is pinned",
+        "CPU memory is fine",
+        "use less of the available RAM",
+    ),
+)
+
+OPEN_FILES_LIMIT = Cause(
+    id="open-files-limit",
+    place=(Layer.RUNNING, 150),
+    title="too many open files",
+    means="Workers share tensors through file descriptors.",
+    proven_by="The system's message",
+    way_out="ulimit -n, or the strategy file_system",
+    source="torch documentation, multiprocessing",
+    message=Message(
+        title="Too many open files: DataLoader workers share tensors through file descriptors",
+        text="Raise the limit, or share through files: "
+        'torch.multiprocessing.set_sharing_strategy("file_system")',
+        commands=("ulimit -n 65535",),
+    ),
+    says=any_of(
+        {
+            "too many open files": r"Too many open files|received 0 items of ancdata",
+            "items of ancdata": r"received 0 items of ancdata",
+        },
+    ),
+    examples=(
+        "OSError: [Errno 24] Too many open files",
+        "RuntimeError: Too many open files. Communication with the workers is no longer possible.",
+        "RuntimeError: received 0 items of ancdata",
+        "multiprocessing/reduction.py: received 0 items of ancdata",
+    ),
+)
+
+PORT_IN_USE = Cause(
+    id="port-in-use",
+    place=(Layer.RUNNING, 40),
+    title="the port on which ranks meet is in use",
+    means="Another run listens there, mostly on torchrun's 29500.",
+    proven_by="EADDRINUSE of torch's TCPStore",
+    way_out="--master-port",
+    source="torch documentation, torchrun",
+    explains=NCCL_SAYS,
+    message=Message(
+        title="The port on which the ranks meet ({port}) is in use",
+        plain="The port on which the ranks meet is in use",
+        detail="Another run, or what is left of one, listens there.",
+        text="Give this run another port (`torchrun --master-port 29501`), or end what listens "
+        "there",
+        commands=("export MASTER_PORT=29501",),
+        look=("ss -ltnp",),
+        see="see what listens",
+    ),
+    stage="distributed",
+    says=(
+        *any_of(
+            {
+                "address already in use": r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
+                "server socket has failed to": r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
+                "failed to listen on any local": r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
+                "eaddrinuse": r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
+            },
+        ),
+        says(
+            "address already in use",
+            r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
+        ),
+        says(
+            "eaddrinuse",
+            r"EADDRINUSE, message: ?address already in use",
+            unless="server socket has failed to",
+        ),
+    ),
+    examples=(
+        "OSError: [Errno 98] Address already in use",
+        "OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use",
+        "RuntimeError: The server socket has failed to listen on any local network address. useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+        "The server socket has failed to bind to [::]:29500. code: -98, name: EADDRINUSE",
+        "[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29811 (errno: 98 - Address already in use).",
+        "[c10d] The server socket has failed to listen on 0.0.0.0:23456 (system error: 10048 - Only one usage of each socket address is normally permitted.).",
+        'File "train.py", line 4, in main\n    dist.init_process_group("nccl")\nRuntimeError: Address already in use',
+        "torch.distributed.TCPStore(host, 29500): RuntimeError: Address already in use",
+        "RuntimeError: code: -98, name: EADDRINUSE, message: address already in use",
+        "VLLM engine fails to start: EADDRINUSE, message: address already in use",
+    ),
+    not_examples=(
+        "listen udp: address already in use",
+        "web: listen failed, name: EADDRINUSE",
+        "Error: listen EADDRINUSE: address already in use :::3000",
+    ),
+)

@@ -1,0 +1,366 @@
+"""The GPU's memory runs out."""
+
+from __future__ import annotations
+
+from gpusetup.causes import alike
+from gpusetup.causes.layers import NCCL_SAYS, Layer
+from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.evidence.context import RuleContext, events, has_nvidia
+from gpusetup.evidence.places import ON_WINDOWS, in_wsl
+from gpusetup.messages.row import any_of, says
+
+
+def _on_a_jetson(context: RuleContext) -> bool:
+    said = events(context, OUT_OF_MEMORY.id)
+    return bool(context.snapshot.os.jetson or any(e.values.get("engine") == "Jetson" for e in said))
+
+
+def _no_segments(context: RuleContext) -> bool:
+    """Expandable segments need virtual memory calls that these platforms lack."""
+    return ON_WINDOWS(context) or in_wsl(context)
+
+
+def _in_a_training(context: RuleContext) -> bool:
+    return bool(events(context, "training-run"))
+
+
+END_OTHERS = (
+    "Lower the batch size (with gradient accumulation), the input's size or the precision "
+    "(bfloat16, float16); end other programs on the GPU"
+)
+
+A_GPU = r"(?:\b|(?<=\d[x×]))(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
+MEMORY_OF_IT = (
+    r"(?:(?:GPUs?|graphics?(?: card)?|video(?: card)?|CUDA|device)(?:'s)? (?:memory|RAM)|VRAM)"
+)
+OOM = r"(?:OOM(?:s|ed|ing|'d)?|out[- ]of[- ](?:the )?memory)(?![a-z:_])"
+SAYS = (
+    r"(?:\b(?:after|get|gets|getting|got|gives?|giving|gave|hits?|hitting|r[au]n(?:s|ning)?(?: \w+)?(?: into)?|throws?|threw|rais(?:es|ed)|caus(?:es|ed|ing)|lead(?:s|ing)? to|led to"
+    r"|result(?:s|ed|ing)? in|encounter(?:s|ed|ing)?|fac(?:es|ed|ing)|shows?|showed|says?|goes|went|still|always|immediately|eventually|quickly|crash(?:es|ed|ing)?|fail(?:s|ed|ing)?|with|due to|from|because of"
+    r"|is|are|was|were|the|have|has|had|having|following|report(?:s|ed)|but|it|then|model|inference|run|job|script|this|that|which) (?:\S{1,24} ){0,3}?)"
+)
+NO_FAILURE = (
+    r"oom.?kill|\bkill(?:ed|er|s)\b|sigkill|(?<!gb of )(?<!gig of )(?<!\dgb )(?<!\d gb )(?<!gigs of )\b(?:system|host|cpu|main|physical|node|pinned|java|heap|disk)(?:'s)? (?:ram|memory|oom)\b"
+    r"|\bcpu out of memory|(?:code|status) ?:? ?-?(?:9|137)\b|bad_alloc|paging file|page file|defaultcpuallocator|\bswap\b|tried to allocate|\bexcept\b|\billegal|\bECC\b|correctable|corrupt|KeyError|\bworks (?:with|for|when)\b"
+    r"|\b(?:avoid|prevent|without|never|no|no more|no longer|not|before|until|unless|if|when|whenever|in case|whether|handle|handles|recover|recovers|risk of|potential|possible|may|might|could|would|won't|don't|fix(?:es|ed)?|reduce|estimate|likely)(?:ing|s)? (?:\S{1,20} ){0,4}?(?:\bOOM|out[- ]of[- ](?:\w+ )?(?:memory|VRAM))"
+    r"|\b(?:if|when|whenever|unless|avoids?|avoiding|in case|without|prevents?|preventing|whether|how to handle|could|may|might|would) (?:\S{1,16} ){0,6}?(?:exceed|exhaust|memory error|insufficient|not enough)|(?:\bnot|n't) (?:exceed|overflow)"
+    r"|\b(?:is|was|could|can|might|may) (?:it|this|that) (?:be )?(?:because|due|caused|related|a matter)\b"
+)
+"""The computer's memory is meant, or somebody speaks of such a failure and has none."""
+
+OUT_OF_MEMORY = Cause(
+    id="out-of-memory",
+    place=(Layer.RUNNING, 110),
+    title="the GPU's memory does not suffice",
+    means="Model, activations and what other programs hold.",
+    proven_by="CUDA out of memory; error 2 after the start",
+    not_when="cuda-init-out-of-memory, host-out-of-memory",
+    way_out="A smaller batch or precision; gpusetup plan",
+    source="torch documentation, memory management",
+    explains=(
+        "gpu-check-failed",
+        "cuda-library-error",
+        "torch-internal-error",
+        *NCCL_SAYS,
+    ),
+    by_check=True,
+    message=Message(
+        title="The GPU's memory does not suffice",
+        text=f"{END_OTHERS}; against fragmentation use expandable segments",
+        commands=("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
+        look=("nvidia-smi",),
+        see="see what else holds memory",
+        cases=(
+            Message(where=(lambda context: has_nvidia(context) is False,), text=END_OTHERS),
+            Message(
+                where=(_on_a_jetson,),
+                text="On a Jetson the GPU uses the machine's own memory. Close the desktop and "
+                "other programs (`sudo init 3`), take a smaller model, a quantization or a shorter "
+                "context, and add swap, to which what the CPU holds can move. If the same program "
+                "ran before, reboot: the pool breaks into pieces. Jetson Linux 36.4.7 itself caps "
+                "such allocations: update it",
+                look=("free -h", "sudo tegrastats"),
+            ),
+            Message(
+                having={"engine": ""},
+                text="End the process that holds the rest, and give the server less to hold. vLLM "
+                "takes its share of the whole GPU when it starts (`--gpu-memory-utilization`), "
+                "then `--max-model-len` and `--max-num-seqs` count; llama.cpp: fewer layers on the "
+                "GPU (`--n-gpu-layers`; ollama: `num_gpu`) or a smaller context (`--ctx-size`; "
+                "ollama: `num_ctx`)",
+                look=("nvidia-smi",),
+                see="see what else holds memory",
+            ),
+            Message(where=(_no_segments,), text=END_OTHERS, look=("nvidia-smi",)),
+            Message(
+                where=(_in_a_training,),
+                text="First lower the batch on each GPU and raise the gradient accumulation by the "
+                "same factor, so that a step sees as many samples. Then switch gradient "
+                "checkpointing on (it costs about a third more time), train an adapter (LoRA) in "
+                "place of all weights, or shorten the inputs. `gpusetup plan --model NAME` says "
+                "what fits",
+                look=("nvidia-smi",),
+                see="see what else holds memory",
+            ),
+        ),
+    ),
+    alike=(
+        Alike(
+            causes=("wsl-driver", "cuda-lib-missing"),
+            asks="nvidia-smi",
+            unless=alike.memory_is_said,
+        ),
+    ),
+    says=(
+        says(
+            "driver_api.cpp",
+            r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp",
+            how="the report of it",
+        ),
+        *any_of(
+            {
+                "out of memory": r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
+                r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
+                r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
+                "mps backend out of memory": "",
+                "hip error: out of memory": "",
+                "ur_result_error_out_of_device_memory": "",
+                "cuda_error_out_of_memory": "",
+                "cuda_out_of_memory": r"\bcuda_out_of_memory\b",
+                "resourceexhaustederror": r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
+                "nvml_success ==": r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
+                "cublas_status_alloc_failed": "",
+                "cudaerrormemoryallocation": "",
+                "--mem-fraction-static": r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
+                "prefill tokens": r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens",
+                "out of memory in cu": r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
+                "would exceed allowed memory": r"Allocation on device \d? ?would exceed allowed memory",
+                "failed to allocate": r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers",
+                "erroroutofdevicememory": "",
+                "ggml_vulkan": r"ggml_vulkan: Device memory allocation of size \d{5,15} failed",
+                "bfcarena": r"BFCArena::\w{3,40}\([^)\n]{0,40}\) Failed to allocate memory for requested buffer|BFCArena::\w{3,40}\([^)\n]{0,40}\) Available memory of \d{1,15} is smaller",
+                "dispatched on the cpu or the disk": r"Some modules are dispatched on the CPU or the disk",
+                "resource_exhausted": r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
+                "oom when allocating": r"OOM when allocating tensor.{0,200}?device:GPU",
+                "out of memory allocating": r"Out of memory allocating [\d,]{1,20} bytes",
+                "bytes free,": r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
+                "unable to allocate cuda": r"unable to allocate CUDA\d{1,2} buffer",
+            },
+        ),
+        says(
+            "outofmemoryerror",
+            r"torch\.(?:cuda\.)?OutOfMemoryError",
+            unless=r"memory\. tried to allocate|except torch",
+        ),
+        says("nvmapmem", r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b", engine="Jetson"),
+        says(
+            "desired gpu memory utilization",
+            r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?",
+            engine="vLLM at its start",
+        ),
+        says(
+            "for requested buffer of size",
+            r"Failed to allocate memory for requested buffer of size \d{3,15}",
+            unless=r"\['CPUExecutionProvider'\]|ortvalue.{0,20}cpu",
+        ),
+        says(
+            "buffer for kv cache",
+            r"failed to allocate (?:a )?buffer for (?:the )?kv cache",
+            unless=r"CPU KV buffer|--no-kv-offload",
+        ),
+        says(
+            (*("oom", "out of memory", "out-of-memory", "out of the memory", "outofmemory"),),
+            rf"\b(?:CUDA|GPUs?|VRAM|torch)(?:'s)?(?:[ -]memory)? (?:is |are |was |runs? |ran |goes |went |still |always )?{OOM}|\bOOM(?:s|ed)? (?:errors? )?(?:on|in|from) (?:the |my |a |an |one |each |every |both |single |\dx? ?)?(?:\S{{1,20}} )?{A_GPU}"
+            rf"|{SAYS}[\"'`“]?{OOM}.{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?{SAYS}[\"'`“]?{OOM}|(?<![a-z0-9])out[- ]of[- ]memory[\"'`”]? (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:]).{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?(?<![a-z0-9])out[- ]of[- ]memory (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:])"
+            r"|\b(?:shows?|showed|says?|said|gives?|gave|gets?|got|reports?|throws?) (?:me )?(?:a |an |the )?[\"'`“]out of memory[\"'`”]|(?<![\w.])(?:CUDA ?OutOfMemory(?:Error)?\b|OutOfMemoryError\s{1,60}Traceback \(most recent call last\))",
+            unless=NO_FAILURE,
+        ),
+        says(
+            (
+                *("insufficient", "not enough", "out of ", "exceed", "exhausted", " fit "),
+                *("memory error", "until"),
+            ),
+            rf"\b(?:insufficient|not enough(?: free| available)?|out[ -]of|exceed(?:s|ed|ing)?)[ -](?:the |my |all |its |available |total )*(?:\S{{1,12}} )??{MEMORY_OF_IT}\b(?! out of)|{MEMORY_OF_IT}(?: limit)? (?:(?:is|was|are|were|gets?|got|has been|becomes?) )?(?:\w{{2,12}} )??(?:exhausted|exceeded|insufficient|not enough|overflow(?:s|ed)?)\b"
+            rf"|\b(?:CUDA|GPU|VRAM)[ -]memory errors?\b|\bmemory errors? (?:on|with|from) (?:the |my |a |an )?(?:\S{{1,12}} )?GPU\b|(?:n't|not|n[o']t) (?:\w+ ){{0,3}}?fit (?:\w+ ){{0,3}}?(?:in|into|on|onto|inside) (?:\S{{1,12}} ){{0,4}}?{MEMORY_OF_IT}[^.\n]{{0,80}}?\b(?:error|fail|crash)|\b{MEMORY_OF_IT}\b[^.\n]{{0,80}}?\b(?:increas|grow|climb|ris|fill|accumulat)(?:e|es|ing|s)\b[^.\n]{{0,40}}?\buntil (?:\S{{1,12}} ){{0,4}}?(?:OOM|(?:run(?:s|ning)? )?out[- ]of[- ](?:\w+ )?(?:memory|VRAM))\b",
+            unless=NO_FAILURE.replace("|until", ""),
+        ),
+        says(
+            "显存",
+            r"显存(?:不足|不够|溢出|耗尽)|爆显存",
+            unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存",
+        ),
+        *any_of(
+            {
+                "no available memory for the cache blocks": "",
+                "kv cache": r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
+            },
+            engine="vLLM",
+        ),
+        says(
+            "cudamalloc failed",
+            r"cudaMalloc failed: out of memory",
+            engine="llama.cpp",
+        ),
+    ),
+    examples=(
+        "ValueError: Free memory on device (9.5/23.6 GiB) on startup is less than desired GPU memory utilization (0.9, 21.2 GiB).",
+        "my run stops with CUDA out of memory",
+        "torch.OutOfMemoryError: Allocation on device",
+        "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY",
+        "failed to allocate 5.00G: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cublas_status_alloc_failed in cublasCreate",
+        "thrust::system_error: cudaErrorMemoryAllocation: out of memory",
+        "ggml: cudaErrorMemoryAllocation",
+        "CUDA_OUT_OF_MEMORY on a card of 24 GB",
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: failed to allocate memory [Op:Mul]",
+        "ResourceExhaustedError: Graph execution error: failed to allocate memory",
+        "NvMapMemAllocInternalTagged: 1074810371 error 12",
+        "NvMapMemHandleAlloc: error 0\nNvMapMemAllocInternalTagged: 1075072515 error 12",
+        "torch.cuda.OutOfMemoryError: . Tried to allocate 20.00 MiB (GPU 0; 6.00 GiB total capacity)",
+        "RuntimeError: MPS backend out of memory (MPS allocated: 7.76 GiB, other allocations: 1.20 GiB, max allowed: 9.07 GiB)",
+        "RuntimeError: MPS backend out of memory (MPS allocated: 17.94 GB, max allowed: 18.13 GB)",
+        "ValueError: Free memory on device (3.2/23.6 GiB) on startup is less than desired GPU memory utilization (0.9, 21.3 GiB)",
+        "Free memory on device cuda:1 (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.95, 75.1 GiB)",
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.88",
+        "Not enough memory. Please try increasing --mem-fraction-static.",
+        "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`",
+        "Not enough memory to handle 16000 total tokens, of 4096 prefill tokens",
+        "Out of memory in cuMemAlloc(&device_pointer, size)",
+        "OptiX: Out of memory in cuMemcpyHtoD",
+        "bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 268435456",
+        "Status Message: Failed to allocate memory for requested buffer of size 1073741824",
+        "Allocation on device 0 would exceed allowed memory. (out of memory)",
+        "Allocation on device would exceed allowed memory",
+        "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
+        "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 565182976",
+        "graph_reserve: failed to allocate compute pp buffers",
+        "ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
+        "what():  vk::Queue::submit: ErrorOutOfDeviceMemory",
+        "ggml_vulkan: Device memory allocation of size 1073741824 failed.",
+        "ggml_vulkan: Device memory allocation of size 2147483648 failed",
+        "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t) Failed to allocate memory for requested buffer of size 1073741824",
+        "onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Available memory of 12 is smaller than requested bytes of 1024",
+        "Failed to initialize the context: failed to allocate buffer for kv cache",
+        "llama_kv_cache_init: failed to allocate buffer for kv cache",
+        "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM",
+        "Some modules are dispatched on the CPU or the disk.",
+        "Training stops with a CUDA OutOfMemoryError in the ninth epoch",
+        "CUDA OutOfMemory while upscaling a film",
+        "it says insufficient graphics memory as soon as I press start",
+        "insufficient VRAM for this model on my card",
+        "the program ends: not enough GPU memory",
+        "there is not enough free VRAM for the second model",
+        "we are running out of GPU memory at step 300",
+        "训练到第三轮就报显存不足",
+        "一加载模型就爆显存了",
+        'with FSDP off it still shows "out of memory" on two cards',
+        "the GPU memory keeps increasing until out of memory",
+        "VRAM usage is growing with every step until it runs out of memory",
+        "ComfyUI will crash after out of the memory on an A100",
+        "it always gets out of the memory on my rtx8000",
+        "CUDA OOM error when the model is loaded",
+        "it always ends in an OOM on the second GPU",
+        "It goes out of cuda memory at trainer.train()",
+        "training goes out of GPU memory after ten steps",
+        "my GPU is out of memory again",
+        "GPU goes out of memory with two images",
+        "I ran into an OOM error in multi-GPU fine-tuning",
+        "With 4 RTX 4090 the run still hits OOM",
+        "when i use profile 1, i get out of memory. my Gpu is a 4090",
+        "we get an out-of-memory error for the GPUs",
+        "on an A100 the second step gives an out-of-memory error",
+        "OutOfMemoryError                          Traceback (most recent call last)\n/tmp/x.py in <cell line: 0>()",
+        "OutOfMemoryError  Traceback (most recent call last)",
+        "the second image exceeds the VRAM and it crashes",
+        "VRAM is exhausted after two images",
+        "it still says that the GPU memory is exceeded",
+        "the log shows that GPU memory was exceeded",
+        "it crashes because the batch exceeds the available VRAM",
+        "training fails, since it exceeds my GPU memory",
+        "the model does not fit in my GPU memory and fails with an error",
+        "it won't fit into VRAM, so it crashes",
+        "I get a CUDA memory error with batch size 4",
+        "memory errors on my GPU",
+        "the GPU memory is insufficient for 720p",
+        "VRAM insufficient at step 3",
+        "chat cude out of memory error, I am using an A10G GPU",
+        "Out of memory error when I load it on an RTX 3090",
+        "Out-of-memory problem in training on one L40S",
+        "an out-of-memory crash with SDXL on my RTX 3060",
+        "it keeps running out of memory on a GPU with 48 GB",
+        "generation runs out of memory on my RTX 3060",
+        "my GPU is small: it always runs out of memory",
+        "the process ran out of memory on the GPU",
+        "VRAM is what it lacks: inference ran out of memory",
+        "the GPU memory is exhausted",
+        "my VRAM gets exhausted",
+        "the model OOMs on my RTX 3090",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.",
+        "No available memory for the cache blocks.",
+        "allocating 25438.80 MiB on device 0: cudaMalloc failed: out of memory",
+        "ggml_gallocr_reserve_n: cudaMalloc failed: out of memory",
+        "(5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB).",
+        "The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (40960).",
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.",
+        "RESOURCE_EXHAUSTED: Failed to allocate request for 2.0GiB",
+        "OOM when allocating tensor with shape[128,256] on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+        "ResourceExhaustedError: OOM when allocating tensor with shape[1] and type float on /device:GPU:1",
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes",
+        "Out of memory allocating 512 bytes (allocated so far: 1,024 bytes).",
+        "E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: 4194304 bytes free, 25386352640 bytes total.",
+        "cuda_dnn.cc:502] Memory usage: 65536000 bytes free, 8589934592 bytes total.",
+        "common_init_from_params: llama_model_load_from_file_impl: unable to allocate CUDA1 buffer",
+    ),
+    not_examples=(
+        "a helper is_cuda_out_of_memory(exception)",
+        "except tf.errors.ResourceExhaustedError:",
+        "NvMapMemAllocInternalTagged: 1075072515 error 22",
+        "a backend out of memory of words",
+        "the desired GPU memory utilization is 0.9",
+        "started with --mem-fraction-static 0.8",
+        "4096 prefill tokens",
+        "out of memory in cupboards",
+        "a batch that would exceed allowed memory",
+        "an error of loading, model: x",
+        "the manager failed to allocate rooms",
+        "catch ErrorOutOfDevice here",
+        "ggml_vulkan: Found 1 Vulkan devices",
+        "the BFCArena grows",
+        "the buffer for kv cache was allocated",
+        "jobs are dispatched on the disk",
+        "except OutOfMemoryError as problem:",
+        "insufficient disk for the download",
+        "use the small model if there is not enough VRAM",
+        "offload layers, so that it never runs out of VRAM",
+        "显存占用正常",
+        "GPU memory is used until the process ends",
+        "it is out of the memory of men",
+        "to avoid OOM on the GPU, lower the batch size",
+        "OOM",
+        "out of date GPU drivers",
+        "the GPU never goes out of memory",
+        "the pod was restarted and reported an OOM of the JVM",
+        "an out-of-memory error of the JVM",
+        "except OutOfMemoryError: pass",
+        "it uses 8 GB of VRAM",
+        "what if the GPU memory is exceeded?",
+        "it does not exceed the VRAM",
+        "the model fits into VRAM",
+        "how to handle a CUDA memory error",
+        "avoid that the GPU memory is insufficient",
+        "to avoid an out of memory error on the GPU",
+        "how to avoid an out-of-memory error on the GPU",
+        "the host runs out of memory",
+        "the host ran out of memory",
+        "if the GPU memory is exhausted, layers go elsewhere",
+        "available memory for the cache blocks: 4 GiB",
+        "cudaMalloc failed with nothing",
+        "KV cache is larger than before",
+        "grpc RESOURCE_EXHAUSTED: quota",
+        "OOM when allocating tensor with shape[1] on /device:CPU:0",
+        "Out of memory allocating the rest",
+        "cuda_dnn.cc:443] Memory usage: 11721572352 bytes free, 12721572352 bytes total.",
+        "llama_model_load: error loading model: unable to allocate CPU buffer",
+    ),
+)

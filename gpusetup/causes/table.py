@@ -1,0 +1,22 @@
+"""Every cause, and every message of a program that is known."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from gpusetup.causes.record import Cause
+from gpusetup.messages.table import ROWS as FACTS
+
+FILES = (
+    *("companions", "compilers", "container_engines", "containers", "cuda_libraries"),
+    *("cuda_start", "downloads", "driver_module", "driver_state", "driver_there"),
+    *("environments", "extension_builds", "extensions", "gpu_access", "gpu_faults"),
+    *("gpu_losses", "gpu_models", "host", "host_limits", "kubernetes", "libraries", "memory"),
+    *("parallel", "program_builds", "program_needs", "program_releases", "programs", "running"),
+    *("toolkit", "torch", "torch_builds", "torch_kernels", "triton", "wheels", "windows"),
+    "wsl",
+)
+_loaded = [vars(import_module(f"gpusetup.causes.{file}")) for file in FILES]
+_known = {one.id: one for file in _loaded for one in file.values() if isinstance(one, Cause)}
+CAUSES = tuple(sorted(_known.values(), key=lambda cause: cause.order))
+ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

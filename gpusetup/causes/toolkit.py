@@ -1,0 +1,305 @@
+"""The CUDA toolkit that builds an extension: missing, or of another CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpusetup.causes.companions import conda_install
+from gpusetup.causes.layers import Layer
+from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.sources import CPP_EXTENSION
+from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
+from gpusetup.evidence.plausible import is_a_version
+from gpusetup.fixes import drivers, packages, paste
+from gpusetup.fixes.driver_packages import cuda_repository
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.shell import Line, lines
+from gpusetup.model.versions import parsed
+
+
+def one_cuda(context: RuleContext, text: str) -> Fix:
+    """The toolkit of torch's CUDA where it knows the GPU, else the first one that does."""
+    said = {**_last(context, "jit-arch-rejected"), **_last(context, TOOLKIT_MISMATCH.id)}
+    torch = said.get("torch") or cuda_needed(context.snapshot.torch)
+    row = context.catalog.compiler_for(said.get("arch", ""))
+    first = row.from_cuda if row and not row.until_cuda else None
+    best = max(torch, first, key=parsed) if torch and first else torch
+    ask = (paste.ask_torch(context), *lines("nvcc --version"))
+    looks = paste.look("see which CUDA torch and nvcc have", *ask)
+    build, nvcc = paste.chosen(context), said.get("nvcc") or context.snapshot.toolkit.nvcc or "?"
+    same = build and build.cuda and nvcc.startswith(build.cuda)
+    of_nvccs = paste.install_commands(context) if same else ()
+    other = paste.other("keep nvcc and install torch of its CUDA", *of_nvccs)
+    home = paste.toolkit_home(context, best)
+    return Fix(text=text, commands=home, alternatives=other, looks=looks)
+
+
+def _last(context: RuleContext, kind: str) -> Mapping[str, str]:
+    return {name: value for e in events(context, kind) for name, value in e.values.items()}
+
+
+TOOLKIT_MISMATCH = Cause(
+    id="cuda-toolkit-mismatch-extension-build",
+    place=(Layer.INSTALL, 160),
+    title="nvcc is of another CUDA than torch",
+    means="An extension must be compiled with torch's CUDA (its major at least).",
+    proven_by="The build names both versions, or nvcc an architecture that it does not know",
+    not_when="cuda-toolkit-missing",
+    way_out="CUDA_HOME with torch's CUDA, or torch with nvcc's",
+    source=CPP_EXTENSION + "; CUDA release notes",
+    message=Message(
+        title="nvcc is of another CUDA than torch: an extension built here would not fit",
+        text="Build with nvcc of torch's CUDA: let CUDA_HOME name that toolkit",
+        way=one_cuda,
+    ),
+    stage="build",
+    says=(
+        *any_of(
+            {
+                "mismatches the version that was used to": r"(?:detected )?CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?",
+                "detected cuda version (%s)": r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
+                "installed cuda version": r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)",
+                "does not match the version used to compile": r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?",
+                "compiled with different cuda": r"""(?x)
+        PyTorch\ and\ (?P<module>(?!torchvision|torchaudio)[\w-]+)\ were\ compiled\ with\ different\ CUDA\ versions\.\ PyTorch\ has\ CUDA\ version
+        \ (?P<torch>[\d.]+\d)\ and\ \w+\ has\ CUDA\ version
+        \ (?P<nvcc>[\d.]+\d)
+        """,
+                "only supported on cuda": r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above",
+                "cuda_mismatch_message": r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
+            },
+        ),
+        says(
+            "assert_no_cuda_mismatch",
+            r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)",
+            unless=r"CUDA_HOME does not exist|MissingCUDA",
+        ),
+    ),
+    examples=(
+        "RuntimeError: The detected CUDA version (11.5) mismatches the version that was used to compile PyTorch (12.1). Please make sure to use the same CUDA versions.",
+        "raise RuntimeError(CUDA_MISMATCH_MESSAGE): ('The detected CUDA version (%s) mismatches the version that was used to compile PyTorch (%s). Please make sure to use the same CUDA versions.', '12.4', '11.8')",
+        "deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions",
+        "RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 11.7",
+        "RuntimeError: Detected that PyTorch and torch_scatter were compiled with different CUDA versions. PyTorch has CUDA version 12.1 and torch_scatter has CUDA version 11.8",
+        "RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported version",
+        "FlashAttention is only supported on CUDA 12.0 and above",
+        'File "/tmp/deepspeed/op_builder/builder.py", line 599, in builder\n    x()\n  File "/tmp/deepspeed/op_builder/builder.py", line 89, in assert_no_cuda_mismatch',
+        'op_builder/builder.py", line 101, in assert_no_cuda_mismatch',
+        "RuntimeError CUDA version (12.0) mismatches the version that was used to compile",
+        "raise RuntimeError(CUDA_MISMATCH_MESSAGE.format(cuda",
+        "line 387, in _check_cuda_version raise RuntimeError(CUDA_MISMATCH_MESSAGE.format(cuda_str_version, torch.version.cuda))",
+    ),
+    not_examples=(
+        "def assert_no_cuda_mismatch(name):",
+        "warnings.warn(CUDA_MISMATCH_MESSAGE)",
+    ),
+)
+
+
+def _toolkit(context: RuleContext, text: str) -> Fix:
+    cuda = cuda_needed(context.snapshot.torch) or ""
+    commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
+    text = text.replace("NAME", _last(context, TOOLKIT_MISSING.id).get("package", "NAME"))
+    looks = () if cuda else paste.look("see which CUDA torch has", paste.ask_torch(context))
+    root = bool(commands) and not _by_conda(context)
+    return Fix(text=text, commands=commands, looks=looks, needs_root=root)
+
+
+def _is_idle(context: RuleContext) -> bool:
+    """A torch that sees its GPU needs no nvcc."""
+    # No order: a missing nvcc is a failure only beside the message of one.
+    alone = says_nothing_else(context, TOOLKIT_MISSING.id)
+    return bool(alone and context.snapshot.torch.cuda_available)
+
+
+TOOLKIT_MISSING = Cause(
+    id="cuda-toolkit-missing",
+    place=(Layer.INSTALL, 170),
+    title="a build finds no CUDA toolkit",
+    means="torch's wheels bring CUDA's libraries, not its compiler.",
+    proven_by="CUDA_HOME not set, nvcc not found",
+    not_when="A wheel of the extension would do",
+    way_out="The toolkit of torch's CUDA, CUDA_HOME",
+    source=CPP_EXTENSION,
+    explains=("build-isolation-no-torch",),
+    holds=(lambda context: not (context.snapshot.torch.backend or "").startswith("rocm"),),
+    message=Message(
+        title="A build of CUDA code finds no toolkit",
+        detail="torch's wheels bring CUDA's libraries, not its compiler.",
+        text="Install the CUDA toolkit of torch's CUDA (Windows: "
+        "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH) and let "
+        "CUDA_HOME name it; or ask `gpusetup resolve NAME` for a prebuilt wheel of the extension",
+        way=_toolkit,
+        cases=(
+            Message(
+                having={"who": "^shell$"}, where=(_is_idle,), way=_toolkit, severity=Severity.NOTE
+            ),
+        ),
+    ),
+    stage="build",
+    says=(
+        *any_of(
+            {
+                "cuda_home": r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)"
+                r"(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)",
+                "nvcc": r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc"
+                r"|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b",
+                "could not find cuda": r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
+                "find cudatoolkit": r"Could NOT find CUDAToolkit",
+                "target was not found": r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found",
+                "notfound": r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND",
+                "cmake_cuda_compiler": r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
+                "cuda toolset": r"No CUDA toolset found",
+                "cuda_runtime": r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)",
+                "fatal error: ": r"""(?x)
+        fatal\ error:\ (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.
+          (?:h|cuh))
+        """,
+                "bare_metal_version": r"name 'bare_metal_version' is not defined",
+                "-lcudart": r"cannot find -lcudart(?:_static)?\b",
+                "cannot open source file": r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})",
+                "auto-detect cuda root": r"Failed to auto-detect CUDA root directory",
+                "invoke ptxas": r"(?:Couldn't|Could not|Failed to) invoke ptxas\b",
+                "launch ptxas": r"(?:Couldn't|Could not|Failed to) launch ptxas\b",
+                "cuda toolkit not found": "",
+            },
+        ),
+        says(
+            "nvcc",
+            r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} is not recognized|command not found: nvcc|nvcc was not found|Command 'nvcc' not found",
+            who="shell",
+        ),
+        says("nvcc", r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b"),
+        says("nvcc", r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"),
+        says(
+            "cuda toolkit",
+            r"(?<!if )(?<!if the )\b(?:CUDA [Tt]oolkit (?:is |was |isn't |is not )?(?:missing|not (?:installed|found|detected))|without (?:the |a )?CUDA [Tt]oolkit (?:being )?installed)",
+            unless=r"\b(?:[Ii]f|unless|[Mm]ake sure|whether)\b[^.\n]{0,60}CUDA [Tt]oolkit|warning: CUDA [Tt]oolkit",
+        ),
+        says(
+            "getattr(_c, name)",
+            r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute",
+            who="extension",
+        ),
+        says(
+            "get_cuda_bare_metal_version",
+            r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b",
+            unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version",
+        ),
+    ),
+    examples=(
+        "CMake Error: Could not find nvcc, please set CUDAToolkit_ROOT",
+        "Failed to find nvcc",
+        "PyTorch cannot find `C:\\Users\\me\\anaconda3\\Library\\bin\\bin\\nvcc`",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda-12.4/bin/nvcc'",
+        "/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found",
+        "CMake Warning: Could not find CUDA toolkit",
+        "Could not find CUDA (missing: CUDA_TOOLKIT_ROOT_DIR CUDA_NVCC_EXECUTABLE)",
+        "CMake Error: Could NOT find CUDAToolkit (missing: CUDAToolkit_INCLUDE_DIR)",
+        "-- Could NOT find CUDAToolkit",
+        "CMake Error: No CUDA toolset found.",
+        "Determine: No CUDA toolset found",
+        "fatal error: cuda_runtime.h: No such file or directory",
+        "ext.cpp:3:10: fatal error: cuda_runtime_api.h: No such file or directory",
+        "fatal error: cusparse.h: No such file or directory",
+        "CUDAContext.h:6:10: fatal error: cublas_v2.h: No such file or directory",
+        "No CMAKE_CUDA_COMPILER could be found.",
+        "CMAKE_CUDA_COMPILER-NOTFOUND",
+        'Target "mylib" links to: CUDA::cublas but the target was not found.',
+        'Target "x" links to CUDA::cudart but the target was not found',
+        "CUDA_cublas_LIBRARY (ADVANCED): CUDA_cublas_LIBRARY-NOTFOUND",
+        "CUDA_cufft_LIBRARY:FILEPATH=CUDA_cufft_LIBRARY-NOTFOUND",
+        "The install of whisper fails when the CUDA toolkit is missing",
+        "a Linux box with a GPU, but without the CUDA toolkit installed",
+        "return getattr(_C, name)(*args, **kwargs)\nAttributeError: 'NoneType' object has no attribute 'rasterize'",
+        "nerfacc: getattr(_C, name)\n'NoneType' object has no attribute 'ray_aabb_intersect'",
+        "NameError: name 'bare_metal_version' is not defined",
+        "if bare_metal_version >= Version(\"11.8\"):\nNameError: name 'bare_metal_version' is not defined",
+        "/usr/bin/ld: cannot find -lcudart",
+        "/opt/conda/compiler_compat/ld: cannot find -lcudart: No such file or directory",
+        'cuda_workaround.h(1): catastrophic error: cannot open source file "cuda_fp16.h"',
+        'catastrophic error: cannot open source file "vector_types.h"',
+        "RuntimeError: Failed to auto-detect CUDA root directory. Please specify `CUDA_PATH`",
+        "Failed to auto-detect CUDA root directory",
+        "W asm_compiler.cc:85] Couldn't get ptxas version string: INTERNAL: Couldn't invoke ptxas --version",
+        "RuntimeError: INTERNAL: Failed to invoke ptxas: no such file",
+        "ptxas returned an error: 'INTERNAL: Failed to launch ptxas'",
+        "INTERNAL: Failed to launch ptxas",
+        'NVRTC_ERROR_COMPILATION (6)\ncatastrophic error: cannot open source file "cuda_fp16.h"',
+        "CMake Error at ggml/src/ggml-cuda/CMakeLists.txt:258 (message): CUDA Toolkit not found",
+        "message: cuda toolkit not found",
+        'setup.py", line 63, in get_cuda_bare_metal_version raw_output = subprocess.check_output( File "/x/lib/python3.11/subprocess.py", line 466, in check_output return run(*popenargs',
+        'line 24, in get_cuda_bare_metal_version raw = subprocess.check_output([cuda_dir + "/bin/nvcc"]) File "C:\\py\\subprocess.py", line 548, in run with Popen',
+    ),
+    not_examples=(
+        "it cannot find the GPU, nvcc works",
+        "-DCMAKE_CUDA_COMPILER=/usr/local/cuda/bin/nvcc",
+        'Target "x" links to: Boost::regex but the target was not found',
+        "JPEG_LIBRARY=NOTFOUND",
+        "make sure that the CUDA Toolkit is not missing",
+        "if the CUDA toolkit is missing, build for the CPU",
+        "return getattr(_C, name)(*args)",
+        "bare_metal_version = get_cuda_bare_metal_version(CUDA_HOME)",
+        "g++ -L/usr/local/cuda/lib64 -lcudart",
+        'catastrophic error: cannot open source file "my.h"',
+        "auto-detect CUDA root directories",
+        "to invoke ptxas by hand takes a path",
+        "we launch ptxas by hand",
+        "the CUDA toolkit was found",
+        "def get_cuda_bare_metal_version(cuda_dir): raw = subprocess.check_output(",
+    ),
+)
+
+
+def _by_conda(context: RuleContext) -> bool:
+    installers = (context.installer, context.snapshot.python.manager)
+    return bool(context.snapshot.conda.prefix) or "conda" in installers
+
+
+def toolkit_commands(context: RuleContext, minor: str) -> tuple[Line, ...]:
+    """How the toolkit of one CUDA comes here, and the variable that names it to a build."""
+    if not is_a_version(minor):
+        return ()
+    if _by_conda(context):
+        home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
+        return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
+    package = f"cuda-toolkit-{minor.replace('.', '-')}"
+    return (
+        *cuda_repository(drivers.wanted_driver(context)),
+        *(packages.system_package(context, package) if on(context, "linux") else ()),
+        *paste.toolkit_home(context, minor),
+        *lines("nvcc --version"),
+    )
+
+
+NINJA_MISSING = Cause(
+    id="ninja-missing",
+    place=(Layer.INSTALL, 200),
+    title="torch finds no ninja to build an extension",
+    means="torch.utils.cpp_extension.load runs it.",
+    proven_by="torch's message",
+    not_when="A build that says it goes on without ninja: slower, not broken",
+    way_out="pip install ninja",
+    source=CPP_EXTENSION,
+    message=Message(
+        title="torch builds extensions with ninja, and finds none",
+        detail="torch.utils.cpp_extension.load looks for the program on PATH when it is called.",
+        text="Install it into this environment, and start from a shell in which the "
+        "environment is active",
+        commands=("pip install ninja",),
+    ),
+    stage="build",
+    says=any_of(
+        {
+            "ninja is required to load": "",
+            "ninja'": r"No such file or directory: '(?:\S{1,160}/)?ninja'",
+        },
+    ),
+    examples=(
+        "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
+        "No such file or directory: '/opt/venv/bin/ninja'",
+    ),
+    not_examples=("'ninja' 1.11 is on PATH",),
+)

@@ -1,0 +1,307 @@
+"""torch itself: missing, broken, twice, or elsewhere."""
+
+from __future__ import annotations
+
+from gpusetup.causes.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH, Layer
+from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.sources import WHEELS
+from gpusetup.evidence.context import RuleContext, events, packages, readings
+from gpusetup.evidence.plausible import is_a_path
+from gpusetup.fixes import paste
+from gpusetup.fixes.jetson import jetson_fix
+from gpusetup.messages.fragments import IF, TORCH_SYMBOL
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import Line
+
+CONDA = ("conda", "mamba", "micromamba", "pixi")
+
+
+def _recover(context: RuleContext, text: str) -> Fix:
+    words = ("gpusetup", "install", "--python", paste.python(context), "--recover")
+    return Fix(text=text, commands=(paste.command(context, *words),))
+
+
+INSTALL_UNFINISHED = Cause(
+    id="install-unfinished",
+    place=(Layer.UNFINISHED, 10),
+    title="gpusetup was interrupted while it installed",
+    means="A kill, a power cut: the environment is between two states.",
+    proven_by="Its journal is still there",
+    way_out="gpusetup install --recover",
+    source="gpusetup",
+    explains=(*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
+    message=Message(
+        title="An installation into {prefix} was interrupted",
+        plain="An installation into this environment was interrupted",
+        detail="What was there before is kept until it is ended.",
+        text="End it: the environment becomes exactly the former or exactly the new one",
+        way=_recover,
+    ),
+)
+
+TORCH_MISSING = Cause(
+    id="torch-missing",
+    place=(Layer.WHEEL, 150),
+    title="torch is not installed",
+    means="The interpreter that was judged has none.",
+    proven_by="No torch in its folders",
+    not_when="Another interpreter has it: `--python`",
+    way_out="Install it",
+    source=WHEELS,
+    explains=("torchvision-mismatch", "torchaudio-mismatch"),
+    stage="import",
+    by_check=True,
+    message=Message(
+        title="torch is not installed in {python}",
+        way=lambda context, _: _install(context),
+    ),
+    says=(
+        *any_of(
+            {
+                "no module named": r"No module named ['\"]?torch['\"]?(?![\w.])",
+                "package 'torch' is not": r"Package 'torch' is not installed",
+                "not found: torch": r"Package\(s\) not found: torch\b",
+            },
+        ),
+        says(
+            ("exist", "not installed", "n't installed", "is missing", "be found"),
+            r"\b(?:errors?|says?|saying|said|claims?|claiming|claimed|complain\w*|tells?|told|report\w*|thinks?)\b[^.\n]{0,24}?[`'\"]?(?:py)?torch[`'\"]? (?:(?:does ?n[o']t|does not|doesnt) exist\b|is(?: not|n't) installed\b|is missing\b|(?:could not|cannot|can't|can not|couldn't) be found\b)",
+            unless=rf"{IF}(?:py)?torch|\b(?:with|for|in) (?:py)?torch (?:is not|isn't|does)",
+        ),
+    ),
+    examples=(
+        "File \"run.py\", line 24, in <module>\n ModuleNotFoundError: No module named 'torch'\n [end of the log]",
+        "pip install numpy worked. Later, in the notebook of my colleague on another machine, No module named 'torch' came",
+        "No module named 'torch' when I start the server; I had used pip install for everything",
+        "WARNING: Package 'torch' is not installed",
+        "pkg: Package 'torch' is not found, it is not installed; Package 'torch' is not installed",
+        "WARNING: Package(s) not found: torch",
+        "$ pip show torch\nWARNING: Package(s) not found: torch",
+        "it gives an error claiming torch doesn't exist, yet it is there",
+        'the launcher says "torch is not installed" although pip shows it',
+        "ComfyUI complains that pytorch could not be found",
+        "it reports PyTorch is missing",
+    ),
+    not_examples=(
+        "[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",
+        "if it says torch is not installed, install it",
+        "reports when pytorch is missing are closed",
+    ),
+)
+
+
+def _install(context: RuleContext) -> Fix:
+    """The way, and the Python on PATH that has a torch, where there is one."""
+    if context.snapshot.os.jetson:
+        return jetson_fix(context)
+    way = paste.install_torch(context)
+    others = [
+        one for one in readings(context, "python.others") if one.value and is_a_path(one.source)
+    ]
+    asks = [
+        paste.command(context, "gpusetup", "doctor", "--python", one.source) for one in others[:1]
+    ]
+    return replace(
+        way, looks=(*way.looks, *paste.look("see whether another Python's works", *asks))
+    )
+
+
+TORCH_HALF_INSTALLED = Cause(
+    id="torch-half-installed",
+    place=(Layer.WHEEL, 80),
+    title="torch's files are not all there",
+    means="An install was cut, or another wrote over it.",
+    proven_by="Libraries of its RECORD are missing",
+    way_out="Install it whole",
+    source="the RECORD of the distribution",
+    explains=(*BROKEN_TORCH, *COMPANIONS),
+    stage="import",
+    message=Message(title="torch is installed only in part", way=lambda context, _: _anew(context)),
+    says=any_of(
+        {
+            "name '_c' is not defined": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
+            "no module named": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+        },
+    ),
+    examples=(
+        "/x/site-packages/torch/__init__.py\", line 1\nNameError: name '_C' is not defined",
+        "File \"/x/site-packages/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined",
+        "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
+        "File \"/x/dist-packages/torch/__init__.py\", line 12\nModuleNotFoundError: No module named 'torch.version'",
+    ),
+    not_examples=(
+        "torchvision::nms is an operator",
+        "load custom C++ ops with torch.ops",
+        "torchvision and torchaudio are companions; torchvision and TorchAudio were compiled with different CUDA-free flags",
+        "_torch_sox is gone",
+        "could not load this library book",
+        "xFormers was built for speed",
+        "torch_extensions is a folder; fused_adam.so is in it",
+        "with cuda undefined symbols are rarer",
+        "DLL load failed while importing nothing; the specified procedure is long; was compiled against all odds",
+        "undefined symbol: foo",
+        "libtorch_cuda.so is there; the symbol not found in any file",
+        "libiomp5md.dll initialized",
+        "DLL load failed while importing is what Windows says; MMCV CUDA compiler: not available or not, CUDA available: False",
+        "cannot import name 'x' from 'y'",
+        "the name '_C' is not defined here as we know",
+        "enum.IntFlag; _abc_registry; _ClassVar",
+        "Package 'torch' is not pinned; the package was not found: torchx",
+        "a partially initialized module 'foo' has no attribute 'bar'",
+        "a circular import; consider renaming it; the folder torch/_C; torch/__init__.py in <module> list",
+        "from a clone of the git repository; (unknown location); module 'torch' has no attribute 'foo'",
+    ),
+)
+
+
+def _anew(context: RuleContext) -> Fix:
+    """One torch, after all that is there is taken away: an installer would take what is left for
+    an installed torch, and what conda or pip leaves hides the other's."""
+    way, build, conda = (
+        paste.install_torch(context),
+        paste.chosen(context),
+        conda_and_pip(context)[0],
+    )
+    machine, beside = context.snapshot, ("torchvision", "torchaudio")
+    prefix = machine.conda.prefix or machine.python.prefix
+    where = ("--prefix", prefix) if prefix else ()
+    theirs = {p.name for p in machine.packages or () if p.installer in CONDA}
+    named = ("pytorch", *sorted(theirs & {*beside}))
+    by_conda = paste.command(context, "conda", "remove", "--yes", *where, "--force", *named)
+    both = conda or events(context, MIXED_CONDA_PIP.id)
+    by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
+    times = max(1, len({p.version for p in packages(context, "torch")}))
+    remove: tuple[Line, ...] = (*((by_conda,) if conda else ()), *((by_pip,) * times))
+    install = paste.install_commands(context, removed=True) if build else way.commands
+    return replace(
+        way,
+        text=f"Remove what is left of it. {way.text}",
+        commands=(*remove, *install),
+        alternatives=paste.by_hand(context, *remove),
+    )
+
+
+TWO_TORCH_INSTALLS = Cause(
+    id="two-torch-installs",
+    before_torch=(Severity.ERROR,),
+    place=(Layer.WHEEL, 60),
+    title="torch is installed more than once",
+    means="Files of two versions lie over each other, or one hides the other.",
+    proven_by="Two distributions named torch of different versions",
+    not_when="mixed-conda-pip",
+    way_out="Remove all, install one",
+    source="dist-info folders",
+    explains=(*BROKEN_TORCH, *COMPANIONS, "torch-half-installed", "mixed-conda-pip"),
+    by_check=True,
+    message=Message(
+        title="torch is installed {times} times: {versions}",
+        detail="Their files lie over each other, or the first on the path is used.",
+        way=lambda context, _: _anew(context),
+    ),
+)
+
+
+def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
+    """The version that conda installed, and the one of pip or uv."""
+    found = (*packages(context, "pytorch"), *packages(context, "torch"))
+    conda = (p.version for p in found if p.installer in CONDA)
+    pip = (p.version for p in found if p.installer not in CONDA and p.name == "torch")
+    return next(conda, None), next(pip, None)
+
+
+MIXED_CONDA_PIP = Cause(
+    id="mixed-conda-pip",
+    before_torch=(Severity.ERROR,),
+    place=(Layer.WHEEL, 70),
+    title="conda and pip installed torch over each other",
+    means="Neither knows of the other's files.",
+    proven_by="A conda package pytorch and a distribution torch of another version",
+    way_out="Remove both, install one",
+    source="conda documentation, using pip",
+    explains=(*BROKEN_TORCH, *COMPANIONS, "torch-cpu-build"),
+    alike=(
+        Alike(causes=("ld-library-path-conflict", "torch-half-installed"), asks="conda list torch"),
+    ),
+    message=Message(
+        title="Files of two torch installs lie over each other, conda's and pip's",
+        detail="Which one is loaded is chance.",
+        way=lambda context, _: _anew(context),
+    ),
+    says=(
+        says(
+            "undefined symbol",
+            rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+        ),
+    ),
+    examples=(
+        "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",
+        "ImportError: /x/torch/lib/libtorch_cpu.so: undefined symbol: _ZN3c1022getCustomClassTypeMapE",
+    ),
+)
+
+TORCH_IMPORT_FAILED = Cause(
+    id="torch-import-failed",
+    symptom=True,
+    place=(Layer.LIBRARIES, 80),
+    title="torch does not import",
+    means="It was asked to.",
+    proven_by="The error of the import",
+    way_out="Install it anew",
+    source="torch's own message",
+    by_check=True,
+    message=Message(text="Install it anew. ", way=paste.install_torch),
+)
+
+HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
+"""What fails where a package of the environment meets a torch from elsewhere."""
+
+AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib[/\\]python\d\.\d{1,2}[/\\]|Lib[/\\])?site-packages[/\\](?!torch[/\\])\w"
+
+USERS_OWN = r"[/\\](?:\.local[/\\]lib[/\\]python\d\.\d{1,2}|Roaming[/\\]Python[/\\]Python\d{2,3})[/\\]site-packages[/\\]torch[/\\]"
+
+TORCH_OUTSIDE_ENVIRONMENT = Cause(
+    id="torch-outside-environment",
+    before_torch=(Severity.ERROR, Severity.WARNING),
+    place=(Layer.WHEEL, 50),
+    title="the imported torch is not the environment's",
+    means="PYTHONPATH or the user's site-packages stand before it.",
+    proven_by="The folder of the torch that would be imported",
+    way_out="Leave that folder out",
+    source="Python documentation, site",
+    explains=(
+        *BROKEN_TORCH,
+        *COMPANIONS,
+        *("torch-half-installed", "two-torch-installs", "torch-cpu-build"),
+        *("rocm-wheel-on-nvidia", "xpu-wheel-on-nvidia", "arch-too-new-for-wheel"),
+        *("arch-too-old-for-wheel", "driver-too-old"),
+    ),
+    holds=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
+    message=Message(
+        title="The torch that Python imports is not the environment's own: it comes from {place}",
+        plain="The torch that Python imports is not the environment's own",
+        detail="PYTHONPATH and the user's site-packages stand before every environment.",
+        text="Leave that folder out of the path; then see whether the environment has a torch",
+        commands=("export PYTHONNOUSERSITE=1",),
+        cases=(
+            Message(
+                where=(lambda context: bool(context.snapshot.environment.get("PYTHONPATH")),),
+                having={"place": "."},
+                commands=("unset PYTHONPATH",),
+            ),
+        ),
+    ),
+    says=(
+        says(
+            ("/.local/lib/python", "roaming\\python"),
+            rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",
+        ),
+    ),
+    examples=(
+        "/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",
+        "/home/user/.local/lib/python3.11/site-packages/torch/cuda/c.py\n/srv/venv/lib/python3.11/site-packages/peft/d.py",
+        "C:\\Users\\user\\AppData\\Roaming\\Python\\Python310\\site-packages\\torch\\e.py\nC:\\work\\.venv\\Lib\\site-packages\\peft\\f.py",
+        "C:\\work\\venv\\Lib\\site-packages\\diffusers\\g.py\nC:\\Users\\user\\AppData\\Roaming\\Python\\Python311\\site-packages\\torch\\h.py",
+    ),
+)

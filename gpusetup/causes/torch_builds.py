@@ -1,0 +1,168 @@
+"""The build of torch: without CUDA, for another maker, or without a GPU that it sees."""
+
+from __future__ import annotations
+
+from gpusetup.causes import alike
+from gpusetup.causes.containers import start_with_gpu
+from gpusetup.causes.layers import BROKEN_TORCH, COMPANIONS, Layer
+from gpusetup.causes.record import Alike, Cause, Likelier, Message
+from gpusetup.causes.sources import WHEELS
+from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.places import (
+    in_a_container_without,
+    in_a_hosted_notebook,
+    lists_none_in_wsl,
+    torch_was_not_shown_on_windows,
+)
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Fix
+
+TORCH_CPU_BUILD = Cause(
+    id="torch-cpu-build",
+    place=(Layer.WHEEL, 110),
+    title="a CPU build on a machine with an NVIDIA GPU",
+    means="The default index serves Windows CPU builds; conda's plain pytorch may solve to one.",
+    proven_by="torch/version.py has no CUDA, and there is an NVIDIA GPU",
+    not_when="Hidden GPUs; a missing driver, which comes first",
+    way_out="Install the CUDA build from torch's index",
+    source=WHEELS,
+    explains=(*BROKEN_TORCH, "extension-abi-mismatch"),
+    alike=(Alike(causes=("no-nvidia-gpu",), asks=alike.LIST_GPUS, settled_by=("gpus", "driver")),),
+    by_check=True,
+    message=Message(
+        title="{who} is a CPU build: it cannot use {gpu}",
+        detail="The default index has CPU builds only for Windows; conda solves to one where it "
+        "sees no driver; an installer may have put it in place of another.",
+        text="Replace the CPU build. ",
+        way=lambda context, text: _replace_it(context, text),
+    ),
+)
+
+
+def _replace_it(context: RuleContext, text: str) -> Fix:
+    build = context.resolution.build
+    if build and build.backend == "cpu":
+        return Fix(text="No CUDA build fits this machine: see the other findings")
+    return paste.install_torch(context, text)
+
+
+ROCM_WHEEL_ON_NVIDIA = Cause(
+    id="rocm-wheel-on-nvidia",
+    place=(Layer.WHEEL, 90),
+    title="a ROCm build on an NVIDIA machine",
+    means="ROCm is AMD's.",
+    proven_by="Label rocm, and an NVIDIA GPU listed",
+    not_when="amd-gpu",
+    way_out="Install the CUDA build",
+    source=WHEELS,
+    explains=(*BROKEN_TORCH, *COMPANIONS),
+    by_check=True,
+    message=Message(
+        title="{who} is a ROCm build: it cannot use {gpus}",
+        text="Replace it. ",
+        way=paste.install_torch,
+    ),
+)
+
+XPU_WHEEL_ON_NVIDIA = Cause(
+    id="xpu-wheel-on-nvidia",
+    place=(Layer.WHEEL, 90),
+    title="an XPU build on an NVIDIA machine",
+    means="XPU is Intel's.",
+    proven_by="Label xpu, and an NVIDIA GPU listed",
+    not_when="intel-gpu",
+    way_out="Install the CUDA build",
+    source=WHEELS,
+    explains=(*BROKEN_TORCH, *COMPANIONS),
+    by_check=True,
+    message=Message(
+        title="{who} is an XPU build: it cannot use {gpus}",
+        text="Replace it. ",
+        way=paste.install_torch,
+    ),
+)
+
+RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
+
+TORCH_SEES_NO_GPU = Cause(
+    id="torch-sees-no-gpu",
+    symptom=True,
+    likelier=(
+        Likelier(
+            cause="wsl-driver",
+            shown=lists_none_in_wsl,
+            because="it runs in WSL, and no program there is shown to reach Windows' driver",
+            text="Update Windows (WSL has a GPU from Windows 11 and Windows 10 21H2, build 19044, "
+            "on), the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and start WSL "
+            "again (`wsl.exe --shutdown`; open programs in it end); install no Linux driver in it. "
+            "Where `nvidia-smi` lists the GPU inside WSL, ask torch (the command above)",
+        ),
+        Likelier(
+            cause="no-nvidia-gpu",
+            shown=in_a_hosted_notebook,
+            because="a hosted notebook has a GPU only where one was chosen for it",
+            text="Choose a GPU for the notebook (Colab: Runtime, Change runtime type; Kaggle: "
+            "Settings, Accelerator), and start it again",
+        ),
+        Likelier(
+            cause="torch-cpu-build",
+            shown=torch_was_not_shown_on_windows,
+            because="the driver works, and on Windows `pip install torch` brings the build without "
+            "CUDA",
+            text="Put a torch with CUDA in its place (`gpusetup install`) where its version ends "
+            "in +cpu",
+        ),
+        Likelier(
+            cause="container-no-gpu",
+            shown=in_a_container_without,
+            because="it runs in a container, and nothing shows that this was given a GPU",
+            way=start_with_gpu,
+        ),
+    ),
+    place=(Layer.RUNNING, 180),
+    title="torch says that CUDA is not available",
+    means="A symptom: usually another finding explains it.",
+    proven_by="torch.cuda.is_available() is False",
+    way_out="Ask torch for the reason",
+    source="torch.cuda.is_available",
+    stage="start",
+    alike=(
+        Alike(
+            causes=("torch-cpu-build", "driver-too-old", "driver-not-loaded", "container-no-gpu"),
+            asks=alike.ASK_TORCH,
+            unless=alike.shows_its_cuda,
+        ),
+        Alike(
+            causes=("cuda-visible-devices-hidden", "container-no-gpu", "driver-not-loaded"),
+            asks=alike.LIST_GPUS,
+            settled_by=("gpus",),
+        ),
+    ),
+    by_check=True,
+    message=Message(
+        title="torch.cuda.is_available() is False",
+        text="Ask torch for the reason, and do what its answer says: `None` is a build without "
+        "CUDA (`gpusetup install` replaces it); a driver that is too old or not found is updated "
+        "or installed; `No CUDA GPUs are available` is a GPU that the container was not given, or "
+        "that CUDA_VISIBLE_DEVICES hides",
+        look=(RAISE,),
+        see="have torch raise it, where it fails",
+    ),
+)
+
+GPU_CHECK_FAILED = Cause(
+    id="gpu-check-failed",
+    symptom=True,
+    place=(Layer.RUNNING, 190),
+    title="torch computes wrongly or not at all on the GPU",
+    means="A check of verify failed or crashed.",
+    proven_by="`--deep` ran verify",
+    way_out="`gpusetup verify -v`",
+    source="gpusetup.verify",
+    message=Message(
+        title="torch fails on this machine's GPU: {name}",
+        text="See the checks one by one",
+        look=("gpusetup verify -v",),
+        see="run them again",
+    ),
+)

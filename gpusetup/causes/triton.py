@@ -1,0 +1,265 @@
+"""Triton: missing, or its kernels cannot be built."""
+
+from __future__ import annotations
+
+from gpusetup.catalog.companion_table import companion_table, releases_for
+from gpusetup.causes import alike
+from gpusetup.causes.layers import Layer
+from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
+from gpusetup.fixes import paste
+from gpusetup.messages.fragments import IF, IN_A_BUILD, LINKS_AN_EXTENSION
+from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix
+
+
+def _triton_windows(context: RuleContext, text: str) -> Fix:
+    build, torch = companion_table().project("triton-windows"), context.snapshot.torch.version
+    pinned = releases_for(build, torch)[:1] if build and torch else ()
+    install = (paste.pip(context, "install", f"triton-windows{one}") for one in pinned)
+    return Fix(text=text, commands=tuple(install))
+
+
+TRITON_MISSING_WINDOWS = Cause(
+    id="triton-missing-windows",
+    place=(Layer.LIBRARIES, 190),
+    title="no Triton on Windows",
+    means="torch brings Triton on Linux only.",
+    proven_by="Windows, a CUDA build, no triton",
+    way_out="triton-windows, or no torch.compile",
+    source="names of Triton's wheels",
+    holds=(no(ON_LINUX), no(ON_MACOS)),
+    message=Message(
+        title="torch.compile needs Triton, which torch does not bring for Windows",
+        text="Install the community's build, triton-windows, of the release that serves this torch "
+        "(2.4 or newer), or do without torch.compile",
+        way=_triton_windows,
+    ),
+    stage="first-kernel",
+    says=(
+        *any_of(
+            {
+                "triton": r"Cannot find a working triton installation",
+                "torch.compile": r"Windows not yet supported for torch\.compile",
+                "tritonmissing": "",
+            },
+        ),
+        says(
+            "triton",
+            r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))",
+            unless="matching Triton is not available|comfy_kitchen|unavailable_reason",
+        ),
+        says(
+            "triton",
+            r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
+        ),
+        says(
+            "triton",
+            r"\b(?:because|fail(?:s|ed)?|errors?|complain\w*|says?|turn(?:s|ed) out)\b[^.\n]{0,60}?\btriton (?:(?:was|is|were)(?: not|n't) installed|not being installed|(?:was|is) missing\b(?! [`'\"A-Za-z]))",
+            unless=rf"{IF}triton|\btriton (?:is|was) (?:missing|not installed)[^.\n]{{0,20}}\b(?:optional|warning|ignored)|\boptimi[sz]ations will not be enabled",
+        ),
+    ),
+    examples=(
+        "ModuleNotFoundError: No module named 'triton'",
+        "import triton\nModuleNotFoundError: No module named 'triton.language'",
+        "RuntimeError: Windows not yet supported for torch.compile",
+        "RuntimeError: Windows not yet supported for torch.compile()",
+        "ERROR: No matching distribution found for triton==2.1.0",
+        "ERROR: Could not find a version that satisfies the requirement triton (from versions: none)",
+        "torch._inductor.exc.TritonMissing: triton is not there",
+        "raise TritonMissing(inspect.currentframe())",
+        "No module named 'triton'",
+        "I also had this problem and it was because triton was not installed",
+        "the import will fail with an error about triton not being installed",
+    ),
+    not_examples=("if it fails because triton is not installed",),
+)
+
+TRITON_MISSING = Cause(
+    id="triton-missing",
+    place=(Layer.LIBRARIES, 190),
+    title="torch.compile finds no working Triton on Linux",
+    means="Triton comes with torch's wheels; here it was removed or does not import.",
+    proven_by="inductor's word",
+    not_when="triton-missing-windows; triton-no-compiler",
+    way_out="The Triton that torch requires",
+    source="torch/_inductor/scheduler.py",
+    events=("triton-missing-windows",),
+    holds=(ON_LINUX,),
+    message=Message(
+        title="torch.compile finds no working Triton",
+        detail="torch's wheels for Linux bring it as a dependency: it was removed or replaced, it "
+        "does not import, or the driver that it asks for the GPU does not answer.",
+        text='Install the version that torch requires; `python -c "import triton"` says why it '
+        "does not import",
+        look=("pip check",),
+        see="see which version torch requires",
+    ),
+    stage="first-kernel",
+)
+
+TRITON_BUILD_FAILED = Cause(
+    id="triton-build-failed",
+    place=(Layer.LIBRARIES, 170),
+    title="Triton's helper does not build",
+    means="A C compiler runs; libcuda.so, cuda.h or Python.h is not found.",
+    proven_by="The compiler's or linker's line",
+    not_when="triton-no-compiler",
+    way_out="The link libcuda.so, the headers of Python",
+    source="Triton's sources (build.py, driver.py)",
+    explains=("triton-no-compiler",),
+    message=Message(
+        title="Triton cannot build its helper: its C code does not compile",
+        text="Read the compiler's first error above",
+        cases=(
+            Message(
+                having={"lacks": "cuda$|libcuda"},
+                title="Triton cannot build its helper: the linker finds no libcuda.so",
+                text="Let TRITON_LIBCUDA_PATH and LIBRARY_PATH name the folder of the driver's "
+                "libcuda.so.1, or make the link libcuda.so beside it",
+                look=("ldconfig -p | grep libcuda",),
+                see="see where it is",
+            ),
+            Message(
+                having={"lacks": "^(?:cuda.h|ptxas)$"},
+                title="Triton cannot build its helper: it finds no {lacks}",
+                text="Install Triton anew, whose wheel brings it, or let CUDA_HOME name a toolkit",
+                look=("pip check",),
+            ),
+            Message(
+                having={"lacks": "python.h"},
+                title="Triton cannot build its helper: the compiler finds no Python.h",
+                text="Install the headers of this Python (python3-dev, python3-devel; an embedded "
+                "one on Windows: copy the folders include and libs of a full Python of the same "
+                "version beside python.exe)",
+            ),
+        ),
+    ),
+    stage="first-kernel",
+    says=(
+        says(
+            "-lcuda",
+            r"cannot find (?P<lacks>-lcuda)\b(?!rt)",
+            unless=LINKS_AN_EXTENSION,
+        ),
+        says(
+            "python.h",
+            r"(?P<lacks>Python\.h): No such file",
+            unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building",
+        ),
+        *any_of(
+            {
+                "include file": r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
+                "cuda.h": r"error: (?P<lacks>cuda\.h): No such file",
+            },
+        ),
+        says("cannot find ptxas", lacks="ptxas"),
+        says("libcuda.so cannot found", lacks="libcuda.so"),
+        says(
+            "failed with error code",
+            r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}",
+            lacks="a ptxas that runs",
+        ),
+        says(
+            "returned non-zero exit status",
+            r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.(?:c(?:pp)?|cp3\d{1,2}-\w{3,12}\.pyd|cpython-[\w-]{3,40}\.so)\b.{0,900}returned non-zero exit status",
+            lacks="headers",
+        ),
+        says(
+            "python.h",
+            r"\btriton\b[^.\n]{0,80}?\b(?:(?:missing|lack\w*|without|not find|cannot find|can't find|couldn't find|no) [`'\"]?Python\.h\b|Python\.h[`'\"]? (?:is |was )?(?:missing|not found)\b)",
+            lacks="Python.h",
+        ),
+        says(
+            "undefined symbol",
+            r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+",
+            lacks="libcuda",
+        ),
+    ),
+    examples=(
+        "/usr/bin/ld: cannot find -lcuda: No such file or directory",
+        "collect2: error\n/usr/bin/ld: cannot find -lcuda",
+        "main.c:3:10: fatal error: Python.h: No such file or directory",
+        "main.c(2): error C1083: Cannot open include file: 'cuda.h': include file 'cuda.h' not found",
+        "tcc: error: include file 'Python.h' not found",
+        "driver.c:1:10: fatal error: cuda.h: No such file or directory",
+        "main.c:2: error: cuda.h: No such file or directory",
+        "RuntimeError: Cannot find ptxas",
+        "AssertionError: libcuda.so cannot found!",
+        "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/x/cuda_utils.c', '-O3', '-shared']' returned non-zero exit status 1.",
+        "link.exe ... '/OUT:C:\\Users\\user\\AppData\\Local\\Temp\\tmp1\\cuda_utils.cp312-win_amd64.pyd']' returned non-zero exit status 2.",
+        "RuntimeError: `ptxas` failed with error code 4294967295:",
+        "triton: ptxas failed with error code -1",
+        "/usr/bin/ld: cannot find -lcuda\ncollect2: error: ld returned 1 exit status\nthe helper of a compiled model was not linked",
+        "the compile step fails, triton is missing Python.h",
+        "It seems that Triton cannot find Python.h on this cluster",
+        "/root/.triton/cache/0a/cuda_utils.so: undefined symbol: cuModuleGetFunction",
+        "Triton breaks with undefined symbol: `cuLaunchKernel` in its launcher",
+    ),
+    not_examples=(
+        "the detected CUDA version is printed, the installed CUDA version too",
+        "a version that does not match the version used to compile our binaries",
+        "torch and numpy were compiled with different cuda-free compilers",
+        "only supported on CUDA devices",
+        "export CUDA_HOME=/usr/local/cuda",
+        "nvcc: NVIDIA (R) Cuda compiler driver",
+        "we could not find cuda-samples; find CUDAToolkit in CMake's docs; a cuda toolset; cuda_runtime is a header",
+        "fatal error: foo.h: No such file or directory",
+        "numpy is declared as a build dependency",
+        "the tool failed with error code 255",
+        "our own module needs python.h, and has it",
+        "undefined symbol: my_own_function",
+    ),
+)
+
+TRITON_NO_COMPILER = Cause(
+    id="triton-no-compiler",
+    place=(Layer.LIBRARIES, 180),
+    title="no C compiler for torch.compile",
+    means="Triton builds a small helper with it.",
+    proven_by="No cc, gcc, clang on PATH",
+    way_out="Install one",
+    source="Triton's own message",
+    message=Message(
+        title="torch.compile needs a C compiler and none is on PATH",
+        text="Install one (gcc), or let CC name one that is there",
+        commands=("package gcc",),
+        needs_root=True,
+        cases=(
+            Message(
+                where=(ON_WINDOWS,),
+                text="Install the newest triton-windows, which brings a compiler (TinyCC); older "
+                "releases of it take MSVC: the Build Tools for Visual Studio, with C++",
+                commands=("pip install --upgrade triton-windows",),
+            ),
+        ),
+    ),
+    stage="first-kernel",
+    alike=(Alike(causes=("compiler-missing",), asks="gcc --version", unless=alike.is_tritons),),
+    says=(
+        *any_of(
+            {
+                "failed to find c compiler": "",
+                "no working c": r"No working C(?:\+\+)? compiler found",
+                "invalidcxxcompiler": "",
+                "compiler: cl is not found": "",
+            },
+        ),
+        says(
+            "no such file or directory",
+            r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
+            unless=IN_A_BUILD,
+        ),
+    ),
+    examples=(
+        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable or set triton.knobs.build.impl.",
+        "torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx",
+        "RuntimeError: Compiler: cl is not found.",
+        "InductorError: RuntimeError: Compiler: cl is not found.",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'gcc'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'x86_64-linux-gnu-gcc'",
+        "torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler",
+    ),
+    not_examples=("the torchinductor cache",),
+)

@@ -1,0 +1,121 @@
+"""WSL: the driver of Windows, and one of Linux that stands before it."""
+
+from __future__ import annotations
+
+from gpusetup.causes.layers import NO_DRIVER, NO_INIT, Layer
+from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.context import RuleContext, is_report
+from gpusetup.fixes import packages, paste
+from gpusetup.fixes.drivers import DRIVER_SITE
+from gpusetup.messages.row import says
+from gpusetup.model.finding import Fix
+from gpusetup.model.shell import Line, lines
+
+WSL_LIBRARIES = "/usr/lib/wsl/lib"
+
+WSL_DRIVER = Cause(
+    id="wsl-driver",
+    place=(Layer.BOUNDARY, 80),
+    title="WSL does not reach the Windows driver",
+    means="No NVIDIA driver in Windows, WSL 1, or a GPU that is not shared.",
+    proven_by="WSL, no GPU, and /dev/dxg or libcuda missing",
+    way_out="Driver in Windows, wsl --update",
+    source='NVIDIA, "CUDA on WSL User Guide"',
+    explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
+    by_check=True,
+    message=Message(
+        way=lambda context, _: driver_of_windows(
+            context, context.catalog.driver_floor("12", "windows")
+        ),
+        cases=(
+            Message(
+                # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
+                where=(lambda context: (context.snapshot.os.kernel or "").startswith("4.4.0-"),),
+                title="This is WSL 1, which has no GPU",
+                text="In PowerShell turn the distribution into WSL 2: `wsl --set-version` with its "
+                "name and 2 (the command lists the names)",
+                commands=("wsl.exe --list --verbose",),
+            ),
+        ),
+    ),
+    says=(
+        says("gpu access blocked", why="blocked"),
+        says("wsl environment detected but no adapters", why="adapters"),
+        says(
+            "/usr/lib/wsl/lib/nvidia-smi",
+            r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
+            why="crash",
+        ),
+        says("driver version: 0", r"Driver Version: 0(?![\d.])", why="version-zero"),
+    ),
+    examples=(
+        "Failed to initialize NVML: GPU access blocked by the operating system",
+        "Driver Version: 0   CUDA Version: N/A",
+        "NVIDIA-SMI 535   Driver Version: 0",
+        "nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
+        "WSL environment detected but no adapters were found",
+        "/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)",
+        "bash: line 1: 413 Segmentation fault /usr/lib/wsl/lib/nvidia-smi",
+    ),
+    not_examples=(
+        "WSL environment detected and two adapters were found",
+        "alias nvidia-smi=/usr/lib/wsl/lib/nvidia-smi",
+    ),
+)
+
+WSL_LINUX_DRIVER = Cause(
+    id="wsl-linux-driver",
+    kind_of="wsl-driver",
+    place=(Layer.PROCESS, 30),
+    title="a Linux driver is installed inside WSL",
+    means="It hides the library through which WSL talks to Windows.",
+    proven_by="libcuda from elsewhere than /usr/lib/wsl/lib",
+    way_out="Remove it",
+    source='NVIDIA, "CUDA on WSL User Guide"',
+    explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
+    by_check=True,
+    message=Message(
+        title="A Linux driver library is installed inside WSL: {path}",
+        detail=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
+        text="Remove the Linux driver's packages from WSL, then start WSL again",
+        way=lambda context, text: Fix(
+            text=text,
+            commands=(*_removal(context), *lines("wsl.exe --shutdown")),
+            needs_root=True,
+        ),
+    ),
+)
+
+REMOVAL = {
+    "ubuntu": lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'"),
+    "debian": lines(
+        "sudo apt purge -y '^(nvidia-(driver|kernel|smi|alternative|egl|vulkan|persistenced).*"
+        "|libcuda1|libnvidia-(ml1|cfg1|glcore|eglcore|rtcore|ptxjitcompiler1))$'"
+    ),
+    "fedora": lines("sudo dnf remove -y 'akmod-nvidia*' 'kmod-nvidia*' 'xorg-x11-drv-nvidia*'"),
+    "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
+}
+"""Distribution -> what removes the driver's packages, and neither CUDA nor the container tools."""
+
+
+def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
+    """What mends in WSL what a driver's modules, its nodes or a restart mend on Linux."""
+    return Fix(
+        text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}), update "
+        "WSL, and start it again (open programs in it end); install no Linux driver inside WSL",
+        commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
+        # On this machine `wsl_linux_driver` sees such a driver; a text may not show it.
+        alternatives=paste.other(
+            "if a Linux driver is installed inside WSL, remove it: it hides the driver of Windows",
+            *_removal(context),
+        )
+        if is_report(context)
+        else (),
+        needs_root=True,
+        min_driver=floor,
+    )
+
+
+def _removal(context: RuleContext) -> tuple[Line, ...]:
+    """What removes a Linux driver; a WSL of which nothing is said is Ubuntu, its default."""
+    return REMOVAL.get(packages.distribution(context) or "ubuntu", ())

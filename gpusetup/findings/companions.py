@@ -1,0 +1,190 @@
+"""What stands beside torch: torchvision, torchaudio, others of the table, what was guarded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.catalog.companion_table import companion_table, releases_for, takes_torch
+from gpusetup.catalog.companions import serves_backend, serves_torch
+from gpusetup.catalog.rows import Name
+from gpusetup.causes.companions import (
+    GUARDED_SET_CHANGED,
+    PAIR_MISMATCH,
+    TORCHAUDIO_MISMATCH,
+    TORCHVISION_MISMATCH,
+)
+from gpusetup.causes.record import Cause
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    is_report,
+    package,
+    says_nothing_else,
+    value_evidence,
+)
+from gpusetup.evidence.plausible import is_a_name
+from gpusetup.findings.message_rules import finding, shown
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import Line
+from gpusetup.readings.packages import normalised
+
+IMAGE_WARNING = "torchvision-image-mismatch"
+"""Reading images fails, and nothing more: beside another failure it is only a warning."""
+
+
+def companions(context: RuleContext) -> Iterator[Finding]:
+    for name, cause in NAMES:
+        image = events(context, IMAGE_WARNING) if name == "torchvision" else ()
+        said = events(context, cause.id) or image
+        differs = _differs(context, name)
+        if said or differs:
+            alone = said != image or says_nothing_else(context, IMAGE_WARNING)
+            # A torch that computes although versions differ: the companion fails when it is used.
+            works = not alone if said else context.snapshot.torch.cuda_available
+            pair = f"{name} does not belong to this torch{differs}"
+            fix = _companion_fix(context, name)
+            only = Severity.WARNING if works else None
+            seen = (*said, shown(context, "packages", pair))
+            yield finding(context, cause, seen, fix=fix, severity=only, pair=pair)
+
+
+NAMES: tuple[tuple[Name, Cause], ...] = (
+    ("torchvision", TORCHVISION_MISMATCH),
+    ("torchaudio", TORCHAUDIO_MISMATCH),
+)
+
+
+def _differs(context: RuleContext, name: Name) -> str:
+    """A companion of another release, of another CUDA, or of another backend."""
+    torch, here = context.snapshot.torch, package(context, name)
+    known = torch.version and context.catalog.release_of(torch.version)
+    if here is None:
+        return ""
+    if known and serves_torch(context.catalog, name, here.version, known.torch) is False:
+        return f" {torch.version}: {name} {here.version}"
+    # No order: a text may not show the platform that an unlabelled wheel depends on.
+    os, shows = context.snapshot.os, not is_report(context) and here.installer != "conda"
+    platform = f"{os.family}-{os.machine}" if shows else None
+    backend = torch.backend
+    fits = backend and serves_backend(context.catalog, name, here.version, backend, platform)
+    return f": it is not built for {backend}" if fits is False else ""
+
+
+def _companion_fix(context: RuleContext, name: Name) -> Fix:
+    """The companion of the torch that is there; both together if that torch has to change too."""
+    torch = context.snapshot.torch
+    if context.snapshot.os.jetson or (not torch.version and "/usr/" in (torch.location or "")):
+        return Fix(
+            text=f"Keep the torch that the maker of this board or image put there: take {name} "
+            "from the same place, or build it for the release that the command prints",
+            commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
+        )
+    which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
+    look = "see first which copy of torch is imported (PYTHONNOUSERSITE=1 leaves out ~/.local)"
+    way = paste.install_torch(context, f"Install torch and {name} together. ")
+    row, build = context.catalog.release_of(torch.version or ""), paste.chosen(context)
+    own = row and (row.torchvision if name == "torchvision" else row.torchaudio)
+    # No order: what install would move is known of a live environment only.
+    moves = not is_report(context) and build and build.backend != torch.backend
+    if own and torch.backend and context.installer != "conda" and not moves:
+        label = f"+{torch.backend}" if "+" in (torch.version or "") else ""
+        index = paste.torch_index(context, torch.backend)
+        exact = ("--no-deps", "--force-reinstall", *index, f"{name}=={own}{label}")
+        text = f"Install the {name} that belongs to this torch, from the index torch came from"
+        way = Fix(text=text, commands=(paste.pip(context, "install", *exact),))
+    return replace(way, looks=paste.look(look, which))
+
+
+WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
+
+
+def pairs(context: RuleContext) -> Iterator[Finding]:
+    """Packages beside a torch that they do not take."""
+    torch = context.snapshot.torch.version or ""
+    for one in context.snapshot.packages or () if torch else ():
+        project = companion_table().project(normalised(one.name))
+        if project is None or project.wheels == "torch index" or one.installer == "conda":
+            continue
+        if takes_torch(project, one.version, torch) is False:
+            pair = f"{project.name} {one.version} is not for torch {torch}"
+            fitting = [f"{project.name}{one}" for one in releases_for(project, torch)[:1]]
+            fix = Fix(
+                text="Install the release that takes this torch, if there is one; else "
+                f"{project.alternative}",
+                commands=tuple(paste.pip(context, "install", "--no-deps", one) for one in fitting),
+            )
+            evidence = (value_evidence(context, "packages", pair),)
+            yield PAIR_MISMATCH.found(pair, evidence=evidence, fix=fix)
+
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+
+
+PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
+"""A pin as the probe writes it; in somebody's snapshot anything may stand there."""
+
+
+def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
+    """The versions that differ, in one finding; what is no longer there is another's subject."""
+    here = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
+    here["torch"] = context.snapshot.torch.version or here.get("torch", "")
+    for event in events(context, "guarded-set")[:1]:
+        said = event.values
+        pins = re.findall(PIN, said.get("pins", ""))
+        moved = {n: v for n, v in pins if here.get(n) and not is_same(v, here[n])}
+        for name in [*moved][:1]:
+            tool = said.get("tool", "")
+            named = said.get("how") == "named" and is_a_name(tool)
+            when = f"when it was {said.get('how', 'guarded')} on {said.get('when', 'its day')}"
+            by = f"; {said['by']} put it there on {said.get('on')}" if "by" in said else ""
+            beside = f" together with {said['with'].replace(' ', ', ')}" if "with" in said else ""
+            yield finding(
+                context,
+                GUARDED_SET_CHANGED,
+                (event,),
+                fix=Fix(
+                    text="Put the guarded versions back; if the change was meant, `gpusetup guard "
+                    "--write` holds the new set instead",
+                    # uv builds a tool's environment from its receipt.
+                    commands=(paste.command(context, "uv", "tool", "upgrade", "--reinstall", tool),)
+                    if named
+                    else tuple(_back(context, moved)),
+                ),
+                name=name,
+                was=moved[name],
+                since=f"in the receipt of the tool {tool}" if named else when,
+                now=f"{here[name]} now{by}{beside}",
+            )
+
+
+def is_same(pinned: str, here: str) -> bool:
+    """Whether a version is the one that was pinned; a pin without a label takes any.
+
+    >>> is_same("2.13.0", "2.13.0+cu130"), is_same("2.13.0+cu130", "2.13.0+cpu")
+    (True, False)
+    """
+    return here == pinned or ("+" not in pinned and here.partition("+")[0] == pinned)
+
+
+def _back(context: RuleContext, moved: dict[str, str]) -> Iterator[Line]:
+    """torch's family from its own index first, then the others, alone."""
+    public, _, label = moved.get("torch", "").partition("+")
+    if public:
+        words = ("--python", paste.python(context), "--torch", public)
+        backend = ("--backend", label) if label else ()
+        yield paste.command(context, "gpusetup", "install", *words, *backend)
+    rest = [
+        f"{n}=={v.partition('+')[0]}" for n, v in moved.items() if not public or n not in FAMILY
+    ]
+    if rest:
+        yield paste.pip(context, "install", "--no-deps", *rest)
+
+
+RULES = (
+    companions,
+    pairs,
+    guarded_set_changed,
+)

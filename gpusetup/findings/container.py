@@ -1,0 +1,192 @@
+"""The boundary around the process: containers, WSL, and what the process itself is told to hide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.causes.containers import (
+    CONTAINER_DRIVER_CAPABILITY_MISSING,
+    CONTAINER_NO_GPU,
+    CONTAINER_NVML_LOST,
+    CUDA_VISIBLE_DEVICES_HIDDEN,
+)
+from gpusetup.causes.wsl import WSL_DRIVER, WSL_LIBRARIES, WSL_LINUX_DRIVER
+from gpusetup.evidence.context import (
+    RuleContext,
+    asked_for_cuda,
+    driver_answers,
+    events,
+    gpus,
+    has_nvidia,
+    in_container,
+    is_cuda_build,
+    is_report,
+    nvidia_on_pci,
+    whole_number,
+)
+from gpusetup.evidence.given import not_asked_for
+from gpusetup.findings.message_rules import finding, seen, shown
+from gpusetup.findings.presence import NVML_UNKNOWN, says_only_no_smi
+from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.machine import Event
+
+
+def wsl_driver(context: RuleContext) -> Iterator[Finding]:
+    """WSL without a way to the Windows driver."""
+    machine = context.snapshot
+    said = events(context, WSL_DRIVER.id)
+    nodes = machine.devices
+    no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
+    silent = machine.driver.library_found is False or machine.driver.nvml_code
+    blind = silent or no_bridge or _text_without_driver(context)
+    unreached = machine.os.wsl and blind and not driver_answers(context)
+    if (said or unreached) and not context.other_host:
+        here = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
+        yield finding(context, WSL_DRIVER, (*said, *events(context, *NO_DRIVER_IN_WSL), here))
+
+
+NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")
+
+
+def _text_without_driver(context: RuleContext) -> bool:
+    """A text in which a CUDA build of torch finds nothing."""
+    torch = is_cuda_build(context.snapshot.torch) and asked_for_cuda(context)
+    messages = events(context, *NO_DRIVER_IN_WSL[:2]) or says_only_no_smi(context)
+    return is_report(context) and bool(messages or torch)
+
+
+def wsl_linux_driver(context: RuleContext) -> Iterator[Finding]:
+    """A Linux driver library inside WSL stands before Windows' own."""
+    path = context.snapshot.driver.libcuda_path or ""
+    if context.snapshot.os.wsl and path.startswith("/") and WSL_LIBRARIES not in path:
+        works = None if context.snapshot.cuda_api.init_code else Severity.WARNING
+        about = "driver.libcuda_path"
+        yield seen(context, WSL_LINUX_DRIVER, about, path, severity=works, path=path)
+
+
+NOTHING = ("", "-1", "none", "void", "NoDevFiles")
+
+
+def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
+    """A container that was started without its host's GPU."""
+    said = (*events(context, CONTAINER_NO_GPU.id), *_blind_beside_a_driver(context))
+    # nvidia-smi lists nothing in a container, in a text whose host lists its GPUs.
+    shut = events(context, "no-devices-found") if gpus(context) else ()
+    said += tuple(event for event in shut if event.values.get("place") == "container")
+    # A text with an error that needs a GPU: nvidia-smi is only not in the image.
+    computed = context.snapshot.torch.cuda_available or events(context, "out-of-memory", "xid")
+    if context.other_host or (is_report(context) and computed):
+        return
+    if said or _given_none(context):
+        kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
+        seen = said or (*events(context, *BLIND, *IN_VAIN), kind)
+        yield finding(context, CONTAINER_NO_GPU, seen)
+
+
+IN_VAIN = ("cuda-unavailable", "driver-check-failed")
+"""Events of a program that came to no GPU, whatever the driver."""
+
+
+BLIND = ("no-nvidia-driver", "smi-not-found")
+"""Events of a program that finds nothing of the driver."""
+
+
+def _given_none(context: RuleContext) -> bool:
+    """A container without a driver, whose host has a GPU or that was meant to have one."""
+    machine = context.snapshot
+    given = driver_answers(context) or machine.container.nvidia_requested
+    blind = events(context, *BLIND)
+    # The toolkit asked the host's driver: that is what is missing.
+    at_the_host = any(event.values.get("place") == "host" for event in blind)
+    if not in_container(context) or given or at_the_host:
+        return False
+    # No order: a text need not list the device nodes that a live container shows.
+    in_vain = is_report(context) and (asked_for_cuda(context) or events(context, *IN_VAIN))
+    bare = machine.container.nvidia_requested is False or is_cuda_build(machine.torch)
+    named = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
+    meant = named not in NOTHING and machine.pci_devices is None
+    made_for_it = in_vain and (bare or events(context, "gpu-image"))
+    return bool(nvidia_on_pci(context) or blind or meant or made_for_it)
+
+
+def _blind_beside_a_driver(context: RuleContext) -> tuple[Event, ...]:
+    """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
+    in_wsl = context.snapshot.os.wsl and not in_container(context)
+    # No order: TensorFlow says so of its own libraries as well, in a container or not.
+    if in_wsl or not driver_answers(context) or events(context, *OTHERWISE):
+        return ()
+    blind = BLIND if context.snapshot.container.nvidia_requested is False else BLIND[:1]
+    return events(context, *blind) if is_report(context) else ()
+
+
+OTHERWISE = (
+    "program-lib-missing",
+    "driver-not-loaded",
+    "nvml-mismatch",
+    CONTAINER_DRIVER_CAPABILITY_MISSING.id,
+)
+
+
+def cuda_visible_devices_hidden(context: RuleContext) -> Iterator[Finding]:
+    """CUDA_VISIBLE_DEVICES leaves no GPU to the process: it is set so, or a scheduler gave none."""
+    said = events(context, "gpus-not-given") or not_asked_for(context)
+    value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
+    if not said and value is not None and _none_is_left(context, value):
+        text = f"CUDA_VISIBLE_DEVICES={value}"
+        said = (shown(context, "environment", text, value=value),)
+    if said and not context.other_host:
+        yield finding(context, CUDA_VISIBLE_DEVICES_HIDDEN, said)
+
+
+def _none_is_left(context: RuleContext, value: str) -> bool:
+    """Whether the variable leaves no GPU: as the driver says, or by its first entry."""
+    listed = gpus(context)
+    # No order: the memory of a GPU that is hidden is not asked for.
+    if listed and all(gpu.visible is False for gpu in listed):
+        return not events(context, "out-of-memory")
+    first = value.split(",")[0].strip()
+    if first in NOTHING:
+        return bool(listed or has_nvidia(context) or asked_for_cuda(context))
+    # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
+    index = whole_number(first)
+    known = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
+    nameless = first[:4] in ("GPU-", "MIG-") and not any(name.startswith(first) for name in known)
+    wrong = nameless if index is None else index >= len(listed)
+    return bool(listed and wrong and asked_for_cuda(context))
+
+
+def container_nvml_lost(context: RuleContext) -> Iterator[Finding]:
+    """A running container whose GPU access was taken away (a systemd reload on the host)."""
+    said = events(context, CONTAINER_NVML_LOST.id)
+    if in_container(context):
+        said += events(context, "nvml-unknown-error")
+        driver, starts = context.snapshot.driver, context.snapshot.cuda_api.init_code == 0
+        if driver.nvml_code == NVML_UNKNOWN and not starts and not is_report(context):
+            said += (shown(context, "driver.nvml_code", "999: Unknown Error"),)
+    if said:
+        yield finding(context, CONTAINER_NVML_LOST, said)
+
+
+def container_driver_capability_missing(context: RuleContext) -> Iterator[Finding]:
+    """NVML works in the container, libcuda was not given to it."""
+    machine, name = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
+    said = events(context, CONTAINER_DRIVER_CAPABILITY_MISSING.id)
+    if in_container(context):
+        said += events(context, "cuda-version-err")
+        named = machine.environment.get(name, "all")
+        lacks = not {"compute", "all"} & set(re.split(r"[, ]+", named))
+        if lacks and not machine.driver.library_found and driver_answers(context):
+            said += (shown(context, "environment", f"{name}={named}"),)
+    if said:
+        yield finding(context, CONTAINER_DRIVER_CAPABILITY_MISSING, said)
+
+
+RULES = (
+    wsl_driver,
+    wsl_linux_driver,
+    cuda_visible_devices_hidden,
+    container_no_gpu,
+    container_nvml_lost,
+    container_driver_capability_missing,
+)

@@ -1,1 +1,0 @@
-"""The boundary around the process: containers, Kubernetes, WSL."""

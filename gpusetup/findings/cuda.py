@@ -1,0 +1,236 @@
+"""A driver or a CUDA that was asked and answered not at all, late, or with an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.catalog.facts import switched
+from gpusetup.causes import alike
+from gpusetup.causes.cuda_start import LIBCUDA_MISSING, WITH_COMPUTE
+from gpusetup.causes.driver_state import (
+    DRIVER_DOES_NOT_ANSWER,
+    DRIVER_SLOW,
+    GPU_DOES_NOT_ANSWER,
+    GPU_INIT_FAILED,
+    HERE,
+    NVML_INIT_FAILED,
+)
+from gpusetup.causes.gpu_access import DEVICE_PERMISSION
+from gpusetup.causes.gpu_faults import GPU_FELL_OFF_BUS, HARDWARE_FAULT
+from gpusetup.causes.record import Message
+from gpusetup.evidence.context import (
+    RuleContext,
+    driver_answers,
+    events,
+    gpus,
+    has_nvidia,
+    in_container,
+    in_full,
+    is_cuda_build,
+    is_report,
+    nvidia_on_pci,
+    silent_children,
+    whole_number,
+)
+from gpusetup.evidence.places import IN_A_CONTAINER
+from gpusetup.findings.cuda_codes import ALIASES, CODES, OTHER_CODE, RUNS_ALREADY, SAID
+from gpusetup.findings.gpu_faults import UNCORRECTABLE
+from gpusetup.findings.message_rules import case_of, finding, from_message, marked, seen, shown
+from gpusetup.fixes import which
+from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
+
+
+def cuda_answers(context: RuleContext) -> Iterator[Finding]:
+    """What CUDA answers where it starts: to our own question, or in the words of programs."""
+    api = context.snapshot.cuda_api
+    by_code: dict[int, tuple[Event, ...]] = {}
+    for event in events(context, "cuda-error", *SAID):
+        code = SAID.get(event.kind) or whole_number(event.values.get("code")) or 0
+        code = ALIASES.get(code, code)
+        starts = code not in RUNS_ALREADY or event.kind in SAID
+        if code == api.init_code or (code in CODES and starts):
+            by_code[code] = (*by_code.get(code, ()), event)
+    init = api.init_code
+    # No order: a text gives the code in the line that is quoted already.
+    if init and not context.other_host and not (is_report(context) and init in by_code):
+        text = f"cuInit: {api.init_name} {init}"
+        answer = shown(context, "cuda_api.init_code", text, code=str(init))
+        by_code[init] = (*by_code.get(init, ()), answer)
+    for code, said in by_code.items():
+        if _says_something(context, code, said):
+            cause, message = CODES.get(code, OTHER_CODE)
+            # What fails after hours of work is no cause of a start, which it had.
+            only = Severity.WARNING if events(context, "ran-first") else None
+            yield from_message(context, cause, *case_of(context, message, said), severity=only)
+
+
+def _says_something(context: RuleContext, code: int, said: tuple[Event, ...]) -> bool:
+    """100 without any NVIDIA GPU is only the truth, and 802 is none without a switch."""
+    if code == 802 and context.snapshot.cuda_api.init_code != 802 and _has_no_fabric(context):
+        return any(event.kind not in SAID for event in said)
+    # No order: a text seldom lists the GPU that its program looked for.
+    live = not is_report(context) and not gpus(context) and not nvidia_on_pci(context)
+    there = False if live else has_nvidia(context)
+    # A program that asks for a function which this driver has under another version.
+    asks_late = code == UNCORRECTABLE or events(context, "program-release-too-old")
+    return not asks_late and (code != 100 or there is not False)
+
+
+def _has_no_fabric(context: RuleContext) -> bool:
+    """A Fabric Manager that does not start where there is no NVSwitch: nothing needs it."""
+    listed = [switched(gpu.name) for gpu in gpus(context)]
+    return bool(events(context, "no-nvswitch") or (listed and not any(listed)))
+
+
+def fabric_not_completed(context: RuleContext) -> Iterator[Finding]:
+    """The driver itself says that the NVSwitch fabric is not set up."""
+    waiting = [gpu for gpu in gpus(context) if gpu.fabric_state in ("in_progress", "not_started")]
+    if waiting and not _has_no_fabric(context):
+        cause, message = CODES[802]
+        title = f"The NVSwitch fabric is not ready at {which.titled(context, waiting)}"
+        said = marked(context, waiting, "fabric_state")
+        yield from_message(context, cause, replace(message, title=title), said)
+
+
+def libcuda_missing(context: RuleContext) -> Iterator[Finding]:
+    """A driver runs or its library is there, and that does not start CUDA: server packages, a
+    container, an installation that broke off."""
+    driver, os = context.snapshot.driver, context.snapshot.os
+    works = driver.nvml_code == 0
+    there = driver.module_loaded or (driver.library_found and has_nvidia(context) is not False)
+    said = events(context, LIBCUDA_MISSING.id) if (works or there) and not os.jetson else ()
+    only = None if is_cuda_build(context.snapshot.torch) or not works else Severity.WARNING
+    if blind := () if in_container(context) or os.wsl else events(context, "cuda-version-err"):
+        said, only = blind, None
+    if said := (*said, *events(context, "libcuda-unlinked")):
+        yield finding(context, LIBCUDA_MISSING, said, severity=only)
+
+
+def driver_does_not_answer(context: RuleContext) -> Iterator[Finding]:
+    """A library of the driver crashed or hung when it was asked."""
+    children = silent_children(context)
+    told = [event for event in children if "gpu" in event.values]
+    said = (*told, *children, *events(context, DRIVER_DOES_NOT_ANSWER.id))
+    if said:
+        values = {"asked": "The driver", "problem": "it gets no answer", **said[0].values}
+        at = f" in {values['step']}" if "step" in values else ""
+        at += f" of {named_gpu(context, said[0])}" if told else ""
+        works = not children and driver_answers(context)
+        first = replace(said[0], values={**values, "problem": f"{values['problem']}{at}"})
+        only = Severity.WARNING if works else None
+        yield finding(context, DRIVER_DOES_NOT_ANSWER, (first, *said[1:]), severity=only)
+
+
+def named_gpu(context: RuleContext, event: Event) -> str:
+    """The GPU that an event speaks of, in NVML's order or in CUDA's."""
+    number, by_cuda = event.values.get("gpu"), event.values.get("asked") == "libcuda"
+    for gpu in gpus(context):
+        if number == str(gpu.cuda_index if by_cuda else gpu.nvml_index):
+            return in_full(gpu)
+    return f"GPU {number} {event.values.get('bus', '')}"
+
+
+MEASURED = {"temperature_celsius", "power_watts"}
+
+
+NOT_SUPPORTED = "3"
+
+
+def gpu_does_not_answer(context: RuleContext) -> Iterator[Finding]:
+    """A GPU fails to tell what it should; what no GPU here has is no fault of one."""
+    failed: dict[str, list[Event]] = {}
+    for event in events(context, "gpu-read-failed"):
+        if event.values.get("code") != NOT_SUPPORTED:
+            failed.setdefault(named_gpu(context, event), []).append(event)
+    for gpu, said in failed.items():
+        fields = {event.values.get("field", "") for event in said}
+        codes = [e.values.get("code") for e in said if e.values.get("asked") == "nvml"]
+        known = (NVML[n] for code in codes if (n := whole_number(code) or 0) in NVML)
+        others = [one for one in gpus(context) if in_full(one) != gpu]
+        nowhere = not any(getattr(one, name, None) for one in others for name in fields)
+        title = f"{gpu} does not answer when it is asked for its {', '.join(sorted(fields))}"
+        message = Message(title=title, look=(alike.KERNEL_LOG,), needs_root=True)
+        cause = next(known, GPU_DOES_NOT_ANSWER)
+        only = Severity.WARNING if nowhere and fields <= MEASURED else None
+        yield from_message(context, cause, message, tuple(said), severity=only)
+
+
+NVML = {
+    4: DEVICE_PERMISSION,
+    8: GPU_INIT_FAILED,
+    10: DRIVER_DOES_NOT_ANSWER,
+    11: GPU_INIT_FAILED,
+    14: HARDWARE_FAULT,
+    15: GPU_FELL_OFF_BUS,
+    16: HARDWARE_FAULT,
+    17: DEVICE_PERMISSION,
+}
+"""What NVML's errors mean (nvml.h, enum nvmlReturn_t), at its start or for one GPU."""
+
+
+ANSWERED = Message(
+    title="The driver's NVML does not start: it answers {said}",
+    look=(alike.KERNEL_LOG,),
+    needs_root=True,
+    cases=(HERE,),
+)
+
+
+NO_LIBRARY = (9, 12, 13)
+
+
+LIBRARIES = Message(
+    title="NVML does not start although a driver runs: it answers {said}",
+    text="Install the driver's libraries anew, of exactly the version of its kernel module, and "
+    "reboot",
+    look=("ldconfig -p | grep libnvidia-ml",),
+    needs_root=True,
+    needs_reboot=True,
+    cases=(
+        Message(where=(IN_A_CONTAINER,), text=WITH_COMPUTE.text, way=lambda _, __: WITH_COMPUTE),
+    ),
+)
+
+
+def nvml_init_failed(context: RuleContext) -> Iterator[Finding]:
+    """NVML's own answer, live: each code has its cause."""
+    machine, inside = context.snapshot, in_container(context)
+    code = machine.driver.nvml_code or 0
+    starts = machine.cuda_api.init_code == 0
+    # No order: only our own question has a code; the messages of a text have causes of their own.
+    if is_report(context) or context.other_host or code in (0, 18):
+        return
+    if code in NO_LIBRARY and (machine.os.jetson or not (starts or machine.driver.module_loaded)):
+        return  # no driver at all
+    if inside and not starts and code in (*NO_LIBRARY, 999):
+        return  # a rule of containers has it: the GPU was taken away, or never given
+    message = LIBRARIES if code in NO_LIBRARY else ANSWERED
+    said = f"{machine.driver.nvml_message or 'an error'} (code {code})"
+    answer = (shown(context, "driver.nvml_code", said, said=said),)
+    only = Severity.WARNING if message is LIBRARIES and inside else None
+    cause, case = NVML.get(code, NVML_INIT_FAILED), case_of(context, message, answer)
+    yield from_message(context, cause, *case, severity=only)
+
+
+SLOW_SECONDS = 5.0
+
+
+def driver_slow(context: RuleContext) -> Iterator[Finding]:
+    """The driver took long to answer."""
+    seconds = context.snapshot.driver.seconds or 0.0
+    if seconds > SLOW_SECONDS:
+        text = f"{seconds:.0f}"
+        yield seen(context, DRIVER_SLOW, "driver.seconds", f"{text} s", seconds=text)
+
+
+RULES = (
+    cuda_answers,
+    fabric_not_completed,
+    libcuda_missing,
+    driver_does_not_answer,
+    gpu_does_not_answer,
+    nvml_init_failed,
+    driver_slow,
+)

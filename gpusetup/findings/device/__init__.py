@@ -1,1 +1,0 @@
-"""The GPUs as devices: access, health, links, speed."""

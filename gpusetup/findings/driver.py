@@ -1,0 +1,299 @@
+"""The driver: loaded, of one version, new enough, able to start the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.catalog.jetpack import board_of
+from gpusetup.causes.cuda_start import CUDA_INIT_FAILED
+from gpusetup.causes.driver_module import DRIVER_NOT_LOADED
+from gpusetup.causes.driver_state import GPU_INIT_FAILED, GPU_NOT_SUPPORTED_BY_DRIVER, NVML_MISMATCH
+from gpusetup.causes.driver_there import DRIVER_TO_EXPECT, DRIVER_TOO_OLD
+from gpusetup.causes.record import Message
+from gpusetup.evidence.context import (
+    RuleContext,
+    answering,
+    cuda_errors,
+    cuda_needed,
+    driver_answers,
+    events,
+    gpus,
+    has_nvidia,
+    is_report,
+    kernel_driver_spoke,
+    nvidia_on_pci,
+    on,
+    serving,
+    whole_number,
+)
+from gpusetup.evidence.given import not_asked_for
+from gpusetup.evidence.plausible import is_a_version
+from gpusetup.findings.message_rules import finding, from_message, shown
+from gpusetup.findings.presence import (
+    NOT_LOADED,
+    NVML_DRIVER_NOT_LOADED,
+    absent_here,
+    nvml_said,
+    on_the_bus,
+    said_on_the_host,
+)
+from gpusetup.fixes import drivers, paste, which
+from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event, Torch
+from gpusetup.model.versions import parsed
+
+
+def driver_not_loaded(context: RuleContext) -> Iterator[Finding]:
+    """The driver's packages are here, its kernel module does not answer."""
+    driver = context.snapshot.driver
+    kinds = (*NOT_LOADED, "module-not-found")
+    said = [e for e in events(context, *kinds) if "uvm" not in e.values.get("module", "")]
+    installed = driver.library_found or driver.module_version or driver.library_version
+    if installed and driver.module_loaded is False and not kernel_driver_spoke(context):
+        on_disk = f"module nvidia is not loaded; on disk: {driver.module_version or 'unknown'}"
+        said.append(shown(context, "driver.module_loaded", on_disk))
+    # No order: the driver version in a text may be of a package, and no proof that it runs.
+    answers = answering(context) if is_report(context) else driver_answers(context)
+    proven = said or driver.nvml_code == NVML_DRIVER_NOT_LOADED
+    here = absent_here(context) or said_on_the_host(said)
+    if proven and here and not answers and has_nvidia(context) is not False:
+        evidence = (*said, *nvml_said(context), *on_the_bus(context))
+        yield finding(context, DRIVER_NOT_LOADED, evidence)
+
+
+CALLED_TOO_OLD = Message(
+    title="Driver {driver} is called too old, and is new enough",
+    text="Keep the driver and torch. Another libcuda may come before the driver's own (a compat or "
+    "stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been updated without a "
+    "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
+    "it",
+    look=("ldconfig -p | grep libcuda",),
+    see="see which libcuda is found",
+)
+
+
+INSUFFICIENT_DRIVER = 35
+"""cudaErrorInsufficientDriver."""
+
+
+def driver_too_old(context: RuleContext) -> Iterator[Finding]:
+    """The driver serves less CUDA than the installed torch, or any torch, needs."""
+    driver = context.snapshot.driver
+    said = (
+        *events(context, DRIVER_TOO_OLD.id, "image-needs-newer-driver"),
+        *cuda_errors(context, INSUFFICIENT_DRIVER),
+        *_of_tritons_assembler(context),
+    )
+    if context.catalog.never_serves(gpus(context)):
+        return
+    unmet = tuple(event for event in said if not _is_met(context, event))
+    if said and not unmet:
+        yield from_message(context, CUDA_INIT_FAILED, CALLED_TOO_OLD, said)
+    needed, floor = _need(context, unmet)
+    # A Jetson's driver is numbered apart: its JetPack decides; in WSL and with cuda-compat the
+    # driver says itself that it serves this CUDA.
+    serves = context.snapshot.torch.cuda_available or (
+        needed and driver.cuda and not _is_older(driver.cuda, needed)
+    )
+    short = not serves and not board_of(context.snapshot) and _is_older(driver.version, floor)
+    gpu, first = _newest_of(context)
+    if _is_older(driver.version, first):
+        floor = max(first, floor if short and floor else first, key=parsed)
+        yield _too_old(context, gpu, floor, ())
+    elif unmet or short:
+        # They may ask for more than torch does, and not for what.
+        asked = floor if short or not driver.version else None
+        yield _too_old(context, "torch or the program", asked, unmet)
+
+
+def _is_older(version: str | None, floor: str | None) -> bool:
+    return bool(version and floor and parsed(version) < parsed(floor))
+
+
+def _too_old(context: RuleContext, who: str, floor: str | None, said: tuple[Event, ...]) -> Finding:
+    has = context.snapshot.driver.version
+    read = (shown(context, "driver.version", f"driver {has}"),) if has else ()
+    fix = _newer_or_another(context, said, floor)
+    needs = f"driver {floor}" if floor else "a newer driver"
+    evidence = (*said, *read)
+    return finding(context, DRIVER_TOO_OLD, evidence, fix=fix, who=who, needs=needs)
+
+
+def _family(context: RuleContext) -> str:
+    """Whose driver numbers count: WSL uses the driver of Windows."""
+    return "windows" if context.snapshot.os.wsl else context.snapshot.os.family or "linux"
+
+
+def _is_met(context: RuleContext, event: Event) -> bool:
+    """Whether the driver that was read is as new as what a message asks for."""
+    has, values = context.snapshot.driver.version, event.values
+    needs = values.get("needs_driver") or values.get("needed")
+    cuda = cuda_needed(context.snapshot.torch)
+    if not needs and "cuda" in values:
+        needs = context.catalog.toolkit_driver(values["cuda"], _family(context))
+    elif not needs and cuda and (event.kind == "cuda-error" or values.get("refused")):
+        needs = context.catalog.driver_floor(cuda, _family(context))
+    return bool(has and needs and not _is_older(has, needs))
+
+
+def _need(context: RuleContext, said: tuple[Event, ...]) -> tuple[str | None, str | None]:
+    """The CUDA and the driver that are needed: a message's, torch's, else what is above the
+    driver's own.
+
+    Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
+    """
+    catalog, family = context.catalog, _family(context)
+    for values in (event.values for event in said):
+        if driver := values.get("needs_driver") or values.get("needed"):
+            return values.get("cuda"), driver
+    cuda = next((one.values["cuda"] for one in said if one.values.get("cuda")), None)
+    by_triton = any(event.kind == "triton-image-invalid" for event in said)
+    needed = cuda if by_triton else cuda_needed(context.snapshot.torch) or cuda
+    needed = needed or _above(context, said)
+    if not needed or board_of(context.snapshot):
+        return needed, None
+    full = catalog.toolkit_driver(needed, family) if needed == cuda else None
+    return needed, full or catalog.driver_floor(needed, family)
+
+
+def _above(context: RuleContext, said: tuple[Event, ...]) -> str | None:
+    """The first CUDA that a driver does not serve, which serves `11.4`, in the runtime's number
+    `11040`; from 11 on the older driver serves all of a major."""
+    told = [e.values.get("driver_cuda") or e.values.get("found", "") for e in said]
+    has = next(filter(is_a_version, told), "99.0")
+    if number := whole_number(has):
+        has = f"{number // 1000}.{number % 1000 // 10}"
+    whole = int(parsed(has).major >= context.catalog.minors_serve_from)
+    rows = (".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits)
+    newer = (one for one in rows if parsed(one).release[: 2 - whole] > parsed(has).release)
+    return min(newer, key=parsed, default=None)
+
+
+def _newest_of(context: RuleContext) -> tuple[str, str]:
+    """Of the GPUs that no driver listed the one that needs the newest, and that driver."""
+    from gpusetup.resolver.situation import first_drivers
+
+    found = first_drivers(context.snapshot, context.catalog)
+    return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
+
+
+TRITONS_CUDA = "12.0"
+"""Triton assembles by a ptxas of CUDA 12 from 2.1 on, which came with torch 2.1."""
+
+
+def _of_tritons_assembler(context: RuleContext) -> tuple[Event, ...]:
+    """Kernels of Triton that a driver of CUDA 11 cannot load, whatever CUDA torch has."""
+    first = context.catalog.driver_floor(TRITONS_CUDA, _family(context))
+    older = _is_older(context.snapshot.torch.version or "0", "2.1")
+    if older or not _is_older(context.snapshot.driver.version, first):
+        return ()
+    said = events(context, "triton-image-invalid")
+    return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in said)
+
+
+def _newer_or_another(context: RuleContext, said: tuple[Event, ...], floor: str | None) -> Fix:
+    """A newer driver; or what this one serves: an image, a torch, a program's build."""
+    newer = drivers.driver(context, f"Update the driver to {floor or 'the newest'}", floor)
+    build, driver = context.resolution.build, context.snapshot.driver
+    if any(event.kind == "image-needs-newer-driver" for event in said):
+        text = f"Use an image for an older CUDA; or on the host: {newer.text}"
+        return Fix(text=text, min_driver=floor)
+    stays = context.decision is not None and context.decision.how == "kept"
+    if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
+        return newer
+    torch = f"torch {build.torch} from {build.backend}"
+    # Where torch has no kernel for the GPU, a newer driver is not enough.
+    kernels = context.snapshot.torch.kernels
+    serves = kernels is None or all(serving(context, gpu) for gpu in gpus(context))
+    or_newer = newer.text[:1].lower() + newer.text[1:]
+    update = paste.other(or_newer, *newer.commands) if serves else ()
+    torchs = any("found" in event.values for event in said)
+    if context.snapshot.torch == Torch() and is_report(context) and not torchs:
+        other = paste.other(f"for torch: {torch}", *paste.install_commands(context))
+        text = f"Take the program's build for an older CUDA; or else: {newer.text}"
+        return Fix(text=text, alternatives=(*other, *update), min_driver=newer.min_driver)
+    return Fix(
+        text=f"Keep the driver and install {torch}, which it serves",
+        commands=paste.install_commands(context),
+        alternatives=(*paste.by_hand(context), *update),
+        min_driver=floor,
+    )
+
+
+def floor_for_the_other_host(context: RuleContext) -> Iterator[Finding]:
+    """A GPU was named, no driver: what driver this torch needs there."""
+    needed = cuda_needed(context.snapshot.torch)
+    if context.other_host and needed and not context.snapshot.driver.version:
+        least = context.catalog.driver_floor(needed, _family(context)) or _newest_of(context)[1]
+        fix = Fix(text="Check it with `--for-driver VERSION`", min_driver=least)
+        said = (shown(context, "gpus", f"CUDA {needed}"),)
+        yield finding(context, DRIVER_TO_EXPECT, said, fix=fix, least=least)
+
+
+NVML_LIBRARY_MISMATCH = 18
+
+
+def nvml_mismatch(context: RuleContext) -> Iterator[Finding]:
+    """The kernel module in memory and the driver's libraries on disk are of two versions."""
+    machine, driver = context.snapshot, context.snapshot.driver
+    kernel, library = driver.version or driver.module_version, driver.library_version
+    said, works = events(context, NVML_MISMATCH.id), driver.nvml_code == 0
+    if kernel and library and parsed(kernel) != parsed(library):
+        # No order: the versions in a text may be of different days.
+        elsewhere = is_report(context) or context.other_host or machine.os.jetson
+        # NVML that answers proves that its library fits, though of another release.
+        if not works or (on(context, "linux") and not elsewhere):
+            said += (shown(context, "driver.library_version", f"library {library}"),)
+    if driver.nvml_code == NVML_LIBRARY_MISMATCH:
+        said += nvml_said(context)
+    if said and kernel:
+        said += (shown(context, "driver.version", f"kernel module {kernel}"),)
+    if said and not machine.os.wsl:
+        works = works and not events(context, NVML_MISMATCH.id)
+        # CUDA's own code says which library it is.
+        only = Severity.WARNING if works or cuda_errors(context, 803, 804) else None
+        yield finding(context, NVML_MISMATCH, said, severity=only)
+
+
+def gpu_init_failed(context: RuleContext) -> Iterator[Finding]:
+    """The module runs, the GPU is bound to it, and yet the driver lists no device, or not it."""
+    machine = context.snapshot
+    unlisted = events(context, "gpu-not-listed")
+    left_out = tuple(e for e in unlisted if not e.values.get("why", "").startswith("CUDA"))
+    said = events(context, GPU_INIT_FAILED.id, "no-devices-found")
+    bound = any(d.driver == "nvidia" for d in nvidia_on_pci(context)) and absent_here(context)
+    empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
+    if not_asked_for(context) or answering(context):
+        said, empty = (), False
+    if (said or left_out or (bound and empty)) and not context.other_host:
+        places = [f"GPU {e.values.get('place')} ({e.values.get('bus')})" for e in left_out]
+        who = ", ".join(places) or which.names(context)
+        yield finding(context, GPU_INIT_FAILED, (*said, *left_out, *on_the_bus(context)), who=who)
+
+
+def gpu_not_supported_by_driver(context: RuleContext) -> Iterator[Finding]:
+    """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
+    said, driver = events(context, GPU_NOT_SUPPORTED_BY_DRIVER.id), context.snapshot.driver
+    opened, want = driver.open_module, drivers.wanted_driver(context)
+    wrong = (want.only_open and opened is False) or (opened and not want.is_open)
+    # No order: that no GPU is listed is proven live only; a text may leave the list out.
+    live = driver.module_loaded and absent_here(context) and not is_report(context)
+    if not said and wrong and live:
+        loaded = "open" if opened else "closed"
+        said = (shown(context, "driver.open_module", f"{loaded} kernel modules", driver=loaded),)
+    # Beside mere words the name of a GPU is no list of the driver's.
+    words = all(event.values.get("said") for event in said)
+    listed = any(not words or g.uuid or g.pci_bus_id for g in answering(context))
+    if said and not listed:
+        yield finding(context, GPU_NOT_SUPPORTED_BY_DRIVER, said, gpus=which.names(context))
+
+
+RULES = (
+    driver_not_loaded,
+    driver_too_old,
+    floor_for_the_other_host,
+    nvml_mismatch,
+    gpu_init_failed,
+    gpu_not_supported_by_driver,
+)

@@ -1,1 +1,0 @@
-"""The driver: there, loaded, of one version, new enough, and answering."""

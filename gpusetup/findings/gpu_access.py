@@ -1,0 +1,189 @@
+"""Whether device nodes can be opened; sharing one GPU: MIG, compute modes, vGPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpusetup.causes.gpu_access import (
+    COMPUTE_MODE_EXCLUSIVE,
+    COMPUTE_MODE_PROHIBITED,
+    DEVICE_PERMISSION,
+    HIDES,
+    MIG_MISCONFIGURED,
+    UVM_MISSING,
+    VGPU_NO_COMPUTE,
+    VGPU_UNLICENSED,
+)
+from gpusetup.evidence.context import (
+    RuleContext,
+    asked_for_cuda,
+    cuda_errors,
+    driver_answers,
+    events,
+    gpus,
+    is_report,
+)
+from gpusetup.findings.message_rules import finding, marked, shown
+from gpusetup.fixes import which
+from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import DeviceNode, Gpu
+from gpusetup.model.shell import Line, filled
+
+
+def uvm_missing(context: RuleContext) -> Iterator[Finding]:
+    """The unified memory module, or its node, is missing: NVML works, CUDA does not."""
+    machine = context.snapshot
+    paths = {node.path for node in machine.devices or ()}
+    no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
+    said = events(context, UVM_MISSING.id, "module-not-found")
+    said = tuple(event for event in said if "uvm" in event.values.get("module", event.kind))
+    missing = (machine.driver.uvm_loaded is False or no_node) and driver_answers(context)
+    if missing and machine.cuda_api.init_code:
+        what = "module nvidia_uvm is not loaded, or /dev/nvidia-uvm is missing"
+        said += (shown(context, "devices", what),)
+    if said and not machine.os.wsl:
+        yield finding(context, UVM_MISSING, said)
+
+
+def device_permission(context: RuleContext) -> Iterator[Finding]:
+    """This user may not open the device nodes."""
+    shut = [node for node in context.snapshot.devices or () if _is_shut(context, node)]
+    nodes = (
+        shown(context, "devices", f"{node.path} {node.mode or 'is closed'}", node=node.path)
+        for node in sorted(shut, key=lambda node: len(node.path))
+    )
+    if said := (*events(context, DEVICE_PERMISSION.id), *nodes):
+        yield finding(context, DEVICE_PERMISSION, said)
+
+
+def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
+    """Closed to this user; in a text to others than its group, where CUDA was asked in vain."""
+    if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
+        return False
+    blind = is_report(context) and asked_for_cuda(context) and not gpus(context)
+    closed = blind and "uvm" not in node.path and node.mode and node.mode[7:9] != "rw"
+    return False in (node.readable, node.writable) or bool(closed)
+
+
+INVALID_DEVICE = 101
+"""cudaErrorInvalidDevice: of several MIG instances that are named, CUDA shows the first."""
+
+
+BUSY = 46
+"""cudaErrorDevicesUnavailable, with which a vGPU without a licence answers after a while."""
+
+
+def mig_misconfigured(context: RuleContext) -> Iterator[Finding]:
+    """MIG is on and there is no instance to use, or several to choose from; or a change waits."""
+    seen = unhidden(context)
+    sliced = [gpu for gpu in seen if gpu.mig_enabled]
+    chosen = context.snapshot.environment.get(HIDES, "")
+    said = events(context, MIG_MISCONFIGURED.id)
+    said = tuple(e for e in said if sliced or "MIG-" in chosen or "shown" not in e.values)
+    if chosen.count("MIG-") > 1:
+        said += cuda_errors(context, INVALID_DEVICE)
+    if empty := [gpu for gpu in sliced if instances(gpu) == 0 and not said]:
+        create = "sudo nvidia-smi mig -i {gpu} -cgi 0 -C"
+        yield _mig(context, empty, "MIG is on, and there is no compute instance", create)
+    if waiting := [gpu for gpu in seen if gpu.mig_pending is not None]:
+        what = "the MIG mode changes after a reset, with nothing running on it, and has not yet"
+        reset = "sudo nvidia-smi --gpu-reset -i {gpus}"
+        yield replace(_mig(context, waiting, what, reset), severity=Severity.WARNING)
+    whole = any(not gpu.mig_enabled and gpu.visible is False for gpu in seen)
+    count = sum(instances(gpu) or 0 for gpu in sliced)
+    if said or (count + whole > 1 and count and not chosen.startswith("MIG-")):
+        only = None if said or context.snapshot.cuda_api.init_code else Severity.WARNING
+        what = "MIG is on, and the process does not use exactly one MIG instance"
+        who = which.titled(context, sliced)
+        evidence = (*said, *marked(context, sliced, *MIG))
+        yield finding(context, MIG_MISCONFIGURED, evidence, severity=only, who=who, what=what)
+
+
+MIG = ("mig_enabled", "mig_count", "mig_instances", "mig_pending")
+
+
+def _mig(context: RuleContext, concerned: Sequence[Gpu], what: str, command: str) -> Finding:
+    text = "Type the command; where nothing may run on the GPU, end the programs first"
+    fix = Fix(text=text, commands=_for_each(concerned, command), needs_root=True)
+    who = which.titled(context, concerned)
+    evidence = marked(context, concerned, *MIG, "name")
+    return finding(context, MIG_MISCONFIGURED, evidence, fix=fix, who=who, what=what)
+
+
+def _for_each(concerned: Sequence[Gpu], command: str) -> tuple[Line, ...]:
+    if "{gpus}" in command:
+        return (filled(command, gpus=which.selected(concerned) or "0"),)
+    return tuple(filled(command, gpu=one) for one in which.each(concerned) or ("0",))
+
+
+def unhidden(context: RuleContext) -> list[Gpu]:
+    """The GPUs that no variable hides: CUDA may leave one out for what is wrong with it."""
+    hides = HIDES in context.snapshot.environment
+    return [g for g in gpus(context) if not (g.lost or (hides and g.visible is False))]
+
+
+def instances(gpu: Gpu) -> int | None:
+    """How many MIG instances a GPU has, named or counted; None where no source told.
+
+    >>> instances(Gpu(name="A30", mig_instances=("MIG-1",))), instances(Gpu(name="A30"))
+    (1, None)
+    """
+    return len(gpu.mig_instances) or gpu.mig_count
+
+
+def compute_mode(context: RuleContext) -> Iterator[Finding]:
+    """A compute mode that keeps processes out; a vGPU profile without compute shows it too."""
+    modes: dict[str, list[Gpu]] = {}
+    for gpu in unhidden(context):
+        mode = (gpu.compute_mode or "").lower().partition("_")[0]
+        profile = vgpu_profile(gpu)
+        virtual = profile or (gpu.virtualization or "").lower() == "vgpu"
+        forbids = virtual and mode == "prohibited"
+        desktop = profile in ("A", "B") and gpu.visible is not False and asked_for_cuda(context)
+        modes.setdefault("virtual" if forbids or desktop else mode, []).append(gpu)
+    for mode, cause, severity in (
+        ("virtual", VGPU_NO_COMPUTE, None),
+        ("prohibited", COMPUTE_MODE_PROHIBITED, None),
+        ("exclusive", COMPUTE_MODE_EXCLUSIVE, Severity.WARNING),
+    ):
+        if held := modes.get(mode):
+            default = _for_each(held, "sudo nvidia-smi -i {gpu} -c DEFAULT")
+            fix = Fix(
+                text=cause.way_out,
+                commands=() if cause is VGPU_NO_COMPUTE else default,
+                needs_root=True,
+            )
+            evidence = marked(context, held, "name", "compute_mode")
+            who = which.titled(context, held)
+            yield finding(context, cause, evidence, severity=severity, fix=fix, who=who)
+
+
+def vgpu_profile(gpu: Gpu) -> str | None:
+    """The letter of a vGPU profile in its name: Q and C have CUDA, A and B have none.
+
+    >>> vgpu_profile(Gpu(name="GRID T4-8A")), vgpu_profile(Gpu(name="NVIDIA A100-SXM4-40GB"))
+    ('A', None)
+    """
+    found = re.search(r"-\d{1,3}([ABCQ])$", gpu.name.strip())
+    return found and found[1]
+
+
+def vgpu_unlicensed(context: RuleContext) -> Iterator[Finding]:
+    without = [g for g in gpus(context) if g.licensed is False and g.virtualization != "none"]
+    said = (*events(context, VGPU_UNLICENSED.id), *marked(context, without, "name"))
+    refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
+    if said:
+        only = None if refused else Severity.WARNING
+        who = which.titled(context, without)
+        yield finding(context, VGPU_UNLICENSED, said, severity=only, who=who)
+
+
+RULES = (
+    uvm_missing,
+    device_permission,
+    mig_misconfigured,
+    compute_mode,
+    vgpu_unlicensed,
+)

@@ -1,0 +1,147 @@
+"""GPUs that lose speed, that are too old for something, or of several kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.causes.gpu_losses import GPU_MEMORY_TAKEN, PCIE_DEGRADED, POWER_THERMAL_THROTTLE
+from gpusetup.causes.gpu_models import (
+    BF16_UNSUPPORTED,
+    GPU_HALF_BUSY,
+    GPU_ORDER_DIFFERS,
+    GPU_TOO_OLD_FOR_TRITON,
+)
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    gib,
+    gpus,
+    is_cuda_build,
+    is_report,
+    whole_number,
+)
+from gpusetup.findings.message_rules import finding, marked, seen, shown
+from gpusetup.fixes import which
+from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.machine import Gpu, visible_gpus
+from gpusetup.model.versions import Capability, parsed
+
+LIMITS = {
+    "hw_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "hw_power_brake",
+    "sw_thermal_slowdown",
+}
+
+
+AS_DESIGNED = {"sw_power_cap"}
+"""A GPU at its power limit works as designed: a finding only in a report, whose author asks."""
+
+
+HOT_CELSIUS = 90
+
+
+def power_thermal_throttle(context: RuleContext) -> Iterator[Finding]:
+    """The hardware holds the clocks down, by heat or by power."""
+    # No order: which reasons count as a loss depends on who shows them.
+    limits = LIMITS | AS_DESIGNED if is_report(context) else LIMITS
+    held = [
+        gpu
+        for gpu in gpus(context)
+        if limits & {*(gpu.throttle_reasons or ())} or (gpu.temperature_celsius or 0) >= HOT_CELSIUS
+    ]
+    fields = ("temperature_celsius", "power_watts", "power_limit_watts", "throttle_reasons")
+    said = marked(context, held, *fields) or events(context, POWER_THERMAL_THROTTLE.id)
+    if said:
+        yield finding(context, POWER_THERMAL_THROTTLE, said, who=which.titled(context, held))
+
+
+def pcie_degraded(context: RuleContext) -> Iterator[Finding]:
+    """The PCIe link is narrower than it could be, or slower under load."""
+    slow = [
+        gpu
+        for gpu in gpus(context)
+        if not gpu.lost and _is_narrow(gpu.pcie_width, gpu.pcie_width_max)
+    ]
+    narrow = [
+        event
+        for event in events(context, PCIE_DEGRADED.id)
+        if _is_narrow(whole_number(event.values.get("width")), event.values.get("width_max"))
+    ]
+    said = (*narrow, *marked(context, slow, *LINK))
+    if said:
+        who, have = which.titled(context, slow), which.have(slow)
+        yield finding(context, PCIE_DEGRADED, said, who=who, have=have)
+
+
+LINK = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
+
+
+def _is_narrow(width: int | None, full: object) -> bool:
+    return bool(width and full and width * 2 <= int(str(full)) and width < 8)
+
+
+TAKEN = 0.85
+
+
+def memory_taken(context: RuleContext) -> Iterator[Finding]:
+    """Other processes hold most of a GPU's memory."""
+    for gpu in visible_gpus(context.snapshot):
+        used = gpu.memory_used_bytes or 0
+        if used > TAKEN * (gpu.memory_total_bytes or used):
+            by = [f"{one.name or 'a process'} (process {one.pid})" for one in gpu.processes or ()]
+            held = shown(context, "gpus", f"{gib(used)} used {', '.join(by)}")
+            yield finding(context, GPU_MEMORY_TAKEN, (held,), who=which.titled(context, (gpu,)))
+
+
+def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
+    old = _below(context, Capability(8, 0))
+    if old and is_cuda_build(context.snapshot.torch):
+        evidence = marked(context, old, "name", "compute_capability")
+        name = old[0].name
+        yield finding(context, BF16_UNSUPPORTED, evidence, severity=Severity.NOTE, gpus=name)
+
+
+def _below(context: RuleContext, least: Capability) -> list[Gpu]:
+    seen = visible_gpus(context.snapshot)
+    return [g for g in seen if g.compute_capability and g.compute_capability < least]
+
+
+def too_old_for_triton(context: RuleContext) -> Iterator[Finding]:
+    old, torch = _below(context, Capability(7, 0)), context.snapshot.torch
+    first = parsed(context.catalog.milestone("torch.compile"))
+    if old and is_cuda_build(torch) and parsed(torch.version or "99") >= first:
+        said = marked(context, old, "compute_capability")
+        only, name = Severity.WARNING, which.titled(context, old)
+        yield finding(context, GPU_TOO_OLD_FOR_TRITON, said, severity=only, gpus=name)
+
+
+def mixed_gpus(context: RuleContext) -> Iterator[Finding]:
+    """Several kinds of GPU in one machine: CUDA's order is not nvidia-smi's."""
+    names = {gpu.name for gpu in visible_gpus(context.snapshot)} - {*which.UNNAMED}
+    if len(names) > 1 and context.snapshot.environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        listed = ", ".join(sorted(names))
+        yield seen(context, GPU_ORDER_DIFFERS, "gpus", listed, names=listed)
+
+
+def half_busy(context: RuleContext) -> Iterator[Finding]:
+    """One line for each GPU: what utilisation, memory and heat tell."""
+    for gpu in gpus(context) if is_report(context) and not context.snapshot.events else ():
+        if 10 < (gpu.utilization_percent or 0) < 85:
+            busy, heat = f"{gpu.utilization_percent}", f"{gpu.temperature_celsius or '?'}"
+            used = f"{100 * (gpu.memory_used_bytes or 0) // (gpu.memory_total_bytes or 1)}"
+            who, text = which.titled(context, [gpu]), f"{busy} % busy"
+            said = shown(context, "gpus", text, who=who, busy=busy, used=used, heat=heat)
+            yield finding(context, GPU_HALF_BUSY, (said,))
+
+
+RULES = (
+    power_thermal_throttle,
+    pcie_degraded,
+    memory_taken,
+    half_busy,
+    no_bfloat16,
+    too_old_for_triton,
+    mixed_gpus,
+)

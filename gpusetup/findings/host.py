@@ -1,0 +1,238 @@
+"""What torch stands on: its libraries, its Python, its environment, and what the host gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.causes.companions import CUDA_VERSIONS_DIFFER, NUMPY_ABI_MISMATCH
+from gpusetup.causes.cuda_libraries import CUDA_LIB_MISSING
+from gpusetup.causes.cuda_start import LIBCUDA_STUB
+from gpusetup.causes.environments import (
+    CONDA_CUDA_VIRTUAL_MISSING,
+    EXTERNALLY_MANAGED,
+    NO_TARGET,
+    PIP_MISSING,
+    SITE_NOT_WRITABLE,
+)
+from gpusetup.causes.host import (
+    CUDA_LAUNCH_BLOCKING,
+    MEMORY_CACHING_OFF,
+    PIP_CACHE_DISK_FULL,
+    RDMA_MEMLOCK,
+    SHM_TOO_SMALL,
+    TF32_PRECISION,
+)
+from gpusetup.causes.triton import TRITON_NO_COMPILER
+from gpusetup.causes.wheels import (
+    GLIBC_TOO_OLD,
+    NO_WHEEL_FOR_PLATFORM,
+    PYTHON_32BIT,
+    PYTHON_NO_WHEEL,
+)
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    gib,
+    gpus,
+    has_nvidia,
+    in_container,
+    is_cuda_build,
+    is_report,
+    on,
+    package,
+    says_nothing_else,
+    value_evidence,
+)
+from gpusetup.evidence.plausible import exactly
+from gpusetup.findings.message_rules import case_of, finding, from_message, seen, shown
+from gpusetup.findings.presence import DRIVER_LIBRARIES
+from gpusetup.fixes import paste
+from gpusetup.fixes.disk_space import short_disks
+from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.model.versions import parsed
+from gpusetup.resolver.situation import python_tag
+
+
+def misled(context: RuleContext) -> Iterator[Finding]:
+    """Another library than torch's own, or than the driver's, is what the loader finds first."""
+    path, about = context.snapshot.driver.libcuda_path or "", "driver.libcuda_path"
+    if "stub" in path:
+        yield seen(context, LIBCUDA_STUB, about, path)
+
+
+def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
+    """A CUDA library that torch links against is not installed, or only in part."""
+    cut = [
+        (p.name, p.version)
+        for p in context.snapshot.packages or ()
+        if p.name.startswith("nvidia-") and p.intact is False
+    ]
+    if cut:
+        exact = ("install", "--force-reinstall", "--no-deps", *exactly(cut))
+        names = ", ".join(name for name, _ in cut[:3])
+        files = f"{names}: files are missing"
+        again = Fix(text="Install these packages anew", commands=(paste.pip(context, *exact),))
+        found = seen(context, CUDA_LIB_MISSING, "packages", files, library=names)
+        yield replace(found, fix=again)
+        return
+    messages = tuple(
+        e
+        for e in events(context, CUDA_LIB_MISSING.id)
+        if not e.values.get("library", "").startswith(DRIVER_LIBRARIES)
+    )
+    if messages and CUDA_LIB_MISSING.message:
+        case = case_of(context, CUDA_LIB_MISSING.message, messages)
+        yield from_message(context, CUDA_LIB_MISSING, *case)
+
+
+def numeric(context: RuleContext) -> Iterator[Finding]:
+    torch, numpy = context.snapshot.torch, package(context, "numpy")
+    version = parsed((torch.version or "99").partition("+")[0])
+    first = context.catalog.milestone("torch for numpy 1 and 2")
+    if version < parsed(first) and numpy and parsed(numpy.version).major >= 2:
+        severity = Severity.WARNING if torch.cuda_available else None
+        both = f"torch {torch.version}, numpy {numpy.version}"
+        yield seen(context, NUMPY_ABI_MISMATCH, "packages", both, severity=severity)
+
+
+def triton(context: RuleContext) -> Iterator[Finding]:
+    """torch.compile needs a Triton, and on Linux the system's C compiler."""
+    machine = context.snapshot
+    lacks = machine.packages is not None and machine.toolkit.compiler is None
+    looked = on(context, "linux") and not is_report(context)
+    if looked and lacks and is_cuda_build(machine.torch) and has_nvidia(context):
+        yield seen(context, TRITON_NO_COMPILER, "PATH", "no gcc", severity=Severity.WARNING)
+
+
+def cuda_versions_told(context: RuleContext) -> Iterator[Finding]:
+    """Somebody shows the driver's CUDA beside nvcc's, and nothing that fails."""
+    own, nvcc = context.snapshot.driver.cuda, context.snapshot.toolkit.nvcc
+    if is_report(context) and says_nothing_else(context) and own and nvcc and own != nvcc:
+        yield CUDA_VERSIONS_DIFFER.found(
+            f"The driver serves CUDA up to {own}, nvcc is {nvcc}: these need not agree",
+            detail="nvidia-smi prints the newest CUDA that the driver can run, nvcc the toolkit's "
+            "own version; torch's wheels bring theirs, which the driver must reach. nvcc matters "
+            "only where CUDA code is compiled: then it needs torch's CUDA.",
+            evidence=(value_evidence(context, "toolkit.nvcc", f"nvcc: release {nvcc}"),),
+        )
+
+
+def interpreter(context: RuleContext) -> Iterator[Finding]:
+    """Whether any torch can be installed: into this Python, on this system, with this libc."""
+    os, python, torch = context.snapshot.os, context.snapshot.python, context.snapshot.torch
+    named = context.snapshot.packages or ()
+    # A torch that answered, or that an installer lists, is 64-bit, and so is its Python.
+    answered = torch.cuda_available is not None or any(one.name == "torch" for one in named)
+    if python.bits == 32 and not (is_report(context) and answered):
+        path = paste.python(context)
+        yield seen(context, PYTHON_32BIT, "python.bits", f"{path}: 32 bits")
+    if python.bits == 32:
+        return
+    musl = events(context, "musl-libc")
+    if not musl and is_report(context) and (torch.version or context.snapshot.events):
+        return  # An environment that has its torch: an old Python is no trouble of its own.
+    here = [r for r in context.catalog.builds if (r.os, r.machine) == (os.family, os.machine)]
+    libc, tag = os.libc or "", python_tag(context.snapshot)
+    least = min((row.glibc for row in here if row.glibc), key=parsed, default="0")
+    if musl or libc.startswith("musl"):
+        text, what = (musl[0].text if musl else libc) or "musl", "this system: a musl libc"
+        yield seen(context, NO_WHEEL_FOR_PLATFORM, "os.libc", text, what=what)
+    elif os.family and os.machine and not here:
+        what = f"{os.family} on {os.machine}"
+        yield seen(context, NO_WHEEL_FOR_PLATFORM, "os.machine", what, what=what)
+    elif here and tag and not any(tag in row.pythons for row in here):
+        yield seen(context, PYTHON_NO_WHEEL, "python.version", f"Python {tag}", tag=tag)
+    if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(least):
+        yield seen(context, GLIBC_TOO_OLD, "os.libc", libc, needed=least)
+
+
+def environment(context: RuleContext) -> Iterator[Finding]:
+    python = context.snapshot.python
+    if python.has_pip is False:
+        yield seen(context, PIP_MISSING, "python.has_pip", "no pip", severity=Severity.NOTE)
+    if python.externally_managed:
+        text, weak = "EXTERNALLY-MANAGED", Severity.WARNING
+        yield seen(context, EXTERNALLY_MANAGED, "python.externally_managed", text, severity=weak)
+    elif python.site_writable is False:
+        path, weak = python.site_packages or python.prefix or "it", Severity.WARNING
+        about = "python.site_writable"
+        yield seen(context, SITE_NOT_WRITABLE, about, "not writable", severity=weak, path=path)
+
+
+def tool_environment(context: RuleContext) -> Iterator[Finding]:
+    """Nothing to judge: no interpreter but the one that gpusetup itself lives in."""
+    python = context.snapshot.python
+    problems = [r for r in context.snapshot.readings if r.subject == "python" and r.problem]
+    if python.version is None and python.executable is None and problems:
+        yield seen(context, NO_TARGET, "python", problems[0].problem or "")
+
+
+def disk_full(context: RuleContext) -> Iterator[Finding]:
+    """No room for an install where it writes."""
+    said = events(context, PIP_CACHE_DISK_FULL.id)
+    room = [f"{d.path}: {gib(d.free_bytes or 0)} free" for d in short_disks(context)]
+    if said or room:
+        seen = (*said, *(shown(context, "disks", one) for one in room))
+        will_fail = None if said else Severity.WARNING
+        yield finding(context, PIP_CACHE_DISK_FULL, seen, severity=will_fail)
+
+
+def shm_too_small(context: RuleContext) -> Iterator[Finding]:
+    """A small /dev/shm kills DataLoader workers."""
+    total = context.snapshot.memory.shm_total_bytes
+    if total is not None and total <= GIB and in_container(context):
+        about, text = "memory.shm_total_bytes", f"/dev/shm is {gib(total)}"
+        yield seen(context, SHM_TOO_SMALL, about, text, severity=Severity.WARNING)
+
+
+CLUSTER_GPUS = 8
+"""A node with that many GPUs is usually one of several, joined by InfiniBand."""
+
+
+def memlock_low(context: RuleContext) -> Iterator[Finding]:
+    """Locked memory is limited on a cluster's node (RDMA registers memory)."""
+    limit = context.snapshot.memory.memlock_bytes
+    if limit is not None and limit < 64 << 20 and len(gpus(context)) >= CLUSTER_GPUS:
+        about, text = "memory.memlock_bytes", "RLIMIT_MEMLOCK below 64 MiB"
+        yield seen(context, RDMA_MEMLOCK, about, text, severity=Severity.NOTE)
+
+
+SETTINGS = (
+    (CUDA_LAUNCH_BLOCKING, "CUDA_LAUNCH_BLOCKING", "1"),
+    (MEMORY_CACHING_OFF, "PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
+    (TF32_PRECISION, "NVIDIA_TF32_OVERRIDE", "1"),
+    (TF32_PRECISION, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),
+    (CONDA_CUDA_VIRTUAL_MISSING, "CONDA_OVERRIDE_CUDA", ""),
+)
+"""CUDA's, torch's and conda's own documentation."""
+
+
+def settings(context: RuleContext) -> Iterator[Finding]:
+    """Environment variables with a value that costs something."""
+    for cause, name, value in SETTINGS:
+        if context.snapshot.environment.get(name) == value:
+            yield finding(
+                context,
+                cause,
+                (shown(context, "environment", f"{name}={value}"),),
+                fix=Fix(text=f"{cause.way_out} ({name})", commands=paste.unset(context, name)),
+                severity=Severity.NOTE if cause is TF32_PRECISION else Severity.WARNING,
+            )
+
+
+RULES = (
+    misled,
+    cuda_lib_missing,
+    numeric,
+    triton,
+    cuda_versions_told,
+    interpreter,
+    environment,
+    tool_environment,
+    disk_full,
+    shm_too_small,
+    memlock_low,
+    settings,
+)

@@ -1,0 +1,298 @@
+"""What installers say, and why one found no file for torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.accelerators.makers import LABEL
+from gpusetup.catalog.jetpack import board_of
+from gpusetup.causes.environments import CONDA_CUDA_VIRTUAL_MISSING
+from gpusetup.causes.libraries import LIBRARY_MISSING
+from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.wheels import (
+    NO_WHEEL_FOR_PLATFORM,
+    PACKAGE_NOT_FOUND,
+    PYTHON_NO_WHEEL,
+    REQUIREMENT_BROKEN,
+    WRONG_INDEX,
+    good_python,
+    no_platform_way,
+)
+from gpusetup.evidence.context import RuleContext, event_evidence, events
+from gpusetup.evidence.plausible import is_a_version
+from gpusetup.findings.message_rules import from_message
+from gpusetup.fixes import paste
+from gpusetup.fixes.jetson import jetson_fix
+from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
+from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.versions import parsed
+from gpusetup.readings.packages import normalised
+from gpusetup.resolver.situation import python_tag
+
+
+def _for_the_target(context: RuleContext, text: str) -> Fix:
+    said = events(context, CONDA_CUDA_VIRTUAL_MISSING.id)[0].values.get("needed", "")
+    needed = re.search(r"\d+(\.\d+)?", said)
+    cuda = needed[0] if needed else context.snapshot.driver.cuda or "12"
+    return Fix(text=text, commands=(paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),))
+
+
+UNSEEN = Message(
+    title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
+    "needs one",
+    detail="The machine that solves need not be the one that computes.",
+    text="On a host without a GPU (an image build, a login node) say which CUDA the target "
+    "serves; else install the driver",
+    way=_for_the_target,
+)
+
+
+BROKEN = Message(
+    title="{package} requires {needs}, {have} is installed",
+    plain="An installed package requires another version of its neighbour",
+    text="Install versions that fit each other; it matters only when that package is used",
+    look=("pip check",),
+    see="see what does not fit",
+)
+
+
+ABSENT = Message(
+    title="{library} is not on this system",
+    plain="A shared library is not on this system",
+    detail="It belongs neither to torch nor to CUDA.",
+    text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
+    "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
+)
+
+
+OF_THE_DRIVER = ("libcuda.so", "nvcuda.dll", "libnvidia-")
+
+
+def installer_messages(context: RuleContext) -> Iterator[Finding]:
+    filtered = (
+        (CONDA_CUDA_VIRTUAL_MISSING, UNSEEN, "", ("-",)),
+        (REQUIREMENT_BROKEN, BROKEN, "package", FAMILY),
+        (LIBRARY_MISSING, ABSENT, "library", OF_THE_DRIVER),
+    )
+    for cause, message, name, but in filtered:
+        said = events(context, cause.id)
+        if kept := tuple(e for e in said if not e.values.get(name, "").startswith(but)):
+            yield from_message(context, cause, message, kept)
+
+
+KINDS = (
+    *(PYTHON_NO_WHEEL.id, NO_WHEEL_FOR_PLATFORM.id, WRONG_INDEX.id, "conda-not-found"),
+    *("no-matching-distribution", "wheel-not-supported", "resolver-conflict"),
+)
+"""What installers say where they find no file: those that know the reason first."""
+
+
+NAMED = ("requirement", "index", "package", "wheel")
+
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+
+
+OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
+"""How the names begin of what torch's index holds in its own right."""
+
+
+def no_file(context: RuleContext) -> Iterator[Finding]:
+    """An installer found no file: of what, and why."""
+    found: dict[str, Finding] = {}
+    said = events(context, *KINDS) if context.snapshot.python.bits != 32 else ()
+    for event in sorted(said, key=lambda event: KINDS.index(event.kind)):
+        asked = next((event.values[name] for name in NAMED if name in event.values), "")
+        if event.kind == "resolver-conflict":
+            asked = f"torch{(context.snapshot.wanted.torch or '').partition('+')[0]}"
+        cause = _why(context, event, asked)
+        if cause is None:
+            continue
+        found.setdefault(
+            cause.id,
+            cause.found(
+                TITLES[cause.id].format(asked=asked or "torch"),
+                evidence=event_evidence(events(context, event.kind)),
+                fix=_way(context, cause, asked, event),
+            ),
+        )
+    if len(found) > 1:
+        found.pop(PACKAGE_NOT_FOUND.id, None)
+    yield from found.values()
+
+
+TITLES = {
+    WRONG_INDEX.id: "{asked} does not exist where the installer looked",
+    NO_WHEEL_FOR_PLATFORM.id: "{asked} has no wheel for this system",
+    PYTHON_NO_WHEEL.id: "The installer finds no wheel of {asked} for this Python",
+    PACKAGE_NOT_FOUND.id: "The installer finds no file of {asked} for this Python and system",
+}
+
+
+ITS_INDEX = (
+    "Look at its name and its version (in an environment file take out the builds, what stands "
+    "behind the second `=`), and give torch's index for torch alone, not as --index-url: in "
+    "pyproject.toml `explicit = true` under [[tool.uv.index]] and a row of [tool.uv.sources] for "
+    "torch, torchvision and torchaudio; with `uv pip`, --torch-backend does it"
+)
+
+
+def _way(context: RuleContext, cause: Cause, asked: str, event: Event) -> Fix:
+    """Another index, or another Python: with the build that the resolver found."""
+    if cause is PACKAGE_NOT_FOUND:
+        return Fix(text=ITS_INDEX)
+    if event.values.get("said") and asked:
+        return Fix(
+            text=f"Take a release of {asked} that has a wheel for this system, torch and CUDA, use "
+            "WSL, or do without it where the program allows; else build it from source"
+        )
+    if board_of(context.snapshot) and paste.chosen(context) is None:
+        return jetson_fix(context)
+    tags = re.search(r"-cp(\d)(\d+)t?-", asked)
+    if cause is PYTHON_NO_WHEEL and tags:
+        python = f"{tags[1]}.{tags[2]}"
+        text = f"This file is for Python {python}, 64 bits: make an environment with that, or let "
+        return paste.with_python(context, python, text + "the installer choose the file for yours")
+    if cause is PYTHON_NO_WHEEL:
+        return _other_python(context, asked)
+    if cause is NO_WHEEL_FOR_PLATFORM and paste.chosen(context) is None:
+        return Fix(text=no_platform_way(context))
+    return paste.install_torch(context, "Ask for what exists. ")
+
+
+OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"
+
+
+def _other_python(context: RuleContext, asked: str) -> Fix:
+    """A Python that this torch has wheels for; or the torch that this Python has."""
+    name, exact, label = requirement(asked)
+    version = _torch_of(context, name, exact)
+    if version is None and context.snapshot.python.version and paste.chosen(context):
+        return paste.install_torch(context, "Other releases have wheels for this Python. ")
+    rows = _here(context, version) if version else []
+    tags = {tag for row in rows for tag in row.pythons if not tag.endswith("t")}
+    own, last = python_tag(context.snapshot), version and context.catalog.last_python(version)
+    # The installer runs in a Python of another kind: 32 bits, ARM, PyPy, musl.
+    python = own if own in tags else max(tags, key=parsed, default=last or good_python(context))
+    way = paste.with_python(
+        context,
+        python,
+        f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
+        "for this one",
+    )
+    if not is_a_version(asked := "+".join(filter(None, (version, label)))):
+        return way
+    folder = paste.fresh(context, python)
+    by = paste.command(context, "gpusetup", "install", "--venv", folder, "--torch", version or "")
+    if not rows:
+        words = ("--python", folder, "--find-links", OLD_WHEELS, f"torch=={asked}")
+        by = paste.command(context, "uv", "pip", "install", *words)
+    return replace(way, commands=(way.commands[0], by))
+
+
+def _torch_of(context: RuleContext, name: str, version: str | None) -> str | None:
+    """The torch that a release of the family belongs to; None where it is not known."""
+    beside = (r.torch for r in context.catalog.releases if getattr(r, name, None) == version)
+    return version if name == "torch" or version is None else next(beside, None)
+
+
+def _rows(context: RuleContext, version: str | None, label: str | None = None) -> list[TorchBuild]:
+    """The catalog's wheels of a request."""
+    return [
+        row
+        for row in context.catalog.builds
+        if row.channel == "pytorch"
+        and version in (None, row.torch)
+        and label in (None, row.backend)
+    ]
+
+
+def _here(context: RuleContext, version: str | None, label: str | None = None) -> list[TorchBuild]:
+    """Those of them that are for this system."""
+    os, rows = context.snapshot.os, _rows(context, version, label)
+    return [r for r in rows if os.family in (None, r.os) and os.machine in (None, r.machine)]
+
+
+def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
+    """Which of index, system and Python an installer's message is about."""
+    os, (name, version, label) = context.snapshot.os, requirement(asked)
+    if event.kind == WRONG_INDEX.id:
+        return WRONG_INDEX
+    if event.kind == "conda-not-found":  # its channels end early on some systems
+        cause = NO_WHEEL_FOR_PLATFORM if os.family == "macos" else WRONG_INDEX
+        return PACKAGE_NOT_FOUND if re.fullmatch(EXPORTED, asked) else cause
+    if event.kind == "wheel-not-supported":
+        word = {"linux": "linux", "windows": "win", "macos": "macosx"}.get(os.family or "", "")
+        other = {"x86_64": "aarch64", "aarch64": "x86_64"}.get(os.machine or "", "?")
+        fits = word in asked and other not in asked
+        return PYTHON_NO_WHEEL if fits else NO_WHEEL_FOR_PLATFORM
+    asks = event.kind == "no-matching-distribution"
+    ours = name in FAMILY if asks else name.startswith(OURS)
+    if not ours and (name or asks) and not event.values.get("said"):
+        return PACKAGE_NOT_FOUND
+    torch, where = _torch_of(context, name, version), label or index_label(event)
+    here = _here(context, torch, where)
+    own = python_tag(context.snapshot)
+    of_python = own and here and not any(own in row.pythons for row in here)
+    if event.kind == "resolver-conflict":
+        return PYTHON_NO_WHEEL if of_python and version else None
+    if not asks:
+        # Releases of one pin may lack the Python, others the system: another Python helps first.
+        helps = events(context, PYTHON_NO_WHEEL.id) or (of_python and version)
+        on_system = event.kind == NO_WHEEL_FOR_PLATFORM.id
+        return NO_WHEEL_FOR_PLATFORM if on_system and not helps else PYTHON_NO_WHEEL
+    no_such = (where or "").startswith("cu") and where not in context.catalog.backends
+    if no_such or ".dev" in (version or ""):  # nightlies are deleted
+        return WRONG_INDEX
+    listed = re.split(r"[,\s]+", event.values.get("versions", ""))
+    offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
+    number = parsed(version or "0")
+    last_on_intel = (
+        os.family == "macos" and offered[-1:] == [parsed("2.2.2")] and number > offered[-1]
+    )
+    if last_on_intel or (_rows(context, torch, where) and not here):
+        return NO_WHEEL_FOR_PLATFORM
+    # A release inside the range of those offered was never made with that label or number; files of
+    # older or newer ones only: the Python (or the platform) is another one's.
+    inside = offered and offered[0] <= number <= offered[-1]
+    unlisted = label and not offered and not event.values.get("index")
+    made = [parsed(row.torch) for row in context.catalog.releases] if name == "torch" else []
+    never = made and min(made) < number < max(made) and number not in made
+    misses = never or ((inside or unlisted) and not of_python)
+    return WRONG_INDEX if misses else PYTHON_NO_WHEEL
+
+
+EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
+"""`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`: a name, a version and one build of it."""
+
+
+def requirement(text: str) -> tuple[str, str | None, str | None]:
+    """Name, exact version and local label of a requirement.
+
+    >>> requirement("torch==2.5.1+cu124"), requirement("Torchvision>=0.20")
+    (('torch', '2.5.1', 'cu124'), ('torchvision', None, None))
+    >>> requirement("torch (2.5.1+cu124)")
+    ('torch', '2.5.1', 'cu124')
+    """
+    name = re.match(r"[A-Za-z0-9._-]*", text.strip())
+    found = re.search(r"(?:==\s*| \()([0-9][^,;\s+)]*)(?:\+([A-Za-z0-9.]+))?", text)
+    return (
+        normalised(name.group() if name else ""),
+        found.group(1) if found else None,
+        found.group(2) if found else None,
+    )
+
+
+def index_label(event: Event) -> str | None:
+    """The backend in the address of an index: `https://download.pytorch.org/whl/nightly/cu128/`."""
+    found = re.search(rf"(?:^|/)({LABEL})/?$", event.values.get("index", "").strip())
+    return found.group(1) if found else None
+
+
+RULES = (
+    installer_messages,
+    no_file,
+)

@@ -1,1 +1,0 @@
-"""Jetson boards."""

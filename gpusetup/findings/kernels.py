@@ -1,0 +1,188 @@
+"""Kernels for this GPU in the wheel and beside it; a Jetson's own wheels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gpusetup.catalog.jetpack import (
+    FIRST_OF_THOR,
+    UNIFIED,
+    board_of,
+    jetpack_of,
+    undeclared,
+)
+from gpusetup.catalog.kernels import readable, release
+from gpusetup.causes.extensions import (
+    EXTENSION_ARCH_MISMATCH,
+    capabilities,
+    extension_of,
+    kernel_messages,
+)
+from gpusetup.causes.gpu_models import JETSON_WRONG_WHEEL
+from gpusetup.causes.record import Cause
+from gpusetup.causes.torch_kernels import (
+    ARCH_TOO_NEW_FOR_WHEEL,
+    ARCH_TOO_OLD_FOR_WHEEL,
+    NO_KERNEL_IMAGE,
+)
+from gpusetup.evidence.context import (
+    RuleContext,
+    cuda_errors,
+    cuda_needed,
+    event_evidence,
+    events,
+    gpus,
+    in_container,
+    is_cuda_build,
+    is_report,
+    serving,
+)
+from gpusetup.evidence.places import is_beside_torch
+from gpusetup.findings.message_rules import finding, shown
+from gpusetup.findings.torch import named, version_evidence
+from gpusetup.fixes import paste, which
+from gpusetup.fixes.jetson import jetson_fix
+from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.machine import Event, visible_gpus
+from gpusetup.model.shell import lines
+from gpusetup.model.versions import Capability, parsed
+
+
+def jetson_wrong_wheel(context: RuleContext) -> Iterator[Finding]:
+    """A Jetson with a torch that was not built for its JetPack."""
+    board, torch = board_of(context.snapshot), context.snapshot.torch
+    if not board:
+        return
+    in_vain = any(event.values.get("asked") for event in events(context, "cuda-unavailable"))
+    blind = torch.backend == "cpu" or torch.cuda_available is False or in_vain
+    # No order: a text that speaks of torch need not show that it is installed.
+    wrong = blind and (torch.installed or is_report(context)) and torch.installed is not False
+    missing = events(context, "cuda-lib-missing")
+    lacks = tuple(e for e in missing if undeclared(e.values.get("library", "")) is None)
+    # Where all that is missing is what torch does not declare, torch is the right one.
+    if (missing and not lacks) or not (wrong or lacks or _is_for_others(context)):
+        return
+    yield JETSON_WRONG_WHEEL.found(
+        f"{named(context)} is not made for this Jetson ({board})",
+        detail="torch's aarch64 wheels run on Thor from CUDA "
+        f"{FIRST_OF_THOR.cuda} on, on Orin from {UNIFIED.cuda} on; every Jetson before needs "
+        "NVIDIA's wheels for its JetPack.",
+        evidence=(*event_evidence(lacks), *version_evidence(context)),
+        fix=OF_THE_HOST if lacks and in_container(context) else jetson_fix(context),
+    )
+
+
+OF_THE_HOST = Fix(
+    text="An image for a Jetson takes CUDA's libraries from its host until JetPack 4: start it "
+    "with `--runtime nvidia`, and take the image whose L4T tag is the host's own release",
+    looks=paste.look("see the host's release, on the host", *lines("cat /etc/nv_tegra_release")),
+)
+
+
+def _is_for_others(context: RuleContext) -> bool:
+    """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
+    torch, jetpack = context.snapshot.torch, jetpack_of(board_of(context.snapshot))
+    raised = (*events(context, NO_KERNEL_IMAGE.id), *cuda_errors(context, 209))
+    needed, serves = cuda_needed(torch), context.snapshot.driver.cuda or (jetpack and jetpack.cuda)
+    # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
+    if raised and (needed or not raised[0].values):
+        return True
+    newer = needed and serves and release(needed)[0] > release(serves)[0]
+    known = [gpu for gpu in gpus(context) if gpu.compute_capability] if torch.kernels else []
+    foreign = needed and known and all(serving(context, gpu) is None for gpu in known)
+    return bool((newer or foreign) and not torch.cuda_available)
+
+
+def arch_not_in_wheel(context: RuleContext) -> Iterator[Finding]:
+    """A visible GPU that no kernel of the installed torch serves."""
+    torch, beside = context.snapshot.torch, is_beside_torch(context)
+    said = events(context, "gpu-not-in-wheel")
+    kernels = _capabilities(torch.kernels or ())
+    if said:
+        told = max(said, key=lambda event: len(event.values))
+        yield _unserved(context, said, told.values.get("gpu"), older=_said_older(context, told))
+    elif board_of(context.snapshot):
+        return  # jetson_wrong_wheel says it, with where its torch comes from
+    elif context.catalog.never_serves(gpus(context)) and not beside:
+        yield _unserved(context, (), None, older=True)
+    # No order: a text may list the kernels and not the CUDA of its torch.
+    elif kernels and (is_cuda_build(torch) or is_report(context)):
+        for gpu in visible_gpus(context.snapshot):
+            own = gpu.compute_capability
+            if own and serving(context, gpu) is None:
+                yield _unserved(context, (), gpu.name, older=own < max(kernels))
+
+
+def _unserved(
+    context: RuleContext, said: Iterable[Event], gpu: str | None, *, older: bool
+) -> Finding:
+    who = context.snapshot.failing.program if is_beside_torch(context) else named(context)
+    cause = ARCH_TOO_OLD_FOR_WHEEL if older else ARCH_TOO_NEW_FOR_WHEEL
+    name = gpu or which.names(context)
+    seen = (*said, *_seen(context))
+    return finding(context, cause, seen, who=who or "torch", gpu=name)
+
+
+def _capabilities(kernels: Iterable[str]) -> list[Capability]:
+    return [Capability.parse(kernel) for kernel in readable(tuple(kernels))]
+
+
+def _said_older(context: RuleContext, said: Event) -> bool:
+    """Which side the GPU stands on: by its capability and the kernels, else as the words say."""
+    listed = said.values.get("kernels", "").split()
+    known = _capabilities((*listed, *(context.snapshot.torch.kernels or ())))
+    stated = re.fullmatch(r"\d+\.\d", said.values.get("capability", ""))
+    own = [Capability.parse(stated[0])] if stated else capabilities(context)
+    if known and own:
+        return min(own) < max(known)
+    return said.values.get("side", "").startswith("old")
+
+
+def _seen(context: RuleContext) -> tuple[Event, ...]:
+    kernels = " ".join(context.snapshot.torch.kernels or ("unknown",))
+    text = f"{which.names(context)}; kernels: {kernels}"
+    return (shown(context, "torch.kernels", text),)
+
+
+def no_kernel_image(context: RuleContext) -> Iterator[Finding]:
+    """A kernel for this GPU is missing: in torch itself, or in an extension beside it."""
+    said, kernels = kernel_messages(context), context.snapshot.torch.kernels
+    lacks = kernels and any(
+        g.compute_capability and serving(context, g) is None for g in gpus(context)
+    )
+    if not said or lacks or events(context, "gpu-not-in-wheel"):
+        return  # torch lacks it: the other rule says so
+    module, known = extension_of(context, said), capabilities(context)
+    cause = EXTENSION_ARCH_MISMATCH if module or (kernels and known) else _by_age(context, known)
+    gpu = which.names(context) if known else "this GPU"
+    who = module or named(context) if cause.place == ARCH_TOO_NEW_FOR_WHEEL.place else module
+    seen = (*said, *events(context, "extension-arch"), *_seen(context))
+    yield finding(context, cause, seen, who=who or "an extension", gpu=gpu)
+
+
+def _by_age(context: RuleContext, known: list[Capability]) -> Cause:
+    """Where the wheel's kernels are not known, the GPU's age says which way it fails."""
+    torch = context.snapshot.torch
+    version = parsed(torch.version or "99")
+    oldest, newest = Capability(7, 5), Capability(9, 0)  # what every wheel of the last years holds
+    for row in context.catalog.older_kernels[::-1]:
+        if version < parsed(row.before):
+            oldest, newest = row.oldest, row.newest
+    # Before 1.13 a release's default wheels were for CUDA 10.2, which ends with Turing.
+    cuda, ten = cuda_needed(torch), Capability(7, 5)
+    default = version < parsed("1.13")
+    if not known or (default and cuda is None and newest >= max(known) > ten):
+        return NO_KERNEL_IMAGE
+    if default and parsed(cuda or "99") < parsed("11"):
+        newest = ten
+    if max(known) > newest:
+        return ARCH_TOO_NEW_FOR_WHEEL
+    return ARCH_TOO_OLD_FOR_WHEEL if min(known) < oldest else EXTENSION_ARCH_MISMATCH
+
+
+RULES = (
+    jetson_wrong_wheel,
+    arch_not_in_wheel,
+    no_kernel_image,
+)

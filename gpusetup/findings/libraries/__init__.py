@@ -1,1 +1,0 @@
-"""The libraries under torch, and the extensions on top of it."""

@@ -1,1 +1,0 @@
-"""Whose GPU it is."""

@@ -1,0 +1,305 @@
+"""Whose GPU it is, and whether its driver is there at all and allowed to have the GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gpusetup.accelerators.makers import is_seen_only, maker_of
+from gpusetup.causes.driver_there import DRIVER_MISSING, GPU_PASSED_THROUGH
+from gpusetup.causes.gpu_models import AMD_GPU, APPLE_SILICON, INTEL_GPU, NO_NVIDIA_GPU
+from gpusetup.causes.lenders import lender_of
+from gpusetup.causes.record import Cause
+from gpusetup.evidence.context import (
+    RuleContext,
+    asked_for_cuda,
+    cuda_errors,
+    cuda_needed,
+    driver_answers,
+    event_evidence,
+    events,
+    gpus,
+    has_nvidia,
+    in_container,
+    is_report,
+    kernel_driver_spoke,
+    nvidia_on_pci,
+    on,
+    value_evidence,
+)
+from gpusetup.findings.message_rules import finding, shown
+from gpusetup.fixes import other_makers, paste, which
+from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.machine import Event
+from gpusetup.resolver.held import vendors_of
+
+NVML_DRIVER_NOT_LOADED = 9
+
+
+NVML_UNKNOWN = 999
+
+
+PASSED_THROUGH = {"vfio-pci", "pci-stub", "xen-pciback"}
+"""Kernel drivers that hold a GPU for a virtual machine."""
+
+
+def absent_here(context: RuleContext) -> bool:
+    """Whether the driver is missing from this machine itself, not from around it."""
+    return not (
+        context.other_host
+        or in_container(context)
+        or context.snapshot.os.wsl
+        or on(context, "macos")
+    )
+
+
+PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected")
+"""Events of the driver's own programs: torch's "no NVIDIA driver" then means none is loaded."""
+
+
+def driver_missing(context: RuleContext) -> Iterator[Finding]:
+    """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
+    driver, there = context.snapshot.driver, has_nvidia(context)
+    said = (*events(context, "no-nvidia-driver"), *_looked_in_vain(context))
+    runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
+    if runs or there is False or not (absent_here(context) or said_on_the_host(said)):
+        return
+    no_library = driver.library_found is False
+    suspected = not driver.module_version if there else cuda_needed(context.snapshot.torch)
+    meant = said and not events(context, *PACKAGES_ARE_THERE)
+    if (no_library and suspected) or meant:
+        library = (shown(context, "driver.library_found", "no library of a driver"),)
+        seen = (*said, *on_the_bus(context), *(library if no_library else ()))
+        lender = lender_of(context)
+        fix = Fix(text=lender.gives_a_gpu) if lender else _install(context)
+        who = which.names(context) if there else ""
+        who = f"{lender.name} gave this notebook no GPU" if lender else who
+        yield finding(context, DRIVER_MISSING, seen, fix=fix, who=who)
+
+
+def _install(context: RuleContext) -> Fix:
+    from gpusetup.fixes import drivers
+
+    return drivers.driver(context, "Install the NVIDIA driver")
+
+
+def said_on_the_host(messages: Iterable[Event]) -> bool:
+    """Whether a container's toolkit says it, which asks the driver of the host."""
+    return any(event.values.get("place") == "host" for event in messages)
+
+
+def _looked_in_vain(context: RuleContext) -> tuple[Event, ...]:
+    """nvidia-smi or the driver's library is not there, where something looked for CUDA."""
+    libraries = (
+        event
+        for event in events(context, "library-missing", "cuda-lib-missing")
+        if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
+    )
+    said = events(context, "program-lib-missing")
+    open_ = any("or_else" in event.values for event in said)
+    asked = asked_for_cuda(context) or says_only_no_smi(context) or open_
+    needs_it = asked and not events(context, *FAILS_WITHOUT_GPU)
+    no_smi = events(context, "smi-not-found") if needs_it or lender_of(context) else ()
+    return (*libraries, *no_smi)
+
+
+def says_only_no_smi(context: RuleContext) -> bool:
+    """A text that says that nvidia-smi is not found and shows nothing else of the machine's stack:
+    somebody asks for it."""
+    machine = context.snapshot
+    shown = machine.torch.version or machine.driver.version or machine.gpus or machine.packages
+    kinds = {event.kind for event in machine.events}
+    return is_report(context) and kinds == {"smi-not-found"} and not shown
+
+
+FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
+"""What fails at its import: a text about it is no text about the driver, on a login node say.
+
+The order of causes cannot say it: where a PCI bus shows a GPU without a driver, that is first."""
+
+
+DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
+
+
+def on_the_bus(context: RuleContext) -> tuple[Event, ...]:
+    return tuple(
+        shown(context, "pci_devices", f"{d.name or 'NVIDIA device'}, driver: {d.driver or 'none'}")
+        for d in nvidia_on_pci(context)[:2]
+    )
+
+
+NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
+
+
+def nvml_said(context: RuleContext) -> tuple[Event, ...]:
+    """NVML's own error; a text has it in its words, with its source."""
+    driver = context.snapshot.driver
+    text = driver.nvml_message or f"error {driver.nvml_code}"
+    return (shown(context, "driver.nvml_code", text),) if driver.nvml_code else ()
+
+
+def gpu_passed_through(context: RuleContext) -> Iterator[Finding]:
+    """The GPU is reserved for a virtual machine."""
+    holders = {device.driver for device in nvidia_on_pci(context)}
+    if holders and holders <= PASSED_THROUGH and not gpus(context):
+        yield finding(context, GPU_PASSED_THROUGH, on_the_bus(context))
+
+
+def serves_its_maker(context: RuleContext) -> bool:
+    """Whether the installed torch is for the GPU that is there, as far as its files say: ROCm's
+    beside AMD's, XPU's beside Intel's, the ordinary one on a Mac. A text complains of something."""
+    torch = context.snapshot.torch
+    # No order: whoever sends a text has a complaint, so a fitting build proves nothing.
+    if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
+        return False
+    if events(context, *LOOKED_FOR_CUDA):
+        return False
+    if _apple(context):
+        return True
+    on_bus = {device.vendor for device in context.snapshot.pci_devices or ()}
+    maker = maker_of(torch.backend)
+    return is_seen_only(maker) and maker in on_bus
+
+
+def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
+    """No NVIDIA GPU: and who made the one that is there. A note where no program wanted CUDA."""
+    if _in_use(context) or not (_apple(context) or _is_absent(context)):
+        return
+    cause, fix = _of_whom(context)
+    machine = context.snapshot
+    named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())
+    seen = "; ".join(named) or "no GPU of NVIDIA's is listed"
+    about = ("pci_devices", seen)
+    if cause is APPLE_SILICON:
+        about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
+    wanted = event_evidence(events(context, *LOOKED_FOR_CUDA))
+    passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
+    found = cause.as_note if passing else cause.found
+    yield found(cause.title, evidence=(*wanted, value_evidence(context, *about)), fix=fix)
+
+
+def _in_use(context: RuleContext) -> bool:
+    """Whether the maker's own backend runs in a text, and nothing asks for CUDA or lacks it."""
+    ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *KERNELS_RAN)
+    return bool(ran and not events(context, *LOOKED_FOR_CUDA[1:]))
+
+
+def _is_absent(context: RuleContext) -> bool:
+    machine, has = context.snapshot, has_nvidia(context)
+    looked = (
+        is_seen_only(maker_of(machine.torch.backend))
+        or events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen")
+        or (events(context, "foreign-gpu") and events(context, "program-lib-missing"))
+    )
+    return has is False or bool(looked and has is None and not machine.driver.version)
+
+
+def _apple(context: RuleContext) -> bool:
+    """A Mac whose machine is Apple's, or one of which a text says only that it is a Mac."""
+    # No order: a live machine always knows its architecture.
+    own = ("aarch64", "arm64", *((None,) if is_report(context) else ()))
+    metal = bool(events(context, "mps-lacks")) and has_nvidia(context) is not True
+    # No order: where a notebook is lent, the Mac is what its user sits at.
+    lent = is_report(context) and events(context, "hosted-notebook")
+    if lent and not events(context, *LOOKED_FOR_CUDA):
+        return False
+    return metal or (on(context, "macos") and context.snapshot.os.machine in own)
+
+
+# No order: these events prove that a program wanted CUDA, which makes its absence a failure.
+OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
+
+
+LOOKED_FOR_CUDA = (
+    "foreign-gpu",
+    "mps-lacks",
+    "gpu-not-chosen",
+    "hip-kernel-missing",
+    "torch-not-compiled-with-cuda",
+    "no-nvidia-driver",
+    NO_NVIDIA_GPU.id,
+    "cuda-unavailable",
+    "no-hip-gpus",
+    "no-xpu",
+    "cuda-toolkit-missing",
+)
+
+
+STOPS_EARLIER = (
+    "out-of-memory",
+    "no-kernel-image",
+    "no-matching-distribution",
+    "python-no-wheel",
+    "wheel-not-supported",
+    "no-wheel-for-platform",
+    "wrong-index",
+    "resolver-conflict",
+    "conda-not-found",
+    "pip-cache-disk-full",
+    "download-hash-mismatch",
+    "download-network-error",
+    "build-isolation-no-torch",
+    "module-shadowed",
+    "numpy-abi-mismatch",
+    "torch-missing",
+    "glibc-too-old",
+    "ld-library-path-conflict",
+    "extension-abi-mismatch",
+    "torchvision-mismatch",
+    "torchaudio-mismatch",
+    "windows-dll-missing",
+    "windows-pagefile-too-small",
+)
+"""Events of programs that fail with any GPU or none: then its absence is only worth knowing.
+
+The order of causes cannot say it: a machine without torch lacks its GPU first, while a text in
+which an installer finds no torch is not about a GPU at all."""
+
+
+KERNELS_RAN = (700, 701, 702, 710, 715, 716, 718, 719)
+"""What a program's own kernel did wrong (an assertion, a bad address): it ran, so that the stack
+under it works."""
+
+
+def _runs(context: RuleContext) -> bool:
+    """A text in which CUDA ran, or that shows a build and nothing that looked for a GPU in vain; of
+    a Mac one that shows its paths alone."""
+    machine, mac = context.snapshot, _apple(context)
+    looked = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
+    works = machine.torch.cuda_available
+    if not is_report(context) or (looked and not mac):
+        return False
+    if not mac:
+        return bool(works or (works is None and not (machine.pci_devices or machine.gpus)))
+    named = machine.os.machine or machine.os.name or machine.torch.version
+    told = named or machine.failing.program or looked or machine.python.version is None
+    return bool(works or not told)
+
+
+IMAGE = (
+    "; `gpusetup doctor --for-gpu NAME --for-driver VERSION` judges this image for its host instead"
+)
+
+
+def _of_whom(context: RuleContext) -> tuple[Cause, Fix]:
+    named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
+    maker = maker_of(context.snapshot.torch.backend)
+    if _apple(context):
+        return APPLE_SILICON, other_makers.apple(context)
+    if "amd" in (maker, *vendors_of(context.snapshot)) or events(context, *OF_ANOTHER_MAKER[:2]):
+        return AMD_GPU, other_makers.amd(context)
+    if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
+        return INTEL_GPU, other_makers.intel(context)
+    torch, said = context.snapshot.torch, events(context, "cuda-error")
+    build = context.snapshot.wanted.torch and paste.chosen(context)
+    asked = ("--torch", build.torch) if build else ()
+    cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
+    return NO_NVIDIA_GPU, Fix(
+        text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
+        + (IMAGE if in_container(context) else ""),
+        commands=() if torch.installed or torch.version or said else (cpu,),
+    )
+
+
+OF_THE_DRIVER = (driver_missing, gpu_passed_through)
+RULES = (*OF_THE_DRIVER, no_nvidia_gpu)

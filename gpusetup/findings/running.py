@@ -1,0 +1,215 @@
+"""What programs say while they run: CUDA, torch, NCCL, extensions, failures of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.causes.cuda_libraries import CUDA_LIB_MISSING
+from gpusetup.causes.host import TF32_MESSAGE, TF32_PRECISION
+from gpusetup.causes.memory import OUT_OF_MEMORY
+from gpusetup.causes.parallel import NCCL_NO_SOCKET_INTERFACE, NCCL_P2P_FAILURE
+from gpusetup.causes.program_builds import PROGRAM_WITHOUT_GPU_SUPPORT, programs_own
+from gpusetup.causes.program_needs import PROGRAM_REQUIREMENT_MISSING
+from gpusetup.causes.program_releases import PROGRAM_RELEASE_TOO_OLD
+from gpusetup.causes.programs import PROGRAM_FAILED, PROGRAM_SEES_NO_GPU
+from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.running import (
+    CUDA_PROGRAM_ERROR,
+    KERNEL_IMAGE_INVALID,
+    PTX_UNSUPPORTED_TOOLCHAIN,
+)
+from gpusetup.causes.toolkit import TOOLKIT_MISMATCH, one_cuda
+from gpusetup.causes.torch_kernels import JIT_ARCH_REJECTED
+from gpusetup.evidence.context import (
+    RuleContext,
+    cuda_errors,
+    driver_answers,
+    events,
+    gib,
+    gpus,
+    whole_number,
+)
+from gpusetup.findings.message_rules import case_of, from_message
+from gpusetup.model.finding import Finding
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
+from gpusetup.model.versions import parsed
+
+LACKS_ARCHITECTURE = Message(
+    title="nvcc does not compile for {arch}",
+    detail="A toolkit that is older than a GPU does not know it; for GPUs before Turing it must be "
+    "older than 13.0. An extension needs a toolkit of torch's CUDA major which knows the GPU.",
+    text="Build with a toolkit of torch's CUDA that knows the GPU: let CUDA_HOME name it and its "
+    "nvcc be first on PATH; or build for the GPU that is there only (TORCH_CUDA_ARCH_LIST)",
+    way=one_cuda,
+)
+
+
+def toolkit(context: RuleContext) -> Iterator[Finding]:
+    said = events(context, JIT_ARCH_REJECTED.id)
+    if unknown := tuple(event for event in said if event.values.get("compiler") == "nvcc"):
+        yield from_message(context, TOOLKIT_MISMATCH, LACKS_ARCHITECTURE, unknown)
+
+
+def tf32_products(context: RuleContext) -> Iterator[Finding]:
+    """A CPU and a GPU product differ in the third digit, and this torch uses TF32 by default."""
+    messages = events(context, "results-differ")
+    version = context.snapshot.torch.version
+    if messages and version and parsed("1.7") <= parsed(version) < parsed("1.12"):
+        yield from_message(context, TF32_PRECISION, TF32_MESSAGE, messages)
+
+
+def out_of_memory(context: RuleContext) -> Iterator[Finding]:
+    """The GPU's memory did not suffice."""
+    messages = (*events(context, OUT_OF_MEMORY.id), *cuda_errors(context, 2))
+    # cuBLAS and cuDNN do not start where the memory of every GPU is taken.
+    seen = [(g.memory_used_bytes, g.memory_total_bytes) for g in gpus(context)]
+    if seen and all(used and total and used >= 0.95 * total for used, total in seen):
+        messages += events(context, "cuda-library-error")
+    for found in _found(context, OUT_OF_MEMORY, messages):
+        sizes = (messages[0].values.get(f"{name}_bytes") for name in ("asked", "total"))
+        asked, total = (gib(whole_number(size) or 0) for size in sizes)
+        told = f"{found.title}: {asked} more were asked for, it has {total}"
+        yield replace(found, title=told) if "total_bytes" in messages[0].values else found
+
+
+def _found(context: RuleContext, cause: Cause, messages: tuple[Event, ...]) -> Iterator[Finding]:
+    if messages and cause.message:
+        yield from_message(context, cause, *case_of(context, cause.message, messages))
+
+
+PROGRAM_CODES = {
+    "9": "a launch of a shape that the GPU does not take",
+    "59": "device-side assert",
+    "77": "illegal memory access",
+    "700": "illegal memory access",
+    "701": "too many resources requested for launch",
+    "702": "the launch timed out",
+    "710": "device-side assert",
+    "715": "illegal instruction",
+    "716": "misaligned address",
+    "718": "invalid program counter",
+    "719": "unspecified launch failure",
+}
+"""Codes of CUDA (and of the older runtime) that a program's own kernels cause."""
+
+
+def by_code(context: RuleContext) -> Iterator[Finding]:
+    """What CUDA's own error says, or the compiler that runs inside the program."""
+    newer = (*events(context, PTX_UNSUPPORTED_TOOLCHAIN.id), *cuda_errors(context, 218, 222))
+    yield from _found(context, PTX_UNSUPPORTED_TOOLCHAIN, newer)
+    yield from _found(context, KERNEL_IMAGE_INVALID, cuda_errors(context, 200))
+    arch = events(context, JIT_ARCH_REJECTED.id)
+    arch = tuple(e for e in arch if e.values.get("compiler") != "nvcc")
+    yield from _found(context, JIT_ARCH_REJECTED, arch)
+    failed = tuple(
+        replace(e, values={**e.values, "what": PROGRAM_CODES[e.values["code"]]})
+        for e in events(context, "cuda-error")
+        if e.values.get("code") in PROGRAM_CODES
+    )
+    yield from _found(context, CUDA_PROGRAM_ERROR, failed)
+
+
+HANGS = Message(
+    title="A model over several GPUs hangs, as where peer access between them does not work",
+    detail="NCCL waits without a word where a virtual machine, an IOMMU or ACS on the PCIe bridges "
+    "breaks what the driver promises.",
+    text="See first whether it runs without peer access; then let NCCL's log say where it waits",
+    commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),
+    look=("nvidia-smi topo -p2p r",),
+    see="see which pairs of GPUs have it",
+)
+
+
+def nccl_error(context: RuleContext) -> Iterator[Finding]:
+    """NCCL failed, and the text does not say over what."""
+    unreached = events(context, "nccl-connect-failed")
+    if unreached and not events(context, *ENDS_A_RANK):
+        yield from_message(context, NCCL_NO_SOCKET_INTERFACE, UNREACHED, unreached)
+    hangs = events(context, "nccl-hangs")
+    if hangs and not events(context, *TELLS_WHY):
+        yield from_message(context, NCCL_P2P_FAILURE, HANGS, hangs)
+
+
+TELLS_WHY = (NCCL_P2P_FAILURE.id, "nccl-timeout", "nccl-connect-failed", "cuda-error", "xid")
+
+
+ENDS_A_RANK = (OUT_OF_MEMORY.id, "host-out-of-memory", "dataloader-worker-killed")
+"""Where one rank ended for a reason of its own, the others cannot reach it."""
+
+
+UNREACHED = Message(
+    title="NCCL cannot reach the rank at {peer}: {how}",
+    plain="NCCL cannot reach another rank through the network interface that it took",
+    text="Let NCCL_SOCKET_IFNAME name the interface of the network that joins the machines (NCCL "
+    "may have taken a bridge or lo), open the ports between them, and see that the other rank runs",
+    commands=("export NCCL_DEBUG=INFO",),
+    look=("ip -brief addr",),
+    see="see the interfaces of this machine",
+)
+
+
+CAUSES = (
+    PROGRAM_WITHOUT_GPU_SUPPORT,
+    PROGRAM_REQUIREMENT_MISSING,
+    PROGRAM_RELEASE_TOO_OLD,
+    PROGRAM_SEES_NO_GPU,
+    PROGRAM_FAILED,
+)
+
+
+def of_programs(context: RuleContext) -> Iterator[Finding]:
+    """What a program says of itself."""
+    for cause in CAUSES:
+        heard = _about_it(context, *cause.kinds)
+        if heard and cause.message and all(holds(context) for holds in cause.holds):
+            yield from_message(context, cause, *case_of(context, cause.message, heard))
+
+
+OF_A_PROGRAM = Message(
+    title="{library} cannot be loaded: {program} runs on the CPU", way=programs_own
+)
+
+
+def library_missing(context: RuleContext) -> Iterator[Finding]:
+    """A program whose GPU part is there, and a CUDA library that it loads is not."""
+    heard = _about_it(context, "program-lib-missing")
+    if not events(context, PROGRAM_FAILED.id, "no-nvidia-driver", "gpu-computes"):
+        heard = heard or _about_it(context, "program-lib-unfound")
+    stops = events(context, CUDA_LIB_MISSING.id, "driver-too-old")
+    if not driver_answers(context):
+        stops += events(context, "no-nvidia-driver")
+    if heard and not stops:
+        yield from_message(context, CUDA_LIB_MISSING, OF_A_PROGRAM, heard)
+
+
+UNSAID = {"lacks": "something", "beside": "driver", "library": "A CUDA library"}
+
+
+def _about_it(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
+    """The events of the program that the text is about, with its name: others only log beside it.
+
+    torch stands under most programs: that its name is there does not say that it failed.
+    """
+    program = context.snapshot.failing.program
+    # Others load these as well: they log their own fall back while it computes.
+    if program in ("JAX", "TensorFlow") and events(context, "backend-runs"):
+        return ()
+    known = {**UNSAID, "program": program if program not in (None, "torch") else "The program"}
+    return tuple(
+        replace(e, values={**known, "said": (e.text or "an error")[:120], **e.values})
+        for e in events(context, *kinds)
+        if e.kind == PROGRAM_FAILED.id
+        or (program or "").lower() in ("", e.values.get("program", program or "").lower())
+    )
+
+
+RULES = (
+    toolkit,
+    tf32_products,
+    out_of_memory,
+    by_code,
+    nccl_error,
+    of_programs,
+    library_missing,
+)

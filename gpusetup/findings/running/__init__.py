@@ -1,1 +1,0 @@
-"""What CUDA, torch and NCCL say while a program runs."""

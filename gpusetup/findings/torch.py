@@ -1,0 +1,198 @@
+"""Whether torch is installed: whole, one, in this environment, and built for this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.causes.containers import CUDA_VISIBLE_DEVICES_HIDDEN
+from gpusetup.causes.record import Message
+from gpusetup.causes.torch import (
+    HALVES_DO_NOT_FIT,
+    MIXED_CONDA_PIP,
+    TORCH_HALF_INSTALLED,
+    TORCH_IMPORT_FAILED,
+    TORCH_MISSING,
+    TORCH_OUTSIDE_ENVIRONMENT,
+    TWO_TORCH_INSTALLS,
+    conda_and_pip,
+)
+from gpusetup.causes.torch_builds import (
+    RAISE,
+    ROCM_WHEEL_ON_NVIDIA,
+    TORCH_CPU_BUILD,
+    TORCH_SEES_NO_GPU,
+    XPU_WHEEL_ON_NVIDIA,
+)
+from gpusetup.evidence.context import (
+    RuleContext,
+    asked_for_cuda,
+    events,
+    gpus,
+    has_nvidia,
+    is_report,
+    on,
+    packages,
+    says_nothing_else,
+    value_evidence,
+)
+from gpusetup.evidence.places import is_beside_torch
+from gpusetup.findings.message_rules import finding, from_message, seen, shown
+from gpusetup.fixes import paste, which
+from gpusetup.model.finding import Evidence, Finding, Severity
+from gpusetup.model.machine import Event
+from gpusetup.model.versions import parsed
+
+
+def torch_missing(context: RuleContext) -> Iterator[Finding]:
+    """No torch in the target interpreter."""
+    python, torch = context.snapshot.python, context.snapshot.torch
+    built = torch.version and events(context, "build-isolation-no-torch")
+    said = () if built else events(context, TORCH_MISSING.id)
+    if torch.installed is False:
+        place = python.site_packages or paste.python(context)
+        said += (shown(context, "torch.installed", f"no torch in {place}"),)
+    if said:
+        named = python.executable or python.prefix or "this Python"
+        yield finding(context, TORCH_MISSING, said, python=named)
+
+
+def torch_half_installed(context: RuleContext) -> Iterator[Finding]:
+    if any(p.intact is False for p in packages(context, "torch")):
+        yield seen(context, TORCH_HALF_INSTALLED, "torch.version", "files of torch are missing")
+
+
+def two_torch_installs(context: RuleContext) -> Iterator[Finding]:
+    """Two torch distributions lie over each other, or one hides another."""
+    both = packages(context, "torch")
+    versions = tuple(dict.fromkeys(p.version for p in both))
+    if len(versions) > 1 and not all(conda_and_pip(context)):
+        one_folder = len({p.location for p in both}) == 1
+        said = [shown(context, "packages", f"torch {p.version} in {p.location}") for p in both]
+        yield finding(
+            context,
+            TWO_TORCH_INSTALLS,
+            said,
+            severity=None if one_folder else Severity.WARNING,
+            times=str(len(versions)),
+            versions=", ".join(versions),
+        )
+
+
+def mixed_conda_pip(context: RuleContext) -> Iterator[Finding]:
+    """conda and pip installed torch over each other, in two versions."""
+    conda, pip = conda_and_pip(context)
+    if conda and pip and parsed(conda).release != parsed(pip).release:
+        both = f"conda has torch {conda}, pip {pip}"
+        yield seen(context, MIXED_CONDA_PIP, "packages", both)
+
+
+def torch_import_failed(context: RuleContext) -> Iterator[Finding]:
+    """torch was asked to import, and did not."""
+    if problem := context.snapshot.torch.import_error:
+        yield seen(context, TORCH_IMPORT_FAILED, "torch.import_error", problem)
+
+
+def torch_outside_target(context: RuleContext) -> Iterator[Finding]:
+    """The torch that would be imported lies outside the environment (user site, PYTHONPATH).
+
+    Where it is not right for this machine, no other one in the environment would be seen.
+    """
+    python, place = context.snapshot.python, context.snapshot.torch.location or ""
+    own = tuple(filter(None, (python.prefix, python.site_packages)))
+    told = events(context, *HALVES_DO_NOT_FIT)
+    if place and python.prefix and not place.startswith(own) and not told:
+        in_the_way = context.decision is not None and context.decision.how != "kept"
+        broken = in_the_way and not paste.target_refuses(context)
+        only = None if broken else Severity.WARNING
+        cause = TORCH_OUTSIDE_ENVIRONMENT
+        yield seen(context, cause, "torch.location", place, severity=only, place=place)
+
+
+def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
+    """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
+    torch = context.snapshot.torch
+    # An installer that took a CUDA build away and put a build without CUDA in its place.
+    uninstalled = events(context, "torch-uninstalled") if not torch.cuda_available else ()
+    replaced = [e for e in uninstalled if "taken" not in e.values and _is_plain(context, e)]
+    said = (*events(context, "torch-not-compiled-with-cuda"), *replaced)
+    # No order: where no source tells the GPU, only a text about CUDA makes one likely.
+    asked = said or asked_for_cuda(context) or says_nothing_else(context)
+    about_it = is_report(context) and asked
+    there = has_nvidia(context)
+    old = context.catalog.never_serves(context.snapshot.gpus or ())
+    if old or context.snapshot.os.jetson or not (there or (there is None and about_it)):
+        return
+    if said or (torch.backend == "cpu" and not torch.cuda_available):
+        who, gpu = named(context), which.names(context)
+        of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend or 'cpu'}")
+        of_gpu = (shown(context, "gpus", gpu),) if gpus(context) else ()
+        seen = (*said, of_torch, *of_gpu)
+        yield finding(context, TORCH_CPU_BUILD, seen, who=who, gpu=gpu)
+
+
+def named(context: RuleContext) -> str:
+    """`torch 2.5.1`, or `torch` alone."""
+    return f"torch {context.snapshot.torch.version or ''}".strip()
+
+
+def _is_plain(context: RuleContext, event: Event) -> bool:
+    plain = on(context, "windows") and "+" not in (context.snapshot.torch.version or "+")
+    return plain or "cpu" in (context.snapshot.torch.backend, event.values.get("backend"))
+
+
+def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
+    text = f"{named(context)}, backend {context.snapshot.torch.backend or 'unknown'}"
+    return (value_evidence(context, "torch.version", text),)
+
+
+def foreign_wheel(context: RuleContext) -> Iterator[Finding]:
+    """A build for another maker's GPUs."""
+    label = context.snapshot.torch.backend or ""
+    cause = {"rocm": ROCM_WHEEL_ON_NVIDIA, "xpu": XPU_WHEEL_ON_NVIDIA}.get(label[:4])
+    if cause and gpus(context) and not events(context, "foreign-gpu"):
+        said = (shown(context, "torch.version", f"backend {label}"),)
+        yield finding(context, cause, said, who=named(context))
+
+
+SEES_ONE_ELSEWHERE = Message(
+    title="A program finds no GPU, though torch sees one elsewhere",
+    text="Ask in both places which Python and which torch answer; where they are the same, the "
+    "program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a GPU that is there",
+    look=(RAISE,),
+    see="have torch raise it, where it fails",
+)
+
+
+def torch_sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
+    """torch itself, or a program above it, says that CUDA is not available."""
+    torch = context.snapshot.torch
+    said = events(context, "cuda-unavailable")
+    if torch.cuda_available is None and not torch.version and is_beside_torch(context):
+        return
+    if torch.cuda_available is False and not said:
+        said = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
+    if not said or has_nvidia(context) is False:
+        return
+    asked = all(event.values.get("asked") for event in said)
+    # No order: that a program chooses its devices is a guess until an exception says it.
+    hides = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment or any(
+        "error: " in (event.text or "").lower() for event in said
+    )
+    if torch.cuda_available:
+        cause = CUDA_VISIBLE_DEVICES_HIDDEN if hides and not asked else TORCH_SEES_NO_GPU
+        yield from_message(context, cause, SEES_ONE_ELSEWHERE, said)
+    else:
+        yield finding(context, TORCH_SEES_NO_GPU, said)
+
+
+RULES = (
+    torch_missing,
+    torch_half_installed,
+    two_torch_installs,
+    mixed_conda_pip,
+    torch_import_failed,
+    torch_outside_target,
+    torch_cpu_build,
+    foreign_wheel,
+    torch_sees_no_gpu,
+)

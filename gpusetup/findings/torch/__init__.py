@@ -1,1 +1,0 @@
-"""The torch that is installed: whole, of the right build, with kernels for the GPU."""

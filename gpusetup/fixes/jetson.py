@@ -1,0 +1,52 @@
+"""The torch of a Jetson: which wheel its JetPack has."""
+
+from __future__ import annotations
+
+from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, runs_ordinary_wheels
+from gpusetup.evidence.context import RuleContext, gpus
+from gpusetup.fixes import paste
+from gpusetup.fixes.distributions import undeclared_commands
+from gpusetup.model.finding import Fix
+from gpusetup.model.shell import lines
+from gpusetup.model.versions import parsed
+
+
+def jetson_fix(context: RuleContext) -> Fix:
+    """torch's own wheel where it serves the board, else NVIDIA's for this JetPack."""
+    jetpack = jetpack_of(board_of(context.snapshot))
+    if jetpack is None:
+        return Fix(
+            text="Install the torch wheel that NVIDIA publishes for this board's JetPack: the "
+            "first line of the command's answer names its release",
+            commands=lines("cat /etc/nv_tegra_release"),
+        )
+    known = (gpu.compute_capability for gpu in gpus(context))
+    if runs_ordinary_wheels(jetpack, filter(None, known)):
+        return paste.install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
+    if jetpack.wheels is None:
+        return Fix(
+            text=f"{jetpack.name} is for Thor; on Orin torch's wheels run from {UNIFIED.name} on: "
+            "flash it with SDK Manager",
+            needs_root=True,
+            needs_reboot=True,
+        )
+    own = context.snapshot.python.version
+    if own and parsed(own).release[:2] != parsed(jetpack.python).release:
+        new = paste.command(context, "/usr/bin/python3", "-m", "venv", f".venv-{jetpack.python}")
+        return Fix(
+            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python}, not {own}: "
+            "make an environment of the system's python3, and ask `gpusetup doctor` there",
+            commands=(new,),
+        )
+    only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
+    return Fix(
+        text=f"Install NVIDIA's wheel for {jetpack.name}, after what it links and does not declare "
+        "and before what it depends on. torchvision and torchaudio cannot follow: build them from "
+        "source where a program needs them",
+        commands=(
+            paste.pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
+            *undeclared_commands(context, jetpack.links or "", jetpack.cuda),
+            paste.pip(context, "install", *only_there, "torch"),
+            paste.pip(context, "install", "torch"),
+        ),
+    )

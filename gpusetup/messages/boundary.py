@@ -1,0 +1,245 @@
+"""What containers, lenders, NCCL and jobs on several nodes say of where a program runs.
+
+Sources: the error texts of moby, containerd, podman, libnvidia-container, nvidia-container-toolkit,
+kube-scheduler, kubelet and the NVIDIA device plugin; the entry script of NVIDIA's images, kubectl.
+
+Sources: torch/utils/data (signal handling), torch's shared memory manager, NCCL 2.4 to 2.28
+(shmutils.cc, bootstrap.cc, ibvwrap.cc, init.cc), torch.distributed, accelerate, torch's TCPStore
+(socket.cpp).
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import FAILED, row, rows
+
+ARTICLE = r"(?:an? |the |my |free )?(?:hosted )?"
+
+
+ELSEWHERE = (
+    r"\b(?:works?|worked|working|fine|well|runs) (?:on|in|with) (?:an? |the |my )?LENT|LENT\b[^.\n]{0,50}\b(?:works|worked|is fine|runs fine|no problem|same code)"
+    r"|LENT`?,? (?:and|or|/) `?OTHER|OTHER`?,? (?:and|or|/) `?LENT|\b(?:not|neither|unlike|like|also)(?: \w+)? (?:on|in|with) (?:an? |the )?LENT|LENT I also|usage limits in LENT"
+)
+
+
+def elsewhere(name: str, other: str) -> str:
+    """A pattern of what is said of a lender's notebooks that a failure is not in, or not only."""
+    return ELSEWHERE.replace("LENT", f"(?:google )?{name}").replace("OTHER", other)
+
+
+FEW_PORTS = r"\bonly (?:the )?ports? [\d -]{2,15}(?:are|is) (?:open|allowed)|\bports?\b[^.\n]{0,40}\b(?:blocked|closed|not open)\b|\bfirewall (?:blocks|is active|between)"
+
+
+FEW_PORTS_OPEN = "not every port is open between the machines"
+"""How somebody's own words say that NCCL's ranks do not reach each other."""
+
+
+HANGS = r"(?:hangs?|hung|hanging|stuck|freezes|froze|frozen|stalls?)"
+
+
+OF_SEVERAL = r"\b(?:tensor[-_ ]parallel(?:ism)?(?:[-_ ]size)?[ =:]{0,3}(?:of )?(?:[2-9]|1\d)?\b|NCCL version \d)"
+"""A model over several GPUs, whose first exchange is NCCL's."""
+
+
+HOW = (
+    "(?P<how>Connection (?:refused|timed out|reset by peer)|No route to host|Network is unreachable"
+    "|Software caused connection abort|Cannot assign requested address)"
+)
+"""What the system says of a connection that was not made."""
+
+
+SLURMS = (
+    *rows(
+        "slurm-job",
+        {
+            "slurm_job": r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w",
+            "#sbatch": r"#SBATCH +-",
+            "srun": r"\bsrun(?:: job \d| +-)",
+            "salloc": r"\bsalloc(?:: (?:Granted|job \d)| +-)",
+        },
+    ),
+    row(
+        "slurm-job",
+        "slurm",
+        r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b",
+        gpus="not shown",
+    ),
+    *rows(
+        "slurm-job",
+        {
+            "--gres": r"--gres[= ]gpu",
+            "--gpus": r"(?:sbatch|srun|salloc)\b[^\n]{0,120}? --gpus(?:-per-\w{3,6})?[= ]\w",
+            "slurm_": r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w",
+        },
+        gpus="asked for",
+    ),
+    row(
+        "shared-node",
+        ("cluster", "login node"),
+        r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster|\blogin node\b",
+    ),
+)
+"""That a text is of a Slurm job, and that the job asked for GPUs (sbatch's manual page)."""
+
+
+SERVERS_PORT = {
+    "stage": "start",
+    "says": "The port on which the server listens is in use: another program, or an older run of it, has it",
+    "way": "End what listens there (`ss -ltnp` names it; on Windows `netstat -ano`), or give the server another port",
+}
+
+
+PORTS = (
+    row(
+        FAILED,
+        "bind",
+        r"\b(?:attempting to bind on address \('[\w.:]{0,40}', (?P<port>\d{2,5})\)|listen tcp \S{0,40}?:(?P<listens>\d{2,5}): bind): ?\W?(?:\[[^\]]{1,40}\] ?)?(?:address already in use|Only one usage of each socket address)",
+        **SERVERS_PORT,
+    ),
+    row(
+        FAILED,
+        "empty port in range",
+        r"Cannot find empty port in range: (?P<port>\d{2,5})",
+        **SERVERS_PORT,
+    ),
+)
+
+
+WITHOUT_A_GROUP = {
+    "stage": "distributed",
+    "says": "The ranks were not set up: the run was not started by its launcher, or its code makes no process group",
+    "way": "Start it by `torchrun --nproc-per-node=GPUS SCRIPT`, which gives each rank its variables, and call "
+    "`torch.distributed.init_process_group()` before the model is wrapped; on one GPU switch the distributed mode off",
+}
+
+
+GROUPS = (
+    *(
+        row(FAILED, needle, pattern, unless=unless, **WITHOUT_A_GROUP)
+        for needle, pattern, unless in (
+            (
+                "process group has not been initialized",
+                r"\bDefault process group has not been initialized",
+                "",
+            ),
+            (
+                "expected, but not set",
+                r"environment variable (?:(?:LOCAL_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)) expected, but not set",
+                "",
+            ),
+        )
+    ),
+    row(
+        FAILED,
+        "unrecognized arguments",
+        r"error: unrecognized arguments:[^\n]{0,200}? ?--local[-_]rank\b",
+        stage="distributed",
+        says="The script does not take the rank as the launcher of torch 2 writes it (`--local-rank`)",
+        way="Start it by `torchrun`, and read LOCAL_RANK from the environment; or take both spellings: "
+        "`parser.add_argument('--local-rank', '--local_rank', type=int)`",
+    ),
+)
+
+
+ROWS = (
+    row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
+    row(
+        FAILED,
+        "executable file not found in $path",
+        r"exec: \W{0,3}(?P<lacks>(?!nvidia-)[\w./-]{1,60})\W{0,3}: executable file not found in \$PATH",
+        says="The image has no such program as its command asks for",
+        way="Name the release of the image that has it, or the command that it has",
+        stage="start",
+    ),
+    row(
+        "no-nvidia-driver",
+        "load library failed",
+        r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)",
+        place="host",
+    ),
+    *rows(
+        "hosted-notebook",
+        {
+            "google/colab": "",
+            "condacolab": r"\bcondacolab\b",
+            "google.colab": "",
+            "/content/": r"(?<![\w./-])/content/(?!images?/|media/)\w",
+        },
+        service="Google Colab",
+    ),
+    row(
+        "hosted-notebook",
+        "colab",
+        rf"\b(?:(?:on|in|using|my|this|from) {ARTICLE}|(?:environment|platform|system|os|running on)"
+        r"\W{1,6})(?:Google )?Colab(?:oratory)?\b|\bColab(?:oratory)?(?:'s)? (?:\((?=[TLAV]))?"
+        r"(?:T4|L4|[AV]100|TPU|GPUs?|notebooks?|runtime|pro|instance|session|page|free)\b"
+        r"|(?:运行环境|环境|在) ?(?:是|为|：|:)? ?(?:Google )?Colab",
+        unless=elsewhere("colab(?:oratory)?", "kaggle"),
+        service="Google Colab",
+    ),
+    row(
+        "hosted-notebook",
+        "kaggle",
+        rf"\b(?:(?:on|in|using|my|this) {ARTICLE}|(?:environment|platform|system|os|running on)"
+        r"\W{1,6})Kaggle\b(?! ?(?:data|competition|api\b|cli\b|[./_-]))|\bKaggle(?:'?s)? (?:\((?=[TP]))?"
+        r"(?:T4|P100|TPU|GPUs?|notebooks?|kernel|session|runtime|free)\b",
+        unless=elsewhere("kaggle", "colab"),
+        service="Kaggle",
+    ),
+    *rows(
+        "gpu-not-chosen",
+        {
+            "gpu backend": r"[Cc]annot (?:currently )?connect to (?:a )?GPU backend",
+            "due to usage limits in colab": "",
+        },
+        service="Google Colab",
+    ),
+    row(
+        "hosted-notebook",
+        "/kaggle/",
+        r"(?<![\w.])/kaggle/(?:working|input|tmp)\b",
+        service="Kaggle",
+    ),
+    row(
+        "hosted-notebook",
+        "sagemaker",
+        r"/home/ec2-user/SageMaker|/home/sagemaker-user",
+        service="SageMaker",
+    ),
+    *SLURMS,
+    *GROUPS,
+    row(
+        "gpus-not-given",
+        "no cuda gpus are available",
+        r"(?:ray::|ray\.exceptions|RayTaskError).{0,550}?No CUDA GPUs are available",
+        who="Ray",
+    ),
+    row(
+        "nccl-connect-failed",
+        "failed with error ",
+        r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:Network is unreachable|Connection timed out|No route to host)))",
+        unless=r"Cannot allocate memory",
+    ),
+    *rows(
+        "nccl-connect-failed",
+        {
+            "connect to ": rf"Connect to (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+            "call to connect": rf"NCCL \w{{4}} Call to connect (?:to \S{{3,60}} )?(?:returned|failed:?) {HOW}",
+            "net : call to": rf"Net ?: Call to (?:recv from|send to) (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+            "gloo connectfullmesh failed": "",
+            "client socket has timed out": r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
+        },
+    ),
+    row(
+        "nccl-connect-failed",
+        "ncclsystemerror",
+        rf"ncclSystemError\b.{{0,900}}?(?:{FEW_PORTS})|(?:{FEW_PORTS}).{{0,900}}?ncclSystemError\b",
+        how=FEW_PORTS_OPEN,
+    ),
+    row(
+        "nccl-hangs",
+        ("tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version"),
+        rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b",
+        unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)",
+    ),
+    *PORTS,
+)

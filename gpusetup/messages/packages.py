@@ -1,0 +1,269 @@
+"""What imports, installers and frameworks say of packages and libraries.
+
+Sources: the extension loaders of torchvision, torchaudio and xformers, glibc's ld.so and macOS'
+dyld on torch's C++ symbols, pip's resolver, Python's import system of 3.6 to 3.14,
+torch/library.py.
+
+Sources: torch/utils/cpp_extension.py of torch 1.0 to 2.13, the setup files of apex, flash-attn and
+DeepSpeed, nvcc's host check, Triton 1 to 3 (build.py, driver.py), torch/_inductor, ld, gcc, uv, pip.
+
+Sources: glibc's ld.so, Windows' loader (its numbers hold in every language), cuDNN, MKL, NumPy's
+check of the C API, bitsandbytes' own search.
+
+Sources: pip 9 to 26 (resolution, network, hashes), uv 0.1 to 0.9 (resolver report, wheel tags),
+conda 4 to 25, libmamba, pixi's rattler, poetry's chooser.
+
+Sources: TensorFlow's dso_loader.cc and its issue tracker, jax_plugins/xla_cuda12/__init__.py,
+onnxruntime_pybind_state.cc, CuPy's compiler and softlink, NVRTC's own error, libgpuarray, Paddle's
+gpu_resources.cc.
+
+Sources: onnxruntime's Python binding, bitsandbytes/cextension.py, jax/_src/xla_bridge.py,
+llama.cpp's common/arg.cpp, torchcodec/_core/ops.py, NVIDIA Warp's release notes, setup files.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.fragments import TORCH_SYMBOL
+from gpusetup.messages.row import row, rows
+
+COMPANIONS = (
+    row(
+        "torchvision-image-mismatch",
+        "failed to load image python extension",
+        rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+    ),
+)
+
+
+NOT_BUILT = (
+    row(
+        "extension-installed",
+        "pip",
+        r"\bpip3? install (?:-\S{1,40} ){0,4}(?P<module>(?:mamba[-_]ssm|causal[-_]conv1d|flash[-_]attn|sageattention|exllamav[23]|auto[-_]gptq|autoawq|gsplat|nerfacc|pytorch3d|natten|spconv(?:-cu\d{2,3})?|torch[-_](?:scatter|sparse|cluster)|mmcv(?:-full)?))(?=[ =<>\[]|$)(?=.{0,1100}?no kernel image is available)",
+    ),
+)
+
+
+IMPORTS = (
+    row(
+        "backport-in-the-way",
+        "intflag",
+        r"module 'enum' has no attribute 'IntFlag'",
+        package="enum34",
+        module="enum",
+    ),
+    row(
+        "backport-in-the-way",
+        "_abc_registry",
+        r"type object 'Callable' has no attribute '_abc_registry'",
+        package="typing",
+        module="typing",
+    ),
+    row(
+        "backport-in-the-way",
+        "_classvar",
+        r"module 'typing' has no attribute '_ClassVar'",
+        package="dataclasses",
+        module="dataclasses",
+    ),
+    row(
+        "module-missing",
+        "no module named",
+        r"No module named ['\"]?(?P<module>(?!torch\b|pip\b|triton\b|_C\b)[\w.]+)",
+    ),
+)
+
+
+LOADER = (
+    *rows(
+        "musl-libc",
+        {
+            "error loading shared library": r"Error loading shared library (?P<library>\S+): No such file",
+            "symbol not found": r"Error relocating \S{1,160}: \S{1,60}: symbol not found",
+        },
+    ),
+)
+
+
+WHEELS = (
+    row(
+        "no-matching-distribution",
+        "tools.nnwrap",
+        r"No module named '?tools\.nnwrap",
+        requirement="torch",
+        none_found="true",
+    ),
+    row(
+        "no-matching-distribution",
+        "no compatible version found for: torch",
+        r"No compatible version found for: torch\s+(?:DEBUG [^\n]{0,200}\s+)?[×x] No s",
+        requirement="torch",
+    ),
+    row(
+        "wheel-not-supported",
+        "is not a supported wheel",
+        r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform",
+    ),
+    row(
+        "requires-python",
+        "requires-python",
+        r"(?:Requires-Python|requires-python) ?(?P<needs>[<>=!~][\d.,<>=!~* ]+)",
+    ),
+)
+
+
+RESOLVERS = (
+    *rows(
+        "conda-not-found",
+        {
+            "packagesnotfounderror": r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
+            "resolvepackagenotfound": r"ResolvePackageNotFound: ?-? ?(?P<package>[\w.=*-]+)",
+        },
+    ),
+)
+
+
+TOOLS = (
+    *rows(
+        "torch-uninstalled",
+        {
+            "uninstalling torch-": r"Found existing installation: torch (?P<old>[\w.]+\+cu\d{2,3})\b",
+            "uninstalled torch-": r"Successfully uninstalled torch-(?P<taken>\d+\.\d+\.\d+)(?![+.\d])(?!.{0,900}?Successfully installed)",
+            "- torch==": r"(?<!\S)- torch==(?P<old>[\w.]+\+cu\d{2,3})\b.{0,400}?\+ torch==",
+        },
+    ),
+    row(
+        "torch-uninstalled",
+        " --> ",
+        r"\bpytorch-(?P<old>\d[\w.]*)-[\w.]*cuda[\w.~]* --> \S{0,60}pytorch-(?P<new>\d[\w.]*)-(?:[\w.]*_)?cpu",
+        backend="cpu",
+    ),
+)
+
+
+TENSORFLOWS = (
+    *rows(
+        "program-lib-unfound",
+        {
+            "open cuda library": r"Couldn't open CUDA library (?P<library>lib(?!cupti|cuda\.)[\w-]{3,24}\.so[.\d]{0,8}?)\.? ",
+            "could not load dynamic library": r"Could not load dynamic library '(?P<library>(?!lib(?:nvinfer|cuda\.)|nvinfer|nvcuda)[\w.-]{3,60})'; dlerror",
+        },
+        program="TensorFlow",
+    ),
+    row(
+        "gpu-not-in-wheel",
+        "unsupported compute capability",
+        r"\bTensorFlow\b.{0,900}?\bunsupported compute capability (?P<capability>1[0-2]\.\d)?",
+        unless=r"\bnot (?:\w+ ){0,3}unsupported",
+        side="new",
+        said="in words",
+    ),
+    row(
+        "program-lib-missing",
+        "[and-cuda]",
+        r"pip3? install \S{0,24}tensorflow\[and-cuda\].{0,400}?list_physical_devices\(['\"]GPU['\"]\).{0,120}?(?:empty (?:list|array)|\[ ?\](?!\w))",
+        program="TensorFlow",
+        library="a CUDA library of TensorFlow",
+        or_else="no driver",
+    ),
+)
+
+
+CUPYS = (
+    row(
+        "program-lib-missing",
+        ".dll -> not found",
+        r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found",
+        program="CuPy",
+    ),
+)
+
+
+ONNXRUNTIMES = (
+    row(
+        "program-lib-missing",
+        "but cuda was",
+        r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded",
+        program="onnxruntime",
+        library="CUDA or cuDNN, in the release that onnxruntime was built for,",
+    ),
+)
+
+
+PADDLES_GPUS = (
+    *(
+        row(
+            "gpu-not-in-wheel",
+            "not compatible with paddle installation",
+            rf"GPU architecture in your current machine is (?:{names})\b[^\n]{{0,20}}? not compatible with Paddle installation",
+            side=side,
+        )
+        for side, names in (
+            ("old", "Kepler|Maxwell|Pascal|Volta"),
+            ("new", "Ampere|Ada\\w*|Hopper|Blackwell"),
+        )
+    ),
+)
+"""The driver's branch that CUDA 11 and 12 need at least (CUDA compatibility): 450, 525."""
+
+
+SEES_NO_GPU = (
+    row(
+        "program-lib-missing",
+        "find cuda drivers",
+        r"Could not find cuda drivers on your machine, GPU will not be used",
+        program="TensorFlow",
+        library="the CUDA libraries of TensorFlow",
+        or_else="no driver",
+    ),
+    row(
+        "program-lib-missing",
+        "find libdevice directory",
+        r"Can't find libdevice directory|libdevice not found at",
+        program="TensorFlow",
+        library="libdevice (the toolkit's nvvm folder)",
+    ),
+    row(
+        "program-lib-missing",
+        "dnn library is not found",
+        program="TensorFlow",
+        library="cuDNN, in the release that TensorFlow was built for,",
+    ),
+    *rows(
+        "program-lib-missing",
+        {
+            "skipping registering gpu devices": "",
+            "cannot dlopen some gpu libraries": "",
+        },
+        program="TensorFlow",
+        library="a CUDA library of TensorFlow",
+    ),
+    row(
+        "program-lib-missing",
+        "failed to create cudaexecutionprovider",
+        r"Failed to create CUDAExecutionProvider\. ?Require cuDNN",
+        program="onnxruntime",
+        library="cuDNN or CUDA, in the release that onnxruntime names,",
+    ),
+)
+
+
+ROWS = (
+    *COMPANIONS,
+    *NOT_BUILT,
+    *IMPORTS,
+    row(
+        "extension-arch",
+        "arch flags",
+        r"(?<![\w-])(?P<module>(?!torchvision)[a-z][\w-]{1,40}) arch flags (?P<arches>\d\.\d(?:, \d\.\d){0,12})",
+    ),
+    *LOADER,
+    *WHEELS,
+    *RESOLVERS,
+    *TOOLS,
+    *TENSORFLOWS,
+    *CUPYS,
+    *ONNXRUNTIMES,
+    *PADDLES_GPUS,
+    *SEES_NO_GPU,
+)
