@@ -8,6 +8,7 @@ from gpusetup.messages.boundary import FEW_PORTS_OPEN
 from gpusetup.model.shell import lines
 
 LIST_GPUS = "nvidia-smi -L"
+TORCHS_CUDA = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
 (ON_THE_BUS,) = lines("lspci -nn | grep -iE 'vga|3d|display'")
 TORCHS_KERNELS = (
     'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from gpusetup.causes import alike
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.messages.fragments import IF, IN_A_BUILD
 from gpusetup.messages.row import any_of, says
 
-WHERE = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
-
-WHICH_CUDA = (WHERE, "nvcc --version")
+WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
 
 CXX_STANDARD_TOO_OLD = Cause(
     id="cxx-standard-too-old",

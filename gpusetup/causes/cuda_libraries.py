@@ -27,8 +27,6 @@ def _not_torchs(context: RuleContext) -> bool:
     return parsed(version) >= parsed(context.catalog.milestone("torch with cudnn 9"))
 
 
-WHERE = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
-
 WHICH_CUDA = "see which CUDA torch has"
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
@@ -110,7 +108,7 @@ CUDA_LIB_MISSING = Cause(
                 text="Install its current release, which finds the CUDA libraries that torch "
                 "brings; torch itself must be a CUDA build",
                 commands=("pip install --upgrade {module}",),
-                look=(WHERE,),
+                look=(alike.TORCHS_CUDA,),
                 see=WHICH_CUDA,
             ),
             Message(
@@ -118,7 +116,7 @@ CUDA_LIB_MISSING = Cause(
                 text="Not torch asks for it, but something that was built for another CUDA (the "
                 "traceback names its file): install its build for torch's CUDA, or build it anew "
                 "here",
-                look=(WHERE,),
+                look=(alike.TORCHS_CUDA,),
                 see=WHICH_CUDA,
             ),
         ),

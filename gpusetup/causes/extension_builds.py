@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.compilers import WHERE
+from gpusetup.causes import alike
 from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Cause, Message
@@ -55,7 +55,7 @@ EXTENSION_NOT_BUILT = Cause(
                 text="Install the wheel made for torch's CUDA in its place: spconv-cu120, "
                 "spconv-cu118 (any of torch's major serves)",
                 commands=("pip uninstall -y spconv cumm",),
-                look=(WHERE,),
+                look=(alike.TORCHS_CUDA,),
                 see="see which CUDA torch has",
             ),
             *(

@@ -6,7 +6,6 @@ import re
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
-from gpusetup.causes.compilers import WHERE
 from gpusetup.causes.layers import COMPANIONS, Layer
 from gpusetup.causes.record import Alike, Cause, Message
 from gpusetup.causes.sources import CPP_EXTENSION
@@ -39,7 +38,7 @@ EXTENSION_TOO_OLD_FOR_TORCH = Cause(
         detail="torch 1.11 removed the headers of THC; ATen and c10 took their place.",
         text="Take the package's newer release or another fork of it; else build it in an "
         "environment with the torch that it was written for (1.10 or older)",
-        look=(WHERE,),
+        look=(alike.TORCHS_CUDA,),
         see="see which torch is there",
     ),
     stage="build",
@@ -151,7 +150,7 @@ EXTENSION_ABI_MISMATCH = Cause(
                 "build, or is not imported before it",
                 text="See which torch is there. `None` is a CPU build: then replace it",
                 commands=("gpusetup install",),
-                look=(WHERE,),
+                look=(alike.TORCHS_CUDA,),
                 see="see first which torch is there",
             ),
             Message(

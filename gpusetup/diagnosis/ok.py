@@ -20,7 +20,8 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     serving,
 )
-from gpusetup.findings.presence import KERNELS_RAN, serves_its_maker
+from gpusetup.findings.presence import serves_its_maker
+from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.failing import COMPLAINT
 from gpusetup.model.machine import Event, visible_gpus
 
@@ -69,7 +70,7 @@ def _said_healthy(context: RuleContext) -> bool:
 
 def computed(context: RuleContext) -> bool:
     """Whether a program is said to have computed on the GPU, or torch to see it."""
-    ran = events(context, "gpu-computes") or cuda_errors(context, *KERNELS_RAN)
+    ran = events(context, "gpu-computes") or cuda_errors(context, *BY_PROGRAMS)
     xids = (e.values.get("number") for e in events(context, "xid") if not _is_of_pictures(e))
     return bool(context.snapshot.torch.cuda_available or ran or KERNELS_XIDS.intersection(xids))
 

@@ -29,7 +29,7 @@ from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line
-from gpusetup.readings.packages import normalised
+from gpusetup.readings.packages import FAMILY, normalised
 
 IMAGE_WARNING = "torchvision-image-mismatch"
 """Reading images fails, and nothing more: beside another failure it is only a warning."""
@@ -118,9 +118,6 @@ def pairs(context: RuleContext) -> Iterator[Finding]:
             )
             evidence = (value_evidence(context, "packages", pair),)
             yield PAIR_MISMATCH.found(pair, evidence=evidence, fix=fix)
-
-
-FAMILY = ("torch", "torchvision", "torchaudio")
 
 
 PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"

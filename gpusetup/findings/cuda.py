@@ -19,6 +19,7 @@ from gpusetup.causes.gpu_access import DEVICE_PERMISSION
 from gpusetup.causes.gpu_faults import GPU_FELL_OFF_BUS, HARDWARE_FAULT
 from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
+    NO_KERNEL_DRIVER,
     RuleContext,
     driver_answers,
     events,
@@ -178,9 +179,6 @@ ANSWERED = Message(
 )
 
 
-NO_LIBRARY = (9, 12, 13)
-
-
 LIBRARIES = Message(
     title="NVML does not start although a driver runs: it answers {said}",
     text="Install the driver's libraries anew, of exactly the version of its kernel module, and "
@@ -202,11 +200,13 @@ def nvml_init_failed(context: RuleContext) -> Iterator[Finding]:
     # No order: only our own question has a code; the messages of a text have causes of their own.
     if is_report(context) or context.other_host or code in (0, 18):
         return
-    if code in NO_LIBRARY and (machine.os.jetson or not (starts or machine.driver.module_loaded)):
+    if code in NO_KERNEL_DRIVER and (
+        machine.os.jetson or not (starts or machine.driver.module_loaded)
+    ):
         return  # no driver at all
-    if inside and not starts and code in (*NO_LIBRARY, 999):
+    if inside and not starts and code in (*NO_KERNEL_DRIVER, 999):
         return  # a rule of containers has it: the GPU was taken away, or never given
-    message = LIBRARIES if code in NO_LIBRARY else ANSWERED
+    message = LIBRARIES if code in NO_KERNEL_DRIVER else ANSWERED
     said = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     answer = (shown(context, "driver.nvml_code", said, said=said),)
     only = Severity.WARNING if message is LIBRARIES and inside else None

@@ -29,7 +29,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.readings.packages import normalised
+from gpusetup.readings.packages import FAMILY, normalised
 from gpusetup.resolver.situation import python_tag
 
 
@@ -91,9 +91,6 @@ KINDS = (
 
 
 NAMED = ("requirement", "index", "package", "wheel")
-
-
-FAMILY = ("torch", "torchvision", "torchaudio")
 
 
 OURS = (*FAMILY, "triton", "nvidia-", "pytorch")

@@ -29,6 +29,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import other_makers, paste, which
+from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.machine import Event
 from gpusetup.resolver.held import vendors_of
@@ -180,7 +181,7 @@ def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
 
 def _in_use(context: RuleContext) -> bool:
     """Whether the maker's own backend runs in a text, and nothing asks for CUDA or lacks it."""
-    ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *KERNELS_RAN)
+    ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
     return bool(ran and not events(context, *LOOKED_FOR_CUDA[1:]))
 
 
@@ -254,11 +255,6 @@ STOPS_EARLIER = (
 
 The order of causes cannot say it: a machine without torch lacks its GPU first, while a text in
 which an installer finds no torch is not about a GPU at all."""
-
-
-KERNELS_RAN = (700, 701, 702, 710, 715, 716, 718, 719)
-"""What a program's own kernel did wrong (an assertion, a bad address): it ran, so that the stack
-under it works."""
 
 
 def _runs(context: RuleContext) -> bool:

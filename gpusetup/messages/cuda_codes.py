@@ -50,7 +50,8 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
 """Code, name, and the texts by which cudaGetErrorString and cuda.h's names tell it."""
 
 BY_PROGRAMS = (700, 701, 702, 710, 715, 716, 718, 719)
-"""Errors that a program's own kernels cause; as bare numbers others have them too."""
+"""Errors that a program's own kernels cause: they ran, so that the stack under them works. As bare
+numbers others have them too."""
 
 OLD_CODES = {
     59: 710,
