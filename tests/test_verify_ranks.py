@@ -239,7 +239,7 @@ def test_a_rank_that_hangs_is_named_with_its_call(warm: Warm) -> None:
     found = warm.ask("scatter", "gather", fault=broken, seconds=36)
     (status, detail, seconds), silent = found["scatter"]
     assert (status, silent) == ("failed", None)
-    assert "rank 1 hangs in scatter (scatter/plain-" in detail
+    assert "rank 1 hangs in scatter; rank 0: scatter/plain-" in detail
     assert seconds < 35
     assert found["gather"][0][0] == "skipped"
 
