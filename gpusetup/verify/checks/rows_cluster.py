@@ -7,7 +7,7 @@ from typing import Tuple
 from ..values import Check
 
 RANKS_ONLY = ("ranks:cuda", "ranks:cpu")
-TOGETHER_SECONDS = 200.0
+TOGETHER_SECONDS = 100.0
 """No check among ranks may take longer: waiting for the others, its calls and the time after which
 one collective is given up are shorter together."""
 MEETING_SECONDS = 300.0

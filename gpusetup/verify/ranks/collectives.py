@@ -6,21 +6,19 @@ from __future__ import annotations
 import random
 import time
 from functools import partial
-from typing import Any, Callable, List, NamedTuple
+from typing import Any, List, NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from ..values import Outcome, asked
+from ..values import asked
 from .draws import COLLECTIVES, Draw, drawn, ring_step
-from .group import Group, Part, State, each_part, hold, together
+from .group import Group, Part, State, check, hold
 from .numbers import reduced, rows, signature, wrong
 
-SECONDS = 16.0
-"""How long the calls of one check may take; a quiet machine needs a fifth of it."""
-ROUNDS = {"quick": 1, "standard": 2, "stress": 1, "census": 6}
-LARGEST = (1 << 23, 1 << 25)
-"""Bytes of the last messages, on all ranks together."""
+SECONDS = 30.0
+"""How long the calls of one check may take; a quiet machine needs a tenth of it."""
+ROUNDS = {"standard": 2, "census": 6}
 LATE_SECONDS = 0.015
 UNEVEN = ("uneven", "functional", "lists")
 """Ways of all-to-all in which each part has a length of its own; gloo has no such lists."""
@@ -39,7 +37,7 @@ class Turn:
         whose, self.words, parts, _ = self.collective
         self.handle, ranks, self.me = self.members = State.groups[draw.group]
         self.group = self.handle or dist.distributed_c10d._get_default_group()
-        world, self.later = len(ranks), "sync" not in draw.mode
+        world, self.later = len(ranks), draw.mode.endswith(("async", "flight"))
         self.root = draw.root % world
         self.place, self.how = ranks[self.root], draw.kind[1].replace("fraction", "sum")
         self.op = getattr(dist.ReduceOp, self.how.upper(), None)
@@ -128,7 +126,7 @@ class Ended(NamedTuple):
 
 def performed(group: Group, op: str, draw: Draw) -> str:
     """Make a call in its mode; what is wrong with it."""
-    several = 3 if draw.mode == "flight" or draw.way == "batch" else 1
+    several = 3 if draw.number and (draw.mode == "flight" or draw.way == "batch") else 1
     turns = [Turn(group, op, draw, number) for number in range(several)]
     first, works = turns[0], []
     if "late" in draw.mode and first.me == (draw.root + draw.number) % len(first.members.ranks):
@@ -158,28 +156,21 @@ def end(work: Any) -> None:
 
 def planned(op: str, group: Group) -> List[Part]:
     """The calls of a check, or those of them that `--only` names."""
-    last = [each // 4 // group.world for each in LARGEST]
-    rounds = ROUNDS[asked().level] * (1 if COLLECTIVES[op].whose == "sum" else 3)
+    calls = drawn(op, group.world, ROUNDS.get(asked().level, 1), asked().seed)
     names = {name.partition("/")[2] for name in asked().only if name.startswith(op + "/")}
     return [
         (draw.name, partial(performed, group, op, draw))
-        for draw in drawn(op, group.world, last, asked().seed, rounds)
-        if not names or draw.name in names
+        for draw in calls
+        if (not names or draw.name in names) and (draw.size or group.backend == "gloo")
     ]
 
 
-def check(op: str) -> Callable[[str], Outcome]:
-    """The calls of one collective, judged by each rank and compared among them."""
-    parts = partial(planned, op)
-    return lambda device: together(op, lambda group: each_part(op, parts, group, SECONDS))
-
-
-all_reduce = check("all_reduce")
-reduce = check("reduce")
-broadcast = check("broadcast")
-all_gather = check("all_gather")
-gather = check("gather")
-scatter = check("scatter")
-reduce_scatter = check("reduce_scatter")
-all_to_all = check("all_to_all")
-send_recv = check("send_recv")
+all_reduce = check("all_reduce", partial(planned, "all_reduce"), SECONDS)
+reduce = check("reduce", partial(planned, "reduce"), SECONDS)
+broadcast = check("broadcast", partial(planned, "broadcast"), SECONDS)
+all_gather = check("all_gather", partial(planned, "all_gather"), SECONDS)
+gather = check("gather", partial(planned, "gather"), SECONDS)
+scatter = check("scatter", partial(planned, "scatter"), SECONDS)
+reduce_scatter = check("reduce_scatter", partial(planned, "reduce_scatter"), SECONDS)
+all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
+send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)

@@ -4,7 +4,7 @@ every format and reduction meets every class of lengths, and the rest comes roun
 from __future__ import annotations
 
 import random
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 EXACT_TO: Dict[str, int] = {
     "float32": 2**24,
@@ -35,8 +35,7 @@ FORMATS: Dict[str, Tuple[str, ...]] = {
     "bor": WHOLE,
     "bxor": WHOLE,
 }
-"""Reduction -> the formats of which it is asked. `fraction` is a sum of fractional numbers; `avg` is
-asked of such too."""
+"""Reduction -> the formats of which it is asked; `fraction` is a sum of fractional numbers."""
 SIZES: Tuple[Tuple[int, ...], ...] = (
     (0,),
     (1,),
@@ -49,12 +48,15 @@ SIZES: Tuple[Tuple[int, ...], ...] = (
 """Elements of a message (of a rank's part of it, where it has parts): none, one, few, and those
 about a vector, a tile, a block and many of them."""
 BIG = (2**18 + 1, 2**20 - 1, 2**20 + 2**10)
-"""Elements of messages that travel in several pieces; the first is among the first calls."""
-MODES = ("sync", "async", "flight", "sync", "async", "late-sync", "late-async")
+"""Elements of messages that travel in several pieces, one for each way to call; one is among the
+first calls."""
+LARGEST = (1 << 23, 1 << 24)
+"""Bytes of the last messages, on all ranks together."""
+MODES = (*("sync", "async", "flight") * 2, "sync", "async", "late-sync", "late-async")
 """How a call is made: at once; with a handle; three in flight, waited for in reverse; while one
 rank comes late."""
 LAYOUTS = ("plain", "offset", "transposed")
-GROUPS = ("world", "again", "world", "halves", "world", "stripes", "ends")
+GROUPS = ("world", "again", "world", "halves", "world", "stripes", "again")
 SUM = -1
 """In the place of a rank: what all members make together."""
 
@@ -110,6 +112,7 @@ COLLECTIVES: Dict[str, Collective] = {
         {
             "plain": "all_gather pieces given handle later",
             "tensor": "all_gather_into_tensor found given handle later",
+            "single": "all_gather_single found given handle later",
             "batch": "all_gather_into_tensor found given handle",
             "functional": "functional.all_gather_tensor given axis group",
         },
@@ -121,6 +124,7 @@ COLLECTIVES: Dict[str, Collective] = {
         {
             "plain": "reduce_scatter found parts op handle later",
             "tensor": "reduce_scatter_tensor found given op handle later",
+            "single": "reduce_scatter_single found given op handle later",
             "batch": "reduce_scatter_tensor found given op handle",
             "functional": "functional.reduce_scatter_tensor given how axis group",
         },
@@ -161,14 +165,14 @@ class Draw(NamedTuple):
         return "-".join([self.way, *self.kind, *map(str, self[2:])])
 
 
-def drawn(op: str, world: int, last: Sequence[int], seed: int, rounds: int = 1) -> List[Draw]:
-    """The calls in their order, the same on every rank; in the end those of the lengths `last`.
+def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
+    """The calls in their order, the same on every rank.
 
-    >>> len(drawn("broadcast", 2, (9000,), seed=1))
-    81
+    >>> len(drawn("broadcast", 2))
+    236
     """
-    chance, ways = random.Random(f"{seed} {op}"), tuple(COLLECTIVES[op].ways)
-    formats = FORMATS if COLLECTIVES[op].whose == "sum" else {"bits": EVERY}
+    chance, (whose, ways, *_) = random.Random(f"{seed} {op}"), COLLECTIVES[op]
+    formats = FORMATS if whose == "sum" else {"bits": EVERY * 3}
     kinds = [
         (dtype, how)
         for how, each in formats.items()
@@ -177,13 +181,17 @@ def drawn(op: str, world: int, last: Sequence[int], seed: int, rounds: int = 1) 
     ]
     pairs = [(kind, sizes) for kind in kinds for sizes in SIZES] * rounds
     chance.shuffle(pairs)
-    pairs.insert(1, (kinds[0], BIG[:1]))
-    pairs += [(kinds[0], (size,)) for size in (*BIG[1:], *last)]
-    axes = (ways, GROUPS, MODES, LAYOUTS)
+    axes = (tuple(ways), GROUPS, MODES, LAYOUTS)
     # Each value once in every round, in another order each time.
     turns = [[each for _ in pairs for each in chance.sample(axis, len(axis))] for axis in axes]
     found = []
     for number, ((kind, sizes), way, group, mode, layout) in enumerate(zip(pairs, *turns)):
         size, root = chance.choice(sizes), chance.randrange(64)
         found.append(Draw(way, kind, size, group, root, mode, layout, number))
-    return found
+    last = [each // 4 // world for each in LARGEST]
+    heavy = [
+        Draw(way, kinds[0], chance.choice(sizes), "world", chance.randrange(64), mode)
+        for way in ways
+        for sizes, mode in ((BIG, "async"), (last, "sync"))
+    ]
+    return [*found[:1], *heavy[:1], *found[1:], *heavy[1:]]

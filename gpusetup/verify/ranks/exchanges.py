@@ -15,25 +15,10 @@ import torch.distributed as dist
 from ..values import PASSED, SKIPPED, Outcome, asked
 from .collectives import Turn, end
 from .draws import COLLECTIVES, SUM, Draw
-from .group import Group, Members, Part, State, begin, each_part, shared, together
+from .group import Group, Members, Part, State, begin, check, each_part, shared, together
 
 LATE_SECONDS = 0.05
 NO_NUMPY = "numpy is not installed, or torch cannot use this one"
-
-
-def barrier(device: str) -> Outcome:
-    """No rank leaves a barrier before every rank has come to it."""
-    return together("barrier", partial(each_part, "barrier", _barriers))
-
-
-def objects(device: str) -> Outcome:
-    """Python objects arrive as they were sent, from and at the ranks that were named."""
-    return together("objects", _with_numpy)
-
-
-def gradients(device: str) -> Outcome:
-    """A collective within a model hands each gradient back to the rank that it is for."""
-    return together("gradients", partial(each_part, "gradients", _gradients))
 
 
 def _barriers(group: Group) -> List[Part]:
@@ -46,7 +31,7 @@ def _barriers(group: Group) -> List[Part]:
 
 def _waited(group: Group, members: Members, place: str, turn: int) -> str:
     """One member comes late and says through the store that it has; the others must see that."""
-    late = members.ranks[(turn + turn // 5) % len(members.ranks)]
+    late = members.ranks[(turn + turn // 4) % len(members.ranks)]
     if group.rank == late:
         time.sleep(LATE_SECONDS)
         group.store.add(f"barrier/{place}/{late}", 1)
@@ -55,6 +40,9 @@ def _waited(group: Group, members: Members, place: str, turn: int) -> str:
         torch.cuda.synchronize(group.device)
     came = group.store.add(f"barrier/{place}/{late}", 0)
     return "" if came else f"it did not wait for rank {late}"
+
+
+barrier = check("barrier", _barriers)
 
 
 # --- objects --------------------------------------------------------------------------------------
@@ -68,6 +56,11 @@ OBJECTS = {
 """Collective -> its form for objects, and what that is given."""
 
 
+def objects(device: str) -> Outcome:
+    """Python objects arrive as they were sent, from and at the ranks that were named."""
+    return together("objects", _with_numpy)
+
+
 def _with_numpy(group: Group) -> Outcome:
     """torch unpacks objects by numpy: no rank begins where one has none."""
     lacks = ""
@@ -77,15 +70,12 @@ def _with_numpy(group: Group) -> Outcome:
         lacks = NO_NUMPY
     if any(shared(group, "no-numpy", lacks)):
         return Outcome(SKIPPED, NO_NUMPY)
-    return each_part("objects", _objects, group)
-
-
-def _objects(group: Group) -> List[Part]:
-    return [
+    parts = [
         (f"{op} {name}", partial(_handed, members, op, turn + 1))
         for turn, (name, members) in enumerate(State.groups.items())
         for op in OBJECTS
     ]
+    return each_part(group, "objects", parts)
 
 
 def _handed(members: Members, op: str, turn: int) -> str:
@@ -149,37 +139,40 @@ def _handed_back(group: Group, op: str) -> str:
     return "" if torch.equal(mine.grad, back) else "the gradient is wrong"
 
 
+gradients = check("gradients", _gradients)
+
+
 # --- rates ----------------------------------------------------------------------------------------
 
-RATED = {"all_reduce": ("plain", "sum", 2), "all_gather": ("tensor", "bits", 1)}
-"""Collective -> how it is called, and bytes over the bus for each byte, as nccl-tests count."""
-RATED_BYTES = {"gloo": (1 << 18, 1 << 22, 1 << 24), "nccl": (1 << 20, 1 << 24, 1 << 27)}
+RATED = (1 << 18, 1 << 22, 1 << 24, 1 << 27)
+"""Bytes of a message; the last one between GPUs alone."""
 REPEATS = 5
 
 
 def bandwidth(device: str) -> Outcome:
-    """The bus bandwidth by message size; `--baseline` compares runs."""
+    """The bus bandwidth of all_reduce by message size; `--baseline` compares runs."""
     return together("bandwidth", _swept)
 
 
 def _swept(group: Group) -> Outcome:
-    found = {}
-    for op, (way, how, factor) in RATED.items():
-        for size in RATED_BYTES[group.backend]:
-            begin(f"bandwidth/{op}-{size}")
-            elements = size // 4 // (1 if how == "sum" else group.world)
-            turn, times = Turn(group, op, Draw(way, ("float32", how), elements)), []
-            for _ in range(REPEATS + 1):  # the first one sets buffers up
-                began = time.perf_counter()
-                turn.start()
-                if turn.nccl:
-                    torch.cuda.synchronize(group.device)
-                times.append(max(time.perf_counter() - began, 1e-9))
-            slowest, *_, fastest = times = sorted(times[1:], reverse=True)
-            moved = size * factor * (group.world - 1) / group.world / 1e9
-            label = f"{op} {size / 2**20:.3g} MiB"
-            found[label] = moved / times[REPEATS // 2], slowest / fastest - 1
-    best, noise = max(each for label, each in found.items() if "all_reduce" in label)
-    told = ", ".join(f"{label} {rate:.2g}" for label, (rate, _) in found.items())
-    detail = f"bus bandwidth in GB/s: {told}; the best all_reduce"
-    return Outcome(PASSED, detail, best, None, "GB/s", spread=noise)
+    rates, noise = [0.0], [0.0]
+    sizes = RATED if group.backend == "nccl" else RATED[:3]
+    for size in sizes:
+        begin(f"bandwidth/{size}")
+        turn, times = Turn(group, "all_reduce", Draw("plain", ("float32", "sum"), size // 4)), []
+        for _ in range(REPEATS + 1):  # the first one sets buffers up
+            began = time.perf_counter()
+            turn.start()
+            if turn.nccl:
+                torch.cuda.synchronize(group.device)
+            times.append(max(time.perf_counter() - began, 1e-9))
+        times = sorted(times[1:])
+        # Bytes over the bus for each one of the message, as nccl-tests count them.
+        moved = 2 * size * (group.world - 1) / group.world / 1e9
+        rates.append(moved / times[REPEATS // 2])
+        noise.append(times[-1] / times[0] - 1)
+    told = "/".join(f"{rate:.2g}" for rate in rates[1:])
+    label = "/".join(f"{size / 2**20:g}" for size in sizes)
+    best = rates.index(max(rates))
+    detail = f"all_reduce, bus bandwidth in GB/s at {label} MiB: {told}; the best"
+    return Outcome(PASSED, detail, rates[best], None, "GB/s", spread=noise[best])

@@ -29,8 +29,9 @@ MOST_LETTERS = 1 << 26
 """Of one message; more is none of ours."""
 SILENCE_SECONDS = 330.0
 """How long it waits for one that is in a check: a little longer than the longest may last."""
-REPORT_SECONDS = 30.0
-"""How long it waits for the last reports, after its own, while nobody says anything."""
+REPORT_SECONDS = 120.0
+"""How long it waits for the last reports, after its own, while nobody says anything: longer than a
+check among ranks may take."""
 Message = Dict[str, Any]
 NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
 """What comes of a line that is none of ours, or of a link that ends."""

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from ..device.importing import first_line
 from ..values import FAILED, PASSED, SKIPPED, Outcome, working_on
 
-COLLECTIVE_SECONDS = 60.0
+COLLECTIVE_SECONDS = 30.0
 """How long one collective may take, and how long the ranks wait for one another before a check:
 so long that one which other programs leave a tenth of a core still comes."""
 BLOCK = 32
@@ -93,12 +93,11 @@ def begin(place: str) -> None:
 def enter(group: Group) -> None:
     """From now on this process is in that group; every rank makes all sub-groups."""
     every = list(range(group.world))
-    half, ends = group.world // 2, {0, group.world - 1}
+    half = group.world // 2
     parts = {
         "again": (every, []),
         "halves": (every[:half], every[half:]),
         "stripes": (every[::2], every[1::2]),
-        "ends": (sorted(ends), sorted(set(every) - ends)),
     }
     State.group, State.ended = group, ""
     State.groups = {"world": Members(None, tuple(every), group.rank)}
@@ -132,12 +131,10 @@ def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
     group.store.set(f"{name}/said/{group.rank}", json.dumps([said, bool(lost)]))
     late = missing(group, f"{name}/went", 5.0 if lost else COLLECTIVE_SECONDS + 5.0)
     wrong = [f"{named(late)} hangs in {name}"] if late else []
-    for rank in [group.rank, *range(group.rank), *range(group.rank + 1, group.world)]:
-        if rank not in late:
-            said, left = json.loads(group.store.get(f"{name}/said/{rank}").decode())
-            wrong += [said] if said else []
-            late = late or [rank] * left
-    State.ended = name if late else ""
+    for rank in sorted(set(range(group.world)) - set(late)):
+        said, left = json.loads(group.store.get(f"{name}/said/{rank}").decode())
+        wrong += [said] if said else []
+        State.ended = name if left or late else State.ended
     return own._replace(status=FAILED, detail="; ".join(wrong)) if wrong else own
 
 
@@ -186,11 +183,18 @@ def hold(members: Members, name: str, bits: Any) -> None:
     State.held[f"{members.ranks} {name}"] = bits
 
 
-def each_part(
-    name: str, parts: Callable[[Group], Sequence[Part]], group: Group, seconds: float = 1e9
-) -> Outcome:
-    """Do the parts of a check in their order; what each says is wrong."""
-    every, made, until = parts(group), 0, time.monotonic() + seconds
+def check(
+    name: str, parts: Callable[[Group], Sequence[Part]], seconds: float = 1e9
+) -> Callable[[str], Outcome]:
+    """A check of several parts, for which there are so many seconds."""
+    return lambda device: together(
+        name, lambda group: each_part(group, name, parts(group), seconds)
+    )
+
+
+def each_part(group: Group, name: str, every: Sequence[Part], seconds: float = 1e9) -> Outcome:
+    """Do the parts of a check in their order, with the others; what each says is wrong."""
+    made, until = 0, time.monotonic() + seconds
     wrong: List[str] = []
     lacking: List[str] = []
     State.held = {}

@@ -69,9 +69,10 @@ def rank_in(environ: Mapping[str, str], parent: Optional[int] = None) -> Optiona
     """
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
     given = {name: value for name, value in environ.items() if value}
-    address, port = given.get("MASTER_ADDR", ""), _number(environ, "MASTER_PORT", 0)
+    address, ports = given.get("MASTER_ADDR", ""), given.get("MASTER_PORT")
     if all(name in given for name in TORCHRUN):
         names: Tuple[str, ...] = TORCHRUN
+        port = _number(given, "MASTER_PORT")
         run, again = (given.get(f"TORCHELASTIC_{n}", "") for n in ("RUN_ID", "RESTART_COUNT"))
         # Without --rdzv-id every run has the same name; no two have the same place to meet.
         job = f"{run}.{again}"
@@ -84,14 +85,15 @@ def rank_in(environ: Mapping[str, str], parent: Optional[int] = None) -> Optiona
         names = next((each for each in MPIRUN if all(name in given for name in each)), ())
         if not names:
             return None
-        if _number(given, names[1]) > _number(given, names[3]) and not (address and port):
+        if _number(given, names[1]) > _number(given, names[3]) and not (address and ports):
             raise WrongQuestion(
                 f"{given[names[1]]} ranks on several hosts, and MPI does not say where rank 0 is",
                 "`mpirun -x MASTER_ADDR=HOST_OF_RANK_0 -x MASTER_PORT=29500 ...`",
             )
         # On one host its ranks have one parent, which tells this run from others.
         parent = os.getppid() if parent is None else parent
-        address, port = address or "127.0.0.1", port or FIRST_PORT + 2 * (parent % (PORTS // 2))
+        usual = FIRST_PORT + 2 * (parent % (PORTS // 2))
+        address, port = address or "127.0.0.1", _number(given, "MASTER_PORT", usual)
         job = f"mpi.{zlib.crc32(given.get('PMIX_NAMESPACE', '').encode())}"
     rank, world = (_number(given, name) for name in names[:2])
     if not 0 <= rank < max(2, world):

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
+from torch import nn
 
-from ..values import Outcome, asked
-from .group import Group, Members, Part, State, each_part, hold, shared, together
+from ..values import asked
+from .group import Group, Members, Part, State, check, hold, shared
 from .numbers import signature
 
 TOLERANCE = 1e-9
@@ -43,7 +44,6 @@ class Form(NamedTuple):
 def net(form: Form, world: int, seed: int) -> Any:
     """A net of one or several branches; called with the inputs and the branch's number."""
     torch.manual_seed(seed)
-    nn = torch.nn
 
     class Branches(nn.Module):  # type: ignore[misc]
         def __init__(self, *ways: Any) -> None:
@@ -142,18 +142,10 @@ FORMS: Dict[str, Dict[str, Form]] = {
 """Check -> the ways that it tries."""
 
 
-def check(name: str) -> Callable[[str], Outcome]:
-    return lambda device: together(name, partial(each_part, name, partial(_forms, name)))
-
-
-ddp_step = check("ddp_step")
-ddp_forms = check("ddp_forms")
-fsdp_step = check("fsdp_step")
-tp_step = check("tp_step")
-
-
 def _forms(name: str, group: Group) -> List[Part]:
-    parts = [(form, partial(_trained, group, row, form)) for form, row in FORMS[name].items()]
+    parts: List[Part] = [
+        (form, partial(_trained, group, row, form)) for form, row in FORMS[name].items()
+    ]
     if name == "ddp_forms":
         parts.append(("sampler", partial(_sampled, group)))
     if name == "tp_step":
@@ -161,6 +153,12 @@ def _forms(name: str, group: Group) -> List[Part]:
             part = f"from {LAYOUTS[first]} to {LAYOUTS[second]}"
             parts.append((part, partial(_laid_anew, group, first, second)))
     return parts
+
+
+ddp_step = check("ddp_step", partial(_forms, "ddp_step"))
+ddp_forms = check("ddp_forms", partial(_forms, "ddp_forms"))
+fsdp_step = check("fsdp_step", partial(_forms, "fsdp_step"))
+tp_step = check("tp_step", partial(_forms, "tp_step"))
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -205,7 +203,7 @@ def _trained(group: Group, form: Form, name: str) -> str:
         bits.append(_bits(found))
         for each, optimizer in zip((ours, alone), both):
             if form.clip is not None:
-                torch.nn.utils.clip_grad_norm_(each.parameters(), form.clip)
+                nn.utils.clip_grad_norm_(each.parameters(), form.clip)
             optimizer.step()
             optimizer.zero_grad()
     ours.eval()(given[0], 0)  # DDP sends the values of the first rank's buffers
@@ -226,7 +224,7 @@ def _rows(group: Group, form: Form, salt: int) -> Tuple[Any, Any]:
 
 
 def _loss(model: Any, given: Tuple[Any, Any], way: int) -> Any:
-    return torch.nn.functional.mse_loss(model(given[0], way), given[1])
+    return nn.functional.mse_loss(model(given[0], way), given[1])
 
 
 def whole(value: Any) -> Any:
