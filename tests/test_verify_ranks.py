@@ -62,18 +62,12 @@ def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 FEW = ("meet", "all_reduce", "broadcast", "barrier")
-LONG = ("compile", "whole-products", "memory")
 
 
 def all_but(*wanted: str) -> tuple[str, ...]:
     names = (*(each.name for each in LEVELS["standard"]), *TOGETHER)
     kept = {"import", "properties", "matmul", *wanted}
     return tuple(name for name in dict.fromkeys(names) if name not in kept)
-
-
-def long_ones() -> tuple[str, ...]:
-    """What is proven on one device (test_verify_standard.py, ..._census.py)."""
-    return tuple(name for name in all_but(*TOGETHER) if name.startswith("census") or name in LONG)
 
 
 def test_two_ranks_prove_themselves_and_each_other_in_one_report() -> None:
@@ -99,18 +93,12 @@ def test_two_ranks_prove_themselves_and_each_other_in_one_report() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("together", "left_out"),
-    [pytest.param(FEW, all_but(*FEW), id="few"), pytest.param(TOGETHER, long_ones(), id="all")],
-)
-def test_torchrun_starts_ranks_that_prove_each_other(
-    together: tuple[str, ...], left_out: tuple[str, ...]
-) -> None:
-    done = under_torchrun("--device", "cpu", "--json", "--skip", *left_out)
+def test_torchrun_starts_ranks_that_prove_each_other_in_everything() -> None:
+    done = under_torchrun("--device", "cpu", "--json", "--skip", *all_but(*TOGETHER))
     assert done.returncode == 0, done.stderr[-3000:]
     assert "[rank" not in done.stderr, "torch's own warnings about our settings"
     assert done.stdout.count('"schema"') == 1
-    judge_two(report_of(done), together)
+    judge_two(report_of(done), TOGETHER)
 
 
 def judge_two(document: dict[str, Any], together: tuple[str, ...]) -> None:
@@ -237,14 +225,14 @@ def test_without_numpy_objects_are_left_out_and_the_rest_is_proven(
     ] * 2
 
 
-def test_a_rank_that_hangs_is_named_with_its_call(warm: Warm) -> None:
-    broken = fault("scatter", "hang", 1, from_call=2)
-    found = warm.ask("scatter", "gather", fault=broken, seconds=36)
-    (status, detail, seconds), silent = found["scatter"]
-    assert (status, silent) == ("failed", None)
-    assert "rank 1 hangs in scatter; rank 0: scatter/plain-" in detail
-    assert seconds < 35
-    assert found["gather"][0][0] == "skipped"
+def test_a_check_that_is_cut_says_how_many_calls_it_made_and_has_not_passed() -> None:
+    from torch.distributed import HashStore
+
+    from gpusetup.verify.ranks.group import Group, each_part
+
+    group = Group(HashStore(), 0, 1, "cpu", "gloo")
+    found = each_part(group, "cut", [("call", lambda: "")] * 40, seconds=-1.0)
+    assert found[:2] == ("skipped", "0 of 40 calls in -1 s, all of them exact")
 
 
 @pytest.mark.slow

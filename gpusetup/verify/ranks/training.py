@@ -182,9 +182,9 @@ def _trained(group: Group, form: Form, name: str) -> str:
     for step in range(form.steps * form.turns):
         last = (step + 1) % form.turns == 0
         rows = [_rows(group, form, 1000 * step + rank) for rank in ranks]
-        whole = tuple(map(torch.cat, zip(*rows)))
+        every = tuple(map(torch.cat, zip(*rows)))
         mine = rows[members.me]
-        given = {"own": mine, "all": whole, "split": (mine[0], whole[1])}[form.rows]
+        given = {"own": mine, "all": every, "split": (mine[0], every[1])}[form.rows]
         if not own and form.turns > 1:
             ours.set_requires_gradient_sync(last)
         with contextlib.nullcontext() if last or not own else ours.no_sync():
