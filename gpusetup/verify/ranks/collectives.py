@@ -14,7 +14,7 @@ import torch.distributed as dist
 from ..values import asked
 from .draws import COLLECTIVES, Draw, drawn, ring_step
 from .group import Group, Part, State, check, hold
-from .numbers import reduced, rows, signature, wrong
+from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
 """How long the calls of one check may take; a quiet machine needs a tenth of it."""
@@ -34,12 +34,18 @@ class Turn:
 
     def __init__(self, group: Group, op: str, draw: Draw, turn: int = 0) -> None:
         self.collective, self.draw, self.nccl = COLLECTIVES[op], draw, group.backend == "nccl"
-        whose, self.words, parts, _ = self.collective
+        whose, ways, parts, _ = self.collective
+        # NCCL's are kernels that wait for each other: in one batch.
+        self.calls = ways["together" if self.nccl and draw.way == "handles" else draw.way]
         self.handle, ranks, self.me = self.members = State.groups[draw.group]
         self.group = self.handle or dist.distributed_c10d._get_default_group()
         world, self.later = len(ranks), draw.mode.endswith(("async", "flight"))
         self.root = draw.root % world
         self.place, self.how = ranks[self.root], draw.kind[1].replace("fraction", "sum")
+        step = ring_step(self.root, world)
+        self.to, self.whence = (ranks[(self.me + each) % world] for each in (step, -step))
+        # Those who send upwards send first, the others receive first.
+        self.order = -1 if whose == "ring" and ranks[self.me] > self.to else 1
         self.op = getattr(dist.ReduceOp, self.how.upper(), None)
         self.chance = random.Random(f"{asked().seed} {op}/{draw.name} {turn}")
         counts = [[draw.size] * (world if parts else 1)] * world
@@ -76,36 +82,27 @@ class Turn:
         self.margins += [whole[:first], whole[first + size :]]
         return whole[first : first + size]
 
+    @property
+    def options(self) -> List[Any]:
+        """Both calls of a ring, for one batch."""
+        ways = ((dist.isend, self.given, self.to), (dist.irecv, self.found, self.whence))
+        return [dist.P2POp(*way, self.handle) for way in ways]
+
     def start(self) -> List[Any]:
-        """Make the call; the handles to wait for."""
-        name, *words = self.words[self.draw.way].split()
-        if self.collective.whose == "ring":
-            return self._sent_around(name, words[0])
-        given = [getattr(self, word) for word in words]
-        if not name.startswith("functional."):
-            return [getattr(dist, name)(*given)]
-        import torch.distributed._functional_collectives as functional
+        """Make the call, or both in their order; the handles to wait for."""
+        works: List[Any] = []
+        for name, *words in [call.split() for call in self.calls.split("|")][:: self.order]:
+            given = [getattr(self, word) for word in words]
+            if name.startswith("functional."):
+                call = getattr(dist._functional_collectives, name.partition(".")[2])
+                works.append(Ended(partial(self._fetch, call(*given))))
+            else:
+                work = getattr(dist, name)(*given)
+                works += work if isinstance(work, list) else [work]
+        return works
 
-        answer = getattr(functional, name.partition(".")[2])(*given)
-        return [Ended(lambda: self.found.copy_(functional.wait_tensor(answer)))]
-
-    def _sent_around(self, send: str, receive: str) -> List[Any]:
-        """Those who send upwards send first, the others receive first."""
-        handle, ranks, me = self.members
-        step = ring_step(self.root, len(ranks))
-        to, whence = (ranks[(me + each) % len(ranks)] for each in (step, -step))
-        calls = [
-            (getattr(dist, send), self.given, to, handle),
-            (getattr(dist, receive), self.found, whence, handle),
-        ]
-        calls = calls[:: 1 if ranks[me] < to else -1]
-        if len(ranks) == 1:
-            self.exact, calls = None, []
-        # NCCL's are kernels that wait for each other: in one batch.
-        elif send == "isend" and (self.draw.way == "together" or self.nccl):
-            return list(dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]))
-        works = [call(*given) for call, *given in calls]
-        return works if send == "isend" else []
+    def _fetch(self, answer: Any) -> None:
+        self.found.copy_(dist._functional_collectives.wait_tensor(answer))
 
     def wrong(self) -> str:
         """What is not as it must be; empty where all is."""
@@ -129,6 +126,8 @@ def performed(group: Group, op: str, draw: Draw) -> str:
     several = 3 if draw.number and (draw.mode == "flight" or draw.way == "batch") else 1
     turns = [Turn(group, op, draw, number) for number in range(several)]
     first, works = turns[0], []
+    if COLLECTIVES[op].whose == "ring" and len(first.members.ranks) == 1:
+        return ""
     if "late" in draw.mode and first.me == (draw.root + draw.number) % len(first.members.ranks):
         time.sleep(LATE_SECONDS)
     if draw.way == "batch":  # as FSDP and the tensor-parallel optimizers make them
@@ -144,13 +143,14 @@ def performed(group: Group, op: str, draw: Draw) -> str:
             end(works.pop())
     for work in works[::-1]:
         end(work)
-    if op == "all_reduce":
+    if op == "all_reduce" and draw.kind[1] in ROUNDED:
         hold(first.members, draw.name, signature(first.found))
     return next((said for said in (turn.wrong() for turn in turns) if said), "")
 
 
 def end(work: Any) -> None:
-    if work is not None:
+    """Wait for a handle; what answers at once gives none."""
+    if hasattr(work, "wait"):
         work.wait()
 
 

@@ -141,7 +141,12 @@ COLLECTIVES: Dict[str, Collective] = {
         parts=True,
     ),
     "send_recv": Collective(
-        "ring", {"blocking": "send recv", "handles": "isend irecv", "together": "isend irecv"}
+        "ring",
+        {
+            "blocking": "send given to handle | recv found whence handle",
+            "handles": "isend given to handle | irecv found whence handle",
+            "together": "batch_isend_irecv options",
+        },
     ),
 }
 

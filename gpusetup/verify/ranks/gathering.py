@@ -40,12 +40,11 @@ NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
 class Heard:
     """What rank 0 knows of one other rank."""
 
-    def __init__(self) -> None:
-        self.host: Optional[str] = None
-        self.doing: Optional[str] = None
-        self.report: Optional[Message] = None
-        self.link: Optional[socket.socket] = None
-        self.gone = False
+    host: Optional[str] = None
+    doing: Optional[str] = None
+    report: Optional[Message] = None
+    link: Optional[socket.socket] = None
+    gone = False
 
 
 def send(link: Optional[socket.socket], message: Message) -> None:
