@@ -56,7 +56,7 @@ MODES = (*("sync", "async", "flight") * 2, "sync", "async", "late-sync", "late-a
 """How a call is made: at once; with a handle; three in flight, waited for in reverse; while one
 rank comes late."""
 LAYOUTS = ("plain", "offset", "transposed")
-GROUPS = ("world", "again", "world", "halves", "world", "stripes", "again")
+GROUPS = ("world", "again", "world", "halves", "stripes")
 SUM = -1
 """In the place of a rank: what all members make together."""
 
@@ -112,7 +112,6 @@ COLLECTIVES: Dict[str, Collective] = {
         {
             "plain": "all_gather pieces given handle later",
             "tensor": "all_gather_into_tensor found given handle later",
-            "single": "all_gather_single found given handle later",
             "batch": "all_gather_into_tensor found given handle",
             "functional": "functional.all_gather_tensor given axis group",
         },
@@ -124,7 +123,6 @@ COLLECTIVES: Dict[str, Collective] = {
         {
             "plain": "reduce_scatter found parts op handle later",
             "tensor": "reduce_scatter_tensor found given op handle later",
-            "single": "reduce_scatter_single found given op handle later",
             "batch": "reduce_scatter_tensor found given op handle",
             "functional": "functional.reduce_scatter_tensor given how axis group",
         },
@@ -174,10 +172,10 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
     """The calls in their order, the same on every rank.
 
     >>> len(drawn("broadcast", 2))
-    236
+    312
     """
     chance, (whose, ways, *_) = random.Random(f"{seed} {op}"), COLLECTIVES[op]
-    formats = FORMATS if whose == "sum" else {"bits": EVERY * 3}
+    formats = FORMATS if whose == "sum" else {"bits": EVERY * 4}
     kinds = [
         (dtype, how)
         for how, each in formats.items()
@@ -186,7 +184,8 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
     ]
     pairs = [(kind, sizes) for kind in kinds for sizes in SIZES] * rounds
     chance.shuffle(pairs)
-    axes = (tuple(ways), GROUPS, MODES, LAYOUTS)
+    groups = GROUPS[: 3 if world == 2 else 5]  # a half of two is one rank alone
+    axes = (tuple(ways), groups, MODES, LAYOUTS)
     # Each value once in every round, in another order each time.
     turns = [[each for _ in pairs for each in chance.sample(axis, len(axis))] for axis in axes]
     found = []
