@@ -63,7 +63,9 @@ RANKS: Tuple[Check, ...] = (
     among_ranks(
         "barrier", "no rank leaves a barrier before all have come", "meet", module="exchanges"
     ),
-    among_ranks("objects", "Python objects reach the ranks they are for", "meet", module="exchanges"),
+    among_ranks(
+        "objects", "Python objects reach the ranks they are for", "meet", module="exchanges"
+    ),
     among_ranks(
         "gradients", "gradients pass through collectives to their ranks", "meet", module="exchanges"
     ),
