@@ -4,34 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.verify.ranks.calls import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    BROADCAST,
-    GATHER,
-    REDUCE,
-    REDUCE_SCATTER,
-    SCATTER,
-    Collective,
-)
-from gpusetup.verify.ranks.collectives import planned
-from gpusetup.verify.ranks.drawing import BIG, GROUPS, LAYOUTS, MODES, SIZES
-from gpusetup.verify.ranks.exchanges import ALL_TO_ALL, SEND_RECV
-from gpusetup.verify.ranks.group import Group
+from gpusetup.verify.ranks.draws import BIG, COLLECTIVES, GROUPS, LAYOUTS, MODES, SIZES, drawn
 
-COLLECTIVES = {
-    "all_reduce": ALL_REDUCE,
-    "reduce": REDUCE,
-    "broadcast": BROADCAST,
-    "all_gather": ALL_GATHER,
-    "gather": GATHER,
-    "scatter": SCATTER,
-    "reduce_scatter": REDUCE_SCATTER,
-    "all_to_all": ALL_TO_ALL,
-    "send_recv": SEND_RECV,
-}
-TWO = Group(None, 0, 2, "cpu", "gloo", 1 << 28)
-"""Two ranks with room for the largest messages."""
+AT_STANDARD = 2
+"""Rounds of the calls."""
 
 
 def table() -> str:
@@ -45,28 +21,23 @@ HEAD = """\
 
 
 def _line(name: str) -> str:
-    collective = COLLECTIVES[name]
-    formats = dict.fromkeys(dtype for dtype, _ in collective.kinds)
-    how = dict.fromkeys(how for _, how in collective.kinds if how != "bits")
+    calls = drawn(name, 2, AT_STANDARD)
+    how = dict.fromkeys(draw.kind[1] for draw in calls if draw.kind[1] != "bits")
     cells = (
         f"`{name}`",
-        ", ".join(collective.forms),
-        str(len(formats)),
-        ", ".join(how) or "none: every bit stays",
-        str(len(_calls(name, collective))),
+        ", ".join(COLLECTIVES[name].ways),
+        str(len({draw.kind[0] for draw in calls})),
+        ", ".join(sorted(how)) or "none: every bit stays",
+        str(len(calls)),
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _calls(name: str, collective: Collective) -> list[object]:
-    return [*planned(name, collective, "standard", 0, TWO)]
-
-
 def axes() -> Iterator[str]:
     """What the calls of every collective go through."""
-    small = [n for sizes in SIZES.values() for n in sizes]
-    yield f"- Elements of a message: {len(small)} lengths from 1 to {max(small)}; then"
-    yield f"  {', '.join(map(str, sorted(BIG)))}; then 8, 64 and 256 MiB where memory allows."
+    small = [n for sizes in SIZES for n in sizes]
+    yield f"- Elements of a message: {len(small)} lengths from 0 to {max(small)}; then"
+    yield f"  {', '.join(map(str, sorted(BIG)))}; then 8 or 16 MiB on all ranks."
     yield f"- Groups: {_said(GROUPS)} (`again` holds all ranks once more)."
     yield f"- Modes: {_said(MODES)}."
     yield f"- Tensors: {_said(LAYOUTS)} (the last where no message has parts). Roots take turns."

@@ -56,6 +56,6 @@ def test_under_srun_a_rank_that_hangs_is_named_in_time(slurm: Cluster, tmp_path:
     slurm.environment |= {"PYTHONPATH": str(FAULTS), "RANK_FAULT": "1 broadcast hang"}
     done, document = under_srun(slurm, tmp_path, *all_but(*FEW))
     rows = {f"{row['name']}@{row['device']}": row for row in document["checks"]}
-    assert "rank 1 hangs in broadcast (broadcast/" in rows["broadcast@2 ranks"]["detail"]
-    assert rows["broadcast@2 ranks"]["seconds"] < 35
+    assert "rank 1 hangs in broadcast; rank 0: broadcast/" in rows["broadcast@2 ranks"]["detail"]
+    assert rows["broadcast@2 ranks"]["seconds"] < 50
     assert done.returncode != 0

@@ -98,6 +98,9 @@ def hurt(how, tensors, before):
             tensors[0].detach().copy_(kept)
         else:
             last.detach().copy_(last.detach().flip(0).clone())
+    elif how == "drift" and last.dtype in (torch.float32, torch.float64):
+        fraction = last.detach() != last.detach().round()
+        last.detach().copy_(torch.where(fraction, torch.nextafter(last, last * 2), last).detach())
     elif how == "coarse" and last.dtype.is_floating_point:
         last.detach().copy_(
             last.detach()
@@ -226,7 +229,7 @@ def ddp(how, when):
             real(self, module, *arguments, **named)
             return
         real(self, module, *arguments, **named)
-        if how in ("skip bucket", "stale"):
+        if how in ("skip bucket", "stale", "drift"):
             with contextlib.suppress(RuntimeError):
                 self.register_comm_hook(None, hook)
 
@@ -247,7 +250,9 @@ def ddp(how, when):
         future = dist.all_reduce(tensor, async_op=True).get_future()
 
         def end(done):
-            return done.value()[0] / world
+            mean = done.value()[0] / world
+            hurt(how, [mean], [])
+            return mean
 
         return future.then(end)
 

@@ -1,181 +1,176 @@
-"""The checks of the collectives: each in all its forms, formats, sizes, groups and modes."""
+"""The collectives: one loop makes each call of the table; every rank works out the numbers of all
+others, so that each judges its own answer."""
 
 from __future__ import annotations
 
+import random
 import time
-import warnings
-from typing import Any, List, NamedTuple, Set, Tuple
+from functools import partial
+from typing import Any, List, NamedTuple
 
-from ..values import FAILED, PASSED, SKIPPED, Outcome, asked
-from .calls import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    BROADCAST,
-    GATHER,
-    REDUCE,
-    REDUCE_SCATTER,
-    SCATTER,
-    Collective,
-)
-from .drawing import BIG, Call, drawn, large
-from .exchanges import ALL_TO_ALL, SEND_RECV
-from .group import GAVE_NOTHING, Group, begin, goes_on, together
-from .scene import groups_of, performed
+import torch
+import torch.distributed as dist
 
-SECONDS = {"quick": 3.0, "standard": 6.0, "stress": 3.0, "census": 14.0}
-"""Level -> how long one check may draw calls."""
-ROUNDS = {"quick": 1, "standard": 2, "stress": 1, "census": 8}
-BLOCK = 32
-"""So many calls are made before the ranks ask each other whether there is time for more."""
-REFUSALS = (
-    *("not support", "Cannot use", "No backend type", "not impl", "Invalid scalar type"),
-    *("must be contiguous", "Unconvertible NCCL type", "has no attribute", "unexpected keyword"),
-    *("only supports", "Unsupported"),
-)
-"""What torch and the backends say of a call that they do not offer, before anything is sent."""
-BASE = ("float32-sum", "float32")
-"""A refusal of these is a failure where the collective takes anything at all."""
+from ..values import asked
+from .draws import COLLECTIVES, Draw, drawn, ring_step
+from .group import Group, Part, State, check, hold
+from .numbers import ROUNDED, reduced, rows, signature, wrong
+
+SECONDS = 30.0
+"""How long the calls of one check may take; a quiet machine needs a tenth of it."""
+ROUNDS = {"standard": 2, "census": 6}
+LATE_SECONDS = 0.015
+UNEVEN = ("uneven", "functional", "lists")
+"""Ways of all-to-all in which each part has a length of its own; gloo has no such lists."""
+JUNK = 77
+MARGIN = 19
+"""Elements before and behind a tensor that lies within another one."""
 
 
-class Tried(NamedTuple):
-    """What a check found on this rank."""
+class Turn:
+    """The tensors of one call on this rank, by the names that the table gives them."""
 
-    calls: int
-    wrong: List[str]
-    refused: Set[str]
+    axis, nothing, bucket = 0, None, 1 << 12
 
+    def __init__(self, group: Group, op: str, draw: Draw, turn: int = 0) -> None:
+        self.collective, self.draw, self.nccl = COLLECTIVES[op], draw, group.backend == "nccl"
+        whose, ways, parts, _ = self.collective
+        # NCCL's are kernels that wait for each other: in one batch.
+        self.calls = ways["together" if self.nccl and draw.way == "handles" else draw.way]
+        self.handle, ranks, self.me = self.members = State.groups[draw.group]
+        self.group = self.handle or dist.distributed_c10d._get_default_group()
+        world, self.later = len(ranks), draw.mode.endswith(("async", "flight"))
+        self.root = draw.root % world
+        self.place, self.how = ranks[self.root], draw.kind[1].replace("fraction", "sum")
+        step = ring_step(self.root, world)
+        self.to, self.whence = (ranks[(self.me + each) % world] for each in (step, -step))
+        # Those who send upwards send first, the others receive first.
+        self.order = -1 if whose == "ring" and ranks[self.me] > self.to else 1
+        self.op = getattr(dist.ReduceOp, self.how.upper(), None)
+        self.chance = random.Random(f"{asked().seed} {op}/{draw.name} {turn}")
+        counts = [[draw.size] * (world if parts else 1)] * world
+        if op == "all_to_all" and draw.way in UNEVEN[: 3 if self.nccl else 2]:
+            some = self.chance.randrange
+            counts = [[some(draw.size + 1) * bool(some(5)) for _ in row] for row in counts]
+        self.sent = counts[self.me]
+        table = rows(draw.kind, world, max(map(sum, counts)), self.chance.getrandbits(60))
+        held = [row[: sum(each)].split(each) for row, each in zip(table, counts)]
+        self.before, self.limit = torch.cat(held[self.me]), None
+        if whose == "sum":
+            sums, limit = reduced(table, draw.kind[1])
+            held.append(sums.split(self.sent))
+            self.limit = limit.split(self.sent)[self.me * parts]
+        pieces = [held[a][part] for a, part in self.collective.after(self.me, self.root, world)]
+        self.exact = torch.cat(pieces) if pieces else None
+        self.received = list(map(len, pieces))
+        self.margins: List[Any] = []
+        self.given = self.found = self._laid(sum(self.sent), group.device).copy_(self.before)
+        if parts or whose not in ("sum", "root"):
+            self.found = self._laid(sum(self.received), group.device)
+        self.parts = list(self.given.split(self.sent))
+        self.pieces = list(self.found.split(self.received)) if pieces else None
+        self.root_parts = self.parts if self.me == self.root else None
+        self.tensors, self.shown = list(self.given.split(1000)), self.given
+        if draw.layout == "transposed" and len(self.given) % 2 == 0 < len(self.given):
+            self.shown = self.given.view(2, -1).t()  # the same memory
 
-def all_reduce(device: str) -> Outcome:
-    """Reductions over all ranks, to all."""
-    return together("all_reduce", lambda group: _tried(group, "all_reduce", ALL_REDUCE))
+    def _laid(self, size: int, device: str) -> Any:
+        """A tensor in the layout of this call, full of what is wrong in an answer."""
+        first = MARGIN - self.chance.randrange(8) if self.draw.layout == "offset" else 0
+        kind = getattr(torch, self.draw.kind[0])
+        whole = torch.full((size + 2 * first,), JUNK, dtype=kind, device=device)
+        self.margins += [whole[:first], whole[first + size :]]
+        return whole[first : first + size]
 
+    @property
+    def options(self) -> List[Any]:
+        """Both calls of a ring, for one batch."""
+        ways = ((dist.isend, self.given, self.to), (dist.irecv, self.found, self.whence))
+        return [dist.P2POp(*way, self.handle) for way in ways]
 
-def reduce(device: str) -> Outcome:
-    """Reductions over all ranks, to one."""
-    return together("reduce", lambda group: _tried(group, "reduce", REDUCE))
+    def start(self) -> List[Any]:
+        """Make the call, or both in their order; the handles to wait for."""
+        works: List[Any] = []
+        for name, *words in [call.split() for call in self.calls.split("|")][:: self.order]:
+            given = [getattr(self, word) for word in words]
+            if name.startswith("functional."):
+                call = getattr(dist._functional_collectives, name.partition(".")[2])
+                works.append(Ended(partial(self._fetch, call(*given))))
+            else:
+                work = getattr(dist, name)(*given)
+                works += work if isinstance(work, list) else [work]
+        return works
 
+    def _fetch(self, answer: Any) -> None:
+        self.found.copy_(dist._functional_collectives.wait_tensor(answer))
 
-def broadcast(device: str) -> Outcome:
-    """One rank's values on every rank."""
-    return together("broadcast", lambda group: _tried(group, "broadcast", BROADCAST))
-
-
-def all_gather(device: str) -> Outcome:
-    """Every rank's part, in the order of the ranks, on all."""
-    return together("all_gather", lambda group: _tried(group, "all_gather", ALL_GATHER))
-
-
-def gather(device: str) -> Outcome:
-    """Every rank's part on one."""
-    return together("gather", lambda group: _tried(group, "gather", GATHER))
-
-
-def scatter(device: str) -> Outcome:
-    """One rank's parts, each on its rank."""
-    return together("scatter", lambda group: _tried(group, "scatter", SCATTER))
-
-
-def reduce_scatter(device: str) -> Outcome:
-    """Each rank's part of the reduction."""
-    return together("reduce_scatter", lambda group: _tried(group, "reduce_scatter", REDUCE_SCATTER))
-
-
-def all_to_all(device: str) -> Outcome:
-    """From every rank the part meant for this one, even and uneven."""
-    return together("all_to_all", lambda group: _tried(group, "all_to_all", ALL_TO_ALL))
-
-
-def send_recv(device: str) -> Outcome:
-    """From one rank to another, around the ring, blocking and with handles."""
-    return together("send_recv", lambda group: _tried(group, "send_recv", SEND_RECV))
-
-
-def planned(op: str, collective: Collective, level: str, seed: int, group: Group) -> List[Call]:
-    """The calls of a check in their order, the same on every rank."""
-    forms, kinds = tuple(collective.forms), _offered(collective.kinds, group.world)
-    rounds = ROUNDS[level] * (3 if kinds[0][1] == "bits" else 1)
-    calls = drawn(op, forms, kinds, seed, collective.transposed, rounds)
-    share = group.world if collective.whole else 1
-    big = [size for size in BIG if 16 * size <= group.most_bytes]
-    calls += large(op, forms, kinds, seed, big)
-    elements = [each // 4 // share + 3 for each in _bytes(level, group.most_bytes)]
-    heaviest = [(dtype, how) for dtype, how in kinds if dtype in ("float32", "int32")]
-    calls += large(f"{op} whole", forms, heaviest, seed, elements)
-    return [call._replace(op=op) for call in calls]
-
-
-def _bytes(level: str, most: int) -> Tuple[int, ...]:
-    """Bytes of the largest messages."""
-    wanted = (1 << 23, 1 << 25) if level in ("quick", "stress") else (1 << 23, 1 << 26, 1 << 28)
-    return tuple(sorted({min(each, most) for each in wanted}))
-
-
-def _offered(kinds: Tuple[Tuple[str, str], ...], world: int) -> Tuple[Tuple[str, str], ...]:
-    """Without those in which the sum over so many ranks is not exact."""
-    narrow = [
-        name for name, most in (("bfloat16", 11), ("int8", 100), ("float16", 40)) if world > most
-    ]
-    return tuple(kind for kind in kinds if kind[0] not in narrow or kind[1] == "bits")
-
-
-def _tried(group: Group, op: str, collective: Collective) -> Outcome:
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of forms that torch advises against and still offers
-        tried = _made(torch, group, op, collective)
-    return _judged(group, op, tried)
+    def wrong(self) -> str:
+        """What is not as it must be; empty where all is."""
+        said = "" if self.exact is None else wrong(self.found, self.exact, self.limit)
+        if not said and self.found is not self.given:
+            said = "its input changed" * bool(wrong(self.given, self.before))
+        for around in self.margins:
+            if not torch.equal(around, torch.full_like(around, JUNK)):
+                said = said or "it wrote beside its tensor"
+        return said
 
 
-def _wanted(op: str, calls: List[Call]) -> List[Call]:
-    """Those that `--only op/NAME` names, or all."""
+class Ended(NamedTuple):
+    """A handle of our own."""
+
+    wait: Any
+
+
+def performed(group: Group, op: str, draw: Draw) -> str:
+    """Make a call in its mode; what is wrong with it."""
+    several = 3 if draw.number and (draw.mode == "flight" or draw.way == "batch") else 1
+    turns = [Turn(group, op, draw, number) for number in range(several)]
+    first, works = turns[0], []
+    if COLLECTIVES[op].whose == "ring" and len(first.members.ranks) == 1:
+        return ""
+    if "late" in draw.mode and first.me == (draw.root + draw.number) % len(first.members.ranks):
+        time.sleep(LATE_SECONDS)
+    if draw.way == "batch":  # as FSDP and the tensor-parallel optimizers make them
+        manager = dist.distributed_c10d._coalescing_manager
+        device = torch.device(group.device) if first.nccl else None
+        with manager(group=first.handle, device=device, async_ops=first.later) as handle:
+            for turn in turns:
+                turn.start()
+        works.append(handle if first.later else None)
+    for turn in turns if not works else []:
+        works += turn.start()
+        while works and not first.later:
+            end(works.pop())
+    for work in works[::-1]:
+        end(work)
+    if op == "all_reduce" and draw.kind[1] in ROUNDED:
+        hold(first.members, draw.name, signature(first.found))
+    return next((said for said in (turn.wrong() for turn in turns) if said), "")
+
+
+def end(work: Any) -> None:
+    """Wait for a handle; what answers at once gives none."""
+    if hasattr(work, "wait"):
+        work.wait()
+
+
+def planned(op: str, group: Group) -> List[Part]:
+    """The calls of a check, or those of them that `--only` names."""
+    calls = drawn(op, group.world, ROUNDS.get(asked().level, 1), asked().seed)
     names = {name.partition("/")[2] for name in asked().only if name.startswith(op + "/")}
-    return [call for call in calls if not names or call.name in names]
+    return [
+        (draw.name, partial(performed, group, op, draw))
+        for draw in calls
+        if (not names or draw.name in names) and (draw.size or group.backend == "gloo")
+    ]
 
 
-def _made(torch: Any, group: Group, op: str, collective: Collective) -> Tried:
-    level, seed = asked().level, asked().seed
-    calls = _wanted(op, planned(op, collective, level, seed, group))
-    groups = groups_of(group)
-    until = time.monotonic() + SECONDS[level]
-    wrong: List[str] = []
-    refused: Set[str] = set()
-    for place, call in enumerate(calls):
-        if place % BLOCK == 0 and not goes_on(group, f"{op}/{place}", until):
-            return Tried(place, wrong, refused)
-        begin(f"{op}/{call.name}")
-        try:
-            make = collective.forms[call.form]
-            said = performed(torch, group, groups.of(call.group), call, seed, make)
-        except (
-            RuntimeError,
-            ValueError,
-            TypeError,
-            NotImplementedError,
-            AttributeError,
-        ) as problem:
-            if GAVE_NOTHING in str(problem) or not any(x in str(problem) for x in REFUSALS):
-                raise
-            how = "" if call.how == "bits" else f"-{call.how}"
-            refused.add(
-                f"{call.form} {call.dtype}{how}{' transposed' * (call.layout == 'transposed')}"
-            )
-            continue
-        if said:
-            wrong.append(f"{op}/{call.name}: {said}")
-    return Tried(len(calls), wrong, refused)
-
-
-def _judged(group: Group, op: str, tried: Tried) -> Outcome:
-    """The outcome of a check on this rank; the ranks must have refused the same."""
-    group.store.set(f"{op}/refused/{group.rank}", repr(sorted(tried.refused)))
-    if tried.wrong:
-        more = f" ({len(tried.wrong)} of {tried.calls} calls are wrong)"
-        return Outcome(FAILED, f"rank {group.rank}: {tried.wrong[0]}{more}")
-    said = group.store.get(f"{op}/refused/{(group.rank + 1) % group.world}").decode()
-    if said != repr(sorted(tried.refused)):
-        return Outcome(FAILED, f"rank {group.rank}: the ranks do not offer the same calls")
-    if any(name in (f"plain {base}", f"even {base}") for name in tried.refused for base in BASE):
-        return Outcome(SKIPPED, f"{group.backend} has none in this torch")
-    told = f"; not offered: {', '.join(sorted(tried.refused)[:3])}" if tried.refused else ""
-    return Outcome(PASSED, f"{tried.calls} calls exact on {group.world} ranks{told}")
+all_reduce = check("all_reduce", partial(planned, "all_reduce"), SECONDS)
+reduce = check("reduce", partial(planned, "reduce"), SECONDS)
+broadcast = check("broadcast", partial(planned, "broadcast"), SECONDS)
+all_gather = check("all_gather", partial(planned, "all_gather"), SECONDS)
+gather = check("gather", partial(planned, "gather"), SECONDS)
+scatter = check("scatter", partial(planned, "scatter"), SECONDS)
+reduce_scatter = check("reduce_scatter", partial(planned, "reduce_scatter"), SECONDS)
+all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
+send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)

@@ -1,170 +1,178 @@
-"""Calls in which each rank gives another one something else: all-to-all, send and receive."""
+"""What is no plain exchange of tensors: barriers, Python objects, gradients, and how fast it goes.
+
+Who must hold what stands in the table of the collectives.
+"""
 
 from __future__ import annotations
 
-import random
-from typing import Any, Callable, List, Tuple
+import time
+from functools import partial
+from typing import Any, Callable, Dict, List
 
-from .calls import BITS, Collective, _functional
-from .scene import Ended, Scene, Start
+import torch
+import torch.distributed as dist
+
+from ..values import PASSED, SKIPPED, Outcome, asked
+from .collectives import Turn, end
+from .draws import COLLECTIVES, SUM, Draw
+from .group import Group, Members, Part, State, begin, check, each_part, shared, together
+
+LATE_SECONDS = 0.05
+NO_NUMPY = "numpy is not installed, or torch cannot use this one"
 
 
-def uneven(scene: Scene) -> List[List[int]]:
-    """How many elements each member sends to each; some send none."""
-    chance = random.Random(scene.call.seed(scene.seed))
-    most = max(1, scene.size)
+def _barriers(group: Group) -> List[Part]:
     return [
-        [0 if chance.random() < 0.2 else chance.randrange(1, most + 1) for _ in range(scene.world)]
-        for _ in range(scene.world)
+        (f"{name} {mode} {turn}", partial(_waited, group, members, f"{name} {mode} {turn}", turn))
+        for turn, (name, members) in enumerate([*State.groups.items()] * 2)
+        for mode in ("async", "sync")[:: 1 if turn % 2 else -1]
     ]
 
 
-def even(scene: Scene) -> List[List[int]]:
-    return [[scene.size] * scene.world for _ in range(scene.world)]
+def _waited(group: Group, members: Members, place: str, turn: int) -> str:
+    """One member comes late and says through the store that it has; the others must see that."""
+    late = members.ranks[(turn + turn // 4) % len(members.ranks)]
+    if group.rank == late:
+        time.sleep(LATE_SECONDS)
+        group.store.add(f"barrier/{place}/{late}", 1)
+    end(dist.barrier(group=members.handle, async_op="async" in place))
+    if group.backend == "nccl":
+        torch.cuda.synchronize(group.device)
+    came = group.store.add(f"barrier/{place}/{late}", 0)
+    return "" if came else f"it did not wait for rank {late}"
 
 
-def _laid(scene: Scene, counts: List[List[int]]) -> Tuple[Any, Any, List[int], List[int]]:
-    """What is sent and where it arrives, each in one tensor, and the lengths of the parts."""
-    sent, received = counts[scene.me], [row[scene.me] for row in counts]
-    scene.draw(max(sum(row) for row in counts))
-    whole, found = scene.given(sum(sent)), scene.blank(sum(received))
-    begin = 0
-    for member, size in enumerate(received):
-        part = found[begin : begin + size]
-        scene.expect(part, scene.rows[member], sum(counts[member][: scene.me]))
-        begin += size
-    return whole, found, sent, received
+barrier = check("barrier", _barriers)
 
 
-def all_to_all_even(scene: Scene) -> Start:
-    whole, found, _, _ = _laid(scene, even(scene))
-    group = scene.members.handle
-    return lambda later: scene.dist.all_to_all_single(found, whole, group=group, async_op=later)
+# --- objects --------------------------------------------------------------------------------------
+
+OBJECTS = {
+    "all_gather": "all_gather_object found mine handle",
+    "broadcast": "broadcast_object_list found place handle",
+    "gather": "gather_object mine found_at_root place handle",
+    "scatter": "scatter_object_list found things place handle",
+}
+"""Collective -> its form for objects, and what that is given."""
 
 
-def all_to_all_uneven(scene: Scene) -> Start:
-    whole, found, sent, received = _laid(scene, uneven(scene))
-    group = scene.members.handle
-    return lambda later: scene.dist.all_to_all_single(found, whole, received, sent, group, later)
+def objects(device: str) -> Outcome:
+    """Python objects arrive as they were sent, from and at the ranks that were named."""
+    return together("objects", _with_numpy)
 
 
-def all_to_all_lists(scene: Scene) -> Start:
-    counts = even(scene) if scene.group.backend == "gloo" else uneven(scene)
-    whole, found, sent, received = _laid(scene, counts)
-    inputs, outputs = list(whole.split(sent)), list(found.split(received))
-    group = scene.members.handle
-    return lambda later: scene.dist.all_to_all(outputs, inputs, group, later)
+def _with_numpy(group: Group) -> Outcome:
+    """torch unpacks objects by numpy: no rank begins where one has none."""
+    lacks = ""
+    try:
+        torch.zeros(1).numpy()
+    except RuntimeError:
+        lacks = NO_NUMPY
+    if any(shared(group, "no-numpy", lacks)):
+        return Outcome(SKIPPED, NO_NUMPY)
+    parts = [
+        (f"{op} {name}", partial(_handed, members, op, turn + 1))
+        for turn, (name, members) in enumerate(State.groups.items())
+        for op in OBJECTS
+    ]
+    return each_part(group, "objects", parts)
 
 
-def all_to_all_functional(scene: Scene) -> Start:
-    counts = uneven(scene)
-    whole, _, sent, received = _laid(scene, counts)
-    del scene.expected[1:]  # the tensor for the answer is the call's own
-    group = scene.backend_group
-    start, answer = _functional(scene, lambda f: f.all_to_all_single(whole, received, sent, group))
-    begin = 0
-    for member, size in enumerate(received):
-        part = _part(answer, begin, size)
-        scene.expect(part, scene.rows[member], sum(counts[member][: scene.me]))
-        begin += size
-    return start
+def _handed(members: Members, op: str, turn: int) -> str:
+    """Objects are exchanged; what this rank has then must be what the table says."""
+    handle, ranks, me = members
+    world, root = len(ranks), turn % len(ranks)
+
+    def thing(whose: int, part: int) -> Any:
+        """It tells whose it is and for whom, longer on each rank."""
+        return {"rank": whose, "for": [(part, None)], "text": "x" * (whose * 1037 % 5000)}
+
+    found: List[Any] = (
+        [thing(me, 0)] if op == "broadcast" else [None] * (world if "gather" in op else 1)
+    )
+    given = {
+        "handle": handle,
+        "place": ranks[root],
+        "mine": thing(me, 0),
+        "things": [thing(me, part) for part in range(world)],
+        "found": found,
+        "found_at_root": found if me == root else None,
+    }
+    name, *words = OBJECTS[op].split()
+    getattr(dist, name)(*map(given.__getitem__, words))
+    exact = [thing(*piece) for piece in COLLECTIVES[op].after(me, root, world)]
+    return "" if not exact or found == exact else f"got {str(found)[:60]}, not {str(exact)[:60]}"
 
 
-def _part(answer: Callable[[], Any], begin: int, size: int) -> Callable[[], Any]:
-    return lambda: answer()[begin : begin + size]
+# --- gradients through collectives ----------------------------------------------------------------
+
+THROUGH: Dict[str, Callable[..., Any]] = {
+    "all_reduce": lambda f, x: f.all_reduce(x),
+    "broadcast": lambda f, x: f.broadcast(x, 0),
+    "all_gather": lambda f, x: torch.cat(f.all_gather(x)),
+    "reduce_scatter": lambda f, x: f.reduce_scatter(x[:1] * 0, list(x.split(1))),
+    "all_to_all": lambda f, x: f.all_to_all_single(x * 0, x),
+}
 
 
-def _ring(scene: Scene) -> Tuple[Any, Any, int, int]:
-    """What this rank sends and receives, whither and whence; nobody where it is alone."""
-    step = 1 + scene.root % max(1, scene.world - 1)
-    to, whence = (scene.me + step) % scene.world, (scene.me - step) % scene.world
-    scene.draw(scene.size)
-    sent, found = scene.given(scene.size), scene.blank(scene.size)
-    if scene.world > 1:
-        scene.expect(found, scene.rows[whence])
-    return sent, found, scene.place(to), scene.place(whence)
+def _gradients(group: Group) -> List[Part]:
+    return [(op, partial(_handed_back, group, op)) for op in THROUGH]
 
 
-def ring_blocking(scene: Scene) -> Start:
-    """The one with the least number of its circle sends first, the others receive first."""
-    sent, found, to, whence = _ring(scene)
-    step = 1 + scene.root % max(1, scene.world - 1)
-    circle = {(scene.me + step * turn) % scene.world for turn in range(scene.world)}
-    group, first = scene.members.handle, scene.me == min(circle)
+def _handed_back(group: Group, op: str) -> str:
+    """The gradient of the answers' product with each rank's weights: of a number the weights of
+    all places, on all ranks, where it arrived."""
+    import torch.distributed.nn.functional as through
 
-    def start(later: bool) -> Any:
-        del later
-        if scene.world == 1:
-            return
-        if first:
-            scene.dist.send(sent, to, group=group)
-        scene.dist.recv(found, whence, group=group)
-        if not first:
-            scene.dist.send(sent, to, group=group)
-
-    return start
-
-
-def ring_handles(scene: Scene) -> Start:
-    sent, found, to, whence = _ring(scene)
-    group = scene.members.handle
-
-    def start(later: bool) -> Any:
-        if scene.world == 1:
-            return None
-        options = [
-            scene.dist.P2POp(scene.dist.isend, sent, to, group),
-            scene.dist.P2POp(scene.dist.irecv, found, whence, group),
-        ]
-        if scene.group.backend == "nccl":  # two kernels that wait for each other: in one batch
-            works = scene.dist.batch_isend_irecv(options)
-        else:
-            works = [each.op(each.tensor, each.peer, group) for each in options]
-        return _ended(works, later)
-
-    return start
+    world, me, row = group.world, group.rank, COLLECTIVES[op]
+    maker = torch.Generator().manual_seed(asked().seed % 2**63)
+    numbers = torch.randint(-9, 10, (2, world, world, 5), generator=maker).double()
+    inputs, weights = numbers.to(group.device)
+    mine = inputs[me, : world if row.parts else 1].clone().requires_grad_()
+    answer, back = THROUGH[op](through, mine), torch.zeros_like(mine)
+    held = [row.after(rank, 0, world) for rank in range(world)]
+    (answer * weights[me, : len(held[me])]).sum().backward()
+    for rank, pieces in enumerate(held):
+        for place, (whose, part) in enumerate(pieces):
+            if whose in (me, SUM):
+                back[part] += weights[rank, place]
+    return "" if torch.equal(mine.grad, back) else "the gradient is wrong"
 
 
-def ring_batch(scene: Scene) -> Start:
-    sent, found, to, whence = _ring(scene)
-    group, dist = scene.members.handle, scene.dist
-
-    def start(later: bool) -> Any:
-        if scene.world == 1:
-            return None
-        back = scene.root % 2 == 0
-        options = [
-            dist.P2POp(dist.isend, sent, to, group),
-            dist.P2POp(dist.irecv, found, whence, group),
-        ]
-        return _ended(dist.batch_isend_irecv(options[::-1] if back else options), later)
-
-    return start
+gradients = check("gradients", _gradients)
 
 
-def _ended(works: List[Any], later: bool) -> Any:
-    ended = Ended(*(work.wait for work in works if work is not None))
-    if later:
-        return ended
-    ended.wait()
-    return None
+# --- rates ----------------------------------------------------------------------------------------
+
+RATED = (1 << 18, 1 << 22, 1 << 24, 1 << 27)
+"""Bytes of a message; the last one between GPUs alone."""
+REPEATS = 5
 
 
-ALL_TO_ALL = Collective(
-    {
-        "even": all_to_all_even,
-        "uneven": all_to_all_uneven,
-        "lists": all_to_all_lists,
-        "functional": all_to_all_functional,
-    },
-    BITS,
-    whole=True,
-)
-SEND_RECV = Collective(
-    {
-        "blocking": ring_blocking,
-        "handles": ring_handles,
-        "batch": ring_batch,
-    },
-    BITS,
-)
+def bandwidth(device: str) -> Outcome:
+    """The bus bandwidth of all_reduce by message size; `--baseline` compares runs."""
+    return together("bandwidth", _swept)
+
+
+def _swept(group: Group) -> Outcome:
+    rates, noise = [0.0], [0.0]
+    sizes = RATED if group.backend == "nccl" else RATED[:3]
+    for size in sizes:
+        begin(f"bandwidth/{size}")
+        turn, times = Turn(group, "all_reduce", Draw("plain", ("float32", "sum"), size // 4)), []
+        for _ in range(REPEATS + 1):  # the first one sets buffers up
+            began = time.perf_counter()
+            turn.start()
+            if turn.nccl:
+                torch.cuda.synchronize(group.device)
+            times.append(max(time.perf_counter() - began, 1e-9))
+        times = sorted(times[1:])
+        # Bytes over the bus for each one of the message, as nccl-tests count them.
+        moved = 2 * size * (group.world - 1) / group.world / 1e9
+        rates.append(moved / times[REPEATS // 2])
+        noise.append(times[-1] / times[0] - 1)
+    told = "/".join(f"{rate:.2g}" for rate in rates[1:])
+    label = "/".join(f"{size / 2**20:g}" for size in sizes)
+    best = rates.index(max(rates))
+    detail = f"all_reduce, bus bandwidth in GB/s at {label} MiB: {told}; the best"
+    return Outcome(PASSED, detail, rates[best], None, "GB/s", spread=noise[best])

@@ -12,7 +12,7 @@ import json
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..values import Blocked
 from .launch import Rank
@@ -29,19 +29,29 @@ MOST_LETTERS = 1 << 26
 """Of one message; more is none of ours."""
 SILENCE_SECONDS = 330.0
 """How long it waits for one that is in a check: a little longer than the longest may last."""
-REPORT_SECONDS = 30.0
-"""How long it waits for the last reports, after its own, while nobody says anything."""
+REPORT_SECONDS = 120.0
+"""How long it waits for the last reports, after its own, while nobody says anything: longer than a
+check among ranks may take."""
+Message = Dict[str, Any]
+NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
+"""What comes of a line that is none of ours, or of a link that ends."""
 
 
 class Heard:
     """What rank 0 knows of one other rank."""
 
-    def __init__(self) -> None:
-        self.host: Optional[str] = None
-        self.doing: Optional[str] = None
-        self.report: Optional[Dict[str, Any]] = None
-        self.link: Optional[socket.socket] = None
-        self.gone = False
+    host: Optional[str] = None
+    doing: Optional[str] = None
+    report: Optional[Message] = None
+    link: Optional[socket.socket] = None
+    gone = False
+
+
+def send(link: Optional[socket.socket], message: Message) -> None:
+    """Say it, where somebody is left to hear it."""
+    with contextlib.suppress(OSError):
+        if link is not None:
+            link.sendall((json.dumps(message) + "\n").encode())
 
 
 class Hub:
@@ -58,20 +68,23 @@ class Hub:
         """Rank 0's own work is in its own report."""
 
     def _accept(self) -> None:
-        while True:
-            try:
+        with contextlib.suppress(OSError):  # closed: the report is out
+            while True:
                 link, _ = self.server.accept()
-            except OSError:  # closed: the report is out
-                return
-            threading.Thread(target=self._listen, args=(link,), daemon=True).start()
+                threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
     def _listen(self, link: socket.socket) -> None:
-        known: Optional[Heard] = None
-        with contextlib.suppress(OSError, ValueError), link.makefile("r", encoding="utf-8") as said:
-            for message in _messages(said):
-                known = known or self._met(message, link)
+        """Hear a rank until it goes; a stranger (another job on this port) is sent away."""
+        known = None
+        with contextlib.suppress(*NO_MESSAGE), link.makefile("r", encoding="utf-8") as said:
+            for line in iter(lambda: said.readline(MOST_LETTERS), ""):
+                message = dict(json.loads(line))
                 if known is None:
-                    break
+                    first = self.heard[message["rank"]]
+                    if message["job"] != self.job or first.link is not None:
+                        break
+                    known, first.link = first, link
+                    send(link, {"job": self.job})
                 self._hear(known, message)
         if known is None:
             link.close()
@@ -80,34 +93,21 @@ class Hub:
             known.gone = True
             self.news.notify_all()
 
-    def _met(self, message: Dict[str, Any], link: socket.socket) -> Optional[Heard]:
-        """The rank that says hello; a stranger (another job on this port) is not listened to."""
-        if message.get("job") != self.job:
-            link.close()
-            return None
-        known = self.heard.get(message.get("rank", 0))
-        if known is not None and known.link is None:
-            known.link = link
-            link.sendall((json.dumps({"job": self.job}) + "\n").encode())
-            return known
-        link.close()
-        return None
-
-    def _hear(self, known: Heard, message: Dict[str, Any]) -> None:
+    def _hear(self, known: Heard, message: Message) -> None:
         with self.news:
-            known.host = message.get("host", known.host)
-            known.doing = message.get("doing", known.doing)
-            known.report = message.get("report", known.report)
+            for name in ("host", "doing", "report"):
+                setattr(known, name, message.get(name, getattr(known, name)))
             self.news.notify_all()
 
     def come_to(self, place: str) -> List[str]:
         """Wait until every rank has come there; then all go on. Who has not, in a sentence."""
         self._wait(lambda known: known.doing == place, SILENCE_SECONDS)
-        late = [text for text, known in self._told() if known.doing != place]
+        every = sorted(self.heard.items())
+        late = [who(number, known) for number, known in every if known.doing != place]
         self._tell({"late": late})
         return late
 
-    def others(self, report: Dict[str, Any]) -> Dict[int, Heard]:
+    def others(self, report: Message) -> Dict[int, Heard]:
         """What is known of the other ranks, once all have reported or fallen silent."""
         del report  # rank 0's own is at hand
         self._wait(lambda known: known.report is not None, REPORT_SECONDS)
@@ -115,27 +115,18 @@ class Hub:
 
     def _wait(self, there: Callable[[Heard], bool], seconds: float) -> None:
         """Until it holds of every rank that still speaks; the time starts anew with each word."""
-        began = time.monotonic()
+        end = time.monotonic() + NEVER_HEARD_SECONDS
         with self.news:
             while True:
                 waited = [h for h in self.heard.values() if not (there(h) or h.gone)]
-                limit = (
-                    seconds
-                    if any(h.host for h in waited)
-                    else NEVER_HEARD_SECONDS - (time.monotonic() - began)
-                )
-                if not waited or not self.news.wait(timeout=max(0.0, limit)):
+                never = end - time.monotonic()
+                limit = seconds if any(h.host for h in waited) else max(0.0, never)
+                if not waited or not self.news.wait(timeout=limit):
                     return
 
-    def _told(self) -> Iterator[Tuple[str, Heard]]:
-        for number, known in sorted(self.heard.items()):
-            yield who(number, known), known
-
-    def _tell(self, message: Dict[str, Any]) -> None:
+    def _tell(self, message: Message) -> None:
         for known in self.heard.values():
-            if known.link is not None:
-                with contextlib.suppress(OSError):
-                    known.link.sendall((json.dumps(message) + "\n").encode())
+            send(known.link, message)
 
     def settle(self, code: int) -> int:
         """Tell every rank the exit code of the whole."""
@@ -153,16 +144,13 @@ class Spoke:
     def __init__(self, rank: Rank) -> None:
         self.link, self.told = _connected(rank)
 
-    def say(self, message: Dict[str, Any]) -> None:
-        # Where rank 0 has gone, there is nobody left to tell; the exit code still says it.
-        with contextlib.suppress(OSError):
-            self.link.sendall((json.dumps(message) + "\n").encode())
+    def say(self, message: Message) -> None:
+        send(self.link, message)  # where rank 0 has gone, the exit code still says it
 
-    def hear(self) -> Dict[str, Any]:
+    def hear(self) -> Message:
         """The next word of rank 0; nothing where it has gone."""
         with contextlib.suppress(OSError, ValueError):
-            line = self.told.readline()
-            return dict(json.loads(line)) if line else {}
+            return dict(json.loads(self.told.readline() or "{}"))
         return {}
 
     def doing(self, name: str) -> None:
@@ -173,7 +161,7 @@ class Spoke:
         self.doing(place)
         return list(self.hear().get("late", ["rank 0 has gone"]))
 
-    def others(self, report: Dict[str, Any]) -> Dict[int, Heard]:
+    def others(self, report: Message) -> Dict[int, Heard]:
         self.say({"report": report})
         return {}
 
@@ -186,83 +174,62 @@ class Spoke:
         return said
 
 
-def places(port: int) -> List[int]:
+def places(port: int) -> range:
     """The ports where rank 0 may listen, in their order.
 
-    >>> places(29500)[:2], places(65530)[:2], places(65530)[-1]
-    ([29501, 29502], [65531, 65532], 65519)
+    >>> list(places(29500))[:2], list(places(65530))[:2]
+    ([29501, 29502], [65514, 65515])
     """
-    above = list(range(port + 1, min(port + PLACES, 65535) + 1))
-    return above + [port - 1 - each for each in range(PLACES - len(above))]
-
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+    first = port + 1 if port + PLACES < 1 << 16 else port - PLACES
+    return range(first, first + PLACES)
 
 
 def _listening(rank: Rank) -> socket.socket:
     """A server on the first port that is free; where all ranks are here, for this host alone."""
-    problem: Optional[OSError] = None
+    said: Optional[str] = "none is left"
+    here = rank.address in ("localhost", "127.0.0.1")
+    both = not here and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
     for port in places(rank.port):
         try:
-            if rank.address in LOOPBACK[:2]:
-                return socket.create_server(("127.0.0.1", port), backlog=rank.world)
-            both = socket.has_dualstack_ipv6()
-            family = socket.AF_INET6 if both else socket.AF_INET
             return socket.create_server(
-                ("", port), family=family, backlog=rank.world, dualstack_ipv6=both
+                ("127.0.0.1" if here else "", port),
+                family=family,
+                backlog=rank.world,
+                dualstack_ipv6=both,
             )
-        except OSError as found:
-            problem = found
-    said = problem.strerror if problem else "none is left"
+        except OSError as problem:
+            said = problem.strerror
     raise Blocked(
         f"No port from {rank.port + 1} on can be listened on: {said}",
         "other jobs may hold them: start the ranks with another --master-port",
-    ) from problem
-
-
-def _messages(said: Any) -> Iterator[Dict[str, Any]]:
-    """The messages of a stream, until one is none of ours."""
-    for line in iter(lambda: said.readline(MOST_LETTERS), ""):
-        message = json.loads(line)
-        if not isinstance(message, dict):
-            return
-        yield message
+    )
 
 
 def _connected(rank: Rank) -> Tuple[socket.socket, Any]:
     """The link to rank 0 and what it says: at that of the ports which answers as this job's."""
-    until = time.monotonic() + CONNECT_SECONDS
-    problem: Optional[Exception] = None
+    until, said = time.monotonic() + CONNECT_SECONDS, "no time"
     while time.monotonic() < until:
         for port in places(rank.port):
-            try:
-                return _greeted(rank, port)
-            except (OSError, ValueError) as found:
-                problem = found
+            with contextlib.ExitStack() as closing:
+                try:
+                    link = socket.create_connection((rank.address, port), WELCOME_SECONDS)
+                    told = link.makefile("r", encoding="utf-8")
+                    closing.callback(link.close)
+                    closing.callback(told.close)
+                    send(link, {"rank": rank.rank, "host": rank.host, "job": rank.job})
+                    if json.loads(told.readline(MOST_LETTERS) or "{}")["job"] == rank.job:
+                        link.settimeout(None)
+                        closing.pop_all()
+                        return link, told
+                except NO_MESSAGE as problem:
+                    said = getattr(problem, "strerror", None) or "another program answers there"
         time.sleep(0.2)
     raise Blocked(
         f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
-        f"{rank.address}:{rank.port + 1}: {getattr(problem, 'strerror', None) or problem}",
+        f"{rank.address}:{rank.port + 1}: {said}",
         "is rank 0 running, and does the network let that port through?",
-    ) from problem
-
-
-def _greeted(rank: Rank, port: int) -> Tuple[socket.socket, Any]:
-    """Say who this is, and hear whether it is this job's rank 0 that listens."""
-    link = socket.create_connection((rank.address, port), timeout=WELCOME_SECONDS)
-    told = link.makefile("r", encoding="utf-8")
-    try:
-        hello = {"rank": rank.rank, "host": rank.host, "job": rank.job}
-        link.sendall((json.dumps(hello) + "\n").encode())
-        answer = json.loads(told.readline(MOST_LETTERS) or "{}")
-        if not isinstance(answer, dict) or answer.get("job") != rank.job:
-            raise ValueError(f"port {port} is another program's")
-    except (OSError, ValueError):
-        told.close()
-        link.close()
-        raise
-    link.settimeout(None)
-    return link, told
+    )
 
 
 def who(number: int, known: Heard) -> str:

@@ -1,29 +1,34 @@
 """The process group of this process, and how its ranks agree on the outcome of a check.
 
-They agree through the store, never through the collective that is on trial. A rank that does not
-come is named, with the call in which it stands.
+They agree through the store, never through the collective that is on trial; a rank that does not
+come, or does not return, is named.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
+import json
 import time
-from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
+import warnings
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch.distributed as dist
 
 from ..device.importing import first_line
-from ..values import FAILED, PASSED, SKIPPED, Outcome
+from ..values import FAILED, PASSED, SKIPPED, Outcome, working_on
 
-ARRIVE_SECONDS = 8.0
-"""How long the ranks wait for one another before each check."""
-COLLECTIVE_SECONDS = 10
-"""How long one collective may take before the ranks give it up."""
-STUCK_SECONDS = 5.0
-"""After so long in one call a rank tells the others where it stands."""
-
-GAVE_NOTHING = "'NoneType' object"
-"""Stands in the error of a call whose answer was nothing: that is a fault, not a form that this
-torch lacks."""
+COLLECTIVE_SECONDS = 30.0
+"""How long one collective may take, and how long the ranks wait for one another before a check:
+so long that one which other programs leave a tenth of a core still comes."""
+BLOCK = 32
+"""So many calls are made before the ranks ask each other whether there is time for more."""
+REFUSING = (RuntimeError, ValueError, TypeError, AttributeError, ImportError)
+REFUSALS = (
+    *("not support", "Cannot use", "No backend type", "not impl", "Invalid scalar type"),
+    *("must be contiguous", "Unconvertible NCCL type", "module 'torch", "unexpected keyword"),
+    *("only supports", "Unsupported", "No module named", "cannot import name"),
+)
+"""What torch raises, and says, of a call that it does not offer, before anything is sent."""
 NETWORK = "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME"
 HINTS: Tuple[Tuple[str, str], ...] = (
     (
@@ -46,23 +51,28 @@ class Group(NamedTuple):
     world: int
     device: str
     backend: str
-    most_bytes: int = 1 << 26
-    """The largest message that the memory of every rank allows."""
+
+
+class Members(NamedTuple):
+    """A group of ranks to which this one belongs."""
+
+    handle: Any
+    """What a collective is given as `group`; None: all ranks."""
+    ranks: Tuple[int, ...]
+    me: int
+    """This rank's place in the group."""
 
 
 class State:
     """What this process knows of its group."""
 
-    def __init__(self) -> None:
-        self.group: List[Group] = []
-        self.ended = ""
-        """The check after which the ranks are no longer in step; empty while they are."""
-        self.place: Tuple[float, str] = (0.0, "")
-        """Since when (monotonic seconds) this rank is in which call."""
-        self.told = ""
-
-
-_STATE = State()
+    group: Optional[Group] = None
+    groups: Dict[str, Members] = {}
+    ended = ""
+    """The check after which the ranks are no longer in step; empty while they are."""
+    place = ""
+    """The call in which this rank stands."""
+    held: Dict[str, Any] = {}
 
 
 def hint_of(problem: str) -> str:
@@ -74,94 +84,58 @@ def hint_of(problem: str) -> str:
     return next((hint for words, hint in HINTS if words in problem), NETWORK)
 
 
-def enter(group: Group) -> None:
-    """From now on this process is in that group."""
-    _STATE.group[:] = [group]
-    _STATE.ended = ""
-    threading.Thread(target=_watch, args=(group,), daemon=True).start()
-
-
-def current() -> Group:
-    """The group of this process."""
-    return _STATE.group[0]
-
-
 def begin(place: str) -> None:
-    """This rank enters a call; an empty name: it has left it."""
-    _STATE.place = (time.monotonic(), place)
+    """This rank enters a call: where it hangs, its parent says in which."""
+    State.place = place
+    working_on(place)
 
 
-def _watch(group: Group) -> None:
-    """Tell the others where this rank stands, once it stands there for long."""
-    while True:
-        time.sleep(1.0)
-        since, place = _STATE.place
-        if place and place != _STATE.told and time.monotonic() - since > STUCK_SECONDS:
-            _STATE.told = place
-            with contextlib.suppress(Exception):  # the store's rank may have gone
-                group.store.set(f"stuck/{group.rank}", place)
-                group.store.add(f"stuck/{group.rank}/told", 1)
+def enter(group: Group) -> None:
+    """From now on this process is in that group; every rank makes all sub-groups."""
+    every = list(range(group.world))
+    half = group.world // 2
+    parts = {
+        "again": (every, []),
+        "halves": (every[:half], every[half:]),
+        "stripes": (every[::2], every[1::2]),
+    }
+    State.group, State.ended = group, ""
+    State.groups = {"world": Members(None, tuple(every), group.rank)}
+    limit = timedelta(seconds=COLLECTIVE_SECONDS)  # else it waits half an hour
+    for name, lists in parts.items():
+        for ranks in filter(None, lists):
+            handle = dist.new_group(ranks, timeout=limit)
+            if group.rank in ranks:
+                State.groups[name] = Members(handle, tuple(ranks), ranks.index(group.rank))
 
 
 def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
-    """Do a check with the others, while the ranks are in step."""
-    if not _STATE.group:
-        return Outcome(SKIPPED, "this rank's process ended in an earlier check")
-    if _STATE.ended:
-        return Outcome(SKIPPED, f"the ranks are not in step since {_STATE.ended}")
-    group = current()
-    return agreed(group, name, lambda: work(group))
-
-
-def agreed(group: Group, name: str, work: Callable[[], Outcome]) -> Outcome:
-    """Do the work when all ranks have come; fail on every rank where it fails on one."""
-    late = missing(group, f"{name}/come", ARRIVE_SECONDS)
+    """Do a check with the others, while the ranks are in step; it fails on all where on one."""
+    group = State.group
+    if group is None or State.ended:
+        since = f"the ranks are not in step since {State.ended}"
+        return Outcome(SKIPPED, since if group else "this rank's process ended in an earlier check")
+    late = missing(group, f"{name}/come", COLLECTIVE_SECONDS)
     if late:
-        _STATE.ended = name
-        return Outcome(FAILED, f"{ranks(late)} did not come to {name} within {ARRIVE_SECONDS:g} s")
-    own, said = _worked(group, work), ""
-    begin("")
-    if own.status == FAILED:
-        said = own.detail
-    group.store.set(f"{name}/said/{group.rank}", said or own.status)
-    late = missing(group, f"{name}/went", 5.0 if said else COLLECTIVE_SECONDS + 5.0)
-    told = [said] if said else []
-    told += [f"rank {other}: {text}" for other, text in _others(group, name, late)]
-    if late:
-        _STATE.ended = name
-        told.insert(0, "; ".join(hanging(group, other, name) for other in late))
-    if any(ENDS in text for text in told):
-        _STATE.ended = name
-    return own._replace(status=FAILED, detail="; ".join(told)) if told else own
-
-
-ENDS = "ended by "
-"""Stands before an error that leaves the ranks out of step."""
-
-
-def _worked(group: Group, work: Callable[[], Outcome]) -> Outcome:
+        State.ended = name
+        told = f"{named(late)} did not come to {name} within {COLLECTIVE_SECONDS:g} s"
+        return Outcome(FAILED, told)
+    lost = ""
     try:
-        return work()
+        own = work(group)
     except Exception as problem:  # whatever the backend raises is this rank's answer
-        place = f"{_STATE.place[1]} " if _STATE.place[1] else ""
-        said = first_line(problem)
-        return Outcome(FAILED, f"rank {group.rank}: {place}{ENDS}{said}", hint=hint_of(said))
-
-
-def hanging(group: Group, other: int, name: str) -> str:
-    """A rank that did not come out of a check, and the call in which it said it was."""
-    told = bool(group.store.add(f"stuck/{other}/told", 0))
-    place = group.store.get(f"stuck/{other}").decode() if told else ""
-    return f"rank {other} hangs in {name}" + (f" ({place})" if place else "")
-
-
-def _others(group: Group, name: str, late: List[int]) -> Iterator[Tuple[int, str]]:
-    """What the other ranks say that failed on them."""
-    for other in range(group.world):
-        if other != group.rank and other not in late:
-            said = group.store.get(f"{name}/said/{other}").decode()
-            if said not in (PASSED, SKIPPED):
-                yield other, said.replace(f"rank {other}: ", "", 1)
+        lost = first_line(problem)
+        told = f"rank {group.rank}: {State.place} ended by {lost}"
+        own = Outcome(FAILED, told, hint=hint_of(lost))
+    said = own.detail if own.status == FAILED else ""
+    group.store.set(f"{name}/said/{group.rank}", json.dumps([said, bool(lost)]))
+    late = missing(group, f"{name}/went", 5.0 if lost else COLLECTIVE_SECONDS + 5.0)
+    wrong = [f"{named(late)} hangs in {name}"] if late else []
+    for rank in sorted(set(range(group.world)) - set(late)):
+        said, left = json.loads(group.store.get(f"{name}/said/{rank}").decode())
+        wrong += [said] if said else []
+        State.ended = name if left or late else State.ended
+    return own._replace(status=FAILED, detail="; ".join(wrong)) if wrong else own
 
 
 def missing(group: Group, place: str, seconds: float) -> List[int]:
@@ -179,6 +153,12 @@ def missing(group: Group, place: str, seconds: float) -> List[int]:
     return waited
 
 
+def shared(group: Group, name: str, value: str) -> List[str]:
+    """What each rank says under a name; this one says the value."""
+    group.store.set(f"{name}/{group.rank}", value)
+    return [group.store.get(f"{name}/{rank}").decode() for rank in range(group.world)]
+
+
 def goes_on(group: Group, place: str, until: float) -> bool:
     """Whether rank 0 still has time; all ranks get the same answer."""
     if group.rank == 0:
@@ -186,9 +166,64 @@ def goes_on(group: Group, place: str, until: float) -> bool:
     return bool(group.store.get(place) == b"on")
 
 
-def ranks(numbers: List[int]) -> str:
+def named(numbers: List[int]) -> str:
     """
-    >>> ranks([1]), ranks([1, 3])
+    >>> named([1]), named([1, 3])
     ('rank 1', 'ranks 1, 3')
     """
     return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, numbers))
+
+
+Part = Tuple[str, Callable[[], str]]
+"""What is tried, and what says what is wrong with it."""
+
+
+def hold(members: Members, name: str, bits: Any) -> None:
+    """Say what all members must hold alike; compared at the end of the check."""
+    State.held[f"{members.ranks} {name}"] = bits
+
+
+def check(
+    name: str, parts: Callable[[Group], Sequence[Part]], seconds: float = 1e9
+) -> Callable[[str], Outcome]:
+    """A check of several parts, for which there are so many seconds."""
+    return lambda device: together(
+        name, lambda group: each_part(group, name, parts(group), seconds)
+    )
+
+
+def each_part(group: Group, name: str, every: Sequence[Part], seconds: float = 1e9) -> Outcome:
+    """Do the parts of a check in their order, with the others; what each says is wrong."""
+    made, until = 0, time.monotonic() + seconds
+    wrong: List[str] = []
+    lacking: List[str] = []
+    State.held = {}
+    while made < len(every) and (made % BLOCK or goes_on(group, f"{name}/{made}", until)):
+        part, run = every[made]
+        made += 1
+        begin(f"{name}/{part}")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of forms that torch advises against
+                said = run()
+            wrong += [f"{State.place}: {said}"] if said else []
+        except REFUSING as problem:
+            told = first_line(problem)
+            # An answer that was nothing is a fault.
+            if "'NoneType' object" in told or not any(words in told for words in REFUSALS):
+                raise
+            lacking.append(f"{part} ({told})")
+    group.store.set(f"{name}/held/{group.rank}", json.dumps(State.held))
+    for first in {members.ranks[0] for members in State.groups.values()}:
+        theirs = json.loads(group.store.get(f"{name}/held/{first}").decode())
+        unlike = [each for each in theirs if theirs[each] != State.held.get(each, theirs[each])]
+        wrong += [f"{each}: not the bits that rank {first} holds" for each in unlike]
+    if wrong:
+        told = f"{wrong[0]} ({len(wrong)} of {made} are wrong)"
+        return Outcome(FAILED, f"rank {group.rank}: {told}")
+    less = f"; not offered: {lacking[0]} and {len(lacking) - 1} more" if lacking else ""
+    if made < len(every):
+        told = f"{made} of {len(every)} calls in {seconds:g} s, all of them exact{less}"
+        return Outcome(SKIPPED, told, hint="a quieter machine makes all of them")
+    status = PASSED if len(lacking) < made else SKIPPED
+    return Outcome(status, f"{made - len(lacking)} calls exact on {group.world} ranks{less}")

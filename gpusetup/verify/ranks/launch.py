@@ -16,7 +16,7 @@ from ..values import WrongQuestion
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 SRUN = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 """srun sets both; the batch script, and the shell of `salloc`, have the first alone."""
-MPIRUN: Tuple[Tuple[str, str, str, str], ...] = (
+MPIRUN: Tuple[Tuple[str, ...], ...] = (
     (
         *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
         "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -29,7 +29,7 @@ MPIRUN: Tuple[Tuple[str, str, str, str], ...] = (
 )
 """Rank, number, place on the host and number there: Open MPI, MVAPICH, MPICH and Intel MPI."""
 FIRST_PORT, PORTS = 20_000, 10_000
-"""Where the ports of a Slurm job lie: below the ephemeral ones, told apart by the job's number."""
+"""Where the ports of a job lie that names none: below the ephemeral ones, by the job's number."""
 
 
 class Rank(NamedTuple):
@@ -51,13 +51,7 @@ class Rank(NamedTuple):
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
         """What `torch.distributed` reads, also where srun did not set it."""
-        return (
-            ("RANK", str(self.rank)),
-            ("WORLD_SIZE", str(self.world)),
-            ("LOCAL_RANK", str(self.local)),
-            ("MASTER_ADDR", self.address),
-            ("MASTER_PORT", str(self.port)),
-        )
+        return tuple(zip(TORCHRUN, map(str, self)))
 
 
 def rank_in(environ: Mapping[str, str], parent: Optional[int] = None) -> Optional[Rank]:
@@ -74,68 +68,46 @@ def rank_in(environ: Mapping[str, str], parent: Optional[int] = None) -> Optiona
     (1, 2, 'n3', 20014, 'n4')
     """
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
-    found: Optional[Rank]
-    if all(environ.get(name) for name in TORCHRUN):
-        found = _by_torchrun(environ, host)
-    elif all(environ.get(name) for name in SRUN):
-        found = _by_srun(environ, host)
+    given = {name: value for name, value in environ.items() if value}
+    address, ports = given.get("MASTER_ADDR", ""), given.get("MASTER_PORT")
+    if all(name in given for name in TORCHRUN):
+        names: Tuple[str, ...] = TORCHRUN
+        port = _number(given, "MASTER_PORT")
+        run, again = (given.get(f"TORCHELASTIC_{n}", "") for n in ("RUN_ID", "RESTART_COUNT"))
+        # Without --rdzv-id every run has the same name; no two have the same place to meet.
+        job = f"{run}.{again}"
+    elif all(name in given for name in SRUN):
+        names = (*SRUN, "SLURM_LOCALID")
+        nodes = given.get("SLURM_STEP_NODELIST") or given.get("SLURM_JOB_NODELIST") or host
+        address, port = first_host(nodes), port_of(environ)
+        job = f"{given.get('SLURM_JOB_ID', '0')}.{given.get('SLURM_STEP_ID', '0')}"
     else:
-        found = _by_mpirun(environ, host, os.getppid() if parent is None else parent)
-    if found is None or found.world < 2:
-        return None
-    if not 0 <= found.rank < found.world:
-        raise WrongQuestion(
-            f"rank {found.rank} of {found.world} ranks", "RANK and WORLD_SIZE contradict"
-        )
-    return found
-
-
-def _by_torchrun(environ: Mapping[str, str], host: str) -> Rank:
-    rank, world, local = (_number(environ, name) for name in TORCHRUN[:3])
-    address, port = environ["MASTER_ADDR"], _number(environ, "MASTER_PORT")
-    run, again = (environ.get(f"TORCHELASTIC_{n}", "") for n in ("RUN_ID", "RESTART_COUNT"))
-    # Without --rdzv-id every run has the same name; no two have the same place to meet.
-    return Rank(rank, world, local, address, port, host, f"{run}.{again}@{address}:{port}")
-
-
-def _by_srun(environ: Mapping[str, str], host: str) -> Rank:
-    rank, world = _number(environ, SRUN[0]), _number(environ, SRUN[1])
-    local = _number(environ, "SLURM_LOCALID") if environ.get("SLURM_LOCALID") else 0
-    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST") or host
-    job = f"{environ.get('SLURM_JOB_ID', '0')}.{environ.get('SLURM_STEP_ID', '0')}"
-    return Rank(rank, world, local, first_host(nodes), port_of(environ), host, job)
-
-
-def _by_mpirun(environ: Mapping[str, str], host: str, parent: int) -> Optional[Rank]:
-    """On one host its ranks have one parent, which tells this run from others; across hosts
-    MASTER_ADDR and MASTER_PORT must be given, because MPI names no host.
-
-    >>> names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
-    >>> two = {f"OMPI_COMM_WORLD_{name}": "2" for name in names}
-    >>> _by_mpirun({**two, "OMPI_COMM_WORLD_RANK": "1"}, "n1", 77).address
-    '127.0.0.1'
-    """
-    names = next((each for each in MPIRUN if all(environ.get(name) for name in each)), None)
-    if names is None:
-        return None
-    rank, world, local, here = (_number(environ, name) for name in names)
-    address, port = environ.get("MASTER_ADDR", "127.0.0.1"), environ.get("MASTER_PORT", "")
-    if world > here and not (environ.get("MASTER_ADDR") and port):
-        raise WrongQuestion(
-            f"{world} ranks on several hosts, and MPI does not say where rank 0 is",
-            "`mpirun -x MASTER_ADDR=HOST_OF_RANK_0 -x MASTER_PORT=29500 ...`",
-        )
-    number = _number(environ, "MASTER_PORT") if port else FIRST_PORT + 2 * (parent % (PORTS // 2))
-    job = f"mpi.{zlib.crc32(environ.get('PMIX_NAMESPACE', '').encode())}@{address}:{number}"
-    return Rank(rank, world, local, address, number, host, job)
+        names = next((each for each in MPIRUN if all(name in given for name in each)), ())
+        if not names:
+            return None
+        if _number(given, names[1]) > _number(given, names[3]) and not (address and ports):
+            raise WrongQuestion(
+                f"{given[names[1]]} ranks on several hosts, and MPI does not say where rank 0 is",
+                "`mpirun -x MASTER_ADDR=HOST_OF_RANK_0 -x MASTER_PORT=29500 ...`",
+            )
+        # On one host its ranks have one parent, which tells this run from others.
+        parent = os.getppid() if parent is None else parent
+        usual = FIRST_PORT + 2 * (parent % (PORTS // 2))
+        address, port = address or "127.0.0.1", _number(given, "MASTER_PORT", usual)
+        job = f"mpi.{zlib.crc32(given.get('PMIX_NAMESPACE', '').encode())}"
+    rank, world = (_number(given, name) for name in names[:2])
+    if not 0 <= rank < max(2, world):
+        raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
+    local = _number(given, names[2], 0)
+    found = Rank(rank, world, local, address, port, host, f"{job}@{address}:{port}")
+    return found if world > 1 else None
 
 
 def port_of(environ: Mapping[str, str]) -> int:
     """A port that all ranks of a Slurm job step work out alike (two are used)."""
-    job = _number(environ, "SLURM_JOB_ID") if environ.get("SLURM_JOB_ID") else 0
     step = environ.get("SLURM_STEP_ID", "")
     steps = int(step) if step.isdigit() else 0
-    return FIRST_PORT + 2 * ((job + 101 * steps) % (PORTS // 2))
+    return FIRST_PORT + 2 * ((_number(environ, "SLURM_JOB_ID", 0) + 101 * steps) % (PORTS // 2))
 
 
 def first_host(nodes: str) -> str:
@@ -162,9 +134,9 @@ def device_of(rank: Rank, wanted: str, seen: Tuple[str, ...]) -> Tuple[str, ...]
     return () if wanted == "none" else (wanted,)
 
 
-def _number(environ: Mapping[str, str], name: str) -> int:
+def _number(environ: Mapping[str, str], name: str, usual: Optional[int] = None) -> int:
     try:
-        return int(environ[name])
+        return int(environ.get(name) or (environ[name] if usual is None else usual))
     except (KeyError, ValueError):
         raise WrongQuestion(
             f"{name}={environ.get(name)!r} is no number", "start it with torchrun, srun or mpirun"

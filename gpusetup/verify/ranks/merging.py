@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from ..values import CRASHED, FAILED, Outcome, Report, Result
 from .gathering import Heard, who
@@ -11,7 +11,7 @@ from .launch import Rank
 
 def as_message(report: Report) -> Dict[str, Any]:
     """A rank's report for rank 0."""
-    rows = [(r.name, r.device, r.outcome._asdict(), r.seconds, r.means) for r in report.results]
+    rows = [(*each[:2], each.outcome._asdict(), *each[3:]) for each in report.results]
     return {"facts": report.facts, "results": rows}
 
 
@@ -20,22 +20,19 @@ def merged(report: Report, others: Dict[int, Heard], rank: Rank) -> Report:
 
     What all ranks found together stands once; a rank without a report is a crash of its own.
     """
-    place = f"{rank.world} ranks"
-    devices = [{**row, "device": f"rank 0 {row['device']}"} for row in report.facts["devices"]]
-    results = [r if r.device == place else _at(0, r) for r in report.results]
-    for number, known in sorted(others.items()):
-        if known.report is None:
-            outcome = Outcome(CRASHED, who(number, known), hint="look at that rank's own output")
-            results.append(Result("rank", f"rank {number}", outcome))
+    devices: List[Dict[str, Any]] = []
+    results: List[Result] = []
+    for number in range(rank.world):
+        said = others[number].report if number else as_message(report)
+        if said is None:
+            told = Outcome(CRASHED, who(number, others[number]), hint="look at its own output")
+            results.append(Result("rank", f"rank {number}", told))
             continue
-        rows = known.report["facts"]["devices"]
+        rows = said["facts"]["devices"]
         devices += [{**row, "device": f"rank {number} {row['device']}"} for row in rows]
-        for name, device, found, seconds, means in known.report["results"]:
-            theirs = Result(name, device, Outcome(**found), seconds, means)
-            if device != place or theirs.outcome.status in (FAILED, CRASHED):
-                results.append(_at(number, theirs))
+        for name, device, found, *rest in said["results"]:
+            shared, outcome = device == f"{rank.world} ranks", Outcome(**found)
+            if not shared or outcome.status in (FAILED, CRASHED) or not number:
+                place = device if shared and not number else f"rank {number} {device}"
+                results.append(Result(name, place, outcome, *rest))
     return report._replace(facts={**report.facts, "devices": devices}, results=tuple(results))
-
-
-def _at(number: int, result: Result) -> Result:
-    return result._replace(device=f"rank {number} {result.device}")

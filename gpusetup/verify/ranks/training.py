@@ -1,240 +1,295 @@
-"""Data parallel training on the ranks against what one process gets from the whole batch.
+"""Training on several ranks against the same steps on one process: one table of ways to share it.
 
-The gradients are integers that every format holds exactly, so that a bucket which is left out, or
-sent late, or taken from the step before, is off by far more than any rounding.
+The one process computes what all ranks compute, one after the other.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from functools import partial
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from ..values import Outcome, asked
-from .group import Group, together
-from .waiting import Part, told
+import torch
+from torch import nn
+
+from ..values import asked
+from .group import Group, Members, Part, State, check, hold, shared
+from .numbers import signature
 
 TOLERANCE = 1e-9
 """float64 sums in another order: about 1e-15 a step, far below what a lost gradient makes."""
+ROWS, WIDTH, OUT = 8, 24, 8
+"""Of the inputs that one rank computes, and of the outputs."""
 
 
-def ddp_step(device: str) -> Outcome:
-    """DistributedDataParallel gives the parameters of one process with the whole batch."""
-    return together("ddp_step", lambda group: told(group, "ddp_step", _ddp(group)))
+class Form(NamedTuple):
+    """A way to share a training."""
+
+    share: Callable[..., Any]
+    """What makes the model on these ranks of a net, the group, its members and the options."""
+    options: Dict[str, Any] = {}
+    net: str = "plain"
+    group: str = "world"
+    turns: int = 1
+    """Backward passes a step, of which the last one exchanges."""
+    clip: Optional[float] = None
+    kind: str = "float64"
+    limit: float = TOLERANCE
+    rows: str = "own"
+    """What a rank is given: its `own` rows; `all`; its own for an answer to all (`split`)."""
+    steps: int = 4
 
 
-def _ddp(group: Group) -> Iterator[Part]:
-    for name, options in WRAPPED:
-        yield f"exact gradients, {name}", partial(_exact, group, options)
-    for name, options in WRAPPED:
-        yield f"steps, {name}", partial(_stepped, group, options)
-    yield "a large model", lambda: _exact(group, {}, LARGE)
-    yield "accumulated", lambda: _accumulated(group)
+def net(form: Form, world: int, seed: int) -> Any:
+    """A net of one or several branches; called with the inputs and the branch's number."""
+    torch.manual_seed(seed)
+
+    class Branches(nn.Module):  # type: ignore[misc]
+        def __init__(self, *ways: Any) -> None:
+            super().__init__()
+            self.ways = nn.ModuleList(ways)
+
+        def forward(self, inputs: Any, way: int) -> Any:
+            return self.ways[way % len(self.ways)](inputs)
+
+    def mixed(hidden: int, *between: Any) -> Any:
+        return nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
+
+    # Of the plain one no length can be shared out evenly; the large one fills several buckets.
+    made = {
+        "plain": lambda: mixed(47, nn.Tanh(), nn.LayerNorm(47)),
+        "large": lambda: mixed(130_001, nn.Tanh()),
+        "block": lambda: mixed(16 * world, nn.GELU()),
+        # Its values are those of the last rows alone.
+        "batch norm": lambda: nn.Sequential(
+            nn.BatchNorm1d(WIDTH, 1e-5, 1.0), nn.Linear(WIDTH, OUT)
+        ),
+        "embedding": lambda: nn.Sequential(nn.Embedding(13 * world, OUT)),
+    }
+    names = ["plain"] * 3 if form.net == "branches" else [form.net]
+    return Branches(*(made[name]() for name in names)).to(getattr(torch, form.kind))
 
 
-WRAPPED: Tuple[Tuple[str, Dict[str, Any]], ...] = (
-    ("plain", {}),
-    ("many buckets", {"bucket_cap_mb": 0.001}),
-    ("static graph", {"static_graph": True, "bucket_cap_mb": 0.01}),
-    ("buckets as views", {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.01}),
-    ("find unused", {"find_unused_parameters": True, "bucket_cap_mb": 0.01}),
-)
-STEPS = 4
-SIZES: Tuple[Tuple[int, str], ...] = (
-    *((1, "float32"), (3, "float32"), (1023, "float64"), (1025, "float32"), (257, "bfloat16")),
-    *((4097, "float32"), (33, "float16"), (70_001, "float32"), (2, "float64"), (513, "float16")),
-)
-"""Elements and format of each parameter."""
-LARGE: Tuple[Tuple[int, str], ...] = (
-    (3_000_017, "float32"),
-    (5, "float32"),
-    (4_000_037, "float32"),
-)
-"""More than the first bucket (1 MiB) and the next one (25 MiB) hold."""
+# --- ways to share --------------------------------------------------------------------------------
 
 
-def wrapped(model: Any, group: Group, options: Dict[str, Any]) -> Any:
+def ddp(model: Any, group: Group, members: Members, **options: Any) -> Any:
     from torch.nn.parallel import DistributedDataParallel
 
     ids = [group.device] if group.device.startswith("cuda") else None
-    return DistributedDataParallel(model, device_ids=ids, **options)
+    return DistributedDataParallel(model, ids, process_group=members.handle, **options)
 
 
-def _exact(group: Group, options: Dict[str, Any], sizes: Any = SIZES) -> str:
-    """The mean of the ranks' gradients, element by element, in each step."""
-    import torch
+def mesh_of(group: Group) -> Any:
+    from torch.distributed.device_mesh import init_device_mesh
 
-    model = _weighted(torch, group, sizes)
-    before = [value.detach().clone() for value in model.parameters()]
-    shared = wrapped(model, group, options)
-    for value, start in zip(model.parameters(), before):
-        if not torch.equal(value.detach() - start, torch.full_like(start, -float(group.rank))):
-            return "the parameters of rank 0 did not arrive at the start"
-    for step in range(STEPS if sizes is SIZES else 2):
-        model.zero_grad()
-        shared(step, group.rank).backward()
-        exact = [_mean(torch, group, step, place, size) for place, size in enumerate(sizes)]
-        for place, (value, mean) in enumerate(zip(model.parameters(), exact)):
-            if value.grad is None:
-                return f"parameter {place} of {len(exact)} has no gradient in step {step + 1}"
-            wrong = int((value.grad != mean).sum().item())
-            if wrong:
-                return f"{wrong} gradients of parameter {place} are wrong in step {step + 1}"
-    return ""
+    return init_device_mesh(group.device.partition(":")[0], (group.world,))
 
 
-def _weighted(torch: Any, group: Group, sizes: Any) -> Any:
-    """A model whose gradients are the inputs; its parameters tell the rank."""
+def fsdp(model: Any, group: Group, members: Members, **options: Any) -> Any:
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    class Weighted(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            made = [
-                torch.full((size,), float(group.rank), dtype=getattr(torch, dtype))
-                for size, dtype in sizes
-            ]
-            self.values = torch.nn.ParameterList([torch.nn.Parameter(each) for each in made])
-
-        def forward(self, step: int, rank: int) -> Any:
-            return sum(
-                (value * _input(torch, group, step, place, size, rank)).double().sum()
-                for place, (value, size) in enumerate(zip(self.values, sizes))
-            )
-
-    return Weighted().to(group.device)
+    if options.pop("narrow", False):
+        narrow = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        options["mp_policy"] = narrow
+    mesh = mesh_of(group)
+    for layer in model.ways[0]:
+        fully_shard(layer, mesh=mesh, **options)
+    return fully_shard(model, mesh=mesh, **options)
 
 
-def _input(torch: Any, group: Group, step: int, place: int, size: Any, rank: int) -> Any:
-    """A rank's numbers for a parameter: multiples of the number of ranks, small enough for all."""
-    count, dtype = size
-    maker = torch.Generator().manual_seed((asked().seed + 101 * step + 7 * place + rank) % 2**63)
-    row = torch.randint(1, 6, (min(count, 1021),), generator=maker) * group.world
-    full = row.repeat(count // row.numel() + 1)[:count]
-    return full.to(getattr(torch, dtype)).to(group.device)
+def tensor_parallel(model: Any, group: Group, members: Members, inputs: str = "") -> Any:
+    """The first layer split by columns (the inputs too, or not), the last one by rows."""
+    from torch.distributed.tensor import Replicate, Shard, parallel
+
+    layout = Shard(0) if inputs == "split" else Replicate()
+    rows = parallel.RowwiseParallel(output_layouts=Replicate())
+    plan = {"ways.0.0": parallel.ColwiseParallel(input_layouts=layout), "ways.0.2": rows}
+    if inputs == "places":
+        rows = parallel.RowwiseParallel(input_layouts=layout, output_layouts=layout)
+        plan = {"ways.0.0": rows}
+    return parallel.parallelize_module(model, mesh_of(group), plan)
 
 
-def _mean(torch: Any, group: Group, step: int, place: int, size: Any) -> Any:
-    rows = [_input(torch, group, step, place, size, rank) for rank in range(group.world)]
-    total = rows[0].double()
-    for row in rows[1:]:
-        total += row.double()
-    return (total / group.world).to(rows[0].dtype)
+SMALL = {"bucket_cap_mb": 0.01}
+FORMS: Dict[str, Dict[str, Form]] = {
+    "ddp_step": {
+        "plain": Form(ddp, clip=0.5),
+        "many buckets": Form(ddp, {"bucket_cap_mb": 0.001}),
+        "static graph": Form(ddp, {"static_graph": True, **SMALL}),
+        "buckets as views": Form(ddp, {"gradient_as_bucket_view": True, **SMALL}),
+        "float32": Form(ddp, SMALL, kind="float32", limit=1e-4),
+        "bfloat16": Form(ddp, kind="bfloat16", limit=0.1),
+        "a large model": Form(ddp, net="large", kind="float32", limit=1e-4, steps=2),
+        "accumulated": Form(ddp, SMALL, turns=2),
+    },
+    "ddp_forms": {
+        "unused parameters": Form(ddp, {"find_unused_parameters": True, **SMALL}, "branches"),
+        "batch norm's values": Form(ddp, net="batch norm"),
+        "in a sub-group": Form(ddp, SMALL, group="stripes"),
+    },
+    "fsdp_step": {
+        "steps": Form(fsdp),
+        "kept after forward": Form(fsdp, {"reshard_after_forward": False}),
+        "clipped": Form(fsdp, clip=0.5),
+        "accumulated": Form(fsdp, turns=2),
+        "in bfloat16": Form(fsdp, {"narrow": True}, kind="float32", limit=0.05),
+    },
+    "tp_step": {
+        "columns and rows": Form(tensor_parallel, net="block", rows="all"),
+        "sequence parallel": Form(tensor_parallel, {"inputs": "split"}, "block", rows="split"),
+        "embedding by rows": Form(tensor_parallel, {"inputs": "places"}, "embedding", rows="all"),
+    },
+}
+"""Check -> the ways that it tries."""
 
 
-# --- steps of an optimizer ------------------------------------------------------------------------
+def _forms(name: str, group: Group) -> List[Part]:
+    parts: List[Part] = [
+        (form, partial(_trained, group, row, form)) for form, row in FORMS[name].items()
+    ]
+    if name == "ddp_forms":
+        parts.append(("sampler", partial(_sampled, group)))
+    if name == "tp_step":
+        for first, second in itertools.product(range(4), range(3)):
+            part = f"from {LAYOUTS[first]} to {LAYOUTS[second]}"
+            parts.append((part, partial(_laid_anew, group, first, second)))
+    return parts
 
 
-class Batch(NamedTuple):
-    inputs: Any
-    targets: Any
+ddp_step = check("ddp_step", partial(_forms, "ddp_step"))
+ddp_forms = check("ddp_forms", partial(_forms, "ddp_forms"))
+fsdp_step = check("fsdp_step", partial(_forms, "fsdp_step"))
+tp_step = check("tp_step", partial(_forms, "tp_step"))
 
 
-def net(torch: Any, device: str, seed: int = 7) -> Any:
-    torch.manual_seed(seed)
-    layers = (
-        *(torch.nn.Linear(24, 48), torch.nn.Tanh(), torch.nn.LayerNorm(48)),
-        *(torch.nn.Linear(48, 48), torch.nn.Tanh(), torch.nn.Linear(48, 8)),
-    )
-    return torch.nn.Sequential(*layers).double().to(device)
+# --- steps ----------------------------------------------------------------------------------------
 
 
-def batch(torch: Any, group: Group, step: int, first: int, ranks: int) -> Batch:
-    """The rows of so many ranks, beginning with one."""
-    made = torch.Generator().manual_seed((asked().seed + 11 + step) % 2**63)
-    inputs = torch.randn(8 * group.world, 24, generator=made, dtype=torch.float64)
-    targets = torch.randn(8 * group.world, 8, generator=made, dtype=torch.float64)
-    rows = slice(8 * first, 8 * (first + ranks))
-    return Batch(inputs[rows].to(group.device), targets[rows].to(group.device))
+def _trained(group: Group, form: Form, name: str) -> str:
+    """Steps on the ranks and on one process; where they part.
+
+    Each rank of DDP starts with parameters of its own: those of the first one count.
+    """
+    members = State.groups[form.group]
+    ranks, own = members.ranks, form.share is ddp
+    seeds = (group.rank if own else ranks[0], ranks[0])
+    model, alone = (net(form, group.world, seed).to(group.device) for seed in seeds)
+    ours = form.share(model, group, members, **form.options)
+    both = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (ours, alone)]
+    bits = [_bits(model.state_dict())]  # of parameters at the start and of exchanged gradients
+    for step in range(form.steps * form.turns):
+        last = (step + 1) % form.turns == 0
+        rows = [_rows(group, form, 1000 * step + rank) for rank in ranks]
+        every = tuple(map(torch.cat, zip(*rows)))
+        mine = rows[members.me]
+        given = {"own": mine, "all": every, "split": (mine[0], every[1])}[form.rows]
+        if not own and form.turns > 1:
+            ours.set_requires_gradient_sync(last)
+        with contextlib.nullcontext() if last or not own else ours.no_sync():
+            _loss(ours, given, step and step + group.rank).backward()
+        for rank, each in list(zip(ranks, rows))[::-1]:  # the first rank's buffers count
+            (_loss(alone, each, step and step + rank) / len(ranks)).backward()
+        if not last:
+            exchanged = own and not apart(gradients(model), gradients(alone), 1e-6)
+            if exchanged and len(ranks) > 1:
+                return "within no_sync the ranks exchange"
+            continue
+        found = gradients(model)
+        said = apart(found, gradients(alone), form.limit)
+        if said:
+            return f"the gradient of {said} in step {step + 1}"
+        bits.append(_bits(found))
+        for each, optimizer in zip((ours, alone), both):
+            if form.clip is not None:
+                nn.utils.clip_grad_norm_(each.parameters(), form.clip)
+            optimizer.step()
+            optimizer.zero_grad()
+    ours.eval()(given[0], 0)  # DDP sends the values of the first rank's buffers
+    said = apart(model.state_dict(), alone.state_dict(), form.limit)
+    if own:
+        hold(members, name, bits)
+    return said
 
 
-def steps(
-    torch: Any,
-    model: Any,
-    batches: List[Batch],
-    optimizer: Any = None,
-    clip: Any = None,
-) -> Dict[str, Any]:
-    """The parameters after a step of AdamW with each batch, whole, by name."""
-    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=0.05)
-    for each in batches:
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(each.inputs), each.targets).backward()
-        if clip is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-    return parameters(model)
+def _rows(group: Group, form: Form, salt: int) -> Tuple[Any, Any]:
+    """Inputs and targets of one rank."""
+    maker = torch.Generator().manual_seed((asked().seed + salt) % 2**63)
+    numbers = torch.randn(ROWS, WIDTH + OUT, generator=maker, dtype=torch.float64)
+    inputs, targets = numbers.to(group.device, getattr(torch, form.kind)).split((WIDTH, OUT), 1)
+    if form.net == "embedding":
+        inputs = (inputs[:, 0] * 99).long() % (13 * group.world)
+    return inputs, targets
 
 
-def parameters(model: Any) -> Dict[str, Any]:
+def _loss(model: Any, given: Tuple[Any, Any], way: int) -> Any:
+    return nn.functional.mse_loss(model(given[0], way), given[1])
+
+
+def whole(value: Any) -> Any:
+    value = value.detach()
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
+def gradients(model: Any) -> Dict[str, Any]:
+    """Of every parameter; 0 where there is none."""
     return {
-        name.replace("module.", ""): whole(value.detach())
+        name: torch.zeros_like(value) if value.grad is None else value.grad
         for name, value in model.named_parameters()
     }
 
 
-def whole(value: Any) -> Any:
-    return value.full_tensor() if hasattr(value, "full_tensor") else value
+def _bits(found: Dict[str, Any]) -> int:
+    return sum(signature(whole(value)) for value in found.values())
 
 
-def apart(found: Dict[str, Any], exact: Dict[str, Any], limit: float = TOLERANCE) -> str:
+def apart(found: Dict[str, Any], exact: Dict[str, Any], limit: float) -> str:
     """What differs by more than rounding."""
     for name, value in exact.items():
-        if found[name].shape != value.shape:
-            return f"{name} has the shape {tuple(found[name].shape)}"
-        scale = max(1.0, float(value.abs().max().item()))
-        error = float((found[name] - value).abs().max().item()) / scale
+        if not value.is_floating_point():
+            continue
+        error = (whole(found[name]) - value).double().abs().max().item()
+        error /= max(1.0, float(value.abs().max().item()))
         if not error <= limit:
             return f"{name} is off by {error:.2g} (limit {limit:g})"
     return ""
 
 
-def batches_of(torch: Any, group: Group, first: int, ranks: int) -> List[Batch]:
-    return [batch(torch, group, step, first, ranks) for step in range(STEPS)]
+# --- samplers and layouts -------------------------------------------------------------------------
 
 
-def _alone(torch: Any, group: Group, clip: Any = None) -> Dict[str, Any]:
-    model = net(torch, group.device)
-    return steps(torch, model, batches_of(torch, group, 0, group.world), clip=clip)
+def _sampled(group: Group) -> str:
+    """The ranks' shares of a data set: each sample once, in another order each epoch."""
+    from torch.utils.data.distributed import DistributedSampler
+
+    data, orders = list(range(24 * group.world)), []
+    mine = DistributedSampler(data, group.world, group.rank, seed=asked().seed % 2**31)
+    for epoch in (0, 1):
+        mine.set_epoch(epoch)
+        shares = ",".join(shared(group, f"sampler/{epoch}", ",".join(map(str, mine))))
+        orders.append(list(map(int, shares.split(","))))
+    if any(sorted(order) != data for order in orders):
+        return "the ranks' shares overlap"
+    return "an epoch repeats the order of the one before" if orders[0] == orders[1] else ""
 
 
-def _stepped(group: Group, options: Dict[str, Any]) -> str:
-    """Each rank starts with parameters of its own: those of rank 0 count."""
-    import torch
-
-    mine = wrapped(net(torch, group.device, 7 + group.rank), group, options)
-    found = steps(torch, mine, batches_of(torch, group, group.rank, 1), clip=0.5)
-    return apart(found, _alone(torch, group, 0.5))
+LAYOUTS = ("whole", "rows", "columns", "sum")
 
 
-def _accumulated(group: Group) -> str:
-    """Two batches a step: the first within `no_sync`, where nothing may be exchanged."""
-    import torch
+def _laid_anew(group: Group, first: int, second: int) -> str:
+    """The whole of what was laid out anew is as it was, shared out evenly or not."""
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
-    model = net(torch, group.device)
-    shared = wrapped(model, group, {"bucket_cap_mb": 0.01})
-    alone = net(torch, group.device)
-    for step in range(3):
-        model.zero_grad()
-        alone.zero_grad()
-        one, two = (batch(torch, group, 2 * step + turn, group.rank, 1) for turn in (0, 1))
-        with shared.no_sync():
-            loss(torch, shared, one).backward()
-        local = net(torch, group.device)
-        loss(torch, local, one).backward()
-        said = apart(gradients(model), gradients(local))
-        if said:
-            return f"within no_sync {said}"
-        loss(torch, shared, two).backward()
-        for turn in (0, 1):
-            loss(torch, alone, batch(torch, group, 2 * step + turn, 0, group.world)).backward()
-        said = apart(gradients(model), gradients(alone))
-        if said:
-            return said
+    ways, mesh, world = (Replicate(), Shard(0), Shard(1), Partial()), mesh_of(group), group.world
+    maker = torch.Generator().manual_seed(asked().seed % 2**63)
+    for size in ((2 * world, 3 * world), (2 * world + 1, 5)):
+        exact = torch.randint(-99, 99, size, generator=maker).double().to(group.device)
+        # Rank 0's tensor counts: the others give one of their own.
+        laid = distribute_tensor(exact + group.rank, mesh, [ways[first % 3]])
+        if first == 3:
+            laid = DTensor.from_local(exact * (group.rank + 1), mesh, ways[3:])
+            exact = exact * sum(range(world + 1))
+        if not torch.equal(laid.redistribute(mesh, [ways[second]]).full_tensor(), exact):
+            return f"{size[0]} x {size[1]} numbers are not what they were"
     return ""
-
-
-def loss(torch: Any, model: Any, each: Batch) -> Any:
-    return torch.nn.functional.mse_loss(model(each.inputs), each.targets)
-
-
-def gradients(model: Any) -> Dict[str, Any]:
-    return {name: value.grad for name, value in model.named_parameters()}
