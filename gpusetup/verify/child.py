@@ -86,6 +86,19 @@ def caches(folder: Optional[str]) -> Dict[str, str]:
     }
 
 
+MOST_LOST = 20
+"""So many times a check goes on behind a question in which torch's own reference died."""
+
+
+def without_reference(answer: Dict[str, Any], lost: List[str], seconds: float) -> Dict[str, Any]:
+    """The answer with a word on the questions that torch itself could not answer."""
+    if not lost or "outcome" not in answer:
+        return answer
+    told = f"; torch itself could not answer {len(lost)} questions (the first: {lost[0]})"
+    outcome = {**answer["outcome"], "detail": answer["outcome"]["detail"] + told}
+    return {**answer, "outcome": outcome, "seconds": seconds}
+
+
 class Child:
     """The computing process; started at the first job, and anew after it died."""
 
@@ -97,6 +110,8 @@ class Child:
         self.kernels: Optional[str] = None
         self.lines: "queue.Queue[str]" = queue.Queue()
         self.relay: Optional[threading.Thread] = None
+        self.said: Dict[str, Any] = {}
+        """What the check said last of what it computes."""
 
     def ask(
         self,
@@ -109,31 +124,38 @@ class Child:
         """Run one check in the child: its outcome and seconds, as the worker says them.
 
         A process is used for as long as the checks want the same variables. A check that names what
-        it computes has `limit_seconds` for each of it and `whole_seconds` for all.
+        it computes has `limit_seconds` for each of it and `whole_seconds` for all. Where it dies
+        in a reference of torch's own, the check goes on behind that in another process.
         """
-        if environment != self.environment:
-            self.end()
-        if self.process is None:
-            self.start(environment)
-        self.say({"name": name, "device": device, "limit": limit_seconds})
-        answer = self._answer(device, limit_seconds, max(limit_seconds, whole_seconds))
-        if answer is not None:
-            return answer
-        process = self.process
-        if process is None:  # another thread has ended it
-            return died("ended before it answered", device)
-        code = process.wait()
-        self.end()
-        return died(how(code), device)
-
-    def _answer(
-        self, device: str, limit_seconds: float, whole_seconds: float
-    ) -> Optional[Dict[str, Any]]:
-        """What the worker answers; None where it has gone."""
-        began, at = time.monotonic(), ""
+        began, until = time.monotonic(), time.monotonic() + max(limit_seconds, whole_seconds)
+        job: Dict[str, Any] = {"name": name, "device": device, "limit": limit_seconds}
+        lost: List[str] = []
         while True:
-            passed = time.monotonic() - began
-            limit = min(limit_seconds, max(0.0, whole_seconds - passed))
+            if environment != self.environment:
+                self.end()
+            if self.process is None:
+                self.start(environment)
+            self.said = {}
+            self.say({**job, "whole": until - time.monotonic()})
+            answer = self._answer(device, limit_seconds, until)
+            if answer is not None:
+                return without_reference(answer, lost, time.monotonic() - began)
+            process = self.process
+            if process is None:  # another thread has ended it
+                return died("ended before it answered", device)
+            code = process.wait()
+            self.end()
+            at = self.said.get("at", "")
+            if code >= 0 or not self.said.get("reference") or len(lost) >= MOST_LOST:
+                return died(how(code) + (f" at {at}" if at else ""), device)
+            lost.append(at)
+            job["after"] = {"at": at, "kept": self.said.get("kept")}
+
+    def _answer(self, device: str, limit_seconds: float, until: float) -> Optional[Dict[str, Any]]:
+        """What the worker answers; None where it has gone."""
+        whole_seconds = until - time.monotonic()
+        while True:
+            limit = min(limit_seconds, max(0.0, until - time.monotonic()))
             cores = Cores(self.process.pid if self.process else 0)
             try:
                 line = self._line(limit, cores)
@@ -144,11 +166,11 @@ class Child:
                 if waited:
                     return busy(limit, waited)
                 limit = limit_seconds if limit == limit_seconds else whole_seconds
-                return silent(limit, at, device)
+                return silent(limit, self.said.get("at", ""), device)
             answer: Optional[Dict[str, Any]] = dict(json.loads(line)) if line else None
             if answer is None or "at" not in answer:
                 return answer
-            at = answer["at"]
+            self.said = answer
 
     def _line(self, limit_seconds: float, cores: Cores) -> str:
         """What it says next; raises Empty if that takes longer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
@@ -78,18 +79,56 @@ def ask_for(wanted: Asked) -> None:
     _ASKED[0] = wanted
 
 
-Telling = Callable[[str], None]
-_TELLING: List[Telling] = [lambda at: None]
+Telling = Callable[[Dict[str, Any]], None]
+_TELLING: List[Telling] = [lambda said: None]
 
 
-def working_on(at: str) -> None:
-    """Say what a long check computes now: its limit counts from the last word of it."""
-    _TELLING[0](at)
+def working_on(at: str, reference: bool = False, kept: Any = None) -> None:
+    """Say what a long check computes now: its limit counts from the last word of it.
+
+    `reference`: torch computes its own answer in float64 from here on, not the device's. If the
+    process dies in it, the check is asked again behind this question, with `kept` (anything that
+    JSON holds): what was found before.
+    """
+    _TELLING[0]({"at": at, "reference": reference, "kept": kept})
 
 
 def tell_progress_to(telling: Telling) -> None:
     """Set whom `working_on` tells."""
     _TELLING[0] = telling
+
+
+class After(NamedTuple):
+    """The question behind which a check goes on: the process died in the reference of it."""
+
+    at: str
+    kept: Any = None
+
+
+class Going(NamedTuple):
+    """How the check that runs now was asked."""
+
+    after: Optional[After] = None
+    until: float = float("inf")
+    """When its time is over, of `time.monotonic`."""
+
+
+_GOING = [Going()]
+
+
+def go_on(going: Going) -> None:
+    """Set how the next check is asked."""
+    _GOING[0] = going
+
+
+def asked_after() -> Optional[After]:
+    """Behind which question this check is to go on; None where it begins."""
+    return _GOING[0].after
+
+
+def seconds_left() -> float:
+    """Of the time for the whole check; a check that asks many questions ends by itself at 0."""
+    return _GOING[0].until - time.monotonic()
 
 
 class Outcome(NamedTuple):

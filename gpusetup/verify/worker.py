@@ -17,16 +17,20 @@ import time
 import warnings
 from typing import Any, Dict, TextIO
 
+from .checks.memory import available_bytes
 from .checks.table import function_of, named
 from .device.importing import first_line
 from .values import (
     FAILED,
     SKIPPED,
+    After,
     Asked,
+    Going,
     Outcome,
     Telling,
     WrongQuestion,
     ask_for,
+    go_on,
     sticky,
     tell_progress_to,
 )
@@ -51,6 +55,9 @@ def main() -> int:
     for line in iter(jobs(questions).get, ""):
         job = json.loads(line)
         tell_progress_to(progress(answers, job.get("limit", 3600.0)))
+        after = After(**job["after"]) if job.get("after") else None
+        go_on(Going(after, time.monotonic() + job.get("whole", 3600.0)))
+        limit_memory(job["device"])
         answers.write(json.dumps(served(job, start["verbose"])) + "\n")
         answers.flush()
         faulthandler.cancel_dump_traceback_later()
@@ -63,9 +70,9 @@ def progress(answers: TextIO, limit_seconds: float) -> Telling:
     def watch() -> None:
         faulthandler.dump_traceback_later(max(1.0, limit_seconds - 2.0), exit=False)
 
-    def tell(at: str) -> None:
+    def tell(said: Dict[str, Any]) -> None:
         watch()
-        answers.write(json.dumps({"at": at}) + "\n")
+        answers.write(json.dumps(said) + "\n")
         answers.flush()
 
     watch()
@@ -117,7 +124,27 @@ def take_stdout() -> TextIO:
     return answers
 
 
-def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
+MEMORY_SHARE, LEAST_MEMORY = 0.8, 3 * 2**30
+"""Of what the machine has left, and so many bytes at least: what a CPU's check may take."""
+
+
+def limit_memory(device: str) -> None:
+    """On a CPU torch refuses what the machine does not have, before the kernel kills somebody. A
+    driver maps more than any machine has: on a GPU there is no limit."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    allowed = most
+    if device == "cpu":
+        allowed = max(LEAST_MEMORY, int(MEMORY_SHARE * available_bytes()))
+        allowed = allowed if most == resource.RLIM_INFINITY else min(allowed, most)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, most))
+
+
+def served(job: Dict[str, Any], verbose: bool) -> Dict[str, Any]:
     """Run one check; an exception in it is a failed check, a wrong question the user's."""
     began = time.perf_counter()
     try:
