@@ -5,19 +5,16 @@ from __future__ import annotations
 
 import functools
 import json
-import os
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..judging.speed import Figures
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-FILE = os.path.join(os.path.dirname(HERE), "gpus.json")
-
 
 @functools.lru_cache(maxsize=None)
 def table() -> Dict[str, Any]:
-    with open(FILE, encoding="utf-8") as file:
-        return dict(json.load(file))
+    text = (Path(__file__).parent.parent / "gpus.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
 
 
 def peaks() -> Dict[str, List[Any]]:
@@ -40,11 +37,5 @@ def stands_apart(capability: Tuple[int, int], cuda: Optional[str] = None) -> boo
     """
     apart = dict(table()["apart"])
     name = "%d.%d" % capability
-    if name not in apart:
-        return False
-    first = apart[name]
-    return not (first and cuda and _release(cuda) >= _release(first))
-
-
-def _release(version: str) -> Tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    first, own = apart.get(name) or "999", cuda or "0"
+    return name in apart and [*map(int, own.split("."))] < [*map(int, first.split("."))]
