@@ -20,7 +20,7 @@ from test_verify_running import SEEN, Answers
 
 from gpusetup.verify import worker
 from gpusetup.verify.checks import memory, products
-from gpusetup.verify.device import devices, identity, libraries, lock
+from gpusetup.verify.device import identity, libraries, lock
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
 from gpusetup.verify.ranks.launch import Rank
@@ -143,7 +143,7 @@ def test_a_check_of_a_gpu_makes_it_the_current_one(monkeypatch: pytest.MonkeyPat
     assert current == ["cuda:1"]
 
 
-# --- which GPU it is, and what serves it ---
+# --- which GPU it is ---
 
 DASHED = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 
@@ -179,27 +179,6 @@ def test_row_37_the_driver_names_a_gpu_before_torch_does(
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: row)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: driver(init))
     assert identity.gpu_uuid(torch, "cuda:0") == uuid
-
-
-@each(
-    "built, capability, by",
-    [
-        ("sm_50 sm_80 sm_86", (8, 9), "sm_86"),
-        ("sm_80 sm_90", (8, 6), "sm_80"),
-        ("sm_86", (8, 0), None),
-        ("sm_80", (8, 7), None),
-        ("sm_87", (8, 7), "sm_87"),
-        ("sm_87", (8, 9), None),
-        ("sm_90a", (9, 0), "sm_90a"),
-        ("sm_90 compute_90", (10, 0), "compute_90"),
-        ("compute_90a", (10, 0), None),
-        ("sm_120", (12, 1), "sm_120"),
-        ("sm_100", (12, 0), None),
-        ("", (8, 6), None),
-    ],
-)
-def test_what_serves_a_gpu(built: str, capability: tuple[int, int], by: str | None) -> None:
-    assert devices.serves(built.split(), capability) == by
 
 
 # --- the libraries of an image ---

@@ -40,24 +40,10 @@ STAND_INS = {
         "    return attend(q[None], k[None], v[None])[0]",
         ("attend(q[None], k[None], v[None])", "attend(q[None], v[None], k[None])"),
     ),
-    "jax": (
-        "jax",
-        "import contextlib, types\n"
-        "numpy = types.SimpleNamespace(matmul=lambda a, b, precision: a @ b)\n"
-        "def devices(kind): return [kind]\n"
-        "def default_device(d): return contextlib.nullcontext()",
-        ("a @ b)", "a @ b * 1.001)"),
-    ),
     "vllm": (
         "vllm/_custom_ops",
         NORM + "def rms_norm(out, x, weight, eps): out.copy_(norm(x, weight, eps))",
         ("norm(x, weight, eps))", "norm(x, weight, 0.1))"),
-    ),
-    "torch-scatter": (
-        "torch_scatter",
-        "import torch\ndef scatter(x, places, dim, reduce):\n"
-        "    return torch.zeros(7, 6).index_add(dim, places, x)",
-        ("places, x)", "places.roll(1), x)"),
     ),
     "onnxruntime": (
         "onnxruntime",
@@ -146,7 +132,7 @@ def test_what_is_not_there_is_skipped_and_an_image_build_only_imports(
 ) -> None:
     source = "def scatter(): raise RuntimeError('no GPU')"
     found = tries("torch-scatter", "torch_scatter", source, "none")
-    told = "torch-scatter 1.0 imports; no device to compute on"
+    told = "torch-scatter 1.0 imports; nothing was computed"
     assert (found.status, found.detail) == ("passed", told)
     monkeypatch.setenv(trying.VARIABLE, "sageattention")
     missing = served({"name": "sageattention", "device": "cpu"}, False)["outcome"]
@@ -180,8 +166,7 @@ def test_each_is_asked_on_each_device_in_a_process_of_its_own() -> None:
 @pytest.mark.slow
 def test_one_that_dies_at_its_import_takes_no_other_with_it(tmp_path: Path) -> None:
     write_package(tmp_path, "torch-geometric", "torch_geometric", "import os; os.abort()")
-    module, source, _ = STAND_INS["torch-scatter"]
-    write_package(tmp_path, "torch-scatter", module, source)
+    write_package(tmp_path, "torch-scatter", "torch_scatter", "")
     path = {**os.environ, "PYTHONPATH": str(tmp_path)}
     said = started("--device", "cpu", "--json", "--with", "all", environment=path)
     found = states(json.loads(said.stdout))

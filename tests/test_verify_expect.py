@@ -13,9 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from gpusetup.verify.judging.expect import (
-    NAMES,
     OPERATORS,
-    contradiction,
     judge,
     parse,
     read_version,
@@ -88,7 +86,6 @@ def test_the_value_that_is_wrong_is_named() -> None:
         ("capability>=8", "'8' is no value of capability"),
         ("memory_gib>=4GB", "'4GB' is no value of memory_gib"),
         ("torch==2.x.*", "'2.x.*' is no value of torch"),
-        ("torch>=2.5.*", "`.*` goes with == and != only"),
         ("torch==2.5 and gpus==1", "is no value of torch"),
     ],
 )
@@ -106,12 +103,6 @@ def test_any_text_is_an_expression_or_a_wrong_question(text: str) -> None:
         assert parse(text).operator in OPERATORS
     except WrongQuestion as refused:
         assert refused.message
-
-
-def test_what_needs_a_gpu_contradicts_a_device_that_is_none() -> None:
-    needing = {name for name, row in NAMES.items() if contradiction(parse(row.example), "none")}
-    assert needing == {"gpus", "memory_gib", "capability"}
-    assert not any(contradiction(parse(row.example), "auto") for row in NAMES.values())
 
 
 VERSIONS = st.builds(

@@ -191,7 +191,6 @@ def test_a_run_is_kept_compared_and_written_in_every_form(tmp_path: Path) -> Non
         (("--json", "--format", "github"), "contradict each other"),
         (("--format", "teamcity"), "invalid choice"),
         (("--device", "tpu"), "is no device"),
-        (("--device", "none", "--expect", "gpus>=1"), "needs a GPU"),
         (("--exp", "gpus>=1"), "unrecognized"),
         (("--with", "numpy"), "no computation of it is known"),
         (("--only", "softmx"), "no check 'softmx'"),

@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any, List, Sequence
 
-from .judging.expect import contradiction, parse
+from .judging.expect import parse
 from .streams import put
 from .values import Asked, WrongQuestion
 
@@ -82,7 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="beside",
         **many,
-        help="also import these and run the smallest real computation of each: flash-attn, "
+        help="also import these, and compute where they have kernels of their own: flash-attn, "
         "torchvision, ...; all: whatever of them is installed",
     )
     add(
@@ -145,17 +145,12 @@ def checked(found: Options) -> Options:
     """The options with what is `asked` of every check, and the expressions read; WrongQuestion
     where values are malformed or contradict each other."""
     if not _DEVICE.match(found.device):
-        several = "for several leave it out: every visible GPU is proven; " * ("," in found.device)
-        raise WrongQuestion(
-            f"--device {found.device!r} is no device",
-            several + "one of auto, cpu, cuda, cuda:0, ..., none",
-        )
+        hint = "one of auto (every visible GPU), cpu, cuda, cuda:0, ..., none"
+        raise WrongQuestion(f"--device {found.device!r} is no device", hint)
     expect = tuple(parse(text) for text in flat(found.expect))
-    contradictions = [contradiction(each, found.device) for each in expect]
     if found.json and found.format != "text":
-        contradictions += [f"--json and --format {found.format} contradict each other"]
-    for trouble in filter(None, contradictions):
-        raise WrongQuestion(trouble, "leave one of the two out")
+        told = f"--json and --format {found.format} contradict each other"
+        raise WrongQuestion(told, "leave one of the two out")
     if found.seconds is not None and found.level != "stress":
         raise WrongQuestion(
             f"--seconds {found.seconds:g} is for the stress level, not for {found.level}",

@@ -55,18 +55,15 @@ def main() -> int:
         def tell(said: Row, silence: float = max(1.0, job["limit"] - 2.0)) -> None:
             # A hang leaves its stack before the parent ends it.
             faulthandler.dump_traceback_later(silence, exit=False)
-            if said:
-                answers.write(json.dumps(said) + "\n")
-                answers.flush()
+            answers.write(json.dumps(said) + "\n")
+            answers.flush()
 
-        after = After(job["after"]["at"], job["after"]["kept"]) if job["after"] else None
+        after = job["after"] and After(job["after"]["at"], job["after"]["kept"])
         begin(tell=tell, after=after, until=time.monotonic() + job["whole"])
         limit_memory(job["device"])
-        tell({})
-        found = served(job, start["verbose"])
+        faulthandler.dump_traceback_later(max(1.0, job["limit"] - 2.0), exit=False)
+        tell(served(job, start["verbose"]))
         faulthandler.cancel_dump_traceback_later()
-        answers.write(json.dumps(found) + "\n")
-        answers.flush()
     return 0
 
 

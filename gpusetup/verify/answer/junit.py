@@ -21,12 +21,13 @@ def as_junit(report: Report) -> str:
         suite = SubElement(root, "testsuite", _sums(device, results, report))
         suite.set("skipped", str(sum(_element(each, report) == "skipped" for each in results)))
         # What was tested, so that a report read later still says it.
-        tested = {name: report.facts.get(name) for name in ("torch", "cuda", "python")}
-        properties = SubElement(suite, "properties")
-        for name, value in {**tested, "device": names.get(device)}.items():
-            if value is not None:
-                value = plain(str(value), "\n")
-                SubElement(properties, "property", {"name": name, "value": value})
+        known, properties = (
+            {**report.facts, "device": names.get(device)},
+            SubElement(suite, "properties"),
+        )
+        for name in ("torch", "cuda", "python", "device"):
+            if known.get(name):
+                SubElement(properties, "property", {"name": name, "value": plain(known[name])})
         for result in results:
             _add_case(suite, result, report)
     for element in root.iter():

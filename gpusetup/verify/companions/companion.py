@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 from ..values import kind
 
-Compared = Tuple[Any, Any, Any]
-"""What was found, what is right, and how far it may be off: a number, or one for each element."""
+Compared = Tuple[Any, Any, float]
+"""What was found, what is right, and how far it may be off."""
 VARIABLE = "GPUSETUP_VERIFY_WITH"
 """Names the companion of the process: each has one of its own."""
 HALF = 4e-3
 """What float16 products and a float16 answer may be off, of values around 1."""
+
+
+class CannotHere(Exception):
+    """The companion cannot do this on this device; no fault of either."""
 
 
 class Companion(NamedTuple):
@@ -20,9 +24,9 @@ class Companion(NamedTuple):
 
     name: str
     proves: str = "it imports"
-    compute: Callable[[Any, Any, str], Union[str, Sequence[Compared]]] = lambda *given: ()
-    """(torch, the module, the device) -> comparisons, or why it cannot compute there. What has no
-    kernels of its own for a tensor of torch is imported alone."""
+    compute: Optional[Callable[[Any, Any, str], Compared]] = None
+    """(torch, the module, the device) -> a comparison; CannotHere says why it cannot compute
+    there. What has no kernels of its own for a tensor of torch is imported alone."""
     module: str = ""
     """What is imported, where that is not its name."""
     gpu: Optional[Tuple[int, int]] = None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Tuple
 
-from ..judging.expect import read_capability
 from ..values import FAILED, PASSED, Outcome, WrongQuestion
 from .identity import gpu_uuid
 from .importing import arch_list, cuda_build, first_line
-from .known_gpus import stands_apart
 
 ASK_DOCTOR = "`gpusetup doctor` names the cause"
 NOT_DETECTED = "GPU not detected!"
@@ -114,46 +112,21 @@ def cpu_row(torch: Any) -> Dict[str, Any]:
 
 
 def arch_in_build(device: str) -> Outcome:
-    """The build carries a kernel, or PTX, that this GPU runs; and one does run."""
+    """The build carries a kernel, or PTX, that this GPU runs: one does run."""
     import torch
 
-    found, built = torch.cuda.get_device_properties(device), arch_list(torch)
-    by = serves(built, (found.major, found.minor), torch.version.cuda)
-    if torch.version.hip:
-        by = getattr(found, "gcnArchName", None)
+    found, built = torch.cuda.get_device_properties(device), " ".join(arch_list(torch))
+    own = f"{found.major}.{found.minor}"
     try:
         ran = float((torch.ones(256, device=device) + 1).sum().item()) == 512.0
     except RuntimeError as problem:
-        own = f"{found.major}.{found.minor}"
-        told = f"this torch has no kernel for compute capability {own}, only {' '.join(built)}"
-        hint = ASK_DOCTOR if by else "`gpusetup resolve` names the build that serves this GPU"
-        return Outcome(FAILED, first_line(problem) if by else told, hint=hint, spent=True)
+        told, hint = first_line(problem), ASK_DOCTOR
+        if "no kernel image" in told:
+            told = f"this torch has no kernel for compute capability {own}, only {built}"
+            hint = "`gpusetup resolve` names the build that serves this GPU"
+        return Outcome(FAILED, told, hint=hint, spent=True)
     if not ran:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR)
-    unlisted = f"{' '.join(built)} do not list it, yet it runs"
-    return Outcome(PASSED, f"served by {by}" if by else unlisted)
-
-
-def serves(
-    built: List[str], capability: Tuple[int, int], cuda: Optional[str] = None
-) -> Optional[str]:
-    """The kernel of the build that runs on a GPU, else the PTX, else None.
-
-    A kernel runs on its own major and an equal or later minor; PTX on everything later.
-
-    >>> serves(["sm_80", "sm_90"], (8, 6)), serves(["sm_80", "compute_90"], (12, 0))
-    ('sm_80', 'compute_90')
-    >>> serves(["sm_75", "sm_80"], (6, 1)) is None, serves(["sm_86"], (8, 7)) is None
-    (True, True)
-    """
-
-    def runs(arch: str) -> bool:
-        own, is_kernel = read_capability(arch), arch.startswith("sm_")
-        apart = is_kernel and (stands_apart(own) or stands_apart(capability, cuda))
-        if own == capability or arch.endswith("a") or apart:
-            return own == capability
-        return own <= capability and (own[0] == capability[0] or not is_kernel)
-
-    # Kernels before PTX, the latest first.
-    usable = [arch for arch in built if runs(arch)]
-    return max(usable, key=lambda arch: (arch[:3] == "sm_", read_capability(arch)), default=None)
+    kernel = f"sm_{found.major}{found.minor}"
+    other = f"a kernel runs; the build has {built}"
+    return Outcome(PASSED, f"served by {kernel}" if kernel in built.split() else other)

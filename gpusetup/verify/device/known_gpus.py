@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from ..judging.speed import Figures
 
@@ -26,16 +26,3 @@ def figures(name: str) -> Optional[Figures]:
     """What is published of a model; None where the table does not have it."""
     row = table()["gpus"].get(name)
     return Figures(row[0], row[3], row[4], bool(row[2])) if row else None
-
-
-def stands_apart(capability: Tuple[int, int], cuda: Optional[str] = None) -> bool:
-    """Whether only its own kernels run on a GPU, and its kernels on nothing else: Jetson boards,
-    until the CUDA from which on the desktop kernels run on them.
-
-    >>> stands_apart((8, 7)), stands_apart((8, 7), "13.2"), stands_apart((8, 6))
-    (True, False, False)
-    """
-    apart = dict(table()["apart"])
-    name = "%d.%d" % capability
-    first, own = apart.get(name) or "999", cuda or "0"
-    return name in apart and [*map(int, own.split("."))] < [*map(int, first.split("."))]

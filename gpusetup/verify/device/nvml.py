@@ -106,7 +106,8 @@ def watch(uuid: Optional[str]) -> Optional[Watched]:
         return None
     if not uuid or library.nvmlInit_v2() != 0:
         return None
-    for name in (uuid, f"GPU-{uuid[4:]}"):
+    bare = uuid[4:] if uuid[3:4] == "-" else uuid
+    for name in (uuid, f"GPU-{bare}", f"MIG-{bare}"):
         handle = c_void_p()
         if library.nvmlDeviceGetHandleByUUID(ctypes.c_char_p(name.encode()), byref(handle)) == 0:
             return Watched(library, handle)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from ..values import FAILED, PASSED, Outcome, Row, WrongQuestion
 
@@ -135,9 +135,6 @@ def parse(text: str) -> Expectation:
         hint = f"write it in quotes, the shell takes > for a file: --expect '{row.example}'"
     elif sign not in OPERATORS:
         wrong, hint = f"there is no operator {sign!r}", f"there are {' '.join(OPERATORS)}"
-    elif value.endswith(".*") and sign not in ("==", "!="):
-        wrong = "`.*` goes with == and != only"
-        hint = f"`{name}{sign}{value[:-2]}` compares the version itself"
     else:
         try:
             return Expectation(f"{name}{sign}{value}", name, sign, row.read(value))
@@ -169,10 +166,3 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
     if not wrong or (one_suffices and len(wrong) < len(found)):
         return Outcome(PASSED, f"{text}: {', '.join(found)}")
     return Outcome(FAILED, f"{text}: found {', '.join(wrong)}")
-
-
-def contradiction(expectation: Expectation, device: str) -> Optional[str]:
-    """Why this cannot be asked under `--device`; None where it can."""
-    if "gpu" in NAMES[expectation.name].needs and device in ("cpu", "none"):
-        return f"--expect {expectation.text!r} needs a GPU, --device {device} looks at none"
-    return None
