@@ -87,7 +87,8 @@ class Child:
         """Whether it takes what other processes leave."""
         self.environment: Environment = ()
         self.process: Any = None
-        self.kernels: Optional[str] = None
+        self.kernels = ""
+        """The folder of what torch compiles."""
         self.lines: "queue.Queue[str]" = queue.Queue()
         self.relay = threading.Thread()
         self.said: Row = {}
@@ -111,7 +112,8 @@ class Child:
     def answer(self, task: Task) -> Row:
         """What a check that was begun answers. Where its process ends in a reference of torch's
         own, it goes on behind it in another one."""
-        until = time.monotonic() + task.whole_seconds
+        began = time.monotonic()
+        until = began + task.whole_seconds
         lost: List[str] = []
         while True:
             answer = self._heard(task, until)
@@ -120,6 +122,7 @@ class Child:
                 break
             lost.append(self.said["at"])
             self.begin(task._replace(whole_seconds=until - time.monotonic()), self.said)
+        answer["seconds"] = answer.get("seconds") or time.monotonic() - began
         if lost and "outcome" in answer:
             said = f"; torch itself could not answer {len(lost)} questions (the first: {lost[0]})"
             answer["outcome"]["detail"] += said
@@ -166,11 +169,16 @@ class Child:
             detail += f" at {self.said['at']}" if self.said else ""
         hint = next((text for name, text in LAST_WORDS.items() if name in detail), hint)
         outcome = Outcome(status, detail, hint=hint)._asdict()
-        return {"outcome": outcome, "seconds": 0.0, "again": again}
+        return {"outcome": outcome, "again": again}
 
     def _start(self, environment: Environment) -> None:
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        self.kernels = folder = folder_for_kernels()
+        # Without a new folder torch takes kernels that an earlier program left in its folder for
+        # the user, and the compiler does not run at all.
+        folder = None
+        with contextlib.suppress(OSError):
+            if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+                folder = self.kernels = tempfile.mkdtemp(prefix="verify-")
         caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}", "TRITON_CACHE_DIR": f"{folder}/triton"}
         self.process = process = subprocess.Popen(
             [sys.executable, *flags, HERE, "--worker"],
@@ -209,22 +217,7 @@ class Child:
                 process.wait(timeout=5)
                 self.relay.join(timeout=1)
                 process.stdin.close()
-        if self.kernels is not None:
-            shutil.rmtree(self.kernels, ignore_errors=True)
-
-
-def folder_for_kernels() -> Optional[str]:
-    """A new folder for what torch compiles; None where the user names one, or none can be made.
-
-    Without one torch takes kernels that an earlier program left in its folder for the user, and
-    the compiler does not run at all.
-    """
-    if os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
-        return None
-    try:
-        return tempfile.mkdtemp(prefix="verify-")
-    except OSError:
-        return None
+        shutil.rmtree(self.kernels, ignore_errors=True)
 
 
 def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:

@@ -126,8 +126,7 @@ def read_options(words: Sequence[str]) -> Options:
     parser = Parser(
         prog="python -m gpusetup.verify",
         description=SUMMARY,
-        epilog="examples:\n"
-        + "\n".join("  " + line.replace("gpusetup ", "python -m gpusetup.") for line in EXAMPLES),
+        epilog="\n  ".join(("examples:", *EXAMPLES)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -86,10 +86,9 @@ def proven(options: Options) -> int:
     companions_named(options.beside)
     earlier = read_baseline(options.baseline) if options.baseline else None
     rank = rank_in(os.environ)
-    for name in ("save_baseline", "junit", "output"):
-        path = getattr(options, name)
-        if path and rank is None:  # known before minutes are spent
-            write("", path, "--" + name.replace("_", "-"), "a")
+    for path in filter(None, (options.save_baseline, options.junit, options.output)):
+        if rank is None:  # known before minutes are spent
+            write("", path, "a")
     link = None if rank is None else Hub(rank) if rank.rank == 0 else Spoke(rank)
     run = Run(options, Child(options.verbose, options.asked), rank, link)
     code, others = 0, {}
@@ -121,9 +120,9 @@ def finish(report: Report, options: Options, earlier: Optional[Row]) -> int:
     options ask for, and give the exit code."""
     report = compared(report, earlier) if earlier is not None else report
     if options.save_baseline:
-        write(as_json(report), options.save_baseline, "--save-baseline")
+        write(as_json(report), options.save_baseline)
     if options.junit:
-        write(as_junit(report), options.junit, "--junit")
+        write(as_junit(report), options.junit)
     if options.json:
         text = as_json(report)
     elif options.format == "github":
@@ -146,8 +145,8 @@ class Run:
         self.link = link
         self.second: Any = None
         """The process of a check that waits for a compiler, while it runs."""
-        self.facts: Row = {"python": platform.python_version(), "seed": options.asked.seed}
-        self.facts["devices"] = []
+        seed, python = options.asked.seed, platform.python_version()
+        self.facts: Row = {"python": python, "seed": seed, "devices": []}
         self.results: List[Result] = []
         self.until = time.monotonic() + (options.timeout or float("inf"))
         self.late = 0

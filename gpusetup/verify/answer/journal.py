@@ -20,7 +20,7 @@ class Journal:
         self.known: Dict[Tuple[str, str], Result] = {}
         asked = options.asked
         question = [asked.level, options.device, asked.seed, sys.executable]
-        write("", self.path, "--resume", "a")
+        write("", self.path, "a")
         with open(self.path, encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
         if not lines:
@@ -38,4 +38,4 @@ class Journal:
 
     def keep(self, row: object) -> None:
         """Add a result."""
-        write(json.dumps(row) + "\n", self.path, "--resume", "a")
+        write(json.dumps(row) + "\n", self.path, "a")

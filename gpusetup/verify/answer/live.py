@@ -50,19 +50,10 @@ class Live:
         colour = "\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r"
         while not self.over.wait(wait):
             drawn, wait = ERASED, EACH_SECONDS
-            seconds = time.monotonic() - self.began
-            text = said(self.at, self.of, self.what, seconds)
+            of = f" of {self.of}" if self.at <= self.of else ""
+            text = f"check {self.at}{of}: {self.what}, {time.monotonic() - self.began:.0f} s"
             # The cursor stays in front of the line: what a library says begins there.
             sys.stderr.write(ERASED + colour.format(text))
             sys.stderr.flush()
         sys.stderr.write(drawn)
         sys.stderr.flush()
-
-
-def said(at: int, of: int, what: str, seconds: float) -> str:
-    """
-    >>> said(3, 9, "amp on cuda:0", 12.3), said(1, 0, "import on host", 1.0)
-    ('check 3 of 9: amp on cuda:0, 12 s', 'check 1: import on host, 1 s')
-    """
-    number = f"check {at} of {of}" if at <= of else f"check {at}"
-    return f"{number}: {what}, {seconds:.0f} s"

@@ -25,7 +25,7 @@ def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
 
 
 def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:
-    """NO_COLOR before all, then FORCE_COLOR and CLICOLOR_FORCE, else what the terminal can.
+    """NO_COLOR before all, then FORCE_COLOR, else what the terminal can.
 
     >>> wants_colour({"TERM": "xterm"}, True), wants_colour({"TERM": "dumb"}, True)
     (True, False)
@@ -34,9 +34,9 @@ def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:
     """
     if environ.get("NO_COLOR"):
         return False
-    if any(environ.get(name, "") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+    if environ.get("FORCE_COLOR", "") not in ("", "0"):
         return True
-    if environ.get("CLICOLOR") == "0" or environ.get("TERM", "").lower() in ("dumb", "unknown"):
+    if environ.get("TERM", "").lower() in ("dumb", "unknown"):
         return False
     # A console of Windows obeys colours only once it was asked to; these do so always.
     return is_terminal and (sys.platform != "win32" or "WT_SESSION" in environ)

@@ -10,7 +10,7 @@ from ..values import Blocked, Stop
 from .render import as_error, harmless
 
 
-def write(text: str, path: Optional[str], option: str = "--output", mode: str = "w") -> None:
+def write(text: str, path: Optional[str], mode: str = "w") -> None:
     """To the file, or to stdout."""
     if path is None:
         put(text)
@@ -20,7 +20,7 @@ def write(text: str, path: Optional[str], option: str = "--output", mode: str = 
             file.write(text)
     except OSError as problem:
         reason = problem.strerror or str(problem)
-        raise Blocked(f"Cannot write {path}: {reason}", f"name another {option}") from problem
+        raise Blocked(f"Cannot write {path}: {reason}", "name another file") from problem
 
 
 def complain(stop: Stop, as_document: bool) -> int:

@@ -28,13 +28,12 @@ def torchvision(torch: Any, vision: Any, device: str) -> Compared:
 
 
 def attends(call: Callable[..., Any], limit: float = HALF) -> Compute:
-    """A causal attention in float16; `call` is given the module, q, k and v, each [2, 128, 4, 64]:
-    batch, length, heads, width. Some answer a pair, or a list of what each sequence gives."""
+    """A causal attention in float16; `call` is given the module, q, k and v, each [1, 128, 4, 64]:
+    batch, length, heads, width. Some answer a pair."""
 
     def compute(torch: Any, module: Any, device: str) -> Compared:
-        heads = numbers(torch, 3, 2, 128, 4, 64).half()
+        heads = numbers(torch, 3, 1, 128, 4, 64).half()
         found = call(module, *heads.to(device))
-        found = torch.stack(found) if isinstance(found, list) else found
         found = found[0] if isinstance(found, tuple) else found
         return found, exact_attention(torch, *heads), limit
 

@@ -19,10 +19,9 @@ FLASH = of.attends(lambda flash, *heads: flash.flash_attn_func(*heads, causal=Tr
 XFORMERS = of.attends(
     lambda ops, *heads: ops.memory_efficient_attention(*heads, ops.LowerTriangularMask())
 )
-# It takes one sequence.
 FLASHINFER = of.attends(
-    lambda infer, *heads: [
-        infer.single_prefill_with_kv_cache(*row, causal=True) for row in zip(*heads)
+    lambda infer, *heads: infer.single_prefill_with_kv_cache(*(h[0] for h in heads), causal=True)[
+        None
     ]
 )
 # It multiplies q and k in int8: its answer is off by a part of the spread of v.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import platform
 import sys
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
 from ..values import FAILED, PASSED, Outcome
 
@@ -56,7 +55,12 @@ def torch_imports(_: str) -> Outcome:
         return Outcome(FAILED, f"import torch failed: {first_line(problem)}", hint=cause(problem))
     if not all(hasattr(torch, name) for name in ("version", "_C", "Tensor")):
         return shadowed
-    facts = read_facts(torch)
+    facts = {
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "arch": arch_list(torch),
+        "available": None if cuda_build(torch) else False,
+    }
     return Outcome(PASSED, f"torch {facts['torch']} from {folder}", facts=facts)
 
 
@@ -68,17 +72,6 @@ def cause(problem: BaseException) -> str:
     if isinstance(problem, ModuleNotFoundError):
         return f"torch needs the package {problem.name!r}: `gpusetup install` brings it"
     return '`python -c "import torch"` shows the whole error; ' + REINSTALL
-
-
-def read_facts(torch: Any) -> Dict[str, Any]:
-    """What the build says of itself; asks no GPU."""
-    return {
-        "torch": str(torch.__version__),
-        "cuda": torch.version.cuda,
-        "arch": arch_list(torch),
-        "python": platform.python_version(),
-        "available": None if cuda_build(torch) else False,
-    }
 
 
 def cuda_build(torch: Any) -> bool:

@@ -34,7 +34,6 @@ class Sample(NamedTuple):
 
     temperature_celsius: Optional[int] = None
     sm_mhz: Optional[int] = None
-    watts: Optional[float] = None
     reasons: Tuple[str, ...] = ()
     ecc_uncorrected: Optional[int] = None
     lost: bool = False
@@ -80,11 +79,9 @@ class Watched:
             return None if codes[-1] else int(value.value)
 
         bits = number("CurrentClocksThrottleReasons", c_ulonglong) or 0
-        milliwatts = number("PowerUsage", c_uint)
         return Sample(
             number("Temperature", c_uint, CELSIUS),
             number("ClockInfo", c_uint, SM_CLOCK),
-            None if milliwatts is None else milliwatts / 1000,
             tuple(name for bit, name in REASONS.items() if bits & bit),
             number("TotalEccErrors", c_ulonglong, UNCORRECTED, VOLATILE),
             LOST in codes,
