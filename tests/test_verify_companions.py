@@ -23,11 +23,6 @@ from gpusetup.verify.companions.computations import exact_attention
 import torch
 def attend(q, k, v): return exact_attention(torch, q, k, v).to(q.dtype)
 """
-NORM = """
-def norm(x, weight, eps):
-    x = x.float()
-    return (x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * weight.float()).half()
-"""
 STAND_INS = {
     "flash-attn": (
         "flash_attn",
@@ -39,11 +34,6 @@ STAND_INS = {
         ATTEND + "def single_prefill_with_kv_cache(q, k, v, causal):\n"
         "    return attend(q[None], k[None], v[None])[0]",
         ("attend(q[None], k[None], v[None])", "attend(q[None], v[None], k[None])"),
-    ),
-    "vllm": (
-        "vllm/_custom_ops",
-        NORM + "def rms_norm(out, x, weight, eps): out.copy_(norm(x, weight, eps))",
-        ("norm(x, weight, eps))", "norm(x, weight, 0.1))"),
     ),
     "onnxruntime": (
         "onnxruntime",

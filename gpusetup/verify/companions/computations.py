@@ -81,16 +81,3 @@ def bitsandbytes(torch: Any, bits: Any, device: str) -> Compared:
     a, b = (numbers(torch, rows, 64).mul(40).clamp(-127, 127).to(torch.int8) for rows in (16, 32))
     found = bits.functional.int8_linear_matmul(a.to(device), b.to(device))
     return found, a.long() @ b.long().T, 0
-
-
-def norms(call: Callable[..., Any]) -> Compute:
-    """An RMS norm of halves; `call` is given the module, where to write, numbers and weights."""
-
-    def compute(torch: Any, module: Any, device: str) -> Compared:
-        x, weight = numbers(torch, 8, 256).half(), numbers(torch, 256).half()
-        found = torch.empty_like(x, device=device)
-        call(module, found, x.to(device), weight.to(device))
-        scale = (x.double().square().mean(-1, keepdim=True) + 1e-6).sqrt()
-        return found, x.double() / scale * weight.double(), 4 * HALF
-
-    return compute

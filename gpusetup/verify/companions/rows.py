@@ -13,7 +13,7 @@ from . import computations as of
 from .companion import VARIABLE, CannotHere, Companion, cannot, cause, installed
 
 ALL = "all"
-EXACT, NORM = "its attention is the exact one", "its compiled RMS norm is right"
+EXACT = "its attention is the exact one"
 PRODUCT = "a product on the device is right"
 FLASH = of.attends(lambda flash, *heads: flash.flash_attn_func(*heads, causal=True))
 XFORMERS = of.attends(
@@ -28,8 +28,6 @@ FLASHINFER = of.attends(
 SAGE = of.attends(
     lambda sage, *heads: sage.sageattn(*heads, tensor_layout="NHD", is_causal=True), 0.15
 )
-VLLM = of.norms(lambda ops, found, *given: ops.rms_norm(found, *given, 1e-6))
-SGLANG = of.norms(lambda kernels, found, *given: found.copy_(kernels.rmsnorm(*given, 1e-6)))
 TABLE = (
     *(
         Companion(name)
@@ -49,8 +47,8 @@ TABLE = (
     Companion("sageattention", EXACT, SAGE, gpu=(8, 0)),
     Companion("bitsandbytes", "an 8-bit product is exact", of.bitsandbytes),
     Companion("onnxruntime", PRODUCT, of.onnxruntime, also=("onnxruntime-gpu",)),
-    Companion("vllm", NORM, VLLM, "vllm._custom_ops", (7, 0)),
-    Companion("sglang-kernel", NORM, SGLANG, "sgl_kernel", (7, 5), ("sgl-kernel",)),
+    Companion("vllm", module="vllm._C"),
+    Companion("sglang-kernel", module="sgl_kernel", also=("sgl-kernel",)),
 )
 COMPANIONS = tuple(
     Check(

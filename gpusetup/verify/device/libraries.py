@@ -44,8 +44,7 @@ def libraries_load(_: str) -> Outcome:
             else:
                 bad.append(f"{path.name}: {problem}")
     if bad or not loaded + waiting:
-        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        told = bad[0] + more if bad else f"no CUDA library found in {sys.prefix}"
+        told = "; ".join(bad) or f"no CUDA library found in {sys.prefix}"
         return Outcome(FAILED, told, hint=REINSTALL)
     for_driver = f", {waiting} wait for the driver" if waiting else ""
     return Outcome(PASSED, f"{loaded} CUDA libraries load{for_driver}")

@@ -47,17 +47,14 @@ def compared(report: Report, kept: Row) -> Report:
         pairs = [(r, then[r.name]) for r in report.results if r.device == device and r.name in then]
         lost = [said for result, before in pairs for said in _lost(result, before)]
         status, detail = PASSED, f"{len(pairs)} checks are as good as in the run that was kept"
-        hint, value, unit, means = None, None, None, None
+        hint, means = None, None
         if (name and there.get(device) != name) or not pairs:
             status, hint, detail = SKIPPED, MAKE_ONE, "no check in common"
             if there.get(device) != name:
                 detail = f"the kept run had {there.get(device)} as {device}, here it is {name}"
         elif lost:
             status, detail, hint, means = FAILED, "; ".join(lost), LOOK, WORSE
-            value = round(max(fall(result.outcome, before) for result, before in pairs), 4) or None
-            unit = "lost"
-        outcome = Outcome(status, detail, value, None, unit, hint)
-        added.append(Result("baseline", device, outcome, means=means))
+        added.append(Result("baseline", device, Outcome(status, detail, hint=hint), means=means))
     return report._replace(results=(*report.results, *added))
 
 
