@@ -128,7 +128,7 @@ def test_a_device_that_is_not_there_is_a_wrong_question() -> None:
     run = with_gpus("--device", "cuda:7", gpus=[RTX_3050, T4])
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == (
-        "error: There is no cuda:7: torch sees 2 GPUs\n\nhint: there are cuda:0, cuda:1\n"
+        "error: There is no cuda:7: torch sees 2 GPUs\n\nhint: one of cuda:0, cuda:1\n"
     )
 
 

@@ -379,7 +379,7 @@ def test_a_parent_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path)
 def test_what_compiles_is_waited_for_last() -> None:
     words = ("--device", "cpu", "--level", "standard", "--json", "--skip")
     census = [each.name for each in LEVELS["standard"] if each.samples_seconds]
-    document = json.loads(started(*words, *census).stdout)
+    document = json.loads(started(*words, "dataloader", *census).stdout)
     assert document["checks"][-1]["name"] == "compile"
     assert document["verdict"] == "passed"
 

@@ -56,11 +56,8 @@ def chosen(wanted: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
     if wanted in ("auto", "cuda"):
         return seen
     if wanted not in seen and seen and ":" in wanted:
-        several = len(seen) > 1
-        raise WrongQuestion(
-            f"There is no {wanted}: torch sees {len(seen)} GPU{'s' * several}",
-            f"there {'are' if several else 'is'} {', '.join(seen)}",
-        )
+        told = f"There is no {wanted}: torch sees {len(seen)} GPU{'s' * (len(seen) > 1)}"
+        raise WrongQuestion(told, f"one of {', '.join(seen)}")
     return () if wanted == "none" else (wanted,)
 
 
@@ -115,18 +112,18 @@ def arch_in_build(device: str) -> Outcome:
     """The build carries a kernel, or PTX, that this GPU runs: one does run."""
     import torch
 
-    found, built = torch.cuda.get_device_properties(device), " ".join(arch_list(torch))
-    own = f"{found.major}.{found.minor}"
+    found, built = torch.cuda.get_device_properties(device), arch_list(torch)
+    is_listed = f"sm_{found.major}{found.minor}" in built
     try:
         ran = float((torch.ones(256, device=device) + 1).sum().item()) == 512.0
     except RuntimeError as problem:
         told, hint = first_line(problem), ASK_DOCTOR
-        if "no kernel image" in told:
-            told = f"this torch has no kernel for compute capability {own}, only {built}"
+        if "no kernel image" in told and not is_listed:
+            own, there = f"{found.major}.{found.minor}", " ".join(built)
+            told = f"this torch has no kernel for compute capability {own}, only {there}"
             hint = "`gpusetup resolve` names the build that serves this GPU"
         return Outcome(FAILED, told, hint=hint, spent=True)
     if not ran:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR)
-    kernel = f"sm_{found.major}{found.minor}"
-    other = f"a kernel runs; the build has {built}"
-    return Outcome(PASSED, f"served by {kernel}" if kernel in built.split() else other)
+    told = f"served by sm_{found.major}{found.minor}"
+    return Outcome(PASSED, told if is_listed else f"a kernel runs, of {' '.join(built)}")
