@@ -145,8 +145,8 @@ class Run:
         self.link = link
         self.second: Any = None
         """The process of a check that waits for a compiler, while it runs."""
-        seed, python = options.asked.seed, platform.python_version()
-        self.facts: Row = {"python": python, "seed": seed, "devices": []}
+        self.facts: Row = {"seed": options.asked.seed, "devices": []}
+        self.facts["python"] = platform.python_version()
         self.results: List[Result] = []
         self.until = time.monotonic() + (options.timeout or float("inf"))
         self.late = 0

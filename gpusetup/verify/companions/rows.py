@@ -28,14 +28,21 @@ FLASHINFER = of.attends(
 SAGE = of.attends(
     lambda sage, *heads: sage.sageattn(*heads, tensor_layout="NHD", is_causal=True), 0.15
 )
+IMPORTED = (
+    "torchaudio",
+    "torchcodec",
+    "torchao",
+    "torch-geometric",
+    "torch-scatter",
+    "causal-conv1d",
+    "triton",
+    "jax",
+    "tensorflow",
+    "numba",
+)
 TABLE = (
-    *(
-        Companion(name)
-        for name in (
-            *("torchaudio", "torchcodec", "torchao", "torch-geometric", "causal-conv1d", "triton"),
-            *("torch-scatter", "jax", "tensorflow", "numba", "numba-cuda"),
-        )
-    ),
+    *map(Companion, IMPORTED),
+    Companion("numba-cuda", module="numba.cuda"),
     Companion("transformer-engine", module="transformer_engine.pytorch"),
     Companion("cupy", also=("cupy-cuda13x", "cupy-cuda12x")),
     Companion("torchvision", "its nms is right", of.torchvision),

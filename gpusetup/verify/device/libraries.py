@@ -38,8 +38,7 @@ def libraries_load(_: str) -> Outcome:
             loaded += 1
         except OSError as problem:
             # A missing driver is no fault of an image.
-            missing = Path(str(problem).partition(":")[0]).name
-            if missing.startswith(OF_THE_DRIVER):
+            if Path(str(problem).partition(":")[0]).name.startswith(OF_THE_DRIVER):
                 waiting += 1
             else:
                 bad.append(f"{path.name}: {problem}")
