@@ -83,29 +83,26 @@ def test_a_dumb_terminal_gets_nothing(
     monkeypatch.setenv("TERM", term)
     with CLOCK.during("gpusetup doctor"):
         time.sleep(0.02)
-    line = live.Live()
-    line.checks("amp", "cpu")
-    time.sleep(0.02)
-    line.end()
+    with live.Live() as line:
+        line.checks("amp", "cpu")
+        time.sleep(0.02)
     assert terminal.getvalue() == ""
 
 
 def test_verify_says_which_check_of_how_many_is_running(terminal: Tty) -> None:
-    line = live.Live()
-    line.of = 2
-    line.checks("import", "host")
-    assert until(lambda: "check 1 of 2: import on host, 0 s" in terminal.getvalue())
-    line.checks("amp", "cpu")
-    assert until(lambda: "check 2 of 2: amp on cpu, 0 s" in terminal.getvalue())
-    line.end()
+    with live.Live() as line:
+        line.of = 2
+        line.checks("import", "host")
+        assert until(lambda: "check 1 of 2: import on host, 0 s" in terminal.getvalue())
+        line.checks("amp", "cpu")
+        assert until(lambda: "check 2 of 2: amp on cpu, 0 s" in terminal.getvalue())
     assert terminal.getvalue().endswith(live.ERASED)
 
 
 def test_ranks_draw_nothing(terminal: Tty) -> None:
-    line = live.Live(wanted=False)
-    line.checks("amp", "cpu")
-    time.sleep(0.02)
-    line.end()
+    with live.Live(wanted=False) as line:
+        line.checks("amp", "cpu")
+        time.sleep(0.02)
     assert terminal.getvalue() == ""
 
 

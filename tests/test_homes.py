@@ -17,7 +17,7 @@ RECOVERY = tuple(f"tune/{name}.py" for name in ("recover", "ranks", "undo", "cou
 HOMES: dict[str, tuple[str, ...]] = {
     "certifi": ("install/settings/trust.py",),
     "torch": ("verify/", "child_scripts/", "tune/measure.py", *RECOVERY),
-    "numpy": ("verify/companions/numbers_of.py",),
+    "numpy": ("verify/companions/computations.py",),
     "triton": ("verify/companions/triton_kernel.py",),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ import pytest
 import torch
 
 from gpusetup.verify.checks import computing
-from gpusetup.verify.device import devices, libraries
-from gpusetup.verify.device.libraries import Tried
 from gpusetup.verify.judging import precision
 from gpusetup.verify.judging.precision import (
     IEEE,
@@ -21,7 +18,6 @@ from gpusetup.verify.judging.precision import (
     effective_cuda,
     matmul_limit,
 )
-from gpusetup.verify.worker import raised, served
 
 AMPERE, TURING = (8, 0), (7, 5)
 ALLOWED = (Precision("tf32", "torch.backends.cuda.matmul.allow_tf32"),)
@@ -113,16 +109,6 @@ def test_the_settings_of_the_real_torch_are_read(setting: str, cpu: str, gpu: st
     assert computing.matmul("cpu").status == "passed"
 
 
-def test_settings_that_an_older_torch_lacks_or_refuses_are_passed_over() -> None:
-    def refuses(_: Any) -> Precision:
-        raise RuntimeError("mix of the legacy and new APIs")
-
-    def lacks(_: Any) -> Precision:
-        raise AttributeError("fp32_precision")
-
-    assert precision._said(torch, (refuses, lacks, lambda _: ALLOWED[0])) == ALLOWED
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -165,88 +151,3 @@ def test_no_check_imports_the_compiler_or_an_optimizer_of_torch() -> None:
     root = Path(__file__).resolve().parent.parent
     said = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
     assert said.stdout == "['passed', 'passed', 'passed'] False\n", said.stderr
-
-
-@pytest.mark.parametrize(
-    ("built", "capability", "by"),
-    [
-        ("sm_50 sm_80 sm_86", (8, 9), "sm_86"),
-        ("sm_80 sm_90", (8, 6), "sm_80"),
-        ("sm_86", (8, 0), None),
-        ("sm_80", (8, 7), None),
-        ("sm_87", (8, 7), "sm_87"),
-        ("sm_87", (8, 9), None),
-        ("sm_90a", (9, 0), "sm_90a"),
-        ("sm_90 compute_90", (10, 0), "compute_90"),
-        ("compute_90a", (10, 0), None),
-        ("sm_120", (12, 1), "sm_120"),
-        ("sm_100", (12, 0), None),
-        ("", (8, 6), None),
-    ],
-)
-def test_what_serves_a_gpu(built: str, capability: tuple[int, int], by: str | None) -> None:
-    assert devices.serves(built.split(), capability) == by
-
-
-NO_DRIVER = "libcuda.so.1: cannot open shared object file: No such file or directory"
-NO_CUBLAS = "libcublas.so.12: cannot open shared object file: No such file or directory"
-
-
-@pytest.mark.parametrize(
-    ("problems", "status", "words"),
-    [
-        (("", ""), "passed", "2 CUDA libraries load"),
-        (("", NO_DRIVER), "passed", "1 CUDA libraries load, 1 wait for the driver"),
-        (("", NO_CUBLAS), "failed", NO_CUBLAS),
-        ((NO_CUBLAS, "libcuda_wrapper.so: invalid ELF header"), "failed", "(and 1 more)"),
-        ((), "failed", "no CUDA library"),
-    ],
-)
-def test_libraries_of_an_image(problems: tuple[str, ...], status: str, words: str) -> None:
-    found = libraries.judged(tuple(Tried("libtorch_cuda.so", text) for text in problems))
-    assert (found.status, words in found.detail) == (status, True), found
-
-
-def test_the_libraries_that_training_needs_are_found_and_the_others_left(tmp_path: Path) -> None:
-    for name in (
-        "torch/lib/libtorch_cuda.so",
-        "torch/lib/libtorch_cpu.so",
-        "nvidia/cublas/lib/libcublas.so.12",
-        "nvidia/cublas/lib/libcublasLt.so.12",
-        "nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9",
-        "nvidia/cudnn/include/cudnn.h",
-        "nvidia/cu13/lib/libcudart.so.13",
-        "nvidia/cufile/lib/libcufile_rdma.so.1",
-        "torch/lib/cudart64_12.dll",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "nvidia_cufft_cu12-11.dist-info").mkdir()
-    record = "nvidia/cufft/lib/libcufft.so.11,sha256=x,1\nnvidia/cufft/include/cufft.h,,\n"
-    (tmp_path / "nvidia_cufft_cu12-11.dist-info" / "RECORD").write_text(record)
-    found = libraries.libraries_of(str(tmp_path / "torch"))
-    assert [Path(path).name for path in found] == [
-        "libcudart.so.13",
-        "libcublas.so.12",
-        "libcublasLt.so.12",
-        "libcudnn_engines_precompiled.so.9",
-        "libcufft.so.11",
-        "cudart64_12.dll",
-        "libtorch_cuda.so",
-    ]
-
-
-def test_a_library_is_really_loaded(tmp_path: Path) -> None:
-    (tmp_path / "libcublas.so.12").write_bytes(b"cut off")
-    assert libraries.load(str(tmp_path / "libcublas.so.12")).problem
-    real = ctypes.util.find_library("c")
-    assert real is not None and libraries.load(real).problem == ""
-
-
-def test_an_exception_is_a_failed_check_and_a_sticky_one_spends_the_process() -> None:
-    assert raised(RuntimeError("CUDA error: unspecified launch failure\nmore")).spent
-    memory = raised(RuntimeError("CUDA out of memory. Tried to allocate"))
-    assert (memory.spent, "nvidia-smi" in (memory.hint or "")) == (False, True)
-    answer = served({"name": "matmul", "device": "cuda:0"}, verbose=False)
-    assert answer["outcome"]["status"] == "failed"
-    assert "\n" not in answer["outcome"]["detail"]

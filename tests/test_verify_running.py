@@ -1,4 +1,4 @@
-"""How a run is cut to what is wanted, goes on where it was ended, and ends when it is told to."""
+"""The order of the checks and what follows from their answers; how a check ends that does not."""
 
 from __future__ import annotations
 
@@ -9,226 +9,379 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from verifying import FOLDER, started, states
+from each_row import each
+from verifying import FOLDER, ROOT, started, states
 
-from gpusetup.verify import worker
+from gpusetup.verify import child, worker
+from gpusetup.verify.answer.render import as_text
+from gpusetup.verify.answer.screen import as_screen
+from gpusetup.verify.checks.table import LEVELS
+from gpusetup.verify.child import Child, Task
+from gpusetup.verify.cores import has_a_core_to_spare
+from gpusetup.verify.options import LEVELS as OFFERED
 from gpusetup.verify.options import read_options
-from gpusetup.verify.program import Run, main
-from gpusetup.verify.values import Blocked, Outcome, WrongQuestion
+from gpusetup.verify.program import Run
+from gpusetup.verify.values import Blocked, Check, Outcome, Report, WrongQuestion, verdict
+
+GPU = {"name": "A", "memory_total_bytes": 2**33, "compute_capability": "8.0"}
+SEEN = {"gpu": {"facts": {"available": True, "gpus": 2, "seen": ["cuda:0", "cuda:1"]}}}
 
 
-class Quick:
-    """A child that answers at once."""
+class Answers:
+    """A child that passes everything, but what is given: `name` or `name@subject` -> fields."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.asked: list[str] = []
+    def __init__(self, given: Mapping[str, Mapping[str, Any]], seconds: float = 0.0) -> None:
+        self.given = given
         self.seconds = seconds
+        self.asked: list[str] = []
+        self.ended = 0
 
-    def ask(
-        self, name: str, device: str, limit: float, environment: Any = (), whole: float = 0.0
-    ) -> dict[str, Any]:
-        self.asked.append(name)
+    def ask(self, task: Task) -> dict[str, Any]:
         time.sleep(self.seconds)
-        return {"outcome": Outcome("passed", "fine")._asdict(), "seconds": 0.0}
+        name, device = task.check.name, task.subject
+        self.asked.append(f"{name}@{device}")
+        fields: dict[str, Any] = {"status": "passed", "detail": "fine"}
+        if name == "properties":
+            fields["facts"] = {"device": {"device": device, "cuda_index": 0, **GPU}}
+        fields.update(self.given.get(name, self.given.get(f"{name}@{device}", {})))
+        return {"outcome": Outcome(**fields)._asdict(), "seconds": 0.5}
 
     def end(self) -> None:
-        pass
+        self.ended += 1
 
 
-def ran(*words: str, child: Quick | None = None) -> tuple[Quick, Run]:
-    child = child or Quick()
-    run = Run(read_options(["--device", "cpu", *words]), child)
-    run.all()
-    return child, run
+def run(*words: str, seconds: float = 0.0, **given: Mapping[str, Any]) -> tuple[Report, Answers]:
+    fields = {**SEEN, **{name.replace("__", "@"): each for name, each in given.items()}}
+    answers = Answers(fields, seconds)
+    whole = Run(read_options(words), answers)
+    whole.all()
+    return whole.report(), answers
 
 
-def test_only_what_is_named_runs_and_what_it_needs() -> None:
-    child, _ = ran("--level", "standard", "--only", "softmax", "census-sorting/x")
-    assert child.asked == ["import", "properties", "softmax", "census-sorting"]
+def results(report: Report) -> dict[str, str]:
+    return {f"{each.name}@{each.device}": each.outcome.status for each in report.results}
 
 
-def test_what_is_to_be_skipped_does_not_run() -> None:
-    child, _ = ran("--level", "standard", "--skip", "compile", "dataloader")
-    assert "softmax" in child.asked
-    assert not {"compile", "dataloader"} & set(child.asked)
+def test_every_device_is_asked_everything_in_order() -> None:
+    report, answers = run()
+    names = ("properties", "arch", "matmul", "amp")
+    on_devices = [f"{name}@cuda:{n}" for n in (0, 1) for name in names]
+    assert answers.asked == ["import@auto", "gpu@auto", *on_devices]
+    assert verdict(report) == "passed"
 
 
-def test_a_check_that_does_not_exist_is_a_wrong_question(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["--only", "softmx"]) == 2
-    assert "no check 'softmx'" in capsys.readouterr().err
+def test_what_needs_a_failed_check_is_skipped_and_says_which() -> None:
+    report, answers = run(properties={"status": "failed", "detail": "no"})
+    assert results(report)["amp@cuda:1"] == "skipped"
+    assert not [asked for asked in answers.asked if asked.startswith(("arch", "matmul", "amp"))]
+    assert report.results[-1].outcome.detail == "needs properties, which failed"
+    assert verdict(report) == "failed"
+
+
+def test_a_check_that_spent_its_process_gets_the_next_a_new_one() -> None:
+    sick = {"status": "failed", "detail": "CUDA error", "spent": True}
+    report, answers = run(**{"matmul__cuda:0": sick})
+    assert results(report)["amp@cuda:0"] == "passed"
+    assert answers.ended == 1
+
+
+def test_a_device_that_hangs_twice_is_left_alone_and_the_other_is_not() -> None:
+    silent = {"status": "crashed", "detail": "no answer in 300 s"}
+    given = {"float64__cuda:0": silent, "float32__cuda:0": silent}
+    report, answers = run("--level", "standard", **given)
+    later = next(r for r in report.results if (r.name, r.device) == ("softmax", "cuda:0"))
+    assert (later.outcome.status, "the device hangs" in later.outcome.detail) == ("skipped", True)
+    assert "softmax@cuda:1" in answers.asked
+    assert "softmax@cuda:0" not in answers.asked
+
+
+def test_only_a_wrong_number_is_called_one() -> None:
+    report, _ = run(
+        **{"matmul__cuda:0": {"status": "failed"}, "matmul__cuda:1": {"status": "crashed"}}
+    )
+    means = {each.device: each.means for each in report.results if each.name == "matmul"}
+    assert means == {"cuda:0": "every model would compute wrong numbers here", "cuda:1": None}
+
+
+@pytest.mark.parametrize(("words", "expected"), [((), "passed"), (("--strict",), "failed")])
+def test_a_skip_counts_as_no_only_under_strict(words: tuple[str, ...], expected: str) -> None:
+    report, _ = run("--device", "none", *words, libraries={"status": "skipped", "detail": "cpu"})
+    assert verdict(report) == expected
+
+
+def test_expectations_of_the_build_are_judged_where_no_gpu_is_found() -> None:
+    facts: dict[str, Any] = {"facts": {"torch": "2.5.1+cpu", "cuda": None}}
+    lost = {"status": "failed", "detail": "GPU not detected!", "facts": {"available": False}}
+    words = ("--expect", "torch==2.5.*", "--expect", "gpus>=1")
+    report, _ = run(*words, **{"import": facts, "gpu": lost})
+    assert [each.outcome.status for each in report.results[-2:]] == ["passed", "skipped"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_check_needs_only_earlier_ones(level: str) -> None:
+    assert set(OFFERED) == set(LEVELS)
+    names = [check.name for check in LEVELS[level]]
+    for place, check in enumerate(LEVELS[level]):
+        assert set(check.needs) <= set(names[:place]), check.name
+    assert len(names) == len(set(names))
+
+
+def test_what_is_named_runs_with_what_it_needs_and_what_is_to_be_skipped_does_not() -> None:
+    standard = ("--device", "cpu", "--level", "standard")
+    _, answers = run(*standard, "--only", "softmax")
+    assert answers.asked == ["import@cpu", "properties@cpu", "softmax@cpu"]
+    _, answers = run(*standard, "--only", "softmax", "amp", "--skip", "amp")
+    assert answers.asked == ["import@cpu", "properties@cpu", "softmax@cpu"]
 
 
 def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> None:
-    child, run = ran("--level", "standard", "--timeout", "0.2", child=Quick(0.15))
-    assert len(child.asked) == 2
-    last = run.report().results[-1]
+    words = ("--device", "cpu", "--level", "stress", "--timeout", "0.9")
+    report, answers = run(*words, seconds=0.5)
+    last = report.results[-1]
+    assert len(answers.asked) == 2
     assert (last.name, last.outcome.status) == ("timeout", "failed")
-    assert "checks were not begun" in last.outcome.detail
+    assert "checks were not finished" in last.outcome.detail
 
 
 def test_a_census_goes_on_where_it_was_ended(tmp_path: Path) -> None:
-    words = ("--level", "census", "--resume", str(tmp_path / "kept"))
-    first, _ = ran(*words)
-    again, run = ran(*words)
-    assert "census-sorting" in first.asked
-    assert not [name for name in again.asked if name.startswith("census")]
-    assert "census-sorting" in {each.name for each in run.report().results}
-
-
-def test_results_of_another_question_are_not_taken_over(tmp_path: Path) -> None:
-    ran("--level", "census", "--resume", str(tmp_path / "kept"))
+    words = ("--device", "cpu", "--level", "census", "--skip", "compile")
+    kept = tmp_path / "kept"
+    _, first = run(*words, "--resume", str(kept))
+    report, again = run(*words, "--resume", str(kept))
+    spared = set(first.asked) - set(again.asked)
+    assert spared and all(name.startswith("census") for name in spared)
+    assert spared <= set(results(report))
     with pytest.raises(WrongQuestion):
-        ran("--level", "census", "--seed", "5", "--resume", str(tmp_path / "kept"))
-
-
-@pytest.mark.parametrize("text", ["", "{}\n[1\n", '"x"\n', "\x00\n", '{"outcome": 3}\n'])
-def test_a_file_that_somebody_else_wrote_teaches_nothing(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "kept"
-    ran("--level", "census", "--resume", str(path))
-    path.write_text(path.read_text().splitlines()[0] + "\n" + text)
-    child, _ = ran("--level", "census", "--resume", str(path))
-    assert "census-sorting" in child.asked
-
-
-def test_a_folder_is_no_file_to_resume_from(tmp_path: Path) -> None:
+        run(*words, "--seed", "5", "--resume", str(kept))
+    for strange in ("", "{}\n[1\n", '"x"\n', "\x00\n", '{"outcome": 3}\n'):
+        kept.write_text(kept.read_text().splitlines()[0] + "\n" + strange)
+        assert run(*words, "--resume", str(kept))[1].asked == first.asked
     with pytest.raises(Blocked):
-        ran("--level", "census", "--resume", str(tmp_path))
+        run("--resume", str(tmp_path))
 
 
-def test_a_report_that_cannot_be_written_is_said_before_anything_runs(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("open(__file__ + '.ran', 'w')\n")
-    report = str(tmp_path / "none" / "x.xml")
-    told = {"PYTHONPATH": str(tmp_path)}
-    done = started("--device", "cpu", "--junit", report, environment=told)
-    assert done.returncode == 3
-    assert "Cannot write" in done.stderr
-    assert not (tmp_path / "torch.py.ran").exists()
+def test_a_terminal_gets_colours_and_nothing_drives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = {"status": "failed", "detail": "\x1b[31mno\r\n", "hint": "do\x07 this"}
+    report, _ = run(matmul=bad)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = as_screen(report, False, sys.stdout)
+    assert "\x1b[1;31mfailed\x1b[0m" in shown
+    assert shown.count("\x1b[1;36mhint\x1b[0m: ") == 1
+    screen = as_text(report)
+    assert all(line.isprintable() for line in screen.splitlines())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert as_screen(report, False, sys.stdout) == screen
 
 
-def test_the_document_tells_the_seed() -> None:
-    done = started("--device", "cpu", "--json", "--seed", "77", "--only", "import")
-    assert json.loads(done.stdout)["seed"] == 77
+# --- a check that does not end well -------------------------------------------------------------
+
+CHECK = """
+import os, signal, sys, time
+sys.path.insert(0, {root!r})
+from gpusetup.verify import worker
+from gpusetup.verify.values import Check, Outcome, asked_after, seconds_left, working_on
+
+def asks(device):
+    after = asked_after()
+    found = after.kept if after else []
+    for place in range(int(after.at) + 1 if after else 0, 30):
+        working_on(str(place), reference=place not in {of_device}, kept=found)
+        {deadly}
+        found.append(place)
+    return Outcome("passed", "%d questions" % len(found))
+
+worker.named = lambda name: Check(name, "", ())
+worker.function_of = lambda check: asks
+sys.exit(worker.main())
+"""
+"""A child whose checks ask thirty questions each."""
+DIES = "if place in {}: os.kill(os.getpid(), signal.SIGSEGV)"
+LIMIT = (
+    "import resource; return Outcome('passed', str(resource.getrlimit(resource.RLIMIT_DATA)[0]))"
+)
+KERNELS = "return Outcome('passed', os.environ['TORCHINDUCTOR_CACHE_DIR'])"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-@pytest.mark.one_in(2)
-def test_a_signal_ends_the_run_with_what_is_known(name: str, tmp_path: Path) -> None:
-    process = begun("--json", "--output", str(tmp_path / "report"))
-    child = child_of(process.pid)
-    process.send_signal(getattr(signal, name))
-    assert process.wait(timeout=20) == 128 + getattr(signal, name)
-    document = json.loads((tmp_path / "report").read_text())
-    assert states(document)["run@host"] == "crashed"
-    assert gone(child)
+class Asked:
+    """Asks a child of `CHECK`."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file = folder / "run.py"
+        monkeypatch.setattr(child, "HERE", str(self.file))
+        self.child = Child(False)
+
+    def __call__(self, deadly: str, device: str = "cpu", **task: Any) -> dict[str, Any]:
+        of_device = task.pop("of_device", ())
+        text = CHECK.format(root=str(ROOT), deadly=deadly, of_device=of_device)
+        if not self.file.exists() or self.file.read_text() != text:
+            self.child.end()
+            self.file.write_text(text)
+        limit = task.pop("limit_seconds", 60.0)
+        found = self.child.ask(Task(Check("asks", "", ()), device, limit, **task))
+        return dict(found["outcome"])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")
-def test_the_command_ended_by_a_signal_reports_as_the_module_does(tmp_path: Path) -> None:
-    report, scratch = tmp_path / "report", tmp_path / "scratch"
-    scratch.mkdir()
-    words = ("--device", "cpu", "--level", "stress", "--json", "--output", str(report))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gpusetup", "verify", "--python", sys.executable, *words],
-        env={**os.environ, "TMPDIR": str(scratch)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    until = time.monotonic() + 60
-    while not list(scratch.glob("verify-*")) and time.monotonic() < until:
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGTERM)  # as `timeout` does: the proof hears it twice
-    assert process.wait(timeout=20) == 128 + signal.SIGTERM
-    assert states(json.loads(report.read_text()))["run@host"] == "crashed"
-    assert not list(scratch.glob("verify-*"))
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    asked = Asked(tmp_path, monkeypatch)
+    yield asked
+    asked.child.end()
 
 
-SLOW_TO_IMPORT = {"computes": "while True: pass", "sleeps": "import time; time.sleep(60)"}
+LOST = "torch itself could not answer {} questions (the first: {})"
+
+
+@each(
+    "deadly, of_device, status, said",
+    [
+        ([], (), "passed", "30 questions"),
+        ([3, 4, 29], (), "passed", "27 questions; " + LOST.format(3, 3)),
+        ([3, 7], (7,), "crashed", "the process died of SIGSEGV at 7; " + LOST.format(1, 3)),
+        ([*range(25)], (), "crashed", "the process died of SIGSEGV at 20; " + LOST.format(20, 0)),
+    ],
+)
+def test_a_check_goes_on_behind_what_torch_itself_dies_of(
+    deadly: list[int], of_device: tuple[int, ...], status: str, said: str, ask: Asked
+) -> None:
+    outcome = ask(DIES.format(deadly), of_device=of_device)
+    assert (outcome["status"], outcome["detail"]) == (status, said)
+
+
+@each(
+    "deadly, limits, status, said",
+    [
+        ("time.sleep(0.05)", {"limit_seconds": 0.9}, "passed", "30 questions"),
+        ("time.sleep(60 * (place == 2))", {"limit_seconds": 0.5}, "crashed", "no answer in 0.5 s"),
+        ("time.sleep(0.1)", {"whole_seconds": 0.6}, "skipped", "time is over, "),
+        ("os._exit(3)", {}, "crashed", "the process ended with exit code 3 at 0"),
+    ],
+)
+def test_a_check_has_its_limit_for_each_question_and_one_for_all(
+    deadly: str,
+    limits: dict[str, float],
+    status: str,
+    said: str,
+    ask: Asked,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(child, "GRACE_SECONDS", 0.0)
+    ask("break")  # a process that has been started already
+    outcome = ask(deadly, of_device=range(30), **limits)
+    assert (outcome["status"], outcome["detail"][: len(said)]) == (status, said)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+def test_only_on_a_cpu_memory_is_limited(ask: Asked) -> None:
+    before, limited, after = (int(ask(LIMIT, on)["detail"]) for on in ("cuda:0", "cpu", "auto"))
+    assert before == after
+    assert 2**31 < limited < 2**50
+
+
+def test_what_the_child_compiles_is_its_own_and_goes_with_it(
+    ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else torch takes kernels of an earlier run, and the compiler is not asked at all."""
+    folder = Path(ask(KERNELS)["detail"])
+    assert folder.exists()
+    ask.child.end()
+    assert not folder.exists()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    assert ask(KERNELS)["detail"] == str(tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux ties a process to a core")
-@pytest.mark.parametrize(
-    ("torch", "others", "status", "said"),
+@each(
+    "spins, others, status, said",
     [
-        ("computes", 8, "skipped", "the machine is busy: no answer, it had a core for "),
-        ("sleeps", 8, "crashed", "no answer in "),
+        ("while True: pass", 9, "skipped", "not finished in "),
+        ("time.sleep(60)", 9, "crashed", "no answer in 1 s at 0"),
     ],
 )
 def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
-    torch: str, others: int, status: str, said: str, tmp_path: Path
+    spins: str, others: int, status: str, said: str, ask: Asked
 ) -> None:
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text(SLOW_TO_IMPORT[torch] + "\n")
-    (tmp_path / "torch" / "version.py").write_text("")
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(mine)})
     spin = [sys.executable, "-c", "while True: pass"]
+    ask("break")
     busy = [subprocess.Popen(spin, start_new_session=True) for _ in range(others)]
     try:
-        path = {"PYTHONPATH": str(tmp_path)}
-        done = started("--device", "auto", "--json", "--timeout", "2", environment=path)
+        outcome = ask(spins, of_device=range(30), limit_seconds=1.0)
     finally:
         os.sched_setaffinity(0, mine)
         for one in busy:
             one.kill()
             one.wait()
-    first = json.loads(done.stdout)["checks"][0]
-    assert (first["status"], first["detail"][: len(said)]) == (status, said)
-    assert "driver" not in first["hint"]
-    assert done.returncode == 1
+    assert (outcome["status"], outcome["detail"][: len(said)]) == (status, said)
+    assert "driver" not in outcome["hint"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word of Linux")
-def test_the_child_ends_with_a_parent_that_was_killed() -> None:
-    process = begun()
-    child = child_of(process.pid)
-    process.kill()
-    process.wait(timeout=20)
-    assert gone(child)
+# --- a run that is ended ------------------------------------------------------------------------
 
 
-def begun(*words: str) -> subprocess.Popen[bytes]:
-    """A run under load for a minute, once its child computes."""
-    command = [sys.executable, str(FOLDER), "--device", "cpu", "--level", "stress", *words]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(400):
+def begun(folder: Path, *words: str, command: Any = (str(FOLDER),)) -> subprocess.Popen[bytes]:
+    """A run under load for a minute, once its child computes; its temporary folder is `folder`."""
+    argv = [sys.executable, *command, "--device", "cpu", "--level", "stress", *words]
+    process = subprocess.Popen(
+        argv,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(folder)},
+        start_new_session=True,
+    )
+    until = time.monotonic() + 60
+    while not list(folder.glob("verify-*")) and time.monotonic() < until:
         time.sleep(0.05)
-        if children(process.pid):
-            break
     time.sleep(1)
     return process
 
 
-def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(word) for word in path.read_text().split()] if path.exists() else []
+@pytest.mark.skipif(sys.platform != "linux", reason="signals of POSIX, processes of Linux")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+@pytest.mark.parametrize("way", ["folder", "command"])
+@pytest.mark.one_in(3)
+def test_a_signal_ends_the_run_with_what_is_known(way: str, name: str, tmp_path: Path) -> None:
+    report, scratch, number = tmp_path / "report", tmp_path / "scratch", getattr(signal, name)
+    scratch.mkdir()
+    command = ("-m", "gpusetup", "verify", "--python", sys.executable)
+    words = ("--json", "--output", str(report))
+    process = begun(scratch, *words, command=command if way == "command" else (str(FOLDER),))
+    os.killpg(process.pid, number)  # as `timeout` and a terminal do: the proof hears it twice
+    assert process.wait(timeout=20) == 128 + number
+    assert states(json.loads(report.read_text()))["run@host"] == "crashed"
+    assert not list(scratch.glob("verify-*"))
 
 
-def child_of(pid: int) -> int:
-    return children(pid)[0]
-
-
-def gone(pid: int) -> bool:
-    """Within two seconds, and some for a busy machine."""
-    for _ in range(100):
-        if not Path(f"/proc/{pid}").exists() or _state(pid) == "Z":
-            return True
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word of Linux")
+def test_a_parent_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    process = begun(tmp_path)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.kill()
+    process.wait(timeout=20)
+    until = time.monotonic() + 10
+    while time.monotonic() < until and (
+        list(tmp_path.glob("verify-*")) or any(Path(f"/proc/{each}").exists() for each in children)
+    ):
         time.sleep(0.05)
-    return False
+    assert children
+    assert not list(tmp_path.glob("verify-*"))
 
 
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
+@pytest.mark.slow
+@pytest.mark.skipif(not has_a_core_to_spare(), reason="one core")
+def test_what_compiles_is_waited_for_last() -> None:
+    words = ("--device", "cpu", "--level", "standard", "--json", "--skip")
+    census = [each.name for each in LEVELS["standard"] if each.samples_seconds]
+    document = json.loads(started(*words, "dataloader", *census).stdout)
+    assert document["checks"][-1]["name"] == "compile"
+    assert document["verdict"] == "passed"
 
 
 def _warns(device: str) -> Outcome:
@@ -247,7 +400,6 @@ def test_what_torch_says_of_odd_calls_is_for_those_who_ask(
     monkeypatch.setattr(worker, "function_of", lambda check: _warns)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        assert (
-            worker.served({"name": name, "device": "cpu"}, verbose)["outcome"]["detail"] == "fine"
-        )
+        found = worker.served({"name": name, "device": "cpu"}, verbose)
+    assert found["outcome"]["detail"] == "fine"
     assert len(said) == heard

@@ -1,27 +1,18 @@
-"""Whether a device is as fast as its kind and its neighbours: pure judgements."""
+"""Whether a device is as fast as its kind: pure judgements."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 
 from gpusetup.verify.checks import moving
 from gpusetup.verify.device.known_gpus import figures, table
 from gpusetup.verify.device.nvml import Sample
-from gpusetup.verify.judging.speed import backwards, beside, held, least
-from gpusetup.verify.values import FAILED, PASSED, Outcome, Result
+from gpusetup.verify.judging.speed import backwards, held, least
+from gpusetup.verify.values import FAILED, PASSED
 
 H100 = "NVIDIA H100 80GB HBM3"
-
-
-def rated(device: str, rate: float, check: str = "speed-half", spread: float = 0.01) -> Result:
-    return Result(check, device, Outcome(PASSED, "", rate, 1.0, "TFLOP/s", spread=spread))
-
-
-def facts(*names: str) -> dict[str, Any]:
-    return {"devices": [{"device": f"cuda:{i}", "name": name} for i, name in enumerate(names)]}
 
 
 def test_every_known_gpu_has_figures_and_a_sound_one_passes() -> None:
@@ -53,35 +44,6 @@ def test_a_slow_device_is_told_with_clock_and_reason() -> None:
     assert said == " (405 MHz, 91 C, held by hw_thermal_slowdown)"
     assert held(None) == ""
     assert held(Sample()) == ""
-
-
-@pytest.mark.parametrize(
-    ("rates", "status", "words"),
-    [
-        ((600, 605, 598, 601), PASSED, "as fast"),
-        ((600, 605, 520, 601), PASSED, "cuda:2 reaches 87%"),
-        ((600, 605, 50, 601), FAILED, "cuda:2 reaches 8%"),
-    ],
-)
-def test_neighbours_of_one_name_are_compared(
-    rates: tuple[float, ...], status: str, words: str
-) -> None:
-    results = [rated(f"cuda:{i}", rate) for i, rate in enumerate(rates)]
-    found = beside(facts(*[H100] * len(rates)), results)
-    assert found is not None
-    assert found.outcome.status == status
-    assert words in found.outcome.detail
-    assert bool(found.outcome.hint) == ("reaches" in words)
-
-
-def test_other_models_and_noisy_rates_are_not_compared() -> None:
-    results = [rated("cuda:0", 600), rated("cuda:1", 60)]
-    assert beside(facts(H100, "Tesla T4"), results) is None
-    assert beside({"devices": []}, results) is None
-    noisy = [rated("cuda:0", 600, spread=0.1), rated("cuda:1", 500, spread=0.1)]
-    found = beside(facts(H100, H100), noisy)
-    assert found is not None
-    assert "as fast" in found.outcome.detail
 
 
 def test_a_clock_that_goes_back_or_stands_is_seen() -> None:

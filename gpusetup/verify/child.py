@@ -13,13 +13,13 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 from .answer.render import harmless
-from .cores import Cores
-from .ending import heard, held
+from .cores import waited_seconds
+from .ending import hearing
 from .streams import say
-from .values import CRASHED, SKIPPED, Asked, Check, Outcome, kind
+from .values import CRASHED, SKIPPED, Asked, Check, Outcome, Row, kind
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Environment = Tuple[Tuple[str, str], ...]
@@ -33,7 +33,12 @@ GENTLY_SECONDS = 5.0
 """How long it may take to end what it started, after a Ctrl-C."""
 LOOKS = 40
 """How often a process that has not answered is looked at within its limit."""
-
+BUSY = 5.0
+"""After so many times its limit nobody waits any more for a process that waits for a core."""
+GRACE_SECONDS = 5.0
+"""A check of many questions ends by itself when its time is over; after so long it is ended."""
+MOST_LOST = 20
+"""So many times a check goes on behind a question in which torch's own reference died."""
 
 CALM = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -50,126 +55,132 @@ The fourth keeps warnings about the checks' own settings out of the answer.
 """
 
 
-def variables_of(check: Check, subject: str) -> Environment:
-    """The variables that a check wants before torch starts; cuBLAS reads its own only on a GPU,
-    and on the CPU a process of its own for them would load torch for nothing.
+class Task(NamedTuple):
+    """One check to be run."""
 
-    >>> variables_of(Check("a", "", (), environment=(("CUBLAS_A", "1"), ("B", "2"))), "cpu")
-    (('B', '2'),)
-    """
-    if kind(subject) == "cuda":
-        return check.environment
-    return tuple(each for each in check.environment if not each[0].startswith("CUBLAS_"))
+    check: Check
+    subject: str
+    """What it is told: the device, or what `--device` asks for."""
+    limit_seconds: float = 300.0
+    """What the machine may give to it, from the last word of a check that names what it asks."""
+    whole_seconds: float = float("inf")
+    """What may pass altogether."""
+    more: Environment = ()
+    """Variables besides its own."""
 
-
-def folder_for_kernels() -> Optional[str]:
-    """A new folder for what torch compiles; None where the user names one, or none can be made.
-
-    Without one torch takes kernels that an earlier program left in its folder for the user, and
-    the compiler does not run at all.
-    """
-    if os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
-        return None
-    try:
-        return tempfile.mkdtemp(prefix="verify-")
-    except OSError:
-        return None
-
-
-def caches(folder: Optional[str]) -> Dict[str, str]:
-    """The variables by which torch's compiler and Triton keep their kernels in this folder."""
-    if folder is None:
-        return {}
-    return {
-        "TORCHINDUCTOR_CACHE_DIR": folder,
-        "TRITON_CACHE_DIR": os.path.join(folder, "triton"),
-    }
+    @property
+    def environment(self) -> Environment:
+        """The variables that must be set before torch starts; cuBLAS reads its own only on a GPU,
+        and on the CPU a process of its own for them would load torch for nothing."""
+        on_gpu = kind(self.subject) == "cuda"
+        own = self.check.environment
+        return (*(e for e in own if on_gpu or not e[0].startswith("CUBLAS_")), *self.more)
 
 
 class Child:
-    """The computing process; started at the first job, and anew after it died."""
+    """The computing process; started at the first task, and anew after it died. It serves as long
+    as the checks want the same variables."""
 
-    def __init__(self, verbose: bool, asked: Optional[Asked] = None) -> None:
-        self.verbose = verbose
-        self.asked = asked or Asked()
+    def __init__(self, verbose: bool, asked: Optional[Asked] = None, gives_way: bool = False):
+        self.start_with = {"verbose": verbose, "asked": (asked or Asked())._asdict()}
+        self.gives_way = gives_way
+        """Whether it takes what other processes leave."""
         self.environment: Environment = ()
-        self.process: Optional["subprocess.Popen[str]"] = None
-        self.kernels: Optional[str] = None
+        self.process: Any = None
+        self.kernels = ""
+        """The folder of what torch compiles."""
         self.lines: "queue.Queue[str]" = queue.Queue()
-        self.relay: Optional[threading.Thread] = None
+        self.relay = threading.Thread()
+        self.said: Row = {}
+        """What the check said last of what it computes."""
 
-    def ask(
-        self,
-        name: str,
-        device: str,
-        limit_seconds: float,
-        environment: Environment = (),
-        whole_seconds: float = 0.0,
-    ) -> Dict[str, Any]:
-        """Run one check in the child: its outcome and seconds, as the worker says them.
+    def ask(self, task: Task) -> Row:
+        """Run one check: its outcome and seconds, as the worker says them."""
+        self.begin(task)
+        return self.answer(task)
 
-        A process is used for as long as the checks want the same variables. A check that names what
-        it computes has `limit_seconds` for each of it and `whole_seconds` for all.
-        """
-        if environment != self.environment:
+    def begin(self, task: Task, after: Optional[Row] = None) -> None:
+        if task.environment != self.environment:
             self.end()
         if self.process is None:
-            self.start(environment)
-        self.say({"name": name, "device": device, "limit": limit_seconds})
-        answer = self._answer(device, limit_seconds, max(limit_seconds, whole_seconds))
-        if answer is not None:
-            return answer
+            self._start(task.environment)
+        self.said = {}
+        whole = min(task.whole_seconds, 1e9)
+        limits = {"limit": task.limit_seconds, "whole": whole, "after": after}
+        self._say({"name": task.check.name, "device": task.subject, **limits})
+
+    def answer(self, task: Task) -> Row:
+        """What a check that was begun answers. Where its process ends in a reference of torch's
+        own, it goes on behind it in another one."""
+        began = time.monotonic()
+        until = began + task.whole_seconds
+        lost: List[str] = []
+        while True:
+            answer = self._heard(task, until)
+            again = answer.pop("again", False) and self.said.get("reference")
+            if not again or len(lost) >= MOST_LOST:
+                break
+            lost.append(self.said["at"])
+            self.begin(task._replace(whole_seconds=until - time.monotonic()), self.said)
+        answer["seconds"] = answer.get("seconds") or time.monotonic() - began
+        if lost and "outcome" in answer:
+            said = f"; torch itself could not answer {len(lost)} questions (the first: {lost[0]})"
+            answer["outcome"]["detail"] += said
+        return answer
+
+    def _heard(self, task: Task, until: float) -> Row:
+        """What the worker answers, or how it ended."""
         process = self.process
-        if process is None:  # another thread has ended it
-            return died("ended before it answered", device)
-        code = process.wait()
-        self.end()
-        return died(how(code), device)
-
-    def _answer(
-        self, device: str, limit_seconds: float, whole_seconds: float
-    ) -> Optional[Dict[str, Any]]:
-        """What the worker answers; None where it has gone."""
-        began, at = time.monotonic(), ""
+        passed, given, spoke = 0, 0.0, time.monotonic()
+        waited = waited_seconds(process.pid)
         while True:
-            passed = time.monotonic() - began
-            limit = min(limit_seconds, max(0.0, whole_seconds - passed))
-            cores = Cores(self.process.pid if self.process else 0)
+            now = time.monotonic()
+            if now >= until + (GRACE_SECONDS if self.said else 0.0):
+                told = f", {passed} samples passed" if self.said else " before it answered"
+                return self._lost(task, SKIPPED, "time is over" + told)
+            if given >= task.limit_seconds:
+                return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s", True)
+            if now - spoke >= BUSY * task.limit_seconds:
+                told = f"not finished in {now - spoke:.0f} s; this machine was busy"
+                return self._lost(task, SKIPPED, told)
             try:
-                line = self._line(limit, cores)
+                look = min(task.limit_seconds / LOOKS, max(0.001, until - now))
+                line = self.lines.get(timeout=look)
             except queue.Empty:
-                cores.look()
-                waited = cores.waited(limit)
-                self.end()
-                if waited:
-                    return busy(limit, waited)
-                limit = limit_seconds if limit == limit_seconds else whole_seconds
-                return silent(limit, at, device)
-            answer: Optional[Dict[str, Any]] = dict(json.loads(line)) if line else None
-            if answer is None or "at" not in answer:
+                given = time.monotonic() - spoke - (waited_seconds(process.pid) - waited)
+                continue
+            if not line:
+                code = process.wait()
+                return self._lost(task, CRASHED, how(code), code < 0)
+            answer: Row = json.loads(line)
+            if "at" not in answer:
                 return answer
-            at = answer["at"]
+            passed += bool(self.said) and self.said["at"] != answer["at"]
+            self.said, given, spoke = answer, 0.0, time.monotonic()
+            waited = waited_seconds(process.pid)
 
-    def _line(self, limit_seconds: float, cores: Cores) -> str:
-        """What it says next; raises Empty if that takes longer."""
-        until = time.monotonic() + limit_seconds
-        while True:
-            left = max(0.0, until - time.monotonic())
-            try:
-                return self.lines.get(timeout=min(left, limit_seconds / LOOKS))
-            except queue.Empty:
-                if time.monotonic() >= until:
-                    raise
-            cores.look()
-
-    def start(self, environment: Environment = ()) -> None:
-        with held():
-            self._start(environment)
+    def _lost(self, task: Task, status: str, detail: str, again: bool = False) -> Row:
+        """The answer of a check whose process ended, or ends now, before it gave one."""
+        self.end()
+        hint = "run it again with more time, while other programs compute less"
+        if status == CRASHED:
+            mend = "an update of the driver or " * (kind(task.subject) == "cuda")
+            hint = f"`-v` shows the stack (a hang leaves it above); {mend}another build may help"
+            detail += f" at {self.said['at']}" if self.said else ""
+        hint = next((text for name, text in LAST_WORDS.items() if name in detail), hint)
+        outcome = Outcome(status, detail, hint=hint)._asdict()
+        return {"outcome": outcome, "again": again}
 
     def _start(self, environment: Environment) -> None:
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        self.kernels = folder_for_kernels()
-        self.process = subprocess.Popen(
+        # Without a new folder torch takes kernels that an earlier program left in its folder for
+        # the user, and the compiler does not run at all.
+        folder = None
+        with contextlib.suppress(OSError):
+            if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+                folder = self.kernels = tempfile.mkdtemp(prefix="verify-")
+        caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}", "TRITON_CACHE_DIR": f"{folder}/triton"}
+        self.process = process = subprocess.Popen(
             [sys.executable, *flags, HERE, "--worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -177,101 +188,52 @@ class Child:
             universal_newlines=True,
             encoding="utf-8",
             errors="replace",
-            env={**CALM, **caches(self.kernels), **os.environ, **dict(environment)},
+            env={**CALM, **(caches if folder else {}), **os.environ, **dict(environment)},
             start_new_session=True,
         )
-        self.environment = environment
-        self.lines = queue.Queue()
-        threading.Thread(target=_listen, args=(self.process, self.lines), daemon=True).start()
-        self.relay = threading.Thread(target=_relay, args=(self.process,), daemon=True)
-        self.relay.start()
-        asked = self.asked._asdict()
-        self.say({"path": sys.path, "verbose": self.verbose, "asked": asked})
+        self.environment, self.lines = environment, queue.Queue()
+        for stream, answers in ((process.stdout, self.lines), (process.stderr, None)):
+            self.relay = threading.Thread(target=_relay, args=(stream, answers), daemon=True)
+            self.relay.start()
+        start = {"path": sys.path, "folder": folder, "gives_way": self.gives_way}
+        self._say({**self.start_with, **start})
 
-    def say(self, message: Dict[str, Any]) -> None:
-        assert self.process is not None and self.process.stdin is not None
+    def _say(self, message: Row) -> None:
         # Where it is dead already, the reader of its answer says how it died.
         with contextlib.suppress(OSError):
             self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
 
     def end(self) -> None:
-        """End the process, if there is one, without waiting for its torch to tidy up."""
+        """End the process, if there is one, with those that it started (a loader's workers hold the
+        GPU open too), and without waiting for its torch to tidy up."""
         process, self.process = self.process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        kill(process)
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        # One that sleeps in the driver cannot be killed: it is given up, not waited for.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=5)
-        if self.relay is not None:
-            self.relay.join(timeout=1)
-        if self.kernels is not None:
-            shutil.rmtree(self.kernels, ignore_errors=True)
+        if process is not None:
+            with contextlib.suppress(OSError, AttributeError):  # the latter on Windows
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            # One that sleeps in the driver cannot be killed: it is given up, not waited for.
+            with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+                process.wait(timeout=5)
+                self.relay.join(timeout=1)
+                process.stdin.close()
+        shutil.rmtree(self.kernels, ignore_errors=True)
 
 
-def kill(process: "subprocess.Popen[str]") -> None:
-    """The process with those that it started: a loader's workers hold the GPU open too."""
-    with contextlib.suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-
-
-def _listen(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:
-    """Hand on each answer; an empty one says that the child has gone.
+def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:
+    """Hand on each answer, an empty one when the child has gone; and what libraries say, as text
+    that no terminal and no CI runner obeys.
 
     What a `sitecustomize` prints before the worker has its stream is no answer.
     """
-    assert process.stdout is not None
-    with process.stdout as answers:
-        for line in answers:
-            if line.startswith("{"):
-                lines.put(line)
+    with stream:
+        for line in stream:
+            if answers is not None and line.startswith("{"):
+                answers.put(line)
             else:
-                _pass_on(line)
-    lines.put("")
-
-
-def _pass_on(line: str) -> None:
-    say(harmless(line.rstrip("\r\n")) + "\n")
-
-
-def _relay(process: "subprocess.Popen[str]") -> None:
-    """Hand on what libraries say, as text that no terminal and no CI runner obeys."""
-    assert process.stderr is not None
-    with process.stderr as said:
-        for line in said:
-            _pass_on(line)
-
-
-def died(detail: str, device: str) -> Dict[str, Any]:
-    """The answer of a check in which the process ended."""
-    meaning = next((text for name, text in LAST_WORDS.items() if name in detail), None)
-    mend = "an update of the driver or another build" if kind(device) == "cuda" else "another build"
-    hint = meaning or f"`-v` shows the stack (a hang leaves it above); {mend} may help"
-    return {"outcome": Outcome(CRASHED, detail, hint=hint)._asdict(), "seconds": 0.0}
-
-
-def silent(limit_seconds: float, at: str, device: str) -> Dict[str, Any]:
-    """The answer of a check that gave none in time; `at` is what it computed last.
-
-    >>> silent(300, "mm/float32/strided/tile/7", "cpu")["outcome"]["detail"]
-    'no answer in 300 s at mm/float32/strided/tile/7; the process was ended'
-    """
-    where = f" at {at}" if at else ""
-    told = died(f"no answer in {limit_seconds:g} s{where}; the process was ended", device)
-    return {**told, "seconds": limit_seconds}
-
-
-def busy(seconds: float, waited: str) -> Dict[str, Any]:
-    """The answer of a check that other programs left no time to answer."""
-    hint = "run it again while other programs compute less"
-    outcome = Outcome(SKIPPED, f"the machine is busy: no answer, {waited}", hint=hint)
-    return {"outcome": outcome._asdict(), "seconds": seconds}
+                say(harmless(line.rstrip("\r\n")) + "\n")
+    if answers is not None:
+        answers.put("")
 
 
 def how(code: int) -> str:
@@ -297,19 +259,12 @@ def start_by_path(python: str, arguments: List[str]) -> int:
     def pass_on(number: int, _: Any) -> None:
         came.append(number)
         for each in process:
-            each.send_signal(number)
+            with contextlib.suppress(ValueError, OSError):  # the former on Windows
+                each.send_signal(number)
 
-    heard(pass_on)
-    process.append(subprocess.Popen([python, HERE, *arguments]))
-    for number in came:
-        process[0].send_signal(number)
-    try:
+    with hearing(pass_on):
+        process.append(subprocess.Popen([python, HERE, *arguments]))
+        if came:
+            pass_on(came[0], None)
         code = process[0].wait()
-    except KeyboardInterrupt:  # a terminal's Ctrl-C has reached it too
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process[0].wait(timeout=GENTLY_SECONDS)
-        process[0].kill()
-        raise
-    finally:
-        heard(signal.SIG_DFL)
     return code if code >= 0 else 128 - code

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, List
 
-_came: Optional[List[int]] = None
-"""The signals that came while something had to be done first; None while nothing has."""
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+"""They ask for the end; a Ctrl-C is the first."""
 
 
 class Ended(BaseException):
@@ -19,40 +18,30 @@ class Ended(BaseException):
         self.number = number
 
 
-def listen_for_the_end() -> None:
-    """SIGTERM and SIGHUP end the run with what is known; also as the first process of a container,
-    which the kernel ends by no signal that it has not asked for. The first one counts: those who
-    end a whole group of processes send it again while the report is written."""
-
-    def end(number: int, _: Any) -> None:
-        if _came is None:
-            heard(signal.SIG_IGN)
-            raise Ended(number)
-        _came.append(number)
-
-    heard(end)
-
-
-def heard(handler: Any) -> None:
-    """The signals that ask for the end are handled so."""
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            with contextlib.suppress(ValueError, OSError):  # not the main thread
-                signal.signal(getattr(signal, name), handler)
-
-
 @contextlib.contextmanager
-def held() -> Iterator[None]:
-    """A signal that asks for the end is heard when this is done: a process that is being started is
-    nobody's yet, and nobody would end it."""
-    global _came
-    if threading.current_thread() is not threading.main_thread() or _came is not None:
-        yield  # the main thread alone hears signals
-        return
-    came = _came = []
+def hearing(handler: Any) -> Iterator[None]:
+    """Meanwhile the signals that ask for the end are handled so; `nohup` stays in force."""
+    before = {}
+    for number in (getattr(signal, name, None) for name in SIGNALS):
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            with contextlib.suppress(ValueError, OSError):  # not the main thread
+                before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        _came = None
-        if came:
-            raise Ended(came[0])
+        for number, was in before.items():
+            signal.signal(number, was)
+
+
+def hearing_the_end() -> Any:
+    """A signal ends the run with what is known; also as the first process of a container, which
+    the kernel ends by no signal that it has not asked for. The first one counts: those who end a
+    whole group of processes send it again while the report is written."""
+    came: List[int] = []
+
+    def end(number: int, _: Any) -> None:
+        came.append(number)
+        if len(came) == 1:
+            raise Ended(number)
+
+    return hearing(end)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, Sequence
 
-from .judging.expect import Expectation, contradiction, parse
+from .judging.expect import parse
 from .streams import put
 from .values import Asked, WrongQuestion
 
@@ -19,27 +19,8 @@ EXAMPLES = (
     "gpusetup verify --with all",
     'gpusetup verify --device none --expect "torch==2.5.*" "cuda==12.4" "arch>=8.6"',
 )
+Options = argparse.Namespace
 _DEVICE = re.compile(r"(auto|cpu|cuda|none|cuda:\d{1,4})\Z")
-
-
-class Options(NamedTuple):
-    level: str
-    device: str
-    expect: Tuple[Expectation, ...]
-    strict: bool
-    json: bool
-    output: Optional[str]
-    verbose: bool
-    asked: Asked = Asked()
-    format: str = "text"
-    junit: Optional[str] = None
-    baseline: Optional[str] = None
-    save_baseline: Optional[str] = None
-    skip: Tuple[str, ...] = ()
-    resume: Optional[str] = None
-    timeout: Optional[float] = None
-    beside: Tuple[str, ...] = ()
-    """Companions that are tried too, by name; `all`: those that are installed."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,10 +31,6 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         put(message)
-
-
-MOST_LETTERS = 4096
-"""Of a word, which may be a path."""
 
 
 def device_named(text: str) -> str:
@@ -69,9 +46,24 @@ def device_named(text: str) -> str:
     return "cuda:" + found.group(1) if found.group(1) else "cuda"
 
 
+def seconds(text: str) -> float:
+    """So many seconds."""
+    if not 0 < float(text) < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no time: a number above 0")
+    return float(text)
+
+
+def seed(text: str) -> int:
+    """What the random numbers begin with."""
+    if not 0 <= int(text) < 2**63:
+        raise argparse.ArgumentTypeError(f"{text} is no seed: a number from 0 to 2^63 - 1")
+    return int(text)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What is particular to verify."""
-    parser.add_argument(
+    add: Any = parser.add_argument
+    add(
         "--level",
         choices=LEVELS,
         default="quick",
@@ -79,69 +71,50 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " about a minute and a half; census: standard with every sample of every operator,"
         " an hour; stress: --seconds under load, watched",
     )
-    parser.add_argument(
-        "--seconds", type=float, metavar="N", help="how long stress lasts (60 where not given)"
-    )
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help="compute with other random numbers than usual"
-    )
-    parser.add_argument(
-        "--only",
-        action="append",
-        nargs="+",
-        default=[],
-        metavar="CHECK",
-        help="run these and what they need; CHECK/SAMPLE repeats one sample of the census",
-    )
-    parser.add_argument(
-        "--skip", action="append", nargs="+", default=[], metavar="CHECK", help="leave these out"
-    )
-    parser.add_argument(
+    add("--seconds", type=seconds, metavar="N", help="how long stress lasts (60 where not given)")
+    add("--seed", type=seed, metavar="N", help="compute with other random numbers than usual")
+    many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
+    only = "run these and what they need; CHECK/SAMPLE repeats one sample of the census"
+    add("--only", **many, help=only)
+    add("--skip", **many, help="leave these out")
+    many["metavar"] = "PACKAGE"
+    add(
         "--with",
         dest="beside",
-        action="append",
-        nargs="+",
-        default=[],
-        metavar="PACKAGE",
-        help="also import these and run the smallest real computation of each: flash-attn, "
+        **many,
+        help="also import these, and compute where they have kernels of their own: flash-attn, "
         "torchvision, ...; all: whatever of them is installed",
     )
-    parser.add_argument(
+    add(
         "--resume",
         metavar="FILE",
         help="keep each result in FILE, and do not repeat those that an ended run left there",
     )
-    parser.add_argument(
-        "--timeout", type=float, metavar="N", help="end after N seconds, with what is known"
-    )
-    parser.add_argument(
+    add("--timeout", type=seconds, metavar="N", help="end after N seconds, with what is known")
+    add(
         "--device",
         type=device_named,
         default="auto",
         metavar="auto|cpu|cuda|cuda:N|none",
         help="auto (every GPU, and there must be one), cpu, one GPU, or none: an image build",
     )
-    parser.add_argument(
+    many["metavar"] = "EXPR"
+    add(
         "--expect",
-        action="append",
-        nargs="+",
-        default=[],
-        metavar="EXPR",
+        **many,
         help="must hold too: 'gpus>=2' 'torch==2.5.*' 'cuda==12.4' 'memory_gib>=3.5'"
         " 'capability>=8.0' 'arch>=8.6' (a kernel in the build)",
     )
-    parser.add_argument("--strict", action="store_true", help="a skipped check counts as no")
-    parser.add_argument(
+    add("--strict", action="store_true", help="a skipped check counts as no")
+    add(
         "--format",
         choices=FORMATS,
         default="text",
         help="github: failures and skips as annotations of a GitHub Actions job, then the text",
     )
-    parser.add_argument("--junit", metavar="FILE", help="also write a JUnit XML report")
-    parser.add_argument(
-        "--save-baseline", metavar="FILE", help="keep this run to compare later ones with"
-    )
-    parser.add_argument(
+    add("--junit", metavar="FILE", help="also write a JUnit XML report")
+    add("--save-baseline", metavar="FILE", help="keep this run to compare later ones with")
+    add(
         "--baseline",
         metavar="FILE",
         help="fail where a kept run was better: a check that passed, or a rate beyond its noise",
@@ -153,8 +126,7 @@ def read_options(words: Sequence[str]) -> Options:
     parser = Parser(
         prog="python -m gpusetup.verify",
         description=SUMMARY,
-        epilog="examples:\n"
-        + "\n".join("  " + line.replace("gpusetup ", "python -m gpusetup.") for line in EXAMPLES),
+        epilog="\n  ".join(("examples:", *EXAMPLES)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -165,71 +137,29 @@ def read_options(words: Sequence[str]) -> Options:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also the seconds, and where errors arose"
     )
-    if any(len(word) > MOST_LETTERS for word in words):
-        raise WrongQuestion(
-            f"a word has more than {MOST_LETTERS} letters", "it was pasted by mistake"
-        )
     return checked(parser.parse_args(list(words)))
 
 
-def checked(found: argparse.Namespace) -> Options:
-    """Typed options; WrongQuestion where values are malformed or contradict each other."""
+def checked(found: Options) -> Options:
+    """The options with what is `asked` of every check, and the expressions read; WrongQuestion
+    where values are malformed or contradict each other."""
     if not _DEVICE.match(found.device):
-        several = "for several leave it out: every visible GPU is proven; " * ("," in found.device)
-        raise WrongQuestion(
-            f"--device {found.device!r} is no device",
-            several + "one of auto, cpu, cuda, cuda:0, ..., none",
-        )
-    expectations = tuple(parse(text) for text in flat(found.expect))
-    for each in expectations:
-        trouble = contradiction(each, found.device)
-        if trouble:
-            raise WrongQuestion(trouble, "leave one of the two out")
-    asked = asked_in(found)
+        hint = "one of auto (every visible GPU), cpu, cuda, cuda:0, ..., none"
+        raise WrongQuestion(f"--device {found.device!r} is no device", hint)
+    expect = tuple(parse(text) for text in flat(found.expect))
     if found.json and found.format != "text":
-        raise WrongQuestion(
-            f"--json and --format {found.format} contradict each other", "leave one of the two out"
-        )
-    return Options(
-        asked=asked,
-        format=found.format,
-        junit=found.junit,
-        baseline=found.baseline,
-        save_baseline=found.save_baseline,
-        level=found.level,
-        device=found.device,
-        expect=expectations,
-        strict=found.strict,
-        json=found.json,
-        output=found.output,
-        verbose=found.verbose,
-        skip=tuple(flat(found.skip)),
-        resume=found.resume,
-        timeout=found.timeout,
-        beside=tuple(flat(found.beside)),
-    )
-
-
-def asked_in(found: argparse.Namespace) -> Asked:
-    """What every check is told."""
+        told = f"--json and --format {found.format} contradict each other"
+        raise WrongQuestion(told, "leave one of the two out")
     if found.seconds is not None and found.level != "stress":
         raise WrongQuestion(
             f"--seconds {found.seconds:g} is for the stress level, not for {found.level}",
             "add `--level stress`, or leave it out",
         )
-    if found.seconds is not None and not 0 < found.seconds < float("inf"):
-        raise WrongQuestion(f"--seconds {found.seconds:g} is no time", "a number above 0")
-    if found.seed is not None and not 0 <= found.seed < 2**63:
-        raise WrongQuestion(f"--seed {found.seed} is no seed", "a number from 0 to 2^63 - 1")
-    if found.timeout is not None and not 0 < found.timeout < float("inf"):
-        raise WrongQuestion(f"--timeout {found.timeout:g} is no time", "a number above 0")
-    usual = Asked()
-    return Asked(
-        seed=usual.seed if found.seed is None else found.seed,
-        seconds=usual.seconds if found.seconds is None else found.seconds,
-        level=found.level,
-        only=tuple(flat(found.only)),
-    )
+    seed = Asked().seed if found.seed is None else found.seed
+    only, skip, beside = (tuple(flat(each)) for each in (found.only, found.skip, found.beside))
+    asked = Asked(seed, found.seconds or Asked().seconds, found.level, only)
+    typed = {"asked": asked, "expect": expect, "skip": skip, "beside": beside}
+    return Options(**{**vars(found), **typed})
 
 
 def flat(groups: Sequence[Sequence[str]]) -> List[str]:

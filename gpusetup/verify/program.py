@@ -8,29 +8,28 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from .alongside import Alongside
-from .answer.journal import Journal, question
+from .answer.journal import Journal
 from .answer.junit import as_junit
 from .answer.live import Live
-from .answer.render import as_github, as_json, as_text
+from .answer.render import as_github, as_json
 from .answer.screen import as_screen
-from .answer.writing import complain, writable, write
+from .answer.writing import complain, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
-from .child import Child, Environment, variables_of
+from .child import Child, Task
 from .companions.rows import companions_named
-from .device.devices import chosen, no_such_device
-from .ending import Ended, listen_for_the_end
+from .cores import has_a_core_to_spare
+from .device.devices import chosen
+from .ending import Ended, hearing_the_end
 from .judging.baseline import compared, read_baseline
 from .judging.expect import NAMES, judge
 from .judging.needs import blocking, skip
-from .judging.speed import beside
 from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke
 from .ranks.launch import Rank, device_of, rank_in
 from .ranks.merging import as_message, merged
-from .streams import ELSEWHERE, Unwritten, complete, drop, say
+from .streams import ELSEWHERE, Unwritten, complete, drop
 from .values import (
     CRASHED,
     FAILED,
@@ -42,47 +41,16 @@ from .values import (
     Outcome,
     Report,
     Result,
+    Row,
     Stop,
     WrongQuestion,
-    kind,
     verdict,
 )
 
-INTERRUPTED = 130
 MOST_SILENT = 2
 """After so many checks in a row without an answer the others of the device are not tried."""
 MEETING = "meet"
 """The first check of all ranks together; nobody begins it before all have come."""
-
-
-class Asks(Protocol):
-    """Runs one check somewhere."""
-
-    def ask(
-        self,
-        name: str,
-        device: str,
-        limit_seconds: float,
-        environment: Environment = (),
-        whole_seconds: float = 0.0,
-    ) -> Dict[str, Any]: ...
-
-    def end(self) -> None: ...
-
-
-class Together(NamedTuple):
-    """This process among several."""
-
-    rank: Rank
-    link: Union[Hub, Spoke]
-
-
-class Job(NamedTuple):
-    check: Check
-    device: str
-    """Where it is reported: a device, or the host."""
-    subject: str
-    """What the check is told: the device, or what `--device` asks for."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -92,303 +60,222 @@ def main(words: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        return ended(words)
+        with hearing_the_end():
+            return proven(read_options(words))
+    except Stop as stop:
+        return complain(stop, "--json" in words)
     except BrokenPipeError:  # the reader has gone, and no answer reached it
         drop(sys.stdout)
         return Blocked.exit_code
     except Unwritten as problem:
         return complain(Blocked(str(problem), ELSEWHERE), as_document=False)
-
-
-def ended(words: Sequence[str]) -> int:
-    """Run, and tell what ended it; only an answer that cannot be written is left."""
-    try:
-        options = read_options(words)
-        named_rows((*options.asked.only, *options.skip))
-        within_level(options.asked.only, options.asked.level)
-        companions_named(options.beside)
-        listen_for_the_end()
-        earlier = read_baseline(options.baseline) if options.baseline else None
-        rank = rank_in(os.environ)
-        child = Child(options.verbose, options.asked)
-        if rank is not None:
-            return run_as(rank, options, child, earlier)
-        writable(options.save_baseline, "--save-baseline")
-        writable(options.junit, "--junit")
-        writable(options.output, "--output")
-        return alone(options, child, earlier)
-    except Stop as stop:
-        return complain(stop, "--json" in words)
-    except (BrokenPipeError, Unwritten):
-        raise
-    except KeyboardInterrupt:
-        say("interrupted\n")
-        return INTERRUPTED
-    except Ended as ended:  # among ranks: rank 0 tells who is missing
+    except Ended as ended:  # before anything was known; of ranks, rank 0 tells who is missing
         return 128 + ended.number
     except Exception as problem:  # our own fault is no answer about a GPU
-        said = f"{type(problem).__name__}: {problem}"
-        fault = Stop(f"verify itself failed: {said}", "`-v` shows where; please report it")
         if "-v" in words or "--verbose" in words:
             traceback.print_exc()
-        return complain(fault, "--json" in words)
+        said = f"verify itself failed: {type(problem).__name__}: {problem}"
+        return complain(Stop(said, "`-v` shows where; please report it"), "--json" in words)
 
 
-def alone(options: Options, child: Asks, earlier: Optional[Dict[str, Any]]) -> int:
-    """One process by itself. Ended by a signal, it publishes what it knows."""
-    second = Alongside(options.verbose, options.asked)
-    run = Run(options, child, alongside=second)
+def proven(options: Options) -> int:
+    """Run every check that is asked for, and publish what they found: all together, where this is
+    one rank of several; what is known by then, where a signal ends it."""
+    named_rows((*options.asked.only, *options.skip))
+    within_level(options.asked.only, options.asked.level)
+    companions_named(options.beside)
+    earlier = read_baseline(options.baseline) if options.baseline else None
+    rank = rank_in(os.environ)
+    for path in filter(None, (options.save_baseline, options.junit, options.output)):
+        if rank is None:  # known before minutes are spent
+            write("", path, "a")
+    link = None if rank is None else Hub(rank) if rank.rank == 0 else Spoke(rank)
+    run = Run(options, Child(options.verbose, options.asked), rank, link)
+    code, others = 0, {}
     try:
         run.all()
-    except Ended as ended:
-        second.end()
-        child.end()
-        name = signal.Signals(ended.number).name
-        outcome = Outcome(CRASHED, f"ended by {name}; what came after was not tried")
-        run.results.append(Result("run", HOST, outcome))
-        finish(run.report(), options, None)
-        return 128 + ended.number
-    finally:
-        second.end()
-        child.end()
-    return finish(run.report(), options, earlier)
-
-
-def finish(report: Report, options: Options, earlier: Optional[Dict[str, Any]]) -> int:
-    """Compare with an earlier run where one was named, publish, and give the exit code."""
-    if earlier is not None:
-        report = compared(report, earlier)
-    publish(report, options)
-    return 0 if verdict(report) == PASSED else 1
-
-
-def run_as(rank: Rank, options: Options, child: Asks, earlier: Optional[Dict[str, Any]]) -> int:
-    """One rank of several: its own checks, those of all together; rank 0 prints one report."""
-    link = Hub(rank) if rank.rank == 0 else Spoke(rank)
-    run = Run(options, child, Together(rank, link))
-    try:
-        run.all()
-        report = run.report()
         # The child of rank 0 may hold the store in which all ranks meet: it ends last.
-        others = link.others(as_message(report))
+        others = link.others(as_message(run.report())) if link else {}
+    except Ended as ended:
+        if link:
+            raise
+        code, earlier = 128 + ended.number, None
+        said = f"ended by {signal.Signals(ended.number).name}; what came after was not tried"
+        run.results.append(Result("run", HOST, Outcome(CRASHED, said)))
     finally:
-        child.end()
-    if rank.rank != 0:
-        return link.settle(1)
+        run.end()
+    if rank is None or link is None:
+        answer = finish(run.report(), options, earlier)
+        return code or answer
     try:
-        return link.settle(finish(merged(report, others, rank), options, earlier))
+        report = merged(run.report(), others, rank) if rank.rank == 0 else None
+        return link.settle(finish(report, options, earlier) if report else 1)
     except Stop as stop:
         link.settle(stop.exit_code)
         raise
 
 
-def verify(options: Options, child: Asks) -> Report:
-    """Run every check that the options ask for."""
-    run = Run(options, child)
-    try:
-        run.all()
-    finally:
-        child.end()
-    return run.report()
+def finish(report: Report, options: Options, earlier: Optional[Row]) -> int:
+    """Compare with an earlier run where one was named, publish every form of the report that the
+    options ask for, and give the exit code."""
+    report = compared(report, earlier) if earlier is not None else report
+    if options.save_baseline:
+        write(as_json(report), options.save_baseline)
+    if options.junit:
+        write(as_junit(report), options.junit)
+    if options.json:
+        text = as_json(report)
+    elif options.format == "github":
+        text = as_github(report)
+    else:
+        text = as_screen(report, options.verbose, None if options.output else sys.stdout)
+    write(text, options.output)
+    return 0 if verdict(report) == PASSED else 1
 
 
 class Run:
     """One pass over the table: what is known so far, and the results in order."""
 
     def __init__(
-        self,
-        options: Options,
-        child: Asks,
-        together: Optional[Together] = None,
-        alongside: Optional[Alongside] = None,
+        self, options: Options, child: Any, rank: Optional[Rank] = None, link: Any = None
     ) -> None:
         self.options = options
         self.child = child
-        self.together = together
-        self.alongside = alongside
-        self.facts: Dict[str, Any] = {
-            "python": platform.python_version(),
-            "devices": [],
-            "seed": options.asked.seed,
-        }
+        self.rank = rank
+        self.link = link
+        self.second: Any = None
+        """The process of a check that waits for a compiler, while it runs."""
+        self.facts: Row = {"seed": options.asked.seed, "devices": []}
+        self.facts["python"] = platform.python_version()
         self.results: List[Result] = []
-        self.began = time.monotonic()
-        self.left_out = 0
+        self.until = time.monotonic() + (options.timeout or float("inf"))
+        self.late = 0
+        """How many checks were not begun, or not finished, when the time was over."""
         self.silent: Dict[str, int] = {}
-        self.journal = Journal(options.resume, question(options)) if options.resume else None
-        self.live = Live(together is None)
+        self.stopped: Dict[str, str] = {}
+        """Why nothing more is asked of a device."""
+        self.journal = Journal(options) if options.resume else None
+        self.live = Live(rank is None)
 
     def all(self) -> None:
         """Every check, while a terminal shows which."""
-        try:
-            self._all()
-        finally:
-            self.live.end()
-
-    def _all(self) -> None:
-        level, wanted = self.options.level, self.options.device
-        for check in self.chosen(on_host(level, wanted)):
-            if self.facts.get("gpus", 0) >= check.least_gpus and self.mine(check):
-                self.settle(Job(check, HOST, wanted))
-        devices = self.devices()
-        self.live.of = len(self.results) + sum(
-            len(self.chosen(on_device(level, device))) for device in devices
-        )
-        for device in devices:
-            self.on_one(device, self.chosen(on_device(level, device)))
-        self.with_companions(devices)
-        if self.together is not None:
-            self.with_the_others(self.together, devices[0] if devices else "cpu")
-        neighbours = beside(self.facts, self.results)
-        if neighbours is not None:
-            self.results.append(neighbours)
+        with self.live:
+            self._host_and_devices()
         for expectation in self.options.expect:
             blocked = blocking(NAMES[expectation.name].needs, None, self.results)
             known = skip(blocked) if blocked else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, known))
-        if self.left_out:
-            told = f"--timeout {self.options.timeout:g}: {self.left_out} checks were not begun"
-            self.results.append(Result("timeout", HOST, Outcome(FAILED, told)))
+        if self.late:
+            said = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
+            self.results.append(Result("timeout", HOST, Outcome(FAILED, said)))
 
-    def on_one(self, device: str, checks: Tuple[Check, ...]) -> None:
-        """Every check of a device. What runs beside others is waited for last; the results stand in
-        the order of the table."""
-        before = len(self.results)
-        apart = self.alongside.chosen(checks, device) if self.alongside else ()
-        needs = {name for check in apart for name in check.needs}
-        for check in checks:
-            if check in apart:
-                continue
-            if self.alongside and check.name not in needs and not self.alongside.done:
-                self.alongside.begin(self.ready(apart, device), self.seconds_left())
-            self.settle(Job(check, device, device))
-        for check in apart:
-            self.settle(Job(check, device, device))
-        place = {check.name: at for at, check in enumerate(checks)}
-        self.results[before:] = sorted(self.results[before:], key=lambda each: place[each.name])
-
-    def ready(self, checks: Tuple[Check, ...], device: str) -> Tuple[Check, ...]:
-        return tuple(one for one in checks if not blocking(one.needs, device, self.results))
-
-    def with_companions(self, devices: Tuple[str, ...]) -> None:
-        """What stands on torch, on each device; without one only whether it imports."""
-        for check in companions_named(self.options.beside):
-            for device in devices or (HOST,):
-                subject = self.options.device if device == HOST else device
-                self.settle(Job(check, device, subject))
-
-    def mine(self, check: Check) -> bool:
-        """What is about all GPUs of a machine, one rank of it does."""
-        return self.together is None or not check.least_gpus or self.together.rank.local == 0
-
-    def chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
-        return chosen_rows(checks, self.options.asked.only, self.options.skip)
-
-    def seconds_left(self) -> float:
-        if self.options.timeout is None:
-            return float("inf")
-        return self.options.timeout - (time.monotonic() - self.began)
+    def end(self) -> None:
+        """End the processes that compute."""
+        for child in filter(None, (self.second, self.child)):
+            child.end()
 
     def report(self) -> Report:
         """What is known so far."""
         return Report(self.options.device, self.options.strict, self.facts, tuple(self.results))
 
-    def with_the_others(self, together: Together, device: str) -> None:
+    def _host_and_devices(self) -> None:
+        level, wanted = self.options.asked.level, self.options.device
+        for check in self._chosen(on_host(level, wanted)):
+            # What is about all GPUs of a machine, one rank of it does.
+            enough = self.facts.get("gpus", 0) >= check.least_gpus
+            if not check.least_gpus or (enough and not (self.rank and self.rank.local)):
+                self._settle(check, HOST, wanted)
+        seen = tuple(self.facts.get("seen", ()))
+        devices = device_of(self.rank, wanted, seen) if self.rank else chosen(wanted, seen)
+        if wanted in ("auto", "cuda"):
+            devices = devices or ("cuda",)  # itself, where none could be looked for
+        rows = [(device, self._chosen(on_device(level, device))) for device in devices]
+        self.live.of = len(self.results) + sum(len(checks) for _, checks in rows)
+        for device, checks in rows:
+            self._on_one(device, checks)
+        # What stands on torch, on each device; without one only whether it imports.
+        for check in companions_named(self.options.beside):
+            for device in devices or (HOST,):
+                self._settle(check, device, wanted if device == HOST else device)
+        if self.rank:
+            self._with_the_others(self.rank, devices[0] if devices else "cpu")
+
+    def _chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
+        return chosen_rows(checks, self.options.asked.only, self.options.skip)
+
+    def _on_one(self, device: str, checks: Tuple[Check, ...]) -> None:
+        """Every check of a device. One that waits for a compiler begins behind the first, in a
+        process of its own where there is a core for it, and is waited for last."""
+        asked, is_alone = self.options.asked, not self.rank and has_a_core_to_spare()
+        spare = device == "cpu" and is_alone and not asked.only
+        apart = [check for check in checks if spare and check.alongside]
+        for check in [*(each for each in checks if each not in apart), *apart]:
+            self._settle(check, device, device)
+            if apart and not self.second and not blocking(apart[0].needs, device, self.results):
+                self.second = Child(self.options.verbose, asked, gives_way=True)
+                self.second.begin(self._task(apart[0], device))
+
+    def _with_the_others(self, rank: Rank, device: str) -> None:
         """The checks of all ranks, once all have come; a rank that has not is named."""
-        checks = self.chosen(among_ranks(device))
-        if not checks:
-            return
-        place = f"{together.rank.world} ranks"
-        late = together.link.come_to(MEETING)
+        checks, place = self._chosen(among_ranks(device)), f"{rank.world} ranks"
+        late = self.link.come_to(MEETING) if checks else ()
         if late:
             outcome = Outcome(FAILED, "; ".join(late), hint="look at that rank's own output")
             self.results.append(Result(MEETING, place, outcome))
             return
-        ended = ""
         for check in checks:
-            if ended:
-                told = f"this rank's process ended in {ended}"
-                self.results.append(Result(check.name, place, Outcome(SKIPPED, told)))
-                continue
-            self.settle(Job(check, place, device))
-            if self.results[-1].outcome.status == CRASHED:
-                ended = check.name
+            self._settle(check, place, device)
 
-    def devices(self) -> Tuple[str, ...]:
-        """The devices to prove; the wanted one itself where none could be looked for."""
-        wanted, seen = self.options.device, tuple(self.facts.get("seen", ()))
-        if self.together is not None:
-            mine = device_of(self.together.rank, wanted, seen)
-            return mine or (("cuda",) if wanted in ("auto", "cuda") else ())
-        if kind(wanted) == "cuda" and ":" in wanted and seen and wanted not in seen:
-            raise no_such_device(wanted, seen)
-        return chosen(wanted, seen) or (("cuda",) if wanted in ("auto", "cuda") else ())
-
-    def settle(self, job: Job) -> None:
-        """Run a job, or skip it because of one before it."""
-        self.live.checks(job.check.name, job.device)
-        blocked = blocking(job.check.needs, job.device, self.results)
+    def _settle(self, check: Check, device: str, subject: str) -> None:
+        """Run a check on what it is told of (`subject`), or skip it because of one before it."""
+        self.live.checks(check.name, device)
+        blocked = blocking(check.needs, device, self.results)
+        kept = self.journal.known.get((check.name, device)) if self.journal else None
         if blocked:
-            self.results.append(Result(job.check.name, job.device, skip(blocked)))
-            return
-        check = job.check
-        if self.seconds_left() <= 0:
-            self.left_out += 1
-            return
-        if self.journal is not None and (check.name, job.device) in self.journal.known:
-            outcome, seconds = self.journal.known[check.name, job.device]
-            self.results.append(Result(check.name, job.device, outcome, seconds))
-            return
-        if self.silent.get(job.device, 0) >= MOST_SILENT and job.device != HOST:
-            told = f"{MOST_SILENT} checks gave no answer: the device hangs"
-            self.results.append(Result(check.name, job.device, Outcome(SKIPPED, told)))
-            return
+            self.results.append(Result(check.name, device, skip(blocked)))
+        elif device in self.stopped:
+            outcome = Outcome(SKIPPED, self.stopped[device])
+            self.results.append(Result(check.name, device, outcome))
+        elif kept:
+            self.results.append(kept)
+        elif time.monotonic() >= self.until:
+            self.late += 1
+        else:
+            if self.link:
+                self.link.doing(check.name)
+            child = self.second if self.second and check.alongside else self.child
+            answer = child.answer if child is self.second else child.ask
+            self._learn(check, device, answer(self._task(check, subject)))
+
+    def _task(self, check: Check, subject: str) -> Task:
         limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
-        left = max(1.0, self.seconds_left())
-        whole = min(check.samples_seconds or limit, left)
-        limit = min(limit, left)
-        if self.together is not None:
-            self.together.link.doing(check.name)
+        left = max(1.0, self.until - time.monotonic())
+        whole = min(check.samples_seconds or float("inf"), left)
         # The rank's own from the start: the process that meets the others has loaded torch by then.
-        own = self.together.rank.environment if self.together is not None else ()
-        variables = (*variables_of(check, job.subject), *own)
-        answer = self.alongside.answer(check.name, job.subject) if self.alongside else None
-        if answer is None:
-            answer = self.child.ask(check.name, job.subject, limit, variables, whole)
+        return Task(check, subject, limit, whole, self.rank.environment if self.rank else ())
+
+    def _learn(self, check: Check, device: str, answer: Row) -> None:
+        """Keep what a check answered."""
         if "wrong" in answer:
             raise WrongQuestion(answer["wrong"], answer["hint"])
-        outcome = Outcome(**answer["outcome"])
-        silent = outcome.status == CRASHED and outcome.detail.startswith("no answer")
-        self.silent[job.device] = self.silent.get(job.device, 0) + 1 if silent else 0
-        self.learn(outcome.facts or {})
+        outcome, means = Outcome(**answer["outcome"]), None
+        facts = outcome.facts or {}
+        self.facts["devices"] += [facts.pop("device")] if "device" in facts else []
+        self.facts.update(facts)
         if outcome.status in (FAILED, CRASHED):
             outcome = outcome._replace(hint=outcome.hint or check.then or None)
-        means = check.means if outcome.status in (FAILED, CRASHED) else None
-        self.results.append(Result(check.name, job.device, outcome, answer["seconds"], means))
-        if self.journal is not None and check.samples_seconds and outcome.status != SKIPPED:
-            self.journal.keep(check.name, job.device, outcome, answer["seconds"])
+            # One that gave no answer says nothing about numbers.
+            means = check.means if outcome.status == FAILED else None
+        result = Result(check.name, device, outcome, answer["seconds"], means)
+        self.results.append(result)
+        self.late += time.monotonic() >= self.until and outcome.status == SKIPPED
+        if self.journal and check.samples_seconds and outcome.status == PASSED:
+            self.journal.keep(result)
+        silent = outcome.detail.startswith("no answer") and device != HOST
+        self.silent[device] = self.silent.get(device, 0) + 1 if silent else 0
+        if self.silent[device] >= MOST_SILENT:
+            self.stopped[device] = f"{MOST_SILENT} checks gave no answer: the device hangs"
+        if outcome.status == CRASHED and device.endswith(" ranks"):
+            self.stopped[device] = f"this rank's process ended in {check.name}"
         if outcome.spent:
             self.child.end()
-
-    def learn(self, facts: Dict[str, Any]) -> None:
-        row = facts.pop("device", None)
-        self.facts.update(facts)
-        if row is not None:
-            self.facts["devices"].append(row)
-
-
-def publish(report: Report, options: Options) -> None:
-    """Write every form of the report that the options ask for."""
-    if options.save_baseline:
-        write(as_json(report), options.save_baseline, "--save-baseline")
-    if options.junit:
-        write(as_junit(report), options.junit, "--junit")
-    if options.json:
-        text = as_json(report)
-    elif options.format == "github":
-        text = as_github(report)
-    elif options.output:
-        text = as_text(report, options.verbose)
-    else:
-        text = as_screen(report, options.verbose, sys.stdout)
-    write(text, options.output)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+import time
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
+Row = Dict[str, Any]
 HOST = "host"
 """Where a check stands that is about no single device."""
 
@@ -65,31 +67,60 @@ def sticky(problem: BaseException) -> bool:
     return any(words in str(problem) for words in STICKY)
 
 
-_ASKED = [Asked()]
+class After(NamedTuple):
+    """The question behind which a check goes on: the process died in the reference of it."""
+
+    at: str
+    kept: Any = None
+    """What the check had found before it."""
 
 
-def asked() -> Asked:
-    """What the user asked, in the process that computes."""
-    return _ASKED[0]
+class Job(NamedTuple):
+    """How the check that runs now was asked, in the process that computes."""
+
+    asked: Asked = Asked()
+    after: Optional[After] = None
+    until: float = float("inf")
+    """When its time is over, of `time.monotonic`."""
+    tell: Callable[[Row], None] = lambda said: None
+
+
+_NOW = [Job()]
+
+
+def begin(**fields: Any) -> None:
+    """Change how the next check is asked."""
+    _NOW[0] = _NOW[0]._replace(**fields)
 
 
 def ask_for(wanted: Asked) -> None:
     """Set what `asked` answers from now on."""
-    _ASKED[0] = wanted
+    begin(asked=wanted)
 
 
-Telling = Callable[[str], None]
-_TELLING: List[Telling] = [lambda at: None]
+def asked() -> Asked:
+    """What the user asked."""
+    return _NOW[0].asked
 
 
-def working_on(at: str) -> None:
-    """Say what a long check computes now: its limit counts from the last word of it."""
-    _TELLING[0](at)
+def working_on(at: str, reference: bool = False, kept: Any = None) -> None:
+    """Say what a long check computes now: its limit counts from the last word of it.
+
+    `reference`: torch computes its own answer in float64 from here on, not the device's. If the
+    process dies in it, the check is asked again behind this question, with `kept` (anything that
+    JSON holds): what was found before.
+    """
+    _NOW[0].tell({"at": at, "reference": reference, "kept": kept})
 
 
-def tell_progress_to(telling: Telling) -> None:
-    """Set whom `working_on` tells."""
-    _TELLING[0] = telling
+def asked_after() -> Optional[After]:
+    """Behind which question this check is to go on; None where it begins."""
+    return _NOW[0].after
+
+
+def seconds_left() -> float:
+    """Of the time for the whole check; a check that asks many questions ends by itself at 0."""
+    return _NOW[0].until - time.monotonic()
 
 
 class Outcome(NamedTuple):
@@ -101,7 +132,7 @@ class Outcome(NamedTuple):
     limit: Optional[float] = None
     unit: Optional[str] = None
     hint: Optional[str] = None
-    facts: Optional[Dict[str, Any]] = None
+    facts: Optional[Row] = None
     spent: bool = False
     """The process cannot compute on the device any more (a sticky CUDA error)."""
     spread: Optional[float] = None
@@ -161,7 +192,7 @@ class Report(NamedTuple):
     wanted: str
     """What `--device` asked for."""
     strict: bool
-    facts: Dict[str, Any]
+    facts: Row
     results: Tuple[Result, ...]
 
 

@@ -11,65 +11,76 @@ import json
 import logging
 import os
 import queue
+import shutil
+import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
-from typing import Any, Dict, TextIO
+from typing import Optional, TextIO
 
+from .checks.memory import available_bytes
 from .checks.table import function_of, named
 from .device.importing import first_line
-from .values import (
-    FAILED,
-    SKIPPED,
-    Asked,
-    Outcome,
-    Telling,
-    WrongQuestion,
-    ask_for,
-    sticky,
-    tell_progress_to,
-)
+from .values import FAILED, SKIPPED, After, Asked, Outcome, Row, WrongQuestion, begin, sticky
 
 BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 """Warnings of torch that say nothing about the device: it works without NumPy, and the compiler
 advises TF32."""
+MEMORY_SHARE, LEAST_MEMORY = 0.8, 3 * 2**30
+"""Of what the machine has left, and so many bytes at least: what a CPU's check may take."""
+LEAST = 19
+"""The lowest priority of POSIX. Two threads that share a sum wait for the slower one."""
+SCRATCH = "set TMPDIR to a folder that can be written; torch's compiler is imported from there"
 
 
 def main() -> int:
     """Serve jobs until the parent closes the pipe."""
-    answers, questions = take_stdout(), take_stdin()
+    answers, questions = take_streams()
     start = json.loads(questions.readline())
     sys.path[:] = start["path"]
-    ask_for(Asked(**{**start["asked"], "only": tuple(start["asked"]["only"])}))
+    begin(asked=Asked(**{**start["asked"], "only": tuple(start["asked"]["only"])}))
     for text in BESIDE_THE_POINT:
         warnings.filterwarnings("ignore", text)
     if not start["verbose"]:
         logging.disable(logging.WARNING)
-    end_with_parent()
+    if start["gives_way"] and hasattr(os, "nice"):
+        os.nice(LEAST)
+    end_with_parent(start["folder"])
     faulthandler.enable()
     for line in iter(jobs(questions).get, ""):
         job = json.loads(line)
-        tell_progress_to(progress(answers, job.get("limit", 3600.0)))
-        answers.write(json.dumps(served(job, start["verbose"])) + "\n")
-        answers.flush()
+
+        def tell(said: Row, silence: float = max(1.0, job["limit"] - 2.0)) -> None:
+            # A hang leaves its stack before the parent ends it.
+            faulthandler.dump_traceback_later(silence, exit=False)
+            answers.write(json.dumps(said) + "\n")
+            answers.flush()
+
+        after = job["after"] and After(job["after"]["at"], job["after"]["kept"])
+        begin(tell=tell, after=after, until=time.monotonic() + job["whole"])
+        limit_memory(job["device"])
+        faulthandler.dump_traceback_later(max(1.0, job["limit"] - 2.0), exit=False)
+        tell(served(job, start["verbose"]))
         faulthandler.cancel_dump_traceback_later()
     return 0
 
 
-def progress(answers: TextIO, limit_seconds: float) -> Telling:
-    """What tells the parent where a check is; a hang leaves its stack before the parent ends it."""
+def take_streams() -> "tuple[TextIO, TextIO]":
+    """The pipes to and from the parent; from now on file descriptor 1 is stderr and stdin empty.
 
-    def watch() -> None:
-        faulthandler.dump_traceback_later(max(1.0, limit_seconds - 2.0), exit=False)
-
-    def tell(at: str) -> None:
-        watch()
-        answers.write(json.dumps({"at": at}) + "\n")
-        answers.flush()
-
-    watch()
-    return tell
+    The loader's workers are forked from here and close their stdin first: that of a file in which
+    another thread waits for a line would keep them for ever.
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    questions = os.fdopen(os.dup(0), encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdin = os.fdopen(os.dup(0), encoding="utf-8")
+    return answers, questions
 
 
 def jobs(questions: TextIO) -> "queue.Queue[str]":
@@ -85,39 +96,44 @@ def jobs(questions: TextIO) -> "queue.Queue[str]":
     return found
 
 
-def end_with_parent() -> None:
-    """On Linux the kernel ends this process with its parent, also one that was killed."""
+def end_with_parent(folder: Optional[str]) -> None:
+    """On Linux the kernel ends this process with its parent, also one that was killed; another
+    process, which has nothing else to do, then removes the folder of compiled kernels."""
     if sys.platform != "linux":
         return
     import ctypes
-    import signal
 
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        end_by = ctypes.CDLL(None).prctl
+        end_by(1, signal.SIGKILL)
+        worker = os.getpid()
+        if folder is None or os.fork():
+            return
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+        end_by(1, signal.SIGTERM)
+        if os.getppid() == worker:
+            os.closerange(0, 256)
+            signal.sigwait((signal.SIGTERM,))
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
 
 
-def take_stdin() -> TextIO:
-    """The pipe from the parent; from now on stdin is empty.
+def limit_memory(device: str) -> None:
+    """On a CPU torch refuses what the machine does not have, before the kernel kills somebody. A
+    driver maps more than any machine has: on a GPU there is no limit."""
+    if sys.platform != "linux":
+        return
+    import resource
 
-    The loader's workers are forked from here and close their stdin first: that of a file in which
-    another thread waits for a line would keep them for ever.
-    """
-    questions = os.fdopen(os.dup(0), encoding="utf-8")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    sys.stdin = os.fdopen(os.dup(0), encoding="utf-8")
-    return questions
-
-
-def take_stdout() -> TextIO:
-    """The pipe to the parent; from now on file descriptor 1 is stderr."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return answers
+    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    allowed = max(LEAST_MEMORY, int(MEMORY_SHARE * available_bytes()))
+    if device != "cpu" or 0 <= most < allowed:
+        allowed = most
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, most))
 
 
-def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
+def served(job: Row, verbose: bool) -> Row:
     """Run one check; an exception in it is a failed check, a wrong question the user's."""
     began = time.perf_counter()
     try:
@@ -127,7 +143,10 @@ def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
             return {"outcome": outcome._asdict(), "seconds": 0.0}
         run = function_of(check)
         if "cuda" in check.on and job["device"].startswith("cuda"):
-            _make_current(job["device"])
+            # What a library does without a word about a device, it does on this one.
+            import torch
+
+            torch.cuda.set_device(job["device"])
         with warnings.catch_warnings():
             if not verbose and not any(each.startswith("host") for each in check.on):
                 # Of layers and losses that are called in every way there is; of the host's checks
@@ -139,44 +158,22 @@ def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
     except Exception as problem:  # whatever torch raises is the check's answer
         outcome = raised(problem)
         if verbose:
-            _show_trace()
+            sys.stderr.write(traceback.format_exc())
     return {"outcome": outcome._asdict(), "seconds": time.perf_counter() - began}
-
-
-SCRATCH = "set TMPDIR to a folder that can be written; torch's compiler is imported from there"
 
 
 def has_scratch() -> bool:
     import tempfile
 
     try:
-        tempfile.gettempdir()
+        return bool(tempfile.gettempdir())
     except OSError:
         return False
-    return True
-
-
-def _make_current(device: str) -> None:
-    """What a library does without a word about a device, it does on this one."""
-    import torch
-
-    torch.cuda.set_device(device)
 
 
 def raised(problem: Exception) -> Outcome:
     """The outcome of a check that ended in an exception."""
-    text = str(problem)
-    no_memory = "out of memory" in text
-    hint = "the GPU's memory is taken: `nvidia-smi` shows by whom" if no_memory else None
-    return Outcome(
-        FAILED,
-        first_line(problem),
-        hint=hint or "`gpusetup doctor` names the cause; `-v` shows where it arose",
-        spent=sticky(problem),
-    )
-
-
-def _show_trace() -> None:
-    import traceback
-
-    sys.stderr.write(traceback.format_exc())
+    hint = "`gpusetup doctor` names the cause; `-v` shows where it arose"
+    if "out of memory" in str(problem):
+        hint = "the GPU's memory is taken: `nvidia-smi` shows by whom"
+    return Outcome(FAILED, first_line(problem), hint=hint, spent=sticky(problem))

@@ -2,114 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List
-from xml.sax.saxutils import escape, quoteattr
+from typing import Dict, Sequence
+from xml.etree.ElementTree import Element, SubElement, tostring
 
-from ..values import CRASHED, FAILED, PASSED, SKIPPED, Report, Result, good
+from ..values import CRASHED, FAILED, SKIPPED, Report, Result, good
+from .render import measured, plain, said_of
 
-HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
 
 
 def as_junit(report: Report) -> str:
     """One suite a device, one case a check. Under `--strict` a skip is a failure here too."""
-    devices = list(dict.fromkeys(result.device for result in report.results))
-    lines = [HEAD, f"<testsuites{_sums('gpusetup verify', report.results, report)}>"]
-    for device in devices:
-        lines += _suite(device, report)
-    return "\n".join([*lines, "</testsuites>", ""])
+    root = Element("testsuites", _sums("gpusetup verify", report.results, report))
+    names = {row["device"]: row["name"] for row in report.facts["devices"]}
+    for device in dict.fromkeys(result.device for result in report.results):
+        results = [result for result in report.results if result.device == device]
+        suite = SubElement(root, "testsuite", _sums(device, results, report))
+        suite.set("skipped", str(sum(_element(each, report) == "skipped" for each in results)))
+        # What was tested, so that a report read later still says it.
+        known, properties = (
+            {**report.facts, "device": names.get(device)},
+            SubElement(suite, "properties"),
+        )
+        for name in ("torch", "cuda", "python", "device"):
+            if known.get(name):
+                SubElement(properties, "property", {"name": name, "value": plain(known[name])})
+        for result in results:
+            _add_case(suite, result, report)
+    for element in root.iter():
+        element.tail = "\n"
+        element.text = element.text or ("\n" if len(element) else None)
+    return HEAD + tostring(root, encoding="unicode")
 
 
-def _suite(device: str, report: Report) -> List[str]:
-    results = [result for result in report.results if result.device == device]
-    skipped = str(sum(element(each, report) == "skipped" for each in results))
-    start = f"<testsuite{_sums(device, results, report)}{attributes({'skipped': skipped})}>"
-    cases = [line for result in results for line in _case(result, report)]
-    return ["  " + start, *_properties(device, report), *cases, "  </testsuite>"]
-
-
-def _sums(name: str, results: Iterable[Result], report: Report) -> str:
-    kinds = [element(result, report) for result in results]
-    seconds = sum(result.seconds for result in results)
-    return attributes(
-        {
-            "name": name,
-            "time": f"{seconds:.3f}",
-            "tests": str(len(kinds)),
-            "failures": str(kinds.count("failure")),
-            "errors": str(kinds.count("error")),
-        }
-    )
-
-
-def _properties(device: str, report: Report) -> List[str]:
-    """What was tested, so that a report read later still says it."""
-    rows = [row for row in report.facts["devices"] if row["device"] == device]
-    known = {"torch": report.facts.get("torch"), "cuda": report.facts.get("cuda")}
-    known["python"] = report.facts["python"]
-    known["device"] = rows[0]["name"] if rows else None
-    said = [
-        f"      <property{attributes({'name': name, 'value': str(value)})}/>"
-        for name, value in known.items()
-        if value is not None
-    ]
-    return ["    <properties>", *said, "    </properties>"]
-
-
-def _case(result: Result, report: Report) -> List[str]:
-    words = {
-        "name": result.name,
-        "classname": f"gpusetup.verify.{result.device}",
-        "time": f"{result.seconds:.3f}",
+def _sums(name: str, results: Sequence[Result], report: Report) -> Dict[str, str]:
+    kinds = [_element(result, report) for result in results]
+    return {
+        "name": plain(name),
+        "time": f"{sum(result.seconds for result in results):.3f}",
+        "tests": str(len(kinds)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
     }
-    kind, found = element(result, report), result.outcome
-    start = f"    <testcase{attributes(words)}"
-    if kind is None:
-        return [f"{start}>", f"      <system-out>{text(measured(result))}</system-out>", *_END]
-    message = attributes({"type": found.status, "message": found.detail})
-    said = [measured(result), result.means, f"hint: {found.hint}" if found.hint else None]
-    body = text("\n".join(line for line in said if line))
-    return [f"{start}>", f"      <{kind}{message}>{body}</{kind}>", *_END]
 
 
-_END = ("    </testcase>",)
+def _add_case(suite: Element, result: Result, report: Report) -> None:
+    words = {"name": result.name, "classname": f"gpusetup.verify.{plain(result.device)}"}
+    case = SubElement(suite, "testcase", {**words, "time": f"{result.seconds:.3f}"})
+    message = {"type": result.outcome.status, "message": plain(result.outcome.detail, "\n")}
+    kind, said = _element(result, report), [measured(result), *said_of(result)]
+    if not kind:
+        kind, message, said = "system-out", {}, said[:1]
+    SubElement(case, kind, message).text = plain("\n".join(said), "\n")
 
 
-def element(result: Result, report: Report) -> "str | None":
-    """The element that a result becomes; None where it passed."""
-    if result.outcome.status == PASSED:
-        return None
-    if result.outcome.status == SKIPPED and not good(result, report.strict):
-        return "failure"
-    return ELEMENT[result.outcome.status]
-
-
-def measured(result: Result) -> str:
-    """The detail with its figures."""
-    found = result.outcome
-    if found.value is None:
-        return found.detail
-    limit = f", limit {found.limit:.3g}" if found.limit is not None else ""
-    return f"{found.detail}: {found.value:.3g}{limit} {found.unit or ''}".rstrip()
-
-
-def attributes(words: Dict[str, str]) -> str:
-    """XML attributes, each with a space before it.
-
-    >>> attributes({"name": 'a "b" <c>'})
-    ' name=\\'a "b" &lt;c&gt;\\''
-    """
-    return "".join(f" {name}={quoteattr(allowed(value))}" for name, value in words.items())
-
-
-def text(said: str) -> str:
-    return escape(allowed(said))
-
-
-def allowed(said: str) -> str:
-    """The text with what XML 1.0 cannot carry, nor a terminal should obey, written as escapes.
-
-    >>> allowed("a" + chr(27) + "[1m" + chr(0xFFFE))
-    'a\\\\x1b[1m\\\\ufffe'
-    """
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in said)
+def _element(result: Result, report: Report) -> str:
+    """The element that a result becomes; empty where it passed."""
+    kind = ELEMENT.get(result.outcome.status, "")
+    return "failure" if kind == "skipped" and not good(result, report.strict) else kind

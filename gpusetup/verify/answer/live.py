@@ -9,7 +9,6 @@ import os
 import sys
 import threading
 import time
-from typing import Optional
 
 from .screen import wants_colour
 
@@ -25,62 +24,36 @@ class Live:
     def __init__(self, wanted: bool = True) -> None:
         dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
         self.wanted = wanted and sys.stderr.isatty() and not dumb and sys.platform != "win32"
-        self.of = 0
-        self._at = 0
-        self._what = ""
-        self._first = self._began = time.monotonic()
-        self._over: Optional[threading.Event] = None
-        self._lock = threading.Lock()
-        self._drawn = False
+        self.of = self.at = 0
+        self.what = ""
+        self.began = time.monotonic()
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._ticks, daemon=True)
+
+    def __enter__(self) -> "Live":
+        if self.wanted:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.over.set()
+        if self.wanted:
+            self.thread.join()
 
     def checks(self, name: str, device: str) -> None:
         """The next check begins."""
-        self._at += 1
-        self._what, self._began = "{} on {}".format(name, device), time.monotonic()
-        if self.wanted and self._over is None:
-            self._over = threading.Event()
-            threading.Thread(target=self._ticks, args=(self._over,), daemon=True).start()
+        self.at += 1
+        self.what, self.began = f"{name} on {device}", time.monotonic()
 
-    def end(self) -> None:
-        with self._lock:
-            if self._over is not None:
-                self._over.set()
-                self._over = None
-            if self._drawn:
-                sys.stderr.write(ERASED)
-                sys.stderr.flush()
-                self._drawn = False
-
-    def _ticks(self, over: threading.Event) -> None:
-        wait = FIRST_SECONDS
-        while not over.wait(wait):
-            wait = EACH_SECONDS
-            with self._lock:
-                if not over.is_set():
-                    self._drawn = True
-                    sys.stderr.write(ERASED + self._line())
-                    sys.stderr.flush()
-
-    def _line(self) -> str:
-        # The cursor stays in front of the line: what a library says begins there.
-        seconds = time.monotonic() - self._began
-        text = said(self._at, self.of, self._what, seconds, self._began - self._first)
-        return ("\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r").format(text)
-
-
-TOLD_FROM = 4
-"""From this check on what is left is told: the first ones load torch and are no measure."""
-
-
-def said(at: int, of: int, what: str, seconds: float, before: float = 0.0) -> str:
-    """`before`: what the checks before this one took together.
-
-    >>> said(3, 9, "amp on cuda:0", 12.3), said(1, 0, "import on host", 1.0)
-    ('check 3 of 9: amp on cuda:0, 12 s', 'check 1: import on host, 1 s')
-    >>> said(5, 9, "float32 on cpu", 2, before=8)
-    'check 5 of 9: float32 on cpu, 2 s; about 8 s left'
-    """
-    number = "check {} of {}".format(at, of) if at <= of else "check {}".format(at)
-    left = before / (at - 1) * (of - at + 1) - seconds if TOLD_FROM <= at <= of else 0
-    end = "; about {:.0f} s left".format(left) if left >= 1 else ""
-    return "{}: {}, {:.0f} s{}".format(number, what, seconds, end)
+    def _ticks(self) -> None:
+        drawn, wait = "", FIRST_SECONDS
+        colour = "\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r"
+        while not self.over.wait(wait):
+            drawn, wait = ERASED, EACH_SECONDS
+            of = f" of {self.of}" if self.at <= self.of else ""
+            text = f"check {self.at}{of}: {self.what}, {time.monotonic() - self.began:.0f} s"
+            # The cursor stays in front of the line: what a library says begins there.
+            sys.stderr.write(ERASED + colour.format(text))
+            sys.stderr.flush()
+        sys.stderr.write(drawn)
+        sys.stderr.flush()

@@ -1,9 +1,10 @@
-"""The report as text and as JSON. Returns text, prints nothing; plain ASCII of its own."""
+"""The report as text, annotations and JSON. Returns text, prints nothing."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Optional, Tuple
+from math import isfinite
+from typing import Any, Dict, List
 
 from ..device.devices import GIB, NOT_DETECTED
 from ..values import (
@@ -16,189 +17,124 @@ from ..values import (
     Result,
     Stop,
     good,
-    kind,
     verdict,
 )
 
 COMPUTING = ("properties", "arch", "matmul", "amp")
 """The checks that must have passed for the computation test to have."""
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
+CHECK_KEYS = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
+MORE_KEYS = ("hint", "means", "spread")
 
 
 def as_json(report: Report) -> str:
     """The one JSON document."""
+    checks = [{**r.outcome._asdict(), **r._asdict()} for r in report.results]
     document = {
         "schema": "gpusetup.verify/1",
         "verdict": verdict(report),
-        "torch": report.facts.get("torch"),
-        "cuda": report.facts.get("cuda"),
-        "python": report.facts["python"],
-        "seed": report.facts.get("seed"),
-        "devices": [_device(row) for row in report.facts["devices"]],
-        "checks": [_check(result) for result in report.results],
+        **{key: report.facts.get(key) for key in ("torch", "cuda", "python", "seed")},
+        "devices": [{key: row.get(key) for key in DEVICE_KEYS} for row in report.facts["devices"]],
+        "checks": [{key: _shown(row[key]) for key in (*CHECK_KEYS, *MORE_KEYS)} for row in checks],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
+def _shown(value: Any) -> Any:
+    """JSON has no infinity; the detail says it."""
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
 def as_error(stop: Stop) -> str:
     """The JSON document of a failure."""
-    return (
-        json.dumps(
-            {
-                "schema": "gpusetup.error/1",
-                "message": stop.message,
-                "hint": stop.hint,
-                "exit": stop.exit_code,
-            }
-        )
-        + "\n"
-    )
-
-
-def _device(row: Dict[str, Any]) -> Dict[str, Any]:
-    return {key: row.get(key) for key in DEVICE_KEYS}
-
-
-def _check(result: Result) -> Dict[str, Any]:
-    found = result.outcome
-    return {
-        "name": result.name,
-        "device": result.device,
-        "status": found.status,
-        "detail": found.detail,
-        "value": _finite(found.value),
-        "limit": found.limit,
-        "unit": found.unit,
-        "seconds": round(result.seconds, 4),
-        "hint": found.hint,
-        "means": result.means,
-        "spread": _finite(found.spread),
-    }
-
-
-def _finite(value: Optional[float]) -> Optional[float]:
-    """JSON has no infinity; the detail says it."""
-    return value if value is not None and abs(value) < float("inf") else None
+    said = {"message": stop.message, "hint": stop.hint, "exit": stop.exit_code}
+    return json.dumps({"schema": "gpusetup.error/1", **said}) + "\n"
 
 
 def as_text(report: Report, verbose: bool = False) -> str:
     """The lines people know, then a line per check, then the verdict and the next steps."""
-    return "".join(f"{line}\n" for line, _ in as_lines(report, verbose))
-
-
-def as_lines(report: Report, verbose: bool = False) -> List[Tuple[str, int]]:
-    """Each line, and the column at which it goes on where it is too long for a terminal."""
     width = max(len(result.name) for result in report.results)
     place = max(len(result.device) for result in report.results)
-    checks = [_line(result, width, place, verbose) for result in report.results]
-    after = ["", f"verdict: {verdict(report)}{_blamed(report)}", *_advice(report)]
-    hang = len("skipped") + width + place + 3 * len("  ")
-    return [
-        *((harmless(line), 2) for line in (*known_lines(report), "")),
-        *((harmless(line), hang) for line in checks),
-        *((harmless(line), 2) for line in after),
-    ]
+    lines = [*known_lines(report), ""]
+    steps: Dict[str, List[str]] = {}
+    """What each failure means, by its next step."""
+    for result in report.results:
+        seconds = f"  {result.seconds:.2f} s" if verbose else ""
+        start = f"{result.outcome.status:<7}  {result.name:<{width}}  {result.device:<{place}}"
+        lines.append(f"{start}  {measured(result)}{seconds}")
+        means = [f"{result.name} on {result.device}: {result.means}"] if result.means else []
+        steps.setdefault(result.outcome.hint or "", []).extend(means)
+    answer = verdict(report)
+    bad = {FAILED, CRASHED} & {each.outcome.status for each in report.results} or {SKIPPED}
+    blamed = [r for r in report.results if r.outcome.status in bad and answer == FAILED]
+    names = ", ".join(f"{r.name} on {r.device} {r.outcome.status}" for r in blamed)
+    lines += ["", f"verdict: {answer} ({names})" if names else f"verdict: {answer}"]
+    for step, meanings in steps.items():
+        said = [*meanings, f"hint: {step}"] if step else meanings
+        lines += ["", *said] if said else []
+    return "".join(harmless(line) + "\n" for line in lines)
 
 
 def known_lines(report: Report) -> List[str]:
     """The lines of the well-known test script."""
-    facts = report.facts
+    facts, statuses = report.facts, {(r.name, r.outcome.status) for r in report.results}
     lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
-    if facts.get("available") is not None:
-        lines.append(f"CUDA available: {facts['available']}")
-    if facts.get("cuda"):
-        lines.append(f"CUDA version: {facts['cuda']}")
+    for told, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
+        lines += [f"{told}: {facts[key]}"] if facts.get(key) is not None else []
     for row in facts["devices"]:
-        if kind(row["device"].rpartition(" ")[2]) == "cuda":
-            lines.append(f"GPU Name: {row['name']}")
-            lines.append(f"GPU Memory: {row['memory_total_bytes'] / GIB:.1f} GB")
-    if _undetected(report):
+        if "cuda" in row["device"]:
+            memory = row["memory_total_bytes"] / GIB
+            lines += [f"GPU Name: {row['name']}", f"GPU Memory: {memory:.1f} GB"]
+    if ("gpu", FAILED) in statuses:
         return [*lines, NOT_DETECTED]
     if report.wanted == "none":
         return lines
-    what = "CPU" if report.wanted == "cpu" else "GPU"
-    return [*lines, f"{what} computation test: {_computed(report)}"]
+    # Every check of the sum passed, and no other that computes on a device went wrong.
+    first = {status for name, status in statuses if name in COMPUTING}
+    others = {r.outcome.status for r in report.results if r.device != HOST}
+    computed = "PASSED" if first == {PASSED} and not {FAILED, CRASHED} & others else "FAILED"
+    return [*lines, f"{'CPU' if report.wanted == 'cpu' else 'GPU'} computation test: {computed}"]
 
 
-def _undetected(report: Report) -> bool:
-    return any(r.name == "gpu" and r.outcome.status == FAILED for r in report.results)
-
-
-def _computed(report: Report) -> str:
-    """Every check of the sum passed, and no other that computes on a device went wrong."""
-    first = [r.outcome.status for r in report.results if r.name in COMPUTING]
-    others = [r.outcome.status for r in report.results if r.device != HOST]
-    sound = bool(first) and set(first) == {PASSED} and not {FAILED, CRASHED} & set(others)
-    return "PASSED" if sound else "FAILED"
-
-
-def _line(result: Result, width: int, place: int, verbose: bool) -> str:
+def measured(result: Result) -> str:
+    """The detail with its figures."""
     found = result.outcome
-    figures = "" if found.value is None else f": {found.value:.2g}"
-    limit = "" if found.limit is None or not figures else f" (limit {found.limit:.2g} {found.unit})"
-    seconds = f"  {result.seconds:.2f} s" if verbose else ""
-    start = f"{found.status:<7}  {result.name:<{width}}  {result.device:<{place}}"
-    return f"{start}  {found.detail}{figures}{limit}{seconds}"
+    unit = f" {found.unit}" if found.unit else ""
+    limit = unit if found.limit is None else f" (limit {found.limit:.2g}{unit})"
+    return found.detail if found.value is None else f"{found.detail}: {found.value:.2g}{limit}"
 
 
-def _blamed(report: Report) -> str:
-    bad = [r for r in report.results if r.outcome.status in (FAILED, CRASHED)]
-    if not bad and verdict(report) == FAILED:
-        bad = [r for r in report.results if r.outcome.status == SKIPPED]
-    names = ", ".join(f"{r.name} on {r.device} {r.outcome.status}" for r in bad)
-    return f" ({names})" if names else ""
-
-
-def _advice(report: Report) -> List[str]:
-    """What each failure means, and each next step once, in the order of the checks."""
-    steps: Dict[str, List[str]] = {}
-    for result in report.results:
-        meaning = steps.setdefault(result.outcome.hint or "", [])
-        if result.means:
-            meaning.append(f"{result.name} on {result.device}: {result.means}")
-    lines = []
-    for step, meanings in steps.items():
-        said = [*meanings, *([f"hint: {step}"] if step else [])]
-        lines += ["", *said] if said else []
-    return lines
+def said_of(result: Result) -> List[str]:
+    """What a result means and the next step."""
+    hint = f"hint: {result.outcome.hint}" if result.outcome.hint else None
+    return [line for line in (result.means, hint) if line]
 
 
 def as_github(report: Report) -> str:
-    """Annotations of a GitHub Actions job, one a result that is not passed, then the text."""
-    bad = [result for result in report.results if result.outcome.status != PASSED]
-    return "".join(annotation(each, report.strict) + "\n" for each in bad) + as_text(report)
-
-
-def annotation(result: Result, strict: bool) -> str:
-    """One workflow command. A skip is a notice, unless it counts as no.
-
-    >>> from ..values import Outcome
-    >>> annotation(Result("a,b", "cuda:0", Outcome(FAILED, "50 %\\nlost")), False)
-    '::error title=verify%3A a%2Cb on cuda%3A0 failed::50 %25\\\\nlost'
-    """
-    found = result.outcome
-    kind = "notice" if good(result, strict) else "error"
-    title = f"verify: {result.name} on {result.device} {found.status}"
-    said = [found.detail, result.means, f"hint: {found.hint}" if found.hint else None]
-    body = "%0A".join(_data(plain(line)) for line in said if line)
-    return f"::{kind} title={_property(plain(title))}::{body}"
+    """Annotations of a GitHub Actions job, one a result that is not passed, then the text. A skip
+    is a notice, unless it counts as no."""
+    lines = []
+    for each in report.results:
+        if each.outcome.status != PASSED:
+            level = "notice" if good(each, report.strict) else "error"
+            title = _data(f"verify: {each.name} on {each.device} {each.outcome.status}")
+            title = title.replace(":", "%3A").replace(",", "%2C")
+            body = "%0A".join(map(_data, [each.outcome.detail, *said_of(each)]))
+            lines.append(f"::{level} title={title}::{body}\n")
+    return "".join(lines) + as_text(report)
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return plain(text).replace("%", "%25")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def plain(text: str, kept: str = "") -> str:
+    """Foreign text without what a terminal would obey, nor XML 1.0 can carry.
 
-
-def plain(text: str) -> str:
-    """Foreign text without what a terminal would obey.
-
-    >>> plain("GPU" + chr(27) + "[2J")
-    'GPU\\\\x1b[2J'
+    >>> plain("GPU" + chr(27) + "[2J" + chr(0xFFFE))
+    'GPU\\\\x1b[2J\\\\ufffe'
     """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
 
 
 def harmless(line: str) -> str:

@@ -1,95 +1,128 @@
-"""The rows of `--with`: one for each companion, in a process of its own."""
+"""The table of `--with`: a row for each companion, which is tried in a process of its own."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, Sequence, Tuple
 
-from ..values import Check, WrongQuestion
+from ..device.importing import first_line
+from ..values import FAILED, PASSED, SKIPPED, Check, Outcome, WrongQuestion
+from . import computations as of
+from .companion import VARIABLE, CannotHere, Companion, cannot, cause, installed
 
 ALL = "all"
-_ROWS: Tuple[Tuple[str, str, str], ...] = (
-    ("torchvision", "media:torchvision", "nms and a PNG are right"),
-    ("torchaudio", "media:torchaudio", "a resampled sine is that sine"),
-    ("torchcodec", "media:torchcodec", "a sound file is decoded to the samples written"),
-    ("flash-attn", "attentions:flash_attn", "its attention is the exact one"),
-    ("flash-attn-3", "attentions:flash_attn_3", "its attention is the exact one"),
-    ("flash-attn-4", "attentions:flash_attn_4", "its attention is the exact one"),
-    ("xformers", "attentions:xformers", "its attention is the exact one"),
-    ("flashinfer-python", "attentions:flashinfer", "its prefill attention is the exact one"),
-    ("sageattention", "attentions:sageattention", "its attention is near the exact one"),
-    ("bitsandbytes", "numbers_of:bitsandbytes", "an 8-bit product is exact"),
-    ("torchao", "numbers_of:torchao", "a layer of 8-bit weights is as near as they are"),
-    ("onnxruntime", "numbers_of:onnxruntime", "a session runs on the device, and rightly"),
-    ("jax", "numbers_of:jax", "a product on the device is right"),
-    ("cupy", "numbers_of:cupy", "a product on the GPU is right"),
-    ("tensorflow", "numbers_of:tensorflow", "a product on the device is right"),
-    ("numba", "numbers_of:numba", "a loop compiled for the CPU is right"),
-    ("numba-cuda", "numbers_of:numba_cuda", "a kernel compiled for the GPU is right"),
-    ("triton", "engines:triton", "a kernel compiled for the GPU is right"),
-    ("vllm", "engines:vllm", "its compiled RMS norm is right"),
-    ("sglang-kernel", "engines:sgl_kernel", "its compiled RMS norm is right"),
-    ("transformer-engine", "engines:transformer_engine", "its linear layer is right"),
-    ("causal-conv1d", "engines:causal_conv1d", "its convolution is right"),
-    ("torch-geometric", "engines:torch_geometric", "a graph convolution is right"),
-    ("torch-scatter", "engines:torch_scatter", "a sum by places is right"),
+EXACT = "its attention is the exact one"
+PRODUCT = "a product on the device is right"
+FLASH = of.attends(lambda flash, *heads: flash.flash_attn_func(*heads, causal=True))
+XFORMERS = of.attends(
+    lambda ops, *heads: ops.memory_efficient_attention(*heads, ops.LowerTriangularMask())
 )
-OTHER_NAMES: Dict[str, Tuple[str, ...]] = {
-    "onnxruntime": ("onnxruntime-gpu",),
-    "cupy": ("cupy-cuda13x", "cupy-cuda12x"),
-    "triton": ("triton-windows",),
-    "sglang-kernel": ("sgl-kernel",),
-}
-"""Under which names else a companion is installed."""
-
-
-def _row(name: str, run: str, proves: str) -> Check:
-    return Check(
-        name,
-        "companions." + run,
+FLASHINFER = of.attends(
+    lambda infer, *heads: infer.single_prefill_with_kv_cache(*(h[0] for h in heads), causal=True)[
+        None
+    ]
+)
+# It multiplies q and k in int8: its answer is off by a part of the spread of v.
+SAGE = of.attends(
+    lambda sage, *heads: sage.sageattn(*heads, tensor_layout="NHD", is_causal=True), 0.15
+)
+IMPORTED = (
+    "torchaudio",
+    "torchcodec",
+    "torchao",
+    "torch-geometric",
+    "torch-scatter",
+    "causal-conv1d",
+    "triton",
+    "jax",
+    "tensorflow",
+    "numba",
+)
+TABLE = (
+    *map(Companion, IMPORTED),
+    Companion("numba-cuda", module="numba.cuda"),
+    Companion("transformer-engine", module="transformer_engine.pytorch"),
+    Companion("cupy", also=("cupy-cuda13x", "cupy-cuda12x")),
+    Companion("torchvision", "its nms is right", of.torchvision),
+    Companion("flash-attn", EXACT, FLASH, gpu=(8, 0)),
+    Companion("flash-attn-3", EXACT, FLASH, "flash_attn_interface", (9, 0)),
+    Companion("flash-attn-4", EXACT, FLASH, "flash_attn.cute", (9, 0)),
+    Companion("xformers", EXACT, XFORMERS, "xformers.ops", (7, 0)),
+    Companion("flashinfer-python", EXACT, FLASHINFER, "flashinfer", (7, 5)),
+    Companion("sageattention", EXACT, SAGE, gpu=(8, 0)),
+    Companion("bitsandbytes", "an 8-bit product is exact", of.bitsandbytes),
+    Companion("onnxruntime", PRODUCT, of.onnxruntime, also=("onnxruntime-gpu",)),
+    Companion("vllm", module="vllm._C"),
+    Companion("sglang-kernel", module="sgl_kernel", also=("sgl-kernel",)),
+)
+COMPANIONS = tuple(
+    Check(
+        row.name,
+        "companions.rows:tried",
         on=("cuda", "cpu", "host:none"),
         needs=("import", "gpu"),
         limit_seconds=600.0,
-        environment=(("GPUSETUP_VERIFY_WITH", name),),
-        proves=proves,
-        means=f"programs that use {name} would stop, or compute wrong numbers",
-        then=f"`gpusetup resolve {name}` names the version that goes with a torch",
+        environment=((VARIABLE, row.name),),
+        proves=row.proves,
+        means=f"programs that use {row.name} would stop, or compute wrong numbers",
+        then=f"`gpusetup resolve {row.name}` names the version that goes with a torch",
     )
-
-
-COMPANIONS: Tuple[Check, ...] = tuple(_row(*each) for each in _ROWS)
+    for row in TABLE
+)
 
 
 def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
-    """The rows that are asked for; `all`: of what is installed. WrongQuestion for another name."""
-    wanted = [plain(name) for name in names]
-    known = {each: row for row in COMPANIONS for each in (row.name, *OTHER_NAMES.get(row.name, ()))}
-    for name in wanted:
-        if name != ALL and name not in known:
+    """The rows that are asked for, as an index normalises a name; `all`: of what is installed.
+    WrongQuestion for another name."""
+    known: Dict[str, str] = {name: row.name for row in TABLE for name in (row.name, *row.also)}
+    wanted = set()
+    for name in names:
+        plain = re.sub(r"[-_.]+", "-", name.strip().lower())
+        if plain == ALL:
+            wanted |= {row.name for row in TABLE if installed(row)}
+        elif plain in known:
+            wanted.add(known[plain])
+        else:
             raise WrongQuestion(
                 f"--with {name}: no computation of it is known",
                 "one of " + ", ".join([ALL, *sorted(known)]),
             )
-    rows = [known[name] for name in wanted if name != ALL]
-    if ALL in wanted:
-        rows += [row for row in COMPANIONS if is_installed(row)]
-    return tuple(row for row in COMPANIONS if row in rows)
+    return tuple(row for row in COMPANIONS if row.name in wanted)
 
 
-def is_installed(row: Check) -> bool:
-    from .companion import installed
+def tried(device: str) -> Outcome:
+    """Import the companion of this process and compute; what an import raises is its failure."""
+    import torch
 
-    return installed(names_of(row)) is not None
-
-
-def names_of(row: Check) -> List[str]:
-    return [row.name, *OTHER_NAMES.get(row.name, ())]
-
-
-def plain(name: str) -> str:
-    """A name as an index normalises it.
-
-    >>> plain("Flash_Attn")
-    'flash-attn'
-    """
-    return re.sub(r"[-_.]+", "-", name.strip().lower())
+    row = next(each for each in TABLE if each.name == os.environ[VARIABLE])
+    told = installed(row)
+    if told is None:
+        hint = f"`gpusetup install {row.name}`"
+        return Outcome(SKIPPED, f"{row.name} is not installed", hint=hint)
+    unable = cannot(device, row.gpu)
+    if unable:
+        return Outcome(SKIPPED, f"{told} {unable}")
+    module = row.module or row.name.replace("-", "_")
+    try:
+        loaded = importlib.import_module(module)
+    except (Exception, SystemExit) as problem:
+        detail = f"{told}: import {module} failed: {first_line(problem)}"
+        return Outcome(FAILED, detail, hint=cause(row.name, module, problem))
+    if device == "none" or row.compute is None:
+        return Outcome(PASSED, f"{told} imports; nothing was computed")
+    try:
+        found, exact, allowed = row.compute(torch, loaded, device)
+    except CannotHere as problem:
+        return Outcome(SKIPPED, f"{told}: {problem}")
+    found = found.detach().cpu().double()
+    if found.shape != exact.shape:
+        shapes = f"{list(found.shape)}, not {list(exact.shape)}"
+        return Outcome(FAILED, f"{told}: it has the shape {shapes}")
+    bad = ~((found - exact.double()).abs() <= allowed)
+    if bool(bad.any()):
+        first = f"{found[bad][0].item():.6g}, not {exact[bad][0].item():.6g}"
+        wrong = f"{int(bad.sum())} of {bad.numel()} elements are wrong, first {first}"
+        return Outcome(FAILED, f"{told}: {wrong}")
+    return Outcome(PASSED, f"{told}: {row.proves}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from typing import Any, Optional
+from uuid import UUID
 
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 QUESTIONS = ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
@@ -16,43 +17,21 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
     found = torch.cuda.get_device_properties(device)
     # The driver first: of a MIG instance torch may tell the UUID of the whole GPU.
     said = asked_of_driver(int(device.partition(":")[2])) or str(getattr(found, "uuid", "") or "")
-    if not said:
-        return None
-    return written(said, str(found.name))
+    if not said or said.startswith(("GPU-", "MIG-")):
+        return said or None
+    return ("MIG-" if " MIG " in str(found.name) else "GPU-") + said
 
 
-def written(said: str, name: str) -> str:
-    """A UUID with what it is a UUID of.
-
-    >>> written("12ab", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"), written("GPU-12ab", "x")
-    ('MIG-12ab', 'GPU-12ab')
-    """
-    if said.startswith(("GPU-", "MIG-")):
-        return said
-    return ("MIG-" if " MIG " in name else "GPU-") + said
-
-
-def asked_of_driver(index: int, library: str = LIBRARY) -> str:
+def asked_of_driver(index: int) -> str:
     """The UUID of a device that CUDA numbers so in this process; empty where it cannot be asked."""
+    handle, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     try:
-        driver = ctypes.CDLL(library)
+        driver = ctypes.CDLL(LIBRARY)
     except OSError:
         return ""
-    handle, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), index):
         return ""
-    for name in QUESTIONS:
-        question = getattr(driver, name, None)
+    for question in (getattr(driver, name, None) for name in QUESTIONS):
         if question is not None and question(ctypes.byref(found), handle) == 0:
-            return dashed(bytes(found).hex())
+            return str(UUID(bytes=bytes(found)))
     return ""
-
-
-def dashed(digits: str) -> str:
-    """32 digits in the groups of a UUID.
-
-    >>> dashed("00112233445566778899aabbccddeeff")
-    '00112233-4455-6677-8899-aabbccddeeff'
-    """
-    groups = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
-    return "-".join(digits[start:end] for start, end in groups)

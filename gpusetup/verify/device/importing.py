@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import platform
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Tuple
 
 from ..values import FAILED, PASSED, Outcome
 
@@ -33,80 +33,45 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
 
 def torch_imports(_: str) -> Outcome:
     """torch imports, and what imports is torch."""
-    origin = where_torch_is()
-    if origin is None:
-        return Outcome(
-            FAILED,
-            f"torch is not installed for {sys.executable}",
-            hint="`gpusetup install` puts the build that fits into this environment",
-        )
-    if not is_a_package(origin):
-        return _shadowed(origin)
-    try:
-        import torch
-    except (Exception, SystemExit) as problem:
-        return Outcome(FAILED, f"import torch failed: {first_line(problem)}", hint=cause(problem))
-    missing = [name for name in ("version", "_C", "Tensor") if not hasattr(torch, name)]
-    if missing:
-        return _shadowed(origin)
-    facts = read_facts(torch)
-    folder = os.path.dirname(origin)
-    return Outcome(PASSED, f"torch {facts['torch']} from {folder}", facts=facts)
-
-
-def where_torch_is() -> Optional[str]:
-    """The file or folder that `import torch` would load; None where there is none."""
-    import importlib.util
-
     try:
         found = importlib.util.find_spec("torch")
     except (ImportError, ValueError):
-        return None
+        found = None
     if found is None:
-        return None
-    places: List[str] = list(found.submodule_search_locations or ())
-    return found.origin or (places[0] if places else "torch")
-
-
-def is_a_package(origin: str) -> bool:
-    """Whether the origin is a package's `__init__` beside the rest of torch.
-
-    >>> is_a_package("/home/me/torch.py")
-    False
-    """
+        hint = "`gpusetup install` puts the build that fits into this environment"
+        return Outcome(FAILED, f"torch is not installed for {sys.executable}", hint=hint)
+    origin = found.origin or next(iter(found.submodule_search_locations or ()), "torch")
     folder, name = os.path.split(origin)
-    return name.startswith("__init__.") and os.path.basename(folder) == "torch"
-
-
-def _shadowed(origin: str) -> Outcome:
-    return Outcome(
+    shadowed = Outcome(
         FAILED,
         f"{origin} is what `import torch` finds, and it is not PyTorch",
         hint="rename it, or start from another folder; if nothing of yours is there, " + REINSTALL,
     )
+    if os.path.basename(folder) != "torch" or not name.startswith("__init__."):
+        return shadowed
+    try:
+        import torch
+    except (Exception, SystemExit) as problem:
+        return Outcome(FAILED, f"import torch failed: {first_line(problem)}", hint=cause(problem))
+    if not all(hasattr(torch, name) for name in ("version", "_C", "Tensor")):
+        return shadowed
+    facts = {
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "arch": arch_list(torch),
+        "available": None if cuda_build(torch) else False,
+    }
+    return Outcome(PASSED, f"torch {facts['torch']} from {folder}", facts=facts)
 
 
 def cause(problem: BaseException) -> str:
     """What an import error means and the next step."""
-    text = str(problem)
     for words, meaning in CAUSES:
-        if any(word in text for word in words):
+        if any(word in str(problem) for word in words):
             return meaning
     if isinstance(problem, ModuleNotFoundError):
         return f"torch needs the package {problem.name!r}: `gpusetup install` brings it"
     return '`python -c "import torch"` shows the whole error; ' + REINSTALL
-
-
-def read_facts(torch: Any) -> Dict[str, Any]:
-    """What the build says of itself; asks no GPU."""
-    return {
-        "torch": str(torch.__version__),
-        "cuda": torch.version.cuda,
-        "hip": getattr(torch.version, "hip", None),
-        "arch": arch_list(torch),
-        "python": platform.python_version(),
-        "available": False if not cuda_build(torch) else None,
-    }
 
 
 def cuda_build(torch: Any) -> bool:

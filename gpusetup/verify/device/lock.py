@@ -14,24 +14,17 @@ def alone_on(uuid: Optional[str]) -> Iterator[bool]:
 
     Where no lock can be had at all (Windows, no writable folder) the answer is yes.
     """
-    try:
-        import fcntl
+    alone = True
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
 
-        path = os.path.join(tempfile.gettempdir(), f"gpusetup-verify-{uuid}.lock")
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        handle = os.open(path, flags, 0o666)
-    except (ImportError, OSError):
-        yield True
-        return
-    try:
-        yield _taken(fcntl, handle)
-    finally:
-        os.close(handle)
-
-
-def _taken(fcntl: object, handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[attr-defined]
-    except OSError:
-        return False
-    return True
+            path = os.path.join(tempfile.gettempdir(), f"gpusetup-verify-{uuid}.lock")
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+            handle = os.open(path, flags, 0o666)
+            stack.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                alone = False
+        yield alone

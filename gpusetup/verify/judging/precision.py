@@ -6,10 +6,11 @@ torch's settings and the libraries' own variables, never assumed.
 
 from __future__ import annotations
 
+import operator
 import os
 import warnings
 from math import sqrt
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 UNIT_ROUNDOFF = {"ieee": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
 """Half the distance from 1 to the next number, of what the factors are rounded to first:
@@ -28,6 +29,17 @@ TF32_FROM = (8, 0)
 """The first compute capability whose tensor cores know TF32."""
 ONEDNN_MODES = {"BF16": "bf16", "F16": "bf16", "TF32": "tf32", "ANY": "bf16"}
 """DNNL_DEFAULT_FPMATH_MODE -> the coarsest it permits."""
+COARSE = {"True": "tf32", "tf32": "tf32", "bf16": "bf16", "high": "tf32", "medium": "bf16"}
+"""What a setting of torch says -> what it permits, where that is not IEEE: `high` permits TF32 (or
+three bf16 products), `medium` one bf16 product."""
+MATMUL = "get_float32_matmul_precision"
+SETTINGS = {
+    "cuda": ("backends.cuda.matmul.fp32_precision", "backends.cuda.matmul.allow_tf32", MATMUL),
+    "cpu": ("backends.mkldnn.matmul.fp32_precision", MATMUL),
+    "cuda conv": ("backends.cudnn.conv.fp32_precision", "backends.cudnn.allow_tf32"),
+    "cpu conv": ("backends.mkldnn.conv.fp32_precision",),
+}
+"""Where torch keeps it; `fp32_precision` in torch 2.9 and later."""
 
 
 class Precision(NamedTuple):
@@ -53,7 +65,7 @@ def matmul_limit(name: str, inner: int) -> float:
     return factors + RUNNING_SUM * ACCUMULATOR_ROUNDOFF
 
 
-def coarsest(found: Tuple[Precision, ...]) -> Precision:
+def coarsest(found: Sequence[Precision]) -> Precision:
     """The one with the largest unit roundoff.
 
     >>> coarsest((IEEE, Precision("tf32", "a setting"))).name
@@ -63,7 +75,7 @@ def coarsest(found: Tuple[Precision, ...]) -> Precision:
 
 
 def effective_cuda(
-    settings: Tuple[Precision, ...], environ: Mapping[str, str], capability: Tuple[int, int]
+    settings: Sequence[Precision], environ: Mapping[str, str], capability: Tuple[int, int]
 ) -> Precision:
     """What cuBLAS may do with float32: the variable of the NVIDIA libraries outranks torch.
 
@@ -73,30 +85,28 @@ def effective_cuda(
     if capability < TF32_FROM or override == "0":
         return IEEE
     forced = [Precision("tf32", f"NVIDIA_TF32_OVERRIDE={override}")] if override == "1" else []
-    usual = tuple(_as_tf32(each) for each in settings)
-    return coarsest((*forced, *usual, IEEE))
+    # cuBLAS reads `medium` as TF32 too.
+    usual = [each._replace(name="tf32") for each in settings if each.name != "ieee"]
+    return coarsest((IEEE, *forced, *usual))
 
 
-def effective_cpu(settings: Tuple[Precision, ...], environ: Mapping[str, str]) -> Precision:
+def effective_cpu(settings: Sequence[Precision], environ: Mapping[str, str]) -> Precision:
     """What oneDNN may do with float32."""
     named = [
         Precision(ONEDNN_MODES[environ[name].upper()], f"{name}={environ[name]}")
         for name in ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
         if environ.get(name, "").upper() in ONEDNN_MODES
     ]
-    return coarsest((*named, *settings, IEEE))
+    return coarsest((IEEE, *named, *settings))
 
 
-def _as_tf32(setting: Precision) -> Precision:
-    """cuBLAS reads `medium` as TF32 too."""
-    return setting if setting.name == "ieee" else setting._replace(name="tf32")
-
-
-def read_precision(torch: Any, device: str, capability: Optional[Tuple[int, int]]) -> Precision:
+def read_precision(
+    torch: Any, device: str, capability: Optional[Tuple[int, int]], what: str = ""
+) -> Precision:
     """The effective precision of float32 products on a device, from this torch's settings."""
     if capability is None:
-        return effective_cpu(_said(torch, CPU_SETTINGS), os.environ)
-    return effective_cuda(_said(torch, CUDA_SETTINGS), os.environ, capability)
+        return effective_cpu(_said(torch, "cpu" + what), os.environ)
+    return effective_cuda(_said(torch, "cuda" + what), os.environ, capability)
 
 
 def read_conv_precision(
@@ -104,60 +114,22 @@ def read_conv_precision(
 ) -> Precision:
     """The same of convolutions; cuDNN may use TF32 by default, and some of its ways, and all of
     those without it, are matrix products."""
-    product = read_precision(torch, device, capability)
-    if capability is None:
-        return coarsest((product, effective_cpu(_said(torch, CPU_CONV), os.environ)))
-    return coarsest((product, effective_cuda(_said(torch, CUDA_CONV), os.environ, capability)))
+    kinds = ("", " conv")
+    return coarsest([read_precision(torch, device, capability, what) for what in kinds])
 
 
-def _new_setting(path: str) -> Callable[[Any], Precision]:
-    """`torch.backends.X.matmul.fp32_precision`, torch 2.9 and later: ieee, tf32, bf16, none."""
-
-    def read(torch: Any) -> Precision:
-        where = torch.backends
-        for part in path.split("."):
-            where = getattr(where, part)
-        name = str(where.fp32_precision)
-        return Precision(name if name in UNIT_ROUNDOFF else "ieee", f"torch.backends.{path}")
-
-    return read
-
-
-def _allow_tf32(torch: Any) -> Precision:
-    allowed = bool(torch.backends.cuda.matmul.allow_tf32)
-    return Precision("tf32" if allowed else "ieee", "torch.backends.cuda.matmul.allow_tf32")
-
-
-def _matmul_precision(torch: Any) -> Precision:
-    """`high` permits TF32 (or three bf16 products), `medium` one bf16 product."""
-    said = str(torch.get_float32_matmul_precision())
-    name = {"high": "tf32", "medium": "bf16"}.get(said, "ieee")
-    return Precision(name, f"torch.set_float32_matmul_precision({said!r})")
-
-
-CUDA_SETTINGS = (_new_setting("cuda.matmul"), _allow_tf32, _matmul_precision)
-
-
-def _cudnn_tf32(torch: Any) -> Precision:
-    allowed = bool(torch.backends.cudnn.allow_tf32)
-    return Precision("tf32" if allowed else "ieee", "torch.backends.cudnn.allow_tf32")
-
-
-CPU_SETTINGS = (_new_setting("mkldnn.matmul"), _matmul_precision)
-CUDA_CONV = (_new_setting("cudnn.conv"), _cudnn_tf32)
-CPU_CONV = (_new_setting("mkldnn.conv"),)
-
-
-def _said(torch: Any, readers: Tuple[Callable[[Any], Precision], ...]) -> Tuple[Precision, ...]:
+def _said(torch: Any, of: str) -> List[Precision]:
     """What each setting says. An older torch lacks some; one where old and new settings were
     mixed refuses to read the old ones (RuntimeError), and the new ones count; torch 2.9 warns
     that the old ones will go."""
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for reader in readers:
+        for path in SETTINGS[of]:
             try:
-                found.append(reader(torch))
+                said = operator.attrgetter(path)(torch)
             except (AttributeError, RuntimeError):
                 continue
-    return tuple(found)
+            said = str(said() if callable(said) else said)
+            found.append(Precision(COARSE.get(said, "ieee"), f"torch.{path}={said}"))
+    return found
