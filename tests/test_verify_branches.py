@@ -13,9 +13,9 @@ import torch
 from test_verify_program import SEEN, Answers
 
 from gpusetup.verify import worker
-from gpusetup.verify.checks import memory, networks, programs
+from gpusetup.verify.checks import convolution, memory, programs
 from gpusetup.verify.device import identity, lock
-from gpusetup.verify.judging.precision import IEEE, Precision
+from gpusetup.verify.judging.precision import read_conv_precision, read_precision
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run, Together
 from gpusetup.verify.ranks.launch import Rank
@@ -47,12 +47,12 @@ def test_row_2_a_second_verify_on_one_gpu_knows_of_the_first(
 
 def test_row_2_memory_that_others_work_in_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "attributes", lambda _: {})
-    stand_in = types.SimpleNamespace(cuda=card(free=40 * GIB))
-    wanted, why = memory.amount(stand_in, "cuda:0")
+    monkeypatch.setattr(torch, "cuda", card(free=40 * GIB))
+    wanted, why = memory.amount("cuda:0")
     assert wanted == 4 * GIB
     assert "others work on this GPU" in why
-    stand_in.cuda = card(free=40 * GIB, reserved=40 * GIB)
-    assert memory.amount(stand_in, "cuda:0")[0] == 36 * GIB
+    monkeypatch.setattr(torch, "cuda", card(free=40 * GIB, reserved=40 * GIB))
+    assert memory.amount("cuda:0")[0] == 36 * GIB
 
 
 @pytest.mark.parametrize(("local", "asked"), [(0, True), (3, False)])
@@ -71,7 +71,7 @@ def test_row_7_the_driver_itself_is_asked_for_more_than_there_is(
     monkeypatch.setattr(memory, "driver_refuses", lambda *_: True)
     monkeypatch.setattr(torch, "cuda", card(free=GIB, total=80 * GIB))
 
-    def overdrawn(_: Any, device: str, count: int) -> Outcome:
+    def overdrawn(device: str, count: int) -> Outcome:
         asked.append(count)
         return Outcome(PASSED, device)
 
@@ -86,12 +86,12 @@ def test_row_7_the_driver_itself_is_asked_for_more_than_there_is(
 )
 def test_row_11_a_gpu_that_is_too_new_is_not_too_old(gpu: str, status: str, words: str) -> None:
     said = f"ptxas fatal: Value 'sm_{gpu}' is not defined for option 'gpu-name'"
-    found = programs._uncompiled(RuntimeError(said))
+    found = programs.uncompiled(RuntimeError(said))
     assert found.status == status
     assert words in (found.hint or "")
 
 
-@pytest.mark.parametrize("judge", [programs._uncompiled, programs._unloaded, worker.raised])
+@pytest.mark.parametrize("judge", [programs.uncompiled, programs.unloaded, worker.raised])
 def test_row_13_a_sticky_error_ends_the_process_whoever_caught_it(
     judge: Callable[[Exception], Outcome],
 ) -> None:
@@ -110,7 +110,7 @@ def test_row_18_without_a_temporary_folder_what_needs_one_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker, "has_scratch", lambda: False)
-    for name in ("compile", "dataloader", "optimizers", "determinism"):
+    for name in ("compile", "dataloader", "language-model", "determinism"):
         found = worker.served({"name": name, "device": "cpu"}, False)["outcome"]
         assert found["status"] == SKIPPED, name
         assert "TMPDIR" in found["hint"]
@@ -129,25 +129,14 @@ def test_row_20_a_device_that_hangs_twice_is_left_alone_and_the_other_is_not() -
     assert "softmax@cuda:0" not in answers.asked
 
 
-def test_row_24_convolution_without_cudnn_is_not_judged_by_cudnns_setting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(networks, "read_precision", lambda *_: IEEE)
-    monkeypatch.setattr(networks, "read_conv_precision", lambda *_: Precision("tf32", "default"))
-    row = networks.CONVOLUTIONS[0]
-    with_it, without = (
-        next(networks._convolved(torch, "cpu", label, row, 30)).allowed
-        for label in ("3 x 3, with cuDNN", "3 x 3, without cuDNN")
-    )
-    assert with_it > 100 * without
-
-
-def test_row_24_cudnn_is_tried_without_tf32_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_24_each_way_to_convolve_has_its_own_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     cudnn = types.SimpleNamespace(is_available=lambda: True, allow_tf32=True, enabled=True)
-    stand_in = types.SimpleNamespace(backends=types.SimpleNamespace(cudnn=cudnn))
-    ways = dict(networks.library_ways(stand_in, "cuda:0"))
+    monkeypatch.setattr(torch.backends, "cudnn", cudnn)
+    ways = {name: (read, switch) for name, read, switch in convolution.library_ways("cuda:0")}
     assert set(ways) == {"with cuDNN", "with cuDNN, TF32 off", "without cuDNN"}
-    with ways["with cuDNN, TF32 off"]():
+    assert ways["without cuDNN"][0] is read_precision
+    assert ways["with cuDNN"][0] is read_conv_precision
+    with ways["with cuDNN, TF32 off"][1]():
         assert not cudnn.allow_tf32
     assert cudnn.allow_tf32
 
@@ -158,13 +147,10 @@ def test_row_36_both_versions_of_cgroups_are_read(
     limit, used = tmp_path / "memory.limit_in_bytes", tmp_path / "memory.usage_in_bytes"
     limit.write_text(f"{8 * GIB}\n")
     used.write_text(f"{3 * GIB}\n")
+    monkeypatch.setattr(memory, "CPU_BYTES", 2**60)
     missing = (str(tmp_path / "memory.max"), str(tmp_path / "memory.current"))
     monkeypatch.setattr(memory, "CGROUPS", (missing, (str(limit), str(used))))
-    assert memory._cgroup() == 5 * GIB
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.current").write_text("1\n")
-    monkeypatch.setattr(memory, "CGROUPS", (missing,))
-    assert memory._cgroup() is None
+    assert memory.available_bytes() <= 5 * GIB
 
 
 def test_row_37_the_driver_names_an_instance_before_torch_does(

@@ -62,7 +62,7 @@ def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 FEW = ("meet", "all_reduce", "broadcast", "barrier")
-LONG = ("compile", "whole-products", "memory")
+LONG = ("compile", "memory")
 
 
 def all_but(*wanted: str) -> tuple[str, ...]:

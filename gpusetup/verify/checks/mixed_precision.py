@@ -1,0 +1,160 @@
+"""Mixed precision: a few steps under autocast, and a scaler of gradients that notices overflows."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+import torch
+
+from ..judging.tolerance import Part, holds, judged, numbers, same
+from ..values import PASSED, SKIPPED, Outcome, asked
+
+STEPS, RATE = 12, 0.3
+LOSS_LEFT = 0.5
+"""The share of the first loss that may be left after STEPS. A sound training leaves a quarter."""
+LEFT = "of the first loss"
+FIRST_SCALE = 2.0**10
+"""Large enough to be a test of scaling, small enough that nothing overflows in float16 here."""
+TOO_LARGE = 2.0**40
+"""A scale at which every float16 gradient overflows: 65504 is its greatest number."""
+
+
+class Descent:
+    """Plain gradient descent, as a GradScaler sees an optimizer.
+
+    Not `torch.optim.SGD`: to construct one imports torch's compiler, which takes as long as torch.
+    """
+
+    def __init__(self, parameters: List[Any]) -> None:
+        self.param_groups: List[Dict[str, Any]] = [{"params": parameters}]
+
+    def step(self) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            parameter.data.add_(parameter.grad, alpha=-RATE)
+
+
+class Step(NamedTuple):
+    """What a step of training did."""
+
+    loss: float
+    low: str
+    """The dtype in which autocast really multiplied."""
+    finite: bool
+    """Whether every gradient was."""
+    moved: bool
+    """Whether every parameter changed."""
+    scale: float
+    """Of the gradients, after it."""
+
+
+def trained(device: str, low: Any, scaler: Any) -> Iterator[Step]:
+    """A net of two layers, under autocast, with a scaler or None; the same numbers everywhere."""
+    made = torch.Generator().manual_seed(asked().seed % 2**63)
+    inputs = torch.randn(128, 32, generator=made)
+    targets = torch.tanh(inputs @ torch.randn(32, 8, generator=made) / 4).to(device)
+    inputs, shapes = inputs.to(device), ((32, 64), (64,), (64, 8), (8,))
+    starts = [torch.randn(*shape, generator=made) / 6 for shape in shapes]
+    leaves = [each.to(device).requires_grad_() for each in starts]
+    descent = Descent(leaves)
+    while True:
+        before = [leaf.detach().clone() for leaf in leaves]
+        for leaf in leaves:
+            leaf.grad = None
+        with torch.autocast(device_type=device.partition(":")[0], dtype=low):
+            seen = torch.relu(torch.addmm(leaves[1], inputs, leaves[0]))
+            guess = torch.addmm(leaves[3], seen, leaves[2])
+        loss = ((guess.float() - targets) ** 2).mean()
+        if scaler is None:
+            loss.backward()
+            descent.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.step(descent)
+            scaler.update()
+        yield Step(
+            float(loss.item()),
+            str(guess.dtype).replace("torch.", ""),
+            all(bool(torch.isfinite(leaf.grad).all()) for leaf in leaves),
+            not any(map(torch.equal, before, leaves)),
+            float(scaler.get_scale()) if scaler else FIRST_SCALE,
+        )
+
+
+def scaler_of(device: str, scale: float) -> Any:
+    """`torch.amp.GradScaler` from torch 2.3 on, before that the one of `torch.cuda.amp`."""
+    options = {"init_scale": scale, "growth_interval": 8}
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler(device.partition(":")[0], **options)
+    return torch.cuda.amp.GradScaler(**options)
+
+
+def amp(device: str) -> Outcome:
+    """A few steps of mixed-precision training lower the loss: float16 with a scaler on GPUs,
+    bfloat16 on the CPU."""
+    on_gpu = device.startswith("cuda")
+    low = torch.float16 if on_gpu else torch.bfloat16
+    scaler = scaler_of(device, FIRST_SCALE) if on_gpu else None
+    steps = trained(device, low, scaler)
+    done, wanted = [next(steps) for _ in range(STEPS)], str(low).replace("torch.", "")
+    left = done[-1].loss / done[0].loss
+    parts = [
+        holds("autocast", done[0].low == wanted, f"multiplied in {done[0].low}, not in {wanted}"),
+        holds("gradients", all(step.finite for step in done), "not finite, nothing overflows"),
+        holds("the scale", done[-1].scale >= FIRST_SCALE, "backed off, where nothing overflows"),
+        holds("parameters", all(step.moved for step in done), "did not move"),
+        holds("the loss", left <= LOSS_LEFT, "does not fall as it should"),
+    ]
+    return told(parts, f"{STEPS} steps in {wanted}, the loss falls", left)
+
+
+def told(parts: List[Part], detail: str, left: float) -> Outcome:
+    """A failure as it is; else what was done, and how much of the loss is left."""
+    outcome = judged(parts, "")
+    return outcome if outcome.status != PASSED else Outcome(PASSED, detail, left, LOSS_LEFT, LEFT)
+
+
+def grad_scaler(device: str) -> Outcome:
+    """float16 with a GradScaler: an overflow is noticed, the step is left out, the scale backs
+    off, training goes on, and the scale grows again."""
+    if not device.startswith("cuda") and not hasattr(torch.amp, "GradScaler"):
+        return Outcome(SKIPPED, f"torch {torch.__version__} has a GradScaler for GPUs only")
+    steps = trained(device, torch.float16, scaler_of(device, TOO_LARGE))
+    done, scale = [next(steps) for _ in range(45)], TOO_LARGE
+    parts: List[Part] = []
+    for step in done:
+        good = step.moved and step.scale in (scale, scale * 2)
+        if not step.finite:
+            good = not step.moved and step.scale == scale / 2
+        parts.append(holds("a step", good, f"{step}, the scale before it {scale:g}"))
+        scale = step.scale
+    backed, left = sum(not step.finite for step in done), done[-1].loss / done[0].loss
+    parts.append(holds("overflow", 0 < backed < 40, f"{backed} of 45 steps overflowed"))
+    parts.append(holds("training goes on", left < LOSS_LEFT, f"{left:.2f} of the loss is left"))
+    detail = f"{backed} steps of 45 overflowed and were left out, then the loss falls"
+    return told([*parts, *_one_spoilt(device)], detail, left)
+
+
+SPOILT = (1, 7, 33, 1031, 65_543)
+"""Sizes of gradients of which one number is spoilt: none is a multiple of a vector."""
+
+
+def _one_spoilt(device: str) -> Iterator[Part]:
+    """One infinity or NaN, in any place of any gradient, is noticed; without one none is, and each
+    gradient comes back from its scale."""
+    exact = [numbers(torch, size, salt=60 + place) for place, size in enumerate(SPOILT)]
+    leaves = [torch.zeros(size, device=device) for size in SPOILT]
+    scaler, descent = scaler_of(device, 8.0), Descent(leaves)
+    scaler.scale(torch.ones((), device=device))
+    ends = [(place, at) for place, size in enumerate(SPOILT) for at in {0, size // 2, size - 1}]
+    wheres: Tuple[Any, ...] = (None, *ends)
+    for turn, where in enumerate(wheres):
+        before = scaler.get_scale()
+        for leaf, grad in zip(leaves, exact):
+            leaf.grad = grad.to(device) * before
+        if where:
+            leaves[where[0]].grad[where[1]] = float("inf" if turn % 2 else "nan")
+        scaler.step(descent)
+        scaler.update()
+        good = scaler.get_scale() == (before / 2 if where else before)
+        yield holds(f"one number at {where}", good, f"the scale is {scaler.get_scale():g}")
+    yield from (same("one step of all", leaf, -RATE * grad) for leaf, grad in zip(leaves, exact))
