@@ -57,21 +57,9 @@ class Stream:
 
 
 class Event:
-    clock = 0.0
-    step = 1.0
-
-    def __init__(self, enable_timing: bool = False) -> None:
-        self.at = 0.0
-
-    def record(self, _: Any) -> None:
-        Event.step *= 8
-        Event.clock += Event.step
-        self.at = Event.clock
+    def record(self, _: Any) -> None: ...
 
     def synchronize(self) -> None: ...
-
-    def elapsed_time(self, later: Event) -> float:
-        return later.at - self.at
 
 
 class Graph(TorchDispatchMode):
@@ -158,18 +146,9 @@ def test_a_graph_is_captured_on_a_stream_of_its_own_device(cuda: pytest.MonkeyPa
     assert isinstance(captured_on[0], Of)
 
 
-def test_a_host_that_is_late_once_is_no_fault_of_the_clock(cuda: pytest.MonkeyPatch) -> None:
-    times = iter([9.0, 1.0, 0.1, 1.0])
-    cuda.setattr(Event, "elapsed_time", lambda *_: next(times))
-    assert transfers.streams(DEVICE).status == "passed"
-
-
 def test_a_device_at_fault_is_seen(cuda: pytest.MonkeyPatch) -> None:
     cuda.setattr(Graph, "stale", True)
     assert transfers.graph(DEVICE).detail.startswith("replay 0: ")
-    cuda.setattr(Event, "elapsed_time", lambda *_: 1.0)
-    still = "events: 1 addition took 1.000 ms, 64 took 1.000 ms"
-    assert transfers.streams(DEVICE).detail == still
     cuda.setitem(SPECIAL, "is_pinned", lambda _: False)
     assert transfers.pinned(DEVICE).detail == "pinned: the memory is not page-locked"
 
@@ -201,5 +180,6 @@ def test_running_out_of_memory_needs_a_refusal(monkeypatch: pytest.MonkeyPatch) 
 def test_memory_of_a_gpu_is_tested_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(memory.CHUNK_BYTES, "cuda", 2**20)
     monkeypatch.setattr(memory, "amount", lambda *_: (4 * 2**20, "a part"))
+    monkeypatch.setattr(memory, "alone_on", lambda _: contextlib.nullcontext(True))
     found = memory.memory(DEVICE)
     assert found.detail == "0.00 GiB, 4 patterns, each inverted (a part)"

@@ -69,10 +69,6 @@ def _drawn(empty: Any, name: str, label: str, law: Law) -> Iterator[Part]:
     first, second, *again = found
     values = first.double()
     rough = 8 * torch.finfo(first.dtype).eps * (abs(mean) + spread) + 1e-3 * spread
-    away = (values - mean) / spread
-    # a generator whose numbers come again does so after some power of two, mostly
-    lags = [2**power for power in range(12)]
-    alike = torch.stack([(away[lag:] * away[:-lag]).mean() for lag in lags])
     good = bool(((first >= low) & (first < end)).all())
     yield same(f"{label}, the same seed", torch.cat(again), torch.cat([first, second]))
     yield holds(f"{label}, the next draw", not torch.equal(first, second), "it is drawn twice")
@@ -80,8 +76,6 @@ def _drawn(empty: Any, name: str, label: str, law: Law) -> Iterator[Part]:
     share = SIGMAS * spread / sqrt(count) + rough
     yield agree(f"{label}, mean", values.mean(), torch.tensor(mean), share)
     yield agree(f"{label}, spread", values.std(), torch.tensor(spread), 0.03 * spread + rough)
-    wide = SIGMAS / sqrt(count - lags[-1]) + rough / spread
-    yield agree(f"{label}, neighbours", alike, torch.zeros(len(lags)), wide)
     if name == "float32":
         yield from anew(label, first, second)
 
