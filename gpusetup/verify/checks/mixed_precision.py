@@ -41,7 +41,7 @@ def trained(device: str, low: Any, scaler: Any, steps: int) -> Tuple[List[float]
     targets = torch.tanh(inputs @ torch.randn(32, 8, generator=made) / 4).to(device)
     shapes = ((32, 64), (64,), (64, 8), (8,))
     starts = [torch.randn(*shape, generator=made) / 6 for shape in shapes]
-    leaves = [each.to(device).requires_grad_() for each in starts]
+    leaves = [each.clone().to(device).requires_grad_() for each in starts]
     descent, inputs, losses = Descent(leaves), inputs.to(device), []
     for _ in range(steps):
         for leaf in leaves:
@@ -58,10 +58,8 @@ def trained(device: str, low: Any, scaler: Any, steps: int) -> Tuple[List[float]
             scaler.scale(loss).backward()
             scaler.step(descent)
             scaler.update()
-    still = [
-        place for place, (leaf, start) in enumerate(zip(leaves, starts)) if leaf.cpu().equal(start)
-    ]
-    return losses, f"{guess.dtype}" + (f", and parameters {still} did not move" if still else "")
+    still = any(leaf.cpu().equal(start) for leaf, start in zip(leaves, starts))
+    return losses, f"{guess.dtype}" + (", and a parameter did not move" if still else "")
 
 
 def scaler_of(device: str, scale: float) -> Any:
