@@ -74,16 +74,6 @@ def test_neighbours_of_one_name_are_compared(
     assert bool(found.outcome.hint) == ("reaches" in words)
 
 
-def test_other_models_and_noisy_rates_are_not_compared() -> None:
-    results = [rated("cuda:0", 600), rated("cuda:1", 60)]
-    assert beside(facts(H100, "Tesla T4"), results) is None
-    assert beside({"devices": []}, results) is None
-    noisy = [rated("cuda:0", 600, spread=0.1), rated("cuda:1", 500, spread=0.1)]
-    found = beside(facts(H100, H100), noisy)
-    assert found is not None
-    assert "as fast" in found.outcome.detail
-
-
 def test_a_clock_that_goes_back_or_stands_is_seen() -> None:
     assert backwards([1.0, 1.0, 1.1, 1.2]) is None
     assert backwards([]) is None

@@ -90,7 +90,9 @@ FUNCTIONS = (
     Mutant("erf is wrong once in a million", "elementwise", op("erf", element(1e-5))),
     Mutant("sine loses its range reduction", "elementwise", op("sin", scaled(1 + 3e-6))),
     Mutant("variances divide by n", "reductions", op("var", scaled(1 - 1 / 257))),
-    Mutant("a running sum drops a term", "reductions", op("cumsum", element(-1.0, 4000))),
+    Mutant(
+        "a running sum drops a term", "reductions", op("cumsum", element(-1.0, 4000), beyond(4001))
+    ),
     Mutant(
         "softmax does not sum to one", "softmax", op("_softmax", scaled(1.0001), shaped(64, 1000))
     ),

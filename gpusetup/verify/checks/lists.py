@@ -1,11 +1,10 @@
-"""Reductions, sorting, indexing and lookups of whole numbers, held to Python's own lists."""
+"""Reductions, sorting, indexing, lookups of whole numbers, held to ranges and Python lists."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from itertools import accumulate
 from statistics import variance
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List
 
 import torch
 
@@ -65,50 +64,50 @@ ITEMS = 30_011
 
 def sorting(device: str) -> Outcome:
     """A shuffled range comes back in order, in several formats; equal keys keep their order."""
-    order = shuffled(ITEMS, 22)
-    count, keys, steps = list(range(ITEMS)), [x % 10 for x in order], list(range(0, ITEMS, 7))
-    here, digits = (torch.tensor(each).to(device) for each in (order, keys))
-    known: Dict[str, Tuple[Any, Line]] = {
-        **{
-            f"sort {name}": (here.to(getattr(torch, name)).sort()[0].long(), count)
-            for name in ("int32", "int64", "float32", "float64")
-        },
-        "places": (here[here.sort()[1]], count),
-        "stable": (torch.sort(digits, stable=True)[1], sorted(count, key=keys.__getitem__)),
-        "topk": (here.float().topk(100)[0].long(), count[:-101:-1]),
-        "median": (here.median().view(1), [(ITEMS - 1) // 2]),
-        "unique": (torch.unique(digits), list(range(10))),
-        "searchsorted": (
-            torch.searchsorted(torch.tensor(steps).to(device), here),
-            [bisect_left(steps, x) for x in order],
-        ),
+    mixed = torch.randperm(ITEMS, generator=source(torch, 22)).to(device)
+    count = torch.arange(ITEMS, device=device)
+    stable = torch.sort(mixed % 10, stable=True)[1]
+    apart = ((mixed % 10)[stable] * ITEMS + stable).diff()
+    known = {
+        **{f"sort {name}": mixed.to(getattr(torch, name)).sort()[0] for name in NAMES},
+        "places": mixed[mixed.sort()[1]],
+        "stable": stable.sort()[0] + (apart <= 0).sum(),
+        "searchsorted": torch.searchsorted(count * 2, mixed * 2 - 1)[mixed.argsort()],
+        "topk": torch.cat([count[:-100], mixed.topk(100)[0].flip(0)]),
+        "median": count + (mixed.median() - (ITEMS - 1) // 2),
+        "unique": count + (torch.unique(mixed % 10) - count[:10]).abs().sum(),
     }
-    return _held(known)
+    return _come_back(known)
 
 
-def _held(known: Dict[str, Tuple[Any, Line]]) -> Outcome:
-    parts = [same(name, found, torch.tensor(right)) for name, (found, right) in known.items()]
-    return judged(parts, "Python's own lists")
+NAMES = ("int32", "int64", "float32", "float64")
+
+
+def _come_back(known: Dict[str, Any]) -> Outcome:
+    """Each must be the numbers from 0 on."""
+    count = torch.arange(ITEMS)
+    return judged([same(name, found.long(), count) for name, found in known.items()], "a range")
 
 
 def indexing(device: str) -> Outcome:
-    """Gather, scatter, masks and adding at places."""
-    order, plain = shuffled(ITEMS, 21), [3 * i + 1 for i in range(ITEMS)]
-    places, line = torch.tensor(order).to(device), torch.tensor(plain).to(device)
-    picked, back, sums = [plain[i] for i in order], [0] * ITEMS, [0] * 100
-    for value, place in zip(plain, order):
-        back[place] = value
-        sums[place % 100] += value
-    zeros, group, marked = torch.zeros_like(line), places % 100, line % 7 == 0
-    known: Dict[str, Tuple[Any, Line]] = {
-        "index": (line[places], picked),
-        "gather": (line.gather(0, places), picked),
-        "scatter": (zeros.scatter(0, places, line), back),
-        "index_put": (zeros.index_put((places,), line), back),
-        "index_add": (zeros[:100].index_add(0, group, line), sums),
-        "mask": (line[marked], [x for x in plain if not x % 7]),
+    """What is gathered at mixed places and scattered to them comes back; so do masked parts;
+    additions that meet at the same place are all counted."""
+    places = torch.randperm(ITEMS, generator=source(torch, 21)).to(device)
+    count, zeros = torch.arange(ITEMS, device=device), torch.zeros_like(places)
+    ones, even = zeros.float() + 1, count % 2 == 0
+    sizes = torch.tensor([len(range(group, ITEMS, 100)) for group in range(100)], device=device)
+    group, few = places % 100, zeros[:100]
+    known = {
+        "gather": zeros.scatter(0, places, count.gather(0, places)),
+        "index": zeros.index_put((places,), count[places]),
+        "index_select": zeros.index_copy(0, places, count.index_select(0, places)),
+        "mask": torch.cat([count[even], count[~even]]).sort()[0],
+        "where": torch.where(even, count, zeros) + torch.where(even, zeros, count),
+        "index_add": count + (few.float().index_add(0, group, ones).long() - sizes)[group],
+        "scatter_add": count + (few.scatter_add(0, group, zeros + 1) - sizes)[group],
+        "bincount": count + (torch.bincount(group) - sizes)[group],
     }
-    return _held(known)
+    return _come_back(known)
 
 
 WORDS, WIDTH = 40_009, 48
@@ -119,15 +118,12 @@ def embedding(device: str) -> Outcome:
     """Rows of a table are looked up bit for bit; the gradient adds up every use of a word."""
     words = torch.randint(0, WORDS, (37, 53), generator=source(torch, 20))
     words[::2] %= 64
-    table, columns = torch.arange(WORDS * 64.0).view(WORDS, 64)[:, :WIDTH], torch.arange(WIDTH)
-    leaf, here = table.to(device).requires_grad_(), words.to(device)
-    found = torch.nn.functional.embedding(here, leaf, padding_idx=7)
+    table = torch.arange(WORDS * 64.0).view(WORDS, 64)[:, :WIDTH].to(device).requires_grad_()
+    found = torch.nn.functional.embedding(words.to(device), table, padding_idx=7)
     found.sum().backward()
-    uses = [0.0] * WORDS
-    for word in words.flatten().tolist():
-        uses[word] += word != 7
+    uses = torch.bincount(words[words != 7], minlength=WORDS).float()
     parts = [
-        same("looked up", found, (words.unsqueeze(-1) * 64 + columns).float()),
-        same("uses", leaf.grad, torch.tensor(uses).unsqueeze(1).expand(-1, WIDTH)),
+        same("looked up", found, (words.unsqueeze(-1) * 64 + torch.arange(WIDTH)).float()),
+        same("uses", table.grad, uses.unsqueeze(1).expand(-1, WIDTH)),
     ]
     return judged(parts, "how the table was made")
