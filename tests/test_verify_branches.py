@@ -61,12 +61,12 @@ def test_row_2_a_second_verify_on_one_gpu_knows_of_the_first(
 
 def test_row_2_memory_that_others_work_in_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "attributes", lambda _: {})
-    stand_in = types.SimpleNamespace(cuda=card(free=40 * GIB))
-    wanted, why = memory.amount(stand_in, "cuda:0")
+    monkeypatch.setattr(torch, "cuda", card(free=40 * GIB))
+    wanted, why = memory.amount("cuda:0")
     assert wanted == 4 * GIB
     assert "others work on this GPU" in why
-    stand_in.cuda = card(free=40 * GIB, reserved=40 * GIB)
-    assert memory.amount(stand_in, "cuda:0")[0] == 36 * GIB
+    monkeypatch.setattr(torch, "cuda", card(free=40 * GIB, reserved=40 * GIB))
+    assert memory.amount("cuda:0")[0] == 36 * GIB
 
 
 @pytest.mark.parametrize(("local", "asked"), [(0, True), (3, False)])
@@ -85,7 +85,7 @@ def test_row_7_the_driver_itself_is_asked_for_more_than_there_is(
     monkeypatch.setattr(memory, "driver_refuses", lambda *_: True)
     monkeypatch.setattr(torch, "cuda", card(free=GIB, total=80 * GIB))
 
-    def overdrawn(_: Any, device: str, count: int) -> Outcome:
+    def overdrawn(device: str, count: int) -> Outcome:
         asked.append(count)
         return Outcome("passed", device)
 
@@ -115,7 +115,7 @@ def test_row_18_without_a_temporary_folder_what_needs_one_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker, "has_scratch", lambda: False)
-    for name in ("compile", "dataloader", "optimizers", "determinism"):
+    for name in ("compile", "dataloader", "language-model", "determinism"):
         found = worker.served({"name": name, "device": "cpu"}, False)["outcome"]
         assert found["status"] == "skipped", name
         assert "TMPDIR" in found["hint"]

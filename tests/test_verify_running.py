@@ -55,7 +55,7 @@ class Answers:
         self.ended += 1
 
 
-def run(*words: str, seconds: float = 0.0, **given: Mapping[str, Any]) -> tuple[Report, Answers]:
+def run(*words: str, seconds: float = 0.0, **given: Any) -> tuple[Report, Answers]:
     fields = {**SEEN, **{name.replace("__", "@"): each for name, each in given.items()}}
     answers = Answers(fields, seconds)
     whole = Run(read_options(words), answers)
@@ -265,7 +265,7 @@ def test_a_check_goes_on_behind_what_torch_itself_dies_of(
 )
 def test_a_check_has_its_limit_for_each_question_and_one_for_all(
     deadly: str,
-    limits: dict[str, float],
+    limits: dict[str, Any],
     status: str,
     said: str,
     ask: Asked,

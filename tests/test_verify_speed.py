@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gpusetup.verify.checks import moving
+from gpusetup.verify.checks import speed
 from gpusetup.verify.device.known_gpus import figures, table
 from gpusetup.verify.device.nvml import Sample
 from gpusetup.verify.judging.speed import backwards, held, least
@@ -35,8 +35,8 @@ def test_a_card_twelve_times_too_slow_fails_and_one_as_usual_passes() -> None:
     for check, usual in (("speed-half", 0.65 * known.half), ("copy-within", 0.42 * known.memory)):
         floor = least(check, known)
         assert floor is not None
-        assert moving.rated("", (usual, 0.01), floor, "x/s").status == PASSED
-        assert moving.rated("", (usual / 12, 0.01), floor, "x/s").status == FAILED
+        assert speed.rated("", (usual, 0.01), (floor, "x/s"), "cpu").status == PASSED
+        assert speed.rated("", (usual / 12, 0.01), (floor, "x/s"), "cpu").status == FAILED
 
 
 def test_a_slow_device_is_told_with_clock_and_reason() -> None:
@@ -51,12 +51,12 @@ def test_a_clock_that_goes_back_or_stands_is_seen() -> None:
     assert backwards([]) is None
     assert "before the one before" in str(backwards([5.0, 5.1, 4.9]))
     assert "one and the same" in str(backwards([5.0] * 9))
-    assert moving.clock("cpu").status == PASSED
+    assert speed.clock("cpu").status == PASSED
 
 
 def test_a_clock_at_fault_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([float(n) for n in range(500)] + [3.0] + [600.0] * 10_000)
     monkeypatch.setattr(time, "monotonic", lambda: next(readings))
-    found = moving.clock("cpu")
+    found = speed.clock("cpu")
     assert found.status == FAILED
     assert "reading 500" in found.detail

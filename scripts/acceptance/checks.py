@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from gpusetup.verify.checks.rows_quick import QUICK
-from gpusetup.verify.checks.rows_standard import STANDARD
+from gpusetup.verify.checks.rows import QUICK, STANDARD
 from gpusetup.verify.checks.table import function_of, named
 from gpusetup.verify.values import Asked, Check, Outcome, ask_for, kind
 from gpusetup.verify.worker import raised

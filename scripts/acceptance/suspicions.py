@@ -117,7 +117,7 @@ def tf32_override(work: Work, number: int) -> None:
 COMPILE = """
 import os, sys, time, torch, psutil
 from gpusetup.verify.checks.table import function_of, named
-for name in ("optimizers", "compile"):
+for name in ("language-model", "compile"):
     print(name, function_of(named(name))(sys.argv[1]).status, flush=True)
 print(len([c for c in psutil.Process().children(recursive=True)
            if "compile_worker" in " ".join(c.cmdline())]))

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 TESTS = Path(__file__).resolve().parent.parent
 LIMIT_SECONDS, RANKS_SECONDS = 1800, 600
 LONG_FAMILIES = ("pools", "convolutions", "reductions", "products", "sequences", "pointwise")
-ALWAYS_LAST = ("whole-products", "dataloader", "memory", "out-of-memory", "speed", "compile")
+ALWAYS_LAST = ("dataloader", "memory", "out-of-memory", "speed", "compile")
 AFTER = (*(f"census-{name}" for name in LONG_FAMILIES), *ALWAYS_LAST)
 """Checks that take long come last: which fault is caught does not depend on the order."""
 NOTHING = "nothing"

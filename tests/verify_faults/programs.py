@@ -85,12 +85,9 @@ NETWORKS = (
         op("threshold_backward", scaled(float("nan")), kept_as("bfloat16")),
     ),
     Mutant(
-        "an optimizer skips a parameter",
-        "optimizers",
-        lambda: patched(torch.optim.AdamW, "step", _skipping),
-    ),
-    Mutant(
-        "momentum is forgotten", "optimizers", op("_foreach_mul_", lambda f, args: _forget(args))
+        "momentum is forgotten",
+        "language-model",
+        op("_foreach_mul_", lambda f, args: [each.mul_(0.999) for each in args[0]]),
     ),
     Mutant(
         "overflows go unseen",
@@ -128,23 +125,6 @@ NETWORKS = (
     ),
     Mutant("dropout ignores the seed", "determinism", lambda: Function("dropout", _wild_dropout)),
 )
-
-
-def _skipping(step: Any) -> Any:
-    def skips(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.param_groups[-1]["params"][-1].dtype != torch.float32:
-            return step(self, *args, **kwargs)
-        last = self.param_groups[-1]["params"].pop()
-        found = step(self, *args, **kwargs)
-        self.param_groups[-1]["params"].append(last)
-        return found
-
-    return skips
-
-
-def _forget(args: Any) -> None:
-    for each in args[0]:
-        each.mul_(0.999)
 
 
 def _without_autocast(func: Any, args: Any, kwargs: Any) -> Any:
@@ -312,6 +292,6 @@ def _other_numbers(load: Any) -> Any:
 
 def _lossy(save: Any) -> Any:
     def loses(what: Any, file: Any) -> None:
-        save({**what, "state": {k: v for k, v in what["state"].items() if k != "turned"}}, file)
+        save({**what, "state": {k: v for k, v in what["state"].items() if k != "bool"}}, file)
 
     return loses

@@ -13,8 +13,8 @@ from gpusetup.verify.checks.table import LEVELS, function_of, named
 from gpusetup.verify.values import Asked, Outcome, ask_for
 from gpusetup.verify.worker import raised
 
-memory.CHUNK_BYTES = 16 * memory.MIB
-memory.CPU_BYTES = 2 * memory.CHUNK_BYTES  # two small blocks show what large ones would
+memory.CHUNK_BYTES["cpu"] = 16 * memory.MIB
+memory.CPU_BYTES = 32 * memory.MIB  # two small blocks show what large ones would
 PAST_THE_DISPATCHER = ("compile",)
 """Compiled kernels do not pass the dispatcher, and it cannot be compiled under its modes."""
 

@@ -7,11 +7,9 @@ from typing import Callable, Dict, Iterator, Tuple
 
 from ..companions.rows import COMPANIONS
 from ..values import HOST, Check, Outcome, WrongQuestion, kind
+from .rows import PROGRAMS, QUICK, STANDARD
 from .rows_census import CENSUS, DATABASE
 from .rows_cluster import DISTRIBUTED, RANKS, STRESS
-from .rows_programs import PROGRAMS
-from .rows_quick import QUICK
-from .rows_standard import STANDARD
 
 LEVELS: Dict[str, Tuple[Check, ...]] = {
     "quick": QUICK,

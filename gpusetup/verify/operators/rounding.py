@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..checks.computing import capability_of
-from ..checks.products import reduced
+from ..checks.trials import capability_of
 from ..judging.precision import UNIT_ROUNDOFF, read_conv_precision, read_precision
 from ..judging.tolerance import ROUNDOFF
 from .releases import HALVES
@@ -17,10 +16,10 @@ def roundoff(torch: Any, device: str, arithmetic: str, dtype: str) -> float:
     if dtype != "float32" or not arithmetic:
         return ROUNDOFF.get(dtype, 0.0)
     read = read_conv_precision if arithmetic == "convolution" else read_precision
-    return UNIT_ROUNDOFF[read(torch, device, capability_of(torch, device)).name]
+    return UNIT_ROUNDOFF[read(torch, device, capability_of(device)).name]
 
 
 def lessened(torch: Any, device: str, row: Operator, dtype: str) -> bool:
     """Whether parts of a product's sums may be rounded to half precision here."""
     product = row.arithmetic == "product" and dtype in HALVES
-    return product and bool(reduced(torch, device, dtype))
+    return product and device != "cpu"

@@ -1,0 +1,325 @@
+"""The checks of one device, in running order. What only GPUs have stands on `cuda` alone."""
+
+from __future__ import annotations
+
+from typing import Any, Tuple
+
+from ..values import Check
+
+BOTH, GPU = ("cuda", "cpu"), ("cuda",)
+AGAIN = "run it again; where it fails again, look for Xid and ECC in `dmesg` and change the build"
+CARD = "look for Xid and ECC in `dmesg`, reseat or replace the card"
+DOCTOR = "`gpusetup doctor` names the cause"
+SLOW = "look at power limit, temperature and other jobs: `gpusetup monitor`"
+
+
+def of(name: str, run: str, proves: str, means: str, **more: Any) -> Check:
+    """A check that computes on a device that is known to work at all."""
+    usual = {"on": BOTH, "needs": ("properties", "arch"), "then": AGAIN}
+    return Check(name, f"checks.{run}", proves=proves, means=means, **{**usual, **more})
+
+
+QUICK: Tuple[Check, ...] = (
+    Check(
+        "import",
+        "device.importing:torch_imports",
+        on=("host:auto", "host:cuda", "host:cpu", "host:none"),
+        proves="`import torch` works, and what imports is PyTorch",
+        means="nothing that uses torch can start in this environment",
+        then=DOCTOR,
+    ),
+    Check(
+        "gpu",
+        "device.devices:gpus_detected",
+        on=("host:auto", "host:cuda"),
+        needs=("import",),
+        proves="torch sees a CUDA device",
+        means="training would run on the CPU, or stop with an error",
+        then=DOCTOR,
+    ),
+    Check(
+        "libraries",
+        "device.libraries:libraries_load",
+        on=("host:none",),
+        needs=("import",),
+        proves="every CUDA library of this torch loads, with no GPU at hand",
+        means="the image would fail on a GPU host at the first use of that library",
+        then="install torch anew: `gpusetup install`",
+    ),
+    Check(
+        "properties",
+        "device.devices:properties",
+        on=BOTH,
+        needs=("import", "gpu"),
+        proves="the device tells what it is, and gives back what was written to it",
+        means="the device cannot be used at all",
+        then=DOCTOR,
+    ),
+    Check(
+        "arch",
+        "device.devices:arch_in_build",
+        on=GPU,
+        needs=("properties",),
+        proves="the build carries a kernel, or PTX, for this GPU, and one runs",
+        means="every operation on this GPU would fail",
+        then="`gpusetup resolve` names the build that serves this GPU",
+    ),
+    of(
+        "matmul",
+        "products:matmul",
+        "a 1000 x 1000 product in float32 has every bit right",
+        "every model would compute wrong numbers here",
+    ),
+    of(
+        "amp",
+        "mixed_precision:amp",
+        "a few steps of mixed-precision training lower the loss and stay finite",
+        "mixed-precision training cannot be trusted here",
+        then="`gpusetup doctor`, then another build of torch",
+    ),
+)
+NUMBERS = "models would compute wrong numbers"
+TRAINED = "training would follow wrong numbers"
+PLACES = "data would silently land in wrong places"
+MOVED = "data would arrive changed, or slowly"
+SLOWLY = "training would take many times as long as it should"
+
+STANDARD: Tuple[Check, ...] = (
+    of("float64", "products:float64", "float64 products of whole numbers are exact", NUMBERS),
+    of("float32", "products:float32", "float32 products up to 4096 a side are exact", NUMBERS),
+    of(
+        "float32-modes",
+        "products:float32_modes",
+        "each setting of float32 products (TF32 or bfloat16 on and off) does what it says",
+        "switching TF32 on or off does not do here what the program asks",
+        then="`env` shows variables that outrank the program (NVIDIA_TF32_OVERRIDE, DNNL_*)",
+    ),
+    of("float16", "products:float16", "float16 products of whole numbers are exact", NUMBERS),
+    of("bfloat16", "products:bfloat16", "bfloat16 products of whole numbers are exact", NUMBERS),
+    of(
+        "float8",
+        "elementwise:float8",
+        "both 8-bit floating-point formats read, write and round as defined; products",
+        "models quantized to 8-bit floating point would be wrong",
+    ),
+    of(
+        "int8",
+        "products:int8",
+        "8-bit integer products are exact",
+        "models quantized to 8-bit integers would be wrong",
+    ),
+    of(
+        "elementwise",
+        "elementwise:elementwise",
+        "functions of numbers of every exponent and casts agree with Python's mathematics",
+        "activations and losses would be wrong",
+    ),
+    of(
+        "reductions",
+        "lists:reductions",
+        "sums, means, variances, norms, extremes and running sums of up to 70001 numbers",
+        "losses, metrics and gradient clipping would be wrong",
+    ),
+    of(
+        "softmax",
+        "normalization:softmax",
+        "softmax and losses agree with their definitions, also of large and masked numbers",
+        "classifiers and attention would learn from wrong numbers",
+    ),
+    of(
+        "normalization",
+        "normalization:normalization",
+        "layer, RMS, group and batch norm agree with their definitions, also far from zero",
+        "nearly every network would train on wrong numbers",
+    ),
+    of(
+        "embedding",
+        "lists:embedding",
+        "rows are looked up bit for bit and gradients add up every use",
+        "language and recommendation models would mix up their tokens",
+    ),
+    of("indexing", "lists:indexing", "gather, scatter, masks, adding at places are exact", PLACES),
+    of(
+        "sorting",
+        "lists:sorting",
+        "shuffled ranges come back in order; topk, median, unique, search",
+        "sampling, metrics and beam search would choose wrongly",
+    ),
+    of(
+        "fft",
+        "algebra:fft",
+        "Fourier transforms of three kinds of length are sums of waves and come back",
+        "audio, imaging and physics models would be wrong",
+    ),
+    of(
+        "linear-algebra",
+        "algebra:linear_algebra",
+        "solve, Cholesky, QR and eigenvalues give back what was given",
+        "solvers and second-order optimizers would be wrong",
+    ),
+    of(
+        "convolution",
+        "convolution:convolution",
+        "five kinds of convolution, forward and backward, with and without cuDNN (oneDNN)",
+        "image models would train on wrong numbers",
+        then="`torch.backends.cudnn.enabled = False` until another cuDNN or build is installed",
+    ),
+    of(
+        "attention",
+        "attention:attention",
+        "attention by every backend that offers itself, forward and backward",
+        "transformers would train on wrong numbers",
+        then="choose a sound backend with `torch.nn.attention.sdpa_kernel` until another build",
+    ),
+    of(
+        "autograd",
+        "training:autograd",
+        "the loss and all gradients of a small transformer agree with float64 on the CPU",
+        TRAINED,
+    ),
+    of(
+        "grad-scaler",
+        "mixed_precision:grad_scaler",
+        "an overflow, also of one number in a gradient, is noticed and the step left out",
+        "float16 training would end in NaN",
+        then="train in bfloat16 until another build is installed",
+    ),
+    of(
+        "amp-bfloat16",
+        "training:amp_bfloat16",
+        "bfloat16 autocast rounds what it should and keeps weights in float32",
+        "bfloat16 training would lose precision where it must not",
+        then="train without autocast until another build is installed",
+    ),
+    of(
+        "memory",
+        "memory:memory",
+        "patterns, inversions, copies over most of the free memory are read back as written",
+        "weights and data would change while they lie in memory",
+        then=CARD,
+    ),
+    of(
+        "out-of-memory",
+        "memory:out_of_memory",
+        "asking for too much raises an error, and the device goes on computing",
+        "a batch that is too large would end the program instead of being made smaller",
+        then="update the driver; on Windows switch off the system memory fallback",
+    ),
+    of(
+        "copy-in",
+        "transfers:copy_in",
+        "64 MiB from host to device arrive bit for bit; their bandwidth",
+        MOVED,
+        on=GPU,
+        then=CARD,
+    ),
+    of(
+        "copy-out",
+        "transfers:copy_out",
+        "64 MiB from device to host arrive bit for bit; their bandwidth",
+        MOVED,
+        on=GPU,
+        then=CARD,
+    ),
+    of(
+        "copy-within",
+        "transfers:copy_within",
+        "64 MiB within the device arrive bit for bit; their bandwidth",
+        MOVED,
+        then=CARD,
+    ),
+    of(
+        "pinned",
+        "transfers:pinned",
+        "copies from and to page-locked memory that do not wait arrive whole",
+        "data loaders with pin_memory would hand over wrong batches",
+        on=GPU,
+        then="use `pin_memory=False` until the driver is updated",
+    ),
+    of(
+        "streams",
+        "transfers:streams",
+        "work on two streams keeps to the order that events ask for",
+        "programs that overlap copies and compute would read unfinished results",
+        on=GPU,
+        then="`CUDA_LAUNCH_BLOCKING=1` until the driver is updated",
+    ),
+    of(
+        "graph",
+        "transfers:graph",
+        "a CUDA graph computes anew from its inputs at each replay",
+        "inference servers and `torch.compile(mode='reduce-overhead')` would be wrong",
+        on=GPU,
+        then="do without CUDA graphs until the driver is updated",
+    ),
+    of(
+        "speed",
+        "speed:speed",
+        "float32 products per second; the figure that a baseline is compared with",
+        SLOWLY,
+        then=SLOW,
+    ),
+    of(
+        "speed-half",
+        "speed:speed_half",
+        "float16 products per second, by the tensor cores where there are some",
+        SLOWLY,
+        on=GPU,
+        then=SLOW,
+    ),
+    of(
+        "compile",
+        "programs:compiled",
+        "`torch.compile` builds a kernel that computes the same, with its gradients",
+        "compiled models would be wrong, or not start",
+        then="`TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",
+        scratch=True,
+        alongside=True,
+    ),
+    of(
+        "dataloader",
+        "programs:dataloader",
+        "a DataLoader with workers hands over every item once and whole",
+        "training would stop, hang or miss data in its loader",
+        then="`num_workers=0` works without worker processes",
+        scratch=True,
+    ),
+    of(
+        "save-load",
+        "programs:save_and_load",
+        "what is saved, parts of tensors too, is loaded bit for bit, in eight formats",
+        "checkpoints would not hold what was trained",
+        scratch=True,
+    ),
+    of(
+        "determinism",
+        "training:determinism",
+        "the same seed twice gives the same bits, where torch promises it",
+        "runs cannot be reproduced here",
+        scratch=True,
+        environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
+    ),
+)
+PROGRAMS: Tuple[Check, ...] = (
+    of(
+        "clock",
+        "speed:clock",
+        "the clocks that programs measure with do not go back",
+        "timeouts, rates and schedules would be wrong",
+        then="`dmesg | grep -i clocksource`; in a virtual machine look at its host",
+    ),
+    of(
+        "chance",
+        "chance:chance",
+        "random numbers of every kind and dropout follow law and seed, repeat no part",
+        "initial weights, dropout and sampling would be skewed, or repeat themselves",
+    ),
+    of(
+        "language-model",
+        "training:language_model",
+        "a small language model trains as it does in float64: accumulated, clipped, momentum",
+        TRAINED,
+        scratch=True,
+    ),
+)
+"""In the census they run behind torch's databases, as in `standard` behind `determinism`."""
