@@ -55,7 +55,7 @@ class Answers:
         self.ended += 1
 
 
-def run(*words: str, seconds: float = 0.0, **given: Any) -> tuple[Report, Answers]:
+def run(*words: str, seconds: Any = 0.0, **given: Any) -> tuple[Report, Answers]:
     fields = {**SEEN, **{name.replace("__", "@"): each for name, each in given.items()}}
     answers = Answers(fields, seconds)
     whole = Run(read_options(words), answers)
