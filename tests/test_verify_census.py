@@ -11,7 +11,7 @@ import torch
 from verify_faults.layers import Operator as Faulty
 from verify_faults.layers import always, element, part, scaled
 
-from gpusetup.verify.checks import census, whole
+from gpusetup.verify.checks import census
 from gpusetup.verify.operators import rounding
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.drawing import LAYOUTS, given, laid_out
@@ -321,31 +321,6 @@ def test_a_formula_that_is_wrong_at_some_numbers_alone_is_seen(named: tuple[str,
     )
     assert all(right)
     assert not all(seen)
-
-
-def test_random_numbers_that_come_again_are_seen() -> None:
-    def repeated() -> Any:
-        found = torch.randn(whole.DRAWS)
-        found[whole.DRAWS // 4 :] = found[: -whole.DRAWS // 4].clone()
-        return found
-
-    def bad(run: Any) -> list[str]:
-        parts = whole._drawn(torch, "cpu", "randn", run, 0.0, 1.0)
-        return [part.label for part in parts if not part.worst <= 1]
-
-    assert bad(lambda: torch.randn(whole.DRAWS)) == []
-    assert f"randn, {whole.DRAWS // 4} apart" in bad(repeated)
-
-
-def test_a_permutation_whose_end_stays_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = torch.randperm
-
-    def half_done(count: int, **how: Any) -> Any:
-        return torch.cat([real(count - 64, **how), torch.arange(count - 64, count)])
-
-    assert all(part.worst <= 1 for part in whole._orders(torch, "cpu"))
-    monkeypatch.setattr(torch, "randperm", half_done)
-    assert not all(part.worst <= 1 for part in whole._orders(torch, "cpu"))
 
 
 def _in_two_parts(t: Any, x: Any, y: Any) -> Any:
