@@ -112,9 +112,10 @@ def said_plainly(message: str, options: Mapping[str, argparse.Action]) -> tuple[
     name = named[1].split("/")[-1] if named else ""
     if given := re.search(r"ignored explicit argument '(.*)'", message):
         return f"`{name}` takes no value, so not {given[1]!r}", f"write `{name}` alone;"
-    if number := re.search(r"invalid (float|int) value: '(.*)'", message):
-        kind = "a number" if number[1] == "float" else "a whole number"
-        digits = re.search(r"\d+(\.\d+)?" if number[1] == "float" else r"\d+", number[2])
+    if number := re.search(r"invalid (float|int|seconds|seed) value: '(.*)'", message):
+        is_real = number[1] in ("float", "seconds")
+        kind = "a number" if is_real else "a whole number"
+        digits = re.search(r"\d+(\.\d+)?" if is_real else r"\d+", number[2])
         meant = f"did you mean `{name} {digits[0]}`?" if digits else None
         return f"argument {name}: {number[2]!r} is not {kind}", meant
     wrong = re.search(r"invalid choice: '([^']*)'", message)

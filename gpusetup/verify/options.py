@@ -144,7 +144,8 @@ def checked(found: Options) -> Options:
     """The options with what is `asked` of every check, and the expressions read; WrongQuestion
     where values are malformed or contradict each other."""
     if not _DEVICE.match(found.device):
-        hint = "one of auto (every visible GPU), cpu, cuda, cuda:0, ..., none"
+        several = "for several leave it out: every visible GPU is proven; " * ("," in found.device)
+        hint = f"{several}one of auto, cpu, cuda, cuda:0, ..., none"
         raise WrongQuestion(f"--device {found.device!r} is no device", hint)
     expect = tuple(parse(text) for text in flat(found.expect))
     if found.json and found.format != "text":

@@ -20,9 +20,9 @@ import traceback
 import warnings
 from typing import Optional, TextIO
 
-from .checks.memory import available_bytes
 from .checks.table import function_of, named
 from .device.importing import first_line
+from .host_memory import available_bytes
 from .values import FAILED, SKIPPED, After, Asked, Outcome, Row, WrongQuestion, begin, sticky
 
 BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")

@@ -52,7 +52,7 @@ def install(scene):
     torch.cuda.get_device_properties = get_device_properties
     real_autocast, real_scaler = torch.autocast, torch.amp.GradScaler
     torch.autocast = lambda device_type, dtype: real_autocast("cpu", dtype=dtype)
-    torch.amp.GradScaler = lambda device, init_scale: real_scaler("cpu", init_scale=init_scale)
+    torch.amp.GradScaler = lambda device, **how: real_scaler("cpu", **how)
 
     class OnTheCpu(TorchFunctionMode):
         """Takes every `cuda:N` for the CPU, and works the fault of the device last named."""
@@ -78,7 +78,7 @@ def install(scene):
 
 
 def multiplies(torch, func, found):
-    product = func in (torch.Tensor.matmul, torch.Tensor.__matmul__)
+    product = getattr(func, "__name__", "") in ("mm", "matmul", "__matmul__")
     return product and found.dtype == torch.float32 and found.shape == (1000, 1000)
 
 
@@ -105,7 +105,7 @@ def abort(torch, func, found):
 
 def wrong_element(torch, func, found):
     if multiplies(torch, func, found):
-        found[123, 456] += 0.01
+        found[123, 456] += 4.0
     return found
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import re
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
 from ..device.devices import GIB
 from ..device.identity import gpu_uuid
 from ..device.lock import alone_on
+from ..host_memory import available_bytes
 from ..judging.tolerance import holds, judged, numbers, same
 from ..values import FAILED, PASSED, Outcome, asked
 
@@ -88,34 +88,6 @@ def sharing(device: str) -> str:
     if found.get(INTEGRATED) or found.get(HOST_TABLES):
         return "unified"
     return "display" if found.get(TIMEOUT) else "alone"
-
-
-CGROUPS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
-)
-"""Limit and use, of version 2 and of version 1."""
-
-
-def available_bytes() -> int:
-    """What the host and this process's cgroup still have."""
-    limits = [(_number(most), _number(now)) for most, now in CGROUPS]
-    left = [max(0, most - now) for most, now in limits if most is not None and now is not None]
-    host = _number("/proc/meminfo", r"MemAvailable:\s*(\d+)")
-    return min([*left, *([] if host is None else [host * 1024])], default=4 * CPU_BYTES)
-
-
-def _number(path: str, pattern: str = r"(\d+)") -> Optional[int]:
-    """What a file of the kernel says; None where it says no number."""
-    try:
-        with open(path, encoding="ascii") as file:
-            found = re.search(pattern, file.read())
-    except OSError:
-        return None
-    return int(found.group(1)) if found else None
 
 
 def blocks(device: str, wanted: int) -> List[Any]:

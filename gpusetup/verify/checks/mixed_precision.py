@@ -80,7 +80,7 @@ def amp(device: str) -> Outcome:
     parts = [holds("autocast", told == f"{low}", f"multiplied in {told}, not in {low}")]
     if scaler:
         parts.append(holds("the scale", scaler.get_scale() >= FIRST_SCALE, "backed off"))
-    return _fallen(parts, losses, f"{STEPS} steps in {low}, the loss falls")
+    return _fallen(parts, losses, f"{STEPS} steps in {str(low)[6:]}, the loss falls")
 
 
 def _fallen(parts: List[Part], losses: List[float], detail: str) -> Outcome:
