@@ -156,11 +156,9 @@ def recorded_runs() -> Iterator[tuple[Path, str]]:
 def known_gpus() -> Iterator[tuple[Path, str]]:
     """What verify knows of GPUs; that folder stands alone, with its own table."""
     from gpusetup.catalog.file import DATA, load_catalog
-    from gpusetup.catalog.kernels import jetson
     from gpusetup.named_file import shipped
 
     catalog, as_of = load_catalog(), json.loads(shipped(DATA))["gpus"]["as_of"]
-    apart = {str(capability): cuda for capability, cuda in jetson().items()}
     rows = {
         name: [
             row.peak_tflops["fp16"],
@@ -177,7 +175,7 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
         '{"about": "nvidia-smi name: dense float16 TFLOPS (float32 accumulation), boost MHz, '
         "variable clock, float32 TFLOPS, GB/s of the memory; "
         f'from the catalog, its GPUs as of {as_of}",\n'
-        f'"apart": {json.dumps(apart)},\n"gpus": {{\n'
+        '"gpus": {\n'
     )
     lines = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(rows.items())

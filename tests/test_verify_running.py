@@ -352,7 +352,9 @@ def test_a_signal_ends_the_run_with_what_is_known(way: str, name: str, tmp_path:
     scratch.mkdir()
     command = ("-m", "gpusetup", "verify", "--python", sys.executable)
     words = ("--json", "--output", str(report))
+    before = signal.signal(number, signal.SIG_DFL)  # under nohup it would be ignored, rightly
     process = begun(scratch, *words, command=command if way == "command" else (str(FOLDER),))
+    signal.signal(number, before)
     os.killpg(process.pid, number)  # as `timeout` and a terminal do: the proof hears it twice
     assert process.wait(timeout=20) == 128 + number
     assert states(json.loads(report.read_text()))["run@host"] == "crashed"
