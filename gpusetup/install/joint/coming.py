@@ -4,8 +4,9 @@ made; one that our table names by its exact file becomes a wheel like the others
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
@@ -17,12 +18,11 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.fetching.wheels import Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.joint.choose import choose_together
-from gpusetup.install.joint.links import plain_name
+from gpusetup.install.joint.choose import YEAR, choose_together, days_behind
+from gpusetup.install.joint.compile import Uv, listed
 from gpusetup.install.joint.places import users_places
-from gpusetup.install.joint.releases import listed
+from gpusetup.install.joint.stand_ins import plain_name
 from gpusetup.install.joint.table import Joint
-from gpusetup.install.joint.words import projects_of
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
 from gpusetup.install.refresh.saved import known_catalog
@@ -32,7 +32,7 @@ from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import JointPackage, Request, TorchBuild
-from gpusetup.resolver.joint import YEAR
+from gpusetup.resolver.joint import Asked, by_name, name_of
 from gpusetup.resolver.least import crosses
 
 
@@ -64,7 +64,7 @@ def not_with_old(
 ) -> Task | None:
     """A torch that stays may allow nothing but a release of years ago: then the task that moves
     torch to what the current release takes; None where the plan has none such."""
-    old = () if job.wheels or task.decision.moves else old_releases(job, plan, asked)
+    old = () if job.wheels or task.decision.moves else old_releases(job, task.machine, plan, asked)
     if not old:
         return None
     wanted = Request(torch=request.torch, backend=request.backend)
@@ -79,8 +79,7 @@ def by_table(
 ) -> Callable[[], Task] | None:
     """What chooses torch anew where the one that is there does not go with a companion; None where
     nothing that was asked for is one."""
-    names = [canonicalize_name(Requirement(word).name) for word in asked.packages]
-    if job.wheels or not projects_of(names, companion_table()):
+    if job.wheels or not any(companion_table().project(name_of(one)) for one in asked.packages):
         return None
 
     def chosen() -> Task:
@@ -92,23 +91,27 @@ def by_table(
     return chosen
 
 
-def old_releases(job: Job, plan: Plan, asked: RequestedPackages) -> tuple[str, ...]:
+def old_releases(job: Job, machine: Snapshot, plan: Plan, asked: RequestedPackages) -> list[str]:
     """What was asked for in any version and would come in one that is more than a year old."""
-    free = {name for word in asked.packages if (name := _free_name(word))}
-    coming = [one for one in plan.dependencies or () if one.name in free]
-    indexes = users_places(job.environ, Path.home()).indexes if coming else ()
-    pages = ((one, listed(job.fetcher, indexes, one.name)) for one in coming)
-    return tuple(
-        f"{one.name} {one.version} of {page.published(one.version)}"
-        for one, page in pages
-        if page.days_behind(one.version) > YEAR
-    )
+    free = {name_of(word) for word in asked.packages if is_free(word)}
+    coming = {one.name: one.version for one in plan.dependencies or () if one.name in free}
+    if not coming:
+        return []
+    with TemporaryDirectory() as folder:
+        uv = Uv(users_places(job.environ, Path.home()), machine, Path(folder))
+        newest = listed([*coming], uv)
+        here = listed([f"{name}=={version}" for name, version in coming.items()], uv)
+    return [
+        f"{one.name} {one.version} of {one.published}"
+        for one in here.packages
+        if days_behind(here, newest, one.name) > YEAR
+    ]
 
 
-def _free_name(word: str) -> str | None:
-    """The name of a requirement that no version limits."""
+def is_free(word: str) -> bool:
+    """Whether no version limits a requirement."""
     said = Requirement(word)
-    return None if said.specifier or said.url else canonicalize_name(said.name)
+    return not (said.specifier or said.url)
 
 
 def _chosen(
@@ -126,16 +129,9 @@ def _chosen(
     beside = dict(asked.beside)
     words = (*asked.packages, *(f"{name}{beside.get(name, '')}" for name in companions))
     job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
-    joint = choose_together(
-        machine,
-        wanted,
-        words,
-        catalog,
-        users_places(job.environ, Path.home()),
-        lambda: job.fetcher,
-        prefer=prefer,
-        behind_days=behind_days,
-    )
+    question = Asked(machine=machine, request=wanted, catalog=catalog, words=by_name(words))
+    places = users_places(job.environ, Path.home())
+    joint = choose_together(question, places, prefer=prefer, behind_days=behind_days)
     if joint.refused:
         raise Unsatisfiable(*refusal(joint))
     return joint
@@ -190,30 +186,16 @@ def _said(joint: Joint) -> tuple[str, ...]:
 
 def _exact(job: Job, asked: RequestedPackages, joint: Joint) -> RequestedPackages:
     """The words at the versions of the set; torch's companions that it needs among the family."""
-    by_name = {one.name: one for one in joint.packages}
-    there = {*asked.family, *(name for name in by_name if name in FAMILY)}
-    files, packages = [], []
-    for word in asked.packages:
-        one = by_name.get(canonicalize_name(Requirement(word).name))
-        if one is not None and one.file:
-            files.append(wheel_at(job, one.name, one.file))
-        else:
-            packages.append(_pinned(word, one))
+    rows = {one.name: one for one in joint.packages}
+    there = {*asked.family, *(name for name in rows if name in FAMILY)}
+    named = {name_of(word): word for word in asked.packages}
+    files = [one for one in joint.packages if one.file]
+    words = (word for name, word in named.items() if name not in {one.name for one in files})
     return replace(
         asked,
         family=tuple(name for name in FAMILY if name in there),
-        packages=tuple(packages),
-        files=(*files, *_files_beside(job, joint.packages, asked)),
-    )
-
-
-def _files_beside(
-    job: Job, packages: Iterable[JointPackage], asked: RequestedPackages
-) -> tuple[Wheel, ...]:
-    """Exact files that come because something else requires them."""
-    named = {canonicalize_name(Requirement(word).name) for word in asked.packages}
-    return tuple(
-        wheel_at(job, one.name, one.file) for one in packages if one.file and one.name not in named
+        packages=tuple(_pinned(word, rows.get(name_of(word))) for word in words),
+        files=tuple(wheel_at(job, one.name, one.file or "") for one in files),
     )
 
 
