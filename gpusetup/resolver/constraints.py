@@ -14,7 +14,6 @@ from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.situation import Situation, is_allowed
 
-
 Constraint = Callable[[TorchBuild, Situation], str | None]
 
 

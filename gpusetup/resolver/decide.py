@@ -146,10 +146,6 @@ def _options(
 
 def check_request(request: Request, catalog: Catalog) -> None:
     """Raise UsageError for a request that is malformed, contradictory or names what never was."""
-    if request.torch:
-        from gpusetup.resolver.spelled import check_torch
-
-        check_torch(request.torch, catalog)
     specifier(request.torch)
     labelled = label_of(request.torch)
     if labelled and request.backend not in ("auto", labelled):

@@ -12,7 +12,7 @@ from gpusetup.catalog.gpus import gpus_described
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Container, CudaApi, Driver, Gpu, Os, Python, Reading, Snapshot
-from gpusetup.resolver.spelled import driver_named, driver_of_branch
+from gpusetup.resolver.spelled import driver_named
 
 Family = Literal["linux", "windows", "macos"]
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
@@ -41,8 +41,7 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
     _check(given, snapshot)
     if given.driver is not None:
         family = given.os or snapshot.os.family
-        driver = driver_named(given.driver, catalog, family)
-        given = replace(given, driver=driver_of_branch(driver, catalog, family))
+        given = replace(given, driver=driver_named(given.driver, catalog, family))
     changed = _other_system(snapshot, given)
     changed = replace(changed, python=replace(changed.python, executable=None, prefix=None))
     if given.python is not None:
@@ -128,7 +127,6 @@ def for_host(
     """This environment as it will stand on another host: its GPUs and driver are the named ones."""
     if driver:
         driver = driver_named(driver, catalog, snapshot.os.family)
-        driver = driver_of_branch(driver, catalog, snapshot.os.family)
     hidden = nvidia.MAKER.masks
     kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
     replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")
