@@ -185,12 +185,8 @@ def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--gpu", "580.95"), "a driver's version"),
-        (("--gpu", "0"), "a number of a GPU"),
         (("--gpu", "M3 Max"), "Apple's"),
         (("--gpu", "ampere"), "`sm_86`"),
-        (("--gpu", "all"), "leave the option out"),
-        (("--backend", "mps"), "macOS"),
         (("--backend", "12"), "cu12"),
         (("--backend", "6.4"), "rocm6.4"),
         (("--backend", "CUDA"), "`auto`"),
@@ -280,8 +276,8 @@ def test_versions_that_go_together_are_installed(
     ("words", "told"),
     [
         (["torch==2.6.0", "torchvision==0.20.1"], "goes with torch 2.5.1, not with 2.6.0"),
-        (["torchvision==0.99"], "No torch goes with torchvision==0.99"),
-        (["torchvision==0.20.1", "torchaudio==2.4.0"], "No torch goes with"),
+        (["torchvision==0.99"], "torchvision==0.99 goes with no torch"),
+        (["torchvision==0.20.1", "torchaudio==2.4.0"], "goes with no torch"),
         (["torch==2.5.1", "--torch", "2.6.0"], "`torch==2.5.1` and `--torch 2.6.0`"),
     ],
 )

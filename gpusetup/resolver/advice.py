@@ -38,18 +38,15 @@ def best_change(situation: Situation, chosen: TorchBuild | None, catalog: Catalo
 
     With an answer already there, only a change that would give a newer torch counts.
     """
-    kept: list[tuple[Version, Advice]] = []
-    lost: list[tuple[Version, Advice]] = []
+    found: list[tuple[bool, Version, Advice]] = []
     for kind, to, changed in _changes(situation, catalog):
-        build = best_build(changed, catalog)
+        keeps = kind not in ("torch", "backend")
+        build = best_build(changed, catalog) if keeps or chosen is None else None
         if build is not None and (chosen is None or parsed(build.torch) > parsed(chosen.torch)):
             gives = f"torch {build.torch} ({build.backend})"
-            loses = kind in ("torch", "backend")
             said = to or (build.torch if kind == "torch" else build.backend)
-            advice = Advice(change=kind, to=said, gives=gives)
-            (lost if loses else kept).append((parsed(build.torch), advice))
-    best = kept or (lost if chosen is None else [])
-    return max(best, key=lambda row: row[0])[1] if best else None
+            found.append((keeps, parsed(build.torch), Advice(change=kind, to=said, gives=gives)))
+    return max(found, key=lambda row: row[:2])[2] if found else None
 
 
 def _changes(situation: Situation, catalog: Catalog) -> Iterator[Change]:
