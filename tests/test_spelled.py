@@ -192,7 +192,6 @@ def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
         (("--backend", "CUDA"), "`auto`"),
         (("--backend", "cpu", "--cuda", "12.4"), "name two backends: cpu and cu124"),
         (("--backend", "rocm"), "the nearest: rocm7.14, rocm7.2, "),
-        (("--python", "/usr/bin/python3"), "`/usr/bin/python3 --version` prints it"),
     ],
 )
 def test_a_value_of_another_kind_is_told_its_kind(

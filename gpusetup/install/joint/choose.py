@@ -153,7 +153,8 @@ class _Search:
                 f"{' and '.join(self.asked.words)}: {found}",
                 hint="nothing was changed; leave one of them out, or name another version"
                 if len(self.asked.words) > 1
-                else "nothing was changed; is it spelled so? Else name another version of it",
+                else "nothing was changed; is it spelled so? If it has no wheel, "
+                f"`uv pip install --no-build-isolation {self.asked.names[0]}` builds it",
             )
         sets = [found]
         for name in _late(self.asked, found, newest):

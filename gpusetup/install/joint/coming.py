@@ -4,27 +4,22 @@ made; one that our table names by its exact file becomes a wheel like the others
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.fetching.wheels import Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.joint.choose import YEAR, choose_together, days_behind
-from gpusetup.install.joint.compile import Uv, listed
+from gpusetup.install.joint.choose import YEAR, choose_together
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.stand_ins import plain_name
 from gpusetup.install.joint.table import Joint
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.plan import Plan
 from gpusetup.install.refresh.saved import known_catalog
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.find import Target
@@ -44,74 +39,34 @@ def with_set(
     wanted: Request,
     target: Target,
 ) -> Task:
-    """The task with the torch that goes with the packages, where torch comes or is exchanged.
+    """The task with the torch that goes with the packages. One that is there stays if nothing
+    beside it would be a release of years ago.
 
-    Unsatisfiable where none does, or only with an old release of one of them.
+    Unsatisfiable if none does, or only with an old release of one of them.
     """
-    if not (asked.packages and task.decision.moves) or job.wheels:
+    build, stays = task.resolution.build, not task.decision.moves
+    if not asked.packages or job.wheels:
         return task
-    joint = _chosen(request, job, task.machine, asked, wanted, task.resolution.build)
-    return _with_joint(request, job, task, asked, joint, target)
-
-
-def not_with_old(
-    request: InstallRequest,
-    job: Job,
-    task: Task,
-    plan: Plan,
-    asked: RequestedPackages,
-    target: Target,
-) -> Task | None:
-    """A torch that stays may allow nothing but a release of years ago: then the task that moves
-    torch to what the current release takes; None where the plan has none such."""
-    old = () if job.wheels or task.decision.moves else old_releases(job, task.machine, plan, asked)
-    if not old:
-        return None
-    wanted = Request(torch=request.torch, backend=request.backend)
-    joint = _chosen(request, job, task.machine, asked, wanted, None)
-    moved = _with_joint(request, job, task, asked, joint, target)
-    there = task.machine.torch.version
-    return replace(moved, why=f"beside torch {there} only {' and '.join(old)} would come")
-
-
-def by_table(
-    request: InstallRequest, job: Job, task: Task, asked: RequestedPackages, target: Target
-) -> Callable[[], Task] | None:
-    """What chooses torch anew where the one that is there does not go with a companion; None where
-    nothing that was asked for is one."""
-    if job.wheels or not any(companion_table().project(name_of(one)) for one in asked.packages):
-        return None
-
-    def chosen() -> Task:
-        wanted = Request(torch=request.torch, backend=request.backend)
-        held = task.resolution.build
-        joint = _chosen(request, job, task.machine, asked, wanted, held, behind_days=YEAR)
+    if not stays:
+        joint = _chosen(request, job, task.machine, asked, wanted, build)
         return _with_joint(request, job, task, asked, joint, target)
-
-    return chosen
-
-
-def old_releases(job: Job, machine: Snapshot, plan: Plan, asked: RequestedPackages) -> list[str]:
-    """What was asked for in any version and would come in one that is more than a year old."""
-    free = {name_of(word) for word in asked.packages if is_free(word)}
-    coming = {one.name: one.version for one in plan.dependencies or () if one.name in free}
-    if not coming:
-        return []
-    with TemporaryDirectory() as folder:
-        uv = Uv(users_places(job.environ, Path.home()), machine, Path(folder))
-        newest = listed([*coming], uv)
-        here = listed([f"{name}=={version}" for name, version in coming.items()], uv)
-    return [
-        f"{one.name} {one.version} of {one.published}"
-        for one in here.packages
-        if days_behind(here, newest, one.name) > YEAR
-    ]
-
-
-def is_free(word: str) -> bool:
-    """Whether no version limits a requirement."""
-    said = Requirement(word)
-    return not (said.specifier or said.url)
+    if build is None or not build.pythons:  # one that no index is known to have
+        return task
+    free = Request(torch=request.torch, backend=request.backend)
+    joint = _chosen(request, job, task.machine, asked, free, build, behind_days=YEAR)
+    same = (joint.build.torch, joint.build.backend) == (build.torch, build.backend)
+    if same and not any(one.file for one in joint.packages):
+        return task
+    moved = _with_joint(request, job, task, asked, joint, target)
+    words = " and ".join(asked.packages)
+    return (
+        moved
+        if same
+        else replace(
+            moved,
+            why=f"beside torch {task.machine.torch.version} {words} would be old, or not come",
+        )
+    )
 
 
 def _chosen(
