@@ -114,7 +114,7 @@ WANDB = {
     "pcierx": column("pcie_rx_bytes_per_second"),
     "pcietx": column("pcie_tx_bytes_per_second"),
 }
-WANDB_NAME = re.compile(r"(?:system\.)?gpu\.(\d+)\.(\w+)(?:/.*)?$")
+WANDB_NAME = re.compile(r"gpu\.(\d{1,4})\.(\w+)(?:/.*)?$")
 
 INTEGERS = {"clock_sm_mhz", "clock_sm_max_mhz", "clock_memory_mhz", "memory_used_bytes",
             "memory_total_bytes", "cores", "processes", "loader_workers", "gpu_processes",

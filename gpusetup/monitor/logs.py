@@ -6,7 +6,9 @@ dmon`, W&B's system events as CSV or JSON lines. What a log does not tell is Non
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
@@ -14,7 +16,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.monitor import columns, wandb_log
+from gpusetup.monitor import columns
 from gpusetup.monitor.values import GpuSample, HostSample, ProcessUse, Sample, TreeSample
 
 Row = Mapping[str, tuple[str, str]]
@@ -320,18 +322,33 @@ def _column_time(row: Row) -> float | None:
 # --- W&B ------------------------------------------------------------------------------------------
 
 
-def read_wandb(
-    rows: Callable[[Iterable[str]], Iterator[Mapping[str, str]]],
-) -> Callable[[Iterable[str]], Iterator[Line]]:
-    def read(lines: Iterable[str]) -> Iterator[Line]:
-        host = wandb_log.Host()
-        for row in rows(lines):
-            at = wandb_log.moment(row)
-            machine = host.fields(row, at)
-            for index, fields in wandb_log.gpus(row):
-                yield Line(index=index, at=at, gpu=fields, host=machine)
+def read_wandb(lines: Iterable[str]) -> Iterator[Line]:
+    """`wandb-events.jsonl`, or rows of `run.history(stream='events')` as CSV or JSON lines."""
+    for row in _wandb_rows(lines):
+        told = {str(name).lower().removeprefix("system."): str(row[name]) for name in row}
+        at = columns.quantity(told.get("_runtime", told.get("_timestamp", "")))
+        busy = columns.quantity(told.get("cpu", ""))
+        host = {"busy_percent": busy} if busy is not None and 0 <= busy <= 100 else {}
+        gpus: dict[int, dict[str, tuple[str, str]]] = {}
+        for name, cell in told.items():
+            if match := columns.WANDB_NAME.match(name):
+                gpus.setdefault(int(match[1]), {})[match[2]] = (cell, "")
+        for index in sorted(gpus):
+            fields = columns.gpu_fields(gpus[index], columns.WANDB)
+            yield Line(index=index, at=at, gpu=fields, host=host)
 
-    return read
+
+def _wandb_rows(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    first, lines = told_first(line.replace("\0", "") for line in lines)
+    if not first.startswith("{"):
+        with contextlib.suppress(csv.Error):
+            yield from csv.DictReader(lines)
+        return
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            plain = json.loads(line)
+            if isinstance(plain, dict):
+                yield plain
 
 
 def told_first(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
@@ -351,16 +368,13 @@ def _begins(*told: str) -> Callable[[str], bool]:
 
 
 def _is_wandb(low: str) -> bool:
-    return low.startswith("{") and any(n in low for n in ("_runtime", "_timestamp", "gpu.0."))
+    names = ("_runtime", "_timestamp", "gpu.0.") if low.startswith("{") else ("gpu.0.",)
+    return "," in low and any(name in low for name in names)
 
 
 LOGS: tuple[tuple[Callable[[str], bool], Log], ...] = (
     (lambda low: low.startswith("at,seconds,gpu,"), Log(source="csv", read=read_csv)),
-    (_is_wandb, Log(source="wandb", read=read_wandb(wandb_log.json_rows))),
-    (
-        lambda low: "," in low and "gpu.0." in low,
-        Log(source="wandb", read=read_wandb(wandb_log.csv_rows)),
-    ),
+    (_is_wandb, Log(source="wandb", read=read_wandb)),
     (_begins("entity"), Log(source="dcgmi dmon", read=read_columns)),
     (_begins("gpu", " pid "), Log(source="nvidia-smi pmon", read=read_columns)),
     (_begins("gpu"), Log(source="nvidia-smi dmon", read=read_columns)),
