@@ -30,7 +30,7 @@ SUMMARY = (
 )
 EXAMPLES = (
     "gpusetup fleet show records/",
-    'gpusetup fleet show records/ --since last-week/ --nodes "gpu[001-064]"',
+    'gpusetup fleet show records/ --nodes "gpu[001-064]"',
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
@@ -43,16 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "action",
         choices=ACTIONS,
         help="show: judge a folder of records; run: gather one from the nodes, and judge it; "
-        "sweep: exchange in pairs and halves, as a rank of srun, torchrun or Ray",
+        "sweep: exchange in pairs, as a rank of srun, torchrun or Ray",
     )
     parser.add_argument("folder", metavar="DIR", nargs="?", help="show: the folder")
-    parser.add_argument(
-        "--since",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="an earlier folder of the same nodes: since when, and what changed; repeatable",
-    )
     parser.add_argument(
         "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
     )
@@ -119,10 +112,7 @@ def show(options: argparse.Namespace) -> FleetAnswer:
     judge = Judge(load_catalog())
     records = _read(options.folder, judge)
     records = replace(records, nodes=tuple(held_against(profile, one) for one in records.nodes))
-    past = [_read(folder, judge) for folder in options.since]
-    past.sort(key=lambda one: max((node.taken_at or "" for node in one.nodes), default=""))
-    earlier = [{node.name: node for node in one.nodes} for one in past]
-    return answer(records, earlier, expected)
+    return answer(records, expected)
 
 
 def _read(folder: str, judge: Judge) -> Records:

@@ -11,7 +11,7 @@ from gpusetup.commands import fleet_run, fleet_sweep
 from gpusetup.errors import UsageError
 
 SHOWN: Mapping[str, Any] = {
-    "since": [], "nodes": None, "profile": None, "strict": False,
+    "nodes": None, "profile": None, "strict": False,
 }  # fmt: skip
 """What `show` takes, and `run` when it shows its records, with the values of nobody."""
 BOTH = ("device", "python", "limit")

@@ -29,7 +29,7 @@ COMMANDS = {
     "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
     "compare": "shows what differs between two machines, or two dates of one",
     "node-check": "says within seconds whether this node may take jobs",
-    "slurm": "prints or installs what Slurm calls on a node: prolog, health program, epilog",
+    "slurm": "prints or installs what Slurm calls on a node: prolog, health program",
     "fleet": "judges many nodes, and says which one is not like the others",
     "mcp": "answers assistants over the Model Context Protocol",
     "agents": "prints what a coding agent should know, for AGENTS.md",
