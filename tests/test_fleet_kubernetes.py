@@ -228,9 +228,9 @@ def test_outside_a_pod_it_says_so(
 ) -> None:
     monkeypatch.setenv("GPUSETUP_SERVICE_ACCOUNT", str(tmp_path))
     monkeypatch.delenv("NODE_NAME", raising=False)
-    assert main(["node-check", "--kubernetes"]) == 2
+    assert main(["fleet", "check", "--kubernetes"]) == 2
     monkeypatch.setenv("NODE_NAME", "n1")
-    assert main(["node-check", "--kubernetes"]) == 3
+    assert main(["fleet", "check", "--kubernetes"]) == 3
     assert "no pod" in capsys.readouterr().err
 
 

@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from gpusetup.commands.common import add_limit, seconds_named
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
@@ -29,15 +30,26 @@ LAUNCHERS = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What is particular to `sweep`; `--device`, `--python` and `--limit` are those of run."""
-    group = parser.add_argument_group("sweep: how it measures")
+SUMMARY = (
+    "Is started by a launcher as every rank, exchanges in pairs and halves, and names the rank, "
+    "node or path that is slow, broken or silent. Exit 1 where one is."
+)
+EXAMPLES = (
+    "srun --ntasks-per-node=8 gpusetup fleet sweep",
+    "torchrun --nproc-per-node=8 --no-python gpusetup fleet sweep",
+)
+
+
+def configure(group: argparse.ArgumentParser) -> None:
+    group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
+    group.add_argument("--python", metavar="PATH", help="the interpreter whose torch is used")
+    add_limit(group, f"for each round ({LIMIT_SECONDS:g})")
     group.add_argument(
         "--bytes", type=_bytes, metavar="SIZE", help="of a message: 64M (CPU 4M, GPU 128M)"
     )
     group.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"({REPEATS})")
     group.add_argument(
-        "--meet", type=_seconds, default=MEET_SECONDS, metavar="SECONDS",
+        "--meet", type=seconds_named, default=MEET_SECONDS, metavar="SECONDS",
         help=f"until all ranks have come ({MEET_SECONDS:g})",
     )  # fmt: skip
     group.add_argument(
@@ -54,12 +66,6 @@ def _bytes(text: str) -> int:
     if number.isdigit() and 1024 <= int(number) * units[unit] <= 1 << 34:
         return int(number) * units[unit]
     raise argparse.ArgumentTypeError(f"{text!r} is no size from 1K to 16G")
-
-
-def _seconds(text: str) -> float:
-    from gpusetup.commands.common import _seconds as seconds
-
-    return seconds(text)
 
 
 def _share(text: str) -> float:

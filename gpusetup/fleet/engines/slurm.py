@@ -201,24 +201,26 @@ def files(python: str, prefix: str, state: str, profile: str | None) -> tuple[Fi
 
 def _call(python: str, name: str, state: str, more: Sequence[str]) -> str:
     profile = more if name != "epilog" else ()
-    return shlex.join((python, "-I", "-m", "gpusetup", "slurm", name, "--state", state, *profile))
+    return shlex.join(
+        (python, "-I", "-m", "gpusetup", "fleet", "slurm", name, "--state", state, *profile)
+    )
 
 
 def _script(what: str, call: str) -> str:
-    return f"#!/bin/sh\n# {what} (written by `gpusetup slurm install`).\nexec {call}\n"
+    return f"#!/bin/sh\n# {what} (written by `gpusetup fleet slurm install`).\nexec {call}\n"
 
 
 def _prolog(call: str) -> str:
     """Only the answer no fails a job: a gpusetup that cannot run is no fault of the node."""
     return (
-        "#!/bin/sh\n# Prolog: the job's GPUs only (written by `gpusetup slurm install`).\n"
+        "#!/bin/sh\n# Prolog: the job's GPUs only (written by `gpusetup fleet slurm install`).\n"
         "# Exit 1 is the answer that a GPU is not sound; whatever else ends it fails no job.\n"
         f"{call}\n[ $? -ne 1 ]\n"
     )
 
 
 def _nhc(python: str, more: Sequence[str]) -> str:
-    call = shlex.join((python, "-I", "-m", "gpusetup", "node-check", "--no-color", *more))
+    call = shlex.join((python, "-I", "-m", "gpusetup", "fleet", "check", "--no-color", *more))
     return (
         "# Node Health Check: copy to /etc/nhc/scripts; nhc.conf: * || check_gpusetup\n"
         "check_gpusetup() {\n"

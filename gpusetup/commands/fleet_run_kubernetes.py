@@ -25,7 +25,7 @@ MOST_GPUS = 1024
 
 def add_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--image", metavar="IMAGE", help="Kubernetes: has gpusetup and your torch")
-    group.add_argument("--namespace", metavar="NAME", default="default", help="Kubernetes's")
+    group.add_argument("--namespace", metavar="NAME", help="Kubernetes's (default)")
     group.add_argument("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, where needed")
     group.add_argument(
         "--gpus", type=int, metavar="N", help="Kubernetes: with --print --nodes, asking no cluster"
@@ -66,7 +66,7 @@ def setting_of(options: argparse.Namespace) -> Setting:
         )
     return Setting(
         image=options.image,
-        namespace=options.namespace,
+        namespace=options.namespace or "default",
         run=f"gpusetup-{secrets.token_hex(4)}",
         runtime_class=options.runtime_class,
     )

@@ -1,4 +1,4 @@
-"""`gpusetup node-check`: may this node take jobs, within seconds and beside a running one."""
+"""`gpusetup fleet check`: may this node take jobs, within seconds and beside a running one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SUMMARY = (
     "given. Prints one line with the reason. Exit 0: sound; 1: not."
 )
 EXAMPLES = (
-    "gpusetup node-check",
-    "gpusetup node-check --learn > h100x8.toml",
-    "gpusetup node-check --profile h100x8.toml --json",
+    "gpusetup fleet check",
+    "gpusetup fleet check --learn > h100x8.toml",
+    "gpusetup fleet check --profile h100x8.toml --json",
 )
 
 
