@@ -80,7 +80,7 @@ def _read_report(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     """Without what is private before it is judged: what is said of it is in our own words then."""
     if setting.keep_private:
         return _told(api.read_report(**values))
-    from gpusetup.commands.reports import snapshot_of
+    from gpusetup.commands.report import snapshot_of
 
     asked = dict(values)
     shown = snapshot_of(asked.pop("text").encode("utf-8", "replace"))

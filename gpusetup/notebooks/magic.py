@@ -23,7 +23,7 @@ from gpusetup.render.console import Console, told
 from gpusetup.render.language import plain
 
 LIVE = ("doctor", "verify", "install")
-ELSEWHERE = ("--from", "--report", "--reports", "--project")
+ELSEWHERE = ("--from", "--report", "--project")
 """Options about another machine than this one, or about a file."""
 TARGETS = ("--python", "--venv", *ELSEWHERE)
 """Options that say what is read; without one it is this kernel's environment."""
