@@ -17,8 +17,7 @@ from gpusetup.commands.parser import COMMANDS, command, no_such_command, read_wo
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model import shell
 from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
-from gpusetup.notebooks.notes import notes
-from gpusetup.notebooks.places import where
+from gpusetup.notebooks.notes import notes, where
 from gpusetup.render.console import Console, told
 from gpusetup.render.language import plain
 
