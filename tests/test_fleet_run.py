@@ -27,7 +27,6 @@ from gpusetup.system.processes import Output
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nodes have a POSIX shell")
 Record = dict[str, Any]
-KUBE = ("--kubernetes", "--print", "--image=i", "--nodes", "n1")
 
 
 # --- which nodes ----------------------------------------------------------------------------------
@@ -295,9 +294,6 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--slurm", "--image", "x"), "`--image` is for `--kubernetes`"),
         (("run", "--ray", "auto", "--partition", "p"), "`--partition` is for `--slurm`"),
-        (("run", *KUBE, "--gpus", "-5"), "`--gpus` is -5"),
-        (("run", *KUBE, "--gpus", "0"), "`--gpus` is 0"),
-        (("run", *KUBE[:3], "--gpus", "8"), "`--gpus` is for `--print --nodes LIST`"),
         (("run", "--hosts", "h", "--slurm"), "not allowed"),
         (("run", "--hosts", "h", "--", "--mem=1"), "is for `--slurm`"),
     ],

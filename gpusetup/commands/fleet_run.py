@@ -42,7 +42,6 @@ OF_ENGINE = {
     "image": "kubernetes",
     "namespace": "kubernetes",
     "runtime_class": "kubernetes",
-    "gpus": "kubernetes",
 }
 """What one engine alone takes."""
 
@@ -90,7 +89,7 @@ def _add_engines(group: argparse._ArgumentGroup) -> None:
         nargs="?",
         const="jobs",
         choices=("jobs", "daemonset"),
-        help="a Job on each idle node; or what sets a node's condition from now on",
+        help="a Job on each idle node; or print what sets a node's condition from now on",
     )
     group.add_argument("--partition", metavar="NAME", help="Slurm: of this partition only")
     fleet_run_kubernetes.add_options(group)

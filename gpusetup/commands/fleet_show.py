@@ -64,7 +64,7 @@ def shown(
     from gpusetup.fleet.profile import held_against
     from gpusetup.render.fleet import fleet_screen
 
-    profile = expected_of(options.profile) if options.profile else ()
+    profile = expected_of(options.profile)
     judge = Judge(load_catalog())
     records = _read(options.folder, judge)
     records = replace(records, nodes=tuple(held_against(profile, one) for one in records.nodes))

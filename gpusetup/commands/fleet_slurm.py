@@ -6,11 +6,11 @@ import argparse
 import os
 import stat
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from gpusetup.commands.fleet_check import expected_of, looked
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gpusetup.fleet.engines.slurm import Action, Memory
     from gpusetup.fleet.node_check import Job, NodeCheckAnswer
     from gpusetup.fleet.profile import Expectation
-    from gpusetup.probe.node import NodeRecord
 
 T = TypeVar("T")
 SUMMARY = (
@@ -96,22 +95,30 @@ def _prolog(options: argparse.Namespace, out: Console) -> int:
     What cannot be read of a profile or of a job's list of GPUs is said, and fails no job.
     """
     from gpusetup.fleet.engines.slurm import REASON_FILE
-    from gpusetup.fleet.node_check import only
 
     gpus = os.environ.get("SLURM_JOB_GPUS")
     if not gpus and _gives_gpus_out(options.state):
         return 0  # and gave this job none
     nothing: tuple[Expectation, ...] = ()
-    expected = _or_said(lambda: _expected(options), nothing, out)
-    record, seconds = _looked()
-    whole = only(record.snapshot, expected, None)
-    job = _or_said(lambda: only(record.snapshot, expected, gpus), whole, out)
-    answer = _judged(record, job, seconds, None if gpus else 0)
+    expected = _or_said(lambda: expected_of(options.profile), nothing, out)
+    answer, _ = _of_a_job(gpus, expected, out)
     if answer.ok:
         return 0
     out.talk(f"failed: {plain(answer.reason)}")
     _or_said(lambda: _write(Path(options.state) / REASON_FILE, answer.reason), None, out)
     return Unsatisfiable.exit_code
+
+
+def _of_a_job(
+    gpus: str | None, expected: tuple[Expectation, ...], out: Console
+) -> tuple[NodeCheckAnswer, Job]:
+    """The node as the job sees it; of a list that cannot be read, all GPUs are meant."""
+    from gpusetup.fleet.node_check import only
+    from gpusetup.model.machine import Snapshot
+
+    given_out = None if gpus else 0
+    readable = _or_said(lambda: only(Snapshot(), (), gpus), None, out)
+    return looked(expected, gpus if readable else None, given_out=given_out)
 
 
 def _gives_gpus_out(state: str) -> bool:
@@ -148,18 +155,16 @@ def _health(options: argparse.Namespace, out: Console) -> int:
         has_state,
         node_state,
     )
-    from gpusetup.fleet.node_check import only
     from gpusetup.model.frozen import replace
+    from gpusetup.probe.node import name_of_node
 
     state = Path(options.state)
-    node = os.environ.get("SLURMD_NODENAME") or _own_name()
+    node = os.environ.get("SLURMD_NODENAME") or name_of_node()
     said = _scontrol("scontrol", "show", "node", node)
     if not has_state(said):
         raise ToolFailed(f"`scontrol show node {node}` tells no state: nothing is done")
     found = node_state(said)
-    expected = _expected(options)
-    record, seconds = _looked()
-    answer = _judged(record, only(record.snapshot, expected, None), seconds, found.gres or 0)
+    answer, _ = looked(expected_of(options.profile), None, given_out=found.gres or 0)
     before, prolog = _memory(state / MEMORY_FILE), _read(state / REASON_FILE)
     action, memory = decide(answer.ok, answer.reason, found, before, prolog)
     if action.kind != "none":
@@ -174,15 +179,12 @@ def _health(options: argparse.Namespace, out: Console) -> int:
 
 def _epilog(options: argparse.Namespace, out: Console) -> int:
     """What a job left on its GPUs is said in slurmd's log; nothing is ended, no GPU reset."""
-    from gpusetup.fleet.node_check import left_over, only
+    from gpusetup.fleet.node_check import left_over
 
     gpus = os.environ.get("SLURM_JOB_GPUS")
     if not gpus and _gives_gpus_out(options.state):
         return 0  # the job had none
-    record, seconds = _looked()
-    whole = only(record.snapshot, (), None)
-    job = _or_said(lambda: only(record.snapshot, (), gpus), whole, out)
-    answer = _judged(record, job, seconds, None if gpus else 0)
+    answer, job = _of_a_job(gpus, (), out)
     after = f"after job {os.environ.get('SLURM_JOB_ID', '?')}"
     if not answer.ok:
         out.talk(f"{after}: {plain(answer.reason)}")
@@ -196,40 +198,6 @@ def _program(pid: int) -> str | None:
     from gpusetup.system.system import System, read_or_none
 
     return (read_or_none(System(), f"/proc/{pid}/comm") or "").strip() or None
-
-
-def _expected(options: argparse.Namespace) -> tuple[Expectation, ...]:
-    from gpusetup.commands.fleet_check import expected_of
-
-    return expected_of(options.profile) if options.profile else ()
-
-
-def _looked() -> tuple[NodeRecord, float]:
-    """The node's record, and how long it took in seconds."""
-    from gpusetup.probe.node import read_node
-    from gpusetup.system.system import System
-
-    began = time.monotonic()
-    return read_node(System()), time.monotonic() - began
-
-
-def _judged(
-    record: NodeRecord, job: Job, seconds: float, given_out: int | None = None
-) -> NodeCheckAnswer:
-    """`given_out`: how many GPUs Slurm gives out on this node, where it was asked."""
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.fleet.node_check import checked
-
-    return checked(
-        _own_name(), job.snapshot, record.facts, job.expected, load_catalog(), seconds,
-        absent=job.absent, given_out=given_out, others=job.others,
-    )  # fmt: skip
-
-
-def _own_name() -> str:
-    from gpusetup.probe.node import name_of_node
-
-    return name_of_node()
 
 
 def _scontrol(*words: str) -> str:

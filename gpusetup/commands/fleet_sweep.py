@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_limit, seconds_named
+from gpusetup.commands.common import add_limit
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
 BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
 REPEATS = 8
+LOSS = 0.2
+"""A rank that is slower by less is none to name."""
 LEADER_SILENT_SECONDS = 60.0
 NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
 LAUNCHERS = (
@@ -47,15 +49,6 @@ def configure(group: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--bytes", type=_bytes, metavar="SIZE", help="of a message: 64M (CPU 4M, GPU 128M)"
     )
-    group.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"({REPEATS})")
-    group.add_argument(
-        "--meet", type=seconds_named, default=MEET_SECONDS, metavar="SECONDS",
-        help=f"until all ranks have come ({MEET_SECONDS:g})",
-    )  # fmt: skip
-    group.add_argument(
-        "--loss", type=_share, default=0.2, metavar="SHARE",
-        help="a rank that is slower by less is none to name: 0.2 (the default) or 20%%",
-    )  # fmt: skip
     group.add_argument("--all-paths", action="store_true", help="every pair, n-1 rounds of them")
 
 
@@ -68,23 +61,11 @@ def _bytes(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is no size from 1K to 16G")
 
 
-def _share(text: str) -> float:
-    try:
-        share = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = 0.0
-    if not 0.05 <= share <= 0.9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share from 5% to 90%")
-    return share
-
-
 def run(options: argparse.Namespace, out: Console) -> int:
     """Take part as the rank that the launcher named; rank 0 shows the answer."""
     from gpusetup.verify.ranks.launch import rank_in
     from gpusetup.verify.values import Stop, WrongQuestion
 
-    if not 1 <= options.repeats <= 1000:
-        raise UsageError(f"`--repeats` is {options.repeats}", hint="from 1 to 1000")
     try:
         rank = rank_in(os.environ)
         if rank is None:
@@ -109,9 +90,9 @@ def _sizes(options: argparse.Namespace) -> Sizes:
 
     return Sizes(
         bytes=options.bytes or 0,
-        repeats=options.repeats,
+        repeats=REPEATS,
         limit=options.limit or LIMIT_SECONDS,
-        meet=options.meet,
+        meet=MEET_SECONDS,
     )
 
 
@@ -122,12 +103,12 @@ def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
     from gpusetup.model.frozen import replace
     from gpusetup.render.sweep import sweep_screen
 
-    wanted = Options(loss=options.loss, all_paths=options.all_paths)
+    wanted = Options(loss=LOSS, all_paths=options.all_paths)
     worker = _worker(options, f"{options.device}:{rank.local}")
     meeting = Meeting(command=_worker(options, "store"), address=rank.address)
     leader, code = Leader(rank, worker, meeting, _sizes(options)), 1
     try:
-        out.talk(f"{rank.world} ranks; waiting for them at most {options.meet:g} s")
+        out.talk(f"{rank.world} ranks; waiting for them at most {MEET_SECONDS:g} s")
         leader.meet()
         kind = "cpu" if all(unit.device == "cpu" for unit in leader.units) else "cuda"
         leader.sizes = replace(leader.sizes, bytes=leader.sizes.bytes or BYTES[kind])

@@ -14,8 +14,8 @@ SIGNS = {
     "COLAB_RELEASE_TAG": "Google Colab",
     "/opt/ml/metadata/resource-metadata.json": "SageMaker",
 }
-"""A variable or a file -> who lends the machine. Kaggle comes first: its image is made from Colab's,
-and has the variables of it (mlflow/mlflow#21612, clearml/clearml#515,
+"""A variable or a file -> who lends the machine. Kaggle's image is made from Colab's, and has its
+variables, too (mlflow/mlflow#21612, clearml/clearml#515,
 oegedijk/explainerdashboard#245)."""
 VS_CODE = "__vsc_ipynb_file__"
 """A name in the kernels of VS Code, on any machine (microsoft/vscode-jupyter#8475)."""
