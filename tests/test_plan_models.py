@@ -12,7 +12,8 @@ import pytest
 
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.plan.memory.activations import layer_bytes_a_token
+from gpusetup.plan.job import Job
+from gpusetup.plan.layers import layer_bytes
 from gpusetup.plan.model.config_json import shape_of
 from gpusetup.plan.model.families import FAMILIES
 from gpusetup.plan.model.named import (
@@ -22,10 +23,8 @@ from gpusetup.plan.model.named import (
     model_named,
     model_of_size,
     table,
-    with_tables,
 )
 from gpusetup.plan.model.shape import lora_parameters
-from gpusetup.plan.model.workload import Workload
 
 HERE = Path(__file__).resolve().parent
 
@@ -71,7 +70,7 @@ def test_parameters_are_those_of_the_class_on_the_meta_device(kind: str, referen
 def test_a_layer_keeps_what_autograd_keeps(kind: str, mode: str, reference: Any) -> None:
     case = reference["kept"][kind][mode]
     w = workload(case["config"], dtype=mode, amp=None)
-    assert layer_bytes_a_token(w) == pytest.approx(case["bytes"], rel=0.07)
+    assert layer_bytes(w) == pytest.approx(case["bytes"], rel=0.07)
 
 
 @pytest.mark.slow
@@ -80,7 +79,7 @@ def test_a_layer_keeps_what_autograd_keeps_under_autocast(kind: str, reference: 
     case = reference["kept"][kind]["amp"]
     w = workload(case["config"], dtype="fp32", amp="bf16")
     # The CPU's autocast leaves part of attention in 32 bits, the GPU's does not.
-    assert 0.85 < layer_bytes_a_token(w) / case["bytes"] < 1
+    assert 0.85 < layer_bytes(w) / case["bytes"] < 1
 
 
 LLAMA = {
@@ -126,8 +125,8 @@ def planned(*words: str) -> float:
     return float(memory["total"] - memory["fragmentation"])
 
 
-def workload(config: dict[str, Any], **how: Any) -> Workload:
-    return Workload(
+def workload(config: dict[str, Any], **how: Any) -> Job:
+    return Job(
         shape=shape_of(config),
         context=1,
         batch=1,
@@ -411,13 +410,6 @@ def test_gpt2_s_size_has_gpt2_s_shape() -> None:
     known, guessed = model_named("gpt2"), model_of_size(124_000_000, text=True)
     assert (guessed.layers, guessed.hidden, guessed.vocabulary) == (12, 768, 50257)
     assert (known.layers, known.hidden, known.vocabulary) == (12, 768, 50257)
-
-
-def test_tables_are_counted_and_take_the_logits_away() -> None:
-    plain, tables = model_named("gpt2"), with_tables(model_named("gpt2"), 3_000_000, 64)
-    assert tables.parameters - plain.parameters == 3_000_000 * 64
-    assert tables.largest_unit == 3_000_000 * 64
-    assert tables.vocabulary == 0
 
 
 def test_lora_has_the_parameters_that_peft_gives_it() -> None:

@@ -152,25 +152,6 @@ def model_of_size(parameters: int, *, text: bool) -> Shape:
     )
 
 
-def with_tables(shape: Shape, rows: int, width: int | None) -> Shape:
-    """The model with embedding tables beside it: users and items of a recommender.
-
-    Its output is the hidden state, scored against the table: there are no logits.
-
-    >>> with_tables(model_named("gpt2"), 1000, 64).parameters - model_named("gpt2").parameters
-    64000
-    """
-    table = rows * (width or shape.hidden)
-    return replace(
-        shape,
-        name=f"{shape.name} and {rows:,} embedding rows",
-        parameters=shape.parameters + table,
-        active=shape.active + table,
-        largest_unit=max(shape.largest_unit, table),
-        vocabulary=0,
-    )
-
-
 def with_classes(shape: Shape, classes: int) -> Shape:
     """The model with so many numbers a sample in place of its logits: a classifier, a reward model.
 

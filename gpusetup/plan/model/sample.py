@@ -6,8 +6,8 @@ import re
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
+from gpusetup.plan.job import Job
 from gpusetup.plan.model.shape import Shape
-from gpusetup.plan.model.workload import Workload
 
 MOST_PIXELS = 10**5
 
@@ -65,29 +65,22 @@ def a_sample(shape: Shape) -> str:
     return "sequence" if shape.vocabulary or shape.rows or shape.encoder else "sample"
 
 
-def said_of_sample(w: Workload, frames: int | None, size: str | None) -> list[str]:
-    """What was taken for a sample, and what stands beside the denoiser, as sentences."""
-    sample = w.shape.sample
+def said_of_sample(job: Job, frames: int | None, size: str | None) -> list[str]:
+    """What was taken for a sample, and what is on the GPU with the denoiser, as sentences."""
+    sample = job.shape.sample
     if sample is None:
         return []
-    of = "" if not sample.text else f", {sample.text} of them text's"
+    of = f", {sample.text} of them text's" * bool(sample.text)
     height, width = pixels(size) if size else sample.usual[1:]
-    if not sample.vae:
-        what = f"{height} x {width} pixels are {w.context:,} tokens{of}; `--size` says others"
-        beside = "latents and embeddings are made before: what encodes them is not on the GPU; "
-        beside += "`--beside GIB` counts what is"
-        return ([what] if w.context == w.shape.tokens else []) + [beside]
     image = sample.usual[0] == 1
-    what = f"{height} x {width}" + " pixels" * image
-    what = what if image else f"{frames or sample.usual[0]} frames of {what}"
+    what = f"{height} x {width} pixels" if image else (
+        f"{frames or sample.usual[0]} frames of {height} x {width}")  # fmt: skip
     flags = "`--size` says others" if image else "`--frames` and `--size` say others"
-    notes = [f"{what} are {w.context:,} tokens{of}; {flags}"] * (w.context == w.shape.tokens)
     beside = f"{2 * (sample.encoder + sample.vae) / 2**30:.1f} GiB"
     where = {
-        "none": f"latents and embeddings are made before: encoders of text and the VAE ({beside}) "
-        "are not on the GPU; `--encoders loaded` or `resident` puts them there",
-        "loaded": f"encoders of text and the VAE ({beside}) are there until the first step",
-        "resident": f"encoders of text and the VAE ({beside}) stand beside each step; what the VAE "
-        "takes while it encodes is not counted",
+        "none": "are not counted: latents and embeddings are made before",
+        "loaded": "are there until the first step",
+        "resident": "are there in each step; what the VAE takes while it encodes is not counted",
     }
-    return [*notes, where[w.encoders]]
+    taken = [f"{what} are {job.context:,} tokens{of}; {flags}"] * (job.context == job.shape.tokens)
+    return [*taken, f"encoders of text and the VAE ({beside}) {where[job.encoders]}"]
