@@ -101,68 +101,62 @@ def model(reader: Reader, said: Said) -> Said:
     flavor = reader.word(keys.FLAVOR)
     text = f"{text}-{flavor}" if flavor else text
     reader.note(setting, f"the model {text}")
-    part: Said = {"model": known_name(reader, text)}
-    file = Path(part["model"])
+    name = known_name(text)
+    file = Path(name)
     is_file = named_file.is_there(file) and not named_file.is_folder(file)
     if is_file and file.name != "config.json":
         hint = "a name, a config.json or its folder"
         raise reader.refused(setting, "a file, but no model's config.json", hint)
-    if "torchtune.models" in text:
-        part["component"] = text.rpartition(".")[2]
-    return part
+    return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
 
 
-def known_name(reader: Reader, text: str) -> str:
+def known_name(text: str) -> str:
     """A name that is in the table if the text holds one: a path's end, a component's."""
     last = PREFIX.sub("", text.rpartition(".")[2]) if "torchtune." in text else text
     last = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", last)
     if named_file.is_there(Path(text) / "config.json"):
         return text
-    dotted = re.sub(r"(?<=\d)_(?=\d)", ".", last, count=1)
-    end = text.rstrip("/").rpartition("/")[2]
-    name = next((name for name in (last, dotted, end) if is_known(name)), last)
-    if name == end != last:
-        reader.assumed.append(f"{text} is taken for the {name} that is known by name")
-    return name
+    names = (
+        last,
+        re.sub(r"(?<=\d)_(?=\d)", ".", last, count=1),
+        last.rstrip("/").rpartition("/")[2],
+    )
+    return next((name for name in names if is_known(name)), last)
 
 
 FREEZE_TRAINS = 2
-"""`freeze_trainable_layers` if it is not said (LLaMA-Factory 0.9.5); below 0: the first ones."""
+"""`freeze_trainable_layers` if it is not said (LLaMA-Factory); below 0: the first ones."""
 
 
 def adapters(reader: Reader, said: Said) -> Said:
     """LoRA if the config says it, of which rank and beside what; or the last layers alone."""
-    component = said.get("component", "")
     method = (reader.word(keys.ADAPTER) or "").lower()
     if method == "freeze":
-        count = reader.word(keys.TRAINED_LAYERS) or str(FREEZE_TRAINS)
-        if count.startswith("-"):
+        if (reader.word(keys.TRAINED_LAYERS) or "").startswith("-"):
             return {
                 "notes": ["the first layers alone are trained: all are counted as if they were"]
             }
         return {"trained_layers": reader.number(keys.TRAINED_LAYERS, 1024) or FREEZE_TRAINS}
-    off = method in ("full", "false", "none", "no") or (said["trainer"] == "trl" and not method)
+    on = method in ("lora", "qlora", "true", "yes")
+    off = not on and (method or said["trainer"] == "trl")
     rank = None if off else reader.number(keys.RANK, MOST["lora"])
-    on = method in ("lora", "qlora", "true", "yes") or PREFIX.match(component)
-    if on and rank is None and not off:
+    if on and rank is None:
         rank = 16 if said["trainer"] == "trl" else 8
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
-    part: Said = {"lora": rank}
-    beside = {name for name, layer in values.LITGPT_LAYERS.items()
-              if (one := reader.by_path.get((name,))) and reader.text(one) in TRUE}  # fmt: skip
-    names = reader.names(keys.TARGETS) | {values.LITGPT_LAYERS[name] for name in beside}
-    for name in values.LITGPT_LAYERS:
+    part: Said = {"lora": rank, **({"quantize": "nf4"} if method == "qlora" else {})}
+    names = set(reader.names(keys.TARGETS))
+    for name, layer in values.LITGPT_LAYERS.items():
         if one := reader.by_path.get((name,)):
-            reader.note(one, f"adapters {'beside' if name in beside else 'not beside'} it")
+            names |= {layer} if reader.text(one) in TRUE else set()
+            reader.note(one, "whether it has adapters")
     if names:
-        mlp = {"mlp"} if reader.switch(keys.BESIDE_MLP) else set[str]()
-        part["lora_targets"] = values.targets(frozenset(names | mlp))
+        names |= {"mlp"} if reader.switch(keys.BESIDE_MLP) else set()
+        part["lora_targets"] = values.targets(frozenset(names))
     if reader.names(keys.TRAINED_TOO) & {"embed_tokens", "lm_head", "wte", "embeddings"}:
         part["trained_embeddings"] = True
-    quantised = method == "qlora" or component.startswith("qlora")
-    return part | ({"quantize": "nf4"} if quantised else {})
+    return part
 
 
 def quantised(reader: Reader, said: Said) -> Said:
@@ -399,4 +393,3 @@ PARTS: tuple[Callable[[Reader, Said], Said], ...] = (
     model, adapters, quantised, length, batch, checkpointing, optimizer, precision, kernels,
     parallel, strategy, elsewhere, own_words,
 )  # fmt: skip
-"""In order: what a later part needs of an earlier one is before it."""
