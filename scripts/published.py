@@ -23,14 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
 from gpusetup.configs.values import optimizer_named, strategy_named, targets_named  # noqa: E402
-from gpusetup.model.frozen import fields  # noqa: E402
+from gpusetup.model.frozen import fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
-from gpusetup.plan import trainers  # noqa: E402
+from gpusetup.plan import models, trainers  # noqa: E402
 from gpusetup.plan.capacity import is_linked  # noqa: E402
 from gpusetup.plan.job import Job, Recipe  # noqa: E402
 from gpusetup.plan.memory import SAME_LOSS, Memory, memory  # noqa: E402
-from gpusetup.plan.model import named  # noqa: E402
-from gpusetup.plan.model.shape import Shape  # noqa: E402
+from gpusetup.plan.shape import Shape  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
@@ -115,11 +114,11 @@ def job(row: dict[str, str]) -> Job:
         "amp": chosen.get("amp") or None,
         "loss": LOSSES.get(chosen["loss"], chosen["loss"]),
     }
-    shape = named.with_masked_head(shape) if said.get("mlm") == "yes" else shape
+    shape = with_masked_head(shape) if said.get("mlm") == "yes" else shape
     card = row.get("card")
     accumulates = int(said.get("micro_batches") or 1 + (said.get("accumulation") == "yes"))
     return Job(
-        shape=named.with_classes(shape, int(said["classes"])) if "classes" in said else shape,
+        shape=with_classes(shape, int(said["classes"])) if "classes" in said else shape,
         gpus=int(row["gpus"]),
         context=int(row["context"]),
         batch=int(row["batch"]),
@@ -153,8 +152,38 @@ def value_of(text: str) -> Any:
 def model(name: str) -> Shape:
     """By its name, its `config.json` in this repository, or its size: `params=7B`."""
     if name.startswith("params="):
-        return named.model_of_size(named.count(name.removeprefix("params=")), text=True)
-    return named.model_in(ROOT / name) if name.endswith(".json") else named.model_named(name)
+        return models.model_of_size(models.count(name.removeprefix("params=")), text=True)
+    return models.model_in(ROOT / name) if name.endswith(".json") else models.model_named(name)
+
+
+def with_classes(shape: Shape, classes: int) -> Shape:
+    """The model with so many numbers a sample in place of its logits: a classifier."""
+    head = 0 if shape.tied else shape.vocabulary * shape.hidden
+    total = shape.parameters - head + classes * shape.hidden
+    return replace(
+        shape,
+        name=f"{shape.name} with {classes} classes",
+        parameters=total,
+        active=shape.active - head + classes * shape.hidden,
+        rows=shape.vocabulary or shape.rows,
+        vocabulary=0,
+        classes=classes,
+    )
+
+
+def with_masked_head(shape: Shape) -> Shape:
+    """An encoder as it is pretrained: a dense layer, its norm and the table give logits."""
+    vocabulary, hidden = shape.largest_unit // shape.hidden, shape.hidden
+    total = shape.parameters + hidden * (hidden + 3) + vocabulary
+    return replace(
+        shape,
+        name=f"{shape.name} with its masked-language head",
+        parameters=total,
+        active=total,
+        vocabulary=vocabulary,
+        classes=0,
+        tied=True,
+    )
 
 
 def summary(name: str, rows: Iterable[Met]) -> str:

@@ -18,7 +18,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import Limits
-from gpusetup.plan.model.named import model_named
+from gpusetup.plan.models import model_named
 from gpusetup.plan.question import job_of, shape_of_question
 from gpusetup.plan.trainers import rows
 from gpusetup.plan.verdict import Card, batch_verdict

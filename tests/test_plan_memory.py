@@ -23,7 +23,7 @@ from gpusetup.plan.decide import Limits, candidates, decide, gpus_needed
 from gpusetup.plan.job import DIVIDES, Job, Recipe
 from gpusetup.plan.measured import CELLS
 from gpusetup.plan.memory import LOSSES, memory
-from gpusetup.plan.model.named import model_named
+from gpusetup.plan.models import model_named
 from gpusetup.plan.states import OPTIMIZERS
 
 PUBLISHED = script("published")

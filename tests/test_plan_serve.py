@@ -11,7 +11,7 @@ from gpusetup.cli import main
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.model.named import model_named
+from gpusetup.plan.models import model_named
 from gpusetup.plan.place import sized_gpu
 from gpusetup.plan.serve import (
     Serving,

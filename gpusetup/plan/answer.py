@@ -28,7 +28,7 @@ from gpusetup.plan.decide import (
 )
 from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens
 from gpusetup.plan.measured import NONE, is_standard
-from gpusetup.plan.model.named import model_of_size
+from gpusetup.plan.models import model_of_size
 from gpusetup.plan.notes import YARN_FAMILIES, first_gpus, left_open, notes, use_fewer
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of

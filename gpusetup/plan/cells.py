@@ -16,7 +16,7 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.answer import cell
 from gpusetup.plan.decide import decide
 from gpusetup.plan.job import Job
-from gpusetup.plan.model.named import model_named
+from gpusetup.plan.models import model_named
 from gpusetup.plan.place import Place, named_gpu, sized_gpu
 
 NEEDED = ("num_gpus", "model", "max_model_len")

@@ -19,7 +19,7 @@ from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.job import FIELDS, Job
-from gpusetup.plan.model.named import is_known
+from gpusetup.plan.models import is_known
 from gpusetup.plan.question import MOST, Question
 from gpusetup.plan.reading import Reader
 from gpusetup.plan.trainers import trainer_of

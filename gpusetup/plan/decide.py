@@ -152,7 +152,7 @@ def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
     They must divide the key-value heads, or be a multiple of them, which then are repeated (verl's
     Ulysses).
 
-    >>> from gpusetup.plan.model.named import model_named
+    >>> from gpusetup.plan.models import model_named
     >>> job = Job(shape=model_named("qwen3-14b"), gpus=6, context=4096)
     >>> sequence_degrees(job, Limits(capacity=0))
     (1, 2)

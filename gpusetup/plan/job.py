@@ -6,7 +6,7 @@ import math
 from typing import Any, Literal
 
 from gpusetup.model.frozen import Frozen, defaults
-from gpusetup.plan.model.shape import Shape, lora_parameters
+from gpusetup.plan.shape import Shape, lora_parameters
 
 Strategy = Literal[
     "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.plan.job import BYTES, Job, Recipe, tokens
-from gpusetup.plan.model.shape import targets
+from gpusetup.plan.shape import targets
 from gpusetup.plan.states import casts, mine, upcast
 
 CHECKPOINT_IN_BUDGET = 1.5

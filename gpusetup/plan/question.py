@@ -11,21 +11,19 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.decide import Limits, sequence_degrees
 from gpusetup.plan.job import BYTES, DIVIDES, Job, least_tokens, takes_longest
 from gpusetup.plan.memory import LOSSES, SAME_LOSS
-from gpusetup.plan.model.named import (
+from gpusetup.plan.models import (
     count,
     model_named,
     model_of_size,
-    with_classes,
-    with_masked_head,
 )
-from gpusetup.plan.model.sample import of_size
-from gpusetup.plan.model.shape import Shape
+from gpusetup.plan.sample import of_size
+from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.trainers import defaults
 
 MOST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
-    "classes": 10**7, "frames": 10**6, "lora": 10**5, "tensor_parallel": 1024, "shard": 10**5,
+    "frames": 10**6, "lora": 10**5, "tensor_parallel": 1024, "shard": 10**5,
     "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
     "eval_batch": 10**6, "trained_layers": 1024,
 }  # fmt: skip
@@ -39,10 +37,6 @@ class Question(Frozen):
 
     model: str | None = None
     params: str | None = None
-    classes: int | None = None
-    """The outputs of a sample in place of logits: a classifier's, a reward model's one."""
-    mlm: bool = False
-    """Whether an encoder has its masked-language head."""
     frames: int | None = None
     size: str | None = None
     """Height and width in pixels of what a denoiser makes: `480x720`."""
@@ -175,10 +169,8 @@ def shape_of_question(question: Question) -> Shape:
         text = question.context is not None or question.solve == "context"
         shape = model_of_size(count(question.params or ""), text=text)
     shape = of_size(shape, question.frames, question.size)
-    if question.yarn and question.yarn[1]:
-        shape = replace(shape, native_context=question.yarn[1])
-    shape = with_masked_head(shape) if question.mlm else shape
-    return with_classes(shape, question.classes) if question.classes else shape
+    native = question.yarn[1] if question.yarn else None
+    return replace(shape, native_context=native) if native else shape
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",

@@ -17,9 +17,9 @@ from gpusetup.model.documents import ServePlan
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import MOST, largest
-from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, shape_of_question
+from gpusetup.plan.shape import Shape
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "serve.json"
 

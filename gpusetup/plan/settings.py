@@ -14,7 +14,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.documents import PlanCell
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.job import FIELDS, Job, Recipe, samples
-from gpusetup.plan.model.named import hub_id
+from gpusetup.plan.models import hub_id
 from gpusetup.plan.trainers import defaults, rows
 
 Values = dict[str, Any]

@@ -170,7 +170,7 @@ def lora_parameters(shape: Shape, rank: int, which: str = "all", *, dora: bool =
     A linear layer of `a` inputs and `b` outputs gets rank x (a + b) (Hu et al., arXiv 2106.09685),
     and b more under DoRA (Liu et al., arXiv 2402.09353).
 
-    >>> from gpusetup.plan.model.named import model_named
+    >>> from gpusetup.plan.models import model_named
     >>> lora_parameters(model_named("qwen3-0.6b"), 8)
     5046272
     >>> lora_parameters(model_named("llama-2-7b"), 8, "qv")

@@ -7,7 +7,7 @@ import re
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.job import Job
-from gpusetup.plan.model.shape import Shape
+from gpusetup.plan.shape import Shape
 
 MOST_PIXELS = 10**5
 
@@ -31,7 +31,7 @@ def of_size(shape: Shape, frames: int | None, size: str | None) -> Shape:
     What is not said is as the model is published for. UsageError where a model has no such
     sample, or a side has no whole token.
 
-    >>> from gpusetup.plan.model.named import model_named
+    >>> from gpusetup.plan.models import model_named
     >>> of_size(model_named("cogvideox-2b"), 49, "480x720").tokens
     17776
     """
@@ -54,7 +54,7 @@ def of_size(shape: Shape, frames: int | None, size: str | None) -> Shape:
 def a_sample(shape: Shape) -> str:
     """What one sample of a model is called.
 
-    >>> from gpusetup.plan.model.named import model_named
+    >>> from gpusetup.plan.models import model_named
     >>> a_sample(model_named("sdxl")), a_sample(model_named("bert"))
     ('image', 'sequence')
     """
