@@ -287,14 +287,14 @@ def test_compare_names_what_differs_the_gravest_first(
     )
     folder = write(tmp_path, {"before": node(), "after": after})
     names = [str(folder / f"{name}.json") for name in ("before", "after")]
-    assert main(["compare", *names, "--json"]) == 1
+    assert main(["snapshot", "diff", *names, "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     rows = [(d["field"], d["first"], d["second"]) for d in answer["differences"]]
     assert rows[0] == ("gpus.count", "8", "7")
     assert ("environment.NCCL_IB_HCA", "mlx5", None) in rows
-    assert main(["compare", names[0], names[0]]) == 0
+    assert main(["snapshot", "diff", names[0], names[0]]) == 0
     assert "alike" in capsys.readouterr().out
-    assert main(["compare", names[0], str(folder / "none.json")]) == 2
+    assert main(["snapshot", "diff", names[0], str(folder / "none.json")]) == 2
 
 
 # --- forms ----------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def learnt(facts: Mapping[str, str]) -> str:
     """The profile of a sound node, as text; `faulty` facts are left out."""
     document = tomlkit.document()
     document.add(tomlkit.comment("What a node of this kind must be like; written by"))
-    document.add(tomlkit.comment("`gpusetup node-check --learn`. Delete what may differ."))
+    document.add(tomlkit.comment("`gpusetup fleet check --learn`. Delete what may differ."))
     document.add("schema", tomlkit.item(SCHEMA))
     expect = tomlkit.table()
     left_out = {*NOT_LEARNT, *faulty(facts), *(("links.active",) if _has_no_link(facts) else ())}
@@ -135,7 +135,7 @@ def read(text: str, what: str) -> tuple[Expectation, ...]:
     if schema != SCHEMA:
         raise BadInput(
             f"{what} is no profile: `schema` is {schema!r}, not {SCHEMA!r}",
-            hint="`gpusetup node-check --learn > FILE` writes one on a sound node",
+            hint="`gpusetup fleet check --learn > FILE` writes one on a sound node",
         )
     expect = document.get("expect")
     if not isinstance(expect, dict):

@@ -1,4 +1,4 @@
-"""`gpusetup node-check` on this node."""
+"""`gpusetup fleet check` on this node."""
 
 from __future__ import annotations
 

@@ -198,17 +198,19 @@ def files(python: str, prefix: str, state: str, profile: str | None) -> tuple[Fi
 
 
 def _call(python: str, name: str, state: str, more: Sequence[str]) -> str:
-    return shlex.join((python, "-I", "-m", "gpusetup", "slurm", name, "--state", state, *more))
+    return shlex.join(
+        (python, "-I", "-m", "gpusetup", "fleet", "slurm", name, "--state", state, *more)
+    )
 
 
 def _script(what: str, call: str) -> str:
-    return f"#!/bin/sh\n# {what} (written by `gpusetup slurm install`).\nexec {call}\n"
+    return f"#!/bin/sh\n# {what} (written by `gpusetup fleet slurm install`).\nexec {call}\n"
 
 
 def _prolog(call: str) -> str:
     """Only the answer no fails a job: a gpusetup that cannot run is no fault of the node."""
     return (
-        "#!/bin/sh\n# Prolog: the job's GPUs only (written by `gpusetup slurm install`).\n"
+        "#!/bin/sh\n# Prolog: the job's GPUs only (written by `gpusetup fleet slurm install`).\n"
         "# Exit 1 is the answer that a GPU is not sound; whatever else ends it fails no job.\n"
         f"{call}\n[ $? -ne 1 ]\n"
     )
