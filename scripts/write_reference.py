@@ -148,9 +148,9 @@ def api() -> Iterator[tuple[Path, str]]:
 
 def recorded_runs() -> Iterator[tuple[Path, str]]:
     """What was run on a card, and what never was."""
-    from acceptance.recorded import page
+    from evidence_reference import page
 
-    yield ROOT / "docs" / "explanation" / "evidence.md", page(GENERATED)
+    yield ROOT / "docs" / "explanation" / "evidence.md", GENERATED + page()
 
 
 def known_gpus() -> Iterator[tuple[Path, str]]:
