@@ -44,14 +44,6 @@ def findings() -> Iterator[tuple[Path, str]]:
     yield REFERENCE / "findings.md", page(GENERATED)
 
 
-def messages() -> Iterator[tuple[Path, str]]:
-    """The index of messages, and the answer to each."""
-    from faq_page import answers, index
-
-    yield REFERENCE / "messages.md", index(GENERATED)
-    yield ROOT / "docs" / "faq.md", answers(GENERATED)
-
-
 def verdicts() -> Iterator[tuple[Path, str]]:
     from verdicts_reference import page
 
@@ -189,7 +181,6 @@ WRITERS = (
     verify_checks,
     transcripts,
     findings,
-    messages,
     verdicts,
     api,
     recorded_runs,
