@@ -414,16 +414,16 @@ def test_a_gpu_whose_memory_is_the_hosts_fails_neither_node_nor_doctor(tmp_path:
 def test_the_command_prints_one_line_and_learns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = main(["node-check"])
+    code = main(["fleet", "check"])
     said = capsys.readouterr().out
     assert said.count("\n") == 1 and said.startswith("ok: " if code == 0 else "failed: ")
-    main(["node-check", "--json"])
+    main(["fleet", "check", "--json"])
     assert json.loads(capsys.readouterr().out)["schema"] == "gpusetup.node-check/1"
-    assert main(["node-check", "--learn", "--output", str(tmp_path / "p.toml")]) == 0
-    learnt_again = ["node-check", "--learn", "--profile", str(tmp_path / "p.toml")]
+    assert main(["fleet", "check", "--learn", "--output", str(tmp_path / "p.toml")]) == 0
+    learnt_again = ["fleet", "check", "--learn", "--profile", str(tmp_path / "p.toml")]
     assert main(learnt_again) == 0
     assert "Traceback" not in capsys.readouterr().err
-    assert main(["node-check", "--profile", str(tmp_path / "none.toml")]) == 2
+    assert main(["fleet", "check", "--profile", str(tmp_path / "none.toml")]) == 2
 
 
 def test_learning_from_a_sick_node_says_so(
@@ -431,7 +431,7 @@ def test_learning_from_a_sick_node_says_so(
 ) -> None:
     system = node(tmp_path, last={"recovery_action": 1})
     monkeypatch.setattr("gpusetup.system.system.System", lambda: system)
-    assert main(["node-check", "--learn"]) == 0
+    assert main(["fleet", "check", "--learn"]) == 0
     said = capsys.readouterr()
     assert "gpus.recovery_action" not in said.out and "gpus.count" in said.out
     assert "this node is not sound" in said.err
@@ -439,7 +439,7 @@ def test_learning_from_a_sick_node_says_so(
 
 
 def test_what_was_asked_and_answered_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["node-check", "-v"])
+    main(["fleet", "check", "-v"])
     said = capsys.readouterr()
     assert said.out.count("\n") == 1
     assert "list /sys/class/infiniband: " in said.err
@@ -447,7 +447,7 @@ def test_what_was_asked_and_answered_is_told(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_limit_is_from_a_tenth_of_a_second_on(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["node-check", "--timeout=0.001"]) == 2
+    assert main(["fleet", "check", "--timeout=0.001"]) == 2
     assert "0.1 to 3600" in capsys.readouterr().err
 
 

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from gpusetup.system.tape import RecordingSystem
 
 
-def no_document(options: argparse.Namespace) -> None:
-    """For a command whose answer is a text to the letter. Raises UsageError under `--json`."""
-    if options.json:
-        raise UsageError(
-            f"`gpusetup {options.command}` prints a text, and has no JSON document",
-            hint=f"run `gpusetup {options.command}` without `--json`",
-        )
-
-
 class _ListMachines(argparse.Action):
     """`--from list` prints the example machines and ends the command, as `--version` does."""
 
@@ -42,11 +33,6 @@ class _ListMachines(argparse.Action):
         if values != "list":
             setattr(namespace, self.dest, values)
             return
-        if "--json" in getattr(parser, "words", ()):
-            raise UsageError(
-                f"`{option_string} list` prints a text, and has no JSON document",
-                hint="leave out `--json`; `--from NAME --json` answers about one of them",
-            )
         width = terminal_of(sys.stdout).width
         streams.put(machine_list().shown(width=width, colour=False))
         parser.exit(0)
@@ -127,22 +113,35 @@ def add_timeout(
     """How long the driver may take to answer, all its libraries together."""
     group.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds_named,
         metavar="SECONDS",
         help=what,
     )
 
 
-def _seconds(text: str) -> float:
+def add_limit(group: argparse._ActionsContainer, what: str) -> None:
+    """How long a node or a round may take."""
+    group.add_argument("--limit", type=_limit_named, metavar="SECONDS", help=what)
+
+
+def seconds_named(text: str, least: float = 0.1, most: float = 3600) -> float:
+    """A time with its unit or without."""
     from gpusetup.model.durations import seconds_in
 
     try:
         seconds = seconds_in(text)
     except ValueError:
         seconds = -1.0
-    if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time from 0.1 to 3600 seconds")
+    if not least <= seconds <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time from {least:g} to {most} seconds")
     return seconds
+
+
+def _limit_named(text: str) -> float:
+    return seconds_named(text, 5, MOST_SECONDS)
+
+
+MOST_SECONDS = 7 * 86400
 
 
 def patience_of(options: argparse.Namespace) -> float:

@@ -70,12 +70,12 @@ def _utilization(gpu: GpuSample) -> Text:
 
 def _memory(gpu: GpuSample) -> Text:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    high = used is not None and total and used / total * 100 > MEMORY_HIGH.value
+    high = used is not None and total and used / total * 100 > MEMORY_HIGH
     return Text(memory(used, total), style="yellow" if high else "")
 
 
 def _heat(gpu: GpuSample) -> Text:
-    high = gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT.value
+    high = gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT
     return Text(measured(gpu.temperature_celsius, "°C"), style="red" if high else "")
 
 

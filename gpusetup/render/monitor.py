@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.evidence import workers_in_words
+from gpusetup.monitor.figures import loaders_in_words
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,
@@ -79,7 +79,7 @@ def tree_line(tree: TreeSample) -> str:
         parts.append(f"disk {tree.read_bytes_per_second / 1e6:.0f} MB/s")
     if tree.loader_workers:
         each = tree.loader_cpu_percent / tree.loader_workers
-        parts.append(f"{workers_in_words(tree.loader_workers)} at {each:.0f} %")
+        parts.append(f"{loaders_in_words(tree.loader_workers)} at {each:.0f} %")
     return f"command  {', '.join(parts)}"
 
 
@@ -111,7 +111,7 @@ def figures(summary: Summary) -> Iterator[str]:
         yield from spread_table(f"GPU {label(gpu)} {gpu.name or ''}".rstrip(), gpu_rows(gpu))
     if summary.tree is not None:
         workers = summary.tree.loader_workers
-        name = f"Command, {workers_in_words(workers)}" if workers else "Command"
+        name = f"Command, {loaders_in_words(workers)}" if workers else "Command"
         yield ""
         yield from spread_table(name, tree_rows(summary.tree))
     yield ""

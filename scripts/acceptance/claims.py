@@ -21,7 +21,7 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("readings", 35, "doctor, snapshot, resolve and node-check, beside nvidia-smi and torch"),
+    Part("readings", 35, "doctor, snapshot, resolve and fleet check, beside nvidia-smi and torch"),
     Part("verify", 125, "verify: quick, standard, and stress under load"),
     Part("clean", 90, "the numeric checks with other seeds: no failure, and how near"),
     Part("faults", 40, "a card that computes wrongly, or is shared: caught or not"),
@@ -115,7 +115,7 @@ DOCS = (
           "docs/explanation/asking-the-driver.md"),
     Known("doctor-clean", "doctor calls a sound machine sound", "readings",
           "docs/explanation/asking-the-driver.md"),
-    Known("node-check", "node-check passes a sound node", "readings"),
+    Known("node-check", "fleet check passes a sound node", "readings"),
     Known("verify-quick", "verify --level quick passes on a sound card", "verify",
           "docs/reference/verify-checks.md"),
     Known("verify-standard", "verify --level standard passes on a sound card", "verify",

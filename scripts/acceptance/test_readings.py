@@ -1,4 +1,4 @@
-"""doctor, snapshot, resolve and node-check on this machine, beside nvidia-smi and torch."""
+"""doctor, snapshot, resolve and fleet check on this machine, beside nvidia-smi and torch."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_doctor_finds_no_error(work: Work) -> None:
 
 @pytest.mark.claim("node-check")
 def test_the_node_may_take_jobs(work: Work) -> None:
-    said = work.gpusetup("node-check", "--json")
+    said = work.gpusetup("fleet", "check", "--json")
     work.found(f"exit {said.exit} in {said.seconds:.2f} s")
     assert said.exit == 0
 

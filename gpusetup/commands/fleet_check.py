@@ -1,4 +1,4 @@
-"""`gpusetup node-check`: may this node take jobs, within seconds and beside a running one."""
+"""`gpusetup fleet check`: may this node take jobs, within seconds and beside a running one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.node_check import NodeCheckAnswer
+    from gpusetup.fleet.node_check import Job, NodeCheckAnswer
     from gpusetup.fleet.profile import Expectation
+    from gpusetup.system.system import System
 
 SUMMARY = (
     "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
@@ -22,9 +23,9 @@ SUMMARY = (
     "given. Prints one line with the reason. Exit 0: sound; 1: not."
 )
 EXAMPLES = (
-    "gpusetup node-check",
-    "gpusetup node-check --learn > h100x8.toml",
-    "gpusetup node-check --profile h100x8.toml --json",
+    "gpusetup fleet check",
+    "gpusetup fleet check --learn > h100x8.toml",
+    "gpusetup fleet check --profile h100x8.toml --json",
 )
 
 
@@ -48,30 +49,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.fleet.node_check import checked, only
-    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
+    from gpusetup.probe.node import LIMIT_SECONDS
     from gpusetup.system.system import System
     from gpusetup.system.tape import RecordingSystem
 
     text = _text(options.profile) if options.profile else ""
-    expected = expected_of(options.profile) if options.profile and not options.learn else ()
-    began = time.monotonic()
-    system = System()
-    recorder = RecordingSystem(system) if out.verbose else None
+    expected = () if options.learn else expected_of(options.profile)
+    recorder = RecordingSystem(System()) if out.verbose else None
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    record = read_node(recorder or system, limit)
-    job = only(record.snapshot, expected, options.gpus)
-    answer = checked(
-        name_of_node(),
-        job.snapshot,
-        record.facts,
-        job.expected,
-        load_catalog(),
-        time.monotonic() - began,
-        absent=job.absent,
-        others=job.others,
-    )
+    answer, _ = looked(expected, options.gpus, system=recorder, limit=limit)
     if recorder:
         tell(recorder, out)
     if options.learn:
@@ -83,6 +69,40 @@ def run(options: argparse.Namespace, out: Console) -> int:
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     out.answer(answer, Screen((Row(state, f": {answer.reason} ({answer.seconds:g} s)", hang=2),)))
     return 0 if answer.ok else Unsatisfiable.exit_code
+
+
+def looked(
+    expected: tuple[Expectation, ...],
+    gpus: str | None,
+    *,
+    system: System | None = None,
+    limit: float | None = None,
+    given_out: int | None = None,
+) -> tuple[NodeCheckAnswer, Job]:
+    """The node as it is now, judged, as a job with these GPUs sees it; None: all of them.
+
+    `given_out`: how many GPUs Slurm gives out on this node, where it was asked.
+    """
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.fleet.node_check import checked, only
+    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
+    from gpusetup.system.system import System
+
+    began = time.monotonic()
+    record = read_node(system or System(), limit or LIMIT_SECONDS)
+    job = only(record.snapshot, expected, gpus)
+    answer = checked(
+        name_of_node(),
+        job.snapshot,
+        record.facts,
+        job.expected,
+        load_catalog(),
+        time.monotonic() - began,
+        absent=job.absent,
+        given_out=given_out,
+        others=job.others,
+    )
+    return answer, job
 
 
 def _told_kubernetes(answer: NodeCheckAnswer) -> str:
@@ -115,11 +135,11 @@ def _learn(answer: NodeCheckAnswer, former: str, name: str | None, out: Console)
     return 0
 
 
-def expected_of(name: str) -> tuple[Expectation, ...]:
-    """What the profile in a file asks for."""
+def expected_of(name: str | None) -> tuple[Expectation, ...]:
+    """What the profile in a file asks for; without one, nothing."""
     from gpusetup.fleet.profile import read
 
-    return read(_text(name), name)
+    return read(_text(name), name) if name else ()
 
 
 def _text(name: str) -> str:
