@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.accelerators.makers import judged_on
-from gpusetup.catalog.builds import Catalog, Channel, Same, rows_of_gpu
+from gpusetup.catalog.builds import Catalog, Channel, rows_of_gpu
 from gpusetup.catalog.facts import JetPack
 from gpusetup.catalog.gpus import one_capability
 from gpusetup.catalog.jetpack import board_of, jetpack_of
@@ -236,12 +236,7 @@ def is_allowed(torch: str, situation: Situation) -> bool:
 
 def is_any_allowed(situation: Situation, catalog: Catalog) -> bool:
     """Whether the request allows any torch that the catalog knows."""
-    return situation.torch is None or _allows_any(situation.torch_text, Same(catalog))
-
-
-@lru_cache(maxsize=1024)
-def _allows_any(asked: str | None, known: Same) -> bool:
-    return any(_allows(asked, row.torch) for row in known.catalog.releases)
+    return any(is_allowed(row.torch, situation) for row in catalog.releases)
 
 
 @lru_cache(maxsize=4096)
