@@ -33,6 +33,7 @@ from gpusetup.catalog.rows import (
     Release,
     Retired,
 )
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot
 from gpusetup.model.resolution import TorchBuild
@@ -257,12 +258,17 @@ def _builds_of(catalog: Catalog, public: str, backend: str | None) -> tuple[Torc
 def _with_gpus(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     if not snapshot.gpus:
         return snapshot
-    filled = [_completed(gpu, catalog) for gpu in snapshot.gpus]
-    return replace(
-        snapshot,
-        gpus=tuple(identified(gpu) for gpu, _ in filled),
-        readings=(*snapshot.readings, *(reading for _, readings in filled for reading in readings)),
-    )
+    gpus, readings = [], [*snapshot.readings]
+    for gpu in snapshot.gpus:
+        filled, problem = completed(gpu, catalog)
+        gpus.append(identified(filled))
+        if problem:
+            readings.append(Reading(subject=f"gpu {gpu.name}", source=SOURCE, problem=problem))
+        for name in ("compute_capability", "memory_total_bytes"):
+            value, subject = getattr(filled, name), f"gpu {gpu.name} {name}"
+            if value is not None and getattr(gpu, name) is None:
+                readings.append(Reading(subject=subject, source=SOURCE, value=str(value)))
+    return replace(snapshot, gpus=tuple(gpus), readings=tuple(readings))
 
 
 @lru_cache(maxsize=1024)
@@ -271,32 +277,19 @@ def rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
     return rows_or_none(name, catalog.gpus)
 
 
-def _completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, tuple[Reading, ...]]:
-    from gpusetup.errors import UsageError
-
+def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
+    """A GPU with the capability and the memory that its name means; or why it means none."""
     if gpu.compute_capability and gpu.memory_total_bytes:
-        return gpu, ()
+        return gpu, None
     hits = rows_of_gpu(gpu.name, catalog)
     if not hits:
-        said = Reading(
-            subject=f"gpu {gpu.name}", source=SOURCE, problem=f"No GPU is called {gpu.name!r}"
-        )
-        return gpu, (said,)
+        return gpu, f"No GPU is called {gpu.name!r}"
     try:
         capability = gpu.compute_capability or one_capability(gpu.name, hits)
     except UsageError as problem:
-        said = Reading(subject=f"gpu {gpu.name}", source=SOURCE, problem=problem.message)
-        return gpu, (said,)
+        return gpu, problem.message
     memory = gpu.memory_total_bytes or one_memory(hits)
-    readings = []
-    if gpu.compute_capability is None:
-        subject = f"gpu {gpu.name} compute_capability"
-        readings.append(Reading(subject=subject, source=SOURCE, value=str(capability)))
-    if gpu.memory_total_bytes is None and memory is not None:
-        subject = f"gpu {gpu.name} memory_total_bytes"
-        readings.append(Reading(subject=subject, source=SOURCE, value=str(memory)))
-    filled = replace(gpu, compute_capability=capability, memory_total_bytes=memory)
-    return filled, tuple(readings)
+    return replace(gpu, compute_capability=capability, memory_total_bytes=memory), None
 
 
 def _with_driver_cuda(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
