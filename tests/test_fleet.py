@@ -1,4 +1,4 @@
-"""Many nodes: what is found among them, since when, and what two records differ in."""
+"""Many nodes: what is found among them, and what two records differ in."""
 
 from __future__ import annotations
 
@@ -272,41 +272,6 @@ def test_an_empty_folder_a_file_and_a_wrong_list_are_refused(
     for words in ([str(empty)], [str(folder / "n0.json")], [str(folder), "--nodes", "n[5-2]"]):
         assert main(["fleet", "show", *words]) == 2
         assert "Traceback" not in capsys.readouterr().err
-
-
-# --- since when -----------------------------------------------------------------------------------
-
-
-def test_what_changed_before_the_first_failure_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sick = [{**gpu, "ecc_uncorrected": 3} for gpu in node()["gpus"]]
-    times = [f"2026-11-{day}T00:00:00Z" for day in (10, 12, 14)]
-    new_kernel = {**node()["os"], "kernel": "6.8.0-51-generic"}
-    records = (
-        node(taken_at=times[0]),
-        node(taken_at=times[1], gpus=sick, os=new_kernel),
-        node(taken_at=times[2], gpus=sick, os=new_kernel),
-    )
-    folders = []
-    for record, time in zip(records, times, strict=True):
-        sound = {name: node(taken_at=time) for name in SOUND}
-        folders.append(str(write(tmp_path / time[:10], {**sound, "sick": record})))
-    since = ["--since", folders[1], "--since", folders[0]]
-    code, answer = shown(capsys, folders[2], *since)
-    found = row(answer, "sick")
-    assert code == 1
-    assert found["findings"][0]["since"] == times[1]
-    assert found["first_failure"] == {
-        "finding": "ecc-error",
-        "at": times[1],
-        "sound_at": times[0],
-        "changes": [
-            {"field": "os.kernel", "before": "6.8.0-48-generic", "after": "6.8.0-51-generic"}
-        ],
-    }
-    main(["fleet", "show", folders[2], *since])
-    assert "kernel 6.8.0-48-generic" in capsys.readouterr().out
 
 
 # --- two records ----------------------------------------------------------------------------------

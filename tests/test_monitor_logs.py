@@ -272,9 +272,9 @@ def test_the_page_s_queries_are_read() -> None:
     page = (Path(__file__).parent.parent / "docs" / "how-to" / "monitor.md").read_text("utf-8")
     asked = re.search(r"--query-gpu=(\S+)", page)
     assert asked
-    known = {*columns.SMI, "timestamp", "index", "name", "clocks_event_reasons.active"}
+    known = {*columns.COLUMNS, "timestamp", "index", "name", "clocks_event_reasons.active"}
     assert set(asked[1].split(",")) <= known
     told = re.search(r"dcgmi dmon -e \S+`: (.*?);", page)
     assert told
     names = {name.strip().lower() for name in re.sub(r"\(.*?\)", "", told[1]).split(",")}
-    assert names - set(columns.DCGM) == {"fbfre"}
+    assert names - set(columns.COLUMNS) == {"fbfre"}

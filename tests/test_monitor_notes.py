@@ -110,8 +110,7 @@ def read(lines: list[str]) -> list[Sample]:
 
 def event(number: int) -> str:
     told = {"system.gpu.0.gpu": 40, "system.gpu.0.powerWatts": 120, "system.cpu": 96.0,
-            "system.memory_percent": 75.0, "system.proc.memory.availableMB": 8192.0,
-            "system.network.recv": 3e6 * number, "_runtime": 15.0 * number}  # fmt: skip
+            "_runtime": 15.0 * number}  # fmt: skip
     return json.dumps(told)
 
 
@@ -119,8 +118,6 @@ def test_the_machine_is_read_from_wandb() -> None:
     taken = read([event(number) for number in range(20)])
     host = taken[-1].host
     assert host is not None and host.busy_percent == 96.0
-    assert host.memory_total_bytes == 32 << 30
-    assert host.network_receive_bytes_per_second == pytest.approx(2e5)
     assert summarise(tallied(taken)).cause == "machine"
 
 

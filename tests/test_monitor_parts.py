@@ -128,8 +128,8 @@ def test_a_day_of_samples_costs_no_more_memory_than_an_hour() -> None:
     def entries(taken: list[Sample]) -> int:
         gpu = tallied(taken).gpus[(0, None)]
         assert len(gpu.stretches.slices) <= MOST_SLICES
-        work, *_ = gpu.stretches.parts()
-        return sum(len(h.counts) for h in (*gpu.of.values(), work.utilization))
+        use = gpu.stretches.all.work.utilization
+        return sum(len(h.counts) for h in (*gpu.of.values(), use))
 
     hour, more = (samples([Gpu(90, noise=9)], seconds=s) for s in (3600, 36000))
     assert entries(more) <= entries(hour) + 30

@@ -131,9 +131,11 @@ def test_a_place_is_told_by_what_its_source_says() -> None:
     for sign, name in SIGNS.items():
         here = where({sign}, set(), lambda _: False)
         assert here.lender is not None and here.lender.name == name
-        assert here == where((), set(), lambda path, sign=sign: path == sign)
+        assert here == where((), set(), sign.__eq__)
         assert where({sign}, {"__vsc_ipynb_file__"}, lambda _: False).restart.endswith("button")
-    assert where({*SIGNS}, (), lambda _: False).lender.name == "Kaggle"  # type: ignore[union-attr]
+    assert where({*SIGNS}, (), lambda _: False) == where(
+        {"KAGGLE_KERNEL_RUN_TYPE"}, (), lambda _: False
+    )
     assert where({"COLAB"}, {"x"}, lambda _: False).lender is None
 
 

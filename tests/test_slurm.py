@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -241,25 +240,6 @@ def test_a_prolog_that_cannot_keep_its_reason_fails_its_job_all_the_same(
 
 
 @LINUX
-def test_what_a_job_left_on_its_gpus_is_named_and_not_ended(
-    asked: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    sleeping = subprocess.Popen(("sleep", "60"), executable=shutil.which("sleep", path=os.defpath))
-    driver(tmp_path, "n1", processes=str(sleeping.pid))
-    try:
-        for gpus, left in (("1", True), ("0,1", True), ("0", False)):
-            monkeypatch.setenv("SLURM_JOB_GPUS", gpus)
-            assert main(["fleet", "slurm", "epilog", "--state", str(tmp_path / "memory")]) == 0
-            said = capsys.readouterr().err
-            assert (f"pid {sleeping.pid} (sleep) on GPU 1" in said) == left, gpus
-        assert sleeping.poll() is None
-    finally:
-        sleeping.kill()
-        sleeping.wait()
-
-
-@LINUX
 @pytest.mark.parametrize("name", ["health.json", "prolog-reason"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "file"])
 def test_what_lies_in_place_of_our_files_is_not_read(
@@ -288,7 +268,7 @@ def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
     written = sorted(path.name for path in prefix.iterdir())
     assert written == sorted(f.path for f in files("python", "/p", "/s", None))
     for name in written:
-        if name.endswith((".sh", ".nhc")):
+        if name.endswith(".sh"):
             subprocess.run(("bash", "-n", str(prefix / name)), check=True)
     call = (prefix / "prolog.sh").read_text().splitlines()[-2]
     assert shlex.split(call)[-1] == "/etc/a b.toml"
@@ -324,7 +304,7 @@ def test_what_is_installed_goes_through_no_link(tmp_path: Path) -> None:
     assert victim.read_text() == "precious" and not (tmp_path / "absent").exists()
     assert sorted(path.name for path in prefix.iterdir()) == sorted(NAMES)
     assert all(path.is_file() and not path.is_symlink() for path in prefix.iterdir())
-    assert os.access(prefix / "prolog.sh", os.X_OK) and not os.access(prefix / "gpusetup.nhc", 1)
+    assert os.access(prefix / "prolog.sh", os.X_OK)
 
 
 @pytest.mark.parametrize(("code", "fails"), [(0, False), (1, True), (2, False), (127, False)])
@@ -338,23 +318,6 @@ def test_only_the_answer_no_fails_a_job(code: int, fails: bool, tmp_path: Path) 
     (tmp_path / "prolog.sh").write_text(files(str(tmp_path / "gone"), "/p", "/s", None)[0].text)
     gone = subprocess.run(("sh", str(tmp_path / "prolog.sh")), check=False, capture_output=True)
     assert gone.returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("code", "said"), [(0, ""), (1, "DIE 1 check_gpusetup: a b  c\n"), (2, "cannot tell (exit 2)")]
-)
-def test_the_nhc_check_dies_in_one_line_and_only_of_a_fault(
-    code: int, said: str, tmp_path: Path
-) -> None:
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\nprintf 'failed: a\\nb\\n\\rc\\n'\nexit {code}\n")
-    python.chmod(0o755)
-    nhc = next(one.text for one in files(str(python), "/p", "/s", None) if "nhc" in one.path)
-    script = f'die() {{ echo "DIE $*"; }}\n{nhc}check_gpusetup; echo rc=$?\n'
-    ended = subprocess.run(("bash", "-c", script), capture_output=True, text=True, check=True)
-    assert f"rc={int(code == 1)}\n" in ended.stdout
-    assert said in ended.stdout + ended.stderr
-    assert ended.stdout.count("\n") == (2 if code == 1 else 1)
 
 
 # --- on a real cluster ----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from gpusetup.fleet.sweep.decide import (
     next_round,
 )
 from gpusetup.fleet.sweep.judge import compute_scores
-from gpusetup.fleet.sweep.plan import MORE_TURNS, matching, planes, sizes, turns
+from gpusetup.fleet.sweep.plan import MORE_TURNS, matching, planes, turns
 from gpusetup.fleet.sweep.values import Result, Round, Unit
 from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
 from gpusetup.render.sweep import sweep_screen
@@ -79,7 +79,7 @@ HIDDEN = {("5 hosts", "link at seven tenths")}
 def longest(hosts: int) -> int:
     """Rounds of the longest course of so many hosts."""
     passes = ((hosts - 1).bit_length() + MORE_TURNS + COMPUTES) * MOST_PASSES
-    return passes + COMPUTES_AGAIN + MOST_AGAIN + 3 * len(sizes(hosts))
+    return passes + COMPUTES_AGAIN + MOST_AGAIN
 
 
 @pytest.mark.parametrize(

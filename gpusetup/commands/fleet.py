@@ -14,6 +14,6 @@ ACTIONS = {
     "check": "says within seconds whether this node may take jobs",
     "show": "judges a folder of records, a file a node",
     "run": "gathers such a folder from the nodes of a cluster, and judges it",
-    "sweep": "exchanges in pairs and halves, as a rank of srun, torchrun or Ray",
-    "slurm": "prints or installs what Slurm calls on a node: prolog, health program, epilog",
+    "sweep": "exchanges in pairs, as a rank of srun, torchrun or Ray",
+    "slurm": "prints or installs what Slurm calls on a node: prolog, health program",
 }

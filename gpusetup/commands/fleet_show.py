@@ -21,20 +21,13 @@ SUMMARY = (
 )
 EXAMPLES = (
     "gpusetup fleet show records/",
-    'gpusetup fleet show records/ --since last-week/ --nodes "gpu[001-064]"',
+    'gpusetup fleet show records/ --nodes "gpu[001-064]"',
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="the folder of records")
     add_nodes(parser)
-    parser.add_argument(
-        "--since",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="an earlier folder of the same nodes: since when, and what changed; repeatable",
-    )
     parser.add_argument(
         "--strict", action="store_true", help="a node unlike the others, or slowed, counts too"
     )
@@ -46,7 +39,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
     )
     parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
-    parser.set_defaults(since=[], strict=False)
+    parser.set_defaults(strict=False)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
@@ -68,10 +61,7 @@ def shown(
     judge = Judge(load_catalog())
     records = _read(options.folder, judge)
     records = replace(records, nodes=tuple(held_against(profile, one) for one in records.nodes))
-    past = [_read(folder, judge) for folder in options.since]
-    past.sort(key=lambda one: max((node.taken_at or "" for node in one.nodes), default=""))
-    earlier = [{node.name: node for node in one.nodes} for one in past]
-    found: FleetAnswer = answer(records, earlier, nodes)
+    found: FleetAnswer = answer(records, nodes)
     rest = tuple(NotAsked(name=name, why=why) for name, why in not_asked.items())
     found = replace(found, not_asked=rest)
     out.answer(found, fleet_screen(found))

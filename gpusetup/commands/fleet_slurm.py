@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SUMMARY = (
-    "`print` shows the prolog, the health program, the epilog and the NHC check, and the lines of "
-    "slurm.conf that name them; `install --prefix DIR` writes them. Nothing of Slurm's own is "
-    "changed. The health program drains a node after two failed checks with the reason, and "
-    "resumes only what it drained."
+    "`print` shows the prolog, the health program, and the lines of slurm.conf that name them; "
+    "`install --prefix DIR` writes them. Nothing of Slurm's own is changed. The health program "
+    "drains a node after two failed checks with the reason, and resumes only what it drained."
 )
 EXAMPLES = (
     "gpusetup fleet slurm print --profile /etc/gpusetup/h100x8.toml",
@@ -41,8 +40,8 @@ SCONTROL_SECONDS = 15.0
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=("print", "install", "prolog", "health", "epilog"),
-        help="print or install the files; prolog, health and epilog are what the files call",
+        choices=("print", "install", "prolog", "health"),
+        help="print or install the files; prolog and health are what the files call",
     )
     parser.add_argument("--prefix", metavar="DIR", help=f"install: where to; print: {PREFIX}")
     parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
@@ -52,10 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    return {
-        "print": _print, "install": _install, "prolog": _prolog, "health": _health,
-        "epilog": _epilog,
-    }[options.what](options, out)  # fmt: skip
+    actions = {"print": _print, "install": _install, "prolog": _prolog, "health": _health}
+    return actions[options.what](options, out)
 
 
 def _print(options: argparse.Namespace, out: Console) -> int:
@@ -175,29 +172,6 @@ def _health(options: argparse.Namespace, out: Console) -> int:
         (state / REASON_FILE).unlink(missing_ok=True)
     out.talk(f"{'ok' if answer.ok else 'failed'}: {plain(answer.reason)}; {action.kind}")
     return 0 if answer.ok else Unsatisfiable.exit_code
-
-
-def _epilog(options: argparse.Namespace, out: Console) -> int:
-    """What a job left on its GPUs is said in slurmd's log; nothing is ended, no GPU reset."""
-    from gpusetup.fleet.node_check import left_over
-
-    gpus = os.environ.get("SLURM_JOB_GPUS")
-    if not gpus and _gives_gpus_out(options.state):
-        return 0  # the job had none
-    answer, job = _of_a_job(gpus, (), out)
-    after = f"after job {os.environ.get('SLURM_JOB_ID', '?')}"
-    if not answer.ok:
-        out.talk(f"{after}: {plain(answer.reason)}")
-    if left := left_over(job.snapshot, _program):
-        out.talk(f"{after}, still on its GPUs, and not ended: {plain('; '.join(left))}")
-    return 0
-
-
-def _program(pid: int) -> str | None:
-    """The name of a process, without its arguments; None where it cannot be read."""
-    from gpusetup.system.system import System, read_or_none
-
-    return (read_or_none(System(), f"/proc/{pid}/comm") or "").strip() or None
 
 
 def _scontrol(*words: str) -> str:

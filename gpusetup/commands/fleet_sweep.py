@@ -33,7 +33,7 @@ LAUNCHERS = (
 
 
 SUMMARY = (
-    "Is started by a launcher as every rank, exchanges in pairs and halves, and names the rank, "
+    "Is started by a launcher as every rank, exchanges in pairs, and names the rank, "
     "node or path that is slow, broken or silent. Exit 1 where one is."
 )
 EXAMPLES = (

@@ -98,7 +98,7 @@ def _installed(
     from gpusetup.install.answers import plan_answer
     from gpusetup.install.decide import decide
     from gpusetup.install.execute import execute
-    from gpusetup.install.joint.coming import by_table, not_with_old, with_set
+    from gpusetup.install.joint.coming import with_set
     from gpusetup.install.packages import requested_packages
     from gpusetup.install.plan_task import plan_task, settle
     from gpusetup.install.request import resolver_request
@@ -123,11 +123,8 @@ def _installed(
     refuse_unnamed_base(task.machine, task.elsewhere)
     target.require_changeable(task.elsewhere)
     task = with_set(request, job, task, asked, wanted, target)
-    together = by_table(request, job, task, asked, target)
-    task, settled = settle(request, job, target, task, asked, together)
+    task, settled = settle(request, job, target, task, asked)
     plan = settled or plan_task(request, job, target, task)
-    if moved := not_with_old(request, job, task, plan, asked, target):
-        task, plan = moved, plan_task(request, job, target, moved)
     if plan.is_empty:
         return show_unchanged(out, job, target, task)
     if request.dry_run:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.source import Source, SourceEnded
+    from gpusetup.monitor.sample import Nvml, SourceEnded
     from gpusetup.monitor.tree import Tree
 
 SUMMARY = """Watch utilisation, memory, temperature, power and clocks of the NVIDIA GPUs; end with
@@ -35,7 +34,6 @@ EXAMPLES = (
 )
 FASTEST_SECONDS = 0.02
 STDERR = 2
-PIPE = -1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -113,11 +111,11 @@ def checked(options: argparse.Namespace) -> None:
 
 def _alone(options: argparse.Namespace, out: Console) -> int:
     """Without a command: no GPU that can be watched is a no."""
-    source, problems = _opened(options, out, 1 if options.once else 0)
+    source, problem = _opened(options, out, 1 if options.once else 0)
     if source is None:
-        raise _no_gpu(problems)
+        raise _no_gpu(problem)
     with closing(source):
-        _choose(source, options, out, problems)
+        _choose(source, options, out)
         if options.once:
             return _once(source, options, out)
         return _watch(source, options, out)
@@ -125,23 +123,26 @@ def _alone(options: argparse.Namespace, out: Console) -> int:
 
 def _opened(
     options: argparse.Namespace, out: Console, count: int = 0
-) -> tuple[Source | None, tuple[SourceEnded, ...]]:
+) -> tuple[Nvml | None, SourceEnded | None]:
     """The child starts while the rest of us is still being imported."""
     from gpusetup.monitor.child import start_nvml
 
     nvml = start_nvml(options.interval, count)
-    from gpusetup.monitor.sample import open_source
+    from gpusetup.monitor.sample import SourceEnded, opened
     from gpusetup.probe.patience import Patience
 
-    return open_source(nvml, options.interval, Patience(patience_of(options), out.talk))
+    try:
+        return opened(nvml, Patience(patience_of(options), out.talk)), None
+    except SourceEnded as problem:
+        return None, problem
 
 
-def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
+def _watch(source: Nvml, options: argparse.Namespace, out: Console) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
+    from gpusetup.monitor.sample import PATIENCE_SECONDS
     from gpusetup.monitor.session import watching
-    from gpusetup.monitor.source import PATIENCE_SECONDS
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     tree, command = _running(options.pid) if options.pid is not None else (None, None)
@@ -177,8 +178,8 @@ def _recording(options: argparse.Namespace, out: Console) -> Recording:
     return Recording(out, csv=options.csv, html=options.html)
 
 
-def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.monitor.source import SourceEnded
+def _once(source: Nvml, options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.monitor.sample import SourceEnded
 
     try:
         sample = source.next(patience_of(options))
@@ -201,18 +202,16 @@ def _beside(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.monitor.session import Command, beside
 
     argv = tuple(options.after)
-    source, problems = _opened(options, out)
+    source, problem = _opened(options, out)
     with ExitStack() as stack:
         if source is None:
-            out.talk(plain(f"no GPU can be watched ({_told(problems)})"))
+            out.talk(plain(f"no GPU can be watched ({problem})"))
         else:
             stack.callback(source.close)
-            _choose(source, options, out, problems)
+            _choose(source, options, out)
         recording = stack.enter_context(_recording(options, out))
         recording.stream()
-        # A terminal stays the command's own: there it may draw, and nothing is read.
-        piped = None if os.isatty(1) else PIPE
-        command = Command(argv, stdout=STDERR if out.json and not out.output else piped)
+        command = Command(argv, stdout=STDERR if out.json and not out.output else None)
         length, every = options.seconds, options.interval
         watched = beside(command, source, seconds=length, interval=every, say=recording.say)
         try:
@@ -220,10 +219,6 @@ def _beside(options: argparse.Namespace, out: Console) -> int:
         finally:  # whatever ends the watching, it does not end the command
             code = command.exit_code()
         recording.finish(source=source.name if source else None, command=argv, exit_code=code)
-        if command.times:
-            from statistics import mean
-
-            out.talk(f"an epoch took {mean(command.times):.4g} s, as the command's lines say")
     return code
 
 
@@ -252,24 +247,16 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _no_gpu(problems: tuple[SourceEnded, ...]) -> Unsatisfiable | Blocked:
-    kind = Blocked if any(problem.blocked for problem in problems) else Unsatisfiable
+def _no_gpu(problem: SourceEnded | None) -> Unsatisfiable | Blocked:
+    kind = Blocked if problem and problem.blocked else Unsatisfiable
     hint = "`gpusetup doctor` names the cause"
-    return kind(f"No NVIDIA GPU can be watched ({_told(problems)})", hint=hint)
+    return kind(f"No NVIDIA GPU can be watched ({problem})", hint=hint)
 
 
-def _told(problems: Iterable[SourceEnded]) -> str:
-    return "; ".join(map(str, problems))
-
-
-def _choose(
-    source: Source, options: argparse.Namespace, out: Console, problems: tuple[SourceEnded, ...]
-) -> None:
+def _choose(source: Nvml, options: argparse.Namespace, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
     from gpusetup.monitor.choice import VARIABLE, named_places, visible_places
 
-    if problems:
-        out.talk(plain(f"watching by {source.name} ({_told(problems)}); no processes are told"))
     places = tuple(range(len(source.gpus)))
     variable = os.environ.get(VARIABLE)
     if options.gpu:

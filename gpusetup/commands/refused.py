@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "snapshot": "record save dump export",
     "snapshot diff": "compare diff",
     "fleet check": "node-check node health",
-    "fleet slurm": "slurm prolog epilog",
+    "fleet slurm": "slurm prolog",
     "mcp --agents": "agents",
     "doctor --schema": "schema",
 }

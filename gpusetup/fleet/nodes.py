@@ -15,8 +15,6 @@ class NodeFinding(Frozen):
     severity: Severity
     title: str = ""
     root: bool = False
-    since: str | None = None
-    """When a record first showed it, without a record in between that did not."""
 
 
 class Rate(Frozen):

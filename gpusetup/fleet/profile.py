@@ -20,7 +20,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import PACKAGES, VARIABLES, WORDS, known_part, words_of
+from gpusetup.fleet.facts import FACTS, PACKAGES, VARIABLES, known_part, words_of
 from gpusetup.fleet.nodes import Node, NodeFinding
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
@@ -46,7 +46,7 @@ NO_LINK = "none"
 
 
 OPEN_FAMILIES = (PACKAGES, VARIABLES, "links.", "disk.", "clock.", "imex.")
-"""How the names of facts begin that `facts.WORDS` does not list."""
+"""How the names of facts begin that `facts.FACTS` does not list."""
 
 
 class Expectation(Frozen):
@@ -155,7 +155,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
 
 
 def _expectation(name: str, value: Any, what: str) -> Expectation:
-    if name not in WORDS and not name.startswith(OPEN_FAMILIES):
+    if name not in FACTS and not name.startswith(OPEN_FAMILIES):
         raise BadInput(
             f"{what}: there is no fact `{name}`", hint="`--learn` prints those there are"
         )

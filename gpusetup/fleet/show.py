@@ -17,7 +17,6 @@ from gpusetup.causes.host import CUDA_LAUNCH_BLOCKING, MEMORY_CACHING_OFF
 from gpusetup.fleet.drift import LEAST_NODES, Drift, Drifts, Mixed, drifts
 from gpusetup.fleet.facts import severity_of
 from gpusetup.fleet.folder import Records, natural
-from gpusetup.fleet.history import FirstFailure, Past, first_failure, with_since
 from gpusetup.fleet.names import SAFE, slurm_list
 from gpusetup.fleet.nodes import Node, NodeFinding
 from gpusetup.fleet.rates import Outlier, outliers
@@ -59,8 +58,6 @@ class NodeAnswer(Frozen):
     taken_at: str | None = None
     findings: tuple[NodeFinding, ...] = ()
     drift: tuple[DriftAnswer, ...] = ()
-    first_failure: FirstFailure | None = None
-    """Where earlier folders were given: since when, and what had changed."""
 
 
 class Common(Frozen):
@@ -109,7 +106,7 @@ class FleetAnswer(Frozen):
         return tuple(node for node in self.nodes if node.status == "failed")
 
 
-def answer(records: Records, past: Past = (), expected: Iterable[str] = ()) -> FleetAnswer:
+def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     """Judge a fleet. `expected`: nodes that should have a record."""
     here = {node.name for node in records.nodes}
     missing = (Node(name=name, problem=NO_RECORD) for name in expected if name not in here)
@@ -117,7 +114,7 @@ def answer(records: Records, past: Past = (), expected: Iterable[str] = ()) -> F
     found, shared = drifts(nodes), common(records.nodes)
     slow = _by_node(outliers(nodes))
     usual = {one.id for one in shared}
-    rows = [_row(node, _of_node(node, found, slow), past, usual) for node in nodes]
+    rows = [_row(node, _of_node(node, found, slow), usual) for node in nodes]
     rows.sort(key=_worst_first)
     return FleetAnswer(
         nodes=tuple(rows),
@@ -153,8 +150,7 @@ def _of_node(
     return (*_drift(found.by_node.get(node.name, ())), *slow.get(node.name, ()))
 
 
-def _row(node: Node, drift: Sequence[DriftAnswer], past: Past, usual: Container[str]) -> NodeAnswer:
-    node = with_since(node, past) if past else node
+def _row(node: Node, drift: Sequence[DriftAnswer], usual: Container[str]) -> NodeAnswer:
     drift = sorted(drift, key=lambda one: (-GRAVITY[one.severity], one.field))
     return NodeAnswer(
         name=node.name,
@@ -163,7 +159,6 @@ def _row(node: Node, drift: Sequence[DriftAnswer], past: Past, usual: Container[
         taken_at=node.taken_at,
         findings=node.findings,
         drift=tuple(drift),
-        first_failure=first_failure(node, past) if past else None,
     )
 
 

@@ -30,11 +30,9 @@ def settle(
     target: Target,
     task: Task,
     asked: RequestedPackages,
-    together: Callable[[], Task] | None = None,
 ) -> tuple[Task, Plan | None]:
     """The task with its plan; where it has none, another task that is yet to be planned: what has
-    no release for the new torch stays, or torch becomes the one that a package requires.
-    `together` chooses it by the table of companions."""
+    no release for the new torch stays, or torch becomes the one that a package requires."""
     try:
         return task, plan_task(request, job, target, task)
     except (Unsatisfiable, ToolFailed) as problem:
@@ -42,8 +40,6 @@ def settle(
             return replace(task, asked=replace(task.asked, followers=())), None
         if not (task.asked.pinned and task.asked.packages):
             raise
-        if together is not None:
-            return together(), None
         return _moved_by_package(request, job, target, task, asked, problem), None
 
 

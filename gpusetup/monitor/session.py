@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
-from gpusetup.monitor.source import PATIENCE_SECONDS, Source, SourceEnded
+from gpusetup.monitor.sample import PATIENCE_SECONDS, Nvml, SourceEnded
 from gpusetup.monitor.values import Sample
 from gpusetup.system.processes import foreground
 
@@ -28,8 +25,6 @@ GLANCE_SECONDS = 0.05
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
 """Those that a terminal sends to the command too."""
-EPOCH = re.compile(rb"\btime(?: taken)?\s*[:=]\s*(\d+(?:\.\d+)?) ?s(?:ecs?|econds)?\b", re.I)
-"""`Time: 45.23s`, as a training says after an epoch."""
 
 
 class NotStarted(GpuSetupError):
@@ -43,10 +38,7 @@ class NotStarted(GpuSetupError):
 
 
 class Command:
-    """Somebody's command with our terminal; signals that only we get are passed on.
-
-    Where `stdout` is a pipe, what it prints is handed on line by line.
-    """
+    """Somebody's command with our terminal; signals that only we get are passed on."""
 
     def __init__(self, argv: Sequence[str], *, stdout: int | None = None) -> None:
         try:
@@ -55,18 +47,6 @@ class Command:
             raise NotStarted(argv[0], problem) from problem
         self._old = {number: signal.signal(number, self._pass_on) for number in _numbers(PASSED_ON)}
         self.tree: Tree | None = None
-        self.times: list[float] = []
-        """The seconds that its lines told."""
-        self._reader = threading.Thread(target=self._hand_on, daemon=True)
-        self._reader.start()
-
-    def _hand_on(self) -> None:
-        stream = self._child.stdout
-        if stream:
-            with contextlib.suppress(OSError), stream:  # closed, it learns that nobody reads
-                for line in stream:
-                    os.write(1, line)
-                    self.times += map(float, EPOCH.findall(line))
 
     def watch_tree(self) -> None:
         """Sample its processes from now on; one that has ended already has none."""
@@ -87,7 +67,6 @@ class Command:
     def exit_code(self) -> int:
         """Wait for its end; 128 + n where a signal n ended it, as a shell has it."""
         code = self._child.wait()
-        self._reader.join(1.0)  # what keeps its pipe open is not waited for
         for number, handler in self._old.items():
             signal.signal(number, handler)
         return 128 - code if code < 0 else code
@@ -111,7 +90,7 @@ def _has_terminal() -> bool:
 
 
 def watching(
-    source: Source,
+    source: Nvml,
     *,
     seconds: float = 0.0,
     say: Say,
@@ -146,7 +125,7 @@ def watching(
 
 
 def beside(
-    command: Command, source: Source | None, *, seconds: float = 0.0, interval: float, say: Say
+    command: Command, source: Nvml | None, *, seconds: float = 0.0, interval: float, say: Say
 ) -> Iterator[Sample]:
     """Samples while the command runs; its processes alone where no GPU can be watched."""
     from gpusetup.monitor.host import Host
@@ -178,7 +157,7 @@ def beside(
 
 def _tick(began: float, interval: float, command: Command) -> Sample | None:
     """A sample without GPUs, at the next multiple of the interval; None when it ended before."""
-    from gpusetup.monitor.smi import in_words
+    from gpusetup.monitor.logs import in_words
 
     due = (int((time.monotonic() - began) / interval) + 1) * interval + began
     while time.monotonic() < due:

@@ -45,10 +45,8 @@ class Chart(Frozen):
 
 GPU_CHARTS = (
     Chart(title="Utilisation", place=0, unit="%", least_top=100),
-    Chart(
-        title="Memory", place=1, unit="%", least_top=100, band=(MEMORY_LOW.value, MEMORY_HIGH.value)
-    ),
-    Chart(title="Temperature", place=2, unit="°C", least_top=90, band=(70, HOT.value)),
+    Chart(title="Memory", place=1, unit="%", least_top=100, band=(MEMORY_LOW, MEMORY_HIGH)),
+    Chart(title="Temperature", place=2, unit="°C", least_top=90, band=(70, HOT)),
     Chart(title="Power", place=3, unit="W", least_top=50),
     Chart(title="SM clock", place=4, unit="MHz", least_top=500),
 )

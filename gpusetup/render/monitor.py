@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.evidence import workers_in_words
+from gpusetup.monitor.figures import loaders_in_words
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.monitor.values import (
     GpuSample,
@@ -60,8 +60,8 @@ WIDTHS = {"util": 5, "memory": 18, "heat": 6, "power": 9, "SM clock": 9, "held d
 def cells(gpu: GpuSample) -> dict[str, Cell]:
     """A GPU of a sample, by column."""
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    full = used is not None and total and used / total * 100 > MEMORY_HIGH.value
-    hot = gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT.value
+    full = used is not None and total and used / total * 100 > MEMORY_HIGH
+    hot = gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT
     watts, limit = measured(gpu.power_watts, "W"), gpu.power_limit_watts
     return {
         "GPU": (gpu.label, ""),
@@ -106,7 +106,7 @@ def tree_line(tree: TreeSample) -> str:
         parts.append(f"disk {tree.read_bytes_per_second / 1e6:.0f} MB/s")
     if tree.loader_workers:
         each = tree.loader_cpu_percent / tree.loader_workers
-        parts.append(f"{workers_in_words(tree.loader_workers)} at {each:.0f} %")
+        parts.append(f"{loaders_in_words(tree.loader_workers)} at {each:.0f} %")
     return f"command  {', '.join(parts)}"
 
 
@@ -138,7 +138,7 @@ def figures(summary: Summary) -> Iterator[str]:
         yield from spread_table(f"GPU {label(gpu)} {gpu.name or ''}".rstrip(), gpu_rows(gpu))
     if summary.tree is not None:
         workers = summary.tree.loader_workers
-        name = f"Command, {workers_in_words(workers)}" if workers else "Command"
+        name = f"Command, {loaders_in_words(workers)}" if workers else "Command"
         yield ""
         yield from spread_table(name, tree_rows(summary.tree))
     yield ""

@@ -219,7 +219,8 @@ def specifier(text: str | None) -> SpecifierSet | None:
         return SpecifierSet(plain)
     except ValueError:
         raise UsageError(
-            f"{text!r} is no torch version", hint="such as `2.5.1` or `>=2.6,<2.9`"
+            f"{text!r} is no torch version",
+            hint="such as `2.5.1` or `>=2.6,<2.9`; nightly: `gpusetup resolve --torch nightly`",
         ) from None
 
 

@@ -52,10 +52,6 @@ FACTS: Mapping[Fault, Fact] = {
         words="{rate} between {who}, both sound with others; the median is {middle} ({share})",
         then="the switches and cables between them",
     ),
-    "slow-group": Fact(
-        words="{who} are slow together, and no pair of them is",
-        then="what they share: a switch and its uplinks",
-    ),
     "apart": Fact(
         words="{who} reach the others at {rate}, each other faster; the median is {middle}",
         then="the uplink of their switch, where it is not built so",

@@ -14,10 +14,9 @@ from gpusetup.fleet.sweep.decide import (
     again_counts,
     is_slow,
     slow_paths,
-    suspected_groups,
 )
 from gpusetup.fleet.sweep.judge import Pair, Scores, pair_rates, shared_rounds
-from gpusetup.fleet.sweep.plan import Planes, sizes
+from gpusetup.fleet.sweep.plan import Planes
 from gpusetup.fleet.sweep.values import Options, Result, Stage, Unit
 from gpusetup.model.frozen import Frozen
 
@@ -29,12 +28,11 @@ Fault = Literal[
     "slow-link",
     "broken-path",
     "slow-path",
-    "slow-group",
     "apart",
     "uneven",
     "unmeasured",
 ]
-NOTES = ("apart", "uneven", "slow-group")
+NOTES = ("apart", "uneven")
 """What may be how the network is built: it is said, and nobody is blamed."""
 FEW_PATHS, SHARE_OF_PATHS = 3, 0.05
 """More slow pairs than these are no single paths: the network is uneven."""
@@ -75,10 +73,7 @@ def verdict(
     links = [one for plane in seen.planes for one in _links(seen, plane)]
     ends = {one.ranks[0] for one in links if one.fault in LINKS}
     links = [one for one in links if one.fault not in PATHS or ends.isdisjoint(one.ranks)]
-    found += [one for one in links if not _explained(one, slow)]
-    blamed = {rank for one in found if one.fault not in NOTES for rank in one.ranks}
-    found += [one for plane in seen.planes for one in _groups(seen, plane, blamed)]
-    return tuple(found)
+    return (*found, *(one for one in links if not _explained(one, slow)))
 
 
 def _explained(link: Named, slow: Sequence[Named]) -> bool:
@@ -191,19 +186,3 @@ def _paths(
         rate = every.pairs[pair]
         fault: Fault = "slow-path" if rate else "broken-path"
         yield Named(fault=fault, ranks=pair, stage=stage, rate=rate, middle=every.middle)
-
-
-# --- groups --------------------------------------------------------------------------------------
-
-
-def _groups(seen: Seen, plane: Planes, blamed: Collection[int]) -> Iterator[Named]:
-    """Groups that are slow together though nobody in them is: the smallest such, where few are."""
-    named: list[set[int]] = []
-    for size in reversed(sizes(max(map(len, plane.members)))):
-        twice = set(suspected_groups(seen, plane.stage, size))
-        twice &= set(suspected_groups(seen, plane.stage, size, again=True))
-        new = [set(group) for group in sorted(twice) if not set(group) & set(blamed)]
-        new = [inside for inside in new if not any(one <= inside for one in named)]
-        named += new
-        for inside in new if len(new) <= FEW_PATHS else ():
-            yield Named(fault="slow-group", ranks=tuple(sorted(inside)), stage=plane.stage)

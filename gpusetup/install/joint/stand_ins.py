@@ -1,5 +1,5 @@
-"""The folder of stand-ins for a joint question: torch's family of each candidate build, and wheels
-that lie on release pages. They hold nothing but METADATA."""
+"""The folder of stand-ins for a joint question: torch's family of each build that is tried, and
+wheels that lie on release pages. They hold nothing but METADATA."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.companion_table import (
-    Project,
-    ReleaseWheel,
-    companion_table,
-    row_of,
-)
+from gpusetup.catalog.companion_table import Project, ReleaseWheel, companion_table, row_of
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.default_wheels import default_backend
+from gpusetup.install.fetching.hollow_wheel import stand_in
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import TorchBuild
@@ -30,34 +26,27 @@ class StandIn(Frozen):
     version: str
     requires: tuple[str, ...] = ()
 
-    @property
-    def filename(self) -> str:
-        return f"{self.name.replace('-', '_')}-{self.version}-py3-none-any.whl"
 
-    @property
-    def metadata(self) -> str:
-        head = f"Metadata-Version: 2.1\nName: {self.name}\nVersion: {self.version}\n"
-        return head + "".join(f"Requires-Dist: {need}\n" for need in self.requires)
-
-
-def stand_ins_of(
-    builds: Sequence[TorchBuild],
-    projects: Sequence[Project],
-    catalog: Catalog,
-    python: str,
-    *,
-    listed: bool = True,
-) -> tuple[StandIn, ...]:
-    """Everything that stands in: each is named once. `listed`: the user's indexes have torch."""
-    found = [one for build in builds for one in _family(build, catalog, listed=listed)]
-    majors = {(b.cuda or "").partition(".")[0] for b in builds}
-    pages = [
+def write_stand_ins(
+    folder: Path, builds: Sequence[TorchBuild], catalog: Catalog, python: str, *, listed: bool
+) -> str:
+    """A folder for `--find-links`. `listed`: the user's indexes have torch."""
+    folder.mkdir(exist_ok=True)
+    family = (one for build in builds for one in _family(build, catalog, listed=listed))
+    majors = {build.cuda_major for build in builds}
+    pages = (
         _of_page(project, wheel)
-        for project in projects
+        for project in companion_table().projects
         for wheel in project.releases
         if on_page(wheel, builds[0], python) and wheel.cuda in majors
-    ]
-    return tuple({one.filename: one for one in (*found, *pages)}.values())
+    )
+    for one in (*family, *pages):
+        filename = f"{one.name.replace('-', '_')}-{one.version}-py3-none-any.whl"
+        head = f"Metadata-Version: 2.1\nName: {one.name}\nVersion: {one.version}\n"
+        metadata = head + "".join(f"Requires-Dist: {need}\n" for need in one.requires)
+        wheel = Wheel(name=one.name, version=one.version, filename=filename, url="")
+        stand_in(wheel, metadata, folder)
+    return str(folder)
 
 
 def _family(build: TorchBuild, catalog: Catalog, *, listed: bool) -> Iterator[StandIn]:
@@ -78,8 +67,7 @@ def _family(build: TorchBuild, catalog: Catalog, *, listed: bool) -> Iterator[St
         audio = companion_table().project("torchaudio")
         row = row_of(audio, known) if audio else None
         needs_torch = f"torch{row.torch}" if row and row.torch else exact
-        version = f"{known}{label}"
-        yield StandIn(name="torchaudio", version=version, requires=(needs_torch,))
+        yield StandIn(name="torchaudio", version=f"{known}{label}", requires=(needs_torch,))
 
 
 def on_page(wheel: ReleaseWheel, build: TorchBuild, python: str) -> bool:
@@ -93,15 +81,6 @@ def _of_page(project: Project, wheel: ReleaseWheel) -> StandIn:
     version = f"{wheel.version}+{label}" if label else wheel.version
     needs = (f"torch=={wheel.torch}.*", *wheel.requires)
     return StandIn(name=project.name, version=version, requires=needs)
-
-
-def write_links(folder: Path, rows: Sequence[StandIn]) -> None:
-    """The files, for `--find-links`."""
-    from gpusetup.install.fetching.hollow_wheel import stand_in
-
-    for one in rows:
-        wheel = Wheel(name=one.name, version=one.version, filename=one.filename, url="")
-        stand_in(wheel, one.metadata, folder)
 
 
 def page_file(project: Project, version: str, python: str) -> str | None:
