@@ -238,7 +238,7 @@ def test_what_is_foreign_is_answered_with_what_to_do(
 def test_what_was_never_built_together_is_said(
     torch: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--from", "rtx3050-laptop", "--torch", "2.5.1", "--cuda", torch]
+    words = ["--from", "rtx3050-laptop", "--torch", "2.5.1", "--backend", torch]
     assert main(["install", "--dry-run", *words]) == 1
     said = capsys.readouterr().err
     assert "it is there for cpu, cu118, cu121, cu124; " in said
