@@ -220,7 +220,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         (["resolve", "--gpu", "T4", "torch==2.5.1"], "did you mean `--torch SPEC`?"),
         (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
         (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),
-        (["monitor", "--interval", "soon"], "`500ms`"),
+        (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),
     ],
 )
 def test_what_is_foreign_is_answered_with_what_to_do(
