@@ -245,6 +245,14 @@ def test_what_was_never_built_together_is_said(
     assert "is not the torch" not in said
 
 
+def test_there_are_not_more_options_than_before() -> None:
+    """An option counts once for each command that takes it; the aim is 200."""
+    each = (parser_of(name)._actions for name in every_command())
+    assert (
+        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 283
+    )
+
+
 def test_a_text_to_the_letter_is_no_json(capsys: pytest.CaptureFixture[str]) -> None:
     listed = {name for name in every_command() if "--json" in parser_of(name).format_help()}
     assert set(every_command()) - listed == {"completion", "mcp", "fleet slurm"}
