@@ -495,7 +495,7 @@ def test_doctor_and_install_agree_on_a_torch_from_outside(
         ("--for-gpu", "RTX 4090"),
         ("--for-gpu", "RTX 4090", "--for-driver", "580.95.05"),
         ("--backend", "cu126"),
-        ("--cuda", "12.8"),
+        ("--backend", "12.8"),
         ("--torch", ">=2.6,<2.9"),
         ("--installer", "pip"),
     ],
