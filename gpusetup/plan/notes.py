@@ -36,8 +36,6 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
 def assumed(question: Question, decision: Decision) -> Iterator[str]:
     """What was taken because nobody said it."""
     job, s = decision.job, decision.job.shape
-    if question.params is not None:
-        yield f"shape taken as usual for this size: {s.layers} layers of {s.hidden}"
     if question.context is None and question.solve != "context" and s.fixed_tokens is None:
         if job.context == 1:
             yield "no `--context`: activations are those of one token (one row) a sample"
@@ -87,9 +85,6 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
     job, limits, count = decision.job, decision.limits, place.count
     if count is not None and job.gpus > count:
         yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
-    where = {"windows": "Windows", "wsl": "WSL", "jetson": "Jetson"}.get(place.system)
-    if where:
-        yield f"expandable segments (Env) do not work on {where}"
     if place.unified:
         yield "the GPU has no memory of its own: Offload gains nothing, other programs count"
     if place.used_bytes > 0.5 * GIB:
