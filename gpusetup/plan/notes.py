@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from gpusetup.model.shell import setting, shell_for
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import Decision, candidates, doubt, host_holds, max_batch
-from gpusetup.plan.job import Job
+from gpusetup.plan.job import YARN_FAMILIES, Job
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question
 from gpusetup.plan.sample import a_sample, said_of_sample
 from gpusetup.plan.states import encoders, host_bytes
 
-YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 MOMENTS = {
     "loading": "the highest moment is before the first step: every GPU holds the whole model",
     "evaluation": "the highest moment is the evaluation: a smaller evaluation batch lowers it",

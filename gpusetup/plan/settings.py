@@ -12,8 +12,8 @@ from typing import Any
 
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.documents import PlanCell
-from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import FIELDS, Job, Recipe, samples
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.models import hub_id
 from gpusetup.plan.trainers import defaults, rows
 
@@ -63,6 +63,12 @@ def facts(plan: Plan) -> Values:
         "offload": recipe.offload,
         "deepspeed": {**auto, "zero_optimization": zero} if "stage" in zero else None,
         "fsdp": words + " offload" * recipe.offload if sharded else None,
+        "trinity": f"${{oc.env:TRINITY_MODEL_PATH,{model}}}",
+        "prompt": job.context // 2,
+        "rope_scaling": yarn(job),
+        "dynamic": job.batch is None,
+        "degree": recipe.sp,
+        "budget": tokens(job, recipe) if job.batch is None else None,
         "fsdp_offload": recipe.offload if sharded else None,
     }  # fmt: skip
 
@@ -133,7 +139,7 @@ def unsaid(plan: Plan, fields: set[str]) -> Iterator[str]:
 # --- the documents ------------------------------------------------------------------------------
 
 
-def document(found: PlanCell, plan: Plan | None, *, text: bool) -> str:
+def document(found: PlanCell, plan: Plan, *, text: bool) -> str:
     """The trainer's own configuration, or Trinity-RFT's (of text alone) and a plain script's."""
     if not found.fits:
         raise Unsatisfiable(
@@ -144,12 +150,13 @@ def document(found: PlanCell, plan: Plan | None, *, text: bool) -> str:
         f"# {found.model}, {found.context:,} tokens, {found.gpus} x {found.gpu}: {found.recipe}\n"
     )
     head += "".join(f"# export {name}={value}\n" for name, value in found.env.items())
-    if plan and plan.job.batch is not None and "writes" in rows()[plan.trainer]:
-        own, fields = said(plan)
-        if left := ", ".join(unsaid(plan, fields)):
-            head += f"# not in these settings, see to it yourself: {left}\n"
+    is_own = plan.job.batch is not None and "start" in rows().get(plan.trainer, {})
+    own, fields = said(plan if is_own else replace(plan, trainer="trinity"))
+    left = ", ".join(unsaid(plan, fields)) if is_own or plan.trainer == "trinity" else ""
+    head += f"# not in these settings, see to it yourself: {left}\n" if left else ""
+    if is_own:
         return f"{head}# {start(plan, own)}\n{yaml_text(own)}"
-    trinity = f"# Trinity-RFT\n{PROMPT}{yaml_text(trinity_settings(found))}---\n" if text else ""
+    trinity = f"# Trinity-RFT\n{PROMPT}{yaml_text(own)}---\n" if text else ""
     return f"{head}{trinity}# torchrun\n{yaml_text(torchrun_settings(found))}"
 
 
@@ -171,32 +178,6 @@ def start(plan: Plan, own: Values) -> str:
     said = (f"--{name.replace('_', '-')}" + f" {value}" * (value is not True)
             for name, value in own.items() if value is not False)  # fmt: skip
     return " ".join((line, *said))
-
-
-def trinity_settings(found: PlanCell) -> Values:
-    """The keys of Trinity-RFT that a recipe decides; its trainer is verl's FSDP worker."""
-    s = found.settings
-    model: Values = {
-        "model_path": f"${{oc.env:TRINITY_MODEL_PATH,{hub_id(found.model)}}}",
-        "max_prompt_tokens": found.context // 2,
-        "max_model_len": found.context,
-        **({"rope_scaling": s["rope_scaling"]} if "rope_scaling" in s else {}),
-    }
-    trainer: Values = {
-        "use_dynamic_bsz": found.batch is None,
-        "ulysses_sequence_parallel_size": s["sequence_parallel_size"],
-    }
-    actor: Values = {}
-    workers: Values = {"actor": actor}
-    if "max_token_len_per_gpu" in s:
-        limit = s["max_token_len_per_gpu"]
-        trainer["max_token_len_per_gpu"] = actor["ppo_max_token_len_per_gpu"] = limit
-        workers["ref"] = workers["rollout"] = {"log_prob_max_token_len_per_gpu": limit}
-    if s["cpu_offload"]:
-        actor |= {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
-    if actor:
-        trainer["trainer_config"] = {"actor_rollout_ref": workers}
-    return {"model": model, "trainer": trainer}
 
 
 def torchrun_settings(found: PlanCell) -> Values:
