@@ -10,7 +10,7 @@ from gpusetup.plan.decide import Decision, candidates, doubt, host_holds, max_ba
 from gpusetup.plan.job import YARN_FAMILIES, Job
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question
-from gpusetup.plan.sample import a_sample, said_of_sample
+from gpusetup.plan.sample import said_of_sample
 from gpusetup.plan.states import encoders, host_bytes
 
 MOMENTS = {
@@ -49,7 +49,8 @@ def assumed(question: Question, decision: Decision) -> Iterator[str]:
     elif question.batch is None and question.solve is None:
         most = max_batch(job, decision.limits)
         more = f"; {most.job.batch:,} would fit (`--max-batch`)" if most.fits else ""
-        yield f"no `--batch`: one {a_sample(s)} a GPU{more}"
+        one = "sequence" if s.tokens is None else f"sample of {s.tokens:,} tokens"
+        yield f"no `--batch`: one {one} a GPU{more}"
     if question.trainer is None:
         wide = job.compute_bytes == 4 and not {"amp", "dtype"} & question.how.keys()
         kept = not job.checkpointing and job.context > 1 and "checkpointing" not in question.how
@@ -91,11 +92,8 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
         yield f"other programs hold {held:.1f} GiB of the GPU now; the plan counts it as free"
     every = candidates(job, limits)
     missed = next((one for one in every if not host_holds(job, one, limits)), None)
-    if (
-        missed
-        and limits.host is not None
-        and not (decision.fits and not decision.shown.recipe.offload)
-    ):
+    on_gpu = decision.fits and not decision.shown.recipe.offload
+    if missed and limits.host is not None and not on_gpu:
         need, have = host_bytes(job, missed) / GIB, limits.host / GIB
         yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
 

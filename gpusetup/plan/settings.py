@@ -19,8 +19,6 @@ from gpusetup.plan.trainers import defaults, rows
 
 Values = dict[str, Any]
 
-LONG = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-
 
 class Plan(Frozen):
     """What is written down."""
@@ -157,7 +155,12 @@ def document(found: PlanCell, plan: Plan, *, text: bool) -> str:
     if is_own:
         return f"{head}# {start(plan, own)}\n{yaml_text(own)}"
     trinity = f"# Trinity-RFT\n{PROMPT}{yaml_text(own)}---\n" if text else ""
-    return f"{head}{trinity}# torchrun\n{yaml_text(torchrun_settings(found))}"
+    plain = {
+        "launch": f"torchrun --standalone --nproc_per_node={found.gpus} train.py",
+        "environment": dict(found.env),
+        **found.settings,
+    }
+    return f"{head}{trinity}# torchrun\n{yaml_text(plain)}"
 
 
 PROMPT = "# max_prompt_tokens: half of the length is left to the response; your data decides\n"
@@ -178,28 +181,6 @@ def start(plan: Plan, own: Values) -> str:
     said = (f"--{name.replace('_', '-')}" + f" {value}" * (value is not True)
             for name, value in own.items() if value is not False)  # fmt: skip
     return " ".join((line, *said))
-
-
-def torchrun_settings(found: PlanCell) -> Values:
-    """What a plain training script needs to know; FSDP2's own arguments."""
-    s = found.settings
-    mixed = None if s["mixed_precision"] == "none" else s["mixed_precision"]
-    values: Values = {
-        "launch": f"torchrun --standalone --nproc_per_node={found.gpus} train.py",
-        "environment": dict(found.env),
-        "strategy": s["strategy"],
-    }
-    if s["strategy"] in ("fsdp2", "hsdp", "zero3"):
-        dtype = LONG[mixed or s["param_dtype"]]
-        values["fully_shard"] = {
-            "reshard_after_forward": True,
-            "mp_policy": {"param_dtype": dtype, "reduce_dtype": "float32"},
-            "offload_policy": "CPUOffloadPolicy" if s["cpu_offload"] else None,
-        }
-    kept = ("sequence_parallel_size", "gradient_checkpointing", "optimizer", "mixed_precision",
-            "max_model_len", "max_token_len_per_gpu", "batch_per_gpu", "rope_scaling",
-            "loss")  # fmt: skip
-    return values | {name: s[name] for name in kept if name in s}
 
 
 def yaml_text(values: Mapping[str, Any], indent: int = 0) -> str:
