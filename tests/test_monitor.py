@@ -328,7 +328,7 @@ def test_a_driver_that_hangs_later_ends_the_watching_with_a_verdict(
             return self.left.pop(0)
 
     said: list[str] = []
-    taken = list(session_module.watching(cast(Any, Stuck()), say=said.append, patience=0.01))
+    taken = list(session_module.watching(cast(Any, Stuck()), said.append, patience=0.01))
     assert len(taken) == 5
     assert said == ["no sample in 0.01 s: the driver does not answer any more"]
 
