@@ -45,14 +45,6 @@ def findings() -> Iterator[tuple[Path, str]]:
     yield REFERENCE / "findings.md", page(GENERATED)
 
 
-def messages() -> Iterator[tuple[Path, str]]:
-    """The index of messages, and the answer to each."""
-    from faq_page import answers, index
-
-    yield REFERENCE / "messages.md", index(GENERATED)
-    yield ROOT / "docs" / "faq.md", answers(GENERATED)
-
-
 def verdicts() -> Iterator[tuple[Path, str]]:
     from verdicts_reference import page
 
@@ -149,9 +141,9 @@ def api() -> Iterator[tuple[Path, str]]:
 
 def recorded_runs() -> Iterator[tuple[Path, str]]:
     """What was run on a card, and what never was."""
-    from acceptance.recorded import page
+    from evidence_reference import page
 
-    yield ROOT / "docs" / "explanation" / "evidence.md", page(GENERATED)
+    yield ROOT / "docs" / "explanation" / "evidence.md", GENERATED + page()
 
 
 def known_gpus() -> Iterator[tuple[Path, str]]:
@@ -190,7 +182,6 @@ WRITERS = (
     verify_checks,
     transcripts,
     findings,
-    messages,
     verdicts,
     api,
     recorded_runs,

@@ -124,21 +124,20 @@ def power(at: Setting) -> Step:
     return step
 
 
-LOADS: dict[str, tuple[Callable[[Setting], Step], tuple[str, ...]]] = {
-    "input-starved": (input_starved, ("input-starved",)),
-    "launch-bound": (launch_bound, ("launch-bound",)),
-    "memory-bound": (memory_bound, ("memory-bound",)),
-    "memory-tight": (memory_tight, ("memory-tight",)),
-    "good": (good, ("good",)),
-    "idle": (idle, ("idle",)),
-    "bursts": (bursts, ("input-starved", "good")),
-    "power": (power, ("good", "throttled")),
+LOADS: dict[str, Callable[[Setting], Step]] = {
+    "input-starved": input_starved,
+    "launch-bound": launch_bound,
+    "memory-bound": memory_bound,
+    "memory-tight": memory_tight,
+    "good": good,
+    "idle": idle,
+    "bursts": bursts,
+    "power": power,
 }
-"""Name -> how it is made, and the verdicts that are right."""
 
 
 def main(name: str, seconds: float, device: str) -> None:
-    step: Any = LOADS[name][0](Setting(device))
+    step: Any = LOADS[name](Setting(device))
     step()
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
