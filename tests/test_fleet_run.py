@@ -18,7 +18,7 @@ import pytest
 from gpusetup.cli import main
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet import work
-from gpusetup.fleet.conductor import Pace, conducted
+from gpusetup.fleet.conductor import conducted
 from gpusetup.fleet.engines import hosts
 from gpusetup.fleet.engines.hosts import hosts_in
 from gpusetup.fleet.engines.slurm_run import chosen, outside_a_job, slots
@@ -104,7 +104,7 @@ def test_no_more_nodes_are_asked_at_once_than_allowed() -> None:
         return Output(argv=(), exit=0, stdout=node)
 
     names = [f"n{number}" for number in range(40)]
-    said = dict(conducted(names, ask, 4, Pace(0.0)))
+    said = dict(conducted(names, ask, 4, 0.0))
     assert {name: one.stdout for name, one in said.items()} == {name: name for name in names}
     assert 1 < most <= 4
 
@@ -116,7 +116,7 @@ def test_what_ends_the_run_ends_the_rest() -> None:
         asked.append(node)
         return Output(argv=(), exit=0)
 
-    running = conducted([str(number) for number in range(100)], ask, 2, Pace(0.01))
+    running = conducted([str(number) for number in range(100)], ask, 2, 0.01)
     next(running)
     with pytest.raises(KeyboardInterrupt):
         running.throw(KeyboardInterrupt)
