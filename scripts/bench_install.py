@@ -6,6 +6,8 @@ network is the same for all. The environment holds the same wheel relabelled as 
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 import shutil
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
 
-from chaos_install import clean_environment, fetched, relabelled  # noqa: E402
+from chaos_install import clean_environment  # noqa: E402
 
 TORCH, FORMER = "2.13.0", "2.12.1"
 PEAK = (
@@ -187,3 +190,37 @@ def torch_bytes(env: Path) -> int:
     """What torch's own files hold."""
     (site,) = env.glob("lib/python*/site-packages")
     return sum(bytes_of(path) for path in site.glob("torch*"))
+
+
+def fetched(folder: Path, *words: str) -> list[Path]:
+    """The wheels of `pip download`, fetched unless an earlier run has done it to the end."""
+    done = folder / "done"
+    if not done.exists():
+        argv = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:"]
+        subprocess.run([*argv, "--dest", str(folder), *words], check=True)
+        done.touch()
+    return sorted(folder.glob("*.whl"))
+
+
+def relabelled(wheel: Path, version: str, other: str, folder: Path) -> Path:
+    """The same wheel under another version: its names, METADATA, version.py and RECORD."""
+    path = folder / wheel.name.replace(version, other, 1)
+    if path.exists():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(path.with_suffix(".part"), "w") as out:
+        for entry in source.infolist():
+            name = entry.filename.replace(f"torch-{version}", f"torch-{other}")
+            raw = source.read(entry)
+            if name.endswith(".dist-info/RECORD"):
+                record = name
+                continue
+            if name.endswith((".dist-info/METADATA", "torch/version.py")):
+                raw = raw.replace(version.encode(), other.encode())
+            out.writestr(name, raw)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(raw).digest()).rstrip(b"=").decode()
+            rows.append(f"{name},sha256={digest},{len(raw)}")
+        out.writestr(record, "\n".join([*rows, f"{record},,"]) + "\n")
+    path.with_suffix(".part").rename(path)
+    return path

@@ -76,7 +76,7 @@ PICTURES: dict[str, tuple[str, Callable[[], None]]] = {
 
 
 class Terminal(StringIO):
-    encoding = "utf-8"  # type: ignore[assignment]
+    encoding = "utf-8"
 
     def isatty(self) -> bool:
         return True
