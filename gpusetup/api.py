@@ -136,61 +136,33 @@ class PlanQuestion(TypedDict, total=False):
     params: str
     from_config: str | Path
     code: str
-    users: int
-    items: int
-    embedding_dim: int
-    mlm: bool
     context: int | str
     batch: int
-    max_tokens: int
-    lora: int
-    frozen: float
+    accumulate: int
+    frames: int
+    size: str
     gpu: str
     gpu_mem: str
     gpus: int
     trainer: str
     strategy: str
     optimizer: str
-    step: Literal["foreach", "fused", "loop", "backward"]
-    accumulate: int
     dtype: Literal["fp32", "bf16", "fp16"]
     amp: Literal["bf16", "fp16", "none"]
+    lora: int
     quantize: Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
     checkpointing: bool | str
-    selective: str
-    loss: str
-    attention: Literal["flash", "sdpa", "eager", "written"]
     offload: Sequence[Literal["optimizer", "checkpoints"]]
     lora_targets: Literal["all", "attention", "qv"]
-    dora: bool
-    train_embeddings: bool
-    compile: bool
-    fused_kernels: bool
     sp: int
     tp: int
-    tp_sp: bool
     pp: int
     cp: int
     ep: int
-    shard: int
-    load_whole: bool
-    reentrant: bool
-    reshard: bool
-    trained_layers: int
-    frames: int
-    size: str
-    encoders: Literal["none", "loaded", "resident"]
-    eval_batch: int
-    varied: bool
-    classes: int
-    beside: float
-    reference: bool
     max_context: bool
     max_batch: bool
     gpus_needed: bool
-    safe: bool
     predict: bool
-    constants: str | Path
     timeout: float
 
 

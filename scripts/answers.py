@@ -47,19 +47,21 @@ DRIVERS = ("", "450.80.02", "525.60.13", "535.183.01", "580.95.05")
 PYTHONS = ("3.8", "3.11", "3.13", "3.15")
 SYSTEMS = ("linux x86_64", "linux aarch64", "windows x86_64", "macos aarch64")
 PLAN_WORDS = (
-    "amp", "attention", "checkpointing", "compile", "dora", "dtype", "encoders", "frames",
-    "frozen", "fused_kernels", "load_whole", "lora", "lora_targets", "loss", "masters", "mlm",
-    "moments", "one_unit", "optimizer", "quantize", "reentrant", "reference", "reshard",
-    "selective", "shard", "size", "sp", "step", "strategy", "varied",
+    "amp", "checkpointing", "dtype", "frames", "lora", "lora_targets", "optimizer", "quantize",
+    "size", "sp", "strategy",
 )  # fmt: skip
 """Settings of a published run that are options of `plan`, by the same name or by these."""
+PLAN_LEFT = (
+    "adapter_dtype", "attention", "compile", "encoders", "fused_kernels", "gradient_dtype",
+    "load_whole", "lora_dropout", "loss", "reentrant", "reshard", "selective",
+    "sequence_parallel", "shard", "step", "upcast_rest",
+)  # fmt: skip
+"""Settings that no option says any more: both editions are asked without them."""
 PLAN_OPTIONS = {"accumulation": "accumulate", "tensor_parallel": "tp", "pipeline_parallel": "pp",
                 "context_parallel": "cp", "expert_parallel": "ep"}  # fmt: skip
 PLAN_SAID = {("amp", "no"): ["--amp", "none"], ("accumulate", "yes"): ["--accumulate", "2"],
              ("accumulate", "no"): ["--accumulate", "1"],
-             ("checkpointing", "no"): ["--no-checkpointing"],
-             ("reentrant", "no"): ["--no-reentrant"],
-             ("reshard", "no"): ["--no-reshard"]}  # fmt: skip
+             ("checkpointing", "no"): ["--no-checkpointing"]}  # fmt: skip
 COMMANDS = (
     "doctor", "resolve", "install", "verify", "plan", "tune", "monitor", "fleet", "snapshot",
     "guard", "mcp", "completion",
@@ -292,6 +294,7 @@ def plans(tests: Path) -> Iterator[Question]:
 
 def plan_words(row: dict[str, str]) -> list[str] | None:
     said = dict(pair.partition("=")[::2] for pair in row["how"].split())
+    said = {name: value for name, value in said.items() if name not in PLAN_LEFT}
     if row.get("asked") or set(said) - {*PLAN_WORDS, *PLAN_OPTIONS}:
         return None
     size = row["model"].removeprefix("params=")

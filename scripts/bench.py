@@ -158,8 +158,6 @@ def plan(runs: int) -> Iterator[Row]:
     yield under("plan, one answer", gpusetup("plan", *one, "--predict"), 0.2, None, runs)
     many = gpusetup("plan", "--cells", cells, "--predict", "--json")
     yield under("plan --cells, 560 rows", many, 1, None, runs)
-    fit = gpusetup("plan", "--calibrate", cells)
-    yield under("plan --calibrate, 560 rows", fit, 5, None, runs)
 
 
 def monitor(runs: int) -> Iterator[Row]:

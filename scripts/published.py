@@ -5,7 +5,7 @@ python scripts/published.py [rows.csv ...] [--rows]     by set, and together; ea
 
 An empty cell, but of `gib`, says what the cell above it says; `-` says nothing. A row has `gib` of
 a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or not (`oom`) on a
-`card`. `how` are settings of the run by their names in `Workload`.
+`card`. `how` are settings of the run by their names in `Job`.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
 from gpusetup.configs.values import optimizer_named, strategy_named, targets_named  # noqa: E402
-from gpusetup.model.frozen import fields  # noqa: E402
+from gpusetup.model.frozen import fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
-from gpusetup.plan.memory.capacity import is_linked  # noqa: E402
-from gpusetup.plan.memory.constants import shipped_constants  # noqa: E402
-from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
-from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
-from gpusetup.plan.model import named, trainers  # noqa: E402
-from gpusetup.plan.model.shape import Shape  # noqa: E402
-from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
+from gpusetup.plan import models, trainers  # noqa: E402
+from gpusetup.plan.capacity import is_linked  # noqa: E402
+from gpusetup.plan.job import Job, Recipe  # noqa: E402
+from gpusetup.plan.memory import SAME_LOSS, Memory, memory  # noqa: E402
+from gpusetup.plan.shape import Shape  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
 NAMED = {"optimizer": optimizer_named, "strategy": strategy_named, "lora_targets": targets_named}
-KNOWN = {field.name for field in fields(Workload)}
-BESIDE = {"offload", "sp", "mlm", "classes"}
-"""Words of `how` that are no settings of a workload."""
+KNOWN = {field.name for field in fields(Job)}
+BESIDE = {"offload", "sp", "mlm", "classes", "accumulation", "micro_batches"}
+"""Words of `how` that are no settings of a job."""
+LEFT = {"dora", "fused_activation", "varied", "kept_inputs"}
+"""Settings that the model does not tell apart."""
+LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
+          "in-place-shifted": "in-graph", **SAME_LOSS}  # fmt: skip
 
 
 class Met(NamedTuple):
@@ -71,7 +73,7 @@ def met(path: Path = PUBLISHED) -> list[Met]:
 
 
 def judged(row: dict[str, str]) -> Met:
-    found = parts(workload(row), recipe(row), shipped_constants())
+    found = memory(job(row), recipe(row))
     card = float(row.get("card") or 0) * GIB
     if row["measure"] not in ("fits", "oom") and not row["gib"]:
         raise ValueError(f"no figure of {row['measure']}")
@@ -79,7 +81,7 @@ def judged(row: dict[str, str]) -> Met:
     return Met(row, error, found.total / card if card else None)
 
 
-def predicted(found: Parts, measure: str, card: float) -> float:
+def predicted(found: Memory, measure: str, card: float) -> float:
     """In GiB; gaps are never more than the card has room for."""
     cached = found.total + found.cached if measure == "total" else found.reserved
     if measure == "allocated" or not card:
@@ -98,30 +100,29 @@ def recipe(row: dict[str, str]) -> Recipe:
     return Recipe(env=row["env"] == "yes", sp=int(said.get("sp", 1)), offload=offload)
 
 
-def workload(row: dict[str, str]) -> Workload:
+def job(row: dict[str, str]) -> Job:
     """The run that a row describes, by the trainer's defaults and what it says."""
     said = words(row)
-    if unknown := set(said) - KNOWN - BESIDE:
+    if unknown := set(said) - KNOWN - BESIDE - LEFT:
         raise ValueError(f"how: no such word: {', '.join(sorted(unknown))}")
     shape, trainer = model(row["model"]), trainers.trainer_named(row["trainer"]) or ""
     values = settings(said)
-    chosen: dict[str, Any] = trainers.trainer_settings(trainer)
-    chosen |= trainers.attention_of(shape.kind, trainer) | trainers.prepared(chosen | values)
-    chosen |= trainers.base_of(chosen | values, trainer)
-    chosen |= values
-    if "amp" not in said and "lora" not in said:
-        chosen = trainers.with_masters(chosen, trainer, said="dtype" in said)
+    if values.get("attention") == "written":
+        values["attention"] = "eager"
+    chosen = trainers.defaults(trainer, shape.kind, 1, values)
     chosen |= {
         "amp": chosen.get("amp") or None,
-        "loss": SAME_AS.get(chosen["loss"], chosen["loss"]),
+        "loss": LOSSES.get(chosen["loss"], chosen["loss"]),
     }
-    shape = named.with_masked_head(shape) if said.get("mlm") == "yes" else shape
+    shape = with_masked_head(shape) if said.get("mlm") == "yes" else shape
     card = row.get("card")
-    return Workload(
-        shape=named.with_classes(shape, int(said["classes"])) if "classes" in said else shape,
+    accumulates = int(said.get("micro_batches") or 1 + (said.get("accumulation") == "yes"))
+    return Job(
+        shape=with_classes(shape, int(said["classes"])) if "classes" in said else shape,
         gpus=int(row["gpus"]),
         context=int(row["context"]),
         batch=int(row["batch"]),
+        accumulate=accumulates,
         linked=bool(card) and is_linked(None, float(card or 0) * GIB),
         **{name: value for name, value in chosen.items() if name in KNOWN},
     )
@@ -151,8 +152,38 @@ def value_of(text: str) -> Any:
 def model(name: str) -> Shape:
     """By its name, its `config.json` in this repository, or its size: `params=7B`."""
     if name.startswith("params="):
-        return named.model_of_size(named.count(name.removeprefix("params=")), text=True)
-    return named.model_in(ROOT / name) if name.endswith(".json") else named.model_named(name)
+        return models.model_of_size(models.count(name.removeprefix("params=")), text=True)
+    return models.model_in(ROOT / name) if name.endswith(".json") else models.model_named(name)
+
+
+def with_classes(shape: Shape, classes: int) -> Shape:
+    """The model with so many numbers a sample in place of its logits: a classifier."""
+    head = 0 if shape.tied else shape.vocabulary * shape.hidden
+    total = shape.parameters - head + classes * shape.hidden
+    return replace(
+        shape,
+        name=f"{shape.name} with {classes} classes",
+        parameters=total,
+        active=shape.active - head + classes * shape.hidden,
+        rows=shape.vocabulary or shape.rows,
+        vocabulary=0,
+        classes=classes,
+    )
+
+
+def with_masked_head(shape: Shape) -> Shape:
+    """An encoder as it is pretrained: a dense layer, its norm and the table give logits."""
+    vocabulary, hidden = shape.largest_unit // shape.hidden, shape.hidden
+    total = shape.parameters + hidden * (hidden + 3) + vocabulary
+    return replace(
+        shape,
+        name=f"{shape.name} with its masked-language head",
+        parameters=total,
+        active=total,
+        vocabulary=vocabulary,
+        classes=0,
+        tied=True,
+    )
 
 
 def summary(name: str, rows: Iterable[Met]) -> str:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
@@ -640,6 +640,13 @@ def test_what_is_no_recording_is_a_wrong_question(
     assert cli.main(["monitor", "--replay", str(file)]) == 2
     assert said in capsys.readouterr().err
     assert cli.main(["monitor", "--replay", str(tmp_path / "none")]) == 2
+
+
+def test_the_demonstration_needs_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["monitor", "--demo"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("GPU 0") > 40 and "input-starved" in said and "gpusetup tune" in said
+    assert cli.main(["monitor", "--demo", "--replay", "run.jsonl"]) == 2
 
 
 def test_the_summary_is_shown_whole(

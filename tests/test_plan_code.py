@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from gpusetup import cli
-from gpusetup.commands.plan_trace import trace
+from gpusetup.commands.plan_code import trace
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.choose import Limits
-from gpusetup.plan.answer.place import sized_gpu
-from gpusetup.plan.code.answer import CodeAsked, best_batch, plan_of
-from gpusetup.plan.code.trace import (
+from gpusetup.plan.code import CodeAsked, best_batch, plan_of
+from gpusetup.plan.decide import Limits
+from gpusetup.plan.place import sized_gpu
+from gpusetup.plan.trace import (
     PHASES,
     CodeFailed,
     CodeRequest,
@@ -35,7 +35,6 @@ from gpusetup.plan.code.trace import (
     largest_batch,
     notes,
 )
-from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.render.plan_code import code_text
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
@@ -189,7 +188,7 @@ def test_the_command_answers_with_one_document(
     user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(user)
-    monkeypatch.setattr("gpusetup.commands.plan_trace.target", lambda: sys.executable)
+    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
     words = ["plan", "--code", "mine:linear", "--batch", "4", "--gpu-mem", "8GiB", "--json"]
     assert cli.main(words) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -202,13 +201,13 @@ def test_what_the_code_raised_is_shown_in_full_only_under_v(
     user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(user)
-    monkeypatch.setattr("gpusetup.commands.plan_trace.target", lambda: sys.executable)
+    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
     trouble = _Trouble(problem="ValueError", message="bad luck", trace="Traceback: all of it")
 
     def fails(asked: Any) -> Any:
         raise error_of(asked.request, trouble)
 
-    monkeypatch.setattr("gpusetup.commands.plan_trace.traced", fails)
+    monkeypatch.setattr("gpusetup.commands.plan_code.traced", fails)
     words = ["plan", "--code", "mine:raises", "--batch", "4", "--gpu-mem", "8GiB"]
     assert cli.main(words) == 2
     assert "Traceback" not in capsys.readouterr().err
@@ -334,11 +333,11 @@ def test_an_interpreter_without_torch_is_blocked() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ([], "`--batch` is missing"),
-        (["--batch", "4", "--max-batch"], "leave one out"),
+        ([], "takes one of `--batch` and `--max-batch`"),
+        (["--batch", "4", "--max-batch"], "takes one of"),
         (["--batch", "4", "--context", "9"], "`--context` says nothing to `--code`"),
         (["--batch", "4", "--tp", "2"], "`--tp` says nothing to `--code`"),
-        (["--batch", "4", "--gpus-needed"], "`--gpus-needed` says nothing to `--code`"),
+        (["--batch", "4", "--gpus-needed"], "finds the largest batch alone"),
         (["--batch", "4", "--strategy", "single", "--gpus", "2"], "names 2"),
         (["--batch", "4", "--strategy", "dp", "--gpus", "2"], "cannot be traced from code"),
     ],
@@ -349,7 +348,7 @@ def test_flags_that_contradict_code_are_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("gpusetup.commands.plan_trace.target", lambda: sys.executable)
+    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
     assert cli.main(["plan", "--code", "a:b", "--gpu-mem", "8GiB", *flags]) == 2
     assert words in capsys.readouterr().err
 
@@ -390,7 +389,6 @@ def asked(size: str, *, env: bool = True) -> CodeAsked:
         request=CodeRequest(code="train:build", batch=8, amp="bf16"),
         place=place,
         limits=Limits(capacity=place.capacity, env=env),
-        constants=shipped_constants(),
     )
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.commands.plan_trace import trace
-from gpusetup.plan.code.trace import CodeFailed, CodeRequest, Trace, by_kind, notes
+from gpusetup.commands.plan_code import trace
+from gpusetup.plan.trace import CodeFailed, CodeRequest, Trace, by_kind, notes
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from each_row import each
 
 from gpusetup.cli import main
 from gpusetup.configs import keys
@@ -14,15 +16,20 @@ from gpusetup.configs.config import read_config
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.workload import shape_of_question, workload_of
-from gpusetup.plan.config.clear import Card, batch_verdict
-from gpusetup.plan.config.question import FromConfig, for_gpus, question_of
-from gpusetup.plan.model.named import model_named
+from gpusetup.plan.config import FromConfig, for_gpus, question_of
+from gpusetup.plan.decide import Limits
+from gpusetup.plan.models import model_named
+from gpusetup.plan.question import job_of, shape_of_question
+from gpusetup.plan.trainers import rows
+from gpusetup.plan.verdict import Card, batch_verdict
 
 HERE = Path(__file__).parent
 CONFIGS = {
     file.name: file for room in ("configs", "plan_configs") for file in (HERE / room).iterdir()
 }
+
+
+FREE = Limits(capacity=0)
 
 
 def asked(text: str, name: str = "train.yaml") -> FromConfig:
@@ -65,11 +72,10 @@ READ: dict[str, dict[str, object]] = {
     },
     "unsloth.yaml": {
         "trainer": "unsloth", "model": "unsloth/Llama-3.2-3B-Instruct", "quantize": "nf4",
-        "checkpointing": True, "offload": ("checkpoints",), "lora": 64,
+        "checkpointing": True, "offload_checkpoints": True, "lora": 64,
     },
     "verl_grpo.yaml": {
         "trainer": "trinity", "model": None, "context": 4096, "sp": 2, "strategy": "fsdp",
-        "tensor_parallel": 1,
     },
     "trinity_grpo.yaml": {
         "trainer": "trinity", "model": "Qwen/Qwen3-8B", "context": 8192, "tokens": 16384,
@@ -89,9 +95,9 @@ def test_each_trainers_config_is_read_as_what_it_means() -> None:
     for name, wanted in READ.items():
         question = of_file(name).question
         wrong += [
-            (name, field, getattr(question, field), value)
+            (name, field, found, value)
             for field, value in wanted.items()
-            if getattr(question, field) != value
+            if (found := getattr(question, field, question.how.get(field))) != value
         ]
     assert not wrong
 
@@ -105,7 +111,7 @@ def test_the_batch_is_of_all_groups_of_gpus() -> None:
     assert for_gpus(of_file("verl_grpo.yaml"), 16).batch == 4 * 16 // 2
     for name, strategy in (("trl_sft.yaml", "ddp"), ("torchtune_full.yaml", "fsdp")):
         question = replace(for_gpus(of_file(name), 4), context=1024)
-        assert workload_of(question, shape_of_question(question), 4).strategy == strategy
+        assert job_of(question, shape_of_question(question), FREE).strategy == strategy
     assert for_gpus(asked("train_batch_size: 64\nlr: 1\n"), 1).batch == 64
     assert for_gpus(of_file("litgpt_lora.yaml"), 1).accumulate == 4
     assert for_gpus(of_file("nemo_megatron.yaml"), 8).accumulate == 1
@@ -123,16 +129,16 @@ def test_the_batch_is_of_all_groups_of_gpus() -> None:
 )
 def test_the_loss_kernel_is_read(line: str, loss: str) -> None:
     text = f"base_model: NousResearch/Llama-3.2-1B\nsequence_len: 2048\n{line}\n"
-    assert asked(text).question.loss == loss
+    assert asked(text).question.how["loss"] == loss
 
 
 def test_every_key_is_read_assumed_or_named_as_not_understood() -> None:
     found = asked(
         "model_name_or_path: gpt2\nper_device_train_batch_size: 4\nmax_seq_length: 128\n"
-        "frobnicate_layers: 3\noutput_dir: x\n"
+        "frobnicate_layers: 3\noutput_dir: x\nplan: {loss: hf}\n"
     ).read
     assert {one.key for one in found.read} == {
-        "model_name_or_path", "per_device_train_batch_size", "max_seq_length",
+        "model_name_or_path", "per_device_train_batch_size", "max_seq_length", "plan.loss",
     }  # fmt: skip
     assert [one.key for one in found.not_understood] == ["frobnicate_layers"]
     assert found.not_understood[0].line == 4
@@ -286,7 +292,7 @@ def test_a_named_trainer_reads_the_file_as_its_own(
     tokens = settings["max_token_len_per_gpu"] * settings["sequence_parallel_size"]
     assert grpo["batch"] is None and tokens == 2 * 40960
     batch = guide_answer(text, tmp_path, capsys, "--trainer", "trinity", "--batch", "32")
-    assert "leave `--batch` out" in " ".join(batch["advice"])
+    assert "fills batches to a budget of tokens" in " ".join(batch["advice"])
 
 
 def test_other_questions_go_not_with_a_config(capsys: pytest.CaptureFixture[str]) -> None:
@@ -329,11 +335,11 @@ bf16: true
                                               ("freeze_trainable_layers: -4", None)])  # fmt: skip
 def test_llama_factory_freezes_all_but_the_last_layers(line: str, layers: int | None) -> None:
     found = asked(f"{FREEZE}{line}\n")
-    assert found.question.trained_layers == layers
+    assert found.question.how.get("trained_layers") == layers
     assert any("first layers" in note for note in found.notes) == (layers is None)
     if layers:
-        w = workload_of(replace(found.question, batch=1), model_named("llama-3.1-8b"), 1)
-        assert (w.dtype, w.amp, w.frozen_dtype) == ("fp32", "bf16", "bf16")
+        job = job_of(replace(found.question, batch=1), model_named("llama-3.1-8b"), FREE)
+        assert (job.dtype, job.amp) == ("fp32", "bf16")
 
 
 def test_an_evaluation_is_read_of_a_config() -> None:
@@ -341,8 +347,8 @@ def test_an_evaluation_is_read_of_a_config() -> None:
     text += "\ncutoff_len: 2048\nper_device_train_batch_size: 1\neval_strategy: steps\n"
     for more, batch in (("", 8), ("per_device_eval_batch_size: 2\n", 2)):
         found = question_of(read_config((text + more).encode(), "train.yaml"))
-        assert found.question.eval_batch == batch
-    assert question_of(read_config(text[:-21].encode(), "train.yaml")).question.eval_batch is None
+        assert found.question.how["eval_batch"] == batch
+    assert "eval_batch" not in asked(text[:-21]).question.how
 
 
 def test_fsdps_own_words_are_understood() -> None:
@@ -350,4 +356,76 @@ def test_fsdps_own_words_are_understood() -> None:
         "model_name_or_path: gpt2\nper_device_train_batch_size: 1\nfsdp: shard_grad_op auto_wrap\n"
     )
     question = question_of(read_config(text.encode(), "train.yaml")).question
-    assert (question.strategy, question.reshard) == ("fsdp1", False)
+    assert (question.how["strategy"], question.how["reshard"]) == ("fsdp1", False)
+
+
+MODEL = ("--model", "qwen3-1.7b")
+QUESTION = (*MODEL, "--context", "2048", "--batch", "8", "--checkpointing")
+MISSING = "# not in these settings, see to it yourself: "
+WRITTEN: tuple[tuple[str, str, str, str, object], ...] = (
+    ("axolotl", "--gpus 1 --lora 8 --quantize nf4", "axolotl train", "adapter", "qlora"),
+    ("hf", "--gpus 8 --strategy fsdp --amp fp16 --dtype fp32", "torchrun", "fp16", True),
+    ("litgpt", "--gpus 8 --accumulate 4", "litgpt finetune_full", "train",
+     {"micro_batch_size": 1, "global_batch_size": 32, "max_seq_length": 2048}),
+    ("llama-factory", "--gpus 1 --lora 4 --lora-targets qv", "llamafactory-cli train",
+     "lora_target", "q_proj,v_proj"),
+    ("megatron", "--gpus 8 --tp 2", "--tensor-model-parallel-size 2",
+     "tensor_model_parallel_size", 2),
+    ("torchtune", "--gpus 8 --accumulate 4", "--nproc_per_node 8 full_finetune_distributed",
+     "gradient_accumulation_steps", 4),
+    ("trl", "--gpus 2 --lora 8 --optimizer paged-adamw8bit", "--num_processes 2",
+     "lora_target_modules", "all-linear"),
+    ("unsloth", "--gpus 1 --lora 8 --lora-targets qv --dtype fp16", "get_peft_model",
+     "target_modules", ["q_proj", "v_proj"]),
+)  # fmt: skip
+"""Trainer, what is asked, what the line that starts it says, a key of its own and its value."""
+
+
+def written(trainer: str, conditions: str, capsys: pytest.CaptureFixture[str]) -> str:
+    words = ("plan", "--trainer", trainer, *QUESTION, *CARD_WORDS, *conditions.split())
+    assert main([*words, "--format", "yaml"]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+CARD_WORDS = ("--gpu", "H100 80GB SXM")
+
+
+@each("trainer, conditions, start, key, value", WRITTEN)
+def test_a_trainers_own_file_is_read_back_as_the_same_plan(
+    trainer: str, conditions: str, start: str, key: str, value: object,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    text = written(trainer, conditions, capsys)
+    assert MISSING not in text
+    assert any(start in line for line in text.splitlines() if line.startswith("# "))
+    assert yaml.safe_load(text)[key] == value
+    file = tmp_path / "train.yaml"
+    file.write_text(text, encoding="utf-8")
+    asked = ("--trainer", trainer, *QUESTION, *conditions.split())
+    named = MODEL if trainer == "megatron" else ()  # its arguments name no model
+    figures = []
+    for words in (asked, ("--from-config", str(file), *named, "--gpus", conditions.split()[1])):
+        main(["plan", *words, *CARD_WORDS, "--json"])
+        figures.append(json.loads(capsys.readouterr().out)["memory_gib"])
+    assert figures[0] == figures[1]
+
+
+@each("trainer, conditions, left", (
+    ("hf", "--gpus 1 --lora 8 --quantize nf4", "--lora 8, --quantize nf4"),
+    ("torchtune", "--gpus 1 --lora 8 --quantize nf4", "--quantize nf4"),
+    ("llama-factory", "--gpus 8 --tp 2", "--tp 2"),
+))  # fmt: skip
+def test_what_a_trainer_has_no_key_for_is_said(
+    trainer: str, conditions: str, left: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = written(trainer, conditions, capsys)
+    assert any(line.startswith(MISSING) and left in line for line in text.splitlines())
+
+
+def test_every_writer_is_tested_and_others_get_both_documents(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    writers = {name for name, row in rows().items() if "writes" in row}
+    assert {row[0] for row in WRITTEN} == writers
+    for trainer in rows().keys() - writers:
+        assert len(list(yaml.safe_load_all(written(trainer, "--gpus 8", capsys)))) == 2

@@ -11,9 +11,17 @@ from gpusetup.cli import main
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.serve import checked, serve_plan
-from gpusetup.plan.memory.serve import Serving, rows, token_bytes, tokens_within, weight_bytes
-from gpusetup.plan.model.named import model_named
+from gpusetup.plan.models import model_named
+from gpusetup.plan.place import sized_gpu
+from gpusetup.plan.serve import (
+    Serving,
+    rows,
+    serve_plan,
+    serving,
+    token_bytes,
+    tokens_within,
+    weight_bytes,
+)
 
 
 def a_server(model: str = "llama-3.1-8b", **how: Any) -> Serving:
@@ -66,17 +74,18 @@ def test_more_gpus_share_weights_and_key_value_heads_are_never_cut() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"engine": "tgi"}, "No engine"),
-        ({"weights": "q4_k_m"}, "no weights in"),
-        ({"engine": "llama.cpp", "weights": "int4"}, "no weights in"),
-        ({"cache": "int3"}, "No cache"),
+        ({"serve": "tgi"}, "is no engine"),
+        ({"weights": "q4_k_m"}, "is no format"),
+        ({"serve": "llama.cpp", "weights": "int4"}, "is no format"),
+        ({"cache": "int3"}, "is no type of a cache"),
         ({"gpus": 5}, "do not divide"),
         ({"model": "dinov2-large"}, "writes no text"),
     ],
 )
 def test_what_cannot_be_served_is_said(change: dict[str, Any], said: str) -> None:
+    asked = dict.fromkeys(("params", "context", "batch", "weights", "cache", "gpus"))
     with pytest.raises(UsageError, match=said):
-        checked(a_server(**change))
+        serving({**asked, "serve": "vllm", "model": "llama-3.1-8b", **change}, sized_gpu(GIB))
 
 
 def test_every_engine_has_its_source() -> None:
@@ -89,17 +98,3 @@ def test_the_command_answers_with_a_document(capsys: pytest.CaptureFixture[str])
     found = json.loads(capsys.readouterr().out)
     assert found["schema"] == "gpusetup.plan-serve/1"
     assert found["largest_sequences"] >= 1 and "--context-length 16384" in found["command"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--serve", "vllm", "--lora", "8"), "`--lora` says nothing to `--serve`"),
-        (("--weights", "fp8"), "are about serving"),
-    ],
-)
-def test_words_about_the_other_are_refused(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", *words, "--model", "qwen3-8b", "--gpu-mem", "24GiB"]) == 2
-    assert said in capsys.readouterr().err

@@ -132,14 +132,6 @@ class Catalog(Frozen):
         known = (row.on(family) for row in rows if row.gpu is None or _names(row.gpu, gpu.name))
         return max(known, key=parsed, default=None)
 
-    def why_dropped(self, capability: Capability, torch_version: str) -> str | None:
-        """Why a torch does not serve a GPU, beyond the kernels of its own."""
-        public = parsed(torch_version.partition("+")[0])
-        for row in self.dropped:
-            if row.major == capability.major and public >= parsed(row.from_torch):
-                return row.because
-        return None
-
     def milestone(self, name: str) -> str:
         """The version with which something changed: `torch with cudnn 9`."""
         return next(row.version for row in self.milestones if row.name == name)

@@ -21,7 +21,7 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "install": (of.InstallAnswer,),
     "guard": (GuardAnswer,),
     "verify": (of.VerifyAnswer,),
-    "plan": (of.PlanAnswer, of.PlanCellsAnswer, of.PlanCalibrationAnswer, of.ServePlan),
+    "plan": (of.PlanAnswer, of.PlanCellsAnswer, of.ServePlan),
     "tune": (TuneAnswer,),
     "monitor": DOCUMENTS,
     "fleet show": (FleetAnswer,),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, patience_of
@@ -31,8 +33,13 @@ EXAMPLES = (
     "gpusetup monitor -- python train.py --config conf.yaml",
     "gpusetup monitor --json --html run.html -- torchrun train.py > run.jsonl",
     "gpusetup monitor --replay run.jsonl",
+    "gpusetup monitor --demo",
 )
 FASTEST_SECONDS = 0.02
+DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.csv"
+DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
+DEMO_SECONDS = 0.1
+"""Between two samples of the demonstration on a terminal."""
 STDERR = 2
 
 
@@ -55,6 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="judge a recording instead of watching: what `--json` or `--csv` wrote, or a log of "
         "nvidia-smi (--query-gpu csv, dmon, pmon), dcgmi dmon or W&B; a command after `--` is not "
         "run then, it says what ran")  # fmt: skip
+    add("--demo", action="store_true",
+        help="show what a training's run looks like, on any machine: a composed recording is "
+        "replayed")  # fmt: skip
 
 
 def length(text: str) -> float:
@@ -80,6 +90,10 @@ def interval(text: str) -> float:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    if options.demo:
+        if options.after or options.replay or options.pid is not None:
+            raise UsageError("`--demo` shows a recording of its own", hint="leave the rest out")
+        options.replay, options.after = str(DEMO), DEMO_COMMAND
     checked(options)
     if options.replay:
         return _replay(options, out)
@@ -226,8 +240,10 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.monitor.record import recorded
     from gpusetup.monitor.values import Sample
 
-    with _recording(options, out) as recording:
+    with _recording(options, out) as recording, ExitStack() as screen:
         told = None
+        if options.demo:
+            screen.enter_context(recording.live(DEMO_COMMAND))
         read = recorded(options.replay, options.interval, CLOCK.in_megabytes)
         if not read.timed:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
@@ -235,6 +251,7 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
         for document in read.documents:
             if isinstance(document, Sample):
                 recording.take([document])
+                time.sleep(DEMO_SECONDS if options.demo and sys.stdout.isatty() else 0)
             else:
                 told = document
         if not recording.samples:
@@ -243,6 +260,7 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
             (told.source, told.command, told.exit) if told else (read.source, None, None)
         )
         command = tuple(options.after or ()) or command
+        screen.close()
         recording.finish(source=source, command=command, exit_code=code, aside=False)
     return 0
 

@@ -3,282 +3,342 @@
 from __future__ import annotations
 
 import argparse
+import os
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.commands.common import add_machine_options, gather
-from gpusetup.commands.plan_options import (
-    answer_options,
-    how_options,
-    what_options,
-    where_options,
-)
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
-    from gpusetup.model.documents import PlanCell
-    from gpusetup.plan.answer.cell import Asked
-    from gpusetup.plan.answer.place import Place
-    from gpusetup.plan.answer.question import Question
-    from gpusetup.plan.memory.constants import Constants
-    from gpusetup.plan.model.workload import Workload
+    from gpusetup.plan.answer import Asked
+    from gpusetup.plan.place import Place
+    from gpusetup.plan.question import Question
 
 SUMMARY = (
     "Says whether a training workload fits on these GPUs, with which recipe and by what margin. "
     "GPUs are the trainer's; without a GPU's name, this machine's are meant."
 )
 EXAMPLES = (
+    'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --model qwen3-8b --context 32768 --gpu "A100 80GB" --gpus 4',
-    "gpusetup plan --params 124M --batch 2048 --gpus 8 --gpu-mem 8GiB --strategy ddp",
-    "gpusetup plan --model path/to/config.json --gpu H200 --gpus 8 --max-context",
     "gpusetup plan --code train:build --batch 32 --amp bf16 --gpu-mem 24GiB",
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
-RENAMED = {
-    "tokens": "max_tokens", "tensor_parallel": "tp", "pipeline_parallel": "pp",
-    "context_parallel": "cp", "expert_parallel": "ep", "sequence_parallel": "tp_sp",
-    "trained_embeddings": "train_embeddings",
-}  # fmt: skip
-"""Fields of a question -> the options that fill them."""
+HOW = (
+    "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "lora_targets", "checkpointing",
+    "selective", "tensor_parallel", "pipeline_parallel", "context_parallel",
+    "expert_parallel",
+)  # fmt: skip
+"""Options that are fields of a job."""
+WHAT = ("model", "params", "frames", "size", "context", "batch", "accumulate", "gpus", "sp",
+        "solve")  # fmt: skip
+"""Options that are fields of a question."""
+
+
+def tokens(text: str) -> int:
+    """A number of tokens.
+
+    >>> tokens("32k"), tokens("4096")
+    (32768, 4096)
+    """
+    digits, thousands = (text[:-1], 1024) if text[-1:] in ("k", "K") else (text, 1)
+    try:
+        return int(digits) * thousands
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens") from None
+
+
+class Checkpointing(argparse.BooleanOptionalAction):
+    """`--checkpointing` alone or in a trainer's own words: `full`, `none`, or what it selects.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> _ = parser.add_argument("--checkpointing", action=Checkpointing)
+    >>> parser.parse_args(["--checkpointing", "full"]).checkpointing
+    True
+    >>> parser.parse_args(["--checkpointing", "selective"]).selective
+    'op'
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.nargs, self.metavar = "?", "full"
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        word = "none" if (option_string or "").startswith("--no-") else (values or "full").lower()
+        if word in ("full", "none"):
+            setattr(namespace, self.dest, word == "full")
+        elif word in ("selective", "op") or (word.isdecimal() and 1 <= int(word) <= 1000):
+            namespace.selective = "op" if word == "selective" else word
+        else:
+            known = "full, none, selective, or 1 to 1000 (every how many layers)"
+            raise argparse.ArgumentError(self, f"{values!r} is none of {known}")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    from gpusetup.configs.values import optimizer_named, targets_named
+
     add_machine_options(parser, python=False)
-    what_options(parser)
-    where_options(parser)
-    how_options(parser)
-    answer_options(parser)
+    parser.set_defaults(selective=None)
+    whole: dict[str, Any] = {"type": int, "metavar": "N"}
+    what = parser.add_argument_group("what is trained").add_argument
+    what("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
+    what("--params", metavar="124M", help="a model of this size, of the usual shape")
+    what("--from-config", metavar="FILE", help="what a training config says")
+    what("--code", metavar="MODULE:FUNCTION", help="what your own code needs")
+    what("--context", type=tokens, metavar="N", help="tokens of a sequence: 32768, 32k")
+    what("--batch", **whole, help="sequences a step on all GPUs together")
+    what("--accumulate", **whole, help="micro-batches a step")
+    what("--frames", **whole, help="of a video that a denoiser makes")
+    what("--size", metavar="HxW", help="its pixels, or an image's: 480x720")
+    where = parser.add_argument_group("where").add_argument
+    where("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
+    where("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
+    where("--gpus", **whole, help="how many of them train")
+    how = parser.add_argument_group("how").add_argument
+    how("--trainer", metavar="NAME", help="its defaults: hf, trl, torchtune, ...")
+    how("--strategy", type=strategy_word, metavar="NAME", help="ddp, fsdp, zero2, ...")
+    how("--optimizer", type=optimizer_named, metavar="NAME", help="adamw8bit, adafactor, ...")
+    dtypes: dict[str, Any] = {"choices": ("fp32", "bf16", "fp16"), "metavar": "TYPE"}
+    how("--dtype", **dtypes, help="of the weights: fp32, bf16, fp16")
+    mixed: dict[str, Any] = {"choices": ("bf16", "fp16", "none"), "metavar": "TYPE"}
+    how("--amp", **mixed, help="mixed precision: bf16, fp16, none")
+    how("--lora", type=int, metavar="RANK", help="train LoRA of this rank only")
+    how("--lora-targets", type=targets_named, metavar="LAYERS", help="all, attention, qv")
+    bits: dict[str, Any] = {
+        "choices": ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"),
+        "metavar": "TYPE",
+    }
+    how("--quantize", **bits, help="of the frozen base: nf4, int8, ...")
+    how("--checkpointing", action=Checkpointing, default=None, help="of each layer, or op, N")
+    host: dict[str, Any] = {"choices": ("optimizer", "checkpoints"), "metavar": "WHAT"}
+    how("--offload", action="append", **host, help="to the host: optimizer, checkpoints")
+    for flag, field, text in (
+        ("--sp", "sp", "sequence"), ("--tp", "tensor_parallel", "tensor"),
+        ("--pp", "pipeline_parallel", "pipeline"), ("--cp", "context_parallel", "context"),
+        ("--ep", "expert_parallel", "expert"),
+    ):  # fmt: skip
+        how(flag, dest=field, **whole, help=f"{text} parallelism")
+    serve = parser.add_argument_group("serving").add_argument
+    engines = "vllm (default), sglang, llama.cpp, transformers"
+    serve("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
+    serve("--weights", metavar="TYPE", help="served weights: bf16, fp8, int4, q4_k_m")
+    serve("--cache", metavar="TYPE", help="served cache: bf16, fp8, q8_0")
+    group = parser.add_argument_group("answer")
+    unknown = group.add_mutually_exclusive_group().add_argument
+    for flag, name, text in (
+        ("--max-context", "context", "the longest context that fits"),
+        ("--max-batch", "batch", "the largest batch that fits"),
+        ("--gpus-needed", "gpus", "the fewest GPUs that do"),
+    ):
+        unknown(flag, dest="solve", action="store_const", const=name, help=text)
+    group.add_argument("--predict", action="store_true", help="leave the measured table aside")
+    group.add_argument("--table", action="store_true", help="a grid of lengths and GPU counts")
+    group.add_argument("--cells", metavar="CSV", help="answer every row of a file")
+    group.add_argument("--format", choices=("text", "yaml"), default="text")
+
+
+def strategy_word(text: str) -> str:
+    """A strategy by FSDP's or DeepSpeed's name, too; argparse names the known ones for another."""
+    from gpusetup.configs.values import strategy_named
+    from gpusetup.plan.job import DIVIDES
+
+    word = strategy_named(text)
+    if word not in DIVIDES and word != "shard-grad-op":
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
+    return word
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    _check_modes(options)
+    check_modes(options)
+    if options.cells:
+        return run_cells(options, out)
     if options.serve:
-        from gpusetup.commands.plan_serve import run_serve
+        from gpusetup.plan.serve import serve_plan, serving
+        from gpusetup.render.plan_serve import serve_text
 
-        return run_serve(options, out, _place(options, out))
-    if options.weights or options.cache:
-        raise UsageError("`--weights` and `--cache` are about serving: add `--serve`")
+        place = place_of(options, out)
+        served = serve_plan(serving(vars(options), place), place.gpu)
+        out.answer(served, lambda: serve_text(served))
+        return 0 if served.fits else Unsatisfiable.exit_code
     if options.code:
         from gpusetup.commands.plan_code import run_code
 
-        return run_code(options, out, _place(options, out), _constants(options))
-    if options.calibrate:
-        return _calibrate(options, out)
-    if options.cells:
-        return _cells(options, out)
-    asked, workload = _asked(options, out)
-    if options.table or options.png:
-        return _grid(options, out, asked, workload)
-    return _one(options, out, asked, workload)
+        return run_code(options, out, place_of(options, out))
+    asked = asked_of(options, out)
+    return (run_grid if options.table else run_one)(options, out, asked)
 
 
-def _one(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -> int:
-    from gpusetup.plan.answer.cell import answer
-    from gpusetup.plan.answer.decide import decide
-    from gpusetup.plan.answer.solve import solve
+def run_one(options: argparse.Namespace, out: Console, asked: Asked) -> int:
+    from gpusetup.plan.answer import answer, as_document, decided
 
-    decision = solve(w, asked.case, options.solve) if options.solve else decide(w, asked.case)
-    found = answer(decision, asked)
+    decision = decided(asked)
+    found = answer(asked, decision)
     if options.format == "yaml":
-        from gpusetup.commands.plan_yaml import settings
+        from gpusetup.plan.settings import Plan, document
 
-        out.text(settings(found, decision, asked))
+        trainer, job, recipe = asked.question.trainer, decision.job, decision.shown.recipe
+        plan = Plan(trainer=trainer, job=job, recipe=recipe) if trainer else None
+        out.text(document(found, plan, text=not job.shape.no_decoder))
     else:
         from gpusetup.render.plan import plan_text
 
-        out.answer(_document(found), lambda: plan_text(found, out.width))
+        out.answer(as_document(found), lambda: plan_text(found, out.width))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 
-def _document(found: PlanCell) -> object:
-    from gpusetup.model.documents import PlanAnswer
-    from gpusetup.model.frozen import fields
-
-    return PlanAnswer(**{field.name: getattr(found, field.name) for field in fields(found)})
-
-
-def _grid(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -> int:
+def run_grid(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     from gpusetup.model.documents import PlanCellsAnswer
-    from gpusetup.plan.answer.grid import grid
+    from gpusetup.plan.answer import grid
     from gpusetup.render.plan import grid_screen
 
-    found = grid(w, asked, options.gpus or asked.place.count)
-    if options.png:
-        from gpusetup.render.plan_png import write_png
-
-        write_png(found, Path(options.png))
-        out.talk(f"wrote {options.png}")
+    found = grid(asked, options.gpus or asked.place.count)
     cells = tuple(plan for row in found.plans for plan in row)
-    if options.table or out.json:
-        out.answer(PlanCellsAnswer(cells=cells), grid_screen(found))
+    out.answer(PlanCellsAnswer(cells=cells), grid_screen(found))
     return 0 if any(plan.fits for plan in cells) else Unsatisfiable.exit_code
 
 
-def _cells(options: argparse.Namespace, out: Console) -> int:
+def run_cells(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.model.documents import PlanCellsAnswer
-    from gpusetup.plan.answer.cells import plans, read_rows
+    from gpusetup.plan.cells import plans
     from gpusetup.render.plan import cells_text
 
-    rows = read_rows(Path(options.cells), load_catalog().gpus)
-    constants = _constants(options)
-    found = tuple(
-        plans(
-            rows, constants, predict=bool(options.predict or options.constants), safe=options.safe
-        )
-    )
+    gpus = load_catalog().gpus
+    found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
     out.answer(PlanCellsAnswer(cells=found), cells_text(found))
     return 0
 
 
-def _calibrate(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.plan.answer.cells import facts, read_rows
-    from gpusetup.plan.answer.report import calibration
-    from gpusetup.render.plan import calibration_text
-
-    path = Path(options.calibrate)
-    found = calibration(facts(read_rows(path, load_catalog().gpus), path), _constants(options))
-    out.answer(found, calibration_text(found))
-    return 0
-
-
-def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
+def asked_of(options: argparse.Namespace, out: Console) -> Asked:
     """The question, checked before the machine is read, and what its answer is made with."""
-    from gpusetup.plan.answer.assumed import assumed
-    from gpusetup.plan.answer.cell import Asked
-    from gpusetup.plan.answer.decide import Case
-    from gpusetup.plan.answer.tables import table_notes
-    from gpusetup.plan.answer.unasked import unasked
-    from gpusetup.plan.answer.workload import shape_of_question, workload_of
+    from gpusetup.model.frozen import replace
+    from gpusetup.plan.answer import Asked
+    from gpusetup.plan.config import for_gpus
+    from gpusetup.plan.question import job_of, shape_of_question
 
-    question, found = _question(options), None
+    question, found = question_of(options), None
     if options.from_config:
-        from gpusetup.commands.plan_config import read
-
-        found = read(options.from_config, question)
+        found = from_config(options.from_config, question)
         question = found.question
     shape = shape_of_question(question)
-    place = _place(options, out)
-    gpus = options.gpus or (found.gpus if found else None) or _default_gpus(question, place)
-    if found:
-        from gpusetup.plan.config.question import for_gpus
-
-        question = for_gpus(found, gpus)
-    linux = place.system != "windows"
-    w = workload_of(question, shape, gpus, linux=linux, linked=place.linked)
-    case = Case(
-        limits=place.limits(safe=options.safe, sp=question.sp),
-        constants=_constants(options),
-        measured_gpu=None if options.predict or options.constants else place.measured,
+    place = place_of(options, out)
+    alone = question.how.get("strategy") == "single"
+    several = 1 if alone else place.count or question.inner
+    gpus = options.gpus or (found.gpus if found else None) or several
+    question = for_gpus(found, gpus) if found else replace(question, gpus=gpus)
+    limits = place.limits(question.sp, predict=options.predict)
+    said = question if options.gpus or options.solve != "gpus" else replace(question, gpus=None)
+    job = job_of(said, shape, limits, linked=place.linked)
+    return Asked(
+        question=said,
+        place=place,
+        limits=limits,
+        job=job,
+        config=found.read if found else None,
+        notes=found.notes if found else (),
     )
-    own = found.notes if found else ()
-    notes = (*own, *assumed(question, w, case), *table_notes(question, w, case))
-    config = found.read if found else None
-    asked = Asked(place=place, case=case, solved=options.solve, notes=notes, config=config,
-                  trainer=question.trainer, accumulate=question.accumulate or 1,
-                  unasked=unasked(question, w))  # fmt: skip
-    return asked, w
 
 
-def _default_gpus(question: Question, place: Place) -> int:
-    """All GPUs of the machine; one where a GPU was only named, or is all that may be used."""
-    return 1 if question.strategy == "single" else place.count or question.smallest
+def question_of(options: argparse.Namespace) -> Question:
+    from gpusetup.plan.question import Question
+    from gpusetup.plan.trainers import trainer_named
+
+    how = {name: getattr(options, name) for name in HOW if getattr(options, name) is not None}
+    how |= {f"offload_{what}": True for what in options.offload or ()}
+    if how.get("strategy") == "shard-grad-op":
+        how |= {"strategy": "fsdp1", "reshard": False}
+    said = {name: getattr(options, name) for name in WHAT}
+    return Question(**said, trainer=trainer_named(options.trainer), how=how)
 
 
-def _question(options: argparse.Namespace) -> Question:
-    from gpusetup.model.frozen import fields
-    from gpusetup.plan.answer.question import Question
-    from gpusetup.plan.model.trainers import trainer_named
+def from_config(file: str, said: Question) -> Any:
+    """The question of a file under what was said; UsageError if neither names a model."""
+    from gpusetup.configs.config import read_config
+    from gpusetup.model.frozen import replace
+    from gpusetup.plan.config import question_of as read
+    from gpusetup.tune.files import read_bytes
 
-    names = [field.name for field in fields(Question)]
-    said: dict[str, Any] = {name: getattr(options, RENAMED.get(name, name), None) for name in names}
-    offload = tuple(options.offload or ())
-    said["trainer"] = trainer_named(said["trainer"])
-    if said["strategy"] == "shard-grad-op":
-        said |= {"strategy": "fsdp1", "reshard": False}
-    return Question(**{**said, "grid": bool(options.table or options.png), "offload": offload})
+    found = read(read_config(read_bytes(file), Path(file).name), said.trainer, os.environ)
+    mine = {name: value for name in WHAT if (value := getattr(said, name)) is not None}
+    mine |= {said.solve: None} if said.solve in ("context", "batch") else {}
+    question = replace(found.question, **mine, how={**found.question.how, **said.how})
+    if question.model is None:
+        lines = [line for line in found.read.assumed if "variable" in line]
+        hint = "add `--model NAME` (a hub id, a short name, or a config.json)"
+        raise UsageError(
+            f"{file} does not say which model is trained", hint="\n".join((*lines, hint))
+        )
+    by_file = said.batch is None and said.solve != "batch"
+    return replace(
+        found, question=question, **({} if by_file else {"per_gpu": None, "total": None})
+    )
 
 
-def _constants(options: argparse.Namespace) -> Constants:
-    from gpusetup.plan.memory.constants import constants_in, shipped_constants
-
-    return constants_in(Path(options.constants)) if options.constants else shipped_constants()
-
-
-def _place(options: argparse.Namespace, out: Console) -> Place:
+def place_of(options: argparse.Namespace, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
-    from gpusetup.plan.answer.place import machine_place, named_gpu, sized_gpu
-    from gpusetup.plan.memory.capacity import size
+    from gpusetup.catalog.builds import with_catalog
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.plan.capacity import size
+    from gpusetup.plan.place import machine_place, named_gpu, sized_gpu
 
     if options.gpu_mem:
         return sized_gpu(size(options.gpu_mem))
-    from gpusetup.catalog.builds import with_catalog
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.model.frozen import replace
-    from gpusetup.plan.answer.speed import rates_of
-
     catalog = load_catalog()
     if options.gpu:
-        place = named_gpu(options.gpu, catalog.gpus)
-    else:
-        place = machine_place(with_catalog(gather(options, out), catalog))
-    return replace(place, rates=rates_of(place.gpu, catalog.gpus))
+        return named_gpu(options.gpu, catalog.gpus)
+    return machine_place(with_catalog(gather(options, out), catalog))
 
 
-def _check_modes(options: argparse.Namespace) -> None:
-    """Raise UsageError where two flags ask for different things."""
-    said = _said(options)
-    pairs = [pair for group in EXCLUSIVE for pair in combinations(group, 2)]
-    pairs += [(flag, other) for flag, others in AGAINST.items() for other in others]
-    for one, other in pairs:
-        if one in said and other in said:
-            raise UsageError(f"`{one}` and `{other}` exclude each other")
-    if options.cells or options.calibrate:
-        _rows_say_all(options)
+# --- what goes together ---------------------------------------------------------------------------
 
-
-SOLVERS = ("--max-context", "--max-batch", "--gpus-needed")
-PLACES = ("--gpu", "--gpu-mem", "--from")
-FILES = ("--cells", "--calibrate")
-EXCLUSIVE = (PLACES, ("--model", "--params", "--code", *FILES))
+PLACES = ("gpu", "gpu_mem", "machine_from")
+ABOUT = ("model", "params", "code", "cells")
+EXCLUSIVE = (PLACES, ABOUT, ("table", "solve", "cells"), ("from_config", "params", "code", "cells"))
 """Of each of these at most one."""
-
-AGAINST = {
-    "--table": (*SOLVERS, *FILES),
-    "--png": (*SOLVERS, *FILES),
-    "--format yaml": ("--json", "--table", "--png", *FILES),
-    "--from-config": ("--params", "--code", *FILES),
-    "--cells": PLACES,
-    "--calibrate": (*PLACES, "--safe", "--predict"),
-}
-"""The first excludes each of the others."""
-
-
-def _rows_say_all(options: argparse.Namespace) -> None:
-    """The rows of a file name model, GPUs and length, of a trainer with its defaults."""
-    from gpusetup.model.frozen import fields
-    from gpusetup.plan.answer.question import Question
-
-    said, silent = _question(options), Question()
-    for field in fields(Question):
-        if getattr(said, field.name) != getattr(silent, field.name):
-            flag = f"--{RENAMED.get(field.name, field.name)}".replace("_", "-")
-            raise UsageError(f"`{flag}` has no part in a file of cells: its rows say it all")
+TAKES = {
+    "serve": ("model", "params", "context", "batch", "gpus", "weights", "cache", *PLACES),
+    "code": ("batch", "amp", "checkpointing", "strategy", "gpus", "optimizer", "accumulate",
+             "solve", *PLACES),
+    "cells": ("predict",),
+}  # fmt: skip
+"""What goes with a mode; all else says nothing to it."""
+FLAGS = {
+    "machine_from": "from", "tensor_parallel": "tp", "pipeline_parallel": "pp",
+    "context_parallel": "cp", "expert_parallel": "ep",
+}  # fmt: skip
+SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"}
 
 
-def _said(options: argparse.Namespace) -> set[str]:
-    flags = {
-        f"--{name.replace('_', '-')}": getattr(options, name)
-        for name in ("gpu", "gpu_mem", "model", "params", "code", "cells", "calibrate", "table")
-    }
-    solve = {"context": "--max-context", "batch": "--max-batch", "gpus": "--gpus-needed"}
-    flags |= {flag: options.solve == name for name, flag in solve.items()}
-    flags |= {"--safe": options.safe, "--predict": options.predict}
-    flags["--from-config"] = options.from_config
-    flags |= {"--from": options.machine_from, "--json": options.json, "--png": options.png}
-    flags["--format yaml"] = options.format == "yaml"
-    return {flag for flag, value in flags.items() if value}
+def check_modes(options: argparse.Namespace) -> None:
+    """UsageError if two options ask for different things."""
+    names = {*ABOUT, *PLACES, *HOW, *WHAT, "trainer", "offload", "from_config", "table",
+             "predict", "weights", "cache", "serve"}  # fmt: skip
+    said = {name for name in names if getattr(options, name) not in (None, False, [])}
+    for one, other in (pair for group in EXCLUSIVE for pair in combinations(group, 2)):
+        if {one, other} <= said:
+            raise UsageError(f"{flag(one, options)} and {flag(other, options)} exclude each other")
+    if options.format == "yaml" and (options.json or options.table):
+        raise UsageError("`--format yaml` and `--json`, `--table` exclude each other")
+    if not options.serve and {"weights", "cache"} & said:
+        raise UsageError("`--weights` and `--cache` are about serving: add `--serve`")
+    for mode, takes in TAKES.items():
+        if mode in said and (others := said - {mode, *takes}):
+            raise UsageError(
+                f"{flag(min(others), options)} says nothing to `--{mode}`",
+                hint=f"it takes {', '.join(flag(name, options) for name in takes)}",
+            )
+
+
+def flag(name: str, options: argparse.Namespace) -> str:
+    word = SOLVERS.get(options.solve, "max-batch") if name == "solve" else FLAGS.get(name, name)
+    return f"`--{word.replace('_', '-')}`"

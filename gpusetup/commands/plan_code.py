@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
-    from gpusetup.plan.answer.place import Place
-    from gpusetup.plan.code.answer import CodeAsked
-    from gpusetup.plan.code.trace import CodeRequest
-    from gpusetup.plan.memory.constants import Constants
+    from gpusetup.plan.code import CodeAsked
+    from gpusetup.plan.place import Place
+    from gpusetup.plan.trace import CodeRequest, Trace
 
 FIRST_BATCH = 8
-"""The batch of a GPU that is traced first where `--max-batch` leaves it open."""
-IGNORED = (
-    "users", "items", "embedding_dim", "mlm", "context", "max_tokens", "lora", "sp", "shard",
-    "loss", "trainer", "step", "quantize", "selective", "attention", "offload", "cp", "ep",
-    "lora_targets", "dora", "train_embeddings", "fused_kernels", "compile", "tp_sp",
-    "load_whole", "reentrant",
-    "reshard", "trained_layers",
-    "reference", "eval_batch",
-    "varied", "classes", "beside",
-    "frames", "size", "encoders",
-
-)  # fmt: skip
-"""Flags that describe a workload; the code is one."""
+"""The batch of a GPU that is traced first if `--max-batch` leaves it open."""
+SCRIPT = Path(__file__).resolve().parents[1] / "child_scripts" / "trace_code.py"
+SECONDS = 120.0
+"""How long a trace may take before the child is ended."""
 
 
-def run_code(options: argparse.Namespace, out: Console, place: Place, constants: Constants) -> int:
+def run_code(options: argparse.Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
-    from gpusetup.commands.plan_trace import traced
-    from gpusetup.model.documents import PlanAnswer
-    from gpusetup.model.frozen import fields
-    from gpusetup.plan.code.answer import plan_of
-    from gpusetup.plan.code.trace import CodeFailed
+    from gpusetup.plan.answer import as_document
+    from gpusetup.plan.code import plan_of
+    from gpusetup.plan.trace import CodeFailed
     from gpusetup.render.plan_code import code_text
 
-    asked = asked_of(options, place, constants)
+    asked = asked_of(options, place)
     out.talk(f"tracing one step of {options.code}...")
     try:
         found, best = traced(asked)
@@ -47,67 +38,96 @@ def run_code(options: argparse.Namespace, out: Console, place: Place, constants:
         out.debug(problem.trace)
         raise
     answer = plan_of(found, asked, best)
-    document = PlanAnswer(**{f.name: getattr(answer, f.name) for f in fields(answer)})
-    out.answer(document, lambda: code_text(answer, out.width))
+    out.answer(as_document(answer), lambda: code_text(answer, out.width))
     return 0 if answer.fits else Unsatisfiable.exit_code
 
 
-def asked_of(options: argparse.Namespace, place: Place, constants: Constants) -> CodeAsked:
+def asked_of(options: argparse.Namespace, place: Place) -> CodeAsked:
     """The words of the command line, checked."""
     from gpusetup.model.frozen import replace
-    from gpusetup.plan.code.answer import CodeAsked, room
+    from gpusetup.plan.code import CodeAsked, room
 
-    check(options)
-    asked = CodeAsked(
-        request=request_of(options, place),
-        place=place,
-        limits=place.limits(safe=options.safe, sp=None),
-        constants=constants,
-        solved=options.solve == "batch",
-    )
-    return replace(asked, request=replace(asked.request, limit_bytes=max(room(asked), 1)))
+    is_open = options.solve == "batch"
+    if options.solve not in (None, "batch") or options.format == "yaml":
+        raise UsageError("`--code` finds the largest batch alone, and has no settings to paste")
+    if (options.batch is None) != is_open:
+        raise UsageError(
+            "`--code` takes one of `--batch` and `--max-batch`",
+            hint="`--batch 32`; `--max-batch` finds the largest that fits",
+        )
+    request = request_of(options, place)
+    asked = CodeAsked(request=request, place=place, limits=place.limits(), solved=is_open)
+    return replace(asked, request=replace(request, limit_bytes=max(room(asked), 1)))
 
 
 def request_of(options: argparse.Namespace, place: Place) -> CodeRequest:
-    from gpusetup.plan.code.trace import CodeRequest
+    from gpusetup.plan.trace import CodeRequest
 
     alone = options.strategy in (None, "single")
     gpus = options.gpus or (1 if alone else place.count or 1)
-    strategy = options.strategy or ("ddp" if gpus > 1 else "single")
-    if strategy == "single" and gpus > 1:
+    if options.strategy == "single" and gpus > 1:
         raise UsageError(f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}")
-    batch = FIRST_BATCH if options.batch is None else -(-options.batch // max(gpus, 1))
     return CodeRequest(
         code=options.code,
-        batch=batch,
+        batch=FIRST_BATCH if options.batch is None else -(-options.batch // max(gpus, 1)),
         amp=None if options.amp == "none" else options.amp,
         checkpointing=bool(options.checkpointing),
-        strategy=strategy,
+        strategy=options.strategy or ("ddp" if gpus > 1 else "single"),
         gpus=gpus,
         optimizer=options.optimizer or "adamw",
         accumulate=1 if options.accumulate is None else options.accumulate,
     )
 
 
-def check(options: argparse.Namespace) -> None:
-    """Raise UsageError for what cannot go with `--code`."""
-    if options.batch is None and options.solve != "batch":
-        raise UsageError(
-            "`--batch` is missing: how many samples one step has",
-            hint="`--batch 32`; `--max-batch` finds the largest that fits",
+def traced(asked: CodeAsked) -> tuple[Trace, int | None]:
+    """The trace of the batch that the answer is about, and the largest batch of one GPU."""
+    from gpusetup.model.frozen import replace
+    from gpusetup.plan.code import best_batch
+
+    python = target()
+    found = trace(asked.request, python=python)
+    best = best_batch(found, asked)
+    if not asked.solved or not best:
+        return found, best
+    same = next((one for one in found.traces if one.batch == best), None)
+    if same is None:
+        same = trace(replace(asked.request, batch=best, line=False), python=python).asked
+    others = tuple(one for one in found.traces if one.batch != best)
+    return replace(found, traces=(same, *others)), best
+
+
+def target() -> str:
+    """The interpreter that the code runs in: the contract's order."""
+    from gpusetup.probe.target import choose_target
+    from gpusetup.system.system import System
+
+    return choose_target(System()).python
+
+
+def trace(
+    request: CodeRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
+) -> Trace:
+    """Trace the step in a child of `python` (None: our own interpreter), started in `folder`.
+
+    Raises `UsageError` for a wrong question, `CodeFailed` if the code raises or asks for a GPU,
+    `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.
+    """
+    from gpusetup.model.codec import to_json, to_plain
+    from gpusetup.plan.trace import answer_of, as_traced, check, environment
+    from gpusetup.system.processes import run
+
+    check(request)
+    question = to_plain(as_traced(request)) | {"folder": str(Path(folder).resolve())}
+    said = run(
+        (python or sys.executable, str(SCRIPT)),
+        timeout=seconds,
+        environment=environment(os.environ),
+        cwd=folder,
+        stdin=to_json(question),
+    )
+    if said.problem:
+        raise Unsatisfiable(
+            f"`{request.code}` was ended: {said.problem}",
+            hint="a trace computes nothing; look for a loop, a wait or a question in the code",
         )
-    if options.batch is not None and options.solve == "batch":
-        raise UsageError("`--max-batch` looks for what `--batch` gives: leave one out")
-    said = [name for name in IGNORED if getattr(options, name) is not None]
-    said += [name for name in ("tp", "pp") if getattr(options, name) != 1]
-    said += [name for name in ("table", "png") if getattr(options, name)]
-    if options.frozen or options.dtype not in (None, "fp32"):
-        said.append("frozen" if options.frozen else "dtype")
-    if options.solve in ("context", "gpus") or options.format == "yaml":
-        said.append({"context": "max-context", "gpus": "gpus-needed"}.get(options.solve, "format"))
-    if said:
-        raise UsageError(
-            f"`--{said[0].replace('_', '-')}` says nothing to `--code`",
-            hint="the function itself says what is trained; `--batch`, `--amp`, `--checkpointing`, "
-            "`--strategy`, `--gpus`, `--optimizer`, `--accumulate` and `--max-batch` go with it",
-        )
+    return answer_of(request, said.stdout, said.stderr, said.exit)

@@ -102,7 +102,7 @@ def _measure_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _size(text: str) -> int:
-    from gpusetup.plan.memory.capacity import size
+    from gpusetup.plan.capacity import size
 
     return size(text)
 

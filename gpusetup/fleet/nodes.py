@@ -29,6 +29,19 @@ class Rate(Frozen):
     unit: str
 
 
+class Drift(Frozen):
+    """A field in which a node is not like most nodes of its kind."""
+
+    field: str
+    value: str
+    majority: str
+    severity: Severity
+    nodes: int
+    """How many nodes have the majority's value, or how many devices were compared."""
+    of: int
+    """Of how many."""
+
+
 class Node(Frozen):
     """One node: what its records tell, or why they tell nothing."""
 

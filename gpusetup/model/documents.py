@@ -222,14 +222,19 @@ class Help(Frozen):
     """With which it fits then; null: it is not enough alone."""
 
 
-class PlanSpeed(Frozen):
-    """An estimate from FLOP, memory bandwidth and links; nothing of it was measured."""
+class Way(Frozen):
+    """One way to train on one GPU, with checkpointing and nothing offloaded."""
 
-    tokens_per_second_low: float
-    """Of all GPUs together; samples where a sample is one token."""
-    tokens_per_second_high: float
-    sending_share: float
-    """The share of a step that goes into sending, where nothing overlaps."""
+    name: str
+    """`full`, `LoRA`, `QLoRA`, and each with what saves more."""
+    fits: bool
+    """One sequence of the whole length."""
+    total_gib: float
+    """What that takes."""
+    batch: Number
+    """The largest batch of that length; null if none fits."""
+    context: Number
+    """The longest sequence, at most the model's own; null if none fits."""
 
 
 class CodePart(Frozen):
@@ -296,6 +301,8 @@ class PlanCell(Frozen):
     helps: tuple[Help, ...] = ()
     """What would help where nothing fits, and the adapters that fit where one GPU needs Offload;
     the largest saving first."""
+    ways: tuple[Way, ...] = ()
+    """Full training, LoRA and QLoRA, if one GPU is asked about and nobody said which is meant."""
     advice: tuple[str, ...] = ()
     model: str
     parameters: int
@@ -310,8 +317,6 @@ class PlanCell(Frozen):
     solved: Literal["context", "batch", "gpus"] | None = None
     """Which of the three was asked for and is the answer."""
     code: CodePlan | None = None
-    speed: PlanSpeed | None = None
-    """Null where the rates of the GPU are not known."""
     config: ConfigRead | None = None
 
 
@@ -351,25 +356,3 @@ class ServePlan(Frozen):
     largest_sequences: int
     command: Text = None
     notes: tuple[str, ...] = ()
-
-
-class FitScore(Frozen):
-    """Shares of the cells: recipe as measured, recipe too bold, fits or not as measured."""
-
-    cells: int
-    exact: float
-    unsafe: float
-    fits_or_not: float
-
-
-class PlanCalibrationAnswer(Frozen):
-    """Constants fitted to somebody's own cells; `plan --constants FILE` uses the document."""
-
-    schema: Literal["gpusetup.plan-calibration/1"] = "gpusetup.plan-calibration/1"
-    constants: Mapping[str, float]
-    before: FitScore
-    """The shipped constants on these cells."""
-    after: FitScore
-    """The fitted ones on the cells they were fitted to."""
-    cross_validated: FitScore
-    """Each part of the cells judged by constants that were fitted to the others."""

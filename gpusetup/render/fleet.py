@@ -10,8 +10,9 @@ from gpusetup.fleet.compare import CompareAnswer, Difference
 from gpusetup.fleet.drift import Mixed
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
-from gpusetup.fleet.nodes import NodeFinding
-from gpusetup.fleet.show import COSTS, RATES, Common, DriftAnswer, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.nodes import Drift, NodeFinding
+from gpusetup.fleet.rates import RATES
+from gpusetup.fleet.show import COSTS, Common, FleetAnswer, NodeAnswer, Status
 from gpusetup.model.finding import Severity
 from gpusetup.render.language import (
     DIM,
@@ -118,7 +119,7 @@ def _finding(finding: NodeFinding, more: str = "") -> Row:
     return marked(MARKS[finding.severity], finding.id, f"{finding.title}{more}", indent=4)
 
 
-def _drift(drift: DriftAnswer) -> Row:
+def _drift(drift: Drift) -> Row:
     said = f"{drift.value}, {_others(drift)}"
     return marked(MARKS[drift.severity], _words(drift.field), said, indent=4)
 
@@ -127,7 +128,7 @@ def _words(field: str) -> str:
     return field.removeprefix(RATES) if field.startswith(RATES) else words_of(field)
 
 
-def _others(drift: DriftAnswer) -> str:
+def _others(drift: Drift) -> str:
     majority = drift.majority
     if drift.field.startswith(RATES):
         return f"the middle of {drift.of} devices is {majority}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.documents import FitScore, PlanCalibrationAnswer, PlanCell, PlanSpeed
+from gpusetup.model.documents import PlanCell, PlanMemory, Way
 from gpusetup.render.language import (
     BUT,
     DIM,
@@ -21,13 +21,12 @@ from gpusetup.render.language import (
     row,
     verdict,
 )
-from gpusetup.render.plan_bar import SIGNS, bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from gpusetup.plan.answer.grid import Grid
+    from gpusetup.plan.answer import Grid
 
 LABEL = 15
 WIDTH = 80
@@ -40,7 +39,9 @@ STYLES = (("-", "dim"), ("Offload", "magenta"), ("SP", "yellow"), ("Env", "cyan"
 def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     """The whole screen."""
     lines: list[str] = [Row(_question(plan), hang=2), "", *_verdict(plan), ""]
-    if plan.helps and plan.fits:
+    if plan.ways:
+        lines += [heading("On this GPU alone, with checkpointing"), *map(_way, plan.ways), ""]
+    elif plan.helps and plan.fits:
         lines += [*_helps(plan), ""]
     lines += _memory(plan, width)
     if plan.helps and not plan.fits:
@@ -60,6 +61,13 @@ def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     if plan.advice:
         lines += ["", *(remark("note", line) for line in plan.advice)]
     return Screen(lines)
+
+
+def _way(way: Way) -> Row:
+    """One way to train: does it fit, up to which batch or length, what one sequence takes."""
+    most = f"batch {way.batch:,}, or {way.context or 0:,} tokens" if way.fits else "does not fit"
+    needs = f"one sequence needs {way.total_gib:.1f} GiB"
+    return row("  ", OK if way.fits else NO, f" {way.name:18} {most:34} ", (needs, DIM))
 
 
 def _question(plan: PlanCell) -> str:
@@ -98,40 +106,12 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
         yield verdict(NO, "does not fit")
     yield _line("confidence", _confidence(plan))
     yield _line("from", plan.source)
-    if plan.speed:
-        yield _line("speed", _speed(plan.speed))
     if plan.runner_up:
         lacks = plan.runner_up.short_gib
         short = "was measured not to fit" if lacks is None else f"{lacks:.1f} GiB short"
         yield _line("runner-up", f"{plan.runner_up.recipe}: {short}")
     if plan.better:
         yield _line("better", f"{plan.better.gpus} GPUs with {plan.better.recipe}")
-
-
-def _speed(speed: PlanSpeed) -> str:
-    """
-    >>> _speed(PlanSpeed(tokens_per_second_low=1234.5, tokens_per_second_high=2500.0,
-    ...     sending_share=0.25))
-    'about 1,200 to 2,500 tokens a second (an estimate); 25 % of the time is data transfer'
-    """
-    low, high = (
-        _two_digits(n) for n in (speed.tokens_per_second_low, speed.tokens_per_second_high)
-    )
-    sending = f"; {speed.sending_share:.0%}".replace("%", " %") if speed.sending_share else ""
-    return f"about {low} to {high} tokens a second (an estimate)" + (
-        f"{sending} of the time is data transfer" if sending else ""
-    )
-
-
-def _two_digits(number: float) -> str:
-    """
-    >>> _two_digits(18765.4), _two_digits(7.28)
-    ('19,000', '7.3')
-    """
-    if number < 10:
-        return f"{number:.2g}"
-    digits = 10 ** (len(str(int(number))) - 2)
-    return f"{round(number / digits) * digits:,}"
 
 
 def _confidence(plan: PlanCell) -> str:
@@ -189,6 +169,44 @@ def _value(value: Any) -> str:
 
 def _line(label: str, value: str) -> Row:
     return labelled(label, value, LABEL)
+
+
+# --- the bar ------------------------------------------------------------------------------------
+
+SIGNS = {"states": "█", "checkpoints": "▓", "logits": "▒", "fragmentation": "░", "other": "▪"}
+"""Part -> its sign; an encoding without them shows `#=+-o` (render/console.py)."""
+WIDEST = 100
+"""The widest bar."""
+LIMIT = "│"
+
+
+def bar(memory: PlanMemory, width: int) -> str:
+    """The bar between its ends; where the parts pass the card, the limit stands inside of it.
+
+    >>> m = PlanMemory(states=10, checkpoints=5, logits=0, fragmentation=0, other=1, total=16,
+    ...     capacity=20)
+    >>> bar(m, 22)
+    '│██████████▓▓▓▓▓▪    │'
+    >>> from gpusetup.model.frozen import replace
+    >>> bar(replace(m, capacity=8), 18)
+    '│████████│██▓▓▓▓▓▪'
+    """
+    over = memory.total > memory.capacity
+    room = min(width, WIDEST) - 2
+    scale = room / max(memory.total, memory.capacity, 1e-9)
+    signs = "".join(_signs(memory, scale))[:room].ljust(0 if over else room)
+    if not over:
+        return LIMIT + signs + LIMIT
+    at = min(round(memory.capacity * scale), len(signs))
+    return LIMIT + signs[:at] + LIMIT + signs[at:]
+
+
+def _signs(memory: PlanMemory, scale: float) -> Iterator[str]:
+    """Each part from where the one before it ends, so that rounding never adds up."""
+    end = 0.0
+    for name, sign in SIGNS.items():
+        start, end = end, end + getattr(memory, name)
+        yield sign * (round(end * scale) - round(start * scale))
 
 
 # --- grids --------------------------------------------------------------------------------------
@@ -297,30 +315,3 @@ def cells_text(plans: Sequence[PlanCell]) -> Screen:
     )
     near = max((p.near_percent for p in plans), default=3)
     return Screen((row((first, DIM)), *map(row, others), "", Row((legend(near), DIM))))
-
-
-def calibration_text(found: PlanCalibrationAnswer) -> Screen:
-    """The constants, and how good they are on cells that they have not seen."""
-    rows = (
-        ("as shipped", found.before),
-        ("fitted", found.after),
-        ("cross-validated", found.cross_validated),
-    )
-    return Screen(
-        (
-            heading("Constants fitted to your cells"),
-            *(_line(name, f"{value:14.4f}") for name, value in found.constants.items()),
-            "",
-            heading(f"On {found.after.cells} cells"),
-            *(labelled(name, _score(score), 17) for name, score in rows),
-            "",
-            "`--json --output constants.json` keeps them, `--constants constants.json` uses them",
-        )
-    )
-
-
-def _score(score: FitScore) -> str:
-    return (
-        f"right {score.exact:6.1%}, too bold {score.unsafe:6.1%}, "
-        f"fits or not {score.fits_or_not:6.1%}"
-    )

@@ -153,12 +153,6 @@ def _why_dropped(build: TorchBuild, gpus: tuple[Gpu, ...], situation: Situation)
     return ""
 
 
-def serves_no_gpu(build: TorchBuild, situation: Situation) -> bool:
-    """Whether a build has nothing for the GPUs that are here, whatever else holds."""
-    beside_one = build.cuda is None and situation.presence == "some"
-    return bool(beside_one or covers_every_gpu(build, situation) or has_a_gpu(build, situation))
-
-
 ASKED: tuple[Constraint, ...] = (is_asked_torch, is_asked_backend)
 FITS: tuple[Constraint, ...] = (
     has_this_python,

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from gpusetup.configs.settings import name_of, names_in
 from gpusetup.errors import GpuSetupError
-from gpusetup.plan.config.clear import (
-    BatchVerdict,
-    Card,
-    batch_verdict,
-    least_verdict,
-    memory_table,
-)
-from gpusetup.plan.config.question import question_of
+from gpusetup.plan.config import question_of
+from gpusetup.plan.verdict import BatchVerdict, Card, batch_verdict, memory_table
 from gpusetup.tune.case import Case
 
 BY_PLAN = "`gpusetup plan --from-config`"
@@ -43,7 +37,7 @@ def cannot_fit(case: Case) -> tuple[BatchVerdict, str] | None:
     try:
         card = None if elsewhere(case) else card
         config = case.changed or case.config
-        found = least_verdict(config, card) if card else None
+        found = batch_verdict(config, 1, card, short=True) if card else None
         if card is None or found is None or found.verdict != "too much":
             return None
         return found, memory_table(config, 1, card)

@@ -7,6 +7,7 @@ accumulation takes up the difference. The first row that fits counts.
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.units import GIB
 
 LANGUAGE = (
     "max_seq_length", "max_length", "seq_length", "seq_len", "sequence_length", "block_size",
@@ -111,3 +112,24 @@ def _fits(row: Preset, gib: float, names: frozenset[str]) -> bool:
     if row.keys in (LANGUAGE, SMALL) and names & set(AUDIO):
         return False
     return bool(names & set(row.keys))
+
+
+TIERS = ((9, "above 8 GB"), (4, "4 to 8 GB"), (0, "below 4 GB"))
+"""Whole GB of a GPU from which on a tier begins (the multi-GPU memory guide); 8 are not above."""
+
+
+def tier(capacity: float) -> str:
+    return next(name for least, name in TIERS if round(capacity / GIB) >= least)
+
+
+def cache_line(numbers: int, capacity: float, free: float) -> str:
+    """What a cache of so many numbers takes, and whether it leaves the GPU as much again.
+
+    >>> cache_line(50000 * 96, 6 * GIB, 2 * GIB).partition("GPU ")[2]
+    '(4 to 8 GB): `use_cache: true` is safe'
+    """
+    cache = numbers * 4
+    size = f"{cache / GIB:.2f} GiB" if cache >= GIB / 10 else f"{cache / 2**20:.1f} MiB"
+    safe = "`use_cache: true` is safe"
+    advice = safe if cache <= free / 2 else "compute them for each batch (`use_cache: false`)"
+    return f"a cache of all user vectors takes {size} more on each GPU ({tier(capacity)}): {advice}"

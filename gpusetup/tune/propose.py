@@ -13,8 +13,7 @@ from gpusetup.configs.config import Config, read_config, written
 from gpusetup.configs.settings import NOTHING, in_words, name_of, truth, whole
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.tables import TIERS, cache_line, tier
-from gpusetup.plan.memory.capacity import capacity
+from gpusetup.plan.capacity import capacity
 from gpusetup.tune import rules_batch, rules_machine
 from gpusetup.tune.case import (
     MEASURED,
@@ -28,7 +27,7 @@ from gpusetup.tune.case import (
     facts_of,
 )
 from gpusetup.tune.fitting import card_of, fits_now
-from gpusetup.tune.presets import G5, has_tables
+from gpusetup.tune.presets import G5, TIERS, cache_line, has_tables, tier
 from gpusetup.tune.trainers import meant, trainer_in
 
 __all__ = ["Facts", "Option", "Proposal", "edits", "facts_of", "propose"]

@@ -13,7 +13,7 @@ from gpusetup.configs import keys
 from gpusetup.configs.keys import Key
 from gpusetup.configs.settings import Setting, in_words, whole
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.config.clear import BatchVerdict
+from gpusetup.plan.verdict import BatchVerdict
 from gpusetup.tune.case import MEASURED, Case, Part, Proposed, added_key, no_number, written_over
 from gpusetup.tune.fitting import BY_PLAN, elsewhere, fits_now, largest_clear
 from gpusetup.tune.fitting import cannot_fit as not_even_one

@@ -15,7 +15,7 @@ from gpusetup.configs.keys import Key, key_of
 from gpusetup.configs.loaders import of_a_loader
 from gpusetup.configs.settings import Setting, names_in
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.config.family import trainer_of
+from gpusetup.plan.trainers import trainer_of
 
 
 class Trainer(Frozen):

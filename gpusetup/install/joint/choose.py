@@ -4,10 +4,11 @@ rules out what uv cannot know."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date
+from itertools import product
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -35,7 +36,6 @@ from gpusetup.resolver.joint import (
     refused,
 )
 
-WORKERS = 4
 YEAR = 365
 """Days; a release that is older than this beside its newest is not taken silently."""
 MINORS_SHOWN = 6
@@ -55,16 +55,15 @@ def choose_together(
 
     Unsatisfiable if none goes together; Blocked if an index does not answer.
     """
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
         uv = Uv(places, asked.machine, Path(folder))
         newest = pool.submit(listed, asked.names, uv)
         is_listed = pool.submit(lambda: not places.named or bool(uv.ask(("torch",)).packages))
-        search = _Search(asked, uv, prefer, is_listed.result())
+        search = _Search(asked, uv, newest.result, is_listed.result())
         found = search.beside(prefer) if prefer else None
-        if found is None or any(d > behind_days for d in _behind(asked, found, newest.result())):
-            found = search.best(newest.result())
-        held = tuple(search.held_back(found, newest.result()))
-        matrix = tuple(pool.map(search.cell, *_columns(asked, found))) if explain else ()
+        if found is None or max(found.late.values(), default=0) > behind_days:
+            found = search.best(prefer)
+        held = tuple(search.held_back(found))
         return Joint(
             build=found.build,
             packages=_packages(asked, found, uv),
@@ -74,8 +73,8 @@ def choose_together(
                 if labelled(one.name, one.version, found.build) == one.version
             },
             held_back=held,
-            matrix=matrix,
-            refused=tuple(one for one in held if _is_old(asked, one, found, newest.result())),
+            matrix=tuple(search.matrix(found)) if explain else (),
+            refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
             notes=tuple(_notes(asked.machine, newest.result())),
         )
 
@@ -86,13 +85,21 @@ class _Set(Frozen):
     build: TorchBuild
     answer: Answer
     builds: tuple[TorchBuild, ...]
+    late: Mapping[str, int]
+    """What was asked for in any version and is not at its newest -> how many days it is behind."""
 
 
 class _Search:
     """One joint question."""
 
-    def __init__(self, asked: Asked, uv: Uv, prefer: TorchBuild | None, is_listed: bool) -> None:
-        self.asked, self.uv, self._prefer, self._is_listed = asked, uv, prefer, is_listed
+    def __init__(self, asked: Asked, uv: Uv, newest: Callable[[], Answer], is_listed: bool) -> None:
+        self.asked, self.uv, self._newest, self._is_listed = asked, uv, newest, is_listed
+
+    def _set(self, build: TorchBuild, answer: Answer, builds: Sequence[TorchBuild] = ()) -> _Set:
+        free = [name_of(word) for word in self.asked.words if is_free(word)]
+        days = {name: days_behind(answer, self._newest(), name) for name in free}
+        late = {name: behind for name, behind in days.items() if behind}
+        return _Set(build=build, answer=answer, builds=(*builds, build), late=late)
 
     def _ask(self, builds: Sequence[TorchBuild], words: Sequence[str], *limits: str) -> Answer:
         """What goes together with any torch of some builds."""
@@ -109,22 +116,22 @@ class _Search:
             write_stand_ins(folder, builds, catalog, python, listed=self._is_listed)
         return self.uv.ask((*words, "torch"), (*span, *limits), links)
 
-    def beside(self, build: TorchBuild, words: Sequence[str] = ()) -> _Set | None:
+    def beside(self, build: TorchBuild) -> _Set | None:
         """The set with one build; None if there is none."""
-        answer = self._with(build, words or self.asked.words)
-        return None if answer.reason else _Set(build=build, answer=answer, builds=(build,))
+        answer = self._with(build, self.asked.words)
+        return None if answer.reason else self._set(build, answer)
 
     def _with(self, build: TorchBuild, words: Sequence[str]) -> Answer:
         projects = companion_table().projects
         limits = [text for one in projects for text in limits_beside(self.asked, one, build)]
         return self._ask((build,), words, *limits)
 
-    def any(self, words: Sequence[str]) -> _Set | str:
+    def any(self, words: Sequence[str], prefer: TorchBuild | None) -> _Set | str:
         """The set with the newest torch that goes, or why there is none."""
         asked = replace(self.asked, words=tuple(words))
         projects, left_out, wrong = list(asked.projects), set[TorchBuild](), dict[str, str]()
         while True:
-            builds = builds_for(asked, projects, self._prefer)
+            builds = builds_for(asked, projects, prefer)
             tried = tuple(build for build in builds if build not in left_out)
             if not tried:
                 return " and ".join(wrong.values())
@@ -137,16 +144,16 @@ class _Search:
             if more:
                 projects += filter(None, more)
             elif not wrong:
-                return _Set(build=build, answer=answer, builds=builds)
-            elif (own := self.beside(build, words)) is not None:
-                return replace(own, builds=builds)
+                return self._set(build, answer, builds)
+            elif not (own := self._with(build, words)).reason:
+                return self._set(build, own, builds)
             else:
                 left_out.add(build)
 
-    def best(self, newest: Answer) -> _Set:
+    def best(self, prefer: TorchBuild | None) -> _Set:
         """uv's own set, or one in which something that was asked for is newer: the fewest releases
         of years ago, then the fewest that are behind, by the fewest days."""
-        found = self.any(self.asked.words)
+        found = self.any(self.asked.words, prefer)
         if isinstance(found, str):
             raise Unsatisfiable(
                 f"No torch that fits this machine goes together with "
@@ -157,18 +164,19 @@ class _Search:
                 f"`uv pip install --no-build-isolation {self.asked.names[0]}` builds it",
             )
         sets = [found]
-        for name in _late(self.asked, found, newest):
+        for name in found.late:
             with suppress(Unsatisfiable):
-                other = self.any((*self.asked.words, f"{name}>={newest.version(name)}"))
+                words = (*self.asked.words, f"{name}>={self._newest().version(name)}")
+                other = self.any(words, prefer)
                 sets += () if isinstance(other, str) else (other,)
 
         def rank(one: _Set) -> tuple[int, ...]:
-            days = [d for d in _behind(self.asked, one, newest) if d]
+            days = one.late.values()
             return sum(d > YEAR for d in days), len(days), sum(days)
 
         return min(sets, key=rank)
 
-    def held_back(self, found: _Set, newest: Answer) -> Iterator[HeldBack]:
+    def held_back(self, found: _Set) -> Iterator[HeldBack]:
         """What is not at its newest, and what holds it: the table, or uv in its own words."""
         build, exact = found.build, _exact(self.asked, found)
         every = candidates(replace(self.asked, words=()), ())
@@ -183,8 +191,8 @@ class _Search:
                 yield HeldBack(package="torch", at=at, by=by)
                 if wrong:
                     break
-        for name in _late(self.asked, found, newest):
-            late, at = newest.version(name), found.answer.version(name)
+        for name in found.late:
+            late, at = self._newest().version(name), found.answer.version(name)
             others = [word for one, word in exact.items() if one != name]
             wrong = refused(self.asked, name, late, build)
             wrong = wrong or self._with(build, [*others, f"{name}=={late}"]).reason
@@ -192,22 +200,21 @@ class _Search:
                 package=name, at=at, by=wrong or f"{name} {late} goes with other releases"
             )
 
-    def cell(self, word: str, build: TorchBuild) -> Cell:
-        """One package with one torch."""
-        answer, name = self._with(build, [word]), name_of(word)
-        version = answer.version(name) or None
-        row = Cell(package=name, torch=build.torch, backend=build.backend, version=version)
-        return row if version else replace(row, reason=answer.reason)
-
-
-def _columns(asked: Asked, found: _Set) -> tuple[list[str], list[TorchBuild]]:
-    """Each word with the newest torch of each minor, the chosen one among them."""
-    minors: dict[tuple[int, ...], TorchBuild] = {}
-    for build in found.builds:
-        minors.setdefault(parsed(build.torch).release[:2], build)
-    shown = dict.fromkeys((*[*minors.values()][:MINORS_SHOWN], found.build))
-    cells = [(word, build) for word in asked.words for build in shown]
-    return [word for word, _ in cells], [build for _, build in cells]
+    def matrix(self, found: _Set) -> Iterator[Cell]:
+        """Each word with the newest torch of each minor, the chosen one among them."""
+        minors: dict[tuple[int, ...], TorchBuild] = {}
+        for build in found.builds:
+            minors.setdefault(parsed(build.torch).release[:2], build)
+        shown = dict.fromkeys((*[*minors.values()][:MINORS_SHOWN], found.build))
+        for word, build in product(self.asked.words, shown):
+            answer, name = self._with(build, [word]), name_of(word)
+            yield Cell(
+                package=name,
+                torch=build.torch,
+                backend=build.backend,
+                version=answer.version(name) or None,
+                reason=answer.reason,
+            )
 
 
 def _refused(asked: Asked, answer: Answer, build: TorchBuild) -> dict[str, str]:
@@ -226,20 +233,10 @@ def _exact(asked: Asked, found: _Set) -> dict[str, str]:
     return exact
 
 
-def _late(asked: Asked, found: _Set, newest: Answer) -> list[str]:
-    """What was asked for in any version, and is not at its newest release."""
-    days = zip(asked.words, _behind(asked, found, newest), strict=True)
-    return [name_of(word) for word, late in days if late]
-
-
-def _behind(asked: Asked, found: _Set, newest: Answer) -> list[int]:
-    """How many days each word is behind its newest release; 1 if the index gives no dates, 0 if a
-    version was asked for."""
-    return [
-        0 if said.specifier or said.url else days_behind(found.answer, newest, name_of(word))
-        for word in asked.words
-        if (said := Requirement(word))
-    ]
+def is_free(word: str) -> bool:
+    """Whether no version limits a requirement."""
+    said = Requirement(word)
+    return not (said.specifier or said.url)
 
 
 def days_behind(answer: Answer, newest: Answer, name: str) -> int:
@@ -251,11 +248,6 @@ def days_behind(answer: Answer, newest: Answer, name: str) -> int:
     if not (came and came_last):
         return 1
     return max(1, (date.fromisoformat(came_last) - date.fromisoformat(came)).days)
-
-
-def _is_old(asked: Asked, held: HeldBack, found: _Set, newest: Answer) -> bool:
-    """Whether a release is of years ago."""
-    return held.package in asked.names and days_behind(found.answer, newest, held.package) > YEAR
 
 
 def _notes(machine: Snapshot, newest: Answer) -> Iterator[str]:

@@ -1,1 +1,0 @@
-"""From a question to the answer: check, choose, solve, word."""

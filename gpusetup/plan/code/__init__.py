@@ -1,1 +1,0 @@
-"""What the user's own code takes, by tracing one step of it."""

@@ -1,0 +1,395 @@
+"""A training config as a question of `plan`: what it says, what was assumed, what was not read.
+
+Names of keys are those of `configs/keys.py`. A map `plan:` in the file holds settings of a job by
+their own names (`plan: {loss: eager, step: loop}`), for what no option and no trainer's key says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from gpusetup import named_file
+from gpusetup.configs import keys, values
+from gpusetup.configs.config import Config
+from gpusetup.configs.settings import TRUE, name_of, truth, whole
+from gpusetup.model.codec import from_plain
+from gpusetup.model.documents import ConfigRead
+from gpusetup.model.frozen import Frozen, defaults, replace
+from gpusetup.plan.job import FIELDS, Job
+from gpusetup.plan.models import is_known
+from gpusetup.plan.question import MOST, Question
+from gpusetup.plan.reading import Reader
+from gpusetup.plan.trainers import trainer_of
+
+# --- the question -------------------------------------------------------------------------------
+
+Said = dict[str, Any]
+
+
+class FromConfig(Frozen):
+    """A question whose batch waits for the number of GPUs."""
+
+    question: Question
+    per_gpu: int | None
+    """Sequences of one micro-batch of a group of GPUs."""
+    total: int | None
+    """Sequences of one step of all, accumulated."""
+    gpus: int | None
+    read: ConfigRead
+    notes: tuple[str, ...] = ()
+    """What the plan cannot count, as sentences."""
+
+
+def question_of(
+    config: Config, trainer: str | None = None, variables: Mapping[str, str] | None = None
+) -> FromConfig:
+    """What a config says; `BadInput` with the place of what cannot be meant.
+
+    `trainer`: whose config it is, if that is known. `variables`: those of the environment.
+    """
+    reader = Reader(config, variables or {})
+    said: Said = {"trainer": trainer or trainer_of(config), "notes": []}
+    for part in PARTS:
+        said |= part(reader, said)
+    if said["trainer"] is None:
+        reader.assumed.append("no trainer is recognised: a plain loop, in 32 bits unless said")
+    asked = dict(defaults(Question))
+    own = {name: value for name, value in said.items() if name in asked}
+    how = {name: value for name, value in said.items() if name in FIELDS}
+    how = {name: value for name, value in how.items() if name not in own and value is not None}
+    return FromConfig(
+        question=Question(**own, how=how),
+        per_gpu=said["per_gpu"],
+        total=said["total"],
+        gpus=said["devices"],
+        notes=tuple(said["notes"]),
+        read=ConfigRead(
+            file=config.name,
+            trainer=said["trainer"],
+            read=tuple(sorted(reader.used.values(), key=lambda one: one.line)),
+            assumed=tuple(dict.fromkeys(reader.assumed)),
+            not_understood=tuple(reader.not_understood()),
+        ),
+    )
+
+
+def for_gpus(found: FromConfig, gpus: int) -> Question:
+    """The question with its batch, which is of all GPUs together."""
+    q = replace(found.question, gpus=gpus)
+    groups = max(gpus // q.inner, 1)
+    if found.per_gpu is not None:
+        batch = found.per_gpu * groups
+        times = max(found.total // batch, 1) if found.total and q.accumulate is None else None
+        return replace(q, batch=batch, accumulate=times or q.accumulate)
+    if found.total is not None:
+        return replace(q, batch=max(found.total // (q.accumulate or 1), groups))
+    return q
+
+
+# --- what is trained ------------------------------------------------------------------------------
+
+PREFIX = re.compile(r"^(?:qlora|lora|dora)_")
+
+
+def model(reader: Reader, said: Said) -> Said:
+    setting, text = next(reader.all(keys.NAMED), (None, ""))
+    if setting is None:
+        return {}
+    flavor = reader.word(keys.FLAVOR)
+    text = f"{text}-{flavor}" if flavor else text
+    reader.note(setting, f"the model {text}")
+    name = known_name(text)
+    file = Path(name)
+    is_file = named_file.is_there(file) and not named_file.is_folder(file)
+    if is_file and file.name != "config.json":
+        hint = "a name, a config.json or its folder"
+        raise reader.refused(setting, "a file, but no model's config.json", hint)
+    return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
+
+
+def known_name(text: str) -> str:
+    """A name that is in the table if the text holds one: a path's end, a component's."""
+    last = PREFIX.sub("", text.rpartition(".")[2]) if "torchtune." in text else text
+    last = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", last)
+    if named_file.is_there(Path(text) / "config.json"):
+        return text
+    names = (
+        last,
+        re.sub(r"(?<=\d)_(?=\d)", ".", last, count=1),
+        last.rstrip("/").rpartition("/")[2],
+    )
+    return next((name for name in names if is_known(name)), last)
+
+
+FREEZE_TRAINS = 2
+"""`freeze_trainable_layers` if it is not said (LLaMA-Factory); below 0: the first ones."""
+
+
+def adapters(reader: Reader, said: Said) -> Said:
+    """LoRA if the config says it, of which rank and beside what; or the last layers alone."""
+    method = (reader.word(keys.ADAPTER) or "").lower()
+    if method == "freeze":
+        if (reader.word(keys.TRAINED_LAYERS) or "").startswith("-"):
+            return {
+                "notes": ["the first layers alone are trained: all are counted as if they were"]
+            }
+        return {"trained_layers": reader.number(keys.TRAINED_LAYERS, 1024) or FREEZE_TRAINS}
+    on = method in ("lora", "qlora", "true", "yes")
+    off = not on and (method or said["trainer"] == "trl")
+    rank = None if off else reader.number(keys.RANK, MOST["lora"])
+    if on and rank is None:
+        rank = 16 if said["trainer"] == "trl" else 8
+        reader.assumed.append(f"no rank is named: {rank}")
+    if rank is None:
+        return {}
+    part: Said = {"lora": rank, **({"quantize": "nf4"} if method == "qlora" else {})}
+    names = set(reader.names(keys.TARGETS))
+    for name, layer in values.LITGPT_LAYERS.items():
+        if one := reader.by_path.get((name,)):
+            names |= {layer} if reader.text(one) in TRUE else set()
+            reader.note(one, "whether it has adapters")
+    if names:
+        names |= {"mlp"} if reader.switch(keys.BESIDE_MLP) else set()
+        part["lora_targets"] = values.targets(frozenset(names))
+    if reader.names(keys.TRAINED_TOO) & {"embed_tokens", "lm_head", "wte", "embeddings"}:
+        part["trained_embeddings"] = True
+    return part
+
+
+def quantised(reader: Reader, said: Said) -> Said:
+    kind = "nf4" if reader.switch(keys.FOUR_BIT) else said.get("quantize")
+    kind = "int8" if reader.switch(keys.EIGHT_BIT) else kind
+    kind = reader.word(keys.QUANTIZE, values.QUANTIZED) or kind
+    double = reader.switch(keys.DOUBLE)
+    usual = said["trainer"] in ("axolotl", "llama-factory")
+    if kind == "nf4" and (usual if double is None else double):
+        kind = "nf4-dq"
+    if kind and said.get("lora") is None:
+        reader.assumed.append(f"weights in {kind} are not trained themselves: LoRA of rank 16")
+        return {"quantize": kind, "lora": 16}
+    return {"quantize": kind}
+
+
+LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
+"""Trainer -> tokens of a sequence if its config says nothing (their own documentation)."""
+
+
+def length(reader: Reader, said: Said) -> Said:
+    """Tokens of a sequence; YaRN's factor, and the length that the factor multiplies."""
+    most, factor = MOST["context"], reader.word(keys.YARN) or ""
+    part: Said = {}
+    if re.fullmatch(r"\d{1,6}(\.\d*)?", factor):
+        part["yarn"] = (float(factor), reader.number(keys.YARN_FROM, most))
+    if said["trainer"] == "trinity":
+        found = reader.number(keys.TOTAL_LENGTH, most)
+        prompt, response = (reader.number(role, most) for role in (keys.PROMPT, keys.RESPONSE))
+        if found is None and prompt and response:
+            found = prompt + response
+            reader.assumed.append(f"the longest sequence is prompt and response: {found:,}")
+        return part | {"context": found}
+    found = reader.number(keys.LENGTH, most) or reader.number(keys.TOTAL_LENGTH, most)
+    usual = LENGTHS.get(said["trainer"] or "")
+    if found is None and usual:
+        reader.assumed.append(f"no length is named: {said['trainer']}'s own {usual:,} tokens")
+    return part | {"context": found or usual}
+
+
+def batch(reader: Reader, said: Said) -> Said:
+    steps = reader.number(keys.ACCUMULATION, MOST["accumulate"])
+    part: Said = {"accumulate": steps, "per_gpu": None, "total": None}
+    evaluates = reader.word(keys.EVALUATES)
+    if evaluates and evaluates.lower() not in ("no", "none", "false"):
+        part["eval_batch"] = reader.number(keys.EVAL_BATCH) or 8  # transformers' own
+    if said["trainer"] == "trinity":
+        for setting, _ in reader.all(keys.ROLLOUT):
+            reader.note(setting, "the algorithm's batch: takes no memory of its own")
+        if reader.switch(keys.DYNAMIC) is not False:
+            return part | {"tokens": reader.number(keys.TOKENS, MOST["tokens"])}
+    part["per_gpu"] = reader.number(keys.BATCH, MOST["batch"])
+    if part["per_gpu"] is None or said["trainer"] != "trinity":
+        part["total"] = reader.number(keys.TOTAL, MOST["batch"])
+    if part["per_gpu"] is None and part["total"] is None and said["trainer"] != "trinity":
+        reader.assumed.append("no batch is named: 1 on each GPU")
+        part["per_gpu"] = 1
+    return part
+
+
+# --- how ------------------------------------------------------------------------------------------
+
+
+def checkpointing(reader: Reader, said: Said) -> Said:
+    off, text = reader.switch(keys.NO_CHECKPOINTS), reader.word(keys.CHECKPOINTS)
+    part: Said = {}
+    if off is not None:
+        part = {"checkpointing": not off}
+    elif text and text.lower() == "selective":
+        # Megatron-LM's recomputes what attention without a flash kernel holds.
+        own = next((reader.text(one) for path, one in reader.by_path.items()
+                    if path[-1:] == ("selective_ac_option",)), None)  # fmt: skip
+        megatron = said["trainer"] == "megatron"
+        part = {"checkpointing": False} if megatron else {"selective": own or "op"}
+    elif text:
+        part = {"checkpointing": text.lower() not in ("none", "no", "false", "off", "n")}
+    if reader.switch(keys.CHECKPOINT_OFFLOAD) or text == "unsloth":
+        part["offload_checkpoints"] = True
+    return part
+
+
+def optimizer(reader: Reader, said: Said) -> Said:
+    part: Said = {}
+    for setting, text in reader.all(keys.OPTIMIZER):
+        known = values.optimizer(text)
+        if known:
+            reader.note(setting, f"the optimizer {known[0]}")
+            part = {"optimizer": known[0], "step": known[1]}
+            break
+    return part | ({"step": "backward"} if reader.switch(keys.IN_BACKWARD) else {})
+
+
+PURE_BASE = ("axolotl", "unsloth", "torchtune", "litgpt")
+"""Trainers whose base is in 16 bits if they compute so."""
+
+
+def precision(reader: Reader, said: Said) -> Said:
+    """What weights are kept in and what is computed in, by the words of each trainer.
+
+    `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
+    """
+    trainer, adapted = said["trainer"], said.get("lora") is not None
+    kept = values.dtype(reader.word(keys.DTYPE) or "")
+    both = reader.word(keys.PRECISION)
+    pure, mixed = reader.switch(keys.PURE), reader.switch(keys.AMP)
+    bf16, fp16 = reader.switch(keys.BF16), reader.switch(keys.FP16)
+    half = "bf16" if bf16 or (mixed and not kept) else "fp16" if fp16 else None
+    if kept:
+        return {"dtype": kept, "amp": half if kept == "fp32" else None}
+    if both and (pair := values.PRECISIONS.get(both.lower())):
+        return {"dtype": pair[0], "amp": pair[1]}
+    if pure:
+        return {"dtype": "bf16", "amp": "none"}
+    if half is None:
+        plain = bf16 is False and trainer not in (None, *PURE_BASE)
+        return {"dtype": "fp32", "amp": "none"} if plain else {}
+    if trainer in (*PURE_BASE, "torchtitan", "megatron", "trinity"):
+        key = {"axolotl": "dtype", "unsloth": "dtype", "megatron": "amp"}.get(trainer)
+        return {key: "fp16"} if half == "fp16" and key else {}
+    if adapted:
+        return {"dtype": half}
+    if said.get("trained_layers") is not None and half == "bf16":
+        return {}
+    reader.assumed.append(f"weights in 32 bits under {half} autocast, as {half}: true means")
+    return {"dtype": "fp32", "amp": half}
+
+
+def kernels(reader: Reader, said: Said) -> Said:
+    part: Said = {"compile": reader.switch(keys.COMPILE)}
+    plugins = " ".join(one.text for path, one in reader.by_path.items() if "plugins" in path)
+    if reader.switch(keys.KERNELS):
+        part |= {"fused_kernels": True, "loss": "fused"}
+    elif "liger" in plugins.lower():
+        part["fused_kernels"] = True
+    for setting, text in reader.all(keys.LOSS_KERNEL):
+        known = values.LOSSES.get(text.rpartition(".")[2])
+        if text in TRUE:
+            known = values.LOSS_SWITCHES.get(name_of(setting.path), "fused")
+        if known:
+            reader.note(setting, f"the loss {known}")
+            part["loss"] = known
+            break
+    if said["trainer"] == "axolotl" and "loss" not in part:
+        part["loss"] = "fused" if "cut_cross_entropy" in plugins else "eager"
+    for setting, text in reader.all(keys.ATTENTION):
+        named = name_of(setting.path) if text in TRUE else text.lower()
+        if named in values.ATTENTION:
+            reader.note(setting, f"attention: {named}")
+            part["attention"] = values.ATTENTION[named]
+            break
+    return part
+
+
+# --- among GPUs -----------------------------------------------------------------------------------
+
+PARALLEL = {
+    keys.TP: "tensor_parallel", keys.PP: "pipeline_parallel", keys.CP: "context_parallel",
+    keys.EP: "expert_parallel", keys.SP: "sp",
+}  # fmt: skip
+
+
+def parallel(reader: Reader, said: Said) -> Said:
+    part: Said = {field: reader.number(role, 1024) for role, field in PARALLEL.items()}
+    gpus, nodes = reader.number(keys.GPUS, MOST["gpus"]), reader.number(keys.NODES, 10**4)
+    replicas = reader.number(keys.REPLICAS, MOST["gpus"])
+    note = ["replicas of shards are not counted: all GPUs are taken as one shard"]
+    return part | {
+        "sequence_parallel": reader.switch(keys.TP_SP),
+        "devices": gpus * (nodes or 1) if gpus else None,
+        "notes": said["notes"] + note * bool(replicas and replicas > 1),
+    }
+
+
+def strategy(reader: Reader, said: Said) -> Said:
+    """DeepSpeed's stage, a number or in the name of a file; else FSDP's words."""
+    for setting, text in reader.all(keys.ZERO):
+        if stage := re.fullmatch(r"[0-3]", text) or re.search(
+            r"z(?:ero)?[_-]?([0-3])", text.lower()
+        ):
+            number = int(stage[0][-1])
+            reader.note(setting, f"ZeRO stage {number}")
+            if stage.lastindex:
+                reader.assumed.append(f"{text} is ZeRO stage {number} by its name, not opened")
+            return {"strategy": f"zero{number}" if number else "ddp"}
+    found: Said = {}
+    for setting, text in (*reader.all(keys.FSDP), *reader.all(keys.STRATEGY)):
+        for word in text.lower().replace(",", " ").split():
+            known = values.SHARDING.get(word)
+            if known and (not found or word in ("2", "fsdp2")):
+                reader.note(setting, f"the strategy {known}")
+                keeps = {"reshard": False} if word == "shard_grad_op" else {}
+                found = {"strategy": known, **keeps}
+    divided = reader.switch(keys.DISTRIBUTED)
+    if not found and divided is not None:
+        return {"strategy": "zero1" if divided else "ddp"}
+    return found
+
+
+PAIRS = ("dpo", "kto", "ipo", "simpo", "orpo", "ppo", "rm", "grpo")
+
+
+def elsewhere(reader: Reader, said: Said) -> Said:
+    """What goes to the host; preference training, which holds more than the plan counts."""
+    notes, host = (
+        list(said["notes"]),
+        dict.fromkeys(("cpu", "nvme", "true", "yes", "on"), "on host"),
+    )
+    in_words = any("offload" in text.lower().split() for _, text in reader.all(keys.FSDP))
+    if reader.word(keys.OFFLOAD, host) or in_words:
+        notes.append("the file offloads parameters; the plan says whether that is needed")
+    stage = (reader.word(keys.STAGE) or "").lower()
+    if stage in PAIRS and said["trainer"] != "trinity":
+        notes.append(f"{stage} computes pairs and may hold a reference model: neither is counted")
+    on = reader.word(keys.OPTIMIZER_OFFLOAD, host)
+    return {"notes": notes, **({"offload_optimizer": True} if on else {})}
+
+
+def own_words(reader: Reader, said: Said) -> Said:
+    """The map `plan:`, settings of a job by their own names."""
+    found: Said = {}
+    for path, one in reader.by_path.items():
+        name = str(path[-1]) if path[:-1] == ("plan",) else ""
+        if name not in FIELDS or name == "shape":
+            continue
+        text = reader.text(one) or ""
+        number, switch = whole(one), truth(one)
+        value = number if number is not None else text if switch is None else switch
+        found[name] = from_plain(value, get_type_hints(Job)[name], what=f"plan.{name}")
+        reader.note(one, f"{name} of the job")
+    return found
+
+
+PARTS: tuple[Callable[[Reader, Said], Said], ...] = (
+    model, adapters, quantised, length, batch, checkpointing, optimizer, precision, kernels,
+    parallel, strategy, elsewhere, own_words,
+)  # fmt: skip

@@ -1,0 +1,248 @@
+"""The decision: the measured recipe, or the first that fits in the order that costs least speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.plan.job import DIVIDES, Job, Recipe, takes_longest
+from gpusetup.plan.measured import NONE, is_standard, longest_measured, measured_recipe
+from gpusetup.plan.memory import Memory, memory
+from gpusetup.plan.states import host_bytes
+
+CLEAR, CLEAR_ELSEWHERE = 0.03, 0.2
+"""The share of the card that a clear answer leaves, for the trainer that was measured, and for
+other jobs, of which only published figures are known."""
+MOST, MOST_GPUS = 1 << 24, 1024
+
+
+class Limits(Frozen):
+    """What the machine gives and allows."""
+
+    capacity: float
+    """Bytes of one GPU as CUDA sees them."""
+    env: bool = True
+    """Whether expandable segments work there: not on Windows, WSL and Jetson."""
+    linux: bool = True
+    """Sequence parallelism and FSDP2 with CPU offload need Linux."""
+    offload: bool = True
+    """Whether the machine's memory is another than the GPU's."""
+    host: float | None = None
+    """Bytes of the machine's own memory; None if they are not known."""
+    sp: int | None = None
+    """The only sequence parallelism that may be used."""
+    measured: str | None = None
+    """The GPU's name in the measured table; None leaves the table aside."""
+
+
+class Option(Frozen):
+    """A recipe and the memory it takes."""
+
+    recipe: Recipe
+    memory: Memory
+
+    def over(self, limits: Limits) -> float:
+        """Bytes that it lacks; negative: that it leaves."""
+        return self.memory.total - limits.capacity
+
+
+class Decision(Frozen):
+    """A recipe, or none, and the memory of it and of those that were tried before it."""
+
+    job: Job
+    limits: Limits
+    tried: tuple[Option, ...]
+    shown: Option
+    """The chosen option; if none fits, the one that lacks least."""
+    fits: bool
+    measured: str | None = None
+    """The recipe that was measured (`-`: none)."""
+
+    @property
+    def recipe(self) -> Recipe | None:
+        return self.shown.recipe if self.fits else None
+
+    @property
+    def clear(self) -> bool:
+        """Whether no option that was tried is near the limit, and such jobs are known enough."""
+        near, limit = near_limit(self.job), self.limits.capacity
+        far = all(abs(one.over(self.limits)) >= near * limit for one in self.tried)
+        return far and not (self.fits and doubt(self.job, self.shown.recipe))
+
+
+def near_limit(job: Job) -> float:
+    """The share of the limit within which an answer is close."""
+    return CLEAR if is_standard(job) else CLEAR_ELSEWHERE
+
+
+def doubt(job: Job, recipe: Recipe) -> str | None:
+    """Why a job that fits is not sure to, for kinds of which little is known."""
+    if job.shape.kind == "unet":  # whose levels have widths of their own
+        return f"the layers of {job.shape.name} are a rough picture, compared with no measurement"
+    trains_layers = job.lora is None and job.frozen < 1 and job.trained_layers is None
+    if job.shape.tower and trains_layers:
+        return "what the tower of images keeps is not counted: LoRA leaves it out"
+    kinds = {
+        "with parts on the host": recipe.offload
+        or job.offload_optimizer
+        or job.offload_checkpoints,
+        "with a reference model": job.reference is not None,
+        "of adapters under ZeRO": job.lora is not None and job.strategy.startswith("zero"),
+    }
+    kind = next((name for name, its in kinds.items() if its), None)
+    if is_standard(job) or kind is None:
+        return None
+    return f"runs {kind} took more than was counted too often to be sure"
+
+
+def option(job: Job, recipe: Recipe) -> Option:
+    return Option(recipe=recipe, memory=memory(job, recipe))
+
+
+def decide(job: Job, limits: Limits) -> Decision:
+    """The measured recipe if the table reaches and the system allows it, else the model's."""
+    tried: list[Option] = []
+    fits = False
+    for recipe in candidates(job, limits):
+        if host_holds(job, recipe, limits):
+            tried.append(option(job, recipe))
+            if fits := tried[-1].over(limits) <= 0 and takes_longest(job, recipe.sp):
+                break
+    shown = tried[-1] if fits else min(tried, key=lambda one: one.memory.total)
+    said = None
+    if limits.env and limits.linux and limits.sp is None:
+        said = measured_recipe(limits.measured, job)
+    if said == NONE:
+        every = (option(job, one) for one in candidates(job, limits))
+        shown, fits = min(every, key=lambda one: one.memory.total), False
+    elif said is not None and host_holds(job, measured := Recipe.parse(said), limits):
+        shown, fits = option(job, measured), True
+    else:
+        said = None
+    return Decision(
+        job=job, limits=limits, tried=tuple(tried), shown=shown, fits=fits, measured=said
+    )
+
+
+def host_holds(job: Job, recipe: Recipe, limits: Limits) -> bool:
+    """Whether the machine's own memory takes what a recipe keeps there; yes if it is unknown."""
+    return limits.host is None or host_bytes(job, recipe) <= limits.host
+
+
+def candidates(job: Job, limits: Limits) -> tuple[Recipe, ...]:
+    """The recipes that this job may use here, in order.
+
+    Offload is always used with Env if Env works, and so is a trainer that switches it on. A budget
+    of tokens leaves the degrees that take the longest sequence; all if none does.
+    """
+    may_offload = limits.linux and limits.offload and DIVIDES[job.strategy][0]
+    every = sequence_degrees(job, limits)
+    degrees = [sp for sp in every if takes_longest(job, sp)] or every
+    found = []
+    for offload in (False, True) if may_offload else (False,):
+        for sp in degrees:
+            envs = (True,) if offload or job.expandable else (False, True)
+            found += [Recipe(offload=offload, sp=sp, env=env and limits.env) for env in envs]
+    return tuple(dict.fromkeys(found))
+
+
+def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
+    """The degrees of sequence parallelism: common divisors of the GPUs and the heads.
+
+    They must divide the key-value heads, or be a multiple of them, which then are repeated (verl's
+    Ulysses).
+
+    >>> from gpusetup.plan.models import model_named
+    >>> job = Job(shape=model_named("qwen3-14b"), gpus=6, context=4096)
+    >>> sequence_degrees(job, Limits(capacity=0))
+    (1, 2)
+    >>> sequence_degrees(replace(job, gpus=8), Limits(capacity=0))
+    (1, 2, 4, 8)
+    """
+    if limits.sp is not None:
+        return (limits.sp,)
+    if not limits.linux or job.copies_model:
+        return (1,)
+    gpus, heads = job.data_parallel, job.shape.heads // job.tensor_parallel
+    shared = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    both = [n for n in range(1, min(gpus, heads) + 1) if gpus % n == 0 and heads % n == 0]
+    return tuple(n for n in both if shared % n == 0 or n % shared == 0)
+
+
+def fewer_gpus(decision: Decision) -> Decision | None:
+    """Fewer of the GPUs that take an earlier recipe: a count with more divisors; None if none do.
+
+    Measured is compared with measured only, and predicted with predicted.
+    """
+    job, limits = decision.job, decision.limits
+    if job.batch is not None or limits.sp is not None or job.strategy == "hsdp" or job.gpus > 256:
+        return None
+    unit = job.tensor_parallel * job.pipeline_parallel
+    limits = limits if decision.measured else replace(limits, measured=None)
+    others = (decide(replace(job, gpus=n), limits) for n in range(job.gpus - unit, 0, -unit))
+    same = [one for one in others if one.fits and bool(one.measured) == bool(decision.measured)]
+    best = min(same, key=lambda one: one.shown.recipe.rank, default=None)
+    if best is None or (decision.fits and best.shown.recipe.rank >= decision.shown.recipe.rank):
+        return None
+    return best
+
+
+# --- solving for the unknown --------------------------------------------------------------------
+
+
+def max_context(job: Job, limits: Limits) -> Decision:
+    """The longest context that some recipe fits; the measured one if the table has one."""
+    longest = longest_measured(limits.measured, job) if limits.sp is None else None
+    if longest is None:
+        longest = largest(lambda n: decide(replace(job, context=n), limits).fits)
+    return decide(replace(job, context=max(longest, 1)), limits)
+
+
+def max_batch(job: Job, limits: Limits) -> Decision:
+    """The largest batch of all GPUs together that some recipe fits."""
+    best = largest(lambda n: decide(replace(job, batch=n), limits).fits)
+    return decide(replace(job, batch=max(best, 1)), limits)
+
+
+def gpus_needed(job: Job, limits: Limits) -> Decision:
+    """The fewest GPUs with which some recipe fits.
+
+    If every GPU has a whole copy, no more help than there are samples.
+    """
+    unit = job.tensor_parallel * job.pipeline_parallel * job.context_parallel * (job.shard or 1)
+    most = unit * max(job.batch or 1, 2) if job.copies_model else MOST_GPUS
+    last = max(min(most, MOST_GPUS) // unit, 1) * unit
+    if any(decide(replace(job, gpus=n), limits).fits for n in _roomiest(job, unit, last)):
+        every = (decide(replace(job, gpus=n), limits) for n in range(unit, last + 1, unit))
+        if found := next((one for one in every if one.fits), None):
+            return found
+    return decide(replace(job, gpus=max(MOST_GPUS // unit, 1) * unit), limits)
+
+
+def _roomiest(job: Job, unit: int, last: int) -> Iterator[int]:
+    """The numbers that leave a GPU least: the last, and the largest for each sequence degree."""
+    heads = job.shape.heads // job.tensor_parallel
+    yield last
+    yield from (
+        last // (unit * n) * unit * n or unit for n in range(2, heads + 1) if heads % n == 0
+    )
+
+
+SOLVERS: dict[str, Callable[[Job, Limits], Decision]] = {
+    "context": max_context, "batch": max_batch, "gpus": gpus_needed,
+}  # fmt: skip
+
+
+def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
+    """The largest number that fits, of a question whose answer turns to no once; 0 if none does.
+
+    >>> largest(lambda n: n <= 1000)
+    1000
+    """
+    low, high = 0, 1
+    while high < most and fits(high):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -1,0 +1,281 @@
+"""One training: what is trained, on what, how, and the recipe that makes it fit. Plain values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from gpusetup.model.frozen import Frozen, defaults
+from gpusetup.plan.shape import Shape, lora_parameters
+
+Strategy = Literal[
+    "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map"
+]
+Dtype = Literal["fp32", "bf16", "fp16"]
+Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
+Attention = Literal["flash", "sdpa", "eager"]
+Encoders = Literal["none", "loaded", "resident"]
+Step = Literal["foreach", "fused", "loop", "backward"]
+
+DIVIDES: dict[Strategy, tuple[bool, bool, bool]] = {
+    "single": (False, False, False), "dp": (False, False, False), "ddp": (False, False, False),
+    "device-map": (False, False, False), "zero1": (False, False, True),
+    "zero2": (False, True, True), "zero3": (True, True, True), "fsdp": (True, True, True),
+    "fsdp1": (True, True, True), "hsdp": (True, True, True),
+}  # fmt: skip
+"""Strategy -> whether parameters, gradients, optimizer states are divided among the GPUs
+(ZeRO: Rajbhandari et al., arXiv 1910.02054; FSDP: Zhao et al., arXiv 2304.11277)."""
+BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
+QUANTIZED: dict[str, float] = {
+    "nf4": 0.5 + 4 / 64, "nf4-dq": 0.5 + 1 / 64 + 4 / (64 * 256), "int4": 0.5 + 2.5 / 128,
+    "mxfp4": 0.5 + 1 / 32, "int8": 1.0,
+}  # fmt: skip
+"""Bytes a parameter of a quantised linear layer.
+
+NF4: half a byte and a 32-bit scale for 64 of them, which double quantisation makes a byte with a
+32-bit scale for 256 (Dettmers et al., arXiv 2305.14314). LLM.int8: a byte (arXiv 2208.07339). GPTQ
+and AWQ (`int4`): a 16-bit scale and half a byte of a zero point for 128; MXFP4: a byte for 32
+(OCP). `fp8` is no storage: torchao's float8 training keeps weights as they are."""
+
+
+class Job(Frozen):
+    """One training. Lengths are tokens; `gpus` are the trainer's."""
+
+    shape: Shape
+    gpus: int = 1
+    context: int
+    """Tokens of the longest sequence."""
+    batch: int | None = None
+    """Sequences of a step on all GPUs together; None: batches are filled to a budget of tokens."""
+    tokens: int | None = None
+    """The budget of tokens of one GPU, if it is not `ceil(2 * context / SP)`."""
+    accumulate: int = 1
+    """Micro-batches of a step."""
+    eval_batch: int | None = None
+    """Sequences of a GPU when the trainer evaluates between its steps."""
+
+    # Precision.
+    dtype: Dtype = "fp32"
+    """What the parameters are kept in."""
+    amp: Dtype | None = "bf16"
+    """What is computed in under autocast or mixed precision; None: in `dtype`."""
+    gradient_dtype: Dtype | None = None
+    """What gradients are kept in, if not as they are computed (Megatron: 32 bits)."""
+    adapter_dtype: Dtype = "fp32"
+    """What adapters are kept in: PEFT makes them 32-bit, torchtune and litgpt as the base."""
+    quantize: Quantization | None = None
+    """What the frozen base is stored in; `fp8`: linear layers compute in 8 bits."""
+    upcast_rest: bool = False
+    """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
+    autocast: bool = False
+    """Whether weights in 16 bits are trained under autocast, which computes norms in 32 bits."""
+
+    # What is trained.
+    lora: int | None = None
+    """The rank of LoRA; the model itself is frozen then."""
+    lora_targets: Literal["all", "attention", "qv"] = "all"
+    """The linear layers that have a LoRA."""
+    lora_dropout: bool = False
+    trained_embeddings: bool = False
+    """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
+    frozen: float = 0.0
+    """The share of the parameters that is not trained."""
+    trained_layers: int | None = None
+    """How many of the last layers are trained, if they alone are."""
+    reference: Dtype | None = None
+    """What a frozen copy of the model is kept in (DPO, RLHF with a KL term)."""
+
+    # Optimizer.
+    optimizer: str = "adamw"
+    step: Step = "foreach"
+    """How the optimizer steps; `backward`: within the backward pass, gradient by gradient."""
+    offload_optimizer: bool = False
+
+    # What is kept for the backward pass.
+    checkpointing: bool = True
+    selective: str | None = None
+    """Selective checkpointing: `op` (every second matrix product), or every n-th layer: `2`."""
+    reentrant: bool = True
+    """Whether layers are recomputed in a backward pass within the backward pass (transformers), or
+    by hooks (torch's `checkpoint_wrapper`)."""
+    offload_checkpoints: bool = False
+    loss: str = "trainer"
+    attention: Attention = "flash"
+    compile: bool = False
+    fused_kernels: bool = False
+    """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
+    encoders: Encoders = "none"
+    """Where the encoders of text and the VAE of a denoiser are: on the GPU in each step
+    (`resident`), until the first step (`loaded`), or nowhere."""
+
+    # Among GPUs.
+    strategy: Strategy = "fsdp"
+    shard: int | None = None
+    """GPUs that share one copy under `hsdp`."""
+    tensor_parallel: int = 1
+    sequence_parallel: bool = False
+    """Whether tensor parallelism also divides what is between attention and MLP."""
+    pipeline_parallel: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    reshard: bool = True
+    """Whether the weights that were gathered are freed after the forward pass (`SHARD_GRAD_OP` and
+    `reshard_after_forward=False` do not)."""
+    load_whole: bool = False
+    """Whether every GPU gets the whole model before it is divided (DeepSpeed without `zero.Init`),
+    whose linear layers then keep what ZeRO 3 gathered, too, unless they are recomputed."""
+    linked: bool = False
+    """Whether its GPUs talk by NVLink, for which NCCL has many channels."""
+    expandable: bool = False
+    """Whether the trainer itself switches expandable segments on."""
+
+    @property
+    def data_parallel(self) -> int:
+        """GPUs left for data and sequence parallelism; those of one context share the states."""
+        return self.gpus // (self.tensor_parallel * self.stages)
+
+    @property
+    def stages(self) -> int:
+        """Pieces of the model, each on other GPUs.
+
+        `device_map="auto"` of transformers is a pipeline of all GPUs with one batch in it.
+        """
+        return self.gpus if self.strategy == "device-map" else self.pipeline_parallel
+
+    @property
+    def copies_model(self) -> bool:
+        """Whether every GPU (or pipeline of GPUs) holds the whole model and its states."""
+        return not any(DIVIDES[self.strategy])
+
+    @property
+    def gathers(self) -> bool:
+        """Whether units of parameters are gathered and freed."""
+        return DIVIDES[self.strategy][0] and self.gpus > 1
+
+    @property
+    def length(self) -> int:
+        """Tokens of one sample."""
+        return self.shape.fixed_tokens or self.context
+
+    @property
+    def written(self) -> float:
+        """Tokens of the text that a second stack writes, for each of the sample's; else 1."""
+        most = self.shape.native_context or self.context
+        return min(self.context, most) / self.length if self.shape.writers else 1.0
+
+    @property
+    def base_is_frozen(self) -> bool:
+        return self.lora is not None or self.frozen >= 1
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.quantize in QUANTIZED
+
+    @property
+    def compute_bytes(self) -> int:
+        return BYTES[self.amp or self.dtype]
+
+    @property
+    def trained_bytes(self) -> int:
+        """Bytes of one trained parameter."""
+        return BYTES[self.adapter_dtype if self.lora is not None else self.dtype]
+
+    @property
+    def masters(self) -> bool:
+        """Whether the weights are 16-bit and the optimizer has a 32-bit copy of them.
+
+        ZeRO with mixed precision, and Megatron-LM also if its optimizer is not distributed.
+        """
+        zero = self.strategy in ("zero1", "zero2", "zero3")
+        return bool(self.amp) and (zero or self.gradient_dtype is not None)
+
+    @property
+    def megatron(self) -> bool:
+        """Whether Megatron-LM's own DDP and layers train: one buffer of gradients stays."""
+        return self.gradient_dtype is not None and self.strategy in ("single", "ddp", "zero1")
+
+    @property
+    def deepspeed(self) -> bool:
+        """Whether DeepSpeed's engine steps 32-bit masters of 16-bit weights."""
+        return self.masters and self.gradient_dtype is None
+
+    @property
+    def adapters(self) -> int:
+        """The parameters that LoRA adds."""
+        if self.lora is None:
+            return 0
+        return lora_parameters(self.shape, self.lora, self.lora_targets)
+
+    @property
+    def trained(self) -> int:
+        """The parameters that get gradients and optimizer states."""
+        if self.lora is not None:
+            return self.adapters + self.shape.outside * self.trained_embeddings
+        if self.trained_layers is not None:
+            layers = self.shape.parameters - self.shape.outside
+            return round(layers * min(self.trained_layers / self.shape.layers, 1))
+        return round(self.shape.parameters * (1 - self.frozen))
+
+
+FIELDS: dict[str, Any] = dict(defaults(Job))
+"""The fields of a job with their defaults."""
+
+
+class Recipe(Frozen):
+    """What is switched on so that it fits."""
+
+    offload: bool = False
+    sp: int = 1
+    env: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, int, bool]:
+        """The order in which recipes are tried: the cheapest for speed first."""
+        return (self.offload, self.sp, self.env)
+
+    def __str__(self) -> str:
+        """
+        >>> str(Recipe()), str(Recipe(offload=True, sp=2, env=True))
+        ('vanilla', 'Env + Offload + SP=2')
+        """
+        parts = ["Env"] * self.env + ["Offload"] * self.offload
+        parts += [f"SP={self.sp}"] * (self.sp > 1)
+        return " + ".join(parts) or "vanilla"
+
+    @classmethod
+    def parse(cls, text: str) -> Recipe:
+        """Read what `str` wrote.
+
+        >>> Recipe.parse("Env + SP=4") == Recipe(env=True, sp=4)
+        True
+        """
+        words = text.split(" + ")
+        sp = next((int(word[3:]) for word in words if word.startswith("SP=")), 1)
+        return cls(offload="Offload" in words, sp=sp, env="Env" in words)
+
+
+def samples(job: Job, recipe: Recipe) -> int:
+    """Sequences of one micro-batch: the batch over the data-parallel groups."""
+    groups = max(job.data_parallel // (recipe.sp * job.context_parallel), 1)
+    return math.ceil((job.batch or 0) / groups)
+
+
+def tokens(job: Job, recipe: Recipe) -> int:
+    """Tokens that one GPU computes at once.
+
+    A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
+    budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
+    """
+    if job.batch is None:
+        return job.tokens if job.tokens is not None else math.ceil(2 * job.length / recipe.sp)
+    return math.ceil(samples(job, recipe) * job.length / (recipe.sp * job.context_parallel))
+
+
+def least_tokens(job: Job, sp: int) -> int:
+    """The least budget of a GPU that takes the longest sequence; verl refuses a smaller one."""
+    return math.ceil(job.length / sp)
+
+
+def takes_longest(job: Job, sp: int) -> bool:
+    """Whether the longest sequence fits into the budget of the GPUs that share it."""
+    return job.tokens is None or job.tokens >= least_tokens(job, sp)

@@ -1,0 +1,260 @@
+"""The memory of one training on its fullest GPU: a list of terms, each at the moments when it is
+there. The moment that takes most decides.
+
+A term is an amount (parameters, tokens times width) times bytes, which follow from dtypes; the few
+numbers that arithmetic cannot give were fitted to 560 measured cells, or set beforehand. Amounts
+are of one GPU. `docs/explanation/memory-model.md` says what each term was held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.units import GIB
+from gpusetup.plan.job import Job, Recipe, samples, tokens
+from gpusetup.plan.layers import between, kept, layer, norm_bytes
+from gpusetup.plan.states import (
+    alone,
+    gathered,
+    gradients,
+    gradients_before,
+    gradients_stay,
+    head_gradient,
+    host_bytes,
+    loaded,
+    standing,
+    step,
+    upcast,
+)
+
+Moment = Literal["loading", "logits", "layer", "backward", "step", "evaluation"]
+"""`logits` and `layer`: the end of the forward pass, with the loss or with the first layer's
+backward pass. `backward`: a layer's backward pass when gradients are there."""
+Part = Literal["states", "checkpoints", "logits", "other"]
+
+CONTEXT = 0.5 * GIB
+"""CUDA's context and the libraries' workspaces."""
+
+NCCL, NCCL_LINKED = 0.3 * GIB, 1.2 * GIB
+"""NCCL's buffers on a GPU; linked by NVLink it uses more channels (the median of seven messages of
+runs out of memory on several A100 to H200; six on cards without NVLink have 0.1)."""
+
+TRAINER_LOGIT, EXCHANGE, LOST_LOGIT = 8.246, 15.981, 1.667
+"""Of an RL trainer: bytes a logit, bytes an exchanged element, bytes a logit in gaps."""
+
+EVALUATED_LOGIT = {2: 10.0, 4: 8.0}
+"""Bytes computed in -> bytes a logit of a loss without gradients."""
+
+LOSSES: dict[str, tuple[float, float]] = {
+    "trainer": (TRAINER_LOGIT, TRAINER_LOGIT + 4), "eager": (14, 16), "hf": (12, 12),
+    "eager-old": (12, 16), "eager-half": (8, 16), "compiled": (12, 12), "in-graph": (6, 12),
+    "vocab-parallel": (6, 4), "in-place": (4, 8), "chunked": (3.5, 5.5), "chunked-head": (1.75, 2),
+    "fused": (0, 0),
+}  # fmt: skip
+"""Loss kernel -> bytes a logit in 16 and in 32 bits.
+
+`trainer` computes log-probabilities in place (what RL trainers do). `eager` is cross-entropy in a
+loop whose variable holds the 32-bit logits until the backward pass has run: the logits, their
+log-softmax and two gradients. `hf` lets them go before (transformers' Trainer). `eager-old` copies
+the shifted logits (transformers before 4.49). `eager-half` is a loss of 16-bit logits (DeepSpeed's
+engine). `compiled` fuses the copies; `in-graph` is compiled with the model. `vocab-parallel` is
+Megatron's. `in-place` writes the gradient over the logits (flash-attn, Apex, llm-foundry).
+`chunked` holds the logits and one of eight chunks wide (torchtune), `chunked-head` one chunk of
+logits alone (torchtitan). `fused` never holds them (Liger, cut cross-entropy, Unsloth)."""
+
+SAME_LOSS = {
+    "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
+    "flash": "in-place", "flash-attn": "in-place", "apex": "in-place",
+    "torchtune": "chunked", "hf-old": "eager-old", "torchtitan": "compiled",
+    "megatron": "vocab-parallel",
+}  # fmt: skip
+"""The names that people give them."""
+
+
+def runtime(job: Job, recipe: Recipe) -> float:
+    """CUDA's context, and NCCL's buffers if GPUs exchange tensors."""
+    if job.gpus == 1 or job.strategy in ("dp", "device-map"):
+        return CONTEXT
+    return CONTEXT + (NCCL_LINKED if job.linked and job.batch is not None else NCCL)
+
+
+def logits(job: Job, recipe: Recipe) -> float:
+    """The logits, all that their loss holds, and what the norm before the head keeps."""
+    wide = job.compute_bytes == 4 or upcast(job)
+    loss = logit_count(job, recipe) * LOSSES[job.loss][wide]
+    if job.batch is None or not job.shape.vocabulary:
+        return loss
+    return loss + norm_bytes(job) * job.shape.hidden * tokens(job, recipe) / between(job)
+
+
+def logit_count(job: Job, recipe: Recipe) -> float:
+    """Tokens times vocabulary; DataParallel gathers those of all replicas on the first GPU."""
+    s = job.shape
+    outputs = s.vocabulary * job.written * tokens(job, recipe) + s.classes * samples(job, recipe)
+    return outputs * (job.gpus if job.strategy == "dp" else 1) / job.tensor_parallel
+
+
+def exchange(job: Job, recipe: Recipe) -> float:
+    """What sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
+    width = job.shape.hidden * tokens(job, recipe) * job.compute_bytes / 2
+    return width * EXCHANGE * (recipe.sp > 1)
+
+
+def evaluated(job: Job, recipe: Recipe) -> float:
+    """The logits of the trainer's evaluation between steps."""
+    rows = (job.eval_batch or 0) * job.length * job.written
+    amount = rows * job.shape.vocabulary / job.tensor_parallel
+    return amount / (recipe.sp * job.context_parallel) * EVALUATED_LOGIT[job.compute_bytes]
+
+
+# --- the terms ------------------------------------------------------------------------------------
+
+FORWARD: tuple[Moment, ...] = ("logits", "layer")
+IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
+OUTSIDE: tuple[Moment, ...] = ("loading", "evaluation")
+TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ...] = (
+    ("states", ("loading",), loaded),
+    ("states", (*IN_STEP, "evaluation"), standing),
+    ("states", IN_STEP, alone),
+    ("states", (*FORWARD, "backward", "evaluation"), gathered),
+    ("states", FORWARD, gradients_before),
+    ("states", ("backward", "step"), gradients),
+    ("checkpoints", FORWARD, kept),
+    ("logits", ("logits",), logits),
+    ("logits", ("evaluation",), evaluated),
+    ("other", ("layer",), head_gradient),
+    ("other", ("layer", "backward"), layer),
+    ("other", ("step",), step),
+    ("other", IN_STEP, exchange),
+    ("other", (*IN_STEP, *OUTSIDE), runtime),
+)
+"""What it is for, when it is there, and how much it is."""
+
+# --- gaps -----------------------------------------------------------------------------------------
+
+
+class Gaps(Frozen):
+    """What the allocator reserves and nothing uses."""
+
+    staying: float
+    """What stays if there is no room."""
+    cached: float
+    """What the allocator gives back before it fails."""
+
+
+def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> Gaps:
+    """A share of what comes and goes; segments of fixed size leave more than expandable ones.
+
+    Logits come and go in pieces of one size, which leave none, but for copies of another size
+    (shifted ones, Megatron's), which have segments of their own. What FSDP1 and DeepSpeed gathered
+    is free only when another stream is done with it. If scores are written to memory, what lives
+    between them holds their segments. Of logits that are not the peak half of the segments are
+    idle. The shares were fitted to published pairs of allocated and reserved memory.
+    """
+    if job.batch is None:
+        lost = 0.0 if recipe.env else passing * LOST_LOGIT / TRAINER_LOGIT
+        return Gaps(staying=lost, cached=0.0)
+    own = own_segments(job, recipe)
+    size = logits(job, recipe)
+    moving = kept(job, recipe) + passing
+    moving += 0.0 if gradients_stay(job) else gradients(job, recipe)
+    even = by_logits and job.loss != "eager-old"
+    uneven = moving - size * even
+    late = job.gathers and job.strategy not in ("fsdp", "hsdp")
+    share = 0.31 if late and not recipe.env else 0.15
+    held = (moving if recipe.env else uneven) * share + own
+    stays = uneven * STAYING[late, recipe.env] + own / 3
+    writes = job.attention == "eager" and not job.gathers and not recipe.env
+    staying = held if writes else min(held, stays)
+    idle = 0.5 * size * (not (recipe.env or recipe.offload or job.gathers or by_logits))
+    return Gaps(staying=staying, cached=held - staying + idle)
+
+
+STAYING = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.18, (True, True): 0.05}
+"""(Gathers units late, expandable segments) -> the share of what moves whose gaps stay: Unsloth's
+longest contexts end within 5 % of what is allocated, runs of FSDP1 within 17 to 24 %."""
+
+
+def own_segments(job: Job, recipe: Recipe) -> float:
+    """Segments of logits, or of their copies, of a size that nothing else has."""
+    if recipe.env or job.gathers:
+        return 0.0
+    shifted = job.loss == "eager-old" and samples(job, recipe) > 1
+    each = 4.2 * (shifted or job.loss == "vocab-parallel")
+    each += job.compute_bytes * (job.loss == "hf" and job.compute_bytes < 4)
+    return logit_count(job, recipe) * each
+
+
+# --- the sum --------------------------------------------------------------------------------------
+
+
+class Memory(Frozen):
+    """The memory of the fullest GPU by what it is for, in bytes, and the host's."""
+
+    moment: Moment
+    states: float
+    """Parameters, gradients, optimizer states, and the FSDP unit that is gathered."""
+    checkpoints: float
+    """What the forward pass keeps for the backward pass."""
+    logits: float
+    """The logits and their loss; 0 if another moment decides."""
+    fragmentation: float
+    """Gaps that stay if the allocator needs the room."""
+    other: float
+    """CUDA's context, NCCL, exchanges, a layer's backward pass, the optimizer's step."""
+    runtime: float
+    """CUDA's context and NCCL within `other`: what torch's allocator does not know of."""
+    cached: float
+    """Gaps that the allocator gives back before it fails: reserved while there is room."""
+    host: float
+    """What the machine's own memory holds for all GPUs."""
+
+    @property
+    def total(self) -> float:
+        """What the GPU must have: what is allocated, gaps that stay, and the runtime's."""
+        return self.states + self.checkpoints + self.logits + self.fragmentation + self.other
+
+    @property
+    def reserved(self) -> float:
+        """What `torch.cuda.max_memory_reserved` says on a GPU that has room."""
+        return self.total - self.runtime + self.cached
+
+    @property
+    def allocated(self) -> float:
+        """What `torch.cuda.max_memory_allocated` says: reserved memory without the gaps."""
+        return self.total - self.runtime - self.fragmentation
+
+
+def memory(job: Job, recipe: Recipe) -> Memory:
+    """The memory at the highest moment of a run, part by part.
+
+    If a step reserves more than a moment that has more allocated, it is what `reserved` says.
+    """
+    sizes = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
+
+    def at(moment: Moment, part: Part | None = None) -> float:
+        return sum(
+            size for own, moments, size in sizes if moment in moments and part in (None, own)
+        )
+
+    top = max(FORWARD if job.batch is None else IN_STEP, key=at)
+    passing = max(logits(job, recipe), layer(job, recipe))
+    lost = gaps(job, recipe, passing, by_logits=top == "logits")
+    outside = max(OUTSIDE, key=at)
+    is_step = at(top) + lost.staying >= at(outside)
+    moment = top if is_step else outside
+    staying = lost.staying * is_step
+    reserved = at(top) + lost.staying + lost.cached
+    return Memory(
+        moment=moment,
+        states=at(moment, "states"),
+        checkpoints=at(moment, "checkpoints"),
+        logits=at(moment, "logits"),
+        fragmentation=staying,
+        other=at(moment, "other"),
+        runtime=runtime(job, recipe),
+        cached=max(0.0, reserved - at(moment) - staying),
+        host=host_bytes(job, recipe),
+    )

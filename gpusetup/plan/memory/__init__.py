@@ -1,1 +1,0 @@
-"""What it takes: every term of the memory as a formula, and what a GPU has."""

@@ -1,1 +1,0 @@
-"""What is trained: the shape of a model, and the job around it."""

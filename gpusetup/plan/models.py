@@ -1,0 +1,195 @@
+"""Models as a person names them: a known name, a `config.json`, or a number of parameters."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gpusetup import named_file
+from gpusetup.errors import BadInput, UsageError
+from gpusetup.model.codec import from_json
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.plan.config_json import shape_of
+from gpusetup.plan.shape import Sample, Shape
+
+KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
+USUAL = (
+    (14e6, 6, 128), (70e6, 6, 512), (124e6, 12, 768), (355e6, 24, 1024), (774e6, 36, 1280),
+    (1.5e9, 48, 1600), (3e9, 32, 2560), (7e9, 32, 4096), (13e9, 40, 5120), (34e9, 48, 8192),
+    (70e9, 80, 8192), (175e9, 96, 12288), (405e9, 126, 16384),
+)  # fmt: skip
+"""Parameters -> layers and hidden width as published models have them (Pythia, GPT-2, Llama)."""
+MOST_BYTES = 1 << 20
+"""The largest `config.json`; a device that never ends has no size and is no file."""
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+
+
+class Table(Frozen):
+    """The models that are known by name: hub id -> fields of its shape.
+
+    `checked` says how sure a row is: its count is the `published` one to the last, `counted` on the
+    class, `read` in a public list, or an `approximate` picture. `also`: what people call it.
+    """
+
+    as_of: str
+    models: Mapping[str, Mapping[str, Any]]
+
+
+@lru_cache(maxsize=1)
+def table() -> Table:
+    return from_json(KNOWN.read_bytes(), Table, what=KNOWN.name)
+
+
+@lru_cache(maxsize=1)
+def names() -> Mapping[str, str]:
+    """Key, or hub id in small letters -> hub id."""
+    found: dict[str, str] = {}
+    for name, row in table().models.items():
+        found |= dict.fromkeys((*row.get("also", ()), name.lower()), name)
+    for name in table().models:
+        found.setdefault(key(name), name)
+        found.setdefault(key(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
+    return found
+
+
+VARIANT = re.compile(
+    r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|v\d+(?:\.\d+)?|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
+)
+"""Parts of a name that change nothing of the shape: the tuning, the revision, the format."""
+
+
+def key(text: str) -> str:
+    """A name without owner, variant and dashes.
+
+    >>> key("Qwen/Qwen3-8B") == key("qwen3_8b")
+    True
+    >>> key("meta-llama/Meta-Llama-3.1-8B-Instruct") == key("llama-3.1-8b")
+    True
+    """
+    bare = text.strip().lower().rpartition("/")[2].removeprefix("meta-").replace("_", "-")
+    bare = re.sub(r"-?bnb-[48]bit$|-gguf$|-awq$|-gptq$|-int[48]$", "", bare)
+    return re.sub(r"[- ]", "", VARIANT.sub("", bare.replace(" ", "-")))
+
+
+def hub_id(text: str) -> str:
+    """The id at a hub of a model that is known by name; the name itself of another.
+
+    >>> hub_id("Qwen3-8B"), hub_id("mine")
+    ('Qwen/Qwen3-8B', 'mine')
+    """
+    return names().get(text.strip().lower()) or names().get(key(text)) or text
+
+
+def is_known(text: str) -> bool:
+    return hub_id(text) in table().models
+
+
+WITHOUT_ATTENTION = re.compile(
+    r"(?<![a-z])(?:resnet|resnext|wide-?resnet|convnext|efficientnet|mobilenet|densenet|regnet|vgg"
+    r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
+)
+"""Names of networks that are convolutions, recurrent, or of state space."""
+TRACED = "`gpusetup plan --code train:build --batch 32` traces a step of any model of your own"
+
+
+def model_named(text: str) -> Shape:
+    """The shape of a model: a hub's id, a short name, a `config.json` or its folder.
+
+    Raises UsageError with the nearest names, BadInput for a file that is no config.
+
+    >>> model_named("meta-llama/Llama-3.1-8B-Instruct").parameters
+    8030261248
+    """
+    if is_known(text):
+        return known_shape(hub_id(text))
+    if WITHOUT_ATTENTION.search(text.lower()) and not named_file.is_there(Path(text)):
+        what = "has no layers of attention, which is what is read by name and `config.json`"
+        raise UsageError(f"{text!r} {what}", hint=TRACED)
+    near = difflib.get_close_matches(key(text), names(), 3, 0.4)
+    short = ", ".join(dict.fromkeys(names()[one].rpartition("/")[2] for one in near))
+    hint = f"known names that are near: {short or 'none'}; any other by its `config.json`"
+    published = re.fullmatch(r"[\w.-]+/[\w.-]+", text) and not named_file.is_there(text)
+    is_path = text.endswith(".json") or re.search(r"[/\\]", text) or named_file.is_folder(text)
+    if text and is_path and not published:
+        return model_in(Path(text))
+    if published:
+        size = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
+        hint += f", which `hf download {text} config.json --local-dir .` fetches"
+        hint += f"; `--params {size[1].upper()}` takes the usual shape" if size else ""
+    raise UsageError(f"No model is called {text!r}", hint=f"{hint}, or `--params 7B`")
+
+
+@lru_cache(maxsize=256)
+def known_shape(name: str) -> Shape:
+    row = {"active": table().models[name]["parameters"], **table().models[name]}
+    fields = {field: value for field, value in row.items() if field not in ("checked", "also")}
+    if sample := row.get("sample"):
+        lists: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in sample.items()
+        }
+        fields["sample"] = Sample(**lists)
+    return Shape(name=name.rpartition("/")[2], **fields)
+
+
+def model_in(path: Path) -> Shape:
+    """The shape of the `config.json` at a path, or in the folder there."""
+    file = path / "config.json" if named_file.is_folder(path) else path
+    try:
+        raw = named_file.read_text(file, MOST_BYTES)
+    except BadInput as problem:
+        hint = "name the model's `config.json` or its folder"
+        raise BadInput(f"{problem.message}: no model's `config.json`", hint=hint) from problem
+    shape = shape_of(from_json(raw, dict[str, Any], what=str(file)), what=str(file))
+    folder = file.parent.resolve().name
+    return replace(shape, name=folder) if shape.name == shape.kind and folder else shape
+
+
+def count(text: str) -> int:
+    """A number of parameters as people write it; UsageError for anything else or absurd.
+
+    >>> count("124M"), count("7b"), count("1.5B"), count("7 billion")
+    (124000000, 7000000000, 1500000000, 7000000000)
+    >>> count("7,5B"), count("124,439,808")
+    (7500000000, 124439808)
+    """
+    plain = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower()).replace(",", ".")
+    hit = re.fullmatch(
+        r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?",
+        plain,
+    )
+    value = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
+    if not 1000 <= value <= 10**14:  # fewer: the unit was left out
+        raise UsageError(f"{text!r} is no number of parameters", hint="write it as 124M or 7B")
+    return value
+
+
+def model_of_size(parameters: int, *, text: bool) -> Shape:
+    """A transformer of a size, shaped as published models of that size are.
+
+    `text` gives it the vocabulary of GPT-2's tokens; without it there are no logits.
+    """
+    near, layers, hidden = min(USUAL, key=lambda row: abs(math.log(row[0] / parameters)))
+    layers = max(1, round(layers * min(parameters / near, 1)))
+    vocabulary = 50257 if text else 0
+    block = max(parameters - vocabulary * hidden, parameters // 2) // layers
+    return Shape(
+        name=f"{parameters / 1e6:g}M" if parameters < 10**9 else f"{parameters / 1e9:g}B",
+        parameters=parameters,
+        active=parameters,
+        largest_unit=max(block, min(vocabulary * hidden, parameters)),
+        layers=layers,
+        hidden=hidden,
+        heads=max(1, hidden // 64),
+        query=hidden,
+        key_value=hidden,
+        intermediate=4 * hidden,
+        gated=False,
+        activation="gelu",
+        rms_norm=False,
+        vocabulary=vocabulary,
+    )

@@ -1,0 +1,248 @@
+"""What was asked, checked, and the job that it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpusetup.errors import UsageError
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.plan.decide import Limits, sequence_degrees
+from gpusetup.plan.job import BYTES, DIVIDES, Job, least_tokens, takes_longest
+from gpusetup.plan.memory import LOSSES, SAME_LOSS
+from gpusetup.plan.models import (
+    count,
+    model_named,
+    model_of_size,
+)
+from gpusetup.plan.sample import of_size
+from gpusetup.plan.shape import Shape
+from gpusetup.plan.states import OPTIMIZERS
+from gpusetup.plan.trainers import defaults
+
+MOST = {
+    "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
+    "frames": 10**6, "lora": 10**5, "tensor_parallel": 1024, "shard": 10**5,
+    "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
+    "eval_batch": 10**6, "trained_layers": 1024,
+}  # fmt: skip
+"""The largest number that means anything; beyond it is a slip of the finger."""
+CONTEXT = 2048
+"""Tokens of a text if nobody says how many."""
+
+
+class Question(Frozen):
+    """The words of `gpusetup plan`; None if nothing was said."""
+
+    model: str | None = None
+    params: str | None = None
+    frames: int | None = None
+    size: str | None = None
+    """Height and width in pixels of what a denoiser makes: `480x720`."""
+    yarn: tuple[float, int | None] | None = None
+    """The factor of a config's YaRN, and the length that it multiplies."""
+    context: int | None = None
+    batch: int | None = None
+    tokens: int | None = None
+    accumulate: int | None = None
+    gpus: int | None = None
+    sp: int | None = None
+    trainer: str | None = None
+    solve: str | None = None
+    """`context`, `batch` or `gpus` if that is the unknown."""
+    how: Mapping[str, Any] = {}
+    """Other fields of the job, by their names."""
+
+    @property
+    def inner(self) -> int:
+        """The GPUs that one group of a sharded copy needs."""
+        names = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+        found = self.sp or 1
+        for name in names:
+            found *= self.how.get(name) or 1
+        return found
+
+    @property
+    def says_how(self) -> bool:
+        """Whether it names anything that decides how is trained."""
+        return bool(self.trainer or self.how or self.batch or self.tokens or self.solve)
+
+
+def job_of(question: Question, shape: Shape, limits: Limits, *, linked: bool = False) -> Job:
+    """The job of a question; UsageError if it contradicts itself.
+
+    What was said comes before what the trainer does by default, and that before our own defaults.
+    """
+    said, gpus = dict(question.how), question.gpus or 1
+    by_batch = counts_samples(question, shape)
+    how = usual(said, gpus, by_batch=by_batch, linux=limits.linux)
+    if question.trainer:
+        how |= defaults(question.trainer, shape.kind, gpus, said)
+    how |= said
+    if said.get("selective"):
+        how["checkpointing"] = True
+    elif "checkpointing" in said:
+        how["selective"] = None
+    if said.get("amp"):
+        how["autocast"] = said["amp"] != "none"
+    amp = how.get("amp") or ("none" if by_batch or how["dtype"] != "fp32" else "bf16")
+    loss = how["loss"]
+    job = Job(**how | {
+        "amp": None if amp == "none" or BYTES[amp] >= BYTES[how["dtype"]] else amp,
+        "reference": how["dtype"] if how.get("reference") else None,
+        "loss": SAME_LOSS.get(loss, loss),
+        "shape": shape,
+        "gpus": gpus,
+        "linked": linked,
+        "context": context_of(question, shape),
+        "batch": (question.batch or default_batch(question, shape)) if by_batch else None,
+        "tokens": question.tokens,
+        "accumulate": question.accumulate or 1,
+    })  # fmt: skip
+    check(job, question)
+    return job
+
+
+def counts_samples(question: Question, shape: Shape) -> bool:
+    """Whether a step is a number of samples; else a budget of tokens, as RL trainers fill it.
+
+    Those train decoders of text: images, videos, encoders and classifiers come by the batch.
+    """
+    if question.batch is not None or question.solve == "batch":
+        return True
+    if question.tokens is not None or question.trainer == "trinity":
+        return False
+    return question.trainer is not None or not shape.writes_text
+
+
+def usual(said: Mapping[str, Any], gpus: int, *, by_batch: bool, linux: bool) -> dict[str, Any]:
+    """Our own defaults: a plain loop, or the trainer of the measured cells (FSDP2, on Linux).
+
+    A frozen base is kept as people do, in bf16.
+    """
+    frozen_base = said.get("lora") is not None or said.get("quantize") not in (None, "fp8")
+    plain = "ddp" if gpus > 1 else "single"
+    return {
+        "strategy": plain if by_batch or not linux else "fsdp",
+        "dtype": "bf16" if frozen_base else "fp32",
+        "checkpointing": not by_batch,
+        "loss": "eager" if by_batch else "trainer",
+    }
+
+
+def default_batch(question: Question, shape: Shape) -> int:
+    """Samples of all GPUs: one each."""
+    each = question.trainer or not shape.writes_text
+    return (question.gpus or 1) if each else 1
+
+
+def context_of(question: Question, shape: Shape) -> int:
+    """Tokens of a sample: as was said, as the model fixes or reads them, or of a usual text."""
+    if question.context is not None:
+        return question.context
+    if shape.tokens is not None:
+        return shape.tokens
+    # A number of samples of a model by its size says that tokens are not counted.
+    samples = question.batch or question.solve == "batch"
+    if question.solve == "context" or (samples and question.params):
+        return 1
+    most = shape.native_context or CONTEXT
+    return most if shape.encoder else min(CONTEXT, most)
+
+
+def shape_of_question(question: Question) -> Shape:
+    """The model that is meant, by name, file or size; UsageError if it is not said or unknown."""
+    values = {name: getattr(question, name, question.how.get(name)) for name in MOST}
+    for name, value in values.items():
+        if value is not None and not 1 <= value <= MOST[name]:
+            flag = f"--{FLAGS.get(name, name)}"
+            raise UsageError(f"`{flag} {value}` is out of range", hint=f"1 to {MOST[name]:,}")
+    if (question.model is None) == (question.params is None):
+        raise UsageError(
+            "One of `--model`, `--params` and `--code` says what is trained",
+            hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
+        )
+    if question.model is not None:
+        shape = model_named(question.model)
+    else:
+        text = question.context is not None or question.solve == "context"
+        shape = model_of_size(count(question.params or ""), text=text)
+    shape = of_size(shape, question.frames, question.size)
+    native = question.yarn[1] if question.yarn else None
+    return replace(shape, native_context=native) if native else shape
+
+
+FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
+         "expert_parallel": "ep"}  # fmt: skip
+"""Names whose option is another word."""
+
+
+def check(job: Job, question: Question) -> None:
+    """UsageError if the parts of a job exclude each other."""
+    for is_wrong, message, hint in contradictions(job, question):
+        if is_wrong:
+            raise UsageError(message, hint=hint)
+    sp, degrees = question.sp or 1, sequence_degrees(job, Limits(capacity=0))
+    if sp > 1 and job.copies_model:
+        raise UsageError(
+            f"`--sp {sp}` needs a sharded strategy, not {job.strategy}", hint="`--strategy fsdp`"
+        )
+    if sp not in degrees:
+        raise UsageError(
+            f"`--sp {sp}` must divide both the {job.data_parallel} GPUs and the "
+            f"{job.shape.heads // job.tensor_parallel} heads, and go into the "
+            f"{job.shape.key_value_heads} key-value heads",
+            hint=f"with these: {', '.join(map(str, degrees))}",
+        )
+    degrees = (sp,) if question.sp else degrees
+    if question.solve != "gpus" and not takes_longest(job, degrees[-1]):
+        least = [f"{least_tokens(job, n):,}" + f" with SP={n}" * (n > 1) for n in degrees]
+        raise UsageError(
+            f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a "
+            f"sequence of {job.length:,}: the trainer refuses them",
+            hint=f"at least {', '.join(least)}",
+        )
+
+
+def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str | None], ...]:
+    """Each with whether it holds, what is said then, and the way out."""
+    s, gpus, strategy = job.shape, job.gpus, job.strategy
+    tp, pp, cp = job.tensor_parallel, job.pipeline_parallel, job.context_parallel
+    unknown = getattr(question, question.solve) if question.solve else None
+    flag = {"gpus": "--gpus-needed"}.get(question.solve or "", f"--max-{question.solve}")
+    frozen = job.lora is not None or job.frozen >= 1
+    return (
+        (job.encoders != "none" and not (s.sample and s.sample.vae),
+         f"`--encoders` are those of a denoiser of video, which {s.name} is not", None),
+        (strategy == "single" and gpus > 1,
+         f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"),
+        (gpus % (tp * pp * cp) > 0,
+         f"`--tp {tp}` times `--pp {pp}` times `--cp {cp}` does not divide {gpus} GPUs",
+         f"{tp * pp * cp} or a multiple of it is needed"),
+        (s.heads % tp > 0, f"`--tp {tp}` does not divide the {s.heads} heads of the model", None),
+        (pp > s.layers, f"`--pp {pp}` is more than the {s.layers} layers of the model", None),
+        (tp * pp > 1 and strategy in ("single", "dp", "device-map"),
+         f"`--strategy {strategy}` has neither tensor nor pipeline parallelism", None),
+        ((job.shard is not None) != (strategy == "hsdp"),
+         "`--strategy hsdp` and a `shard` go together", "say `shard` in a config's `plan:`"),
+        (bool(job.shard and job.data_parallel % job.shard),
+         f"a shard of {job.shard} does not divide {job.data_parallel} GPUs", None),
+        (job.batch is not None and job.tokens is not None,
+         "a batch and a budget of tokens exclude each other", None),
+        (job.lora is not None and bool(job.frozen or job.trained_layers),
+         "LoRA freezes the whole model: say nothing else that is frozen", None),
+        ((job.trained_layers or 0) > s.layers,
+         f"{job.trained_layers} trained layers are more than the {s.layers} of the model", None),
+        (job.is_quantized and not frozen,
+         f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
+        (not re.fullmatch(r"op|[1-9]\d{0,2}", job.selective or "op"),
+         f"selective checkpointing is `op`, or every n-th layer: `2`, not {job.selective}", None),
+        (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
+        (job.optimizer not in OPTIMIZERS or strategy not in DIVIDES,
+         f"No optimizer {job.optimizer!r}", f"one of: {', '.join(OPTIMIZERS)}"),
+        (unknown is not None,
+         f"`{flag}` looks for what `--{question.solve}` gives: leave one out", None),
+        (question.solve == "context" and bool(s.fixed_tokens),
+         f"A sample of {s.name} always has {s.fixed_tokens} tokens", None),
+    )  # fmt: skip

@@ -1,0 +1,160 @@
+"""Asking a config by role: numbers in range, switches, words; each answer is written down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gpusetup.configs import values
+from gpusetup.configs.config import Config
+from gpusetup.configs.keys import key_of
+from gpusetup.configs.settings import NOTHING, Setting, in_words, truth, whole
+from gpusetup.errors import BadInput
+from gpusetup.model.documents import ConfigKey
+from gpusetup.model.frozen import replace
+
+ELSEWHERE = frozenset((
+    "rollout", "rollout_model", "ref", "critic", "reward_model", "auxiliary_models", "teacher",
+    "explorer", "inference",
+))  # fmt: skip
+"""A key under one of these is about another model than the one that is trained."""
+MARK = re.compile(r"(?:&\S+\s+)?")
+TAG = re.compile(r"(?:&\S+\s+)?(!\S*)")
+VARIABLE = re.compile(r"(?:\$\{oc\.decode:\s*)?\$\{oc\.env:\s*([\w.]+)\s*(?:,\s*(.*?)\s*)?\}\}?")
+REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+DEEPEST_REFERENCE = 8
+
+
+class Reader:
+    """One config, and what was read of it so far."""
+
+    def __init__(self, config: Config, variables: Mapping[str, str]) -> None:
+        self.config, self.variables = config, variables
+        self.by_role: dict[str, list[Setting]] = {}
+        self.by_path: dict[tuple[str | int, ...], Setting] = {}
+        self.used: dict[tuple[int, tuple[str | int, ...]], ConfigKey] = {}
+        self.assumed: list[str] = []
+        for one in config.settings:
+            _refuse_objects(config, one)
+            self.by_path.setdefault(one.path, one)
+            key = key_of(one.path)
+            if key is not None and not ELSEWHERE & set(one.path[:-1]):
+                self.by_role.setdefault(key.role, []).append(one)
+
+    def all(self, role: str) -> Iterator[tuple[Setting, str]]:
+        """Each setting of a role that says something, with its text."""
+        for setting in self.by_role.get(role, ()):
+            text = self.text(setting)
+            if text is not None:
+                yield setting, text
+
+    def word(self, role: str, known: Mapping[str, str] | None = None) -> str | None:
+        """The first text of a role; with `known` the meaning of the first that is there."""
+        for setting, text in self.all(role):
+            meaning = text if known is None else known.get(text.lower())
+            if meaning is not None:
+                self.note(setting, f"{role}: {meaning}")
+                return meaning
+        return None
+
+    def number(self, role: str, most: int = 10**6) -> int | None:
+        """The first whole number of a role; `BadInput` with its place if it is out of range."""
+        for setting, text in self.all(role):
+            if re.fullmatch(r"[+-]?[\d_]{19,}", text):
+                raise self.refused(setting, f"a number of {len(text)} digits", f"1 to {most:,}")
+            value = whole(replace(setting, kind="scalar", text=text.replace("_", "")))
+            if value in (None, 0, -1):
+                continue
+            if not 1 <= (value or 0) <= most:
+                raise self.refused(setting, f"{value}: out of range", f"1 to {most:,}")
+            for other, same in self.all(role):
+                if same == text:
+                    self.note(other, f"{role} {value}")
+            return value
+        return None
+
+    def switch(self, role: str) -> bool | None:
+        """The first switch of a role."""
+        for setting, text in self.all(role):
+            value = truth(replace(setting, kind="scalar", text=text))
+            if value is not None:
+                self.note(setting, f"{role} {'on' if value else 'off'}")
+                return value
+        return None
+
+    def names(self, role: str) -> frozenset[str]:
+        """The words of a list, or of a text with commas."""
+        found: set[str] = set()
+        for setting in self.by_role.get(role, ()):
+            inner = [one for path, one in self.by_path.items() if path[:-1] == setting.path]
+            for one in inner if setting.kind == "list" else [setting]:
+                words = (self.text(one) or "").split(",")
+                found |= {word.strip() for word in words} - {""}
+                self.note(one, role)
+        return frozenset(found)
+
+    def text(self, setting: Setting, depth: int = 0) -> str | None:
+        """A scalar without quotes and anchors, its variables replaced; None if it is empty."""
+        if setting.kind in ("list", "map"):
+            return None
+        bare = MARK.sub("", setting.text, count=1).strip().strip("'\"")
+        if bare in NOTHING or bare in ("auto", "???"):
+            return None
+        if variable := VARIABLE.fullmatch(bare):
+            return self._variable(setting, variable[1], (variable[2] or "").strip("'\""))
+        if "${" not in bare:
+            return bare
+        reference = REFERENCE.fullmatch(bare)
+        other = self.by_path.get(tuple(reference[1].split("."))) if reference else None
+        if other is not None and depth >= DEEPEST_REFERENCE:
+            raise self.refused(setting, "refers to itself", "write the value there")
+        return None if other is None else self.text(other, depth + 1)
+
+    def _variable(self, setting: Setting, name: str, default: str) -> str | None:
+        """OmegaConf's variable of the environment, or its default."""
+        value = self.variables.get(name) or (None if default in NOTHING else default)
+        how = "is set" if self.variables.get(name) else "is not set"
+        read = "it was not read" if value is None else f"{value} was read"
+        self.assumed.append(
+            f"{in_words(setting.path)} takes the variable {name}, which {how}: {read}"
+        )
+        return value
+
+    def note(self, setting: Setting, meaning: str) -> None:
+        value = "" if setting.kind in ("list", "map") else setting.text.strip()[:80]
+        key = ConfigKey(key=in_words(setting.path), line=setting.line, value=value, meaning=meaning)
+        self.used.setdefault((setting.document, setting.path), key)
+
+    def refused(self, setting: Setting, what: str, hint: str) -> BadInput:
+        place = f"{self.config.name}, line {setting.line}"
+        return BadInput(f"{place}: `{in_words(setting.path)}` is {what}", hint=hint)
+
+    def not_understood(self) -> Iterator[ConfigKey]:
+        """The settings that were not read and may take memory for all that is known."""
+        for one in self.config.settings:
+            is_read = (one.document, one.path) in self.used or ELSEWHERE & set(one.path)
+            words = [part for part in one.path if isinstance(part, str)]
+            harmless = any(values.NO_MEMORY.search(word) for word in words)
+            if one.kind in ("scalar", "alias") and not is_read and not harmless and self.text(one):
+                yield ConfigKey(
+                    key=in_words(one.path), line=one.line, value=one.text.strip()[:80], meaning=""
+                )
+
+
+def _refuse_objects(config: Config, one: Setting) -> None:
+    """`BadInput` for a tag, which would make an object of the text, and for a cycle."""
+    if config.format != "yaml":
+        return
+    place = f"{config.name}, line {one.line}"
+    if one.kind != "alias":
+        if tag := TAG.match(config.text, one.start):
+            hint = "a config has plain values: leave the tag out"
+            raise BadInput(f"{place}: the tag `{tag[1][:60]}`", hint=hint)
+        return
+    outer = {one.path[:n] for n in range(len(one.path))}
+    around = (
+        other.start == one.start and other.document == one.document and other.path in outer
+        for other in config.settings if other.kind in ("map", "list")
+    )  # fmt: skip
+    if any(around):
+        raise BadInput(f"{place}: `{in_words(one.path)}` contains itself", hint="write it out")

@@ -1,0 +1,253 @@
+"""A plan as settings to paste: in the words of the trainer that was named, else of two programs.
+
+A trainer's row (`data/plan/trainers.json`) names its keys and the fact that each says. What a plan
+does not decide, such as data and learning rate, is left to the user; what a trainer has no key for
+is said in a comment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.documents import PlanCell
+from gpusetup.model.frozen import Frozen
+from gpusetup.plan.job import FIELDS, Job, Recipe, samples
+from gpusetup.plan.models import hub_id
+from gpusetup.plan.trainers import defaults, rows
+
+Values = dict[str, Any]
+
+LONG = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+class Plan(Frozen):
+    """What is written down."""
+
+    trainer: str
+    job: Job
+    recipe: Recipe
+
+
+def facts(plan: Plan) -> Values:
+    """What a key may say: the fields of the job, and what follows from several of them."""
+    job, recipe = plan.job, plan.recipe
+    model = hub_id(job.shape.name)
+    each, groups = samples(job, recipe), max(job.data_parallel // job.context_parallel, 1)
+    method = "freeze" if job.trained_layers else "full"
+    if job.lora is not None:
+        method = "qlora" if job.quantize in ("nf4", "nf4-dq") else "lora"
+    fused = "-fused" * (job.optimizer in ("adam", "adamw") and job.step == "fused")
+    sharded = job.strategy in ("fsdp", "fsdp1", "hsdp")
+    words = f"{'hybrid' if job.strategy == 'hsdp' else 'full'}_shard auto_wrap"
+    host = {"device": "cpu"}
+    zero: Values = {"stage": int(job.strategy[4:])} if job.strategy.startswith("zero") else {}
+    zero |= {"offload_optimizer": host} if job.offload_optimizer or recipe.offload else {}
+    zero |= {"offload_param": host} if recipe.offload else {}
+    auto = dict.fromkeys(("gradient_accumulation_steps", "train_micro_batch_size_per_gpu"), "auto")
+    return {name: getattr(job, name) for name in FIELDS} | {
+        "model": model,
+        "folder": f"checkpoints/{model}",
+        "each": each,
+        "every": each * groups * job.accumulate,
+        "adapted": method,
+        "lora_targets": job.lora_targets if job.lora is not None else None,
+        "half": job.amp or (job.dtype if job.dtype != "fp32" else None),
+        "pure": job.dtype if job.amp is None and job.lora is None else None,
+        "lightning": f"{job.amp} mixed" if job.amp else job.dtype,
+        "optimizer": job.optimizer + fused,
+        "recomputed": "offloaded" if job.offload_checkpoints else (
+            "yes" if job.checkpointing else "no"),
+        "sp": recipe.sp if recipe.sp > 1 else None,
+        "offload": recipe.offload,
+        "deepspeed": {**auto, "zero_optimization": zero} if "stage" in zero else None,
+        "fsdp": words + " offload" * recipe.offload if sharded else None,
+        "fsdp_offload": recipe.offload if sharded else None,
+    }  # fmt: skip
+
+
+SAYS = {
+    "adapted": ("lora", "trained_layers"), "half": ("amp", "dtype"), "pure": ("dtype",),
+    "lightning": ("amp", "dtype"), "recomputed": ("checkpointing", "offload_checkpoints"),
+    "every": ("accumulate",), "deepspeed": ("strategy", "offload_optimizer"),
+    "fsdp": ("strategy",),
+}  # fmt: skip
+"""Fact -> the fields of a job that it says; others are fields themselves."""
+
+
+def said(plan: Plan) -> tuple[Values, set[str]]:
+    """A trainer's own settings, and the fields of the job that they say.
+
+    Of a row's keys each has a fact, a fact with the text of each of its values, or one text in a
+    list. A key with dots is inside maps.
+    """
+    found, fields = facts(plan), set[str]()
+    settings: Values = {}
+    for key, what in rows()[plan.trainer].get("writes", {}).items():
+        if isinstance(what, str):
+            fact, value = what, found[what]
+        elif isinstance(what, Mapping):
+            ((fact, texts),) = what.items()
+            held = found[fact]
+            value = texts.get(str(held).lower() if isinstance(held, bool) else held)
+        else:
+            fact, value = "", what[0]
+        fields |= {*SAYS.get(fact, (fact,))} if value is not None else set()
+        alone = fact.endswith("_parallel") and value is not True and value == 1
+        if value is None or alone:
+            continue
+        *outer, last = key.split(".")
+        place = settings
+        for name in outer:
+            place = place.setdefault(name, {})
+        place[last] = value
+    return settings, fields
+
+
+CONDITIONS = {
+    "lora": "--lora", "quantize": "--quantize", "optimizer": "--optimizer", "loss": "the loss",
+    "attention": "attention", "trained_layers": "trained layers", "selective": "--checkpointing",
+    "trained_embeddings": "trained embeddings", "tensor_parallel": "--tp",
+    "pipeline_parallel": "--pp", "context_parallel": "--cp", "expert_parallel": "--ep",
+    "fused_kernels": "fused kernels", "compile": "torch.compile", "strategy": "--strategy",
+    "offload_optimizer": "--offload optimizer", "offload_checkpoints": "--offload checkpoints",
+    "checkpointing": "--checkpointing", "lora_targets": "--lora-targets", "dtype": "--dtype",
+    "accumulate": "--accumulate", "frozen": "what is frozen",
+}  # fmt: skip
+"""Field of a job -> what a person calls it."""
+
+
+def unsaid(plan: Plan, fields: set[str]) -> Iterator[str]:
+    """The conditions of a plan that its trainer does without by default and has no key for."""
+    job = plan.job
+    usual = FIELDS | defaults(plan.trainer, job.shape.kind, job.gpus, {})
+    for name, word in CONDITIONS.items():
+        value = getattr(job, name)
+        if name not in fields and value != usual[name] and (job.lora or name != "lora_targets"):
+            yield word if value is True else f"{word} {value or 'none'}"
+    if plan.recipe.offload and "strategy" not in fields:
+        yield "parameters on the host"
+
+
+# --- the documents ------------------------------------------------------------------------------
+
+
+def document(found: PlanCell, plan: Plan | None, *, text: bool) -> str:
+    """The trainer's own configuration, or Trinity-RFT's (of text alone) and a plain script's."""
+    if not found.fits:
+        raise Unsatisfiable(
+            f"{found.model} does not fit: there are no settings for it",
+            hint="`gpusetup plan` without `--format yaml` says what would help",
+        )
+    head = (
+        f"# {found.model}, {found.context:,} tokens, {found.gpus} x {found.gpu}: {found.recipe}\n"
+    )
+    head += "".join(f"# export {name}={value}\n" for name, value in found.env.items())
+    if plan and plan.job.batch is not None and "writes" in rows()[plan.trainer]:
+        own, fields = said(plan)
+        if left := ", ".join(unsaid(plan, fields)):
+            head += f"# not in these settings, see to it yourself: {left}\n"
+        return f"{head}# {start(plan, own)}\n{yaml_text(own)}"
+    trinity = f"# Trinity-RFT\n{PROMPT}{yaml_text(trinity_settings(found))}---\n" if text else ""
+    return f"{head}{trinity}# torchrun\n{yaml_text(torchrun_settings(found))}"
+
+
+PROMPT = "# max_prompt_tokens: half of the length is left to the response; your data decides\n"
+
+
+def start(plan: Plan, own: Values) -> str:
+    """How the trainer is started; Megatron-LM takes its settings as arguments."""
+    job = plan.job
+    kind = "full" if job.lora is None else "lora"
+    alone = f"{kind}_finetune_single_device"
+    several = f"--nproc_per_node {job.gpus} {kind}_finetune_distributed"
+    line = str(rows()[plan.trainer]["start"]).format(
+        gpus=job.gpus, kind=kind, torchtune=several if job.gpus > 1 else alone,
+        several="FORCE_TORCHRUN=1 " * (job.gpus > 1),
+    )  # fmt: skip
+    if plan.trainer != "megatron":
+        return line
+    said = (f"--{name.replace('_', '-')}" + f" {value}" * (value is not True)
+            for name, value in own.items() if value is not False)  # fmt: skip
+    return " ".join((line, *said))
+
+
+def trinity_settings(found: PlanCell) -> Values:
+    """The keys of Trinity-RFT that a recipe decides; its trainer is verl's FSDP worker."""
+    s = found.settings
+    model: Values = {
+        "model_path": f"${{oc.env:TRINITY_MODEL_PATH,{hub_id(found.model)}}}",
+        "max_prompt_tokens": found.context // 2,
+        "max_model_len": found.context,
+        **({"rope_scaling": s["rope_scaling"]} if "rope_scaling" in s else {}),
+    }
+    trainer: Values = {
+        "use_dynamic_bsz": found.batch is None,
+        "ulysses_sequence_parallel_size": s["sequence_parallel_size"],
+    }
+    actor: Values = {}
+    workers: Values = {"actor": actor}
+    if "max_token_len_per_gpu" in s:
+        limit = s["max_token_len_per_gpu"]
+        trainer["max_token_len_per_gpu"] = actor["ppo_max_token_len_per_gpu"] = limit
+        workers["ref"] = workers["rollout"] = {"log_prob_max_token_len_per_gpu": limit}
+    if s["cpu_offload"]:
+        actor |= {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
+    if actor:
+        trainer["trainer_config"] = {"actor_rollout_ref": workers}
+    return {"model": model, "trainer": trainer}
+
+
+def torchrun_settings(found: PlanCell) -> Values:
+    """What a plain training script needs to know; FSDP2's own arguments."""
+    s = found.settings
+    mixed = None if s["mixed_precision"] == "none" else s["mixed_precision"]
+    values: Values = {
+        "launch": f"torchrun --standalone --nproc_per_node={found.gpus} train.py",
+        "environment": dict(found.env),
+        "strategy": s["strategy"],
+    }
+    if s["strategy"] in ("fsdp2", "hsdp", "zero3"):
+        dtype = LONG[mixed or s["param_dtype"]]
+        values["fully_shard"] = {
+            "reshard_after_forward": True,
+            "mp_policy": {"param_dtype": dtype, "reduce_dtype": "float32"},
+            "offload_policy": "CPUOffloadPolicy" if s["cpu_offload"] else None,
+        }
+    kept = ("sequence_parallel_size", "gradient_checkpointing", "optimizer", "mixed_precision",
+            "max_model_len", "max_token_len_per_gpu", "batch_per_gpu", "rope_scaling",
+            "loss")  # fmt: skip
+    return values | {name: s[name] for name in kept if name in s}
+
+
+def yaml_text(values: Mapping[str, Any], indent: int = 0) -> str:
+    """Block YAML of mappings of plain values.
+
+    >>> print(yaml_text({"a": {"b": True, "c": None}, "d": "x: y"}), end="")
+    a:
+      b: true
+      c: null
+    d: "x: y"
+    """
+    return "".join(_lines(values, " " * indent))
+
+
+def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{name}:\n"
+            yield from _lines(value, f"{indent}  ")
+        else:
+            yield f"{indent}{name}: {_scalar(value)}\n"
+
+
+def _scalar(value: Any) -> str:
+    """A word as it is, all else as JSON, which YAML reads."""
+    import json
+
+    if isinstance(value, str):
+        plain = value.replace("_", "").replace("-", "").replace(".", "").isalnum()
+        if plain and not value[0].isdigit() and value not in ("true", "false", "null", "none"):
+            return value
+    return json.dumps(value)

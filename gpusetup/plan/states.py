@@ -1,0 +1,233 @@
+"""Weights, gradients, optimizer states: what is there for a whole step, in bytes of one GPU."""
+
+from __future__ import annotations
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.plan.job import BYTES, DIVIDES, QUANTIZED, Job, Recipe
+
+ALONE, UNIT, UNIT_OFFLOADED, UNIT_FROZEN = 1.065, 11.565, 7.998, 4.0
+"""Bytes a parameter: of all that one GPU holds alone under a sharded strategy; of the largest unit
+while it is gathered, with its gradients; the same with states on the host; of a frozen unit."""
+
+
+class Optimizer(Frozen):
+    """Bytes a trained parameter."""
+
+    moments: float = 0.0
+    """States in the dtype of the parameters (32 bits if a 32-bit copy is kept)."""
+    fixed: float = 0.0
+    """Bytes of other states."""
+    copies: float = 0.0
+    """Copies of the parameters that a `foreach` step makes at once."""
+    paged: bool = False
+    """Whether states leave the GPU when the rest needs the room (CUDA's unified memory)."""
+
+
+EIGHT_BITS = 1 + 4 / 256
+"""A byte and a 32-bit scale for 256 of them (Dettmers et al., arXiv 2110.02861)."""
+
+OPTIMIZERS: dict[str, Optimizer] = {
+    "adamw": Optimizer(moments=2, copies=1), "adam": Optimizer(moments=2, copies=1),
+    "adamw-bf16": Optimizer(fixed=4), "adamw8bit": Optimizer(fixed=2 * EIGHT_BITS),
+    "adamw4bit": Optimizer(fixed=2 * (0.5 + 4 / 128)),
+    "paged-adamw": Optimizer(moments=2, paged=True),
+    "paged-adamw8bit": Optimizer(fixed=2 * EIGHT_BITS, paged=True),
+    "adafactor": Optimizer(), "muon": Optimizer(moments=1), "prodigy": Optimizer(moments=4),
+    "lion": Optimizer(moments=1), "lion8bit": Optimizer(fixed=EIGHT_BITS),
+    "adam-mini": Optimizer(moments=1), "came": Optimizer(moments=1),
+    "ademamix": Optimizer(moments=3), "ademamix8bit": Optimizer(fixed=3 * EIGHT_BITS),
+    "adan": Optimizer(moments=4), "lamb": Optimizer(moments=2), "sophia": Optimizer(moments=2),
+    "schedule-free": Optimizer(moments=2, copies=1), "adamw-fp8": Optimizer(fixed=2 * EIGHT_BITS),
+    "adagrad": Optimizer(moments=1, copies=1), "rmsprop": Optimizer(moments=1, copies=1),
+    "sgd": Optimizer(), "sgd-momentum": Optimizer(moments=1),
+}  # fmt: skip
+"""AdamW keeps two moments, SGD none or one; `foreach` takes the square root of all second moments
+at once (torch.optim's documentation); bitsandbytes and torchao keep one byte or half of one a
+moment; Lion one moment (arXiv 2302.06675); Prodigy AdamW's two, its sums and the first weights;
+Adafactor a row and a column for each matrix (arXiv 1804.04235: next to nothing)."""
+
+
+def shards(job: Job, what: int) -> int:
+    """By what weights (0), gradients (1) or optimizer states (2) are divided."""
+    return (job.shard or job.data_parallel) if DIVIDES[job.strategy][what] else 1
+
+
+def mine(job: Job, parameters: float, parts: int = 1) -> float:
+    """Of so many parameters those of one GPU of the fullest pipeline stage, among `parts` shards.
+
+    An embedding and a head are on the first and last stage, a tied one on both. Expert parallelism
+    divides the experts of what is not sharded.
+    """
+    s = job.shape
+    share = 1 / job.stages
+    if job.stages > 1 and job.lora is None:
+        ends = s.outside if s.tied else s.outside / 2
+        share = ((s.parameters - s.outside) / job.stages + ends) / s.parameters
+    if parts == 1 and s.experts:
+        share *= 1 - s.routed / s.parameters * (1 - 1 / job.expert_parallel)
+    return parameters * share / job.tensor_parallel / parts
+
+
+def casts(job: Job) -> bool:
+    """Whether autocast keeps copies of the weights in the smaller dtype."""
+    return job.copies_model and not job.masters and job.compute_bytes < BYTES[job.dtype]
+
+
+def upcast(job: Job) -> bool:
+    """Whether embedding, norms and head of a quantised base are 32-bit.
+
+    Not under FSDP1, which flattens parameters of one dtype alone.
+    """
+    return job.upcast_rest and job.is_quantized and job.strategy != "fsdp1"
+
+
+def weight_bytes(job: Job) -> int:
+    return BYTES[job.amp if job.amp and job.masters else job.dtype]
+
+
+def gradient_bytes(job: Job) -> int:
+    if job.gradient_dtype is not None:
+        return BYTES[job.gradient_dtype]
+    if job.lora is None and job.deepspeed and job.amp:
+        return BYTES[job.amp]
+    return job.trained_bytes
+
+
+def optimizer_bytes(job: Job) -> float:
+    """Bytes a trained parameter of the optimizer's states, wherever they are."""
+    row, master = OPTIMIZERS[job.optimizer], 4 if job.masters and job.lora is None else 0
+    return master + row.moments * (master or job.trained_bytes) + row.fixed
+
+
+def optimizer_on_host(job: Job) -> bool:
+    return OPTIMIZERS[job.optimizer].paged or job.offload_optimizer
+
+
+def base(job: Job) -> float:
+    """The model without adapters: quantised layers, embedding and head as they are, or 32-bit."""
+    whole = mine(job, job.shape.parameters, shards(job, 0))
+    if not job.is_quantized:
+        return whole * weight_bytes(job)
+    outside = mine(job, job.shape.outside, shards(job, 0))
+    plain = outside * (4 if upcast(job) else weight_bytes(job))
+    return (whole - outside) * QUANTIZED[job.quantize or ""] + plain
+
+
+def gradients_stay(job: Job) -> bool:
+    """Whether there are gradients while the forward pass runs (ZeRO 3 has one buffer of them)."""
+    flat = job.strategy == "zero3" and job.deepspeed
+    return job.batch is None or job.accumulate > 1 or job.megatron or flat
+
+
+def loaded(job: Job, recipe: Recipe) -> float:
+    """Before the first step: the whole model on every GPU, or a denoiser's encoders with it."""
+    whole = mine(job, job.shape.parameters) * weight_bytes(job)
+    whole *= job.load_whole and not job.is_quantized
+    return whole if job.encoders == "none" else max(whole, base(job)) + encoders(job)
+
+
+def encoders(job: Job) -> float:
+    """The frozen encoders of text and the VAE of a denoiser, whole on each GPU, in 16 bits."""
+    sample = job.shape.sample
+    return 2.0 * (sample.encoder + sample.vae) if sample else 0.0
+
+
+def standing(job: Job, recipe: Recipe) -> float:
+    """Weights, adapters, optimizer states, and models that are not trained."""
+    if recipe.offload:
+        return 0.0
+    found = base(job) + mine(job, job.adapters, shards(job, 0)) * job.trained_bytes
+    if not optimizer_on_host(job):
+        found += mine(job, job.trained, shards(job, 2)) * optimizer_bytes(job)
+    if job.strategy == "ddp" and not job.masters:  # its buckets are a copy of the gradients
+        found += mine(job, job.trained) * gradient_bytes(job)
+    if job.reference is not None:
+        width = min(BYTES[job.reference], weight_bytes(job))
+        found += mine(job, job.shape.parameters, shards(job, 0)) * width
+    return found + encoders(job) * (job.encoders == "resident")
+
+
+def alone(job: Job, recipe: Recipe) -> float:
+    """What a sharded strategy takes more if there is only one GPU, as its trainer was measured."""
+    nobody = job.gpus == 1 and DIVIDES[job.strategy][0] and job.batch is None
+    return job.trained * ALONE * (nobody and not recipe.offload)
+
+
+def gathered(job: Job, recipe: Recipe) -> float:
+    """The largest unit that is gathered, or what stays gathered.
+
+    ZeRO 3 keeps up to a billion parameters (`stage3_max_live_parameters`), and all of them if a
+    model that was not built within `zero.Init` keeps every layer's weight in its graph.
+    """
+    s = job.shape
+    if not DIVIDES[job.strategy][0]:
+        return 0.0
+    share = 0.0 if job.lora is not None else min(1.0, job.trained / max(s.parameters, 1))
+    trained = UNIT_OFFLOADED if recipe.offload else UNIT
+    rate = UNIT_FROZEN + (trained - UNIT_FROZEN) * share
+    unit = s.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
+    if job.gpus == 1:
+        return unit
+    whole = mine(job, s.parameters)
+    stays = whole * (not job.reshard)
+    if job.strategy == "zero3":
+        in_graph = job.load_whole and not job.checkpointing
+        stays = max(min(1e9, whole), stays, whole * in_graph)
+    return max(unit, stays * job.compute_bytes)
+
+
+def gradients(job: Job, recipe: Recipe) -> float:
+    """None if each is used up as it comes, or goes to the host."""
+    away = recipe.offload or (job.offload_optimizer and job.deepspeed)
+    if away or job.step == "backward":
+        return 0.0
+    return mine(job, job.trained, shards(job, 1)) * gradient_bytes(job)
+
+
+def gradients_before(job: Job, recipe: Recipe) -> float:
+    """The gradients that stand while the forward pass runs."""
+    return gradients(job, recipe) if gradients_stay(job) else 0.0
+
+
+def head_gradient(job: Job, recipe: Recipe) -> float:
+    """The gradient of a trained head, which is there when the layers' backward pass begins."""
+    stays = gradients_stay(job) or job.step == "backward" or recipe.offload
+    trains = not (job.base_is_frozen or job.trained_layers or stays)
+    head = mine(job, job.shape.vocabulary * job.shape.hidden, shards(job, 1))
+    return head * gradient_bytes(job) * trains
+
+
+def step(job: Job, recipe: Recipe) -> float:
+    """What the optimizer's step takes with the gradients: copies of all, or of one tensor.
+
+    DeepSpeed's masters are one flat tensor of a GPU's part, whose gradients become 32-bit at once,
+    at stage 3 of a billion parameters after the other (`sub_group_size`).
+    """
+    if recipe.offload or job.offload_optimizer or job.batch is None:
+        return 0.0
+    part = mine(job, job.trained, shards(job, 2))
+    if job.deepspeed:
+        group = min(part, 1e9) if job.strategy == "zero3" else part
+        own = 4 * group + copied(job, 4, group, group)
+        return max(0.0, max(own, 8 * group) - gradients(job, recipe))
+    largest = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
+    one = largest / job.tensor_parallel / shards(job, 2)
+    if job.optimizer == "adafactor":  # gradient, parameter, squares, and the product of its factors
+        return 17.6 * one
+    return copied(job, 4 if job.masters else job.trained_bytes, part, one)
+
+
+def copied(job: Job, width: float, every: float, one: float) -> float:
+    """What the optimizer copies: all elements by `foreach`, two tensors if it loops."""
+    if job.step == "loop" and job.optimizer in ("adamw", "adam"):
+        return 2 * width * one
+    return every * OPTIMIZERS[job.optimizer].copies * width * (job.step == "foreach")
+
+
+def host_bytes(job: Job, recipe: Recipe) -> float:
+    """What is kept in host memory: with Offload one whole copy of all states for each group."""
+    if not recipe.offload:
+        return mine(job, job.trained) * optimizer_bytes(job) * optimizer_on_host(job)
+    copy: float = job.shape.parameters * BYTES[job.dtype] + job.adapters * job.trained_bytes
+    copy += job.trained * (gradient_bytes(job) + optimizer_bytes(job))
+    return copy * (job.data_parallel / shards(job, 0))

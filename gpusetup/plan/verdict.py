@@ -1,0 +1,94 @@
+"""Whether a batch is *clear* for a config on a card: `tune` asks before it writes one. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpusetup.configs.config import Config
+from gpusetup.errors import UsageError
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.capacity import capacity, is_linked
+from gpusetup.plan.config import for_gpus, question_of
+from gpusetup.plan.decide import CLEAR_ELSEWHERE, Limits, doubt
+from gpusetup.plan.job import Job, Recipe
+from gpusetup.plan.memory import memory
+from gpusetup.plan.question import job_of, shape_of_question
+
+
+class Card(Frozen):
+    """The GPUs that a config is to run on."""
+
+    name: str | None
+    memory_bytes: int
+    """Of the smallest, as `nvidia-smi` prints it."""
+    gpus: int = 1
+    linux: bool = True
+
+
+class BatchVerdict(Frozen):
+    """The answer for one batch. Only `clear` allows that it is written unmeasured."""
+
+    verdict: Literal["clear", "close", "too much", "unknown"]
+    total_gib: float | None
+    capacity_gib: float
+    reason: str
+    """One sentence."""
+
+
+def batch_verdict(
+    config: Config, per_gpu: int, card: Card, *, short: bool = False, accumulate: int | None = None
+) -> BatchVerdict:
+    """Whether so many sequences on each GPU are sure to fit as the config is, with no recipe added.
+
+    `clear`: a fifth of the card stays free beyond what the plan says, and such runs are known well
+    enough. `unknown`: the config does not say enough for a plan, or is about a budget of tokens.
+    `short` takes one token if no length is said; `accumulate` other steps than the config has.
+    """
+    have = capacity(card.name, card.memory_bytes)
+    try:
+        job, recipe = _run(config, per_gpu, card, short=short, accumulate=accumulate)
+    except UsageError as problem:
+        return BatchVerdict(
+            verdict="unknown", total_gib=None, capacity_gib=have / GIB, reason=problem.message
+        )
+    total = memory(job, recipe).total
+    verdict: Literal["clear", "close", "too much"] = "close"
+    if total <= have * (1 - CLEAR_ELSEWHERE) and not doubt(job, recipe):
+        verdict = "clear"
+    elif total > have * (1 + CLEAR_ELSEWHERE):
+        verdict = "too much"
+    need, gib = total / GIB, have / GIB
+    reason = f"a batch of {per_gpu} takes {need:.1f} of {gib:.1f} GiB by `gpusetup plan`"
+    return BatchVerdict(verdict=verdict, total_gib=need, capacity_gib=gib, reason=reason)
+
+
+def memory_table(config: Config, per_gpu: int, card: Card) -> str:
+    """Where the memory goes, in one line; UsageError as for a verdict that is unknown."""
+    found = memory(*_run(config, per_gpu, card, short=True, accumulate=None))
+    rows = (
+        ("states", found.states), ("kept for the backward", found.checkpoints),
+        ("logits and loss", found.logits), ("other", found.fragmentation + found.other),
+    )  # fmt: skip
+    words = ", ".join(f"{name} {size / GIB:.1f}" for name, size in rows if size >= 0.05 * GIB)
+    return f"{words}: {found.total / GIB:.1f} GiB"
+
+
+def _run(
+    config: Config, per_gpu: int, card: Card, *, short: bool, accumulate: int | None
+) -> tuple[Job, Recipe]:
+    """The run as the config has it; UsageError if it does not say what is trained."""
+    found = question_of(config)
+    if found.per_gpu is None and found.total is None:
+        raise UsageError("The config fills a budget of tokens, it has no batch of its own")
+    question = for_gpus(replace(found, per_gpu=per_gpu, total=None), found.gpus or card.gpus)
+    if accumulate is not None:
+        question = replace(question, accumulate=accumulate)
+    shape = shape_of_question(question)
+    if question.context is None and shape.tokens is None and not shape.encoder:
+        if not short:
+            raise UsageError("The config does not say how long a sequence is")
+        question = replace(question, context=1)
+    limits = Limits(capacity=0, linux=card.linux)
+    linked = is_linked(card.name, card.memory_bytes)
+    return job_of(question, shape, limits, linked=linked), Recipe(sp=question.sp or 1)
