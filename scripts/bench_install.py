@@ -100,12 +100,11 @@ def install_rows(runs: int) -> Iterator[tuple[str, str, str, bool]]:
 
 
 class Measured(NamedTuple):
-    """Seconds of ours with nothing kept, of uv, of pip, of an undo; MiB at most."""
+    """Seconds of ours with nothing kept, of uv, of pip; MiB at most."""
 
     ours: float
     bare: float
     pip: float
-    undo: float
     peak: float
 
 
@@ -113,24 +112,20 @@ def measured(bench: Bench) -> Measured:
     bench.new(), bench.cold()
     ours, said = bench.timed(bench.ours("--no-verify"))
     peak = int(re.findall(r"peak (\d+)", said)[-1]) / 1024
-    os.sync()
-    undo = (sys.executable, "-m", "gpusetup", "install", "--python", str(bench.env), "--undo")
-    undone, _ = bench.timed((*undo, "--yes"))
     bench.new(), bench.cold()
     bare, _ = bench.timed(bench.bare())
     bench.new()
     pip, _ = bench.timed(bench.pip())
-    return Measured(ours, bare, pip, undone, peak)
+    return Measured(ours, bare, pip, peak)
 
 
 def rows_of(found: list[Measured]) -> Iterator[tuple[str, str, str, bool]]:
-    ours, bare, _, undo, peak = (statistics.median(one) for one in zip(*found, strict=True))
+    ours, bare, _, peak = (statistics.median(one) for one in zip(*found, strict=True))
     ratio = statistics.median(one.ours / one.bare for one in found)
     faster = statistics.median(one.pip / one.ours for one in found)
     told = f"{ours:.1f} s against {bare:.1f} s: {ratio:.2f}"
     yield "whole / uv --no-cache --link-mode copy", told, "1.5", ratio <= 1.5
     yield "cold / pip install", f"{faster:.1f} times faster", "at least 1.5", faster >= 1.5
-    yield "install --undo", f"{undo:.2f} s", "under 1 s", undo < 1
     yield "memory", f"{peak:.0f} MiB", "under 120 MiB", peak < 120
 
 
