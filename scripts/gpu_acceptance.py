@@ -22,7 +22,7 @@ It runs with the Python and the torch of the machine (made for Python 3.12 and t
 and gpusetup from this checkout. Where there is no network, what is missing travels as wheels and is
 named by PYTHONPATH. The script itself needs torch alone; the commands need the dependencies in
 pyproject.toml: filelock, msgspec, nvidia-ml-py, packaging, platformdirs, psutil, requests,
-rich, ruamel.yaml, shtab, tomlkit, truststore, urllib3 and uv. bitsandbytes is
+rich, ruamel.yaml, shtab, tomlkit, urllib3 and uv. bitsandbytes is
 measured where it is there. What is missing is listed first, in the words that pip takes.
 """
 

@@ -71,13 +71,13 @@ def entries(folder: Path) -> list[Path]:
 
 
 UV_FILES = (
-    *("cache-dir = 'uv-cache-of-mine'", "reinstall = true", 'required-version = ">=99"', "[pip]"),
+    *("cache-dir = 'uv-cache-of-mine'", "reinstall = true", "[pip]"),
     'a-word-of-tomorrow = "x"',
     *(
         f"[pip]\n{row}"
         for row in (
             *('target = "elsewhere"', 'prefix = "elsewhere"', 'output-file = "elsewhere"'),
-            *('torch-backend = "cu126"', "require-hashes = true", "no-deps = true"),
+            'torch-backend = "cu126"',
             *('python-platform = "windows"', 'python-version = "3.9"', 'no-binary = [":all:"]'),
             *('no-emit-package = ["filelock"]', "emit-index-url = true", "generate-hashes = true"),
         )
@@ -158,7 +158,6 @@ def test_what_is_no_file_is_no_configuration(
     (home / ".config/pip/pip.conf").mkdir(parents=True)
     (home / ".pip").mkdir()
     os.mkfifo(home / ".pip/pip.conf")
-    os.mkfifo(home / "uv.toml")
     planned(world, capsys)
 
 

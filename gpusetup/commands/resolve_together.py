@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
-    from gpusetup.install.fetching.fetch import Fetcher
     from gpusetup.install.joint.table import Joint
     from gpusetup.model.machine import Snapshot
     from gpusetup.model.resolution import Request, Resolution
@@ -38,23 +36,16 @@ def run_together(
     if options.offline:
         joint = by_table(snapshot, request, words, catalog)
     else:
+        from gpusetup.install.fetching.page import read_page
         from gpusetup.install.joint.choose import choose_together
 
         places = users_places(os.environ, Path.home())
         out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
-        wanted = (snapshot, request, words, catalog, places, cache(_fetcher))
+        wanted = (snapshot, request, words, catalog, places, lambda: read_page)
         joint = choose_together(*wanted, explain=options.explain)
     resolution = _resolution(joint, snapshot, request, catalog, root)
     _show(joint, resolution, snapshot, options, out)
     return Unsatisfiable.exit_code if joint.refused else 0
-
-
-def _fetcher() -> Fetcher:
-    """What asks for pages: made where one is asked for."""
-    from gpusetup.install.fetching.fetch import Fetcher
-    from gpusetup.install.settings.environment import logins
-
-    return Fetcher(lambda _: None, logins(os.environ, Path.home()))
 
 
 def requirements_of(words: list[str], snapshot: Snapshot) -> tuple[tuple[str, ...], str]:

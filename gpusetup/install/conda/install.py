@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import Blocked, ToolFailed
-from gpusetup.install.complaints import complaint
+from gpusetup.install.complaints import conda_failed
 from gpusetup.install.conda.history import (
     CondaUndo,
     builds,
@@ -74,7 +74,7 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
             job.talk("Installing ...")
             output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
             if not output.ok:
-                raise complaint("conda cannot install it", output)
+                raise conda_failed("conda cannot install it", output)
         verdict = prove(job, plan.python, plan.device) if verify else None
         if verdict is None or verdict["verdict"] == "passed":
             receipt = _noted(job, store, plan, former, began, verdict)
@@ -149,7 +149,7 @@ def bring_back(job: Job, step: Step, former: Records) -> None:
     prefix = step.argv[step.argv.index("--prefix") + 1]
     output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
     if not output.ok:
-        problem = complaint("the former packages cannot be put back", output)
+        problem = conda_failed("the former packages cannot be put back", output)
         raise type(problem)(problem.message, hint=f"`{own_line(*step.argv)}` once that is mended")
     require_back(prefix, builds(former))
 
@@ -173,7 +173,7 @@ def undo_by_conda(job: Job, store: Path, undo: CondaUndo) -> None:
         step = undo_known(store, undo, conda_itself(job.environ))
         output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
         if not output.ok:
-            raise complaint("conda cannot undo it", output)
+            raise conda_failed("conda cannot undo it", output)
         require_back(str(store.parent), undo.packages)
         for name in (CONDA_UNDO, RECEIPT):
             (store / name).unlink(missing_ok=True)

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
@@ -29,7 +28,7 @@ from gpusetup.install.joint.notes import (
     page_notes,
 )
 from gpusetup.install.joint.places import Places
-from gpusetup.install.joint.releases import Listed, is_listed, listed
+from gpusetup.install.joint.releases import Fetcher, Listed, is_listed, listed
 from gpusetup.install.joint.table import Joint, candidates_of, other_cuda_only
 from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_of
 from gpusetup.install.joint.work import Work, hashes_of
@@ -47,9 +46,6 @@ from gpusetup.resolver.joint import (
     majors_here,
     with_companions,
 )
-
-if TYPE_CHECKING:
-    from gpusetup.install.fetching.fetch import Fetcher
 
 WORKERS = 4
 

@@ -3,10 +3,8 @@ made; one that our table names by its exact file becomes a wheel like the others
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -15,10 +13,9 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.fetching.wheels import Wheel, file_name
+from gpusetup.install.fetching.page import read_page
 from gpusetup.install.job import Job
 from gpusetup.install.joint.choose import choose_together
-from gpusetup.install.joint.links import plain_name
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.releases import listed
 from gpusetup.install.joint.table import Joint
@@ -95,9 +92,9 @@ def by_table(
 def old_releases(job: Job, plan: Plan, asked: RequestedPackages) -> tuple[str, ...]:
     """What was asked for in any version and would come in one that is more than a year old."""
     free = {name for word in asked.packages if (name := _free_name(word))}
-    coming = [one for one in plan.dependencies or () if one.name in free]
+    coming = [one for one in plan.dependencies if one.name in free]
     indexes = users_places(job.environ, Path.home()).indexes if coming else ()
-    pages = ((one, listed(job.fetcher, indexes, one.name)) for one in coming)
+    pages = ((one, listed(read_page, indexes, one.name)) for one in coming)
     return tuple(
         f"{one.name} {one.version} of {page.published(one.version)}"
         for one, page in pages
@@ -132,7 +129,7 @@ def _chosen(
         words,
         catalog,
         users_places(job.environ, Path.home()),
-        lambda: job.fetcher,
+        lambda: read_page,
         prefer=prefer,
         behind_days=behind_days,
     )
@@ -160,7 +157,7 @@ def _with_joint(
     target: Target,
 ) -> Task:
     """The task with the set's torch, each package at the version that goes with it."""
-    chosen = _exact(job, asked, joint)
+    chosen = _exact(asked, joint)
     old = task.resolution.build
     same = old is not None and (old.torch, old.backend) == (joint.build.torch, joint.build.backend)
     if same:
@@ -188,7 +185,7 @@ def _said(joint: Joint) -> tuple[str, ...]:
     return (*held, *joint.notes)
 
 
-def _exact(job: Job, asked: RequestedPackages, joint: Joint) -> RequestedPackages:
+def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
     """The words at the versions of the set; torch's companions that it needs among the family."""
     by_name = {one.name: one for one in joint.packages}
     there = {*asked.family, *(name for name in by_name if name in FAMILY)}
@@ -196,24 +193,22 @@ def _exact(job: Job, asked: RequestedPackages, joint: Joint) -> RequestedPackage
     for word in asked.packages:
         one = by_name.get(canonicalize_name(Requirement(word).name))
         if one is not None and one.file:
-            files.append(wheel_at(job, one.name, one.file))
+            files.append(f"{one.name} @ {one.file}")
         else:
             packages.append(_pinned(word, one))
     return replace(
         asked,
         family=tuple(name for name in FAMILY if name in there),
         packages=tuple(packages),
-        files=(*files, *_files_beside(job, joint.packages, asked)),
+        files=(*files, *_files_beside(joint.packages, asked)),
     )
 
 
-def _files_beside(
-    job: Job, packages: Iterable[JointPackage], asked: RequestedPackages
-) -> tuple[Wheel, ...]:
+def _files_beside(packages: Iterable[JointPackage], asked: RequestedPackages) -> tuple[str, ...]:
     """Exact files that come because something else requires them."""
     named = {canonicalize_name(Requirement(word).name) for word in asked.packages}
     return tuple(
-        wheel_at(job, one.name, one.file) for one in packages if one.file and one.name not in named
+        f"{one.name} @ {one.file}" for one in packages if one.file and one.name not in named
     )
 
 
@@ -227,19 +222,3 @@ def _pinned(word: str, one: JointPackage | None) -> str:
         return word
     extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
     return f"{said.name}{extras}=={one.version}"
-
-
-def wheel_at(job: Job, name: str, url: str) -> Wheel:
-    """A wheel of a release page, by the version that its own METADATA has: the file's name may say
-    more of it (`2.8.3+cu12torch2.8`), which no installer finds again."""
-    text = job.fetcher.metadata_inside(url) or ""
-    found = re.search(r"(?m)^Version: *(\S+)", text.partition("\n\n")[0])
-    version = found[1] if found else plain_name(file_name(url))[1]
-    host = urlsplit(url).hostname or "its release page"
-    return Wheel(
-        name=canonicalize_name(name),
-        version=version,
-        filename=plain_name(file_name(url), version)[0],
-        url=url,
-        source=f"{host}, {file_name(url)}",
-    )

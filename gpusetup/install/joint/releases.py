@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion
@@ -15,8 +15,8 @@ from gpusetup.install.fetching.wheels import file_name, parsed_name
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import parsed
 
-if TYPE_CHECKING:
-    from gpusetup.install.fetching.fetch import Fetcher
+Fetcher = Callable[[str], list[dict[str, Any]]]
+"""Reads a page of an index."""
 
 
 class Release(Frozen):
@@ -83,13 +83,10 @@ def listed(fetcher: Fetcher, indexes: Iterable[str], name: str) -> Listed:
 
     An index that does not answer is passed over: uv has its own word on that.
     """
-    from gpusetup.install.fetching.page import ACCEPT, rows_of
-
     found = Listed(name=name)
     for index in indexes:
         try:
-            answer = fetcher.text(f"{index.rstrip('/')}/{name}/", ACCEPT)
-            rows = rows_of(*answer) if answer else []
+            rows = fetcher(f"{index.rstrip('/')}/{name}/")
         except GpuSetupError:
             continue
         except ValueError as problem:
@@ -102,15 +99,13 @@ def listed(fetcher: Fetcher, indexes: Iterable[str], name: str) -> Listed:
 
 def is_listed(fetcher: Fetcher, indexes: Iterable[str], name: str) -> bool:
     """Whether an index names a wheel of a package: its page is long, and only looked through."""
-    from gpusetup.install.fetching.page import ACCEPT
-
     wheel = re.compile(rf"\b{re.escape(name)}-\d[^\s\"<>]{{0,200}}\.whl", re.IGNORECASE)
     for index in indexes:
         try:
-            answer = fetcher.text(f"{index.rstrip('/')}/{name}/", ACCEPT)
+            rows = fetcher(f"{index.rstrip('/')}/{name}/")
         except (GpuSetupError, ValueError):
             continue
-        if answer and wheel.search(answer[2]):
+        if any(wheel.search(str(row.get("url"))) for row in rows):
             return True
     return False
 

@@ -1,9 +1,4 @@
-"""pip's settings of where packages come from, as pip reads them.
-
-pip is asked what else would be fetched. What its configuration says of another target or another
-question (`target`, `user`, `require-hashes`, `upgrade`, ...) would give a wrong answer, or none;
-so its files are read here, and only what counts is handed on, as variables.
-"""
+"""pip's settings of where packages come from, as pip reads them."""
 
 from __future__ import annotations
 
@@ -16,9 +11,8 @@ from pathlib import Path
 from gpusetup.errors import BadInput
 
 KEYS = (
-    *("index-url", "extra-index-url", "find-links", "no-index", "trusted-host"),
-    *("cert", "client-cert", "proxy", "keyring-provider", "cache-dir", "no-cache-dir"),
-    *("constraint", "pre", "prefer-binary", "uploaded-prior-to", "use-feature", "use-deprecated"),
+    *("index-url", "extra-index-url", "find-links", "trusted-host"),
+    *("cert", "proxy", "keyring-provider", "constraint"),
 )
 """The settings that count (https://pip.pypa.io/en/stable/cli/pip_install/#options)."""
 SECTIONS = ("global", "install")
@@ -80,12 +74,6 @@ def pip_settings(
         if environ.get(variable(key)):
             found[key] = environ[variable(key)]
     return found
-
-
-def as_variables(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings for a pip that reads no files."""
-    variables = {variable(key): " ".join(value.split()) for key, value in settings.items()}
-    return {**variables, "PIP_CONFIG_FILE": os.devnull}
 
 
 def _settings_in(path: Path) -> dict[str, dict[str, str]]:

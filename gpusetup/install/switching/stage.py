@@ -1,10 +1,8 @@
-"""Unpacks checked wheels beside the environment, on its own disk, before anything in it changes.
+"""Fetches and unpacks wheels beside the environment, before anything in it changes.
 
-uv or pip installs below a folder of the store, told by exact version and hash, from a folder that
-holds these wheels and no others, through a cache that is new: neither another mirror's copy nor a
-damaged one can come in their place. Not by `name @ file://`, which would leave `direct_url.json`
-in the environment and a path of this machine in everybody's `pip freeze`. What they unpacked is
-compared with the wheels (`staged.py`); the switch only renames.
+uv installs below a folder of the store from the lock that was shown, each file by its hash, through
+a cache that only we use. What it unpacked is compared with its lists (`staged.py`); the switch only
+renames.
 """
 
 from __future__ import annotations
@@ -15,49 +13,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gpusetup.errors import ToolFailed
-from gpusetup.install.fetching.wheel_cache import digest_of
+from gpusetup.install.fetching.lock import lock_text
 from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.switching.files import link_or_copy, remove, rename
+from gpusetup.install.switching.files import remove, rename
 from gpusetup.install.switching.journal import STAGING
-from gpusetup.install.switching.staged import Differs, Staged, compared
+from gpusetup.install.switching.staged import Staged, compared
 from gpusetup.install.target.layout import Layout
 from gpusetup.model.frozen import replace
 from gpusetup.system.refused import refused
 
-LINKS, WANTED, ROOT, TEMPORARY = "links", "wheels.txt", "root", "tmp"
-"""In the folder of the stage: the wheels, what is asked, what is unpacked, TMPDIR."""
+ROOT, LOCK, TEMPORARY = "root", "pylock.toml", "tmp"
+"""In the folder of the stage: what is unpacked, what is asked for, TMPDIR."""
 
 
-def prepare_stage(store: Path, wheels: Sequence[Wheel], files: Sequence[Path]) -> Path:
-    """An empty stage with links to the checked wheels, and the list of their hashes."""
+def prepare_stage(store: Path, wheels: Sequence[Wheel]) -> Path:
+    """An empty stage with the lock that uv installs from."""
     folder = store / STAGING
     remove(folder)
-    (folder / LINKS).mkdir(parents=True, mode=0o700)
-    (folder / TEMPORARY).mkdir()
-    for path in files:
-        link_or_copy(path.absolute(), folder / LINKS / path.name)
-    rows = (
-        f"{wheel.name}=={wheel.version} --hash=sha256:{digest(wheel, path)}\n"
-        for wheel, path in zip(wheels, files, strict=True)
-    )
-    (folder / WANTED).write_text("".join(rows), encoding="utf-8")
+    (folder / TEMPORARY).mkdir(parents=True)
+    folder.chmod(0o700)
+    (folder / LOCK).write_text(lock_text(wheels), encoding="utf-8")
     return folder
 
 
-def digest(wheel: Wheel, path: Path) -> str:
-    """What the wheel was checked against; its own digest where the index named none."""
-    return wheel.sha256.lower() if wheel.sha256 else digest_of(path)
-
-
-def unpacked(folder: Path, files: Sequence[Path], layout: Layout) -> Staged:
-    """What was unpacked, compared with the wheels."""
-    root = folder / ROOT
-    if not root.is_dir() and files:
-        raise ToolFailed("The installer unpacked nothing", hint="nothing was changed")
+def unpacked(folder: Path, wheels: Sequence[Wheel], layout: Layout) -> Staged:
+    """What was unpacked, compared with its lists."""
     try:
-        return compared(root, files, layout)
-    except Differs as problem:
-        raise ToolFailed(problem.message, hint="nothing was changed; run this again") from problem
+        return compared(folder / ROOT, wheels, layout)
     except OSError as problem:
         raise refused(problem, "", "nothing was changed; run this again") from problem
 
