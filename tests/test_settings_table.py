@@ -71,17 +71,8 @@ def entries(folder: Path) -> list[Path]:
 
 
 UV_FILES = (
-    *("cache-dir = 'uv-cache-of-mine'", "reinstall = true", "[pip]"),
-    'a-word-of-tomorrow = "x"',
-    *(
-        f"[pip]\n{row}"
-        for row in (
-            *('target = "elsewhere"', 'prefix = "elsewhere"', 'output-file = "elsewhere"'),
-            'torch-backend = "cu126"',
-            *('python-platform = "windows"', 'python-version = "3.9"', 'no-binary = [":all:"]'),
-            *('no-emit-package = ["filelock"]', "emit-index-url = true", "generate-hashes = true"),
-        )
-    ),
+    *("cache-dir = 'uv-cache-of-mine'", "reinstall = true", 'a-word-of-tomorrow = "x"'),
+    *('[pip]\ntorch-backend = "cu126"', "[pip]\ngenerate-hashes = true"),
 )
 
 

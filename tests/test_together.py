@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,8 +17,6 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.install.joint.places import usual_index
-from gpusetup.install.settings.environment import uv_program
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.machine import read_machine
 from gpusetup.system.system import System
@@ -575,9 +572,3 @@ def test_torchvision_is_one_that_torchs_own_index_has(ask: Ask, world: World) ->
     assert (found["torch"], found["torchvision"]) == ("2.14.1+cu126", "0.29.1+cu126")
     newest = versions(ask("torchvision", "--json"))
     assert (newest["torch"], newest["torchvision"]) == ("2.15.0+cu130", "0.29.2+cu130")
-
-
-def test_uv_names_the_index_that_it_takes_by_itself(tmp_path: Path) -> None:
-    environment = {**os.environ, "UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(tmp_path)}
-    environment.pop("UV_DEFAULT_INDEX", None)
-    assert len(usual_index(uv_program(), environment)) == 1

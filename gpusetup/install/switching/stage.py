@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpusetup.errors import ToolFailed
 from gpusetup.install.fetching.lock import lock_text
 from gpusetup.install.fetching.wheels import Wheel
+from gpusetup.install.switching.durable import sync_renamed
 from gpusetup.install.switching.files import remove, rename
 from gpusetup.install.switching.journal import STAGING
 from gpusetup.install.switching.staged import Staged, compared
 from gpusetup.install.target.layout import Layout
-from gpusetup.model.frozen import replace
 from gpusetup.system.refused import refused
 
 ROOT, LOCK, TEMPORARY = "root", "pylock.toml", "tmp"
@@ -44,72 +44,16 @@ def unpacked(folder: Path, wheels: Sequence[Wheel], layout: Layout) -> Staged:
         raise refused(problem, "", "nothing was changed; run this again") from problem
 
 
-def with_edited(staged: Staged, edited: Mapping[str, bytes], folder: Path) -> Staged:
-    """The same with files of the target that will have another content (easy-install.pth)."""
-    more = {}
-    for number, (path, content) in enumerate(sorted(edited.items())):
-        fresh = folder / f"edited-{number}"
-        fresh.write_bytes(content)
-        os.chmod(fresh, os.stat(path).st_mode & 0o7777)
-        more[str(fresh)] = path
-    return replace(staged, targets={**staged.targets, **more})
-
-
-def place(targets: Mapping[str, str], tops: Iterable[str]) -> tuple[str, ...]:
-    """Rename what was unpacked to where it goes, whole folders where they are new; the folders
-    that were changed."""
-    changed = set()
-    for source, target in renames(targets, frozenset(tops)):
+def place(targets: Mapping[str, str], prefix: str) -> None:
+    """Rename what was unpacked to where it goes; on the disk before this returns."""
+    changed: set[str] = set()
+    for source, target in targets.items():
+        folder = os.path.dirname(target)
+        while folder not in changed and len(folder) >= len(prefix):
+            changed.add(folder)
+            folder = os.path.dirname(folder)
         rename(Path(source), Path(target))
-        changed.add(os.path.dirname(target))
-    return tuple(sorted(changed))
-
-
-def renames(targets: Mapping[str, str], tops: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    """(from, to): for each new entry of the environment the staged one that becomes it.
-
-    >>> renames({"/s/a/x": "/t/a/x", "/s/a/y": "/t/a/y"}, frozenset(["/t/a"]))
-    (('/s/a', '/t/a'),)
-    """
-    whole: dict[str, set[str]] = {}
-    for staged, target in targets.items():
-        top = _top(target, tops)
-        whole.setdefault(top, set()).add(_source(staged, target, top) or "")
-    found = {(next(iter(s)), top) for top, s in whole.items() if len(s) == 1 and "" not in s}
-    found -= _mixed(targets, tops, found)
-    done = {top for _, top in found}
-    apart = {(s, t) for s, t in targets.items() if _top(t, tops) not in done}
-    return tuple(sorted(found | apart, key=lambda pair: pair[1]))
-
-
-def _mixed(
-    targets: Mapping[str, str], tops: frozenset[str], found: set[tuple[str, str]]
-) -> set[tuple[str, str]]:
-    """The staged folders that hold something which goes elsewhere as well."""
-    becomes = dict(found)
-    folders = frozenset(becomes)
-    mixed = set()
-    for staged, target in targets.items():
-        source = _top(staged, folders)
-        if source in becomes and becomes[source] != _top(target, tops):
-            mixed.add((source, becomes[source]))
-    return mixed
-
-
-def _top(target: str, tops: frozenset[str]) -> str:
-    path = target
-    while path not in tops:
-        above = os.path.dirname(path)
-        if above == path:
-            return target
-        path = above
-    return path
-
-
-def _source(staged: str, target: str, top: str) -> str | None:
-    """What stands for `top` in the stage; None where the two trees differ below it."""
-    tail = target[len(top) :]
-    return staged[: len(staged) - len(tail)] if staged.endswith(tail) else None
+    sync_renamed(Path(prefix), changed)
 
 
 def require_installed(records: Mapping[str, str]) -> None:

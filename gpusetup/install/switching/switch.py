@@ -18,7 +18,7 @@ from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
 from gpusetup.install.settings.environment import FETCHING, asking_environment
-from gpusetup.install.switching.durable import sync_folders, sync_tree
+from gpusetup.install.switching.durable import sync_tree
 from gpusetup.install.switching.kept import listed
 from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
 from gpusetup.install.switching.stage import (
@@ -26,7 +26,6 @@ from gpusetup.install.switching.stage import (
     prepare_stage,
     require_installed,
     unpacked,
-    with_edited,
 )
 from gpusetup.install.switching.staged import Differs, Staged
 from gpusetup.install.switching.state_files import first_outside
@@ -45,8 +44,7 @@ from gpusetup.install.switching.transaction import (
     prepare,
     put_back,
 )
-from gpusetup.install.target.layout import Layout, distributions
-from gpusetup.install.target.owned import pth_without
+from gpusetup.install.target.layout import Layout
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.finding import Step
 from gpusetup.system.refused import blocked_by_files, refused
@@ -71,7 +69,7 @@ def switch(
         refuse_outside(layout, ready)
         journal = enter(store, listed(store, ready), "moving")
     with putting_back(job, store, journal):
-        journal = _renamed(job, store, journal, staged)
+        journal = _renamed(job, layout, journal, staged)
         job.log.line("switch ends")
         verdict = (
             prove(job, layout.python, plan.device, plan.after.get("torch")) if verify else None
@@ -100,8 +98,6 @@ def _staged(job: Job, plan: Plan, layout: Layout, store: Path) -> Staged:
         folder = prepare_stage(store, plan.wheels)
         _unpack(job, plan, layout)
         staged = unpacked(folder, plan.wheels, layout)
-    leaving = (one for one in distributions(layout) if one.name in plan.after)
-    staged = with_edited(staged, pth_without(leaving), folder)
     sync_tree(folder)
     return staged
 
@@ -117,13 +113,13 @@ def refuse_outside(layout: Layout, journal: Journal) -> None:
         )
 
 
-def _renamed(job: Job, store: Path, journal: Journal, staged: Staged) -> Journal:
+def _renamed(job: Job, layout: Layout, journal: Journal, staged: Staged) -> Journal:
     """What leaves is aside and what comes in its place; both on the disk."""
+    store = Path(layout.prefix, STORE)
     job.talk("Installing ...")
     move_aside(store, journal)
     journal = enter(store, journal, "installing")
-    tops = (*journal.made, *(move.path for move in journal.moves))
-    sync_folders(place(staged.targets, tops))
+    place(staged.targets, layout.prefix)
     require_installed(staged.records)
     return enter(store, journal, "verifying")
 

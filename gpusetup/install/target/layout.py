@@ -68,25 +68,10 @@ def distributions_in(library: str) -> Iterator[Distribution]:
             yield Distribution(name=canonicalize_name(match[1]), version=match[2], info=path)
         elif entry.endswith(".egg-link"):
             name = canonicalize_name(entry.removesuffix(".egg-link"))
-            version = _version_of_sources(os.path.join(library, entry), name)
-            yield Distribution(name=name, version=version, info=os.path.join(library, entry))
+            yield Distribution(name=name, version="0", info=os.path.join(library, entry))
 
 
 INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
-
-
-def _version_of_sources(link: str, name: str) -> str:
-    """What the sources say to which `setup.py develop` has linked; "0" where they say nothing."""
-    try:
-        with open(link, "rb") as file:
-            sources = os.fsdecode(file.readline(4096).strip())
-        infos = [e for e in _names(sources) if e.endswith(".egg-info")]
-        mine = [e for e in infos if canonicalize_name(e.removesuffix(".egg-info")) == name]
-        text = Path(sources, mine[0], "PKG-INFO").read_text(encoding="utf-8", errors="replace")
-    except (OSError, IndexError, ValueError):
-        return "0"
-    found = re.search(r"(?m)^Version:\s*(\S+)", text)
-    return found[1] if found else "0"
 
 
 def versions(installed: Iterable[Distribution]) -> dict[str, str]:
