@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpusetup.errors import Blocked
@@ -28,24 +28,6 @@ class DiskNeed(Frozen):
     """The number of its filesystem: what lies on one disk counts together."""
 
 
-def shortage(needs: Iterable[DiskNeed]) -> DiskNeed | None:
-    """The first disk that cannot hold what it has to; None where all can."""
-    disks: dict[int, DiskNeed] = {}
-    for room in needs:
-        had = disks.get(room.disk)
-        disks[room.disk] = (
-            room
-            if had is None
-            else DiskNeed(
-                path=had.path,
-                needed_bytes=had.needed_bytes + room.needed_bytes,
-                free_bytes=min(had.free_bytes, room.free_bytes),
-                disk=room.disk,
-            )
-        )
-    return next((r for r in disks.values() if r.needed_bytes + SPARE_BYTES > r.free_bytes), None)
-
-
 def disk_need(path: str, needed_bytes: int) -> DiskNeed:
     """What is free on the disk of a path that may not be there yet."""
     there = Path(path)
@@ -57,8 +39,7 @@ def disk_need(path: str, needed_bytes: int) -> DiskNeed:
 
 def require_space(needs: Sequence[DiskNeed]) -> None:
     """`Blocked` with needed and free where a disk cannot hold it."""
-    short = shortage(needs)
-    if short is not None:
+    for short in (one for one in needs if one.needed_bytes + SPARE_BYTES > one.free_bytes):
         raise Blocked(
             f"No room on the disk of {short.path}: needs {size_text(short.needed_bytes)}, "
             f"free {size_text(short.free_bytes)}",
