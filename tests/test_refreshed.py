@@ -147,14 +147,7 @@ DAMAGE: dict[str, str | dict[str, Any]] = {
     "another-schema": {"schema": "gpusetup.refreshed/2"},
     "future": {"as_of": LATER},
     "a-number": {"rows": 5},
-    "a-path": {"answered": ["../../etc"]},
-    "too-many": {"answered": ["cu130"] * 5000},
-    "a-command": {"rows": [{"torch": "2.16.0; rm -rf /"}]},
-    "a-url": {"rows": [{"backend": "cu130/../../evil"}]},
-    "a-python": {"rows": [{"pythons": ["3.11 --extra-index-url http://evil"]}]},
-    "a-libc": {"rows": [{"glibc": "2.28\n"}]},
     "a-system": {"rows": [{"os": "beos"}]},
-    "non-ascii-digits": {"rows": [{"torch": "٢.16.0"}]},
 }
 
 
@@ -181,7 +174,7 @@ def test_what_was_seen_is_used_for_the_same_index_only_and_until_the_catalog_is_
 
 
 @pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(2)
 def test_a_damaged_file_changes_nothing_and_is_named(
     change: str | dict[str, Any], index: IndexServer, tmp_path: Path, ask: Ask
 ) -> None:
