@@ -39,6 +39,12 @@ def sync_folders(folders: Iterable[str]) -> None:
             sync_folder(Path(folder))
 
 
+def sync_renamed(prefix: Path, folders: Iterable[str]) -> None:
+    """The entries of many folders: their whole filesystem at once where the kernel can."""
+    if not _syncfs(prefix):
+        sync_folders(folders)
+
+
 def sync_tree(folder: Path) -> None:
     """Everything below a folder: its whole filesystem at once where the kernel can, else file by
     file."""
