@@ -52,8 +52,8 @@ def place(targets: Mapping[str, str], prefix: str) -> None:
         while folder not in changed and len(folder) >= len(prefix):
             changed.add(folder)
             folder = os.path.dirname(folder)
-        rename(Path(source), Path(target))
-    sync_renamed(Path(prefix), changed)
+        rename(Path(source), Path(target), synced=False)
+    sync_renamed(changed)
 
 
 def require_installed(records: Mapping[str, str]) -> None:
