@@ -134,17 +134,6 @@ def test_packages_are_left_alone(word: str) -> None:
     assert found.torch == "2.5.1" or word in found.packages
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"), [("8", "8B"), ("1.5", "1.5B"), ("70", "70B"), ("8GB", "8B"), ("124", "124M")]
-)
-def test_a_bare_number_of_parameters_is_answered_with_its_unit(
-    text: str, meant: str, capsys: Said
-) -> None:
-    argv = ["plan", "--params", text, "--context", "1024", "--gpu", "A100 80GB"]
-    assert main(argv) == 2
-    assert f"did you mean `--params {meant}`?" in capsys.readouterr().err
-
-
 @each(
     "text, meant",
     [
