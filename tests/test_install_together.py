@@ -51,6 +51,7 @@ def _fill(world: World) -> None:
         ("2.15.0", "cu130"),
         ("2.13.0", "cu130"),
         ("2.9.1", "cu130"),
+        ("2.9.0", "cu130"),
         ("2.8.0", "cu126"),
         ("2.8.0", "cu129"),
         ("2.8.0", "cu128"),
@@ -78,6 +79,7 @@ COMPANIONS = {
     "2.15.0": {"torchvision": "0.30.0"},
     "2.13.0": {"torchvision": "0.28.0"},
     "2.9.1": {"torchvision": "0.24.1"},
+    "2.9.0": {"torchvision": "0.24.0"},
     "2.8.0": {"torchvision": "0.23.0"},
 }
 
@@ -170,7 +172,7 @@ def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
         assert said.answer["after"]["onnxruntime-gpu"] == "1.26.0"
         assert "torch" not in said.answer["after"]
     named = install("onnxruntime-gpu==1.31.1", *on_it, "--dry-run", "--json")
-    assert named.answer["after"]["torch"] == "2.15.0+cu130", named.err
+    assert named.answer["after"]["torch"] == "2.9.0+cu130", named.err
     shutil.rmtree(venv)
 
 

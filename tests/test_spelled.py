@@ -25,15 +25,11 @@ Said = pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     "words",
     [
-        ("--cuda", "12.4"),
-        ("--cuda=12.4.1",),
-        ("--cuda", "cu124"),
         ("--backend", "12.4"),
         ("--backend", "CU124"),
         ("--backend", "cuda12.4"),
         ("--backend", "cuda-12.4"),
         ("--backend", "124"),
-        ("--backend", "cu124", "--cuda", "12.4"),
     ],
 )
 def test_a_cuda_version_is_its_label_in_resolve_and_install(
@@ -96,9 +92,9 @@ def test_torch_with_a_version_moves_its_companions_as_the_option_does(capsys: Sa
         (["install"], "gpusetup install"),
         (["doctor"], "gpusetup doctor"),
         (["upgrade"], "gpusetup install --upgrade"),
-        (["cuda"], "--cuda 12.4"),
-        (["pytorch-cuda=12.4"], "gpusetup install --cuda 12.4"),
-        (["cuda12.4"], "gpusetup install --cuda 12.4"),
+        (["cuda"], "--backend 12.4"),
+        (["pytorch-cuda=12.4"], "gpusetup install --backend 12.4"),
+        (["cuda12.4"], "gpusetup install --backend 12.4"),
         (["cpuonly"], "gpusetup install --backend cpu"),
         (["cudatoolkit=11.8"], "gpusetup install"),
         (["nvidia-driver-535"], "gpusetup doctor"),
@@ -190,7 +186,6 @@ def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
         (("--backend", "12"), "cu12"),
         (("--backend", "6.4"), "rocm6.4"),
         (("--backend", "CUDA"), "`auto`"),
-        (("--backend", "cpu", "--cuda", "12.4"), "name two backends: cpu and cu124"),
         (("--backend", "rocm"), "the nearest: rocm7.14, rocm7.2, "),
     ],
 )

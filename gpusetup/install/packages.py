@@ -45,13 +45,13 @@ NO_PACKAGES = (
     (
         r"(cuda|gpu|gpus|nvidia|cuda-enabled)",
         "what a build is for",
-        "`gpusetup install` takes the CUDA build that fits; `--cuda 12.4` or `--for-gpu NAME` "
+        "`gpusetup install` takes the CUDA build that fits; `--backend 12.4` or `--for-gpu NAME` "
         "says which is meant",
     ),
     (
         r"(?:pytorch-)?(?:cuda)-?=?=?(\d+\.\d+)[\d.*]*",
         "a CUDA version",
-        r"did you mean `gpusetup install --cuda \1`?",
+        r"did you mean `gpusetup install --backend \1`?",
     ),
     (
         r"(cu\d{2,3}|cuda[\d.]+|cpu|rocm[\d.]*|xpu)",
@@ -62,7 +62,7 @@ NO_PACKAGES = (
     (
         r"((?:nvidia-)?cuda-?toolkit|cudnn|nvcc|cuda-runtime|pytorch-cuda)(?:[=<>].*)?",
         "not needed for torch",
-        f"{OWN_CUDA}`gpusetup install`, with `--cuda 12.4` where a version is wanted",
+        f"{OWN_CUDA}`gpusetup install`, with `--backend 12.4` where a version is wanted",
     ),
     (
         r"((?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi|nvidia-utils(?:-\d+)?)",
