@@ -191,7 +191,7 @@ def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_rehearsal_on_the_cpu_gets_through_every_part(tmp_path: Path) -> None:
-    parts = rehearsed(tmp_path, "--minutes", "20")
+    parts = rehearsed(tmp_path, "--minutes", "60")
     assert {part["status"] for part in parts.values()} == {"done"} and len(parts) == len(PARTS)
     assert all(row["caught"] for row in parts["faults"]["tables"]["mutants"])
     assert parts["clean"]["tables"]["distances"]
