@@ -65,44 +65,16 @@ def add_machine_options(parser: argparse.ArgumentParser, *, python: bool = True)
         )
 
 
-class _OneBackend(argparse.Action):
-    """`--backend cu124` and `--cuda 12.4` are one choice: two different ones are refused."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        from gpusetup.resolver.spelled import backend_label
-
-        label = backend_label(str(values))
-        before = getattr(namespace, "backend_said", label)
-        if before != label:
-            raise UsageError(
-                f"`--backend` and `--cuda` name two backends: {before} and {label}",
-                hint="give one of them",
-            )
-        namespace.backend = namespace.backend_said = label
-
-
 def add_backend_options(group: argparse._ActionsContainer) -> None:
-    """`--backend`, and `--cuda` for those who know the CUDA version."""
+    """`--backend`, by torch's label or by the CUDA version."""
+    from gpusetup.resolver.spelled import backend_label
+
     group.add_argument(
         "--backend",
         default="auto",
+        type=backend_label,
         metavar="NAME",
-        action=_OneBackend,
         help="auto, cpu, cu124 or 12.4, ... (default: auto)",
-    )
-    group.add_argument(
-        "--cuda",
-        dest="backend",
-        default="auto",
-        metavar="VERSION",
-        action=_OneBackend,
-        help="the same by the CUDA version: 12.4 is `--backend cu124`",
     )
 
 

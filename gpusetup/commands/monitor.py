@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_timeout, patience_of
+from gpusetup.commands.common import add_timeout, patience_of, seconds_named
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -69,24 +69,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
-    from gpusetup.model.durations import seconds_in
-
     try:
-        return seconds_in(text)
-    except ValueError:
+        return seconds_named(text, 0, float("inf"))
+    except argparse.ArgumentTypeError:
         problem = f"{text!r} is no number of seconds; a command comes after `--`"
         raise argparse.ArgumentTypeError(problem) from None
 
 
 def interval(text: str) -> float:
     """Seconds between two samples, with a unit or without."""
-    from gpusetup.model.durations import seconds_in
-
-    try:
-        return seconds_in(text)
-    except ValueError:
-        problem = f"{text!r} is no time: `0.5`, `500ms`"
-        raise argparse.ArgumentTypeError(problem) from None
+    return seconds_named(text, FASTEST_SECONDS, 86400)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
@@ -104,12 +96,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 def checked(options: argparse.Namespace) -> None:
     """What cannot be meant. Raises UsageError."""
-    if options.seconds < 0 or options.seconds != options.seconds:
-        raise UsageError(f"SECONDS is {options.seconds:g}", hint="0 watches until Ctrl-C")
-    if not FASTEST_SECONDS <= options.interval < 86400:
-        raise UsageError(
-            f"`--interval` is {options.interval:g} s", hint=f"from {FASTEST_SECONDS:g} s to a day"
-        )
     if options.once and (options.after or options.html):
         problem = "`--once` takes one sample: a command or a page with charts needs more"
         raise UsageError(problem, hint="leave `--once` out")
@@ -166,8 +152,9 @@ def _watch(source: Nvml, options: argparse.Namespace, out: Console) -> int:
             patience = options.timeout or PATIENCE_SECONDS
             samples = watching(
                 source,
+                recording.say,
                 seconds=options.seconds,
-                say=recording.say,
+                interval=options.interval,
                 patience=patience,
                 tree=tree,
             )
@@ -213,7 +200,7 @@ def _once(source: Nvml, options: argparse.Namespace, out: Console) -> int:
 
 def _beside(options: argparse.Namespace, out: Console) -> int:
     """With a command: it runs whatever can be watched, and its exit code is ours."""
-    from gpusetup.monitor.session import Command, beside
+    from gpusetup.monitor.session import Command, watching
 
     argv = tuple(options.after)
     source, problem = _opened(options, out)
@@ -227,7 +214,7 @@ def _beside(options: argparse.Namespace, out: Console) -> int:
         recording.stream()
         command = Command(argv, stdout=STDERR if out.json and not out.output else None)
         length, every = options.seconds, options.interval
-        watched = beside(command, source, seconds=length, interval=every, say=recording.say)
+        watched = watching(source, recording.say, seconds=length, interval=every, command=command)
         try:
             recording.take(watched)
         finally:  # whatever ends the watching, it does not end the command

@@ -177,12 +177,13 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
 
 
 def _add_common(parser: Parser, name: str, json: str) -> None:
-    """The options of every command."""
+    """The options of every command that answers with a document."""
+    parser.set_defaults(command=name, json=False, output=None, verbose=False)
+    if name in WITHOUT_DOCUMENT:
+        return
     group = parser.add_argument_group("common")
-    if name not in WITHOUT_DOCUMENT:
-        group.add_argument("--json", action="store_true", help=json)
-        group.add_argument("--schema", action=_Schema, nargs=0, help="print its JSON schema")
-    parser.set_defaults(json=False, command=name)
+    group.add_argument("--json", action="store_true", help=json)
+    group.add_argument("--schema", action=_Schema, nargs=0, help="print its JSON schema")
     group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")
     group.add_argument("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
     group.add_argument(
