@@ -263,4 +263,4 @@ def test_nothing_is_built_from_source(install: Install, venv: Path, source: str)
     assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
     said = install(source, "--python", str(venv), *YES)
     assert said.exit == 1
-    assert "`uv pip install --no-build-isolation NAME`" in said.err
+    assert "`uv pip install --no-build-isolation madehere` builds it" in said.err

@@ -419,7 +419,7 @@ def test_the_hint_fits_what_is_broken(ask: Ask, world: World) -> None:
     """One whose METADATA cannot be read, and a package that nobody has."""
     world.add_default("bad-needs", "1.0", requires=("???",))
     for word, code, way in (
-        ("bad-needs", 3, "is broken"),
+        ("bad-needs", 1, "has invalid metadata"),
         ("nobody-has-it", 1, "is it spelled so?"),
     ):
         answer = ask(word)

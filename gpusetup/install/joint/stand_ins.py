@@ -89,14 +89,3 @@ def page_file(project: Project, version: str, python: str) -> str | None:
         if project.page and _of_page(project, wheel).version == version:
             return project.page.format(version=wheel.version) + wheel.filename(python)
     return None
-
-
-def plain_name(filename: str, version: str | None = None) -> tuple[str, str]:
-    """A wheel's name with another version, its own without the label where none is given; and it.
-
-    >>> plain_name("flash_attn-2.8.3+cu12torch2.8-cp312-cp312-linux_x86_64.whl")
-    ('flash_attn-2.8.3-cp312-cp312-linux_x86_64.whl', '2.8.3')
-    """
-    name, own, tags = filename.split("-", 2)
-    version = version or own.partition("+")[0]
-    return f"{name}-{version}-{tags}", version
