@@ -2,7 +2,7 @@
 """Runs the whole program on a real card, once, and keeps the evidence.
 
 python scripts/gpu_acceptance.py --out DIR                     everything, in 8 minutes
-python scripts/gpu_acceptance.py --out DIR --parts suspicions,clean
+python scripts/gpu_acceptance.py --out DIR --parts suspicions clean
 python scripts/gpu_acceptance.py --out DIR --device cpu --short    a rehearsal
 
 Writes DIR/evidence.json and, for each part, DIR/PART.txt (what its commands printed, redacted).
@@ -87,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup: it goes on
             signal.signal(number, interrupted)
     ends = time.monotonic() + options.minutes * 60 - RESERVE_SECONDS
+    options.out = options.out.absolute()
     try:
         evidence = begun(options.out, machine(options.device))
     except (OSError, Refused) as problem:
@@ -121,41 +122,26 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ", ".join(part.name for part in PARTS)
-    found.add_argument("--out", required=True, type=folder, metavar="DIR")
+    found.add_argument("--out", required=True, type=Path, metavar="DIR")
     found.add_argument("--minutes", type=minutes, default=8.0, metavar="N", help="in all (8)")
-    found.add_argument("--parts", type=parts_named, metavar="LIST", help=f"some of: {names}")
+    found.add_argument("--parts", nargs="+", choices=[part.name for part in PARTS], default=())
     found.add_argument("--device", default="auto", choices=("auto", "cuda", "cpu"))
     found.add_argument("--short", action="store_true", help="one case of each kind: a rehearsal")
     return found
 
 
-def folder(text: str) -> Path:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("a folder has a name")
-    return Path(text).absolute()
-
-
 def minutes(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 < float(text) <= MOST_MINUTES:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes up to a day")
-
-
-def parts_named(text: str) -> set[str]:
-    known, named = {part.name for part in PARTS}, {name.strip() for name in text.split(",")}
-    if not named <= known:
-        raise argparse.ArgumentTypeError(f"the parts are {', '.join(sorted(known))}")
-    return named
+    found = float(text)
+    if not 0 < found <= MOST_MINUTES:
+        raise ValueError
+    return found
 
 
 def is_chosen(part: Part, options: argparse.Namespace) -> bool:
     """By its name; without names all, and the extra ones if there is time for them."""
-    if options.parts:
-        return part.name in options.parts
     there = options.minutes * 60 - RESERVE_SECONDS
-    return not part.extra or there >= sum(each.seconds for each in PARTS)
+    is_time = not part.extra or there >= sum(each.seconds for each in PARTS)
+    return part.name in options.parts if options.parts else is_time
 
 
 def machine(wanted: str) -> Evidence:

@@ -53,14 +53,11 @@ def verdicts() -> Iterator[tuple[Path, str]]:
 
 def verify_checks() -> Iterator[tuple[Path, str]]:
     """The checks of verify, and apart from them what no CPU can show."""
-    from ranks_reference import table
-
     from gpusetup.verify.checks.table import every
 
     rows = tuple(every())
     text = (ROOT / "scripts" / "verify-checks.md").read_text(encoding="utf-8")
     told = {
-        "collectives": table(),
         "checks": "\n".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |" for row in rows),
         "gpu_only": ", ".join(f"`{row.name}`" for row in rows if not _on_cpu(row.on)),
     }

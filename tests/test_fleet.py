@@ -350,12 +350,3 @@ def _by_nature(snapshot: Snapshot, data: st.DataObject) -> Snapshot:
     return replace(
         snapshot, gpus=gpus, disks=disks, driver=replace(snapshot.driver, seconds=seconds)
     )
-
-
-def test_nodes_that_differ_by_nature_are_judged_once() -> None:
-    judged, rng = judge.Judge(load_catalog()), random.Random(1)
-    for number in range(50):
-        record = fleet_records.machine(number)
-        fleet_records.natural(record, rng)
-        judged(parse_snapshot(json.dumps(record).encode(), "n"))
-    assert len(judged._known) == 1

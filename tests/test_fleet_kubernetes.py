@@ -15,8 +15,7 @@ import fleet_records
 import node_python
 import pytest
 import yaml
-from kube_api import Api, kube_api
-from test_install_certificates import authority
+from kube_api import Api, authority, kube_api
 
 from gpusetup.cli import main
 from gpusetup.errors import Blocked, UsageError
@@ -25,7 +24,6 @@ from gpusetup.fleet.engines.kubernetes import (
     CONDITION,
     KubeItem,
     KubeNode,
-    Object,
     Setting,
     job,
     kube_nodes,
@@ -57,15 +55,6 @@ def test_the_schemas_of_three_versions_accept_every_object(version: str) -> None
     wrong = {**OBJECTS[0], "spec": {**OBJECTS[0]["spec"], "backofLimit": 0}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, version, strict=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("one", OBJECTS, ids=NAMES)
-def test_the_clients_models_know_every_field(one: Object) -> None:
-    client = pytest.importorskip("kubernetes.client")
-    api = client.ApiClient()
-    model = api._ApiClient__deserialize(one, f"V1{one['kind']}")
-    assert api.sanitize_for_serialization(model) == one
 
 
 def test_what_is_printed_is_what_kubectl_reads(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import sys
@@ -19,7 +18,7 @@ import pytest
 from gpusetup.cli import main
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet import work
-from gpusetup.fleet.conductor import Pace, conducted
+from gpusetup.fleet.conductor import conducted
 from gpusetup.fleet.engines import hosts
 from gpusetup.fleet.engines.hosts import hosts_in
 from gpusetup.fleet.engines.slurm_run import chosen, outside_a_job, slots
@@ -105,19 +104,9 @@ def test_no_more_nodes_are_asked_at_once_than_allowed() -> None:
         return Output(argv=(), exit=0, stdout=node)
 
     names = [f"n{number}" for number in range(40)]
-    said = dict(conducted(names, ask, 4, Pace(0.0)))
+    said = dict(conducted(names, ask, 4, 0.0))
     assert {name: one.stdout for name, one in said.items()} == {name: name for name in names}
     assert 1 < most <= 4
-
-
-def test_beginnings_are_apart_and_not_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(random, "uniform", random.Random(1).uniform)
-    pace = Pace(10.0, slept.append)
-    for _ in range(200):
-        pace.wait()
-    gaps = [after - before for before, after in itertools.pairwise(slept)]
-    assert 4.9 < min(gaps) < 6 and 14 < max(gaps) < 15.1
 
 
 def test_what_ends_the_run_ends_the_rest() -> None:
@@ -127,7 +116,7 @@ def test_what_ends_the_run_ends_the_rest() -> None:
         asked.append(node)
         return Output(argv=(), exit=0)
 
-    running = conducted([str(number) for number in range(100)], ask, 2, Pace(0.01))
+    running = conducted([str(number) for number in range(100)], ask, 2, 0.01)
     next(running)
     with pytest.raises(KeyboardInterrupt):
         running.throw(KeyboardInterrupt)
@@ -243,15 +232,6 @@ def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
     kept = {path.name.partition(".")[2] for path in (tmp_path / "records").glob("slow.*")}
     assert kept == {"node-check.json", "snapshot.json", "run.json"}
     assert main(["fleet", "show", str(tmp_path / "records")]) == 1
-
-
-def test_mixed_versions_of_gpusetup_are_said(run: Run, tmp_path: Path) -> None:
-    for name in ("n1", "n2", "n3"):
-        node_python.record(tmp_path, name, sound())
-    node_python.record(tmp_path, "n3", sound(schema="gpusetup.snapshot/9"))
-    code, answer, _ = run("n[1-3]")
-    assert code == 1
-    assert "newer gpusetup" in next(o for o in answer["nodes"] if o["name"] == "n3")["problem"]
 
 
 def test_a_profile_is_held_against_every_node(run: Run, tmp_path: Path) -> None:

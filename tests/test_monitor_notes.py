@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from typing import Any
 
 import monitor_kinds_told
-import pytest
 from each_row import each
 from monitor_composer import A100, RTX4090, Gpu, Host, Run, Tree, compose
 from monitor_kinds import TRAIN, composed
@@ -16,7 +14,6 @@ from monitoring import loop, pausing
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.logs import log_of, samples
-from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.summary import summarise, tallied
 from gpusetup.monitor.values import ProcessUse, Sample, Summary
 
@@ -86,20 +83,6 @@ def test_the_pattern_alone_brings_no_advice_on_batches() -> None:
 def test_a_hang_names_the_rank_that_did_nothing() -> None:
     told = judged(composed("dmon: one of four ranks falls silent, the others spin to the end", 0))
     assert "did nothing" in told.evidence
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "draws"),
-    [
-        ("explorer.exe", "both", True),
-        ("Unknown.exe", "both", True),
-        ("C:\\envs\\a\\python.exe", "both", False),
-        ("blender.exe", "compute", False),
-        ("nautilus", "both", True),
-    ],
-)
-def test_programs_of_a_desktop_are_no_workers(name: str, kind: Any, draws: bool) -> None:
-    assert is_display(ProcessUse(pid=1, name=name, kind=kind)) is draws
 
 
 def read(lines: list[str]) -> list[Sample]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,8 +17,6 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.install.joint.places import usual_index
-from gpusetup.install.settings.environment import uv_program
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.machine import read_machine
 from gpusetup.system.system import System
@@ -256,12 +253,6 @@ def test_extras_stay_in_what_is_printed(ask: Ask) -> None:
         assert "plain[fast,gpu]==1.0" in ask("plain[gpu,fast]", "--format", name).out
 
 
-def test_a_torch_that_has_no_build_for_a_packages_cuda_is_named(ask: Ask) -> None:
-    (held,) = ask("xformers", "--json").answer["held_back"]
-    assert (held["package"], held["at"]) == ("torch", "2.14.1")
-    assert "is built for CUDA 12, torch for CUDA 13.0" in held["by"]
-
-
 def test_a_release_of_years_ago_gets_the_torch_of_its_time(ask: Ask) -> None:
     old = ask("aged==1.0", "--json")
     assert (old.exit, old.answer["torch"]) == (0, "2.4.0"), old.err
@@ -275,12 +266,6 @@ def test_an_extra_that_brings_a_cuda_takes_torch_of_the_same(ask: Ask) -> None:
     assert "plain[cuda12] is built for CUDA 12" in said["held_back"][0]["by"]
 
 
-def test_no_hash_is_told_that_is_not_of_the_wheel_itself(ask: Ask) -> None:
-    """A stand-in's is not, nor is the default index's wheel the one that has a label."""
-    for word in ("torchaudio", "plain"):
-        assert "--hash" not in ask(word, *NEWEST_DRIVER, "--format", "requirements").out
-
-
 def test_an_old_release_is_no_answer(ask: Ask) -> None:
     said = ask("stuck")
     assert said.exit == 1
@@ -290,22 +275,10 @@ def test_an_old_release_is_no_answer(ask: Ask) -> None:
     assert "gpusetup resolve 'stuck==1.0'" in said.out
 
 
-def test_a_post_release_is_the_same_release_packed_anew(ask: Ask, world: World) -> None:
-    for version, tag in (("1.0.post1", "cp38-cp38-win_amd64"), ("1.0", "py3-none-any")):
-        world.index.add("simple", world.wheel("packed", version, tag=tag))
-    assert ask("packed", "--json").answer["held_back"] == []
-
-
 def test_a_set_without_solution_has_the_sentence_of_uv(ask: Ask) -> None:
     said = ask("plain", "apart", "torchcodec", "server==3.0")
     assert said.exit == 1
     assert "apart" in said.err and "and server" in said.err
-
-
-def test_what_no_index_has_is_a_no(ask: Ask) -> None:
-    said = ask("no-such-thing-at-all")
-    assert said.exit == 1
-    assert "no-such-thing-at-all" in said.err
 
 
 def test_an_index_that_is_down_blocks_and_nothing_is_kept(ask: Ask, world: World) -> None:
@@ -345,14 +318,6 @@ def test_the_chosen_torch_is_a_column_and_an_empty_cell_has_its_reason(ask: Ask)
 def test_what_holds_a_package_back_is_the_torch_of_the_others(ask: Ask) -> None:
     held = {h["package"]: h["by"] for h in ask("server", "kernels", "--json").answer["held_back"]}
     assert held["kernels"].startswith("Because kernels>=2.0 depends on torch==2.14.1")
-
-
-def test_words_of_one_package_are_one_question(ask: Ask, world: World) -> None:
-    many = [f"kernels>={number / 100}" for number in range(1, 200)]
-    before = len(world.index.asked)
-    said = ask(*many, "kernels<3", "--json")
-    assert versions(said)["kernels"] == "2.0"
-    assert len([1 for one in world.index.asked[before:] if "kernels" in str(one)]) < 8
 
 
 def test_why_nothing_fits_is_named_by_cuda_and_driver(ask: Ask) -> None:
@@ -435,24 +400,6 @@ def test_a_file_for_pip_looks_for_torch_on_its_own_page_and_names_no_second_inde
     assert "torchvision" not in said
 
 
-@pytest.mark.parametrize("kind", ["uv", "pixi", "dockerfile", "conda", "command"])
-def test_a_file_has_no_companion_that_nobody_asked_for(ask: Ask, kind: str) -> None:
-    text = ask("server", "--format", kind).out
-    assert "server" in text
-    assert "torchaudio" not in text
-    assert "torchvision" not in text
-
-
-@pytest.mark.parametrize("kind", ["uv", "pixi", "dockerfile", "conda"])
-def test_a_file_names_the_package_whose_release_nobody_knows(
-    ask: Ask, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GPUSETUP_CACHE", str(tmp_path))
-    said = ask("vllm", "--offline", "--format", kind)
-    assert said.exit == 0, said.err
-    assert "vllm" in said.out
-
-
 @pytest.mark.parametrize("word", ["", "name @ https://user:hunter2@files.example/x-1.0.tar.gz"])
 def test_a_word_that_cannot_be_asked_is_refused_without_its_password(ask: Ask, word: str) -> None:
     said = ask(word)
@@ -503,9 +450,3 @@ def test_torchvision_is_one_that_torchs_own_index_has(ask: Ask, world: World) ->
     assert (found["torch"], found["torchvision"]) == ("2.14.1+cu126", "0.29.1+cu126")
     newest = versions(ask("torchvision", "--json"))
     assert (newest["torch"], newest["torchvision"]) == ("2.15.0+cu130", "0.29.2+cu130")
-
-
-def test_uv_names_the_index_that_it_takes_by_itself(tmp_path: Path) -> None:
-    environment = {**os.environ, "UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(tmp_path)}
-    environment.pop("UV_DEFAULT_INDEX", None)
-    assert len(usual_index(uv_program(), environment)) == 1

@@ -22,6 +22,9 @@ VENDOR_WORDS = frozenset({"nvidia", "corporation", "gpu", "graphics", "card"})
 SERIES_WORDS = frozenset({"geforce", "tesla", "quadro"})
 """Words that may be left out, unless they do tell two GPUs apart (Quadro RTX 6000)."""
 
+LINES = frozenset({"gtx", "rtx"})
+"""Lines of cards that people take for each other; the number tells the card ("GTX 5090")."""
+
 SAME_WORD = {
     "mobile": "laptop",
     "maxq": "laptop",
@@ -109,9 +112,10 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
         lambda name: core <= name,
         lambda name: _begun(core, name),
         lambda name: core - BOARD_WORDS <= name,
+        lambda name: core - BOARD_WORDS - LINES <= name,
     )
     likely = _with_its_number(asked, rows)
-    for way in ways if core - BOARD_WORDS else ():
+    for way in ways if core - BOARD_WORDS - LINES else ():
         hits = tuple(r for r in likely if any(way(tokens(one)) for one in (*r.smi_names, r.name)))
         if hits:
             return hits

@@ -152,8 +152,9 @@ def _watch(source: Nvml, options: argparse.Namespace, out: Console) -> int:
             patience = options.timeout or PATIENCE_SECONDS
             samples = watching(
                 source,
+                recording.say,
                 seconds=options.seconds,
-                say=recording.say,
+                interval=options.interval,
                 patience=patience,
                 tree=tree,
             )
@@ -199,7 +200,7 @@ def _once(source: Nvml, options: argparse.Namespace, out: Console) -> int:
 
 def _beside(options: argparse.Namespace, out: Console) -> int:
     """With a command: it runs whatever can be watched, and its exit code is ours."""
-    from gpusetup.monitor.session import Command, beside
+    from gpusetup.monitor.session import Command, watching
 
     argv = tuple(options.after)
     source, problem = _opened(options, out)
@@ -213,7 +214,7 @@ def _beside(options: argparse.Namespace, out: Console) -> int:
         recording.stream()
         command = Command(argv, stdout=STDERR if out.json and not out.output else None)
         length, every = options.seconds, options.interval
-        watched = beside(command, source, seconds=length, interval=every, say=recording.say)
+        watched = watching(source, recording.say, seconds=length, interval=every, command=command)
         try:
             recording.take(watched)
         finally:  # whatever ends the watching, it does not end the command

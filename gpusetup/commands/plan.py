@@ -186,8 +186,8 @@ def run_one(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     if options.format == "yaml":
         from gpusetup.plan.settings import Plan, document
 
-        trainer, job, recipe = asked.question.trainer, decision.job, decision.shown.recipe
-        plan = Plan(trainer=trainer, job=job, recipe=recipe) if trainer else None
+        job, trainer = decision.job, asked.question.trainer or ""
+        plan = Plan(trainer=trainer, job=job, recipe=decision.shown.recipe)
         out.text(document(found, plan, text=not job.shape.no_decoder))
     else:
         from gpusetup.render.plan import plan_text

@@ -113,7 +113,7 @@ def trace(
     `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.
     """
     from gpusetup.model.codec import to_json, to_plain
-    from gpusetup.plan.trace import answer_of, as_traced, check, environment
+    from gpusetup.plan.trace import OVERRIDES, answer_of, as_traced, check
     from gpusetup.system.processes import run
 
     check(request)
@@ -121,7 +121,7 @@ def trace(
     said = run(
         (python or sys.executable, str(SCRIPT)),
         timeout=seconds,
-        environment=environment(os.environ),
+        environment={**os.environ, **OVERRIDES},
         cwd=folder,
         stdin=to_json(question),
     )

@@ -86,10 +86,6 @@ class FleetAnswer(Frozen):
     not_asked: tuple[NotAsked, ...] = ()
     """Nodes that `fleet run` left alone, for they were not idle."""
 
-    @property
-    def failed(self) -> tuple[NodeAnswer, ...]:
-        return tuple(node for node in self.nodes if node.status == "failed")
-
 
 def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     """Judge a fleet. `expected`: nodes that should have a record."""

@@ -82,7 +82,7 @@ def shell(work: Work) -> str:
     """The same for whatever shell an account on another machine has.
 
     >>> shell(Work(python="py"))[:38]
-    "sh -c 'py -I -m gpusetup fleet check --"
+    "sh -c 'py -I -m gpusetup fleet check -"
     """
     return f"sh -c {quote(script(work))}"
 

@@ -131,12 +131,10 @@ class History:
 
     def __init__(self) -> None:
         self.gpus: dict[str, Series] = {}
-        self.first: dict[str, GpuSample] = {}
         self.tree = Series()
 
     def sample(self, sample: Sample) -> None:
         for gpu in sample.gpus:
-            self.first.setdefault(gpu.label, gpu)
             values = tuple(_charted(gpu, name) for name in self.GPU)
             point = Point(seconds=sample.seconds, values=values)
             self.gpus.setdefault(gpu.label, Series()).add(point)

@@ -6,12 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.sample import PATIENCE_SECONDS, Nvml, SourceEnded
-from gpusetup.monitor.values import Sample
+from gpusetup.monitor.values import Sample, TreeSample
 from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:
@@ -90,69 +90,55 @@ def _has_terminal() -> bool:
 
 
 def watching(
-    source: Nvml,
+    source: Nvml | None,
+    say: Say,
     *,
     seconds: float = 0.0,
-    say: Say,
+    interval: float = 0.0,
     patience: float = PATIENCE_SECONDS,
     tree: Tree | None = None,
+    command: Command | None = None,
 ) -> Iterator[Sample]:
     """Samples until the time is over, the source ends, or Ctrl-C; one may be `patience` late.
 
-    `tree`: processes that are watched beside them; when they are gone the watching ends.
+    `tree`: processes that are watched beside them; when they are gone the watching ends. With a
+    command it ends with it, and goes on with its processes alone where no GPU can be watched.
     """
     from gpusetup.monitor.host import Host
 
+    if command is not None:
+        command.watch_tree()
+        tree = command.tree
     host = Host()
-    until = time.monotonic() + seconds if seconds else None
-    while until is None or time.monotonic() < until:
-        left = patience if until is None else until - time.monotonic()
+    began = heard = time.monotonic()
+    while not (command and command.ended):
+        left = began + seconds - time.monotonic() if seconds else patience + interval
+        if left <= 0:
+            return
+        sample, problem = None, ""
         try:
-            sample = source.next(max(0.0, min(patience, left)))
-            beside = _tree(tree, sample)
-            if tree is not None and beside is None and tree.has_ended():
-                return
-            yield replace(sample, tree=beside, host=host.sample())
-        except TimeoutError as problem:
-            if until is None or time.monotonic() < until:
-                place = str(problem).partition(", ")[2]
+            if source is not None:
+                sample = source.next(min(left, GLANCE_SECONDS if command else patience + interval))
+            elif command is not None:
+                sample = _tick(began, interval, command)
+            heard = time.monotonic()
+        except TimeoutError as late:
+            if time.monotonic() - heard >= patience + interval:
+                place = str(late).partition(", ")[2]
                 where = f" ({place})" if place else ""
-                say(f"no sample in {patience:g} s: the driver does not answer any more{where}")
+                problem = f"no sample in {patience:g} s: the driver does not answer any more{where}"
+        except SourceEnded as end:
+            problem = str(end)
+        if problem:
+            say(f"{problem}; watching the processes alone" if command else problem)
+            source = None
+            if command is None:
                 return
-        except SourceEnded as problem:
-            say(str(problem))
-            return
-
-
-def beside(
-    command: Command, source: Nvml | None, *, seconds: float = 0.0, interval: float, say: Say
-) -> Iterator[Sample]:
-    """Samples while the command runs; its processes alone where no GPU can be watched."""
-    from gpusetup.monitor.host import Host
-
-    command.watch_tree()
-    host = Host()
-    began = time.monotonic()
-    late_since = began
-    while not command.ended:
-        if seconds and time.monotonic() - began >= seconds:
-            return
-        sample: Sample | None = None
-        if source is None:
-            sample = _tick(began, interval, command)
-        else:
-            try:
-                sample = source.next(GLANCE_SECONDS)
-                late_since = time.monotonic()
-            except TimeoutError:
-                if time.monotonic() - late_since > PATIENCE_SECONDS + interval:
-                    say("the driver does not answer any more; watching the processes alone")
-                    source, began = None, began
-            except SourceEnded as problem:
-                say(f"{problem}; watching the processes alone")
-                source = None
         if sample is not None:
-            yield replace(sample, tree=_tree(command.tree, sample), host=host.sample())
+            processes = _processes(tree, sample)
+            if tree is not None and processes is None and command is None and tree.has_ended():
+                return
+            yield replace(sample, tree=processes, host=host.sample())
 
 
 def _tick(began: float, interval: float, command: Command) -> Sample | None:
@@ -167,11 +153,9 @@ def _tick(began: float, interval: float, command: Command) -> Sample | None:
     return Sample(at=in_words(time.time()), seconds=round(time.monotonic() - began, 3))
 
 
-def _tree(tree: Tree | None, sample: Sample) -> Any:
-    if tree is None:
-        return None
+def _processes(tree: Tree | None, sample: Sample) -> TreeSample | None:
     pids = (p.pid for gpu in sample.gpus for p in gpu.processes or ())
-    return tree.sample(frozenset(pids))
+    return tree.sample(frozenset(pids)) if tree else None
 
 
 class Losses:

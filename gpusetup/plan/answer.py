@@ -26,10 +26,10 @@ from gpusetup.plan.decide import (
     max_context,
     near_limit,
 )
-from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens
+from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.models import model_of_size
-from gpusetup.plan.notes import YARN_FAMILIES, first_gpus, left_open, notes, use_fewer
+from gpusetup.plan.notes import first_gpus, left_open, notes, use_fewer
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.savings import helps, ladder
@@ -179,18 +179,6 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
         found["batch_per_gpu"] = samples(job, recipe)
     rope = yarn(job)
     return found | ({"rope_scaling": rope} if rope else {})
-
-
-def yarn(job: Job) -> dict[str, Any] | None:
-    """The YaRN block for contexts beyond the native one; None if it is not needed or known."""
-    native = job.shape.native_context
-    if native is None or job.context <= native or job.shape.kind not in YARN_FAMILIES:
-        return None
-    return {
-        "rope_type": "yarn",
-        "factor": round(job.context / native, 6),
-        "original_max_position_embeddings": native,
-    }
 
 
 # --- one GPU, nothing said ------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.model.documents import CodePart, CodePlan, PlanCell, PlanMemory, Rung, RunnerUp
+from gpusetup.model.documents import CodePart, CodePlan, PlanCell, PlanMemory, Rung
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import ENV
@@ -16,10 +16,10 @@ from gpusetup.plan.trace import (
     CodeRequest,
     Trace,
     Traced,
+    at_batch,
     by_kind,
     by_module,
     largest_batch,
-    lines,
     notes,
 )
 
@@ -78,7 +78,7 @@ def best_batch(found: Trace, asked: CodeAsked) -> int | None:
         near = min(found.traces, key=lambda one: abs(one.peak - limit))
         limit -= round(fragmentation(near, Recipe()) * min(1.0, limit / near.peak))
     batch = largest_batch(found, limit)
-    return None if batch >= LARGEST else batch
+    return None if batch >= LARGEST - 1 else batch
 
 
 def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
@@ -96,7 +96,6 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
         confidence="close" if close else "clear",
         memory_gib=memory(one, recipe, asked),
         margin_percent=round(100 * (1 - size / place.capacity), 2),
-        runner_up=_runner_up(tried, asked, bool(fitting)),
         env=ENV if fitting and recipe.env else {},
         settings=settings(request, one) if fitting else {},
         ladder=ladder(found, recipe, asked),
@@ -113,15 +112,6 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
         solved="batch" if asked.solved else None,
         code=code_plan(found, asked, best),
     )
-
-
-def _runner_up(tried: list[tuple[Recipe, float]], asked: CodeAsked, fits: bool) -> RunnerUp | None:
-    over = [(recipe, need - asked.limits.capacity) for recipe, need in tried]
-    over = [(recipe, lacks) for recipe, lacks in over if lacks > 0]
-    if not over:
-        return None
-    recipe, lacks = over[0] if fits else over[-1]
-    return RunnerUp(recipe=str(recipe), short_gib=round(lacks / GIB, 3))
 
 
 def memory(one: Traced, recipe: Recipe, asked: CodeAsked) -> PlanMemory:
@@ -177,7 +167,7 @@ def ladder(found: Trace, recipe: Recipe, asked: CodeAsked) -> tuple[Rung, ...]:
         rungs.append(Rung(step="Env", saves_gib=round(fragmentation(one, recipe) / GIB, 3)))
     if one.batch > 1 and len(found.traces) > 1:
         half = one.batch // 2
-        smaller = max(line.at(half) for line in lines(found).values())
+        smaller = at_batch(found, half, one.peak)
         rungs.append(
             Rung(
                 step=f"batch {half * asked.request.gpus}, twice as many steps of accumulation",

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 from gpusetup import named_file
 from gpusetup.configs import keys, values
 from gpusetup.configs.config import Config
-from gpusetup.configs.settings import TRUE, name_of, truth, whole
+from gpusetup.configs.settings import TRUE, truth, whole
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -162,7 +162,7 @@ def adapters(reader: Reader, said: Said) -> Said:
 def quantised(reader: Reader, said: Said) -> Said:
     kind = "nf4" if reader.switch(keys.FOUR_BIT) else said.get("quantize")
     kind = "int8" if reader.switch(keys.EIGHT_BIT) else kind
-    kind = reader.word(keys.QUANTIZE, values.QUANTIZED) or kind
+    kind = reader.word(keys.QUANTIZE, lambda _, text: values.QUANTIZED.get(text)) or kind
     double = reader.switch(keys.DOUBLE)
     usual = said["trainer"] in ("axolotl", "llama-factory")
     if kind == "nf4" and (usual if double is None else double):
@@ -239,14 +239,8 @@ def checkpointing(reader: Reader, said: Said) -> Said:
 
 
 def optimizer(reader: Reader, said: Said) -> Said:
-    part: Said = {}
-    for setting, text in reader.all(keys.OPTIMIZER):
-        known = values.optimizer(text)
-        if known:
-            reader.note(setting, f"the optimizer {known[0]}")
-            part = {"optimizer": known[0], "step": known[1]}
-            break
-    return part | ({"step": "backward"} if reader.switch(keys.IN_BACKWARD) else {})
+    name, step = reader.word(keys.OPTIMIZER, lambda _, text: values.optimizer(text)) or (None, None)
+    return {"optimizer": name, "step": "backward" if reader.switch(keys.IN_BACKWARD) else step}
 
 
 PURE_BASE = ("axolotl", "unsloth", "torchtune", "litgpt")
@@ -285,29 +279,28 @@ def precision(reader: Reader, said: Said) -> Said:
 
 
 def kernels(reader: Reader, said: Said) -> Said:
-    part: Said = {"compile": reader.switch(keys.COMPILE)}
     plugins = " ".join(one.text for path, one in reader.by_path.items() if "plugins" in path)
-    if reader.switch(keys.KERNELS):
-        part |= {"fused_kernels": True, "loss": "fused"}
-    elif "liger" in plugins.lower():
-        part["fused_kernels"] = True
-    for setting, text in reader.all(keys.LOSS_KERNEL):
-        known = values.LOSSES.get(text.rpartition(".")[2])
-        if text in TRUE:
-            known = values.LOSS_SWITCHES.get(name_of(setting.path), "fused")
-        if known:
-            reader.note(setting, f"the loss {known}")
-            part["loss"] = known
-            break
-    if said["trainer"] == "axolotl" and "loss" not in part:
-        part["loss"] = "fused" if "cut_cross_entropy" in plugins else "eager"
-    for setting, text in reader.all(keys.ATTENTION):
-        named = name_of(setting.path) if text in TRUE else text.lower()
-        if named in values.ATTENTION:
-            reader.note(setting, f"attention: {named}")
-            part["attention"] = values.ATTENTION[named]
-            break
-    return part
+    fused = reader.switch(keys.KERNELS)
+    usual = "fused" if fused else None
+    if said["trainer"] == "axolotl" and not fused:
+        usual = "fused" if "cut_cross_entropy" in plugins else "eager"
+    return {
+        "compile": reader.switch(keys.COMPILE),
+        "fused_kernels": fused or "liger" in plugins.lower() or None,
+        "loss": reader.word(keys.LOSS_KERNEL, loss_of) or usual,
+        "attention": reader.word(keys.ATTENTION, attention_of),
+    }
+
+
+def loss_of(name: str, text: str) -> str | None:
+    """A loss by its class, or by a switch that is on."""
+    if text in TRUE:
+        return values.LOSS_SWITCHES.get(name, "fused")
+    return values.LOSSES.get(text.rpartition(".")[2])
+
+
+def attention_of(name: str, text: str) -> str | None:
+    return values.ATTENTION.get(name if text in TRUE else text.lower())
 
 
 # --- among GPUs -----------------------------------------------------------------------------------
@@ -332,27 +325,24 @@ def parallel(reader: Reader, said: Said) -> Said:
 
 def strategy(reader: Reader, said: Said) -> Said:
     """DeepSpeed's stage, a number or in the name of a file; else FSDP's words."""
-    for setting, text in reader.all(keys.ZERO):
-        if stage := re.fullmatch(r"[0-3]", text) or re.search(
-            r"z(?:ero)?[_-]?([0-3])", text.lower()
-        ):
-            number = int(stage[0][-1])
-            reader.note(setting, f"ZeRO stage {number}")
-            if stage.lastindex:
-                reader.assumed.append(f"{text} is ZeRO stage {number} by its name, not opened")
-            return {"strategy": f"zero{number}" if number else "ddp"}
-    found: Said = {}
-    for setting, text in (*reader.all(keys.FSDP), *reader.all(keys.STRATEGY)):
-        for word in text.lower().replace(",", " ").split():
-            known = values.SHARDING.get(word)
-            if known and (not found or word in ("2", "fsdp2")):
-                reader.note(setting, f"the strategy {known}")
-                keeps = {"reshard": False} if word == "shard_grad_op" else {}
-                found = {"strategy": known, **keeps}
+    stage = reader.word(keys.ZERO, stage_of)
+    if stage is not None:
+        return {"strategy": f"zero{stage}" if stage else "ddp"}
+    texts = [text.lower() for role in (keys.FSDP, keys.STRATEGY) for _, text in reader.all(role)]
+    words = " ".join(texts).replace(",", " ").split()
+    known = [values.SHARDING[word] for word in words if word in values.SHARDING]
+    for role in (keys.FSDP, keys.STRATEGY):
+        reader.word(role)
     divided = reader.switch(keys.DISTRIBUTED)
-    if not found and divided is not None:
-        return {"strategy": "zero1" if divided else "ddp"}
-    return found
+    if not known:
+        return {"strategy": {True: "zero1", False: "ddp", None: None}[divided]}
+    newer = "fsdp" if {"2", "fsdp2"} & {*words} else known[0]
+    return {"strategy": newer, "reshard": False if "shard_grad_op" in words else None}
+
+
+def stage_of(name: str, text: str) -> int | None:
+    found = re.fullmatch(r"[0-3]", text) or re.search(r"z(?:ero)?[_-]?([0-3])", text.lower())
+    return int(found[0][-1]) if found else None
 
 
 PAIRS = ("dpo", "kto", "ipo", "simpo", "orpo", "ppo", "rm", "grpo")
@@ -360,18 +350,19 @@ PAIRS = ("dpo", "kto", "ipo", "simpo", "orpo", "ppo", "rm", "grpo")
 
 def elsewhere(reader: Reader, said: Said) -> Said:
     """What goes to the host; preference training, which holds more than the plan counts."""
-    notes, host = (
-        list(said["notes"]),
-        dict.fromkeys(("cpu", "nvme", "true", "yes", "on"), "on host"),
-    )
+    notes = list(said["notes"])
     in_words = any("offload" in text.lower().split() for _, text in reader.all(keys.FSDP))
-    if reader.word(keys.OFFLOAD, host) or in_words:
+    if reader.word(keys.OFFLOAD, on_host) or in_words:
         notes.append("the file offloads parameters; the plan says whether that is needed")
     stage = (reader.word(keys.STAGE) or "").lower()
     if stage in PAIRS and said["trainer"] != "trinity":
         notes.append(f"{stage} computes pairs and may hold a reference model: neither is counted")
-    on = reader.word(keys.OPTIMIZER_OFFLOAD, host)
+    on = reader.word(keys.OPTIMIZER_OFFLOAD, on_host)
     return {"notes": notes, **({"offload_optimizer": True} if on else {})}
+
+
+def on_host(name: str, text: str) -> str | None:
+    return "on the host" if text.lower() in ("cpu", "nvme", "true", "yes", "on") else None
 
 
 def own_words(reader: Reader, said: Said) -> Said:

@@ -279,3 +279,18 @@ def least_tokens(job: Job, sp: int) -> int:
 def takes_longest(job: Job, sp: int) -> bool:
     """Whether the longest sequence fits into the budget of the GPUs that share it."""
     return job.tokens is None or job.tokens >= least_tokens(job, sp)
+
+
+YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
+
+
+def yarn(job: Job) -> dict[str, Any] | None:
+    """The YaRN block for contexts beyond the native one; None if it is not needed or known."""
+    native = job.shape.native_context
+    if native is None or job.context <= native or job.shape.kind not in YARN_FAMILIES:
+        return None
+    return {
+        "rope_type": "yarn",
+        "factor": round(job.context / native, 6),
+        "original_max_position_embeddings": native,
+    }

@@ -33,7 +33,9 @@ def residual_bytes(job: Job) -> int:
     """Bytes of an element of the hidden state between the layers."""
     if upcast(job):
         return 4
-    return BYTES[job.dtype] if casts(job) else job.compute_bytes
+    sample = job.shape.sample  # a denoiser's comes out of a linear layer
+    wide = casts(job) and not (sample and sample.trained)
+    return BYTES[job.dtype] if wide else job.compute_bytes
 
 
 def kept(job: Job, recipe: Recipe) -> float:
@@ -41,7 +43,9 @@ def kept(job: Job, recipe: Recipe) -> float:
     count = tokens(job, recipe)
     if not job.checkpointing:
         return layers(job) * layer_bytes(job) * count + weight_copies(job)
-    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job)) * count
+    # What is no saved tensor of autograd stays under checkpointing by hooks.
+    attributes = eight_bit_inputs(job) * (not job.reentrant)
+    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job) + attributes) * count
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -91,7 +95,7 @@ def layer_bytes(job: Job) -> float:
         by_autocast = job.copies_model and (job.autocast or casts(job))
         return rates[2 if by_autocast else int(job.compute_bytes < 4)] * s.hidden + pairs(job)
     outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
-    inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job)
+    inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job) + eight_bit_inputs(job)
     return outside / between(job) + inside / job.tensor_parallel
 
 
@@ -137,6 +141,13 @@ def mlp_bytes(job: Job) -> float:
     count = 4 - fused if s.gated else 2
     count += 3 * (s.activation in ("gelu_new", "gelu_fast") and not fused)
     return (s.intermediate * count + 3 * s.experts * s.hidden) * job.compute_bytes
+
+
+def eight_bit_inputs(job: Job) -> float:
+    """Inputs of bitsandbytes' 8-bit layers, as attributes of the graph (`MatMul8bitLt`)."""
+    s = job.shape
+    width = s.norms * s.hidden + s.query + s.intermediate
+    return width * job.compute_bytes * (job.quantize == "int8")
 
 
 def adapter_bytes(job: Job) -> float:

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from gpusetup.model.shell import setting, shell_for
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import Decision, candidates, doubt, host_holds, max_batch
-from gpusetup.plan.job import Job
+from gpusetup.plan.job import YARN_FAMILIES, Job
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question
-from gpusetup.plan.sample import a_sample, said_of_sample
+from gpusetup.plan.sample import said_of_sample
 from gpusetup.plan.states import encoders, host_bytes
 
-YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 MOMENTS = {
     "loading": "the highest moment is before the first step: every GPU holds the whole model",
     "evaluation": "the highest moment is the evaluation: a smaller evaluation batch lowers it",
@@ -36,8 +35,6 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
 def assumed(question: Question, decision: Decision) -> Iterator[str]:
     """What was taken because nobody said it."""
     job, s = decision.job, decision.job.shape
-    if question.params is not None:
-        yield f"shape taken as usual for this size: {s.layers} layers of {s.hidden}"
     if question.context is None and question.solve != "context" and s.fixed_tokens is None:
         if job.context == 1:
             yield "no `--context`: activations are those of one token (one row) a sample"
@@ -52,7 +49,8 @@ def assumed(question: Question, decision: Decision) -> Iterator[str]:
     elif question.batch is None and question.solve is None:
         most = max_batch(job, decision.limits)
         more = f"; {most.job.batch:,} would fit (`--max-batch`)" if most.fits else ""
-        yield f"no `--batch`: one {a_sample(s)} a GPU{more}"
+        one = "sequence" if s.tokens is None else f"sample of {s.tokens:,} tokens"
+        yield f"no `--batch`: one {one} a GPU{more}"
     if question.trainer is None:
         wide = job.compute_bytes == 4 and not {"amp", "dtype"} & question.how.keys()
         kept = not job.checkpointing and job.context > 1 and "checkpointing" not in question.how
@@ -87,9 +85,6 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
     job, limits, count = decision.job, decision.limits, place.count
     if count is not None and job.gpus > count:
         yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
-    where = {"windows": "Windows", "wsl": "WSL", "jetson": "Jetson"}.get(place.system)
-    if where:
-        yield f"expandable segments (Env) do not work on {where}"
     if place.unified:
         yield "the GPU has no memory of its own: Offload gains nothing, other programs count"
     if place.used_bytes > 0.5 * GIB:
@@ -97,11 +92,8 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
         yield f"other programs hold {held:.1f} GiB of the GPU now; the plan counts it as free"
     every = candidates(job, limits)
     missed = next((one for one in every if not host_holds(job, one, limits)), None)
-    if (
-        missed
-        and limits.host is not None
-        and not (decision.fits and not decision.shown.recipe.offload)
-    ):
+    on_gpu = decision.fits and not decision.shown.recipe.offload
+    if missed and limits.host is not None and not on_gpu:
         need, have = host_bytes(job, missed) / GIB, limits.host / GIB
         yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
 

@@ -9,7 +9,7 @@ from typing import Any
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.decide import Limits, sequence_degrees
-from gpusetup.plan.job import BYTES, DIVIDES, Job, least_tokens, takes_longest
+from gpusetup.plan.job import BYTES, Job, least_tokens, takes_longest
 from gpusetup.plan.memory import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
     count,
@@ -183,66 +183,46 @@ def check(job: Job, question: Question) -> None:
     for is_wrong, message, hint in contradictions(job, question):
         if is_wrong:
             raise UsageError(message, hint=hint)
-    sp, degrees = question.sp or 1, sequence_degrees(job, Limits(capacity=0))
-    if sp > 1 and job.copies_model:
+    degrees = sequence_degrees(job, Limits(capacity=0))
+    shown = ", ".join(map(str, degrees))
+    if question.sp and question.sp not in degrees:
         raise UsageError(
-            f"`--sp {sp}` needs a sharded strategy, not {job.strategy}", hint="`--strategy fsdp`"
+            f"`--sp {question.sp}` must divide both the {job.data_parallel} GPUs and the "
+            f"{job.shape.heads} heads, under a sharded strategy: not {job.strategy}",
+            hint=f"with these: {shown}; `--strategy fsdp`",
         )
-    if sp not in degrees:
-        raise UsageError(
-            f"`--sp {sp}` must divide both the {job.data_parallel} GPUs and the "
-            f"{job.shape.heads // job.tensor_parallel} heads, and go into the "
-            f"{job.shape.key_value_heads} key-value heads",
-            hint=f"with these: {', '.join(map(str, degrees))}",
-        )
-    degrees = (sp,) if question.sp else degrees
-    if question.solve != "gpus" and not takes_longest(job, degrees[-1]):
-        least = [f"{least_tokens(job, n):,}" + f" with SP={n}" * (n > 1) for n in degrees]
+    most = question.sp or degrees[-1]
+    if question.solve != "gpus" and not takes_longest(job, most):
         raise UsageError(
             f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a "
             f"sequence of {job.length:,}: the trainer refuses them",
-            hint=f"at least {', '.join(least)}",
+            hint=f"at least {least_tokens(job, most):,} with SP={most}",
         )
 
 
 def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str | None], ...]:
     """Each with whether it holds, what is said then, and the way out."""
-    s, gpus, strategy = job.shape, job.gpus, job.strategy
-    tp, pp, cp = job.tensor_parallel, job.pipeline_parallel, job.context_parallel
+    gpus, strategy, selective = job.gpus, job.strategy, job.selective or "op"
+    inner = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     unknown = getattr(question, question.solve) if question.solve else None
     flag = {"gpus": "--gpus-needed"}.get(question.solve or "", f"--max-{question.solve}")
-    frozen = job.lora is not None or job.frozen >= 1
     return (
-        (job.encoders != "none" and not (s.sample and s.sample.vae),
-         f"`--encoders` are those of a denoiser of video, which {s.name} is not", None),
         (strategy == "single" and gpus > 1,
          f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"),
-        (gpus % (tp * pp * cp) > 0,
-         f"`--tp {tp}` times `--pp {pp}` times `--cp {cp}` does not divide {gpus} GPUs",
-         f"{tp * pp * cp} or a multiple of it is needed"),
-        (s.heads % tp > 0, f"`--tp {tp}` does not divide the {s.heads} heads of the model", None),
-        (pp > s.layers, f"`--pp {pp}` is more than the {s.layers} layers of the model", None),
-        (tp * pp > 1 and strategy in ("single", "dp", "device-map"),
-         f"`--strategy {strategy}` has neither tensor nor pipeline parallelism", None),
+        (gpus % inner > 0, f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
+         f"{inner} or a multiple of it is needed"),
+        (job.shape.heads % job.tensor_parallel > 0,
+         f"`--tp` does not divide the {job.shape.heads} heads of the model", None),
+        (job.pipeline_parallel > job.shape.layers,
+         f"`--pp` is more than the {job.shape.layers} layers of the model", None),
         ((job.shard is not None) != (strategy == "hsdp"),
          "`--strategy hsdp` and a `shard` go together", "say `shard` in a config's `plan:`"),
-        (bool(job.shard and job.data_parallel % job.shard),
-         f"a shard of {job.shard} does not divide {job.data_parallel} GPUs", None),
-        (job.batch is not None and job.tokens is not None,
-         "a batch and a budget of tokens exclude each other", None),
-        (job.lora is not None and bool(job.frozen or job.trained_layers),
-         "LoRA freezes the whole model: say nothing else that is frozen", None),
-        ((job.trained_layers or 0) > s.layers,
-         f"{job.trained_layers} trained layers are more than the {s.layers} of the model", None),
-        (job.is_quantized and not frozen,
+        (job.is_quantized and not job.base_is_frozen,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
-        (not re.fullmatch(r"op|[1-9]\d{0,2}", job.selective or "op"),
-         f"selective checkpointing is `op`, or every n-th layer: `2`, not {job.selective}", None),
+        (not re.fullmatch(r"op|[1-9]\d{0,2}", selective),
+         f"selective checkpointing is `op`, or every n-th layer: `2`, not {selective}", None),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
-        (job.optimizer not in OPTIMIZERS or strategy not in DIVIDES,
-         f"No optimizer {job.optimizer!r}", f"one of: {', '.join(OPTIMIZERS)}"),
+        (job.optimizer not in OPTIMIZERS, f"No optimizer {job.optimizer!r}", ", ".join(OPTIMIZERS)),
         (unknown is not None,
          f"`{flag}` looks for what `--{question.solve}` gives: leave one out", None),
-        (question.solve == "context" and bool(s.fixed_tokens),
-         f"A sample of {s.name} always has {s.fixed_tokens} tokens", None),
     )  # fmt: skip

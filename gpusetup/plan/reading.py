@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from gpusetup.configs import values
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import key_of
-from gpusetup.configs.settings import NOTHING, Setting, in_words, truth, whole
+from gpusetup.configs.settings import NOTHING, Setting, in_words, name_of, truth, whole
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
 from gpusetup.model.frozen import replace
@@ -48,13 +49,13 @@ class Reader:
             if text is not None:
                 yield setting, text
 
-    def word(self, role: str, known: Mapping[str, str] | None = None) -> str | None:
-        """The first text of a role; with `known` the meaning of the first that is there."""
+    def word(self, role: str, meaning: Callable[[str, str], Any] | None = None) -> Any:
+        """The first text of a role that says something, by a `meaning` of its name and text."""
         for setting, text in self.all(role):
-            meaning = text if known is None else known.get(text.lower())
-            if meaning is not None:
-                self.note(setting, f"{role}: {meaning}")
-                return meaning
+            found = meaning(name_of(setting.path), text) if meaning else text
+            if found is not None:
+                self.note(setting, f"{role}: {found}")
+                return found
         return None
 
     def number(self, role: str, most: int = 10**6) -> int | None:

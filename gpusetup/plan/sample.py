@@ -51,20 +51,6 @@ def of_size(shape: Shape, frames: int | None, size: str | None) -> Shape:
     return replace(shape, tokens=shape.sample.tokens(frames or usual[0], height, width))
 
 
-def a_sample(shape: Shape) -> str:
-    """What one sample of a model is called.
-
-    >>> from gpusetup.plan.models import model_named
-    >>> a_sample(model_named("sdxl")), a_sample(model_named("bert"))
-    ('image', 'sequence')
-    """
-    if shape.sample is not None:
-        return "image" if shape.sample.usual[0] == 1 else "video"
-    if shape.tokens is not None:
-        return f"sample of {shape.tokens:,} tokens"
-    return "sequence" if shape.vocabulary or shape.rows or shape.encoder else "sample"
-
-
 def said_of_sample(job: Job, frames: int | None, size: str | None) -> list[str]:
     """What was taken for a sample, and what is on the GPU with the denoiser, as sentences."""
     sample = job.shape.sample

@@ -12,14 +12,12 @@ from typing import Any
 
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.documents import PlanCell
-from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import FIELDS, Job, Recipe, samples
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.models import hub_id
 from gpusetup.plan.trainers import defaults, rows
 
 Values = dict[str, Any]
-
-LONG = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 class Plan(Frozen):
@@ -63,6 +61,12 @@ def facts(plan: Plan) -> Values:
         "offload": recipe.offload,
         "deepspeed": {**auto, "zero_optimization": zero} if "stage" in zero else None,
         "fsdp": words + " offload" * recipe.offload if sharded else None,
+        "trinity": f"${{oc.env:TRINITY_MODEL_PATH,{model}}}",
+        "prompt": job.context // 2,
+        "rope_scaling": yarn(job),
+        "dynamic": job.batch is None,
+        "degree": recipe.sp,
+        "budget": tokens(job, recipe) if job.batch is None else None,
         "fsdp_offload": recipe.offload if sharded else None,
     }  # fmt: skip
 
@@ -133,7 +137,7 @@ def unsaid(plan: Plan, fields: set[str]) -> Iterator[str]:
 # --- the documents ------------------------------------------------------------------------------
 
 
-def document(found: PlanCell, plan: Plan | None, *, text: bool) -> str:
+def document(found: PlanCell, plan: Plan, *, text: bool) -> str:
     """The trainer's own configuration, or Trinity-RFT's (of text alone) and a plain script's."""
     if not found.fits:
         raise Unsatisfiable(
@@ -144,13 +148,19 @@ def document(found: PlanCell, plan: Plan | None, *, text: bool) -> str:
         f"# {found.model}, {found.context:,} tokens, {found.gpus} x {found.gpu}: {found.recipe}\n"
     )
     head += "".join(f"# export {name}={value}\n" for name, value in found.env.items())
-    if plan and plan.job.batch is not None and "writes" in rows()[plan.trainer]:
-        own, fields = said(plan)
-        if left := ", ".join(unsaid(plan, fields)):
-            head += f"# not in these settings, see to it yourself: {left}\n"
+    is_own = plan.job.batch is not None and "start" in rows().get(plan.trainer, {})
+    own, fields = said(plan if is_own else replace(plan, trainer="trinity"))
+    left = ", ".join(unsaid(plan, fields)) if is_own or plan.trainer == "trinity" else ""
+    head += f"# not in these settings, see to it yourself: {left}\n" if left else ""
+    if is_own:
         return f"{head}# {start(plan, own)}\n{yaml_text(own)}"
-    trinity = f"# Trinity-RFT\n{PROMPT}{yaml_text(trinity_settings(found))}---\n" if text else ""
-    return f"{head}{trinity}# torchrun\n{yaml_text(torchrun_settings(found))}"
+    trinity = f"# Trinity-RFT\n{PROMPT}{yaml_text(own)}---\n" if text else ""
+    plain = {
+        "launch": f"torchrun --standalone --nproc_per_node={found.gpus} train.py",
+        "environment": dict(found.env),
+        **found.settings,
+    }
+    return f"{head}{trinity}# torchrun\n{yaml_text(plain)}"
 
 
 PROMPT = "# max_prompt_tokens: half of the length is left to the response; your data decides\n"
@@ -171,54 +181,6 @@ def start(plan: Plan, own: Values) -> str:
     said = (f"--{name.replace('_', '-')}" + f" {value}" * (value is not True)
             for name, value in own.items() if value is not False)  # fmt: skip
     return " ".join((line, *said))
-
-
-def trinity_settings(found: PlanCell) -> Values:
-    """The keys of Trinity-RFT that a recipe decides; its trainer is verl's FSDP worker."""
-    s = found.settings
-    model: Values = {
-        "model_path": f"${{oc.env:TRINITY_MODEL_PATH,{hub_id(found.model)}}}",
-        "max_prompt_tokens": found.context // 2,
-        "max_model_len": found.context,
-        **({"rope_scaling": s["rope_scaling"]} if "rope_scaling" in s else {}),
-    }
-    trainer: Values = {
-        "use_dynamic_bsz": found.batch is None,
-        "ulysses_sequence_parallel_size": s["sequence_parallel_size"],
-    }
-    actor: Values = {}
-    workers: Values = {"actor": actor}
-    if "max_token_len_per_gpu" in s:
-        limit = s["max_token_len_per_gpu"]
-        trainer["max_token_len_per_gpu"] = actor["ppo_max_token_len_per_gpu"] = limit
-        workers["ref"] = workers["rollout"] = {"log_prob_max_token_len_per_gpu": limit}
-    if s["cpu_offload"]:
-        actor |= {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
-    if actor:
-        trainer["trainer_config"] = {"actor_rollout_ref": workers}
-    return {"model": model, "trainer": trainer}
-
-
-def torchrun_settings(found: PlanCell) -> Values:
-    """What a plain training script needs to know; FSDP2's own arguments."""
-    s = found.settings
-    mixed = None if s["mixed_precision"] == "none" else s["mixed_precision"]
-    values: Values = {
-        "launch": f"torchrun --standalone --nproc_per_node={found.gpus} train.py",
-        "environment": dict(found.env),
-        "strategy": s["strategy"],
-    }
-    if s["strategy"] in ("fsdp2", "hsdp", "zero3"):
-        dtype = LONG[mixed or s["param_dtype"]]
-        values["fully_shard"] = {
-            "reshard_after_forward": True,
-            "mp_policy": {"param_dtype": dtype, "reduce_dtype": "float32"},
-            "offload_policy": "CPUOffloadPolicy" if s["cpu_offload"] else None,
-        }
-    kept = ("sequence_parallel_size", "gradient_checkpointing", "optimizer", "mixed_precision",
-            "max_model_len", "max_token_len_per_gpu", "batch_per_gpu", "rope_scaling",
-            "loss")  # fmt: skip
-    return values | {name: s[name] for name in kept if name in s}
 
 
 def yaml_text(values: Mapping[str, Any], indent: int = 0) -> str:

@@ -7,13 +7,16 @@ one GPU, batches are samples on one GPU.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
 from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.codec import from_json
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
+from gpusetup.plan.decide import largest
 
 PHASES = ("forward", "backward", "optimizer")
 STRATEGIES = ("single", "ddp", "zero1", "fsdp", "zero3")
@@ -121,69 +124,47 @@ class CodeFailed(BadInput):
 
 
 OVERRIDES = {
-    "CUDA_VISIBLE_DEVICES": "",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "HF_DATASETS_OFFLINE": "1",
-    "WANDB_MODE": "disabled",
-    "PYTHONIOENCODING": "utf-8",
-}
+    "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1", "WANDB_MODE": "disabled", "PYTHONIOENCODING": "utf-8",
+}  # fmt: skip
 """Variable -> its value in the child: no GPU is seen, nothing is fetched."""
-
-
-def environment(present: Mapping[str, str]) -> dict[str, str]:
-    """The child's environment."""
-    return {**present, **OVERRIDES}
 
 
 def check(request: CodeRequest) -> None:
     """`UsageError` for a question that cannot be traced."""
-    place, colon, name = request.code.rpartition(":")
-    if not (place and colon and name):
+    if not all(request.code.rpartition(":")):
         raise UsageError(
             f"`--code {request.code}` is not MODULE:FUNCTION",
             hint="for example `--code train:build`, or `--code path/to/train.py:build`",
         )
-    rows = (
-        (request.strategy in STRATEGIES, f"`--strategy {request.strategy}`", STRATEGIES),
-        (request.optimizer in OPTIMIZERS, f"`--optimizer {request.optimizer}`", OPTIMIZERS),
-    )
-    for known, flag, names in rows:
-        if not known:
-            raise UsageError(
-                f"{flag} cannot be traced from code", hint=f"a trace knows {', '.join(names)}"
-            )
+    for name, known in (("strategy", STRATEGIES), ("optimizer", OPTIMIZERS)):
+        word = getattr(request, name)
+        if word not in known:
+            hint = f"a trace knows {', '.join(known)}"
+            raise UsageError(f"`--{name} {word}` cannot be traced from code", hint=hint)
     if min(request.batch, request.gpus, request.accumulate) < 1:
         raise UsageError("the batch, the number of GPUs and `--accumulate` are at least 1")
 
 
 def as_traced(request: CodeRequest) -> CodeRequest:
     """The request as the child takes it: what is not sharded is one GPU's step."""
-    from gpusetup.model.frozen import replace
-
     sharded = request.strategy in ("fsdp", "zero3") and request.gpus > 1
     return replace(request, strategy="fsdp" if sharded else "single")
 
 
 def answer_of(request: CodeRequest, stdout: str, stderr: str, code: int | None) -> Trace:
     """Read the child's answer, or raise what it says went wrong."""
-    from gpusetup.model.codec import from_json
-
     line = stdout.strip().rpartition("\n")[2]
     if not line.startswith("{"):
-        raise CodeFailed(f"`{request.code}` ended the trace ({ending(code)})", trace=stderr[-4000:])
+        end = f"killed by signal {-code}" if code is not None and code < 0 else f"exit {code}"
+        raise CodeFailed(f"`{request.code}` ended the trace ({end})", trace=stderr[-4000:])
     if line.startswith('{"problem"'):
         raise error_of(request, from_json(line, _Trouble, what="the trace's answer"))
-    return adjusted(request, from_json(line, Trace, what="the trace's answer"))
-
-
-def ending(code: int | None) -> str:
-    """How a child that gave no answer ended.
-
-    >>> ending(3), ending(-11)
-    ('exit 3', 'killed by signal 11')
-    """
-    return f"killed by signal {-code}" if code is not None and code < 0 else f"exit {code}"
+    found = from_json(line, Trace, what="the trace's answer")
+    if request.gpus == 1 or request.strategy not in ("ddp", "zero1"):
+        return found
+    share = 1 - 1 / request.gpus if request.strategy == "zero1" else 0.0
+    return replace(found, traces=tuple(_shared(one, share) for one in found.traces))
 
 
 RETURNS = (
@@ -211,144 +192,90 @@ PLAIN = ("Contract", "NoLoss", "Untrained", "gpu")
 
 def error_of(request: CodeRequest, trouble: _Trouble) -> GpuSetupError:
     """The error that says what the child ran into."""
-    if trouble.problem == "question":
-        return UsageError(trouble.message)
-    if trouble.problem == "ModuleNotFoundError" and "'torch'" in trouble.message:
+    problem, said = trouble.problem, trouble.message
+    if problem == "question":
+        return UsageError(said)
+    if problem == "ModuleNotFoundError" and "'torch'" in said:
         return Blocked(
             "The target interpreter has no torch, and a trace needs one",
             hint="`gpusetup install`, or activate the environment that your code runs in",
         )
     place = f" ({trouble.where})" if trouble.where else ""
-    named = trouble.problem in PLAIN
-    said = trouble.message if named else f"{trouble.problem}: {trouble.message}".rstrip(": ")
-    return CodeFailed(
-        f"`{request.code}` cannot be traced: {said}{place}",
-        hint=HINTS.get(trouble.problem),
-        trace=trouble.trace,
-    )
-
-
-# --- what a strategy adds to one GPU's step ------------------------------------------------------
-
-
-def adjusted(request: CodeRequest, found: Trace) -> Trace:
-    """The trace of one GPU's step with what DDP or ZeRO 1 change on it.
-
-    DDP keeps the gradients a second time in its buckets (`gradient_as_bucket_view` is off by
-    default). ZeRO 1 divides the optimizer's states among the GPUs. FSDP2 was traced itself.
-    """
-    from gpusetup.model.frozen import replace
-
-    if request.gpus == 1 or request.strategy not in ("ddp", "zero1"):
-        return found
-    share = 1 - 1 / request.gpus if request.strategy == "zero1" else 0.0
-    return replace(found, traces=tuple(_shared(one, share) for one in found.traces))
+    if problem not in PLAIN:
+        said = f"{problem}: {said}".rstrip(": ")
+    what = f"`{request.code}` cannot be traced: {said}{place}"
+    return CodeFailed(what, hint=HINTS.get(problem), trace=trouble.trace)
 
 
 def _shared(one: Traced, share: float) -> Traced:
-    from gpusetup.model.frozen import replace
+    """One GPU's step with DDP's second copy of the gradients, and ZeRO 1's share of the states.
 
-    states = sum(row.bytes for row in one.standing if row.kind == "optimizer")
-    difference = one.trained_bytes - round(states * share)
-    kept = (
+    DDP keeps its buckets (`gradient_as_bucket_view` is off by default).
+    """
+    gone = round(by_kind(one).get("optimizer", 0) * share)
+    kept = [
         replace(row, bytes=round(row.bytes * (1 - share))) if row.kind == "optimizer" else row
         for row in one.standing
-    )
-    buckets = Standing(kind="gradients", module="(buckets)", bytes=one.trained_bytes)
+    ]
+    kept.append(Standing(kind="gradients", module="(buckets)", bytes=one.trained_bytes))
     return replace(
         one,
-        phases={phase: size + difference for phase, size in one.phases.items()},
-        standing=tuple(sorted((*kept, buckets), key=lambda row: -row.bytes)),
+        phases={phase: size + one.trained_bytes - gone for phase, size in one.phases.items()},
+        standing=tuple(sorted(kept, key=lambda row: -row.bytes)),
     )
 
 
 # --- peaks and batches ---------------------------------------------------------------------------
 
 
-class Line(Frozen):
-    """How the peak of one phase grows: bytes = fixed + a_sample * batch."""
-
-    fixed: float
-    a_sample: float
-
-    def at(self, batch: int) -> float:
-        return self.fixed + self.a_sample * batch
-
-    def batch_within(self, limit: int) -> int:
-        """The largest batch whose peak is at most `limit`; 0 where not even one sample fits.
-
-        >>> Line(fixed=10, a_sample=4).batch_within(31), Line(fixed=10, a_sample=4).batch_within(9)
-        (5, 0)
-        """
-        if self.a_sample <= 0:
-            return LARGEST if self.fixed <= limit else 0
-        return max(0, int((limit - self.fixed) // self.a_sample))
-
-
-def line_through(one: Traced, two: Traced, phase: str) -> Line:
-    """The line of a phase through two batches; flat where it does not grow."""
-    difference = two.batch - one.batch
-    a_sample = max(0.0, (two.phases[phase] - one.phases[phase]) / difference)
-    fixed = two.phases[phase] - a_sample * two.batch
-    return Line(fixed=max(fixed, one.phases[phase] - a_sample * one.batch), a_sample=a_sample)
-
-
-def lines(found: Trace, limit: int | None = None) -> dict[str, Line]:
-    """Phase -> its line, through the two batches nearest to the limit (None: the first two).
+def at_batch(found: Trace, batch: int, limit: float) -> float:
+    """The most of any phase with a batch, by a line through the two traces nearest to a limit.
 
     The peak of a phase is the largest of several lines, so that the one near the limit counts.
     """
-    near = sorted(found.traces, key=lambda one: 0 if limit is None else abs(one.peak - limit))
-    if len(near) < 2:
-        raise ValueError("a line needs two traces")
-    return {phase: line_through(near[0], near[1], phase) for phase in PHASES}
+    one, two = sorted(found.traces, key=lambda each: abs(each.peak - limit))[:2]
+    sizes = []
+    for phase in PHASES:
+        here, there = one.phases[phase], two.phases[phase]
+        slope = max(0.0, (there - here) / (two.batch - one.batch))
+        start = max(here - slope * one.batch, there - slope * two.batch)
+        sizes.append(start + slope * batch)
+    return max(sizes)
 
 
 def largest_batch(found: Trace, limit: int) -> int:
     """The largest batch of one GPU whose every phase stays within `limit` bytes; 0: none does."""
-    return min(line.batch_within(limit) for line in lines(found, limit).values())
+    return largest(lambda batch: at_batch(found, batch, limit) <= limit, LARGEST)
 
 
-def by_kind(one: Traced) -> dict[str, int]:
-    """Kind -> bytes at the peak, the largest first."""
-    held: dict[str, int] = defaultdict(int)
+def by_kind(one: Traced) -> Counter[str]:
+    """Kind -> bytes at the peak."""
+    held: Counter[str] = Counter()
     for row in one.standing:
         held[row.kind] += row.bytes
-    return dict(sorted(held.items(), key=lambda item: -item[1]))
+    return held
 
 
-def by_module(one: Traced, rows: int = 10) -> tuple[Standing, ...]:
-    """What stands at the peak, modules that differ only in their number together; the largest."""
-    held: dict[tuple[Kind, str], int] = defaultdict(int)
+def by_module(one: Traced) -> tuple[Standing, ...]:
+    """The ten largest at the peak, modules that differ only in their number together."""
+    held: Counter[tuple[Kind, str]] = Counter()
     for row in one.standing:
-        held[row.kind, pattern(row.module)] += row.bytes
-    ranked = sorted(held.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Standing(kind=k, module=m, bytes=size) for (k, m), size in ranked[:rows])
-
-
-def pattern(module: str) -> str:
-    """A module's name with its numbers as stars.
-
-    >>> pattern("model.layers.17.mlp.up"), pattern("")
-    ('model.layers.*.mlp.up', '')
-    """
-    return ".".join("*" if part.isdigit() else part for part in module.split("."))
+        held[row.kind, re.sub(r"(?<![^.])\d+(?![^.])", "*", row.module)] += row.bytes
+    ranked = sorted(held.items(), key=lambda item: (-item[1], item[0]))[:10]
+    return tuple(Standing(kind=k, module=m, bytes=size) for (k, m), size in ranked)
 
 
 def notes(found: Trace) -> tuple[str, ...]:
     """What the reader should know about the trace."""
-    said = []
-    if found.asked.values_read:
-        times = "once" if found.asked.values_read == 1 else f"{found.asked.values_read} times"
-        said.append(f"the code reads a tensor's value {times}; the trace took it as 1.0")
-    if found.asked.compiled:
-        said.append("`torch.compile` was left out of the trace; a compiled step keeps less")
-    if found.asked.paged_bytes:
-        size = found.asked.paged_bytes / GIB
-        said.append(f"{size:.1f} GiB of paged optimizer states are the host's, and not counted")
-    if found.asked.convolves:
-        said.append("convolutions: cuDNN's own memory is not counted, with which nine published "
-                    "networks took 10 to 15 % more")  # fmt: skip
-    if found.refused:
-        said.append(f"no other batch could be traced: {found.refused}")
-    return tuple(said)
+    one = found.asked
+    rows = (
+        (one.values_read, f"the code reads a tensor's value (times: {one.values_read}); the trace "
+         "took it as 1.0"),
+        (one.compiled, "`torch.compile` was left out of the trace; a compiled step keeps less"),
+        (one.paged_bytes, f"{one.paged_bytes / GIB:.1f} GiB of paged optimizer states are the "
+         "host's, and not counted"),
+        (one.convolves, "convolutions: cuDNN's own memory is not counted, with which nine "
+         "published networks took 10 to 15 % more"),
+        (found.refused, f"no other batch could be traced: {found.refused}"),
+    )  # fmt: skip
+    return tuple(text for holds, text in rows if holds)

@@ -40,7 +40,8 @@ def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     """The whole screen."""
     lines: list[str] = [Row(_question(plan), hang=2), "", *_verdict(plan), ""]
     if plan.ways:
-        lines += [heading("On this GPU alone, with checkpointing"), *map(_way, plan.ways), ""]
+        lines += [heading("On this GPU alone, with checkpointing; ! leaves less than a fifth free")]
+        lines += [*(_way(way, plan.memory_gib.capacity) for way in plan.ways), ""]
     elif plan.helps and plan.fits:
         lines += [*_helps(plan), ""]
     lines += _memory(plan, width)
@@ -63,11 +64,12 @@ def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     return Screen(lines)
 
 
-def _way(way: Way) -> Row:
+def _way(way: Way, capacity: float) -> Row:
     """One way to train: does it fit, up to which batch or length, what one sequence takes."""
+    mark = (OK if way.total_gib <= 0.8 * capacity else BUT) if way.fits else NO
     most = f"batch {way.batch:,}, or {way.context or 0:,} tokens" if way.fits else "does not fit"
     needs = f"one sequence needs {way.total_gib:.1f} GiB"
-    return row("  ", OK if way.fits else NO, f" {way.name:18} {most:34} ", (needs, DIM))
+    return row("  ", mark, f" {way.name:18} {most:34} ", (needs, DIM))
 
 
 def _question(plan: PlanCell) -> str:

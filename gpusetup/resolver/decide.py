@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.catalog.builds import INDEX_ROOT, Catalog, Same, index_url
+from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.kernels import served_by
 from gpusetup.errors import Unsatisfiable, UsageError
@@ -49,7 +49,7 @@ def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolutio
     existed gets no build and a reason (`check_request` raises for the command line).
     """
     situation = situation_of(snapshot, request, catalog)
-    found = _decided(replace(situation, gpus=_told_apart(situation.gpus)), Same(catalog))
+    found = _decided(replace(situation, gpus=_told_apart(situation.gpus)), catalog)
     if found.build is not None:
         found = replace(found, build=_with_companions(found.build, situation, snapshot, catalog))
     told = Told(found=found, situation=situation, machine=snapshot, catalog=catalog)
@@ -62,12 +62,11 @@ def _told_apart(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _decided(situation: Situation, known: Same) -> Resolution:
+def _decided(situation: Situation, catalog: Catalog) -> Resolution:
     """The resolution of a situation, without what only this machine adds.
 
     Cached, because many reports are about the same situation.
     """
-    catalog = known.catalog
     reasons = [(build, why_not(build, situation)) for build in in_scope(situation, catalog)]
     fit = (build for build, reason in reasons if reason is None)
     fitting = sorted(fit, key=preference(situation))

@@ -51,7 +51,8 @@ def choose_together(
     behind_days: int = 0,
 ) -> Joint:
     """The set for a machine and some requirements. `prefer`: the torch that is taken if nothing
-    beside it is more than `behind_days` older than its newest release.
+    beside it is more than `behind_days` older than its newest release; else, with any such days,
+    the next newer one.
 
     Unsatisfiable if none goes together; Blocked if an index does not answer.
     """
@@ -60,9 +61,8 @@ def choose_together(
         newest = pool.submit(listed, asked.names, uv)
         is_listed = pool.submit(lambda: not places.named or bool(uv.ask(("torch",)).packages))
         search = _Search(asked, uv, newest.result, is_listed.result())
-        found = search.beside(prefer) if prefer else None
-        if found is None or max(found.late.values(), default=0) > behind_days:
-            found = search.best(prefer)
+        found = search.nearest(prefer, behind_days) if prefer else None
+        found = found or search.best(prefer)
         held = tuple(search.held_back(found))
         return Joint(
             build=found.build,
@@ -120,6 +120,17 @@ class _Search:
         """The set with one build; None if there is none."""
         answer = self._with(build, self.asked.words)
         return None if answer.reason else self._set(build, answer)
+
+    def nearest(self, there: TorchBuild, behind_days: int) -> _Set | None:
+        """The set with the torch that is there, else with the next newer one that goes with all;
+        one that is yet to come is only tried itself."""
+        later = [
+            build
+            for build in reversed(candidates(self.asked, self.asked.projects))
+            if behind_days and parsed(build.torch) > parsed(there.torch)
+        ]
+        sets = filter(None, map(self.beside, (there, *later)))
+        return next((s for s in sets if max(s.late.values(), default=0) <= behind_days), None)
 
     def _with(self, build: TorchBuild, words: Sequence[str]) -> Answer:
         projects = companion_table().projects
