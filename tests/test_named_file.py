@@ -116,7 +116,6 @@ COMMANDS = (
     "fleet show {folder} --profile",
     "fleet slurm health --profile",
     "plan --from-config",
-    "plan --model qwen3-8b --context 4096 --gpu H200 --constants",
     "plan --cells",
     "plan --model",
     "resolve --from",

@@ -162,9 +162,10 @@ def kind_of(action: argparse.Action | None) -> str:
     if isinstance(action, argparse._AppendAction) or action.nargs not in (None, "?"):
         return "strings"
     try:
-        return "integer" if isinstance(action.type("1"), int | float) else "string"  # type: ignore
-    except (TypeError, ValueError, argparse.ArgumentTypeError, GpuSetupError):
-        return "string"
+        one = action.type("1") if callable(action.type) else ""
+    except (ValueError, argparse.ArgumentTypeError, GpuSetupError):
+        one = ""
+    return "integer" if isinstance(one, int | float) else "string"
 
 
 def _hide(problem: GpuSetupError) -> None:

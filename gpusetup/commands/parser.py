@@ -84,8 +84,8 @@ class Parser(argparse.ArgumentParser):
 
     def all_shown(self, hint: str | None) -> str:
         """A hint that ends with where everything is told."""
-        apart = "\n" if hint and "\n" in hint else " "
-        return f"{hint}{apart if hint else ''}`{self.prog} --help` shows all".removeprefix("None")
+        end = f"`{self.prog} --help` shows all"
+        return f"{hint}{chr(10) if chr(10) in hint else ' '}{end}" if hint else end
 
 
 def no_such_command(word: str) -> UsageError:
