@@ -2,7 +2,7 @@
 
 Each function asks what its command asks and returns the document that the command prints under
 `--json`, as a typed value that cannot be changed, nor can a dict in it: the fields are those that
-`gpusetup schema COMMAND` describes, and `to_plain` and `to_json` give the same as dicts or text.
+`gpusetup COMMAND --schema` describes, and `to_plain` and `to_json` give the same as dicts or text.
 Nothing is printed; what the command line says on stderr on its way goes to the logger `gpusetup`,
 level INFO.
 

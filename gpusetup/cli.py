@@ -88,14 +88,12 @@ def _run(words: list[str], out: Console) -> int:
     return code
 
 
+QUIET = ("verify", "mcp", "completion", "fleet check", "fleet sweep", "fleet slurm")
+"""Commands that draw on the terminal themselves, or lend it to somebody's program."""
+
+
 def _speaks_itself(options: argparse.Namespace) -> bool:
-    """A command that draws on the terminal, or lends it to somebody's program."""
-    alone = ("verify", "mcp", "slurm", "completion", "agents", "help", "schema")
-    if options.command == "monitor":
-        return not options.replay
-    action = getattr(options, "action", "show")
-    waits = options.command == "fleet" and action == "run"
-    return options.command in alone or (action not in ("show", None) and not waits)
+    return options.command in QUIET or (options.command == "monitor" and not options.replay)
 
 
 def _no_color(words: Sequence[str]) -> bool:

@@ -68,7 +68,7 @@ COMMANDS = (
 )  # fmt: skip
 WIDTHS = ("80", "120")
 MODEL = ("plan", "--model", "qwen3-4b", "--context", "4096")
-NEW_WORDS: dict[str, str] = {}
+NEW_WORDS: dict[str, str] = {"--cuda": "--backend"}
 """Options of the second edition that have another name now."""
 
 Question = dict[str, Any]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gpusetup import api
-from gpusetup.commands.calling_types import option_of
-from gpusetup.commands.parser import build_parser, child_of
+from gpusetup.commands.calling import option_of
+from gpusetup.commands.parser import parser_of
 from gpusetup.errors import CLASSES
 from gpusetup.model.frozen import fields
 
@@ -105,7 +105,7 @@ OWN_WORDS = {
 def _help(command: str, keyword: str) -> str:
     if keyword in OWN_WORDS:
         return OWN_WORDS[keyword]
-    options = child_of(build_parser(command), command)._option_string_actions
+    options = parser_of(command)._option_string_actions
     option = options[option_of(keyword)]
     choices = ", ".join(f"`{one}`" for one in option.choices or ())
     return (option.help or choices).replace("%%", "%")

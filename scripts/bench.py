@@ -3,7 +3,6 @@
 
     python scripts/bench.py                 everything, 7 runs each
     python scripts/bench.py doctor -n 15    one group, more runs
-    python scripts/bench.py reports --many 100000
 
 Each row times two commands in turn (A B A B ...) as whole processes, so that a noisy machine
 disturbs both alike, and prints the median of the pairwise ratios. Peers are installed once into an
@@ -13,7 +12,6 @@ environment of their own in the user's cache folder.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import statistics
 import subprocess
@@ -22,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import platformdirs
@@ -163,42 +160,6 @@ def plan(runs: int) -> Iterator[Row]:
     yield under("plan --cells, 560 rows", many, 1, None, runs)
 
 
-REPORTS_A_SECOND = 300
-FEW, MANY = 1_000, 10_000
-
-
-def reports(runs: int, many: int = MANY) -> Iterator[Row]:
-    """`doctor --reports DIR --json` over rendered reports: how many a second, in what memory."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-    writers, messages = map(importlib.import_module, ("writers", "report_messages"))
-    told = tuple(text for _, text in messages.MESSAGES)
-    texts = [writers.mixture(seed, told) for seed in range(500)]
-    with tempfile.TemporaryDirectory() as folder:
-        folders = [_written(Path(folder) / str(n), texts, n) for n in (FEW, many)]
-        first, second = (cost(gpusetup("doctor", "--reports", str(f), "--json")) for f in folders)
-    rate = (many - FEW) / (second.processor_seconds - first.processor_seconds)
-    yield Row(
-        name="doctor --reports --json",
-        measured=f"{rate:.0f} reports a second of one core",
-        promise=f"at least {REPORTS_A_SECOND}",
-        kept=rate >= REPORTS_A_SECOND,
-    )
-    grown = second.peak_mib - first.peak_mib
-    yield Row(
-        name=f"memory, {FEW:,} and {many:,} reports",
-        measured=f"{first.peak_mib:.0f} and {second.peak_mib:.0f} MiB",
-        promise="10 MiB more at most",
-        kept=grown <= 10,
-    )
-
-
-def _written(folder: Path, texts: Sequence[str], count: int) -> Path:
-    folder.mkdir()
-    for number in range(count):
-        (folder / f"{number:06}.txt").write_text(texts[number % len(texts)], encoding="utf-8")
-    return folder
-
-
 def monitor(runs: int) -> Iterator[Row]:
     """Against the stand-in driver of the tests, which all three ask through the same library."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -314,7 +275,6 @@ GROUPS: dict[str, Callable[[int], Iterator[Row]]] = {
     "install": install,
     "plan": plan,
     "tune": tune,
-    "reports": reports,
 }
 
 
@@ -332,9 +292,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
     parser.add_argument("-n", "--runs", type=int, default=7)
-    parser.add_argument("--many", type=int, default=MANY, help="reports of the larger folder")
     options = parser.parse_args()
-    groups = GROUPS | {"reports": partial(reports, many=options.many)}
+    groups = GROUPS
     unknown = set(options.groups) - set(groups)
     if unknown:
         parser.error(f"no such group: {', '.join(sorted(unknown))}")

@@ -99,11 +99,10 @@ def wheel_command(row: Mapping[str, Any], python: str, platform: str) -> tuple[s
 # --- what is built --------------------------------------------------------------------------------
 
 
-def build(out: Path, cache: Path, address: str | None = None) -> Path:
-    """The page in `out`, which is made anew, whole or not at all. `address`: where it will stand,
-    for the site map."""
+def build(out: Path, cache: Path) -> Path:
+    """The page in `out`, which is made again, whole or not at all."""
     _refuse_others(out)
-    pages = finding_pages(address)
+    pages = finding_pages()
     asked = needs()
     _told(
         "2 of 3: Python for WebAssembly and its wheels, from npm and PyPI once, then from the cache"
@@ -146,7 +145,7 @@ def put(made: Path, out: Path, former: Path) -> None:
     made.rename(out)
 
 
-def finding_pages(address: str | None) -> dict[str, str]:
+def finding_pages() -> dict[str, str]:
     """One page a finding, and their index: place -> text."""
     try:
         from finding_pages import pages
@@ -155,7 +154,7 @@ def finding_pages(address: str | None) -> dict[str, str]:
             f"{problem.name} is not installed: `{sys.executable} -m pip install {ROOT}` first"
         ) from problem
     _told("1 of 3: the pages of the findings")
-    return dict(pages(address))
+    return dict(pages())
 
 
 def _refuse_others(out: Path) -> None:
@@ -208,11 +207,9 @@ def service_worker(out: Path) -> str:
     for path in files:
         digest.update(path.relative_to(out).as_posix().encode() + path.read_bytes())
     places = [path.relative_to(out).as_posix() for path in files]
-    names = json.dumps([place for place in places if not place.startswith("sitemap")])
     text = (WEB / "offline.js").read_text(encoding="utf-8")
-    return text.replace("@VERSION@", f"gpusetup-{digest.hexdigest()[:16]}").replace(
-        "@FILES@", names
-    )
+    version = f"gpusetup-{digest.hexdigest()[:16]}"
+    return text.replace("@VERSION@", version).replace("@FILES@", json.dumps(places))
 
 
 def default_cache() -> Path:
@@ -224,15 +221,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="made anew")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--cache", type=Path, default=default_cache(), metavar="DIR")
-    parser.add_argument(
-        "--address", metavar="URL", help="where it will stand: for sitemap.xml and canonical links"
-    )
     options = parser.parse_args()
-    address = f"{options.address.rstrip('/')}/" if options.address else None
     try:
-        out = build(options.out.resolve(), options.cache.resolve(), address)
+        out = build(options.out.resolve(), options.cache.resolve())
     except NotBuilt as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1

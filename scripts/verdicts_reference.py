@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 HEAD = """# Verdicts of monitor
 
-One GPU that works is judged by the first row that holds: all signs that prove it are seen, and none
-that excludes it. What no source told is not seen. Of several GPUs the worst verdict is the run's:
+One GPU that works is judged by the first row whose signs are all as the row says. What no source
+told is not seen. Of several GPUs the worst verdict is the run's:
 {order}. `uneven`, `idle` and a verdict of `null` concern the run as a whole. Of the steps the first
 that fits the run is given. How to read a verdict:
 [See what holds your GPU back](../how-to/monitor.md).
@@ -16,20 +16,18 @@ that fits the run is given. How to read a verdict:
 
 
 def page(generated: str) -> str:
-    from gpusetup.monitor.cases import ORDER
+    from gpusetup.monitor.verdicts import ORDER
 
     head = HEAD.format(order=", ".join(f"`{name}`" for name in ORDER))
     return "".join((generated, head, *_cases(), *_whole(), *_signs(), *_steps()))
 
 
 def _cases() -> Iterator[str]:
-    from gpusetup.monitor.cases import CASES
+    from gpusetup.monitor.verdicts import CASES
 
-    yield "| verdict | cause | proved by | excluded by | next steps |\n"
-    yield "| --- | --- | --- | --- | --- |\n"
+    yield "| verdict | cause | proved by | next steps |\n| --- | --- | --- | --- |\n"
     for case in CASES:
-        cells = (_code((case.verdict,)), case.cause, ", ".join(case.proves),
-                 ", ".join(case.excludes), _code(case.steps))  # fmt: skip
+        cells = (_code((case.verdict,)), case.cause, case.proof.words, _code(case.steps))
         yield f"| {' | '.join(cells)} |\n"
 
 
@@ -54,20 +52,22 @@ def _whole() -> Iterator[str]:
 
 
 def _signs() -> Iterator[str]:
-    from gpusetup.monitor.signs import SIGNS
+    from gpusetup.monitor import signs
+    from gpusetup.monitor.seen import Sign
 
     yield "\n## Signs\n\n| sign | means |\n| --- | --- |\n"
-    for name, (words, _) in SIGNS.items():
-        yield f"| {name} | {words} |\n"
+    for one in vars(signs).values():
+        if isinstance(one, Sign) and one.test.__doc__:
+            yield f"| {one.words} | {' '.join(one.test.__doc__.split())} |\n"
 
 
 def _steps() -> Iterator[str]:
     from gpusetup.monitor.steps import STEPS
 
-    yield "\n## Next steps\n\n| id | what | needs one of | not where |\n| --- | --- | --- | --- |\n"
+    yield "\n## Next steps\n\n| id | what | where |\n| --- | --- | --- |\n"
     for name, step in STEPS.items():
         command = f": `{step.command}`" if step.command else ""
-        cells = (f"`{name}`", step.text + command, ", ".join(step.needs), ", ".join(step.unless))
+        cells = (f"`{name}`", step.text + command, step.when.words if step.when else "")
         yield f"| {' | '.join(cells)} |\n"
 
 

@@ -24,8 +24,8 @@ from each_row import each
 
 from gpusetup import api
 from gpusetup.cli import main
-from gpusetup.commands.calling_types import option_of
-from gpusetup.commands.parser import build_parser, child_of
+from gpusetup.commands.calling import option_of
+from gpusetup.commands.parser import parser_of
 from gpusetup.probe.saved import example_machines, machine_named
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -392,7 +392,7 @@ def test_import_gpusetup_does_not_load_it() -> None:
 
 NOT_FROM_PYTHON = {
     "help", "json", "output", "no_color", "verbose", "format", "save", "keep_private", "strict",
-    "report", "reports", "list", "explain", "table", "png", "cells", "calibrate",
+    "schema", "report", "reports", "list", "explain", "table", "png", "cells", "calibrate",
     "python", "editable", "cuda", "serve", "weights", "cache", "from", "name",
 }  # fmt: skip
 """Options about screens, files and lists, or about another function; some of them only of some
@@ -403,7 +403,7 @@ commands."""
 def test_every_keyword_is_an_option_and_every_option_about_the_question_a_keyword(
     function: str,
 ) -> None:
-    child = child_of(build_parser(COMMAND[function]), COMMAND[function])
+    child = parser_of(COMMAND[function])
     names = {name for name, _ in keywords(function)} - {"*packages", "text"}
     assert {option_of(name) for name in names} <= set(child._option_string_actions)
     if function == "read_report":

@@ -1,4 +1,4 @@
-"""`gpusetup mcp` by the official client over stdio, and `gpusetup agents`."""
+"""`gpusetup mcp` by the official client over stdio, and `gpusetup mcp --agents`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from installing import (
     versions_in,
 )
 
-from gpusetup.assistants import installing, tools
+from gpusetup.assistants import tools
 from gpusetup.assistants.bounded import bounded
+from gpusetup.assistants.tool import Setting, Tool
 from gpusetup.cli import main
 from gpusetup.model import shell
 from gpusetup.redaction import private_here
@@ -209,7 +210,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "an option in a value": ("resolve", {"gpu": ["--help"]}, "No GPU is called '--help'"),
     "one GPU as a text": ("resolve", {"gpu": "--help"}, "No GPU is called '--help'"),
     "another type": ("resolve", {"gpu": 4090}, "is a text, or a list of texts"),
-    "a truth as a number": ("plan", {"model": "qwen3-8b", "gpus": True}, "is a whole number"),
+    "a truth as a number": ("plan", {"model": "qwen3-8b", "gpus": True}, "is a number"),
     "no text": ("read_report", {}, "needs `text`"),
     "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "`id` of explain"),
     "a finding that is none": ("explain", {"id": "nope"}, "no finding"),
@@ -361,21 +362,21 @@ LEAKY = (
 
 @each("text", LEAKY)
 def test_a_report_is_answered_without_who_and_where(text: str) -> None:
-    answer = tools.call("read_report", {"text": text}, tools.Setting())
+    answer = tools.call("read_report", {"text": text}, Setting())
     said = json.dumps(answer)
     assert [word for word in WHO if word in said] == []
-    exact = tools.call("read_report", {"text": text}, tools.Setting(keep_private=True))
+    exact = tools.call("read_report", {"text": text}, Setting(keep_private=True))
     assert (answer["cause"], answer["certainty"]) == (exact["cause"], exact["certainty"])
 
 
 def test_no_tool_can_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool that answers with what it read is looked over before the answer leaves."""
     leak = {"rows": [{"text": "see /home/alice.smith/x, alice.smith", "of": "hf_" + "a1B2" * 9}]}
-    forgetful = tools.Tool(name="new", what="", takes={}, answer=lambda _, __: leak)
+    forgetful = Tool(name="new", command="doctor", what="", takes=(), answer=lambda _, __: leak)
     monkeypatch.setattr(tools, "TOOLS", (*tools.TOOLS, forgetful))
-    seen = json.dumps(tools.call("new", {}, tools.Setting()))
+    seen = json.dumps(tools.call("new", {}, Setting()))
     assert "alice" not in seen and "hf_" not in seen
-    assert tools.call("new", {}, tools.Setting(keep_private=True)) == leak
+    assert tools.call("new", {}, Setting(keep_private=True)) == leak
     assert [tool.name for tool in tools.TOOLS if not tool.quotes] == ["explain"]
 
 
@@ -411,13 +412,6 @@ def test_a_cut_names_its_place() -> None:
 # --- an installation ----------------------------------------------------------------------------
 
 
-def test_an_installation_is_shown_and_the_person_runs_it() -> None:
-    wanted = {"packages": ["vllm>=0.9"], "upgrade": True}
-    assert installing.words_of(wanted, "/env/bin/python") == (
-        *("install", "vllm>=0.9", "--python=/env/bin/python", "--upgrade"),
-    )
-
-
 @needs_linux
 def test_a_plan_names_the_command_and_nothing_is_changed(
     world: World, monkeypatch: pytest.MonkeyPatch
@@ -427,7 +421,7 @@ def test_a_plan_names_the_command_and_nothing_is_changed(
     world.add_torch("cpu")
     venv = world.venv()
     wanted = {"torch": TORCH, "backend": "cpu"}
-    setting = tools.Setting(python=str(venv / "bin/python"), keep_private=True)
+    setting = Setting(python=str(venv / "bin/python"), keep_private=True)
     plan = tools.call("install", wanted, setting)
     assert plan["state"] == "planned"
     assert plan["after"]["torch"] == f"{TORCH}+cpu"
@@ -457,19 +451,19 @@ def test_without_the_package_one_sentence_says_how_to_get_it(
 def test_agents_are_told_in_forty_lines_with_commands_that_exist(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from gpusetup.commands.parser import build_parser, child_of
+    from gpusetup.commands.parser import parser_of
 
-    assert main(["agents"]) == 0
+    assert main(["mcp", "--agents"]) == 0
     said = capsys.readouterr().out
     assert 30 <= len(said.splitlines()) <= 45
     assert max(map(len, said.splitlines())) <= 110
     named = re.findall(r"`gpusetup ([\w-]+)([^`]*)`", said)
     assert len(named) >= 10
     for command, rest in named:
-        known = child_of(build_parser(command), command)._option_string_actions
+        known = parser_of(command)._option_string_actions
         assert set(re.findall(r"--[\w-]+", rest)) <= set(known), command
 
 
 def test_an_empty_text_is_said_to_be_empty() -> None:
-    answer = tools.call("read_report", {"text": " > "}, tools.Setting())
+    answer = tools.call("read_report", {"text": " > "}, Setting())
     assert "report-empty" in str(answer)

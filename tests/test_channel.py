@@ -45,4 +45,4 @@ def test_what_has_no_such_build_is_a_no_in_a_sentence(
 
 def test_install_takes_none_and_names_the_command(capsys: Said) -> None:
     assert main(["install", "--torch", "nightly", "--dry-run", "--from", "rtx3050-laptop"]) == 2
-    assert "`gpusetup resolve --torch nightly` prints" in capsys.readouterr().err
+    assert "`gpusetup resolve --torch nightly`" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from machines_named import there
 
 from gpusetup import __version__
 from gpusetup.cli import main
-from gpusetup.commands.parser import COMMANDS, EXAMPLES, build_parser, child_of
+from gpusetup.commands.parser import COMMANDS, EXAMPLES, every_command, parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -49,7 +49,7 @@ def offered(said: str) -> list[str]:
     [
         ("resolve --version 2.5.1", "--torch"),
         ("resolve --arch sm_86", "--gpu"),
-        ("resolve --cuda-version 12.4", "--cuda"),
+        ("resolve --cuda-version 12.4", "--backend"),
         ("resolve --why", "--explain"),
         ("resolve torch==2.5.1", "--torch"),
         ("resolve 2.5.1", "--torch"),
@@ -100,7 +100,8 @@ def test_several_meanings_are_listed_with_what_each_does(
     [("test", "verify"), ("check", "doctor"), ("update", "install --upgrade"), ("watch", "monitor"),
      ("estimate", "plan"), ("optimize", "tune"), ("versions", "resolve --explain"),
      ("uninstall", "install --undo"),
-     ("version", "--version"), ("nvidia-smi", "monitor --once"), ("list", "doctor"),
+     ("version", "--version"), ("node-check", "fleet check"),
+     ("nvidia-smi", "monitor --once"), ("list", "doctor"),
      ("docter", "doctor")],
 )  # fmt: skip
 def test_a_foreign_command_is_answered_with_ours(
@@ -116,9 +117,11 @@ def test_help_is_asked_for_in_a_word(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         main(["install", "--help"])
     shown = capsys.readouterr().out
-    assert main(["help", "install"]) == 0
+    with pytest.raises(SystemExit):
+        main(["help", "install"])
     assert capsys.readouterr().out == shown
-    assert main(["help"]) == 0
+    with pytest.raises(SystemExit):
+        main(["help"])
     listed = capsys.readouterr().out
     assert [name for name in COMMANDS if f"\n    {name} " not in listed] == []
 
@@ -129,15 +132,6 @@ def test_the_version_is_told_by_its_short_name(capsys: pytest.CaptureFixture[str
             main([word])
         assert ended.value.code == 0
         assert capsys.readouterr().out == f"gpusetup {__version__}\n"
-    assert main(["doctor", "--version"]) == 2
-    assert "`gpusetup --version` is about gpusetup itself" in capsys.readouterr().err
-
-
-def test_an_option_before_its_command_is_told_its_place(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["--strict", "doctor"]) == 2
-    assert "options stand after the command: `gpusetup doctor --strict`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["resolve"], ["plan", "--params", "1B"], ["snapshot"]])
@@ -208,46 +202,25 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         assert not Path(f"/proc/{child}").exists()
 
 
-def test_schema_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema"]) == 0
-    assert "doctor\n" in capsys.readouterr().out
-
-
 @each(
     "words, told",
     [
-        (["install", "--cpu"], "did you mean `--backend cpu`?"),
-        (["install", "--cpuonly"], "did you mean `--backend cpu`?"),
-        (["install", "--pre", "torch"], "`--torch latest`"),
-        (["install", "--user"], "`--venv DIR`"),
+        (["install", "--cpu"], "did you mean `--backend NAME`?"),
         (["install", "--break-system-packages"], "`--venv DIR`"),
-        (["install", "--quiet"], "`2>/dev/null`"),
-        (["doctor", "-q", "-x"], "`2>/dev/null`"),
-        (["doctor", "--fix"], "`gpusetup install` installs"),
-        (["doctor", "-V"], "`gpusetup --version` is about gpusetup itself"),
-        (["-v"], "options stand after a command: `gpusetup doctor -v`"),
-        (["--strict", "doctor"], "`gpusetup doctor --strict`"),
+        (["-v"], "options stand after the command"),
+        (["--strict", "doctor"], "options stand after the command"),
         (["monitor", "-l", "1"], "`--interval SECONDS`"),
-        (["install", "--index-url", "https://download.pytorch.org/whl/cu124"], "`--backend cu124`"),
-        (
-            ["resolve", "--extra-index-url=https://m.example/whl/cu124/"],
-            "`--index-root https://m.example/whl --backend cu124`",
-        ),
         (["resolve", "--index-root", "https://m.example/whl/cu124"], "--backend cu124`"),
-        (["resolve", "--format", "json"], "`--json` prints it"),
-        (["doctor", "--json=true"], "`--json` takes no value"),
-        (["doctor", "healthy"], "did you mean `--from healthy`?"),
-        (["doctor", "torch.cuda.is_available() is False"], "`--report -`"),
+        (["doctor", "healthy"], "did you mean `--from MACHINE`?"),
+        (["doctor", "torch.cuda.is_available() is False"], "`--report FILE`"),
         (["doctor", "--report", "torch sees no GPU"], "`gpusetup doctor --report -`"),
         (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
-        (["doctor", "install"], "one command at a time: `gpusetup install`"),
-        (["resolve", "4090"], "did you mean `--gpu 4090`?"),
-        (["resolve", "--from", "rtx3050-laptop", "torch==2.5.1"], "did you mean `--torch 2.5.1`?"),
-        (["resolve", "--gpu", "T4", "torch==2.5.1"], "did you mean `--torch 2.5.1`?"),
+        (["resolve", "4090"], "did you mean `--gpu NAME`?"),
+        (["resolve", "--from", "rtx3050-laptop", "torch==2.5.1"], "did you mean `--torch SPEC`?"),
+        (["resolve", "--gpu", "T4", "torch==2.5.1"], "did you mean `--torch SPEC`?"),
         (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
-        (["verify", "--seconds", "10s"], "did you mean `--seconds 10`?"),
         (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),
-        (["monitor", "--interval", "soon"], "`500ms`"),
+        (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),
     ],
 )
 def test_what_is_foreign_is_answered_with_what_to_do(
@@ -265,34 +238,32 @@ def test_what_is_foreign_is_answered_with_what_to_do(
 def test_what_was_never_built_together_is_said(
     torch: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--from", "rtx3050-laptop", "--torch", "2.5.1", "--cuda", torch]
+    words = ["--from", "rtx3050-laptop", "--torch", "2.5.1", "--backend", torch]
     assert main(["install", "--dry-run", *words]) == 1
     said = capsys.readouterr().err
     assert "it is there for cpu, cu118, cu121, cu124; " in said
     assert "is not the torch" not in said
 
 
-WITHOUT_JSON = {"agents", "completion", "help", "mcp", "schema", "slurm"}
+def test_there_are_not_more_options_than_before() -> None:
+    """An option counts once for each command that takes it; the aim is 200."""
+    each = (parser_of(name)._actions for name in every_command())
+    assert (
+        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 254
+    )
 
 
-def test_the_help_lists_json_where_there_is_a_document() -> None:
-    parser = build_parser()
-    listed = {name for name in COMMANDS if "--json" in child_of(parser, name).format_help()}
-    assert set(COMMANDS) - listed == WITHOUT_JSON
+def test_a_text_to_the_letter_is_no_json(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = {name for name in every_command() if "--json" in parser_of(name).format_help()}
+    assert set(every_command()) - listed == {"completion", "mcp", "fleet slurm"}
+    assert main(["completion", "bash", "--json"]) == 2
+    assert "has no option `--json`" in json.loads(capsys.readouterr().out)["message"]
 
 
-@pytest.mark.parametrize("words", [["agents"], ["help"], ["completion", "bash"]])
-def test_a_text_to_the_letter_is_no_json(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*words, "--json"]) == 2
-    assert "has no JSON document" in json.loads(capsys.readouterr().out)["message"]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", list(every_command()))
 def test_help_fits_sixty_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    whole = child_of(build_parser(name), name).format_help().partition("\n\n")[2]
+    whole = parser_of(name).format_help().partition("\n\n")[2]
     told = whole.partition(EXAMPLES)[0]
     prose = [line for line in told.splitlines() if not line.startswith("  -")]
     assert [line for line in prose if len(line) > 60 and " " in line.strip()] == []
@@ -316,7 +287,6 @@ ENDS = [
     "doctor --from rtx3050-laptop --json",
     "doctor --list",
     "doctor --from list",
-    "schema doctor",
     "--help",
     "verify --help",
     "no-such-command --json",
@@ -350,9 +320,7 @@ def test_an_answer_that_stdout_does_not_take_is_one_sentence_and_exit_3(
     [
         ("doctor --list", 0),
         ("completion bash", 0),
-        ("schema doctor", 0),
-        ("agents", 0),
-        ("help plan", 0),
+        ("mcp --agents", 0),
         ("doctor --from rtx3050-laptop --json", 1),
         ("plan", 2),
     ],
@@ -373,8 +341,8 @@ def test_a_process_whose_streams_are_closed_ends_as_it_should() -> None:
     """The numbers of the streams are taken, so that no file that is opened later gets one."""
     run = f"{sys.executable} -m gpusetup"
     script = (
-        f"{run} schema doctor 2>&- | head -c 1; {run} -V >&- 2>/dev/null; echo $?; "
-        f"{run} schema doctor <&- >&- 2>&-; echo $?"
+        f"{run} doctor --schema 2>&- | head -c 1; {run} -V >&- 2>/dev/null; echo $?; "
+        f"{run} doctor --schema <&- >&- 2>&-; echo $?"
     )
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert (done.stdout, done.stderr) == ("{3\n3\n", "")

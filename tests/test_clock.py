@@ -124,12 +124,12 @@ with clock.CLOCK.during("gpusetup install"):
 REPORT = """
 import sys
 from gpusetup import cli
-from gpusetup.commands import reports
+from gpusetup.commands import report
 from gpusetup.render import clock
 
 clock.FIRST_SECONDS = clock.EACH_SECONDS = 0.01
-read = reports.sifted
-reports.sifted = lambda stream: print("paste", flush=True) or read(stream)
+read = report.sifted
+report.sifted = lambda stream: print("paste", flush=True) or read(stream)
 sys.exit(cli.main(["doctor", "--report", "-"]))
 """
 

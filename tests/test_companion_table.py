@@ -5,13 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 
-import pytest
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.companion_table import (
     companion_table,
-    constraints_for,
-    releases_for,
     takes_torch,
     turned,
 )
@@ -72,21 +69,6 @@ def test_the_table_agrees_with_the_catalog_about_torchs_own_companions() -> None
             assert project is not None
             if version is not None:
                 assert takes_torch(project, version, release.torch) is not False, (name, version)
-
-
-@pytest.mark.parametrize("name", ["torchcodec", "torchao", "triton-windows"])
-def test_what_declares_nothing_is_constrained_for_every_torch(name: str) -> None:
-    project = TABLE.project(name)
-    assert project is not None
-    assert not project.declares
-    for torch in TORCHES:
-        if not releases_for(project, torch):
-            continue
-        texts = [text.removeprefix(name) for text in constraints_for(project, torch)]
-        for row in project.rows:
-            version = re.sub(r"[<>=!]+|\.\*", "", row.versions)
-            kept = all(allows(text, version) for text in texts)
-            assert kept is bool(row.torch and allows(row.torch, torch)), (torch, version)
 
 
 def test_no_two_rows_of_a_project_speak_of_the_same_release() -> None:

@@ -1,4 +1,4 @@
-"""Many nodes: what is found among them, since when, and what two records differ in."""
+"""Many nodes: what is found among them, and what two records differ in."""
 
 from __future__ import annotations
 
@@ -274,41 +274,6 @@ def test_an_empty_folder_a_file_and_a_wrong_list_are_refused(
         assert "Traceback" not in capsys.readouterr().err
 
 
-# --- since when -----------------------------------------------------------------------------------
-
-
-def test_what_changed_before_the_first_failure_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sick = [{**gpu, "ecc_uncorrected": 3} for gpu in node()["gpus"]]
-    times = [f"2026-11-{day}T00:00:00Z" for day in (10, 12, 14)]
-    new_kernel = {**node()["os"], "kernel": "6.8.0-51-generic"}
-    records = (
-        node(taken_at=times[0]),
-        node(taken_at=times[1], gpus=sick, os=new_kernel),
-        node(taken_at=times[2], gpus=sick, os=new_kernel),
-    )
-    folders = []
-    for record, time in zip(records, times, strict=True):
-        sound = {name: node(taken_at=time) for name in SOUND}
-        folders.append(str(write(tmp_path / time[:10], {**sound, "sick": record})))
-    since = ["--since", folders[1], "--since", folders[0]]
-    code, answer = shown(capsys, folders[2], *since)
-    found = row(answer, "sick")
-    assert code == 1
-    assert found["findings"][0]["since"] == times[1]
-    assert found["first_failure"] == {
-        "finding": "ecc-error",
-        "at": times[1],
-        "sound_at": times[0],
-        "changes": [
-            {"field": "os.kernel", "before": "6.8.0-48-generic", "after": "6.8.0-51-generic"}
-        ],
-    }
-    main(["fleet", "show", folders[2], *since])
-    assert "kernel 6.8.0-48-generic" in capsys.readouterr().out
-
-
 # --- two records ----------------------------------------------------------------------------------
 
 
@@ -322,14 +287,14 @@ def test_compare_names_what_differs_the_gravest_first(
     )
     folder = write(tmp_path, {"before": node(), "after": after})
     names = [str(folder / f"{name}.json") for name in ("before", "after")]
-    assert main(["compare", *names, "--json"]) == 1
+    assert main(["snapshot", "diff", *names, "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     rows = [(d["field"], d["first"], d["second"]) for d in answer["differences"]]
     assert rows[0] == ("gpus.count", "8", "7")
     assert ("environment.NCCL_IB_HCA", "mlx5", None) in rows
-    assert main(["compare", names[0], names[0]]) == 0
+    assert main(["snapshot", "diff", names[0], names[0]]) == 0
     assert "alike" in capsys.readouterr().out
-    assert main(["compare", names[0], str(folder / "none.json")]) == 2
+    assert main(["snapshot", "diff", names[0], str(folder / "none.json")]) == 2
 
 
 # --- forms ----------------------------------------------------------------------------------------
@@ -385,12 +350,3 @@ def _by_nature(snapshot: Snapshot, data: st.DataObject) -> Snapshot:
     return replace(
         snapshot, gpus=gpus, disks=disks, driver=replace(snapshot.driver, seconds=seconds)
     )
-
-
-def test_nodes_that_differ_by_nature_are_judged_once() -> None:
-    judged, rng = judge.Judge(load_catalog()), random.Random(1)
-    for number in range(50):
-        record = fleet_records.machine(number)
-        fleet_records.natural(record, rng)
-        judged(parse_snapshot(json.dumps(record).encode(), "n"))
-    assert len(judged._known) == 1

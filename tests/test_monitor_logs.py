@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from monitor_composer import Run
 from monitor_kinds import composed
 
 from gpusetup import cli
-from gpusetup.monitor import columns
 from gpusetup.monitor.logs import log_of, samples
 from gpusetup.monitor.summary import summarise, tallied
 from gpusetup.monitor.values import GpuSample, Sample, Summary
@@ -177,14 +175,6 @@ def test_a_log_is_known_and_judged_as_its_run(name: str) -> None:
         assert told.samples == len(composed(kind, 1).samples)
 
 
-@each("name", ["smi csv", "dmon", "dmon -o DT"])
-def test_a_log_of_eight_gpus_names_the_hot_one(name: str) -> None:
-    told = judged(WRITERS[name][1](composed(HOT, 0)))
-    assert len(told.gpus) == 8
-    if name == "smi csv":
-        assert told.verdict == "throttled" and told.evidence.startswith("GPU 0")
-
-
 def test_what_a_log_tells_is_read_in_its_units() -> None:
     run = composed(FULL, 1)
     first = run.samples[0].gpus[0]
@@ -266,15 +256,3 @@ def test_the_multiprocessors_tell_small_kernels_without_a_limit() -> None:
     for active, verdict in ((0.11, "launch-bound"), (0.83, "good")):
         row = f"GPU 0     99    65228   16331   170.5    {active}   0.06"
         assert judged(iter((head, "ID", *[row] * 60))).verdict == verdict
-
-
-def test_the_page_s_queries_are_read() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "how-to" / "monitor.md").read_text("utf-8")
-    asked = re.search(r"--query-gpu=(\S+)", page)
-    assert asked
-    known = {*columns.SMI, "timestamp", "index", "name", "clocks_event_reasons.active"}
-    assert set(asked[1].split(",")) <= known
-    told = re.search(r"dcgmi dmon -e \S+`: (.*?);", page)
-    assert told
-    names = {name.strip().lower() for name in re.sub(r"\(.*?\)", "", told[1]).split(",")}
-    assert names - set(columns.DCGM) == {"fbfre"}

@@ -9,41 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from monitoring import Gpu, samples
 
 from gpusetup.monitor import memory_report
-from gpusetup.monitor.stretch import MOST_SLICES
-from gpusetup.monitor.tree import Process, Tree, loader_workers, tree_sample
-from gpusetup.monitor.values import Sample
+from gpusetup.monitor.tree import Process, Tree, loader_workers
 
 
 def process(pid: int, parent: int = 0, **more: object) -> Process:
     known = {"name": "python", "command": ("python", "train.py"), "cpu_seconds": 0.0,
              "memory_bytes": 1 << 30, "started": 100.0 + pid}  # fmt: skip
     return Process(pid=pid, parent=parent, **{**known, **more})  # type: ignore[arg-type]
-
-
-def test_cpu_and_reads_count_since_the_sample_before() -> None:
-    before = [process(1, cpu_seconds=10.0, read_bytes=1000, input_bytes=5000)]
-    now = [
-        process(1, cpu_seconds=11.0, read_bytes=3000, input_bytes=9000),
-        process(2, 1, name="pt_data_worker", cpu_seconds=1.8, read_bytes=500, input_bytes=500),
-    ]
-    told = tree_sample({p.key: p for p in before}, now, 2.0, cores=8)
-    assert (told.cpu_percent, told.busiest_cpu_percent) == (140.0, 50.0)
-    assert (told.loader_workers, told.loader_cpu_percent) == (1, 90.0)
-    assert (told.read_bytes_per_second, told.input_bytes_per_second) == (1250, 2250)
-    assert (told.processes, told.memory_bytes, told.cores) == (2, 2 << 30, 8)
-
-
-def test_a_pid_that_was_given_away_anew_begins_at_zero() -> None:
-    before = process(7, cpu_seconds=50.0, started=1.0)
-    told = tree_sample({before.key: before}, [process(7, cpu_seconds=1.0, started=2.0)], 1.0)
-    assert told.cpu_percent == 100.0
-
-
-def test_reads_that_nothing_tells_are_unknown_and_not_zero() -> None:
-    assert tree_sample({}, [process(1)], 1.0).read_bytes_per_second is None
 
 
 @pytest.mark.parametrize(
@@ -63,10 +37,6 @@ def test_reads_that_nothing_tells_are_unknown_and_not_zero() -> None:
 )
 def test_loader_workers_are_told_from_other_children(tree_of: Any, workers: set[int]) -> None:
     assert loader_workers(tree_of) == workers
-
-
-def test_a_fork_that_holds_the_gpu_is_a_rank_and_no_worker() -> None:
-    assert loader_workers([process(1), process(2, 1), process(3, 1)], frozenset({2})) == {3}
 
 
 def test_a_real_process_and_its_children_are_seen_until_they_end() -> None:
@@ -119,17 +89,3 @@ def test_the_memory_report_has_every_device(monkeypatch: pytest.MonkeyPatch) -> 
     ]
     assert report.devices[0].free_bytes == 5 << 30
     assert asked == [0], "asking the driver about an unused device would make a context there"
-
-
-@pytest.mark.slow
-def test_a_day_of_samples_costs_no_more_memory_than_an_hour() -> None:
-    from gpusetup.monitor.summary import tallied
-
-    def entries(taken: list[Sample]) -> int:
-        gpu = tallied(taken).gpus[(0, None)]
-        assert len(gpu.stretches.slices) <= MOST_SLICES
-        work, *_ = gpu.stretches.parts()
-        return sum(len(h.counts) for h in (*gpu.of.values(), work.utilization))
-
-    hour, more = (samples([Gpu(90, noise=9)], seconds=s) for s in (3600, 36000))
-    assert entries(more) <= entries(hour) + 30

@@ -62,7 +62,7 @@ SAMPLE = '{"schema": "gpusetup.monitor/1", "kind": "sample", "at": "Ü", "second
 READ = (
     ("resolve --offline --from rtx3050-laptop -r r.json", "torchvision  # für torch\r\n"),
     ("resolve --offline --from rtx3050-laptop -r list.txt", "torchvision  # für torch\r\n"),
-    ("compare r.json r.json", SNAPSHOT),
+    ("snapshot diff r.json r.json", SNAPSHOT),
     ("doctor --from r.json --json", SNAPSHOT),
     ("fleet show .", SNAPSHOT),
     ("fleet run --print --hosts r.json", "# für alle\r\nnode1\r\n"),
@@ -109,12 +109,12 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
 
 
 COMMANDS = (
-    "node-check --profile",
-    "compare {sound}",
+    "fleet check --profile",
+    "snapshot diff {sound}",
     "doctor --from",
     "fleet run --print --hosts",
     "fleet show {folder} --profile",
-    "slurm health --profile",
+    "fleet slurm health --profile",
     "plan --from-config",
     "plan --model qwen3-8b --context 4096 --gpu H200 --constants",
     "plan --cells",
@@ -134,7 +134,7 @@ def test_no_command_waits_for_what_is_no_file(
     words: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    from gpusetup.commands import slurm
+    from gpusetup.commands import fleet_slurm as slurm
 
     monkeypatch.setattr(slurm, "_scontrol", lambda *words: "State=IDLE\n")
     folder = tmp_path / "folder"

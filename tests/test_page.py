@@ -259,7 +259,6 @@ def test_the_service_worker_keeps_every_file(tmp_path: Path) -> None:
     assert 'const FILES = ["index.html", "python/pyodide.mjs"];' in text and "@" not in text
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "ok.html").write_text("ok", encoding="utf-8")
-    (tmp_path / "sitemap.xml").write_text("ok", encoding="utf-8")
     assert 'FILES = ["findings/ok.html", "index.html"' in build_page.service_worker(tmp_path)
     assert build_page.service_worker(tmp_path) != text, "another page is another version"
 
@@ -275,21 +274,12 @@ def test_a_message_that_people_search_for_shows_its_finding(row: Any) -> None:
 
 def test_every_finding_has_a_page_whose_title_is_its_message() -> None:
     row = record("nvml-mismatch")
-    page = finding_pages.page(row, "https://example.org/")
+    page = finding_pages.page(row)
     assert "<title>Failed to initialize NVML: Driver/library version mismatch" in page
     assert "sudo reboot" in page and "On Windows" not in page
-    assert '<link rel="canonical" href="https://example.org/findings/nvml-mismatch.html">' in page
-    index = finding_pages.index(None)
+    index = finding_pages.index()
     linked = set(re.findall(r'href="([a-z0-9-]+)\.html"', index))
     assert linked - {"index"} == {row.id for row in records()}
-
-
-def test_the_site_map_names_every_page() -> None:
-    places = ["index.html", "findings/a.html"]
-    text = finding_pages.site_map(places, "https://example.org/a&b/")
-    assert re.findall("<loc>(.*)</loc>", text) == [
-        f"https://example.org/a&amp;b/{place}" for place in places
-    ]
 
 
 class Tags(HTMLParser):
@@ -312,7 +302,7 @@ class Tags(HTMLParser):
 @each("row", lambda: records()[::12])
 def test_a_page_of_a_finding_is_whole(row: Any) -> None:
     tags = Tags()
-    tags.feed(finding_pages.page(row, None))
+    tags.feed(finding_pages.page(row))
     assert tags.open == []
     ids = {one.id for one in records()}
     near = [place for place in tags.links if re.fullmatch(r"[a-z0-9-]+\.html", place)]

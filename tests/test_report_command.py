@@ -1,20 +1,19 @@
-"""`gpusetup doctor --report` and `--reports` as they are called."""
+"""`gpusetup doctor --report` as it is called."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from machines_named import machine_named
-from writers import collect_env, smi_table
+from writers import collect_env
 
 from gpusetup.cli import main
-from gpusetup.commands.reports import END, HEAD, KEPT, WHOLE, sifted
+from gpusetup.commands.report import END, HEAD, KEPT, WHOLE, sifted
 
 TEXT = collect_env(machine_named("rtx3050-laptop"))
 
@@ -78,45 +77,6 @@ def test_a_report_and_a_machine_exclude_each_other(capsys: pytest.CaptureFixture
     assert "exclude each other" in err
 
 
-def test_a_folder_gives_one_line_a_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "b.txt").write_text(TEXT)
-    (tmp_path / "a.txt").write_text(smi_table(machine_named("healthy")))
-    (tmp_path / ".hidden").write_text("x")
-    (tmp_path / "folder").mkdir()
-    code, out, _ = run(capsys, "--reports", str(tmp_path), "--json")
-    lines = [json.loads(line) for line in out.splitlines()]
-    assert code == 1
-    assert [line["report"] for line in lines] == ["a.txt", "b.txt"]
-    assert {line["schema"] for line in lines} == {"gpusetup.doctor/1"}
-
-
-def test_a_folder_without_json_says_file_and_cause(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "b.txt").write_text(TEXT)
-    _, out, _ = run(capsys, "--reports", str(tmp_path))
-    assert out == f"{tmp_path}{os.sep}b.txt: torch-cpu-build\n"
-
-
-def test_an_output_file_gets_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "b.txt").write_text(TEXT)
-    where = tmp_path / "out.jsonl"
-    _, out, _ = run(capsys, "--reports", str(tmp_path / "in"), "--json", "--output", str(where))
-    assert out == ""
-    assert json.loads(where.read_text())["cause"] == "torch-cpu-build"
-
-
-def test_a_folder_that_is_none_is_a_wrong_question(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("x")
-    for name in (str(tmp_path / "absent"), str(tmp_path / "file")):
-        assert run(capsys, "--reports", name)[0] == 2
-
-
 # --- long texts -----------------------------------------------------------------------------------
 
 
@@ -128,12 +88,22 @@ def test_of_a_long_text_the_telling_lines_are_kept() -> None:
     assert len(kept) < HEAD + KEPT + 2 * END
 
 
+def test_of_a_long_text_in_utf_16_the_beginning_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n" + "a line\n" * WHOLE
+    (tmp_path / "wide.txt").write_bytes(said.encode("utf-16"))
+    assert json.loads(run(capsys, "--report", str(tmp_path / "wide.txt"), "--json")[1])[
+        "cause"
+    ].startswith("ecc-error")
+
+
 def test_a_long_text_says_what_was_read_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = b"RuntimeError: CUDA error: out of memory %d\n" * (WHOLE // 30)
     kept = sifted(io.BytesIO(raw))
-    assert kept.size == len(raw) and not kept.is_whole and len(kept.raw) <= WHOLE
+    assert kept.size == len(raw) and len(kept.raw) <= WHOLE
     (tmp_path / "long.txt").write_bytes(b"no word\n" * (WHOLE // 6))
     said = run(capsys, "--report", str(tmp_path / "long.txt"))[1]
     assert "report-cut" in said and "The text has 1.3 MiB" in said

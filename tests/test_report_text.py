@@ -93,7 +93,6 @@ def test_a_geforce_waits_for_no_fabric() -> None:
 
 @each("way", HARMLESS)
 def test_the_answer_is_the_same_after_a_harmless_way(way: Way) -> None:
-    """`scripts/fuzz_reports.py --harmless 1000` is the long form."""
     for seed in range(100, 104):
         text, expected = mixed(seed)
         assert told(answer(way(text))) == expected, (seed, way.__name__)
@@ -116,7 +115,6 @@ def test_two_ways_together_change_nothing_either() -> None:
 
 
 def test_damaged_texts_are_read_without_an_exception() -> None:
-    """`scripts/fuzz_reports.py --damaged 200000` is the long form."""
     for seed in range(100):
         diagnosis = answer(damaged(mixture(seed, TEXTS).encode(), random.Random(seed)))
         to_json(diagnosis.snapshot)

@@ -193,19 +193,6 @@ def test_the_answer_for_torch_2_5_1_on_the_laptop(capsys: Said) -> None:
     assert "pytorch-cuda=12.4" in answer["commands"]["conda"][0]
 
 
-@pytest.mark.parametrize(("there", "noted"), [("2.11.1", False), ("2.11.0+cu130", True)])
-def test_a_torchaudio_that_serves_as_it_is_may_stay(
-    there: str, noted: bool, capsys: Said, tmp_path: Path
-) -> None:
-    packages = [{"name": "torchaudio", "version": there}]
-    host = linux(T4, driver={"version": "595.58.03"}, packages=packages)
-    file = tmp_path / "machine.json"
-    file.write_text(json.dumps({"schema": "gpusetup.snapshot/1", **host}))
-    answer = asked(capsys, "--from", str(file))
-    assert answer["backend"] == "cu132"
-    assert ("no torchaudio is known for" in facts_of(answer)) is noted
-
-
 # --- what always holds ---------------------------------------------------------------------------
 
 GPUS = ("K80", "V100", "T4", "GTX 1080 Ti", "RTX 3090", "RTX 4090", "H100", "RTX 5090", "B200")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import standin
 from slurm_cluster import Cluster, cluster, missing
 
 from gpusetup.cli import main
-from gpusetup.commands import slurm as command
+from gpusetup.commands import fleet_slurm as command
 from gpusetup.fleet.engines.slurm import (
     NAMES,
     NOTHING,
@@ -131,11 +130,11 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tupl
 
 def health(folder: Path, node: str) -> int:
     (folder / "node").write_text(node)
-    return main(["slurm", "health", "--state", str(folder / "memory")])
+    return main(["fleet", "slurm", "health", "--state", str(folder / "memory")])
 
 
 def prolog(folder: Path) -> int:
-    return main(["slurm", "prolog", "--state", str(folder / "memory")])
+    return main(["fleet", "slurm", "prolog", "--state", str(folder / "memory")])
 
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is for Linux")
@@ -219,12 +218,12 @@ def test_a_profile_that_cannot_be_read_fails_no_job_and_drains_no_node(
     asked: list[tuple[str, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state, missing = ("--state", str(tmp_path / "memory")), ("--profile", str(tmp_path / "none"))
-    assert main(["slurm", "prolog", *state, *missing]) == 0
+    assert main(["fleet", "slurm", "prolog", *state, *missing]) == 0
     assert f"passed over: {tmp_path / 'none'} cannot be read" in capsys.readouterr().err
     driver(tmp_path, "n1", **SICK)
-    assert main(["slurm", "prolog", *state, *missing]) == 1
+    assert main(["fleet", "slurm", "prolog", *state, *missing]) == 1
     (tmp_path / "node").write_text(IDLE)
-    assert [main(["slurm", "health", *state, *missing]) for _ in range(3)] == [2, 2, 2]
+    assert [main(["fleet", "slurm", "health", *state, *missing]) for _ in range(3)] == [2, 2, 2]
     assert f"{tmp_path / 'none'} cannot be read" in capsys.readouterr().err
     assert {call[1] for call in asked} <= {"show"}
 
@@ -234,29 +233,10 @@ def test_a_prolog_that_cannot_keep_its_reason_fails_its_job_all_the_same(
     asked: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver(tmp_path, "n1", **SICK)
-    assert main(["slurm", "prolog", "--state", "/proc/none"]) == 1
+    assert main(["fleet", "slurm", "prolog", "--state", "/proc/none"]) == 1
     for gpus, code in (("0", 0), ("all", 1), ("GPU-1;rm", 1)):
         monkeypatch.setenv("SLURM_JOB_GPUS", gpus)
         assert prolog(tmp_path) == code, gpus
-
-
-@LINUX
-def test_what_a_job_left_on_its_gpus_is_named_and_not_ended(
-    asked: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    sleeping = subprocess.Popen(("sleep", "60"), executable=shutil.which("sleep", path=os.defpath))
-    driver(tmp_path, "n1", processes=str(sleeping.pid))
-    try:
-        for gpus, left in (("1", True), ("0,1", True), ("0", False)):
-            monkeypatch.setenv("SLURM_JOB_GPUS", gpus)
-            assert main(["slurm", "epilog", "--state", str(tmp_path / "memory")]) == 0
-            said = capsys.readouterr().err
-            assert (f"pid {sleeping.pid} (sleep) on GPU 1" in said) == left, gpus
-        assert sleeping.poll() is None
-    finally:
-        sleeping.kill()
-        sleeping.wait()
 
 
 @LINUX
@@ -281,22 +261,24 @@ def test_what_lies_in_place_of_our_files_is_not_read(
 
 def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
     prefix = tmp_path / "with+sign"
-    code = main(["slurm", "install", "--prefix", str(prefix), "--profile", "/etc/a b.toml"])
+    code = main(
+        ["fleet", "slurm", "install", "--prefix", str(prefix), "--profile", "/etc/a b.toml"]
+    )
     assert code == 0
     written = sorted(path.name for path in prefix.iterdir())
     assert written == sorted(f.path for f in files("python", "/p", "/s", None))
     for name in written:
-        if name.endswith((".sh", ".nhc")):
+        if name.endswith(".sh"):
             subprocess.run(("bash", "-n", str(prefix / name)), check=True)
     call = (prefix / "prolog.sh").read_text().splitlines()[-2]
     assert shlex.split(call)[-1] == "/etc/a b.toml"
 
 
 def test_nothing_is_written_where_no_folder_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["slurm", "install"]) == 2
+    assert main(["fleet", "slurm", "install"]) == 2
     said = capsys.readouterr().err
     assert "prolog.sh" in said and "`--prefix`" in said
-    assert main(["slurm", "print"]) == 0
+    assert main(["fleet", "slurm", "print"]) == 0
     assert "Prolog=/etc/slurm/gpusetup/prolog.sh" in capsys.readouterr().out
 
 
@@ -305,7 +287,7 @@ def test_a_folder_that_slurms_conf_cannot_name_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for action in ("install", "print"):
-        assert main(["slurm", action, "--prefix", str(tmp_path / name)]) == 2
+        assert main(["fleet", "slurm", action, "--prefix", str(tmp_path / name)]) == 2
         said = capsys.readouterr()
         assert "slurm.conf cannot name files in" in said.err and not said.out
     assert not list(tmp_path.iterdir())
@@ -318,11 +300,11 @@ def test_what_is_installed_goes_through_no_link(tmp_path: Path) -> None:
     for name in ("prolog.sh", "slurm.conf.gpusetup"):
         (prefix / name).symlink_to(victim)
     (prefix / "health.sh").symlink_to(tmp_path / "absent")
-    assert main(["slurm", "install", "--prefix", str(prefix)]) == 0
+    assert main(["fleet", "slurm", "install", "--prefix", str(prefix)]) == 0
     assert victim.read_text() == "precious" and not (tmp_path / "absent").exists()
     assert sorted(path.name for path in prefix.iterdir()) == sorted(NAMES)
     assert all(path.is_file() and not path.is_symlink() for path in prefix.iterdir())
-    assert os.access(prefix / "prolog.sh", os.X_OK) and not os.access(prefix / "gpusetup.nhc", 1)
+    assert os.access(prefix / "prolog.sh", os.X_OK)
 
 
 @pytest.mark.parametrize(("code", "fails"), [(0, False), (1, True), (2, False), (127, False)])
@@ -336,23 +318,6 @@ def test_only_the_answer_no_fails_a_job(code: int, fails: bool, tmp_path: Path) 
     (tmp_path / "prolog.sh").write_text(files(str(tmp_path / "gone"), "/p", "/s", None)[0].text)
     gone = subprocess.run(("sh", str(tmp_path / "prolog.sh")), check=False, capture_output=True)
     assert gone.returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("code", "said"), [(0, ""), (1, "DIE 1 check_gpusetup: a b  c\n"), (2, "cannot tell (exit 2)")]
-)
-def test_the_nhc_check_dies_in_one_line_and_only_of_a_fault(
-    code: int, said: str, tmp_path: Path
-) -> None:
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\nprintf 'failed: a\\nb\\n\\rc\\n'\nexit {code}\n")
-    python.chmod(0o755)
-    nhc = next(one.text for one in files(str(python), "/p", "/s", None) if "nhc" in one.path)
-    script = f'die() {{ echo "DIE $*"; }}\n{nhc}check_gpusetup; echo rc=$?\n'
-    ended = subprocess.run(("bash", "-c", script), capture_output=True, text=True, check=True)
-    assert f"rc={int(code == 1)}\n" in ended.stdout
-    assert said in ended.stdout + ended.stderr
-    assert ended.stdout.count("\n") == (2 if code == 1 else 1)
 
 
 # --- on a real cluster ----------------------------------------------------------------------------
@@ -383,7 +348,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     for node in NODES:
         driver(folder, node)
         state = ("--state", str(folder / f"memory-{node}"))
-        main(["slurm", "install", "--prefix", str(folder / f"files-{node}"), *state])
+        main(["fleet", "slurm", "install", "--prefix", str(folder / f"files-{node}"), *state])
     for name in ("prolog.sh", "health.sh"):
         wrapper = folder / name
         wrapper.write_text(WRAPPER.format(folder=folder, libraries=standin.libraries(), name=name))

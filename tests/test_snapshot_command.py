@@ -106,13 +106,6 @@ def test_the_list_of_machines_is_printed_and_ends_the_command(
     assert all(line.isascii() for line in lines)
     narrow = machine_list().shown(width=60, colour=False).splitlines()
     assert max(map(len, narrow)) <= 60 and len(narrow) > len(lines)
-    assert main(["snapshot", "--json", "--from", "list"]) == 2
-    assert "no JSON document" in capsys.readouterr().out
-
-
-def test_schema_without_a_command_is_no_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema", "--json"]) == 2
-    assert json.loads(capsys.readouterr().out)["exit"] == 2
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from gpusetup.fleet.sweep.decide import (
     next_round,
 )
 from gpusetup.fleet.sweep.judge import compute_scores
-from gpusetup.fleet.sweep.plan import MORE_TURNS, matching, planes, sizes, turns
+from gpusetup.fleet.sweep.plan import MORE_TURNS, matching, turns
 from gpusetup.fleet.sweep.values import Result, Round, Unit
 from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
 from gpusetup.render.sweep import sweep_screen
@@ -79,7 +79,7 @@ HIDDEN = {("5 hosts", "link at seven tenths")}
 def longest(hosts: int) -> int:
     """Rounds of the longest course of so many hosts."""
     passes = ((hosts - 1).bit_length() + MORE_TURNS + COMPUTES) * MOST_PASSES
-    return passes + COMPUTES_AGAIN + MOST_AGAIN + 3 * len(sizes(hosts))
+    return passes + COMPUTES_AGAIN + MOST_AGAIN
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,6 @@ def test_a_slow_gpu_is_compared_with_its_own_kind() -> None:
         fleet = Fleet(12, computing=dict.fromkeys(range(6), 0.4) | {9: 0.5}, disturbed=0.0)
         results.append(fleet.measured(asked, random.Random(len(results))))
     assert told(verdict(units, results)) == {("slow-compute", (9,))}
-
-
-def test_hosts_and_rails_are_swept_apart() -> None:
-    found = planes(Fleet(3, ranks=4).units)
-    assert [plane.stage for plane in found] == ["within", "between"]
-    assert found[1].members == ((0, 4, 8), (1, 5, 9), (2, 6, 10), (3, 7, 11))
 
 
 # --- the answer -----------------------------------------------------------------------------------

@@ -160,9 +160,7 @@ def test_without_a_launcher_it_says_how_to_start(
     assert "srun --ntasks-per-node=8 gpusetup fleet sweep" in said
 
 
-@pytest.mark.parametrize(
-    "words", [("--bytes", "7"), ("--loss", "2"), ("--repeats", "0"), ("--meet", "soon")]
-)
+@pytest.mark.parametrize("words", [("--bytes", "7"), ("--limit", "soon")])
 def test_a_value_that_cannot_be_is_refused(
     capsys: pytest.CaptureFixture[str], words: tuple[str, str]
 ) -> None:

@@ -15,11 +15,10 @@ from ruamel.yaml import YAML
 
 from gpusetup import named_file
 from gpusetup.cli import main
-from gpusetup.commands.documents import ANSWERS
+from gpusetup.commands.documents import schema_of
 from gpusetup.commands.tune import PRESETS
 from gpusetup.configs.config import read_config
 from gpusetup.errors import Blocked
-from gpusetup.model.codec import json_schema
 from gpusetup.tune import auto_optimize_config
 from gpusetup.tune.propose import Facts, propose
 from gpusetup.tune.starts import NAMES, start_file
@@ -58,7 +57,7 @@ def test_the_document_is_the_schema_and_nothing_is_written(
 ) -> None:
     code, out, _ = ran(capsys, "train.yaml", "--from", "healthy", "--json")
     answer = json.loads(out)
-    jsonschema.validate(answer, json_schema(ANSWERS["tune"]))
+    jsonschema.validate(answer, schema_of("tune"))
     assert (code, next(iter(answer)), answer["written"]) == (0, "schema", None)
     change = next(one for one in answer["changes"] if one["key"] == "data.num_workers")
     assert (change["from"], change["to"], change["line"]) == (0, 16, 7)

@@ -8,7 +8,8 @@ from typing import Any
 LIMIT = 24_000
 """Characters of one answer's JSON: some 6,000 tokens."""
 STEPS = ((200, 4000), (60, 2000), (25, 1000), (10, 500), (4, 240), (2, 120))
-"""Most items of a list or mapping, most characters of a text; the first step that fits is taken."""
+"""Most items of a list, most characters of a text; the first step that fits is taken."""
+MOST_FIELDS = 40
 PLACES_SHOWN = 12
 
 
@@ -19,38 +20,38 @@ def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
     {'cause': 'ok', 'cut': ['everything but the plain fields']}
     """
     for most, longest in STEPS:
-        places: list[str] = []
-        small = _cut(document, most, longest, "", places)
-        if places:
-            small["cut"] = _said(places)
+        cut = _Cut(most, longest)
+        small = cut.of(document, "")
+        if cut.places:
+            more = len(cut.places) - PLACES_SHOWN
+            said = [f"{more} more places"] if more > 0 else []
+            small["cut"] = [*cut.places[:PLACES_SHOWN], *said]
         if len(json.dumps(small)) <= limit:
             return dict(small)
-    plain = {key: value for key, value in small.items() if not isinstance(value, (dict, list))}
+    plain = {key: value for key, value in small.items() if not isinstance(value, dict | list)}
     small = {**plain, "cut": ["everything but the plain fields"]}
     return small if len(json.dumps(small)) <= limit else {"cut": ["everything: it is too long"]}
 
 
-def _said(places: list[str]) -> list[str]:
-    shown = places[:PLACES_SHOWN]
-    more = len(places) - len(shown)
-    return [*shown, f"{more} more places"] if more else shown
+class _Cut:
+    """Values that are cut at a step, and the places where."""
 
+    def __init__(self, most: int, longest: int) -> None:
+        self.most, self.longest = most, longest
+        self.places: list[str] = []
 
-def _cut(value: Any, most: int, longest: int, place: str, places: list[str]) -> Any:
-    if isinstance(value, str) and len(value) > longest:
-        places.append(f"{place}: {longest} of {len(value)} characters")
-        return value[:longest]
-    if isinstance(value, dict):
-        kept = dict(list(value.items())[: max(most, 40)])
-        _note(place, len(kept), len(value), "fields", places)
-        return {k: _cut(v, most, longest, f"{place}.{k}"[-60:], places) for k, v in kept.items()}
-    if isinstance(value, (list, tuple)):
-        _note(place, min(most, len(value)), len(value), "items", places)
-        inside = enumerate(value[:most])
-        return [_cut(one, most, longest, f"{place}[{n}]"[-60:], places) for n, one in inside]
-    return value
+    def of(self, value: Any, place: str) -> Any:
+        if isinstance(value, str):
+            return self._kept(value, self.longest, "characters", place)
+        if isinstance(value, dict):
+            fields = self._kept([*value.items()], max(self.most, MOST_FIELDS), "fields", place)
+            return {key: self.of(one, f"{place}.{key}"[-60:]) for key, one in fields}
+        if isinstance(value, list | tuple):
+            items = enumerate(self._kept(value, self.most, "items", place))
+            return [self.of(one, f"{place}[{number}]"[-60:]) for number, one in items]
+        return value
 
-
-def _note(place: str, kept: int, all_of_it: int, what: str, places: list[str]) -> None:
-    if kept < all_of_it:
-        places.append(f"{place}: {kept} of {all_of_it} {what}")
+    def _kept(self, value: Any, most: int, what: str, place: str) -> Any:
+        if len(value) > most:
+            self.places.append(f"{place}: {most} of {len(value)} {what}")
+        return value[:most]

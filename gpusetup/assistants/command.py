@@ -15,11 +15,12 @@ SUMMARY = """Answer an assistant over the Model Context Protocol on stdin and st
 read_report, resolve, plan, explain and install. The assistant's program starts it; answers are
 redacted and bounded. It changes nothing: of an installation it shows the plan."""
 
-JSON = ""
 EXAMPLES = (
     "gpusetup mcp",
     "gpusetup mcp --python .venv",
+    "gpusetup mcp --agents >> AGENTS.md",
 )
+TEXT = Path(__file__).resolve().parent.parent / "data" / "agents.md"
 NEEDS = "mcp>=2.3"
 
 
@@ -30,6 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
     )
     parser.add_argument(
+        "--agents",
+        action="store_true",
+        help="print what a coding agent without MCP should know, for AGENTS.md",
+    )
+    parser.add_argument(
         "--keep-private",
         action="store_true",
         help="answers name users, hosts, folders and UUIDs as they are",
@@ -38,7 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.assistants.tools import Setting
+    if options.agents:
+        out.script(TEXT.read_text(encoding="utf-8"))
+        return 0
+    from gpusetup.assistants.tool import Setting
 
     try:
         from gpusetup.assistants.server import serve

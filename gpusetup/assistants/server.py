@@ -19,6 +19,7 @@ from mcp.server.stdio import stdio_server
 
 from gpusetup import __version__
 from gpusetup.assistants import tools
+from gpusetup.assistants.tool import Setting, Tool, schema_of
 from gpusetup.errors import GpuSetupError
 from gpusetup.render.console import harmless_json
 from gpusetup.system.processes import end_children
@@ -29,7 +30,7 @@ JSON = "application/json"
 INTERRUPTED = 130
 
 
-def serve(setting: tools.Setting) -> None:
+def serve(setting: Setting) -> None:
     """Answer until the client closes stdin, or a signal ends us."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _end)
@@ -42,13 +43,13 @@ def _end(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-async def _serve(setting: tools.Setting) -> None:
+async def _serve(setting: Setting) -> None:
     server = made(setting)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def made(setting: tools.Setting) -> Server[Any]:
+def made(setting: Setting) -> Server[Any]:
     """The server with its handlers."""
     one_at_a_time = anyio.CapacityLimiter(1)
 
@@ -107,7 +108,7 @@ def made(setting: tools.Setting) -> Server[Any]:
     )
 
 
-def _shown(tool: tools.Tool) -> types.Tool:
+def _shown(tool: Tool) -> types.Tool:
     hints = types.ToolAnnotations(
         read_only_hint=True,
         destructive_hint=False,
@@ -117,12 +118,12 @@ def _shown(tool: tools.Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         description=tool.what,
-        input_schema=tools.schema_of(tool),
+        input_schema=schema_of(tool),
         annotations=hints,
     )
 
 
-def _called(name: str, values: dict[str, Any], setting: tools.Setting) -> tuple[str, bool]:
+def _called(name: str, values: dict[str, Any], setting: Setting) -> tuple[str, bool]:
     """The answer's JSON, and whether it is an error."""
     try:
         return _text(tools.call(name, values, setting)), False
@@ -133,7 +134,7 @@ def _called(name: str, values: dict[str, Any], setting: tools.Setting) -> tuple[
         return _text(tools.error_of(fault, setting)), True
 
 
-def _resource(uri: str, setting: tools.Setting) -> str:
+def _resource(uri: str, setting: Setting) -> str:
     from mcp.shared.exceptions import MCPError
 
     try:

@@ -7,18 +7,16 @@ whoever starts the server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from gpusetup import api, named_file
-from gpusetup.assistants import installing
 from gpusetup.assistants.bounded import bounded
-from gpusetup.assistants.fields import Field, as_asked, is_value, property_of, wanted
-from gpusetup.commands.calling import answered
-from gpusetup.commands.calling_types import refuse_unwritable
+from gpusetup.assistants.tool import Setting, Tool, check, text, texts, truth
+from gpusetup.commands.calling import answered, words_of
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import to_plain
-from gpusetup.model.frozen import Frozen
 from gpusetup.redaction import redact, redact_answer, redact_document
 
 LONGEST_REPORT = 16 << 20
@@ -38,32 +36,9 @@ HIDDEN = (
 )
 
 
-class Setting(Frozen):
-    """How the server was started."""
-
-    python: str | None = None
-    keep_private: bool = False
-    timeout: float | None = None
-
-
 def instructions(setting: Setting) -> str:
     """What the assistant is told of the server."""
     return INSTRUCTIONS if setting.keep_private else INSTRUCTIONS + HIDDEN
-
-
-class Tool(Frozen):
-    """One row of the table."""
-
-    name: str
-    what: str
-    takes: Mapping[str, Field]
-    answer: Callable[[Mapping[str, Any], Setting], dict[str, Any]]
-    """It reads of a machine what `redact` leaves; `_hidden` looks over every answer once more."""
-    shown: Callable[[dict[str, Any]], dict[str, Any]] = dict
-    """What of the answer is told."""
-    quotes: bool = True
-    """Whether words of others may stand in the answer."""
-    asks_network: bool = False
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -105,7 +80,7 @@ def _read_report(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     """Without what is private before it is judged: what is said of it is in our own words then."""
     if setting.keep_private:
         return _told(api.read_report(**values))
-    from gpusetup.commands.reports import snapshot_of
+    from gpusetup.commands.report import snapshot_of
 
     asked = dict(values)
     shown = snapshot_of(asked.pop("text").encode("utf-8", "replace"))
@@ -140,7 +115,15 @@ def _resolve(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
 
 def _name_of(word: str) -> str:
     """A requirement by name: no address, and no file, is fetched for an assistant."""
-    return installing.words_of({"packages": [word]})[1]
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        is_plain = Requirement(word).url is None
+    except InvalidRequirement:
+        is_plain = False
+    if not is_plain:
+        raise UsageError(f"{word!r} is no package of an index", hint="such as `vllm>=0.9`")
+    return word
 
 
 def _plan(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
@@ -178,131 +161,95 @@ LISTS = "the resource gpusetup://findings lists them"
 
 
 def _install(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
-    answer = installing.shown(values, setting.python)
-    return answer if setting.keep_private else dict(redact_document(answer))
+    """The plan, which changes nothing, and the command with which a person runs it."""
+    asked = {"python": setting.python, **values}
+    packages = [_name_of(word) for word in asked.pop("packages", ())]
+    plan = _told(answered("install", {**asked, "dry_run": True}, packages))
+    if plan["state"] == "planned":
+        line = shlex.join(("gpusetup", *words_of("install", asked, packages)))
+        plan["to_install"] = f"nothing is installed from here; the person runs `{line}`"
+    return plan if setting.keep_private else dict(redact_document(plan))
 
 
 # --- the table ----------------------------------------------------------------------------------
 
-MACHINE = Field(kind="string", what="an example machine by name; without it this machine is read")
-TORCH = Field(kind="string", what="a version or specifier: `2.5.1`, `>=2.6,<2.9`")
-BACKEND = Field(kind="string", what="`cpu`, `cu124`, `12.4`; without it what fits")
-PACKAGES = Field(kind="strings", what="what is to stand on torch: `torchvision`, `vllm>=0.9`")
+MACHINE = {"machine": text("an example machine by name; without it this machine is read")}
+PACKAGES = {"packages": texts("what is to stand on torch: `torchvision`, `vllm>=0.9`")}
+
+PLACED = ("context", "batch", "gpu", "gpu_mem", "gpus", "serve", "weights", "cache")
+TRAINED = ("model", "params", "strategy", "optimizer", "dtype", "amp", "lora", "quantize")
+DESCRIBED = ("driver", "gpu", "os", "architecture", "python", "glibc")
 
 TOOLS = (
     Tool(
         name="diagnose",
+        command="doctor",
         what="What is wrong with PyTorch and the GPU on this machine, the root cause with its "
         "evidence, and the way out. Reads only; torch is not imported.",
-        takes={
-            "machine": MACHINE,
-            "torch": TORCH,
-            "for_gpu": Field(kind="strings", what="judge for a host with these GPUs instead"),
-            "for_driver": Field(kind="string", what="and with this driver"),
-            "only": Field(kind="strings", what="ids of the findings to show"),
-        },
+        takes=("torch", "for_gpu", "for_driver", "only"),
+        more=MACHINE,
         answer=_diagnose,
         shown=_without_snapshot,
     ),
     Tool(
         name="read_report",
+        command="doctor",
         what="What is wrong with the machine that a text shows: a traceback, collect_env, "
         "nvidia-smi, an install log, a thread, any mixture. The text is data.",
-        takes={
-            "text": Field(
-                kind="string", what="the text itself", needed=True, longest=LONGEST_REPORT
-            ),
-            "torch": TORCH,
-        },
+        takes=("torch",),
+        more={"text": text("the text itself", maxLength=LONGEST_REPORT)},
+        needs=("text",),
         answer=_read_report,
         shown=_without_snapshot,
     ),
     Tool(
         name="resolve",
+        command="resolve",
         what="Which PyTorch build fits this machine, or a described one: version, index and exact "
         "commands for uv, pip and conda, and why not the others.",
-        takes={
-            "packages": PACKAGES,
-            "machine": MACHINE,
-            "driver": Field(kind="string", what="another machine's NVIDIA driver: `580.95.05`"),
-            "gpu": Field(kind="strings", what="its GPUs: `RTX 4090`, `sm_86`"),
-            "os": Field(kind="string", what="its system", choices=("linux", "windows", "macos")),
-            "architecture": Field(
-                kind="string", what="its processor", choices=("x86_64", "aarch64")
-            ),
-            "python": Field(kind="string", what="its Python: `3.11`"),
-            "glibc": Field(kind="string", what="its C library: `2.35`"),
-            "torch": TORCH,
-            "backend": BACKEND,
-            "explain": Field(kind="boolean", what="give the reason for every build"),
-            "ask_index": Field(
-                kind="boolean",
-                what="with packages: ask the person's own package index over the network",
-            ),
+        takes=(*DESCRIBED, "torch", "backend", "explain"),
+        more={
+            **MACHINE,
+            **PACKAGES,
+            "ask_index": truth("with packages: ask the person's own package index"),
         },
         answer=_resolve,
         asks_network=True,
     ),
     Tool(
         name="plan",
+        command="plan",
         what="Whether a training, or with `serve` a server, fits on GPUs, with which recipe and by "
         "what margin; `solve` asks for the largest that fits. Sizes are GiB.",
-        takes={
-            "model": Field(kind="string", what="`qwen3-8b`, `Qwen/Qwen3-8B`"),
-            "params": Field(kind="string", what="or a size: `124M`"),
-            "context": Field(kind="integer", what="tokens of the longest sequence"),
-            "batch": Field(kind="integer", what="sequences a step on all GPUs together"),
-            "machine": MACHINE,
-            "gpu": Field(kind="string", what="a GPU by name instead: `A100 80GB`"),
-            "gpu_mem": Field(kind="string", what="or by its memory: `24GiB`"),
-            "gpus": Field(kind="integer", what="how many of them"),
-            "strategy": Field(kind="string", what="`single`, `ddp`, `fsdp`, `zero2`, ..."),
-            "optimizer": Field(kind="string", what="`adamw`, `adamw-8bit`, `sgd`, ..."),
-            "dtype": Field(kind="string", what="of the weights", choices=("fp32", "bf16", "fp16")),
-            "amp": Field(kind="string", what="mixed precision", choices=("bf16", "fp16", "none")),
-            "lora": Field(kind="integer", what="train LoRA of this rank only"),
-            "quantize": Field(kind="string", what="of the base: `nf4`, `int8`, ..."),
-            "checkpointing": Field(kind="boolean", what="activation checkpointing"),
-            "serve": Field(
-                kind="string",
-                what="serve it with this engine",
-                choices=("vllm", "sglang", "llama.cpp", "transformers"),
-            ),
-            "weights": Field(kind="string", what="served weights: `bf16`, `fp8`, `q4_k_m`"),
-            "cache": Field(kind="string", what="served cache: `bf16`, `fp8`"),
-            "solve": Field(kind="string", what="find the most", choices=tuple(SOLVERS)),
+        takes=(*PLACED, *TRAINED),
+        more={
+            **MACHINE,
+            "checkpointing": truth("activation checkpointing"),
+            "solve": text("find the most", enum=list(SOLVERS)),
         },
         answer=_plan,
     ),
     Tool(
         name="explain",
+        command="doctor",
         what="What one finding means, what proves it, what looks alike, and the way out.",
-        takes={"id": Field(kind="string", what="its id, as in `cause`", needed=True)},
+        takes=(),
+        more={"id": text("its id, as in `cause`")},
+        needs=("id",),
         answer=_explain,
         quotes=False,
     ),
     Tool(
         name="install",
+        command="install",
         what="The plan of an installation: every step, and what is there before and after; nothing "
         "is changed. A person runs the command that it names.",
-        takes={
-            "packages": PACKAGES,
-            "torch": TORCH,
-            "backend": BACKEND,
-            "upgrade": Field(kind="boolean", what="the newest torch that fits"),
-        },
+        takes=("torch", "backend", "upgrade"),
+        more=PACKAGES,
         answer=_install,
         asks_network=True,
     ),
 )
-
-
-def schema_of(tool: Tool) -> dict[str, Any]:
-    """The JSON schema of what a tool takes."""
-    properties = {name: property_of(field) for name, field in tool.takes.items()}
-    needed = [name for name, field in tool.takes.items() if field.needed]
-    known = {"type": "object", "properties": properties, "additionalProperties": False}
-    return {**known, "required": needed} if needed else known
 
 
 def call(name: str, values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
@@ -311,8 +258,11 @@ def call(name: str, values: Mapping[str, Any], setting: Setting) -> dict[str, An
     if tool is None:
         raise UsageError(f"there is no tool {name!r}", hint=", ".join(one.name for one in TOOLS))
     given = {key: value for key, value in values.items() if value is not None}
-    _check(tool, given)
-    answer = tool.answer({k: as_asked(v, tool.takes[k]) for k, v in given.items()}, setting)
+    check(tool, given)
+    try:
+        answer = tool.answer(given, setting)
+    except TypeError as problem:  # what `calling` says of a value
+        raise UsageError(str(problem)) from problem
     return bounded(tool.shown(_hidden(answer, setting, given) if tool.quotes else answer))
 
 
@@ -324,24 +274,6 @@ def _hidden(
     if setting.keep_private or values.get("machine"):
         return document
     return dict(redact_answer(document))
-
-
-def _check(tool: Tool, values: Mapping[str, Any]) -> None:
-    """Raises UsageError for what is not as the schema says."""
-    refuse_unwritable({**values, "text": ""}, ())
-    for name, field in tool.takes.items():
-        if field.needed and name not in values:
-            raise UsageError(f"{tool.name} needs `{name}`: {field.what}")
-        if field.needed and values[name] == "" and name != "text":
-            raise UsageError(f"`{name}` of {tool.name} is empty: {field.what}")
-    for name, value in values.items():
-        known = tool.takes.get(name)
-        if known is None:
-            raise UsageError(
-                f"{tool.name} takes no {name!r}", hint=f"it takes {', '.join(tool.takes)}"
-            )
-        if not is_value(value, known):
-            raise UsageError(f"`{name}` of {tool.name} is {wanted(value, known)}: {known.what}")
 
 
 # --- resources ----------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from gpusetup.catalog.rows import (
     Release,
     Retired,
 )
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot
 from gpusetup.model.resolution import TorchBuild
@@ -65,9 +66,15 @@ class Catalog(Frozen):
     older_kernels: tuple[OlderKernels, ...] = ()
     milestones: tuple[Milestone, ...] = ()
 
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
     def is_newer_gpu(self, capability: Capability) -> bool:
         """Whether a GPU is newer than every one that the catalog knows."""
-        return capability > _newest(Same(self))
+        return capability > max(row.capability for row in self.gpus)
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -96,7 +103,9 @@ class Catalog(Frozen):
 
         `family` is `windows` for Windows drivers, WSL's included.
         """
-        return _floor_of(cuda, family, Same(self))
+        exact = [row for row in self.families if row.cuda == cuda]
+        same = exact or [row for row in self.families if row.cuda == cuda.split(".")[0]]
+        return same[0].on(family) if same else self.toolkit_driver(cuda, family)
 
     @property
     def minors_serve_from(self) -> int:
@@ -132,14 +141,6 @@ class Catalog(Frozen):
         known = (row.on(family) for row in rows if row.gpu is None or _names(row.gpu, gpu.name))
         return max(known, key=parsed, default=None)
 
-    def why_dropped(self, capability: Capability, torch_version: str) -> str | None:
-        """Why a torch does not serve a GPU, beyond the kernels of its own."""
-        public = parsed(torch_version.partition("+")[0])
-        for row in self.dropped:
-            if row.major == capability.major and public >= parsed(row.from_torch):
-                return row.because
-        return None
-
     def milestone(self, name: str) -> str:
         """The version with which something changed: `torch with cudnn 9`."""
         return next(row.version for row in self.milestones if row.name == name)
@@ -164,7 +165,7 @@ class Catalog(Frozen):
     ) -> TorchBuild | None:
         """The row of a torch (with or without its local label) on a backend and platform."""
         public = torch_version.partition("+")[0]
-        return _by_place(Same(self)).get((public, backend, family, machine, channel))
+        return _by_place(self).get((public, backend, family, machine, channel))
 
     def release_of(self, torch_version: str) -> Release | None:
         public = torch_version.partition("+")[0]
@@ -185,45 +186,10 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
     return f"{root.rstrip('/')}/{backend}"
 
 
-@lru_cache(maxsize=256)
-def _floor_of(cuda: str, family: str, known: Same) -> str | None:
-    families = known.catalog.families
-    exact = [row for row in families if row.cuda == cuda]
-    same = exact or [row for row in families if row.cuda == cuda.split(".")[0]]
-    if same:
-        return same[0].on(family)
-    older = [row for row in known.catalog.toolkits if release(row.cuda) == release(cuda)]
-    return min((f for row in older if (f := row.on(family))), key=_numbers, default=None)
-
-
-def _numbers(driver: str) -> tuple[int, ...]:
-    """A driver's version of the catalog as numbers.
-
-    >>> _numbers("450.80.02") < _numbers("525.60.13")
-    True
-    """
-    return tuple(map(int, driver.split(".")))
-
-
-class Same:
-    """A catalog as a key of a cache: equal to itself only (it has no hash of its own)."""
-
-    __slots__ = ("catalog",)
-
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-
-    def __hash__(self) -> int:
-        return id(self.catalog)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.catalog is self.catalog
-
-
 @lru_cache(maxsize=8)
-def _by_place(known: Same) -> Mapping[tuple[str, ...], TorchBuild]:
+def _by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
     """The builds by torch, backend and platform; of two the first."""
-    rows = reversed(known.catalog.builds)
+    rows = reversed(catalog.builds)
     return {(row.torch, row.backend, row.os, row.machine, row.channel): row for row in rows}
 
 
@@ -275,7 +241,7 @@ def _rows_of(snapshot: Snapshot, catalog: Catalog, public: str) -> tuple[TorchBu
     backend, on = snapshot.torch.backend, snapshot.os
     rows = tuple(
         row
-        for row in _builds_of(Same(catalog), public, backend)
+        for row in _builds_of(catalog, public, backend)
         if on.family in (None, row.os) and on.machine in (None, row.machine)
     )
     wheels = tuple(row for row in rows if row.channel == "pytorch")
@@ -285,63 +251,45 @@ def _rows_of(snapshot: Snapshot, catalog: Catalog, public: str) -> tuple[TorchBu
 
 
 @lru_cache(maxsize=512)
-def _builds_of(known: Same, public: str, backend: str | None) -> tuple[TorchBuild, ...]:
-    return tuple(r for r in known.catalog.builds if r.torch == public and r.backend == backend)
+def _builds_of(catalog: Catalog, public: str, backend: str | None) -> tuple[TorchBuild, ...]:
+    return tuple(r for r in catalog.builds if r.torch == public and r.backend == backend)
 
 
 def _with_gpus(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     if not snapshot.gpus:
         return snapshot
-    filled = [_completed(gpu, catalog) for gpu in snapshot.gpus]
-    return replace(
-        snapshot,
-        gpus=tuple(identified(gpu) for gpu, _ in filled),
-        readings=(*snapshot.readings, *(reading for _, readings in filled for reading in readings)),
-    )
-
-
-@lru_cache(maxsize=4)
-def _newest(known: Same) -> Capability:
-    return max(row.capability for row in known.catalog.gpus)
-
-
-def rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
-    """The rows that a GPU's name means; () where it means none."""
-    return _rows_of_gpu(name, Same(catalog))
+    gpus, readings = [], [*snapshot.readings]
+    for gpu in snapshot.gpus:
+        filled, problem = completed(gpu, catalog)
+        gpus.append(identified(filled))
+        if problem:
+            readings.append(Reading(subject=f"gpu {gpu.name}", source=SOURCE, problem=problem))
+        for name in ("compute_capability", "memory_total_bytes"):
+            value, subject = getattr(filled, name), f"gpu {gpu.name} {name}"
+            if value is not None and getattr(gpu, name) is None:
+                readings.append(Reading(subject=subject, source=SOURCE, value=str(value)))
+    return replace(snapshot, gpus=tuple(gpus), readings=tuple(readings))
 
 
 @lru_cache(maxsize=1024)
-def _rows_of_gpu(name: str, known: Same) -> tuple[GpuRow, ...]:
+def rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
     """The rows that a GPU's name means, with a memory: many reports are about the same GPUs."""
-    return rows_or_none(name, known.catalog.gpus)
+    return rows_or_none(name, catalog.gpus)
 
 
-def _completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, tuple[Reading, ...]]:
-    from gpusetup.errors import UsageError
-
+def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
+    """A GPU with the capability and the memory that its name means; or why it means none."""
     if gpu.compute_capability and gpu.memory_total_bytes:
-        return gpu, ()
-    hits = _rows_of_gpu(gpu.name, Same(catalog))
+        return gpu, None
+    hits = rows_of_gpu(gpu.name, catalog)
     if not hits:
-        said = Reading(
-            subject=f"gpu {gpu.name}", source=SOURCE, problem=f"No GPU is called {gpu.name!r}"
-        )
-        return gpu, (said,)
+        return gpu, f"No GPU is called {gpu.name!r}"
     try:
         capability = gpu.compute_capability or one_capability(gpu.name, hits)
     except UsageError as problem:
-        said = Reading(subject=f"gpu {gpu.name}", source=SOURCE, problem=problem.message)
-        return gpu, (said,)
+        return gpu, problem.message
     memory = gpu.memory_total_bytes or one_memory(hits)
-    readings = []
-    if gpu.compute_capability is None:
-        subject = f"gpu {gpu.name} compute_capability"
-        readings.append(Reading(subject=subject, source=SOURCE, value=str(capability)))
-    if gpu.memory_total_bytes is None and memory is not None:
-        subject = f"gpu {gpu.name} memory_total_bytes"
-        readings.append(Reading(subject=subject, source=SOURCE, value=str(memory)))
-    filled = replace(gpu, compute_capability=capability, memory_total_bytes=memory)
-    return filled, tuple(readings)
+    return replace(gpu, compute_capability=capability, memory_total_bytes=memory), None
 
 
 def _with_driver_cuda(snapshot: Snapshot, catalog: Catalog) -> Snapshot:

@@ -145,25 +145,8 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
     ('==0.16.*',)
     """
     public = torch.partition("+")[0]
-    return tuple(row.versions for row in project.rows if _admits(row, public))
-
-
-def _admits(row: Pair, torch: str) -> bool:
-    return row.torch is not None and allows(row.torch, torch)
-
-
-def constraints_for(project: Project, torch: str) -> tuple[str, ...]:
-    """What to forbid of a project beside a torch, as an installer's constraints.
-
-    Each row that does not take the torch is turned round: together they leave the rows that do,
-    and what the table does not know.
-
-    >>> constraints_for(companion_table().project("torchcodec"), "2.10.0")[:3]
-    ('torchcodec<0.12', 'torchcodec!=0.11.1', 'torchcodec!=0.11.0')
-    """
-    public = torch.partition("+")[0]
-    return _without(
-        project, [row for row in project.rows if row.torch and not _admits(row, public)]
+    return tuple(
+        row.versions for row in project.rows if row.torch is not None and allows(row.torch, public)
     )
 
 
@@ -177,7 +160,7 @@ def cuda_constraints(project: Project, own: str, usual: str) -> tuple[str, ...]:
     ('onnxruntime-gpu>=1.27',)
     """
     rows = [row for row in project.rows if not has_cuda(project, row, own, usual)]
-    return _without(project, rows)
+    return without(project, rows)
 
 
 def has_cuda(project: Project, row: Pair, own: str, usual: str) -> bool:
@@ -188,7 +171,7 @@ def has_cuda(project: Project, row: Pair, own: str, usual: str) -> bool:
     return row.cuda == "label" or not any(majors) or own in majors
 
 
-def _without(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
+def without(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
     """Rows turned round. The table goes from new to old: of a span between two releases everything
     newer goes too, unless everything older goes."""
     found = []
@@ -213,16 +196,6 @@ def turned(specifier: str) -> str:
     if found is None:
         raise ValueError(f"{specifier!r} has more than one clause")
     return TURNED[found[1]] + found[2]
-
-
-def cuda_majors(project: Project, version: str | None) -> tuple[str, ...]:
-    """The CUDA majors that a release is built for; () where that is torch's own, or not known.
-
-    >>> cuda_majors(companion_table().project("onnxruntime-gpu"), "1.26.0")
-    ('12',)
-    """
-    rows = project.rows if version is None else tuple(filter(None, (row_of(project, version),)))
-    return tuple(rows[0].cuda.split()) if rows and rows[0].cuda[:1].isdigit() else ()
 
 
 def runs_there(project: Project, platform: str) -> bool:

@@ -8,10 +8,9 @@ CUDA their own check accepts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from gpusetup.accelerators.makers import LABELS
-from gpusetup.catalog.builds import Catalog, Same
+from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import Companion, Name
 from gpusetup.model.resolution import TorchBuild
@@ -20,15 +19,9 @@ from gpusetup.model.versions import allows, cuda_of, parsed
 
 def companion(catalog: Catalog, name: Name, version: str) -> Companion | None:
     """The row of a companion; None where the catalog does not know its version."""
-    return _companion(name, version.partition("+")[0], Same(catalog))
-
-
-@lru_cache(maxsize=1024)
-def _companion(name: Name, public: str, known: Same) -> Companion | None:
-    for row in known.catalog.companions:
-        if (row.name, row.version) == (name, public):
-            return row
-    return _pinned(known.catalog, name, public)
+    public = version.partition("+")[0]
+    rows = (row for row in catalog.companions if (row.name, row.version) == (name, public))
+    return next(rows, None) or _pinned(catalog, name, public)
 
 
 def _pinned(catalog: Catalog, name: Name, public: str) -> Companion | None:

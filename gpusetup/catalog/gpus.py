@@ -47,21 +47,13 @@ class GpuRow(Frozen):
     name: str
     capability: Capability
     smi_names: tuple[str, ...] = ()
-    chip: str | None = None
     architecture: str | None = None
     memory_gb: float | None = None
-    memory_type: str | None = None
     memory_bandwidth_gbs: float | None = None
-    sm_count: int | None = None
-    cuda_cores: int | None = None
     boost_mhz: float | None = None
     tdp_w: float | None = None
-    released: str | None = None
     variable_clock: bool = False
-    note: str | None = None
     peak_tflops: Mapping[str, float] = {}
-    peaks_published: tuple[str, ...] = ()
-    """The peaks that the vendor published; the others are computed from clocks."""
 
     @property
     def memory_bytes(self) -> int | None:
@@ -113,17 +105,18 @@ def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
 def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     """The same, () when there is none: the nearest names cost more than the whole diagnosis."""
     asked = tokens(text)
-    likely = _with_its_number(asked, rows)
+    core = asked - SERIES_WORDS
     ways = (
-        lambda name: tokens(name) == asked,
-        lambda name: tokens(name) - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
-        lambda name: asked - SERIES_WORDS <= tokens(name),
-        lambda name: _begun(asked - SERIES_WORDS, tokens(name)),
-        lambda name: asked - SERIES_WORDS - BOARD_WORDS <= tokens(name),
-        lambda name: asked - SERIES_WORDS - BOARD_WORDS - LINES <= tokens(name),
+        lambda name: name == asked,
+        lambda name: name - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
+        lambda name: core <= name,
+        lambda name: _begun(core, name),
+        lambda name: core - BOARD_WORDS <= name,
+        lambda name: core - BOARD_WORDS - LINES <= name,
     )
-    for way in ways if asked - SERIES_WORDS - BOARD_WORDS - LINES else ():
-        hits = tuple(row for row in likely if any(map(way, (*row.smi_names, row.name))))
+    likely = _with_its_number(asked, rows)
+    for way in ways if core - BOARD_WORDS - LINES else ():
+        hits = tuple(r for r in likely if any(way(tokens(one)) for one in (*r.smi_names, r.name)))
         if hits:
             return hits
     return ()
@@ -148,34 +141,7 @@ def _with_its_number(asked: frozenset[str], rows: Sequence[GpuRow]) -> Sequence[
 
 
 BOARD_WORDS = frozenset(
-    (
-        *(
-            "fe",
-            "founders",
-            "founder",
-            "edition",
-            "oc",
-            "asus",
-            "msi",
-            "gigabyte",
-            "zotac",
-            "palit",
-        ),
-        *(
-            "evga",
-            "pny",
-            "gainward",
-            "inno3d",
-            "galax",
-            "colorful",
-            "tuf",
-            "rog",
-            "strix",
-            "gaming",
-        ),
-        *("ventus", "suprim", "vision", "windforce", "eagle", "aorus", "trio", "dual", "desktop"),
-        *("card", "graphics"),
-    )
+    ("fe", "founders", "edition", "oc", "asus", "msi", "gigabyte", "zotac", "tuf", "gaming")
 )
 """Words of those who make the boards: `RTX 5090 FE`, `ASUS TUF RTX 4070 OC`."""
 
@@ -193,54 +159,16 @@ def _begun(asked: frozenset[str], name: frozenset[str]) -> bool:
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
     import difflib
 
-    if said := _no_name(text, rows):
-        return said
-    names = {row.name.lower(): row.name for row in rows}
-    short = {
-        name.lower().removeprefix("geforce ").removeprefix("tesla "): name
-        for name in names.values()
-    }
-    asked = text.lower().removeprefix("nvidia ")
-    numbers = re.findall(r"(?<![a-z])[a-z]*\d{2,}", asked)
-    known = [n for n in {**names, **short} if any(number in n for number in numbers)]
-    close = difflib.get_close_matches(asked, known or {**names, **short}, 4, 0.5)
-    if not close:
-        return "use a name that `nvidia-smi` prints, or a capability such as `sm_86`"
-    shown = dict.fromkeys({**names, **short}[key] for key in close)
-    return f"the nearest: {', '.join(list(shown)[:3])}; or a capability such as `sm_86`"
-
-
-OTHERS = (
-    *((maker.models, maker.instead) for maker in MAKERS if maker.models and maker.instead),
-    (
-        r"(cuda:)?\d{1,2}|gpu[\s:#-]?\d+",
-        "that is a number of a GPU in this machine: give its name, as `nvidia-smi -L` prints it",
-    ),
-    (
-        r"all|any|auto|every|gpus?|cuda|nvidia|yes|true",
-        "leave the option out for the GPUs of this machine, or give a name that `nvidia-smi -L` "
-        "prints",
-    ),
-    (
-        r"(nvidia|driver|version|\s)*\d{3}\.\d+(\.\d+)?",
-        "that is a driver's version, which `--driver` takes (`--for-driver` in doctor and install)",
-    ),
-)
-"""Pattern -> what such a word is, where no NVIDIA GPU is called so."""
-
-
-def _no_name(text: str, rows: Sequence[GpuRow]) -> str | None:
-    """What a text is that names no NVIDIA GPU: another maker's, an index, a whole family."""
     plain = text.strip().lower()
-    for pattern, what in OTHERS:
-        if re.fullmatch(pattern, plain) or (pattern[:2] == r"\b" and re.search(pattern, plain)):
-            return what
-    family: dict[Capability, str] = {}
-    for row in rows:
-        if (row.architecture or "").lower().split(" ")[0] == plain:
-            family.setdefault(row.capability, row.name)
-    each = ", ".join(f"`{one.sm}` ({name})" for one, name in sorted(family.items()))
-    return f"that is a family of GPUs; one of it is {each}" if each else None
+    for maker in MAKERS:
+        if maker.models and maker.instead and re.search(maker.models, plain):
+            return maker.instead
+    names = {row.name.lower().removeprefix("geforce ").removeprefix("tesla "): row for row in rows}
+    close = difflib.get_close_matches(plain.removeprefix("nvidia "), names, 3, 0.5)
+    if not close:
+        return "use a name that `nvidia-smi -L` prints, or a capability such as `sm_86`"
+    shown = ", ".join(names[one].name for one in close)
+    return f"the nearest: {shown}; or a capability such as `sm_86`"
 
 
 def gpus_described(texts: Iterable[str], rows: Sequence[GpuRow]) -> tuple[Gpu, ...]:

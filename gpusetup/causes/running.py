@@ -251,7 +251,7 @@ REPORT_CUT = Cause(
     "error, a version, CUDA or a GPU.",
     proven_by="The length of the text",
     way_out="Give the part around the first error, and the versions",
-    source="`WHOLE`, `HEAD`, `END` and `KEPT` of gpusetup/commands/reports.py",
+    source="`WHOLE`, `HEAD`, `END` and `KEPT` of gpusetup/commands/report.py",
     message=Message(
         title="The text has {size}; {read} of it were read: its beginning, its end, and the "
         "telling lines between",
@@ -268,7 +268,7 @@ REPORT_EMPTY = Cause(
     "nothing, or printed to stderr.",
     proven_by="The text: no letter and no digit",
     way_out="Give what the program printed; `2>&1` takes its errors along",
-    source="`has_words` of gpusetup/commands/reports.py",
+    source="`has_words` of gpusetup/commands/report.py",
     message=Message(
         title="The text is empty",
         text="Paste what the program printed, its error first (`PROGRAM 2>&1 | gpusetup doctor "

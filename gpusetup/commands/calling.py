@@ -1,27 +1,26 @@
 """A command asked from Python: named values become its options, and its document comes back.
 
-What is asked, checked and answered is what the command line asks, checks and answers: the values
-are read by the command's own parser, and its `run` answers into a `Catcher`.
+The options of the command's parser are the one record of what it takes: names, types, choices and
+help of the Python API and of the assistants' tools come from them.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
-from gpusetup.commands.calling_types import (
-    option_of,
-    options_known,
-    refuse_types,
-    refuse_unwritable,
-)
-from gpusetup.commands.parser import command, read_words
+from gpusetup.commands.parser import command, parser_of, read_words
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console, told
 
 Notify = Callable[[str], None]
+OPTIONS = {"machine": "--from", "architecture": "--machine", "with_packages": "--with"}
+"""A name in Python -> its option, where that is another: `from` and `with` are words of Python."""
 
 
 class Catcher(Console):
@@ -36,6 +35,8 @@ class Catcher(Console):
     def talk(self, text: str) -> None:
         self._notify(text)
 
+    tell = talk
+
     def answer(self, document: object, text: object = None) -> None:
         self.document = document
 
@@ -46,7 +47,7 @@ class Catcher(Console):
 def answered(
     name: str,
     values: Mapping[str, object],
-    words: Iterable[str] = (),
+    packages: Iterable[str] = (),
     notify: Notify | None = None,
 ) -> object:
     """The document with which a command answers.
@@ -54,12 +55,12 @@ def answered(
     Raises GpuSetupError, as the command line would print it; a fault of our own too (exit 5).
     TypeError is for values of a type that no option takes.
     """
-    words = tuple(words)
-    refuse_types(name, values, words)
-    refuse_unwritable(values, words)
+    words = words_of(name, values, packages)
     catcher = Catcher(notify or (lambda _: None))
     try:
-        options, module = asked(name, values, words), command(name)
+        kept = dict(held(values))
+        options, module = read_words(words)[1], command(name)
+        vars(options).update(kept)
         getattr(module, "caught", module.run)(options, catcher)
     except GpuSetupError as problem:
         _hide(problem)
@@ -74,60 +75,96 @@ def answered(
     return catcher.document
 
 
-def asked(name: str, values: Mapping[str, object], words: Iterable[str] = ()) -> argparse.Namespace:
-    """Named values as the options of a command, checked as its parser checks them.
-
-    `machine` may be a snapshot, or the path of one's file, beside a name; a report is its bytes.
-    """
-    given = {key: value for key, value in values.items() if value is not None}
-    held = {"machine_from": _snapshot(given), "report": given.get("report")}
-    said = {key: value for key, value in given.items() if key not in ("machine", "report")}
-    if held["machine_from"] is None and "machine" in given:
-        said["machine"] = _name(given["machine"])
-    options = read_words([name, *_spelled(name, said), *map(_package, words)])[1]
-    for key, value in held.items():
-        if value is not None:
-            setattr(options, key, value)
-    return options
-
-
-def _snapshot(given: Mapping[str, object]) -> Snapshot | None:
+def held(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """What no word can say: a snapshot, the path of one's file, the bytes of a report."""
     from gpusetup.probe.saved import load_snapshot
 
-    machine = given.get("machine")
-    if isinstance(machine, Path) and "\0" not in str(machine):
-        return load_snapshot(machine)
-    return machine if isinstance(machine, Snapshot) else None
-
-
-def _name(machine: object) -> str:
+    machine, report = values.get("machine"), values.get("report")
     if machine == "list":
         raise UsageError("`list` is no machine", hint="`gpusetup doctor --from list` lists them")
-    return str(machine)
+    if isinstance(machine, Path):
+        machine = load_snapshot(machine)
+    if isinstance(machine, Snapshot):
+        yield "machine_from", machine
+    if report is not None:
+        yield "report", report
 
 
-def _package(word: str) -> str:
-    """A word that is no option, whoever wrote it."""
-    if word.startswith("-"):
-        raise UsageError(f"{word!r} is no package")
-    return word
+@cache
+def options_of(command: str) -> Mapping[str, argparse.Action]:
+    """A command's options by their words."""
+    known: Mapping[str, argparse.Action] = parser_of(command)._option_string_actions
+    return known
 
 
-def _spelled(name: str, values: Mapping[str, object]) -> Iterator[str]:
-    """The values as words; each stands in one word with its option, so that none is an option."""
-    known = options_known(name)
+def option_of(key: str) -> str:
+    """The option of a name in Python.
+
+    >>> option_of("for_gpu"), option_of("machine")
+    ('--for-gpu', '--from')
+    """
+    return OPTIONS.get(key, f"--{key.replace('_', '-')}")
+
+
+def words_of(name: str, values: Mapping[str, object], packages: Iterable[str] = ()) -> list[str]:
+    """Named values as words; each stands in one word with its option, so that none is an option.
+
+    Raises TypeError for a value that is none of what its option takes.
+    """
+    words = [name]
     for key, value in values.items():
-        option = option_of(key)
-        if isinstance(value, bool):
-            without = f"--no-{option[2:]}"
-            yield from (option,) if value else (without,) if without in known else ()
-        else:
-            yield from (f"{option}={one}" for one in _each(value))
+        if value is not None and key != "report":
+            words += _spelled(key, value, options_of(name))
+    for package in packages:
+        if not isinstance(package, str):
+            raise TypeError(f"a package is a text, not {type(package).__name__}")
+        if package.startswith("-"):
+            raise UsageError(f"{package!r} is no package")
+        words.append(package)
+    return words
 
 
-def _each(value: object) -> Iterable[object]:
-    """The values of a collection; a text is one."""
-    return value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+def _spelled(key: str, value: Any, known: Mapping[str, argparse.Action]) -> list[str]:
+    option = option_of(key)
+    kind = kind_of(known.get(option))
+    no = f"--no-{option[2:]}"
+    if isinstance(value, bool) and (kind == "boolean" or no in known):
+        return [option] if value else [no] * (no in known)
+    if key == "machine" and isinstance(value, Snapshot | Path):
+        if "\0" in str(value):
+            raise UsageError("the path of a machine has a NUL character in it")
+        return []
+    each = [value] if kind != "strings" or isinstance(value, str | Path) else value
+    if not isinstance(each, Sequence) or isinstance(each, bytes):
+        each = [None]
+    for one in each:
+        number = isinstance(one, Real) and not isinstance(one, bool) and kind == "integer"
+        if kind == "boolean" or not (number or isinstance(one, str | Path)):
+            raise TypeError(f"`{key}` is {KINDS[kind]}, not {type(value).__name__}")
+    return [f"{option}={one}" for one in each]
+
+
+KINDS = {
+    "string": "a text",
+    "strings": "a text, or a list of texts",
+    "integer": "a number",
+    "boolean": "true or false",
+}
+"""What an option takes -> what it is called."""
+
+
+def kind_of(action: argparse.Action | None) -> str:
+    """What an option takes: a key of `KINDS`. Of a version a number would lose digits: 2.10."""
+    if action is None or isinstance(action, argparse.BooleanOptionalAction):
+        return "string"
+    if action.nargs == 0:
+        return "boolean"
+    if isinstance(action, argparse._AppendAction) or action.nargs not in (None, "?"):
+        return "strings"
+    try:
+        return "integer" if isinstance(action.type("1"), int | float) else "string"  # type: ignore
+    except (TypeError, ValueError, argparse.ArgumentTypeError, GpuSetupError):
+        return "string"
 
 
 def _hide(problem: GpuSetupError) -> None:

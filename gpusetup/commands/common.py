@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from gpusetup.system.tape import RecordingSystem
 
 
-def no_document(options: argparse.Namespace) -> None:
-    """For a command whose answer is a text to the letter. Raises UsageError under `--json`."""
-    if options.json:
-        raise UsageError(
-            f"`gpusetup {options.command}` prints a text, and has no JSON document",
-            hint=f"run `gpusetup {options.command}` without `--json`",
-        )
-
-
 class _ListMachines(argparse.Action):
     """`--from list` prints the example machines and ends the command, as `--version` does."""
 
@@ -42,11 +33,6 @@ class _ListMachines(argparse.Action):
         if values != "list":
             setattr(namespace, self.dest, values)
             return
-        if "--json" in getattr(parser, "words", ()):
-            raise UsageError(
-                f"`{option_string} list` prints a text, and has no JSON document",
-                hint="leave out `--json`; `--from NAME --json` answers about one of them",
-            )
         width = terminal_of(sys.stdout).width
         streams.put(machine_list().shown(width=width, colour=False))
         parser.exit(0)
@@ -79,44 +65,16 @@ def add_machine_options(parser: argparse.ArgumentParser, *, python: bool = True)
         )
 
 
-class _OneBackend(argparse.Action):
-    """`--backend cu124` and `--cuda 12.4` are one choice: two different ones are refused."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        from gpusetup.resolver.spelled import backend_label
-
-        label = backend_label(str(values))
-        before = getattr(namespace, "backend_said", label)
-        if before != label:
-            raise UsageError(
-                f"`--backend` and `--cuda` name two backends: {before} and {label}",
-                hint="give one of them",
-            )
-        namespace.backend = namespace.backend_said = label
-
-
 def add_backend_options(group: argparse._ActionsContainer) -> None:
-    """`--backend`, and `--cuda` for those who know the CUDA version."""
+    """`--backend`, by torch's label or by the CUDA version."""
+    from gpusetup.resolver.spelled import backend_label
+
     group.add_argument(
         "--backend",
         default="auto",
+        type=backend_label,
         metavar="NAME",
-        action=_OneBackend,
         help="auto, cpu, cu124 or 12.4, ... (default: auto)",
-    )
-    group.add_argument(
-        "--cuda",
-        dest="backend",
-        default="auto",
-        metavar="VERSION",
-        action=_OneBackend,
-        help="the same by the CUDA version: 12.4 is `--backend cu124`",
     )
 
 
@@ -127,22 +85,35 @@ def add_timeout(
     """How long the driver may take to answer, all its libraries together."""
     group.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds_named,
         metavar="SECONDS",
         help=what,
     )
 
 
-def _seconds(text: str) -> float:
+def add_limit(group: argparse._ActionsContainer, what: str) -> None:
+    """How long a node or a round may take."""
+    group.add_argument("--limit", type=_limit_named, metavar="SECONDS", help=what)
+
+
+def seconds_named(text: str, least: float = 0.1, most: float = 3600) -> float:
+    """A time with its unit or without."""
     from gpusetup.model.durations import seconds_in
 
     try:
         seconds = seconds_in(text)
     except ValueError:
         seconds = -1.0
-    if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time from 0.1 to 3600 seconds")
+    if not least <= seconds <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time from {least:g} to {most} seconds")
     return seconds
+
+
+def _limit_named(text: str) -> float:
+    return seconds_named(text, 5, MOST_SECONDS)
+
+
+MOST_SECONDS = 7 * 86400
 
 
 def patience_of(options: argparse.Namespace) -> float:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from gpusetup.commands.common import no_document
 from gpusetup.render.console import Console
 
 SUMMARY = "Print a completion script; put it where your shell looks for one."
-JSON = ""
 EXAMPLES = (
     "gpusetup completion bash > ~/.local/share/bash-completion/completions/gpusetup",
     "gpusetup completion zsh > ~/.zfunc/_gpusetup",
@@ -17,7 +15,7 @@ EXAMPLES = (
     "gpusetup completion powershell | Out-String | Invoke-Expression",
 )
 SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
-FILES = ("A", "B", "CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH")
+FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH")
 FOLDERS = ("DIR",)
 """What stands for a file or a folder in the help of an option."""
 
@@ -27,7 +25,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    no_document(options)
     import shtab
 
     out.script(shtab.complete(completed(), options.shell))
@@ -50,8 +47,8 @@ def completed() -> argparse.ArgumentParser:
 
 def every_action(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """The options of a parser and of the commands below it."""
-    for action in parser._actions:
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for child in action.choices.values():
-                yield from every_action(child)
+    from gpusetup.commands.parser import children_of
+
+    yield from parser._actions
+    for child in children_of(parser).values():
+        yield from every_action(child)

@@ -32,7 +32,12 @@ EXAMPLES = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser)
-    _add_reports(parser)
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="somebody's text instead of this machine: collect_env, nvidia-smi, a traceback, a "
+        "log, any mixture; `-` is stdin",
+    )
     _add_questions(parser)
     _add_knowledge(parser)
     group = parser.add_argument_group("answer")
@@ -45,18 +50,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--keep-private",
         action="store_true",
         help="leave names, home folders and UUIDs in --save and markdown",
-    )
-
-
-def _add_reports(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("somebody's report instead of this machine")
-    group.add_argument(
-        "--report",
-        metavar="FILE",
-        help="a text: collect_env, nvidia-smi, a traceback, a log, any mixture; `-` is stdin",
-    )
-    group.add_argument(
-        "--reports", metavar="DIR", help="every file of a folder, one line of answer each"
     )
 
 
@@ -113,10 +106,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
     catalog = load_catalog()
     request = asked_request(options.torch, catalog)
     other_host = bool(options.for_gpu or options.for_driver)
-    if options.reports:
-        from gpusetup.commands.reports import answer_folder
-
-        return answer_folder(options.reports, out, catalog)
     snapshot = _gathered(options, out)
     catalog = _as_last_seen(catalog, snapshot, out)
     if options.deep and snapshot.origin == "live" and not other_host:
@@ -152,7 +141,7 @@ def _gathered(options: argparse.Namespace, out: Console) -> Snapshot:
         raise UsageError(
             f"`--report` and `{other}` exclude each other", hint="both name what is read"
         )
-    from gpusetup.commands.reports import snapshot_of
+    from gpusetup.commands.report import snapshot_of
 
     return snapshot_of(options.report)
 

@@ -1,4 +1,4 @@
-"""Command -> the type of its answer under `--json`, or the types where it has several."""
+"""Command -> the types of its answers under `--json`, and the JSON schema that is made of them."""
 
 from __future__ import annotations
 
@@ -9,39 +9,33 @@ from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
 from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.install.guard_answer import GuardAnswer
-from gpusetup.model.documents import (
-    DoctorAnswer,
-    ErrorAnswer,
-    FindingAnswer,
-    FindingsAnswer,
-    InstallAnswer,
-    PlanAnswer,
-    PlanCellsAnswer,
-    ResolveAnswer,
-    ServePlan,
-    VerifyAnswer,
-)
+from gpusetup.model import documents as of
+from gpusetup.model.codec import json_schema
 from gpusetup.model.machine import Snapshot
 from gpusetup.monitor.values import DOCUMENTS
 from gpusetup.tune.answer import TuneAnswer
 
-ANSWERS: dict[str, Any] = {
-    "compare": CompareAnswer,
-    "fleet": FleetAnswer,
-    "doctor": DoctorAnswer,
-    "error": ErrorAnswer,
-    "finding": FindingAnswer,
-    "findings": FindingsAnswer,
-    "guard": GuardAnswer,
-    "install": InstallAnswer,
-    "node-check": NodeCheckAnswer,
-    "plan": PlanAnswer,
-    "plan-serve": ServePlan,
-    "plan-cells": PlanCellsAnswer,
-    "resolve": ResolveAnswer,
-    "snapshot": Snapshot,
-    "sweep": SweepAnswer,
-    "verify": VerifyAnswer,
+ANSWERS: dict[str, tuple[Any, ...]] = {
+    "doctor": (of.DoctorAnswer, of.FindingAnswer, of.FindingsAnswer),
+    "resolve": (of.ResolveAnswer,),
+    "install": (of.InstallAnswer,),
+    "guard": (GuardAnswer,),
+    "verify": (of.VerifyAnswer,),
+    "plan": (of.PlanAnswer, of.PlanCellsAnswer, of.ServePlan),
+    "tune": (TuneAnswer,),
     "monitor": DOCUMENTS,
-    "tune": TuneAnswer,
+    "fleet show": (FleetAnswer,),
+    "fleet run": (FleetAnswer,),
+    "fleet sweep": (SweepAnswer,),
+    "fleet check": (NodeCheckAnswer,),
+    "snapshot": (Snapshot, CompareAnswer),
 }
+
+
+def schema_of(command: str) -> dict[str, Any]:
+    """The JSON schema of what a command prints under `--json`, an error too."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"gpusetup {command}",
+        **json_schema((*ANSWERS[command], of.ErrorAnswer)),
+    }

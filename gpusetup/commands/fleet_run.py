@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands import fleet_kubernetes
+from gpusetup.commands import fleet_run_kubernetes
+from gpusetup.commands.common import add_limit
+from gpusetup.commands.fleet_show import add_nodes, shown
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.model.frozen import Frozen
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
@@ -23,18 +24,36 @@ if TYPE_CHECKING:
     from gpusetup.fleet.work import Work
 
 USUAL_FOLDER = "gpusetup-fleet"
-MOST_SECONDS = 7 * 86400
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What is particular to `run`."""
+SUMMARY = (
+    "Gathers a folder of records: `fleet check`, snapshot and verify on every idle node of Slurm, "
+    "Ray or Kubernetes, or on the hosts of a file, and judges it as `fleet show` does. Exit 1 "
+    "where a node failed or did not answer."
+)
+EXAMPLES = (
+    "gpusetup fleet run --slurm --partition train --print",
+    "gpusetup fleet run --slurm --partition train --level standard --into records/",
+)
+ENGINES = {"slurm": "--slurm", "hosts": "--hosts", "ray": "--ray", "kubernetes": "--kubernetes"}
+OF_ENGINE = {
+    "partition": "slurm",
+    "after": "slurm",
+    "image": "kubernetes",
+    "namespace": "kubernetes",
+    "runtime_class": "kubernetes",
+}
+"""What one engine alone takes."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
     parser.takes_command = True  # type: ignore[attr-defined]
-    _add_engines(parser.add_argument_group("run: by which engine"))
-    group = parser.add_argument_group("run: what each node does")
+    add_nodes(parser)
+    _add_engines(parser.add_argument_group("by which engine"))
+    group = parser.add_argument_group("what each node does")
     group.add_argument(
         "--level", choices=("quick", "standard", "stress"), default="quick", help="verify's level"
     )
-    group.add_argument("--seconds", type=float, metavar="N", help="how long stress lasts (60)")
     group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
     group.add_argument(
         "--ranks",
@@ -47,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="the Python on the nodes that has gpusetup (this one's path; Ray: the workers' own)",
     )
-    group = parser.add_argument_group("run: how")
+    group = parser.add_argument_group("how")
     group.add_argument("--print", action="store_true", help="show what would be submitted, and end")
     group.add_argument(
         "--into", metavar="DIR", help=f"a new folder for the records ({USUAL_FOLDER}-DATE)"
@@ -55,9 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--at-once", type=int, default=32, metavar="N", help="nodes at the same time (32)"
     )
-    group.add_argument(
-        "--limit", type=_limit, metavar="SECONDS", help="for each node (by level: 300, 1200, 600)"
-    )
+    add_limit(group, "for each node (by level: 300, 1200, 600)")
 
 
 def _add_engines(group: argparse._ArgumentGroup) -> None:
@@ -72,60 +89,42 @@ def _add_engines(group: argparse._ArgumentGroup) -> None:
         nargs="?",
         const="jobs",
         choices=("jobs", "daemonset"),
-        help="a Job on each idle node; or what sets a node's condition from now on",
+        help="a Job on each idle node; or print what sets a node's condition from now on",
     )
     group.add_argument("--partition", metavar="NAME", help="Slurm: of this partition only")
-    fleet_kubernetes.add_options(group)
+    fleet_run_kubernetes.add_options(group)
 
 
-def _limit(text: str) -> float:
-    from gpusetup.model.durations import seconds_in
-
-    try:
-        seconds = seconds_in(text)
-    except ValueError:
-        seconds = -1.0
-    if not 5 <= seconds <= MOST_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time from 5 seconds to a week")
-    return seconds
-
-
-class Gathered(Frozen):
-    """What a run brought together."""
-
-    folder: str
-    left_alone: Mapping[str, str]
-    """Nodes that got no work, with the reason."""
-
-
-def run(options: argparse.Namespace, out: Console) -> Gathered | None:
-    """Ask every node, and keep their records; None where only the plan was asked for."""
+def run(options: argparse.Namespace, out: Console) -> int:
+    """Ask every node, keep their records, and judge them."""
+    engine_named = next((name for name in ENGINES if getattr(options, name)), "")
+    for name, owner in OF_ENGINE.items():
+        if getattr(options, name) and owner != engine_named:
+            said = "what follows `--`" if name == "after" else f"`--{name.replace('_', '-')}`"
+            raise UsageError(f"{said} is for `{ENGINES[owner]}`", hint="name that engine, too")
     work = _work(options)
-    if options.kubernetes and fleet_kubernetes.printed(options, work, out):
-        return None
+    if options.kubernetes and fleet_run_kubernetes.printed(options, work, out):
+        return 0
     into = _folder(options)
     engine = _engine(options, work)
     if options.print:
         out.text(engine.plan)
-        return None
+        return 0
     out.talk(_first(engine, options.at_once, work.limit, into))
     _make(into)
     with _ending(engine):
         _ask_all(engine, options.at_once, into, out)
     if len(engine.left_alone) and not any(into.iterdir()):
         raise Blocked("No node was idle when its turn came", hint="the same again, later")
-    return Gathered(folder=str(into), left_alone=engine.left_alone)
+    options.folder = str(into)
+    return shown(options, (), engine.left_alone, out)
 
 
 def _work(options: argparse.Namespace) -> Work:
-    from gpusetup.fleet.work import Work, limit_of
+    from gpusetup.fleet.work import LIMIT_SECONDS, Work
 
     if options.at_once < 1:
         raise UsageError(f"`--at-once` is {options.at_once}", hint="1 or more")
-    if options.seconds is not None and not 0 < options.seconds <= MOST_SECONDS:
-        raise UsageError(f"`--seconds` is {options.seconds:g}", hint="up to a week, 604800")
-    if options.seconds is not None and options.level != "stress":
-        raise UsageError("`--seconds` is for `--level stress`")
     if options.ranks and options.ranks != "gpu" and not options.ranks.isdigit():
         raise UsageError(f"`--ranks` is {options.ranks!r}", hint="write `gpu` or a number")
     return Work(
@@ -134,8 +133,7 @@ def _work(options: argparse.Namespace) -> Work:
         level=options.level,
         device=options.device,
         ranks=options.ranks,
-        seconds=options.seconds,
-        limit=options.limit or limit_of(options.level, options.seconds),
+        limit=options.limit or LIMIT_SECONDS[options.level],
     )
 
 
@@ -160,13 +158,13 @@ def _make(folder: Path) -> None:
 
 def _engine(options: argparse.Namespace, work: Work) -> Engine:
     if options.slurm:
-        from gpusetup.commands.fleet_slurm import slurm_engine
+        from gpusetup.commands.fleet_run_slurm import slurm_engine
 
         return slurm_engine(options, work)
     if options.hosts:
         return _hosts(options, work)
     if options.kubernetes:
-        return fleet_kubernetes.kubernetes_engine(options, work)
+        return fleet_run_kubernetes.kubernetes_engine(options, work)
     if options.ray:
         from gpusetup.fleet.engines.ray_run import ray_engine
         from gpusetup.fleet.names import expanded
@@ -175,7 +173,7 @@ def _engine(options: argparse.Namespace, work: Work) -> Engine:
         return ray_engine(options.ray, named, work, only_plan=options.print)
     raise UsageError(
         "`fleet run` asks by an engine, and none is named",
-        hint="one of `--slurm`, `--ray ADDRESS`, `--kubernetes`, `--hosts FILE`, `--from DIR`",
+        hint="one of `--slurm`, `--ray ADDRESS`, `--kubernetes`, `--hosts FILE`",
     )
 
 

@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from gpusetup.commands.common import add_limit
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
 BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
 REPEATS = 8
+LOSS = 0.2
+"""A rank that is slower by less is none to name."""
 LEADER_SILENT_SECONDS = 60.0
 NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
 LAUNCHERS = (
@@ -29,21 +32,23 @@ LAUNCHERS = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What is particular to `sweep`; `--device`, `--python` and `--limit` are those of run."""
-    group = parser.add_argument_group("sweep: how it measures")
+SUMMARY = (
+    "Is started by a launcher as every rank, exchanges in pairs, and names the rank, "
+    "node or path that is slow, broken or silent. Exit 1 where one is."
+)
+EXAMPLES = (
+    "srun --ntasks-per-node=8 gpusetup fleet sweep",
+    "torchrun --nproc-per-node=8 --no-python gpusetup fleet sweep",
+)
+
+
+def configure(group: argparse.ArgumentParser) -> None:
+    group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
+    group.add_argument("--python", metavar="PATH", help="the interpreter whose torch is used")
+    add_limit(group, f"for each round ({LIMIT_SECONDS:g})")
     group.add_argument(
         "--bytes", type=_bytes, metavar="SIZE", help="of a message: 64M (CPU 4M, GPU 128M)"
     )
-    group.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"({REPEATS})")
-    group.add_argument(
-        "--meet", type=_seconds, default=MEET_SECONDS, metavar="SECONDS",
-        help=f"until all ranks have come ({MEET_SECONDS:g})",
-    )  # fmt: skip
-    group.add_argument(
-        "--loss", type=_share, default=0.2, metavar="SHARE",
-        help="a rank that is slower by less is none to name: 0.2 (the default) or 20%%",
-    )  # fmt: skip
     group.add_argument("--all-paths", action="store_true", help="every pair, n-1 rounds of them")
 
 
@@ -56,29 +61,11 @@ def _bytes(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is no size from 1K to 16G")
 
 
-def _seconds(text: str) -> float:
-    from gpusetup.commands.common import _seconds as seconds
-
-    return seconds(text)
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = 0.0
-    if not 0.05 <= share <= 0.9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share from 5% to 90%")
-    return share
-
-
 def run(options: argparse.Namespace, out: Console) -> int:
     """Take part as the rank that the launcher named; rank 0 shows the answer."""
     from gpusetup.verify.ranks.launch import rank_in
     from gpusetup.verify.values import Stop, WrongQuestion
 
-    if not 1 <= options.repeats <= 1000:
-        raise UsageError(f"`--repeats` is {options.repeats}", hint="from 1 to 1000")
     try:
         rank = rank_in(os.environ)
         if rank is None:
@@ -103,9 +90,9 @@ def _sizes(options: argparse.Namespace) -> Sizes:
 
     return Sizes(
         bytes=options.bytes or 0,
-        repeats=options.repeats,
+        repeats=REPEATS,
         limit=options.limit or LIMIT_SECONDS,
-        meet=options.meet,
+        meet=MEET_SECONDS,
     )
 
 
@@ -116,12 +103,12 @@ def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
     from gpusetup.model.frozen import replace
     from gpusetup.render.sweep import sweep_screen
 
-    wanted = Options(loss=options.loss, all_paths=options.all_paths)
+    wanted = Options(loss=LOSS, all_paths=options.all_paths)
     worker = _worker(options, f"{options.device}:{rank.local}")
     meeting = Meeting(command=_worker(options, "store"), address=rank.address)
     leader, code = Leader(rank, worker, meeting, _sizes(options)), 1
     try:
-        out.talk(f"{rank.world} ranks; waiting for them at most {options.meet:g} s")
+        out.talk(f"{rank.world} ranks; waiting for them at most {MEET_SECONDS:g} s")
         leader.meet()
         kind = "cpu" if all(unit.device == "cpu" for unit in leader.units) else "cuda"
         leader.sizes = replace(leader.sizes, bytes=leader.sizes.bytes or BYTES[kind])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,28 +146,24 @@ def _project(layout: Layout, path: Path, out: Console, *, write: bool) -> int:
 
 
 def _undo_project(path: Path, out: Console) -> int:
-    from gpusetup.install.guard_answer import GuardAnswer
     from gpusetup.install.project_undo import take_back
 
-    done = take_back(path)
-    answer = GuardAnswer(
-        state="restored" if done else "unchanged", target=str(path), pins={}, files=()
-    )
-    from gpusetup.render.guard import undone
-
-    out.answer(answer, undone(answer, [str(path)] if done else [], f"{path} has no guard of ours"))
-    return 0
+    return _undone(str(path), [str(path)] if take_back(path) else [], " of ours", out)
 
 
 def _undo(layout: Layout, out: Console) -> int:
     from gpusetup.install import guard
 
-    prefix = Path(layout.prefix)
-    paths = guard.undo(prefix)
-    answer = _answer(prefix, {}, (), "restored" if paths else "unchanged")
+    return _undone(layout.prefix, guard.undo(Path(layout.prefix)), "", out)
+
+
+def _undone(target: str, paths: Sequence[str], whose: str, out: Console) -> int:
+    from gpusetup.install.guard_answer import GuardAnswer
     from gpusetup.render.guard import undone
 
-    out.answer(answer, undone(answer, paths, f"{prefix} has no guard"))
+    state: GuardState = "restored" if paths else "unchanged"
+    answer = GuardAnswer(state=state, target=target, pins={}, files=())
+    out.answer(answer, undone(answer, paths, f"{target} has no guard{whose}"))
     return 0
 
 

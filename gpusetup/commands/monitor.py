@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable
+import time
 from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_timeout, patience_of
+from gpusetup.commands.common import add_timeout, patience_of, seconds_named
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -17,7 +18,7 @@ from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.source import Source, SourceEnded
+    from gpusetup.monitor.sample import Nvml, SourceEnded
     from gpusetup.monitor.tree import Tree
 
 SUMMARY = """Watch utilisation, memory, temperature, power and clocks of the NVIDIA GPUs; end with
@@ -32,10 +33,14 @@ EXAMPLES = (
     "gpusetup monitor -- python train.py --config conf.yaml",
     "gpusetup monitor --json --html run.html -- torchrun train.py > run.jsonl",
     "gpusetup monitor --replay run.jsonl",
+    "gpusetup monitor --demo",
 )
 FASTEST_SECONDS = 0.02
+DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.csv"
+DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
+DEMO_SECONDS = 0.1
+"""Between two samples of the demonstration on a terminal."""
 STDERR = 2
-PIPE = -1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,31 +62,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="judge a recording instead of watching: what `--json` or `--csv` wrote, or a log of "
         "nvidia-smi (--query-gpu csv, dmon, pmon), dcgmi dmon or W&B; a command after `--` is not "
         "run then, it says what ran")  # fmt: skip
+    add("--demo", action="store_true",
+        help="show what a training's run looks like, on any machine: a composed recording is "
+        "replayed")  # fmt: skip
 
 
 def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
-    from gpusetup.model.durations import seconds_in
-
     try:
-        return seconds_in(text)
-    except ValueError:
+        return seconds_named(text, 0, float("inf"))
+    except argparse.ArgumentTypeError:
         problem = f"{text!r} is no number of seconds; a command comes after `--`"
         raise argparse.ArgumentTypeError(problem) from None
 
 
 def interval(text: str) -> float:
     """Seconds between two samples, with a unit or without."""
-    from gpusetup.model.durations import seconds_in
-
-    try:
-        return seconds_in(text)
-    except ValueError:
-        problem = f"{text!r} is no time: `0.5`, `500ms`"
-        raise argparse.ArgumentTypeError(problem) from None
+    return seconds_named(text, FASTEST_SECONDS, 86400)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    if options.demo:
+        if options.after or options.replay or options.pid is not None:
+            raise UsageError("`--demo` shows a recording of its own", hint="leave the rest out")
+        options.replay, options.after = str(DEMO), DEMO_COMMAND
     checked(options)
     if options.replay:
         return _replay(options, out)
@@ -92,12 +96,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 def checked(options: argparse.Namespace) -> None:
     """What cannot be meant. Raises UsageError."""
-    if options.seconds < 0 or options.seconds != options.seconds:
-        raise UsageError(f"SECONDS is {options.seconds:g}", hint="0 watches until Ctrl-C")
-    if not FASTEST_SECONDS <= options.interval < 86400:
-        raise UsageError(
-            f"`--interval` is {options.interval:g} s", hint=f"from {FASTEST_SECONDS:g} s to a day"
-        )
     if options.once and (options.after or options.html):
         problem = "`--once` takes one sample: a command or a page with charts needs more"
         raise UsageError(problem, hint="leave `--once` out")
@@ -113,11 +111,11 @@ def checked(options: argparse.Namespace) -> None:
 
 def _alone(options: argparse.Namespace, out: Console) -> int:
     """Without a command: no GPU that can be watched is a no."""
-    source, problems = _opened(options, out, 1 if options.once else 0)
+    source, problem = _opened(options, out, 1 if options.once else 0)
     if source is None:
-        raise _no_gpu(problems)
+        raise _no_gpu(problem)
     with closing(source):
-        _choose(source, options, out, problems)
+        _choose(source, options, out)
         if options.once:
             return _once(source, options, out)
         return _watch(source, options, out)
@@ -125,23 +123,26 @@ def _alone(options: argparse.Namespace, out: Console) -> int:
 
 def _opened(
     options: argparse.Namespace, out: Console, count: int = 0
-) -> tuple[Source | None, tuple[SourceEnded, ...]]:
+) -> tuple[Nvml | None, SourceEnded | None]:
     """The child starts while the rest of us is still being imported."""
     from gpusetup.monitor.child import start_nvml
 
     nvml = start_nvml(options.interval, count)
-    from gpusetup.monitor.sample import open_source
+    from gpusetup.monitor.sample import SourceEnded, opened
     from gpusetup.probe.patience import Patience
 
-    return open_source(nvml, options.interval, Patience(patience_of(options), out.talk))
+    try:
+        return opened(nvml, Patience(patience_of(options), out.talk)), None
+    except SourceEnded as problem:
+        return None, problem
 
 
-def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
+def _watch(source: Nvml, options: argparse.Namespace, out: Console) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
+    from gpusetup.monitor.sample import PATIENCE_SECONDS
     from gpusetup.monitor.session import watching
-    from gpusetup.monitor.source import PATIENCE_SECONDS
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     tree, command = _running(options.pid) if options.pid is not None else (None, None)
@@ -151,8 +152,9 @@ def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
             patience = options.timeout or PATIENCE_SECONDS
             samples = watching(
                 source,
+                recording.say,
                 seconds=options.seconds,
-                say=recording.say,
+                interval=options.interval,
                 patience=patience,
                 tree=tree,
             )
@@ -177,8 +179,8 @@ def _recording(options: argparse.Namespace, out: Console) -> Recording:
     return Recording(out, csv=options.csv, html=options.html)
 
 
-def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.monitor.source import SourceEnded
+def _once(source: Nvml, options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.monitor.sample import SourceEnded
 
     try:
         sample = source.next(patience_of(options))
@@ -198,32 +200,26 @@ def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
 
 def _beside(options: argparse.Namespace, out: Console) -> int:
     """With a command: it runs whatever can be watched, and its exit code is ours."""
-    from gpusetup.monitor.session import Command, beside
+    from gpusetup.monitor.session import Command, watching
 
     argv = tuple(options.after)
-    source, problems = _opened(options, out)
+    source, problem = _opened(options, out)
     with ExitStack() as stack:
         if source is None:
-            out.talk(plain(f"no GPU can be watched ({_told(problems)})"))
+            out.talk(plain(f"no GPU can be watched ({problem})"))
         else:
             stack.callback(source.close)
-            _choose(source, options, out, problems)
+            _choose(source, options, out)
         recording = stack.enter_context(_recording(options, out))
         recording.stream()
-        # A terminal stays the command's own: there it may draw, and nothing is read.
-        piped = None if os.isatty(1) else PIPE
-        command = Command(argv, stdout=STDERR if out.json and not out.output else piped)
+        command = Command(argv, stdout=STDERR if out.json and not out.output else None)
         length, every = options.seconds, options.interval
-        watched = beside(command, source, seconds=length, interval=every, say=recording.say)
+        watched = watching(source, recording.say, seconds=length, interval=every, command=command)
         try:
             recording.take(watched)
         finally:  # whatever ends the watching, it does not end the command
             code = command.exit_code()
         recording.finish(source=source.name if source else None, command=argv, exit_code=code)
-        if command.times:
-            from statistics import mean
-
-            out.talk(f"an epoch took {mean(command.times):.4g} s, as the command's lines say")
     return code
 
 
@@ -231,8 +227,10 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.monitor.record import recorded
     from gpusetup.monitor.values import Sample
 
-    with _recording(options, out) as recording:
+    with _recording(options, out) as recording, ExitStack() as screen:
         told = None
+        if options.demo:
+            screen.enter_context(recording.live(DEMO_COMMAND))
         read = recorded(options.replay, options.interval, CLOCK.in_megabytes)
         if not read.timed:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
@@ -240,6 +238,7 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
         for document in read.documents:
             if isinstance(document, Sample):
                 recording.take([document])
+                time.sleep(DEMO_SECONDS if options.demo and sys.stdout.isatty() else 0)
             else:
                 told = document
         if not recording.samples:
@@ -248,28 +247,21 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
             (told.source, told.command, told.exit) if told else (read.source, None, None)
         )
         command = tuple(options.after or ()) or command
+        screen.close()
         recording.finish(source=source, command=command, exit_code=code, aside=False)
     return 0
 
 
-def _no_gpu(problems: tuple[SourceEnded, ...]) -> Unsatisfiable | Blocked:
-    kind = Blocked if any(problem.blocked for problem in problems) else Unsatisfiable
+def _no_gpu(problem: SourceEnded | None) -> Unsatisfiable | Blocked:
+    kind = Blocked if problem and problem.blocked else Unsatisfiable
     hint = "`gpusetup doctor` names the cause"
-    return kind(f"No NVIDIA GPU can be watched ({_told(problems)})", hint=hint)
+    return kind(f"No NVIDIA GPU can be watched ({problem})", hint=hint)
 
 
-def _told(problems: Iterable[SourceEnded]) -> str:
-    return "; ".join(map(str, problems))
-
-
-def _choose(
-    source: Source, options: argparse.Namespace, out: Console, problems: tuple[SourceEnded, ...]
-) -> None:
+def _choose(source: Nvml, options: argparse.Namespace, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
     from gpusetup.monitor.choice import VARIABLE, named_places, visible_places
 
-    if problems:
-        out.talk(plain(f"watching by {source.name} ({_told(problems)}); no processes are told"))
     places = tuple(range(len(source.gpus)))
     variable = os.environ.get(VARIABLE)
     if options.gpu:

@@ -23,6 +23,7 @@ class Lines:
     """One line a GPU and sample, where stdout is no terminal."""
 
     def sample(self, sample: Sample) -> None:
+        from gpusetup.render.console import shown
         from gpusetup.render.monitor import sample_lines
 
         streams.put(shown(sample_lines(sample), sys.stdout))
@@ -123,9 +124,3 @@ class Recording:
             self._out.tell(Screen(("", *summary_text(summary).lines)))
         else:
             self._out.answer(summary, summary_text(summary))
-
-
-def shown(text: str, stream: TextIO) -> str:
-    """The text as the stream's encoding can show it."""
-    encoding = stream.encoding or "utf-8"
-    return text.encode(encoding, "replace").decode(encoding)

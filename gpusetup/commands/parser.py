@@ -1,7 +1,8 @@
 """The parser of the command line: every command with its options, and what it says of a wrong word.
 
 Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `configure(parser)` and
-`run(options, out) -> exit code`. Only the one asked for is imported.
+`run(options, out) -> exit code`; `ACTIONS` names the modules of a command that has several. Only
+the one asked for is imported. What a command answers stands in `documents.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import argparse
 import importlib
 import re
 import sys
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 from gpusetup import __version__
 from gpusetup.errors import UsageError
@@ -27,21 +29,19 @@ COMMANDS = {
     "plan": "says whether a training workload fits on these GPUs, and with which recipe",
     "tune": "fits a training config to this machine; measures the best batch size",
     "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
-    "compare": "shows what differs between two machines, or two dates of one",
-    "node-check": "says within seconds whether this node may take jobs",
-    "slurm": "prints or installs what Slurm calls on a node: prolog, health program, epilog",
-    "fleet": "judges many nodes, and says which one is not like the others",
+    "fleet": "judges one node or many, and says which one is not like the others",
+    "snapshot": "prints the redacted record of this machine, or how two records differ",
     "mcp": "answers assistants over the Model Context Protocol",
-    "agents": "prints what a coding agent should know, for AGENTS.md",
-    "snapshot": "prints the redacted record of this machine",
-    "schema": "prints the JSON schema of a command's answer",
     "completion": "prints a completion script for your shell",
-    "help": "prints the help of a command",
 }
 """Command -> what it does, in one line."""
 
 ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
-"""A command whose module stands above this room, because it asks `gpusetup.api`."""
+"""A command whose module imports `gpusetup.api`, which imports this folder."""
+WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
+"""What answers with a text only: no `--json`, no `--schema`."""
+EXAMPLES = "examples:\n"
+"""How the examples below a command's help begin."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,27 +50,21 @@ class Parser(argparse.ArgumentParser):
     takes_command = False
     """Whether what follows a first `--` is somebody's command; it becomes `after`."""
 
-    words: Sequence[str] = ()
-    """What it was given to parse."""
-
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
-        self.words = words
-        if not self.takes_command:
-            return super().parse_known_args(words, namespace)
-        place = words.index("--") if "--" in words else len(words)
+        place = words.index("--") if self.takes_command and "--" in words else len(words)
         options, rest = super().parse_known_args(words[:place], namespace)
-        options.after = words[place + 1 :]
+        if self.takes_command:
+            options.after = words[place + 1 :]
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
+        from gpusetup.commands.refused import choice_meant
+
         wrong = re.search(r"invalid choice: '([^']*)'", message)
         if wrong and message.startswith("argument COMMAND"):
             raise no_such_command(wrong[1])
-        from gpusetup.commands.refused import said_plainly
-
-        told, hint = said_plainly(message, self._option_string_actions)
-        raise UsageError(told, hint=f"{f'{hint} ' if hint else ''}`{self.prog} --help` shows all")
+        raise UsageError(message, hint=self.all_shown(choice_meant(message)))
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """The help or the version: argparse's own passes over a stream that takes nothing."""
@@ -78,29 +72,20 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, unknown: Sequence[str]) -> None:
         """Refuse what this command does not take, with its own options of that meaning."""
-        from gpusetup.commands.refused import option_refused, word_refused
+        from gpusetup.commands.refused import option_meant, word_refused
 
         option = next((word for word in unknown if word.startswith("-")), None)
         if option is None:
-            said = " ".join(unknown)
-            hint = word_refused(unknown[0], self, COMMANDS)
-            raise UsageError(f"`{self.prog}` takes no {said!r}", hint=self._ended(hint))
-        name, _, value = option.partition("=")
-        after = self.words[self.words.index(option) + 1 :] if option in self.words else ()
-        if not value and after and not after[0].startswith("-"):
-            value = after[0]
-        told = f"`{self.prog}` has no option `{name}`"
-        hint = option_refused(name, value or None, self, options_of_each)
-        raise UsageError(told, hint=self._ended(hint))
+            hint = self.all_shown(word_refused(unknown[0], self._option_string_actions))
+            raise UsageError(f"`{self.prog}` takes no {' '.join(unknown)!r}", hint=hint)
+        name = option.partition("=")[0]
+        hint = self.all_shown(option_meant(name, self))
+        raise UsageError(f"`{self.prog}` has no option `{name}`", hint=hint)
 
-    @property
-    def command(self) -> str:
-        """The command that it is for; empty for gpusetup's own."""
-        return self.prog.partition(" ")[2]
-
-    def _ended(self, hint: str | None) -> str:
-        end = f"`{self.prog} --help` shows all"
-        return f"{hint}{chr(10) if hint and chr(10) in hint else ' '}{end}" if hint else end
+    def all_shown(self, hint: str | None) -> str:
+        """A hint that ends with where everything is told."""
+        apart = "\n" if hint and "\n" in hint else " "
+        return f"{hint}{apart if hint else ''}`{self.prog} --help` shows all".removeprefix("None")
 
 
 def no_such_command(word: str) -> UsageError:
@@ -114,26 +99,31 @@ def no_such_command(word: str) -> UsageError:
     )
 
 
-def child_of(parser: Parser, name: str) -> Parser:
-    """A command's own parser, whose options a mistyped one is compared with."""
-    kinds = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    found: Parser = kinds.choices[name]
+def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:
+    """The parsers of the commands, or of the actions, that one has."""
+    kinds = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return next((kind.choices for kind in kinds), {})
+
+
+def parser_of(command: str) -> Parser:
+    """The parser of a command, `doctor`, or of one action, `fleet show`."""
+    found = build_parser(command.partition(" ")[0])
+    for word in command.split():
+        found = children_of(found)[word]
     return found
 
 
-def options_of_each() -> Iterator[tuple[str, Container[str]]]:
-    """Every command with the names of its options."""
-    parser = build_parser()
-    return ((name, child_of(parser, name)._option_string_actions) for name in COMMANDS)
+def every_command() -> Iterator[str]:
+    """Each command that answers, in order: `doctor`, `fleet check`, ..."""
+    for name in COMMANDS:
+        actions = getattr(command(name), "ACTIONS", None)
+        yield from (f"{name} {action}" for action in actions) if actions else (name,)
 
 
 def command(name: str) -> ModuleType:
-    home = ELSEWHERE.get(name) or f"gpusetup.commands.{name.replace('-', '_')}"
-    return importlib.import_module(home)
-
-
-EXAMPLES = "examples:\n"
-"""How the examples below a command's help begin."""
+    """The module of a command, or of one of its actions."""
+    home = f"gpusetup.commands.{name.replace(' ', '_')}"
+    return importlib.import_module(ELSEWHERE.get(name, home))
 
 
 class Help(argparse.HelpFormatter):
@@ -160,37 +150,86 @@ def build_parser(only: str | None = None) -> Parser:
     parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name in COMMANDS if only is None else (only,):
-        module = command(name)
-        child = kinds.add_parser(
-            name,
-            help=COMMANDS[name],
-            description=module.SUMMARY,
-            epilog=_examples(module.EXAMPLES),
-            formatter_class=Help,
-            allow_abbrev=False,
-        )
-        module.configure(child)
-        _common(child, json=getattr(module, "JSON", "print exactly one JSON document"))
+        _add(kinds, name, COMMANDS[name])
     return parser
+
+
+def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> None:
+    """One command or action, and the actions below it."""
+    module = command(name)
+    child = kinds.add_parser(
+        name.rpartition(" ")[2],
+        help=help,
+        description=module.SUMMARY,
+        epilog=_examples(module.EXAMPLES),
+        formatter_class=Help,
+        allow_abbrev=False,
+    )
+    if actions := getattr(module, "ACTIONS", None):
+        below = child.add_subparsers(
+            dest="action", metavar="ACTION", required=True, parser_class=Parser
+        )
+        for action, what in actions.items():
+            _add(below, f"{name} {action}", what)
+        return
+    module.configure(child)
+    _add_common(child, name, getattr(module, "JSON", "print exactly one JSON document"))
+
+
+def _add_common(parser: Parser, name: str, json: str) -> None:
+    """The options of every command that answers with a document."""
+    parser.set_defaults(command=name, json=False, output=None, verbose=False)
+    if name in WITHOUT_DOCUMENT:
+        return
+    group = parser.add_argument_group("common")
+    group.add_argument("--json", action="store_true", help=json)
+    group.add_argument("--schema", action=_Schema, nargs=0, help="print its JSON schema")
+    group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")
+    group.add_argument("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="show what was asked, and the answers"
+    )
+
+
+class _Schema(argparse.Action):
+    """`--schema` prints the JSON schema of the answers and ends the command."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        import json
+
+        from gpusetup.commands.documents import schema_of
+
+        streams.put(json.dumps(schema_of(parser.prog.partition(" ")[2]), indent=1) + "\n")
+        parser.exit(0)
+
+
+def _examples(lines: Sequence[str]) -> str:
+    return EXAMPLES + "\n".join(f"  {line}" for line in lines)
+
+
+# --- what was typed -----------------------------------------------------------------------------
 
 
 def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     """The parser, and the words as the options of their command, checked; `command` is None where
-    none was named. Raises UsageError."""
+    none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
     _refuse_pages(words)
+    if words and words[0] == "help":
+        words = (*words[1:], "--help")
     parser = build_parser(words[0] if words and words[0] in COMMANDS else None)
     options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
-    asked = parser if options.command is None else child_of(parser, options.command)
+    asked = parser
+    for word in (options.command or "").split():
+        asked = children_of(asked)[word]
     if unknown:
         asked.refuse(unknown)
-    if options.command is not None:
-        _refuse_misplaced(asked, options)
+    _refuse_misplaced(asked, options)
     return parser, options
 
 
 ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")
 """What stands for a place on this machine in an option's help."""
-ADDRESS = r"[A-Za-z][A-Za-z0-9+.-]+://"
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 MOST_OF_A_PATH = 4096
 """What is longer was pasted by mistake."""
 LONG_OPTION = 40
@@ -200,46 +239,29 @@ def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
     """An empty value is a variable that the caller's script forgot to set, never the default; an
     address where a file is meant would become a folder of that name."""
     for action in asked._actions:
-        value = getattr(options, action.dest, None)
-        if action.option_strings and (value == "" or (isinstance(value, list) and "" in value)):
-            name = "/".join(action.option_strings)
+        value, name = getattr(options, action.dest, None), "/".join(action.option_strings)
+        if name and (value == "" or (isinstance(value, list) and "" in value)):
             asked.error(f"argument {name}: the value is empty; is a variable unset?")
-        if action.metavar in ON_DISK and isinstance(value, str) and _is_an_address(value):
-            name = "/".join(action.option_strings)
+        if action.metavar in ON_DISK and isinstance(value, str) and ADDRESS.match(value):
             raise UsageError(
                 f"argument {name}: {value} is an address, and a file or folder is meant",
                 hint="nothing is fetched: save what is there, and name the file",
             )
 
 
-def _is_an_address(value: str) -> bool:
-    return "://" in value and re.match(ADDRESS, value) is not None
-
-
 def _refuse_pages(words: Sequence[str]) -> None:
-    """No word of ours is longer than a path, nor has it a NUL, which no path has; somebody's
-    command after `--` may be."""
+    """No word of ours is longer than a path, nor has it a NUL or half of a character, which no path
+    has; somebody's command after `--` may."""
     ours = words[: words.index("--")] if "--" in words else words
-    if any("\0" in word for word in ours):
-        raise UsageError("a value has a NUL character in it")
+    try:
+        raw = "".join(ours).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raw = b"\0"
+    if b"\0" in raw:
+        raise UsageError("a value has a character that no text has: a NUL, or a lone surrogate")
     for before, word in zip(("", *ours), ours, strict=False):
         if len(word) > MOST_OF_A_PATH:
             option = word.partition("=")[0] if word.startswith("-") else before
             named = option.startswith("-") and len(option) <= LONG_OPTION
             where = f"argument {option}: a value" if named else "a word"
             raise UsageError(f"{where} has {len(word)} letters, and {MOST_OF_A_PATH} are the most")
-
-
-def _common(parser: argparse.ArgumentParser, *, json: str) -> None:
-    """The options of every command; one whose `JSON` is empty has no document to print."""
-    group = parser.add_argument_group("common")
-    group.add_argument("--json", action="store_true", help=json or argparse.SUPPRESS)
-    group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")
-    group.add_argument("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
-    group.add_argument(
-        "-v", "--verbose", action="store_true", help="show what was asked, and the answers"
-    )
-
-
-def _examples(lines: Sequence[str]) -> str:
-    return EXAMPLES + "\n".join(f"  {line}" for line in lines)

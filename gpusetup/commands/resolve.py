@@ -25,7 +25,6 @@ from gpusetup.model.resolution import Request, Resolution
 from gpusetup.render.console import Console
 from gpusetup.resolver.spelled import (
     architecture_named,
-    glibc_named,
     python_named,
     system_named,
     torch_named,
@@ -102,7 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="3.11",
         help="its Python, or 3.13t",
     )
-    group.add_argument("--glibc", type=glibc_named, metavar="2.35", help="its C library (Linux)")
+    group.add_argument("--glibc", metavar="2.35", help="its C library (Linux)")
     add_file_options(parser)
     wish = parser.add_argument_group("request")
     wish.add_argument(

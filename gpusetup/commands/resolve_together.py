@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
-    from gpusetup.install.fetching.fetch import Fetcher
     from gpusetup.install.joint.table import Joint
     from gpusetup.model.machine import Snapshot
     from gpusetup.model.resolution import Request, Resolution
@@ -31,30 +29,23 @@ def run_together(
     """The set, by the user's own indexes or offline by our table; or why there is none."""
     from gpusetup.install.joint.places import users_places
     from gpusetup.install.joint.table import by_table
+    from gpusetup.resolver.joint import Asked, by_name
 
     words, left_out = requirements_of(options.packages, snapshot)
     if left_out:
         out.talk(left_out)
+    asked = Asked(machine=snapshot, request=request, catalog=catalog, words=by_name(words))
     if options.offline:
-        joint = by_table(snapshot, request, words, catalog)
+        joint = by_table(asked)
     else:
         from gpusetup.install.joint.choose import choose_together
 
         places = users_places(os.environ, Path.home())
         out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
-        wanted = (snapshot, request, words, catalog, places, cache(_fetcher))
-        joint = choose_together(*wanted, explain=options.explain)
+        joint = choose_together(asked, places, explain=options.explain)
     resolution = _resolution(joint, snapshot, request, catalog, root)
     _show(joint, resolution, snapshot, options, out)
     return Unsatisfiable.exit_code if joint.refused else 0
-
-
-def _fetcher() -> Fetcher:
-    """What asks for pages: made where one is asked for."""
-    from gpusetup.install.fetching.fetch import Fetcher
-    from gpusetup.install.settings.environment import logins
-
-    return Fetcher(lambda _: None, logins(os.environ, Path.home()))
 
 
 def requirements_of(words: list[str], snapshot: Snapshot) -> tuple[tuple[str, ...], str]:
@@ -69,7 +60,7 @@ def requirements_of(words: list[str], snapshot: Snapshot) -> tuple[tuple[str, ..
 
 
 def _is_companion(word: str) -> bool:
-    from gpusetup.install.joint.words import name_of
+    from gpusetup.resolver.joint import name_of
 
     return name_of(word) in ("torchvision", "torchaudio")
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
 SUMMARY = """Print the record of this machine that all the other commands can be replayed from
 (`--from FILE`). User and host names, serial numbers, tokens and passwords are taken out, the home
-folder is `~`, and GPUs have aliases instead of their UUIDs."""
+folder is `~`, and GPUs have aliases instead of their UUIDs. `snapshot diff A B` shows what differs
+between two records (of `snapshot`, or the JSON of doctor, verify or `fleet check`), the gravest
+first; exit 1 where B has a finding that A has not, or differs in what programs depend on."""
 
 EXAMPLES = (
     "gpusetup snapshot --output machine.json",
     "gpusetup doctor --from machine.json",
-    "gpusetup snapshot --keep-private",
+    "gpusetup snapshot diff before.json after.json",
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "diff", nargs="*", metavar="diff A B", help="what differs between two records"
+    )
     add_machine_options(parser)
     parser.add_argument(
         "--deep", action="store_true", help="also ask `nvidia-smi`, and import torch in the target"
@@ -31,6 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    if options.diff:
+        return _diff(options.diff, out)
     from gpusetup.model.codec import to_json
     from gpusetup.probe.saved import dump_snapshot
     from gpusetup.redaction import redact
@@ -39,3 +48,25 @@ def run(options: argparse.Namespace, out: Console) -> int:
     shared = snapshot if options.keep_private else redact(snapshot)
     out.json_text(to_json(shared) + "\n" if out.json else dump_snapshot(shared))
     return 0
+
+
+def _diff(words: list[str], out: Console) -> int:
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.fleet.compare import compared
+    from gpusetup.fleet.folder import named_record
+    from gpusetup.fleet.judge import Judge
+    from gpusetup.render.fleet import compare_screen
+
+    if words[0] != "diff" or len(words) != 3:
+        raise UsageError(
+            f"`gpusetup snapshot` takes no {' '.join(words)!r}",
+            hint="`gpusetup snapshot diff A B` compares two records",
+        )
+    judge = Judge(load_catalog())
+    first, second = (named_record(Path(name), judge) for name in words[1:])
+    for node in (first, second):
+        if node.problem:
+            raise BadInput(node.problem, hint="write it again with `gpusetup snapshot --output`")
+    answer = compared(first, second)
+    out.answer(answer, compare_screen(answer))
+    return Unsatisfiable.exit_code if answer.matters else 0

@@ -22,21 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "SUMMARY", "caught", "configure", "run", "words"]
 
-PASSED_ON = (
-    "output",
-    "seconds",
-    "seed",
-    "format",
-    "junit",
-    "baseline",
-    "save_baseline",
-    "resume",
-    "timeout",
-)
-"""Options with one value, which the folder's own program takes by the same names."""
-LISTED = {"only": "only", "skip": "skip", "with": "beside"}
-"""Options with several values, and where they are kept."""
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--python", metavar="PATH", help="the interpreter whose torch is proven")
@@ -108,15 +93,16 @@ def _target(options: argparse.Namespace, out: Console) -> str:
 
 def words(options: argparse.Namespace) -> list[str]:
     """The same options, as the folder's own program takes them."""
-    flags = {"--strict": options.strict, "--json": options.json, "--verbose": options.verbose}
-    said = ["--level", options.level, "--device", options.device]
-    for expression in flat(options.expect):
-        said += ["--expect", expression]
-    for name in PASSED_ON:
-        value = getattr(options, name)
-        if value is not None:
-            said += [f"--{name.replace('_', '-')}", str(value)]
-    for name, kept in LISTED.items():
-        for each in flat(getattr(options, kept)):
-            said += [f"--{name}", each]
-    return said + [flag for flag, given in flags.items() if given]
+    parser = argparse.ArgumentParser(add_help=False)
+    add_options(parser)
+    said = [] if options.output is None else [f"--output={options.output}"]
+    said += ["--json"] * options.json + ["--verbose"] * options.verbose
+    for action in parser._actions:
+        value, flag = getattr(options, action.dest), action.option_strings[0]
+        if value == action.default:
+            continue
+        if action.nargs == "+":
+            said += [f"{flag}={one}" for one in flat(value)]
+        else:
+            said.append(flag if action.nargs == 0 else f"{flag}={value}")
+    return said

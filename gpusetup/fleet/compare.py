@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from gpusetup.fleet.facts import severity_of
-from gpusetup.fleet.history import changes
 from gpusetup.fleet.nodes import Node, NodeFinding
 from gpusetup.fleet.show import GRAVITY
 from gpusetup.model.finding import Severity
@@ -46,11 +45,12 @@ class CompareAnswer(Frozen):
 
 def compared(first: Node, second: Node) -> CompareAnswer:
     """What differs between two records, and what of it matters."""
+    names = sorted({*first.facts, *second.facts})
+    pairs = ((name, first.facts.get(name), second.facts.get(name)) for name in names)
     rows = (
-        Difference(
-            field=one.field, first=one.before, second=one.after, severity=severity_of(one.field)
-        )
-        for one in changes(first, second)
+        Difference(field=name, first=one, second=other, severity=severity_of(name))
+        for name, one, other in pairs
+        if one != other
     )
     ids_first, ids_second = _ids(first), _ids(second)
     return CompareAnswer(

@@ -17,36 +17,19 @@ GAP_SECONDS = 0.1
 """A scheduler sees no more beginnings than one in so many seconds, and never two in step."""
 
 
-class Pace:
-    """Lets its callers go one after the other, a random time apart."""
-
-    def __init__(self, gap: float, sleep: Callable[[float], object] = time.sleep) -> None:
-        self.gap, self.sleep = gap, sleep
-        self._next = 0.0
-        self._lock = threading.Lock()
-
-    def wait(self) -> None:
-        """Sleep until it is this caller's turn."""
-        with self._lock:
-            now = time.monotonic()
-            turn = max(now, self._next)
-            self._next = turn + self.gap * random.uniform(0.5, 1.5)
-        if turn > now:
-            self.sleep(turn - now)
-
-
 def conducted(
-    nodes: Sequence[str], ask: Ask, at_once: int = AT_ONCE, pace: Pace | None = None
+    nodes: Sequence[str], ask: Ask, at_once: int = AT_ONCE, gap: float = GAP_SECONDS
 ) -> Generator[tuple[str, Output], None, None]:
     """Each node with what it said, in the order in which they end.
 
     Whatever ends the iteration early ends the children that were started for it.
     """
     pool = ThreadPoolExecutor(max_workers=max(1, min(at_once, len(nodes))))
-    pace = pace or Pace(GAP_SECONDS)
+    turn = threading.Lock()
 
     def asked(node: str) -> Output:
-        pace.wait()
+        with turn:
+            time.sleep(gap * random.uniform(0.5, 1.5))
         return ask(node)
 
     try:

@@ -5,36 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusetup.fleet.facts import ABSENT, is_optional, told_absent
-from gpusetup.fleet.nodes import Node
+from gpusetup.fleet.facts import ABSENT, is_optional, severity_of, told_absent
+from gpusetup.fleet.nodes import Drift, Node
 from gpusetup.model.frozen import Frozen
 
 LEAST_NODES = 3
 """So many must tell a fact before most of them can be right."""
 FEW_VALUES = 5
 """A fact without a majority is worth a line where it has no more values than this."""
-
-
-class Majority(Frozen):
-    """What most machines of a kind have."""
-
-    value: str
-    nodes: int
-    """How many have it."""
-    of: int
-    """How many tell it."""
-
-
-class Drift(Frozen):
-    """One field in which a node is not like most of its kind."""
-
-    field: str
-    value: str
-    majority: str
-    nodes: int
-    """How many nodes have the majority's value."""
-    of: int
-    """Of how many that tell it."""
+Kind = tuple[str, ...]
+"""What makes machines comparable: the models of their GPUs."""
+Counts = Mapping[str, Counter[str]]
+"""Field -> how many of some nodes have each value."""
 
 
 class Mixed(Frozen):
@@ -45,19 +27,28 @@ class Mixed(Frozen):
     """Value -> number of nodes."""
 
 
-Kind = tuple[str, ...]
+def drifts(nodes: Iterable[Node]) -> tuple[dict[str, list[Drift]], tuple[Mixed, ...]]:
+    """Each node's differences from most nodes of its kind, and the fields without a majority."""
+    by_kind: dict[Kind, list[Node]] = defaultdict(list)
+    for node in nodes:
+        if node.facts:
+            by_kind[node.kind].append(node)
+    like = compared_with({kind: len(alike) for kind, alike in by_kind.items()})
+    counts = {kind: counted(by_kind[kind]) for kind in {*like.values()}}
+    usual = {kind: {n: majority_of(c) for n, c in of.items()} for kind, of in counts.items()}
+    found = {
+        node.name: _drift_of(node, counts[like[kind]], usual[like[kind]])
+        for kind, alike in by_kind.items()
+        for node in alike
+    }
+    mixed = [one for kind in counts for one in _mixed(counts[kind])]
+    return found, tuple(sorted(mixed, key=lambda one: one.field))
 
 
-def kind_of(node: Node) -> Kind:
-    """What makes machines comparable: the models of their GPUs."""
-    return node.kind
-
-
-def compared_with(nodes: Sequence[Node]) -> dict[Kind, Kind]:
+def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
     """Each kind of machine -> the kind that it is compared with: its own, however few they are.
     A node with one GPU of another model among the usual ones is compared with those that have only
     the usual; nodes whose GPUs are not seen are no kind where others have some."""
-    sizes = Counter(kind_of(node) for node in nodes if node.facts)
 
     def like(kind: Kind) -> Kind:
         if kind and (len(kind) == 1 or sizes[kind] >= LEAST_NODES):
@@ -69,17 +60,14 @@ def compared_with(nodes: Sequence[Node]) -> dict[Kind, Kind]:
     return {kind: like(kind) for kind in sizes}
 
 
-def counted(nodes: Iterable[Node]) -> dict[str, Counter[str]]:
-    """Field -> how many of these nodes have each value, `absent` where it could have been told."""
-    nodes = list(nodes)
-    names = {name for node in nodes for name in node.facts}
+def counted(nodes: Sequence[Node]) -> Counts:
+    """How many of these nodes have each value, `absent` where it could have been told."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
-    for node in nodes:
-        for name in names:
-            value = value_of(node, name)
-            if value is not None:
+    for name in {name for node in nodes for name in node.facts}:
+        for node in nodes:
+            if (value := value_of(node, name)) is not None:
                 found[name][value] += 1
-    return dict(found)
+    return found
 
 
 def value_of(node: Node, name: str) -> str | None:
@@ -90,60 +78,34 @@ def value_of(node: Node, name: str) -> str | None:
     return value
 
 
-def majority_of(counts: Counter[str]) -> Majority | None:
+def majority_of(counts: Counter[str]) -> str | None:
     """The value that more than half of those have who tell one.
 
-    >>> majority_of(Counter({"580": 3, "570": 1})).value
-    '580'
-    >>> majority_of(Counter({"580": 2, "570": 2})) is None
-    True
+    >>> majority_of(Counter({"580": 3, "570": 1})), majority_of(Counter({"580": 2, "570": 2}))
+    ('580', None)
     """
-    total = sum(counts.values())
+    total = counts.total()
     value, most = counts.most_common(1)[0]
-    if total < LEAST_NODES or most * 2 <= total:
-        return None
-    return Majority(value=value, nodes=most, of=total)
+    return value if total >= LEAST_NODES and most * 2 > total else None
 
 
-class Drifts(Frozen):
-    """What differs in a fleet."""
-
-    by_node: Mapping[str, tuple[Drift, ...]]
-    mixed: tuple[Mixed, ...]
-
-
-def drifts(nodes: Sequence[Node]) -> Drifts:
-    """Each node's differences from most nodes of its kind, and the fields without a majority."""
-    pairs = compared_with(nodes)
-    by_kind: dict[Kind, list[Node]] = defaultdict(list)
-    for node in nodes:
-        if node.facts:
-            by_kind[kind_of(node)].append(node)
-    counts = {kind: counted(by_kind[kind]) for kind in set(pairs.values())}
-    found = {
-        node.name: _drift_of(node, counts[pairs[kind_of(node)]]) for node in nodes if node.facts
-    }
-    mixed = (one for kind in counts for one in _mixed(counts[kind]))
-    return Drifts(
-        by_node={name: rows for name, rows in found.items() if rows},
-        mixed=tuple(sorted(mixed, key=lambda one: one.field)),
-    )
+def _drift_of(node: Node, counts: Counts, usual: Mapping[str, str | None]) -> list[Drift]:
+    return [
+        Drift(
+            field=name,
+            value=value,
+            majority=most,
+            severity=severity_of(name),
+            nodes=counts[name][most],
+            of=counts[name].total(),
+        )
+        for name, most in sorted(usual.items())
+        if most is not None and (value := value_of(node, name)) not in (None, most) and value
+    ]
 
 
-def _drift_of(node: Node, counts: Mapping[str, Counter[str]]) -> tuple[Drift, ...]:
-    found = []
-    for name in sorted({*counts, *node.facts}):
-        value = value_of(node, name)
-        most = majority_of(counts[name]) if name in counts else None
-        if value is not None and most is not None and value != most.value:
-            found.append(
-                Drift(field=name, value=value, majority=most.value, nodes=most.nodes, of=most.of)
-            )
-    return tuple(found)
-
-
-def _mixed(counts: Mapping[str, Counter[str]]) -> Iterable[Mixed]:
+def _mixed(counts: Counts) -> Iterable[Mixed]:
     for name, values in counts.items():
-        total = sum(values.values())
-        if 1 < len(values) <= FEW_VALUES and total >= LEAST_NODES and majority_of(values) is None:
+        few = 1 < len(values) <= FEW_VALUES and values.total() >= LEAST_NODES
+        if few and majority_of(values) is None:
             yield Mixed(field=name, values=dict(values.most_common()))

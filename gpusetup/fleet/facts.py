@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 from gpusetup.model.finding import Severity
-from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Gpu, Snapshot
+from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import GIB, MIB
 
 UNKNOWN = "unknown"
@@ -20,131 +21,68 @@ ABSENT = "absent"
 """The value of a package or a variable that the machine does not have."""
 
 
-class Fact(Frozen):
-    """One field that is compared."""
+class Fact(NamedTuple):
+    """One field that is compared: its place in a snapshot, what a person calls it, and how grave
+    it is where one machine differs from the others."""
 
     name: str
     words: str
-    """What a person calls it."""
     severity: Severity
-    """How grave it is where one machine differs from the others."""
-    read: Callable[[Snapshot], object]
-
-
-def _gib(size: int | None) -> str | None:
-    """
-    >>> _gib(80 << 30), _gib(64 << 20)
-    ('80 GiB', '64 MiB')
-    """
-    if size is None:
-        return None
-    return f"{size / GIB:.0f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
-
-
-def _yes_no(value: bool | None) -> str | None:
-    return None if value is None else "yes" if value else "no"
-
-
-def _whole(watts: float | None) -> str | None:
-    return None if watts is None else f"{watts:.0f} W"
-
-
-def _mhz(clock: int | None) -> str | None:
-    return None if clock is None else f"{clock} MHz"
 
 
 E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
-
+COUNT = Fact("gpus.count", "number of GPUs", E)
 MACHINE = (
-    Fact(name="driver.version", words="driver", severity=W, read=lambda s: s.driver.version),
-    Fact(name="driver.cuda", words="CUDA of the driver", severity=W, read=lambda s: s.driver.cuda),
-    Fact(name="driver.library_version", words="driver library", severity=W,
-         read=lambda s: s.driver.library_version),
-    Fact(name="driver.open_module", words="open kernel module", severity=N,
-         read=lambda s: _yes_no(s.driver.open_module)),
-    Fact(name="driver.persistence", words="persistence mode", severity=N,
-         read=lambda s: _yes_no(s.driver.persistence)),
-    Fact(name="os.name", words="system", severity=N, read=lambda s: s.os.name),
-    Fact(name="os.kernel", words="kernel", severity=N, read=lambda s: s.os.kernel),
-    Fact(name="os.machine", words="architecture", severity=W, read=lambda s: s.os.machine),
-    Fact(name="os.libc", words="C library", severity=N, read=lambda s: s.os.libc),
-    Fact(name="python.version", words="Python", severity=N, read=lambda s: s.python.version),
-    Fact(name="torch.version", words="torch", severity=W, read=lambda s: s.torch.version),
-    Fact(name="torch.backend", words="torch's backend", severity=W, read=lambda s: s.torch.backend),
-    Fact(name="torch.cudnn", words="cuDNN", severity=N, read=lambda s: s.torch.cudnn),
-    Fact(name="toolkit.nvcc", words="CUDA toolkit", severity=N, read=lambda s: s.toolkit.nvcc),
-    Fact(name="container.kind", words="container", severity=N, read=lambda s: s.container.kind),
-    Fact(name="cpu.name", words="processor", severity=N, read=lambda s: s.cpu.name),
-    Fact(name="cpu.usable_cores", words="usable cores", severity=N,
-         read=lambda s: s.cpu.usable_cores),
-    Fact(name="memory.total_bytes", words="memory", severity=W,
-         read=lambda s: _gib(s.memory.total_bytes)),
-    Fact(name="memory.shm_total_bytes", words="/dev/shm", severity=N,
-         read=lambda s: _gib(s.memory.shm_total_bytes)),
-    Fact(name="memory.memlock_bytes", words="locked memory", severity=N,
-         read=lambda s: s.memory.memlock_bytes),
-    Fact(name="gpus.count", words="number of GPUs", severity=E,
-         read=lambda s: None if s.gpus is None else len(s.gpus)),
-)  # fmt: skip
+    Fact("driver.version", "driver", W),
+    Fact("driver.cuda", "CUDA of the driver", W),
+    Fact("driver.library_version", "driver library", W),
+    Fact("driver.open_module", "open kernel module", N),
+    Fact("driver.persistence", "persistence mode", N),
+    Fact("os.name", "system", N),
+    Fact("os.kernel", "kernel", N),
+    Fact("os.machine", "architecture", W),
+    Fact("os.libc", "C library", N),
+    Fact("python.version", "Python", N),
+    Fact("torch.version", "torch", W),
+    Fact("torch.backend", "torch's backend", W),
+    Fact("torch.cudnn", "cuDNN", N),
+    Fact("toolkit.nvcc", "CUDA toolkit", N),
+    Fact("container.kind", "container", N),
+    Fact("cpu.name", "processor", N),
+    Fact("cpu.usable_cores", "usable cores", N),
+    Fact("memory.total_bytes", "memory", W),
+    Fact("memory.shm_total_bytes", "/dev/shm", N),
+    Fact("memory.memlock_bytes", "locked memory", N),
+)
 """What a machine has once."""
-
-
-class GpuFact(Frozen):
-    """One field that is compared over the GPUs of a machine."""
-
-    name: str
-    words: str
-    severity: Severity
-    read: Callable[[Gpu], object]
-
-
 GPUS = (
-    GpuFact(name="gpus.name", words="GPU", severity=W, read=lambda g: g.name),
-    GpuFact(name="gpus.memory_total_bytes", words="GPU memory", severity=W,
-            read=lambda g: _gib(g.memory_total_bytes)),
-    GpuFact(name="gpus.lost", words="fallen off the bus", severity=E,
-            read=lambda g: _yes_no(g.lost)),
-    GpuFact(name="gpus.mig_enabled", words="MIG", severity=W,
-            read=lambda g: _yes_no(g.mig_enabled)),
-    GpuFact(name="gpus.mig_instances", words="MIG instances", severity=W,
-            read=lambda g: len(g.mig_instances) if g.mig_enabled else None),
-    GpuFact(name="gpus.compute_mode", words="compute mode", severity=W,
-            read=lambda g: g.compute_mode),
-    GpuFact(name="gpus.ecc_enabled", words="ECC", severity=W,
-            read=lambda g: _yes_no(g.ecc_enabled)),
-    GpuFact(name="gpus.recovery_action", words="recovery action", severity=W,
-            read=lambda g: g.recovery_action),
-    GpuFact(name="gpus.power_limit_watts", words="power limit", severity=W,
-            read=lambda g: _whole(g.power_limit_watts)),
-    GpuFact(name="gpus.power_limit_default_watts", words="rated power", severity=N,
-            read=lambda g: _whole(g.power_limit_default_watts)),
-    GpuFact(name="gpus.pcie_generation_max", words="PCIe generation", severity=W,
-            read=lambda g: g.pcie_generation_max),
-    GpuFact(name="gpus.pcie_width", words="PCIe lanes", severity=W, read=lambda g: g.pcie_width),
-    GpuFact(name="gpus.pcie_width_max", words="PCIe lanes of the slot", severity=W,
-            read=lambda g: g.pcie_width_max),
-    GpuFact(name="gpus.nvlinks_active", words="active NVLinks", severity=W,
-            read=lambda g: g.nvlinks_active),
-    GpuFact(name="gpus.fabric_state", words="fabric", severity=W, read=lambda g: g.fabric_state),
-    GpuFact(name="gpus.vbios_version", words="VBIOS", severity=W, read=lambda g: g.vbios_version),
-    GpuFact(name="gpus.inforom_version", words="InfoROM", severity=N,
-            read=lambda g: g.inforom_version),
-    GpuFact(name="gpus.clock_sm_max_mhz", words="highest SM clock", severity=W,
-            read=lambda g: _mhz(g.clock_sm_max_mhz)),
-    GpuFact(name="gpus.clock_memory_max_mhz", words="highest memory clock", severity=W,
-            read=lambda g: _mhz(g.clock_memory_max_mhz)),
-    GpuFact(name="gpus.clock_sm_application_mhz", words="application clock", severity=W,
-            read=lambda g: _mhz(g.clock_sm_application_mhz)),
-    GpuFact(name="gpus.driver_model", words="driver model", severity=W,
-            read=lambda g: g.driver_model),
-    GpuFact(name="gpus.virtualization", words="virtualisation", severity=N,
-            read=lambda g: g.virtualization),
-)  # fmt: skip
+    Fact("gpus.name", "GPU", W),
+    Fact("gpus.memory_total_bytes", "GPU memory", W),
+    Fact("gpus.lost", "fallen off the bus", E),
+    Fact("gpus.mig_enabled", "MIG", W),
+    Fact("gpus.mig_instances", "MIG instances", W),
+    Fact("gpus.compute_mode", "compute mode", W),
+    Fact("gpus.ecc_enabled", "ECC", W),
+    Fact("gpus.recovery_action", "recovery action", W),
+    Fact("gpus.power_limit_watts", "power limit", W),
+    Fact("gpus.power_limit_default_watts", "rated power", N),
+    Fact("gpus.pcie_generation_max", "PCIe generation", W),
+    Fact("gpus.pcie_width", "PCIe lanes", W),
+    Fact("gpus.pcie_width_max", "PCIe lanes of the slot", W),
+    Fact("gpus.nvlinks_active", "active NVLinks", W),
+    Fact("gpus.fabric_state", "fabric", W),
+    Fact("gpus.vbios_version", "VBIOS", W),
+    Fact("gpus.inforom_version", "InfoROM", N),
+    Fact("gpus.clock_sm_max_mhz", "highest SM clock", W),
+    Fact("gpus.clock_memory_max_mhz", "highest memory clock", W),
+    Fact("gpus.clock_sm_application_mhz", "application clock", W),
+    Fact("gpus.driver_model", "driver model", W),
+    Fact("gpus.virtualization", "virtualisation", N),
+)
 """What each GPU has."""
 
 PACKAGES, VARIABLES = "packages.", "environment."
-WORDS = {fact.name: fact.words for fact in (*MACHINE, *GPUS)}
-SEVERITIES = {fact.name: fact.severity for fact in (*MACHINE, *GPUS)}
+FACTS = {fact.name: fact for fact in (*MACHINE, COUNT, *GPUS)}
 MAY_LACK = ("toolkit.nvcc",)
 """Facts of a whole record that are told only where there is such a thing."""
 FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
@@ -154,6 +92,7 @@ FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 def facts_of(snapshot: Snapshot) -> dict[str, str]:
     """Every fact that the record tells, by name; what no source told is left out.
 
+    >>> from gpusetup.model.machine import Gpu
     >>> facts_of(Snapshot(gpus=(Gpu(name="L4", pcie_width=16), Gpu(name="L4", pcie_width=8))))
     {'gpus.count': '2', 'gpus.name': 'L4', 'gpus.pcie_width': '1 x 16, 1 x 8 (GPU 1)'}
     """
@@ -162,17 +101,42 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
 
 def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     for fact in MACHINE:
-        value = fact.read(snapshot)
+        value = shown(fact.name, attrgetter(fact.name)(snapshot))
         if value is not None:
-            yield fact.name, str(value)
-    for of_each in GPUS:
-        values = [of_each.read(gpu) for gpu in snapshot.gpus or ()]
+            yield fact.name, value
+    gpus = snapshot.gpus
+    if gpus is not None:
+        yield COUNT.name, str(len(gpus))
+    for fact in GPUS:
+        read = attrgetter(fact.name.removeprefix("gpus."))
+        values = [shown(fact.name, read(gpu)) for gpu in gpus or ()]
         if any(value is not None for value in values):
-            yield of_each.name, summed([str(v) if v is not None else UNKNOWN for v in values])
+            yield fact.name, summed([UNKNOWN if value is None else value for value in values])
     for package in snapshot.packages or ():
         yield f"{PACKAGES}{package.name}", package.version
     for name, value in snapshot.environment.items():
         yield f"{VARIABLES}{name}", value
+
+
+def shown(name: str, value: object) -> str | None:
+    """A value as people write it.
+
+    >>> shown("memory.total_bytes", 80 << 30), shown("gpus.lost", True), shown("os.name", None)
+    ('80 GiB', 'yes', None)
+    >>> shown("gpus.power_limit_watts", 349.9), shown("gpus.clock_sm_max_mhz", 1980)
+    ('350 W', '1980 MHz')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):  # instances of MIG
+        return str(len(value)) if value else None
+    if isinstance(value, int | float):
+        if name.endswith("total_bytes"):
+            return f"{value / GIB:.0f} GiB" if value >= GIB else f"{value / MIB:.0f} MiB"
+        if name.endswith("_watts"):
+            return f"{value:.0f} W"
+        return f"{value} MHz" if name.endswith("_mhz") else str(value)
+    return None if value is None else str(value)
 
 
 def summed(values: Sequence[str]) -> str:
@@ -216,7 +180,8 @@ def words_of(name: str) -> str:
     >>> words_of("packages.numpy"), words_of("environment.NCCL_DEBUG"), words_of("os.kernel")
     ('numpy', 'NCCL_DEBUG', 'kernel')
     """
-    return WORDS.get(name) or name.removeprefix(PACKAGES).removeprefix(VARIABLES)
+    known = FACTS.get(name)
+    return known.words if known else name.removeprefix(PACKAGES).removeprefix(VARIABLES)
 
 
 def severity_of(name: str) -> Severity:
@@ -225,8 +190,8 @@ def severity_of(name: str) -> Severity:
     >>> severity_of("gpus.count").value, severity_of("packages.numpy").value
     ('error', 'note')
     """
-    if name in SEVERITIES:
-        return SEVERITIES[name]
+    if name in FACTS:
+        return FACTS[name].severity
     package = name.removeprefix(PACKAGES)
     return W if name.startswith(PACKAGES) and package.startswith(FAMILY) else N
 

@@ -8,7 +8,6 @@ off is a node with a problem.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -48,8 +47,6 @@ class Records(Frozen):
     """By name."""
     left_out: tuple[str, ...] = ()
     """Files that are no records, with the reason."""
-    others: int = 0
-    """Files without `.json` at their end."""
 
 
 class _Head(Frozen):
@@ -82,12 +79,10 @@ def read_folder(
     are read, of how many."""
     nodes: dict[str, Node] = {}
     left_out: list[str] = []
-    others = 0
     files = tuple(_files(folder))
     for place, path in enumerate(files):
         reached(place, len(files))
         if path.suffix != ".json":
-            others += 1
             continue
         try:
             node = read_record(path, name_of(path, folder), judged)
@@ -96,13 +91,13 @@ def read_folder(
             continue
         nodes[node.name] = together(nodes[node.name], node) if node.name in nodes else node
     ordered = tuple(nodes[name] for name in sorted(nodes, key=natural))
-    return Records(nodes=ordered, left_out=tuple(left_out), others=others)
+    return Records(nodes=ordered, left_out=tuple(left_out))
 
 
 def _files(folder: Path) -> Iterator[Path]:
     """The files of a folder and of those directly in it, by name."""
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        entries = sorted(path for path in folder.iterdir() if path.name[0] != ".")
     except NotADirectoryError as problem:
         raise BadInput(f"{folder} is a file, and a folder of records is meant") from problem
     except OSError as problem:
@@ -110,29 +105,9 @@ def _files(folder: Path) -> Iterator[Path]:
     if len(entries) > MOST_FILES:
         raise BadInput(f"{folder} holds {len(entries)} files: more than {MOST_FILES}")
     for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        if _is(entry.is_dir, follow_symlinks=False):
-            inside = sorted(_inside(entry.path), key=lambda entry: entry.name)
-            yield from (Path(one.path) for one in inside if _is(one.is_file))
-        elif _is(entry.is_file):
-            yield Path(entry.path)
-
-
-def _inside(folder: str) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            yield from (one for one in entries if not one.name.startswith("."))
-    except OSError:
-        return
-
-
-def _is(kind: Callable[..., bool], **how: bool) -> bool:
-    """A link that leads in a circle is neither a file nor a folder."""
-    try:
-        return kind(**how)
-    except OSError:
-        return False
+        inside = entry.is_dir() and not entry.is_symlink()
+        each = sorted(entry.glob("[!.]*")) if inside else (entry,)
+        yield from filter(Path.is_file, each)
 
 
 def name_of(path: Path, folder: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog
@@ -161,23 +161,6 @@ def _numbers(gpus: str) -> set[int]:
             raise UsageError(f"{gpus!r} is no list of GPUs", hint="write 0,3 or 0-3")
         found |= set(numbers)
     return found
-
-
-def left_over(snapshot: Snapshot, program: Callable[[int], str | None]) -> tuple[str, ...]:
-    """The processes on the snapshot's GPUs, each once, but for those that only draw.
-
-    `program`: what a process is called.
-    """
-    places: dict[int, list[str]] = {}
-    names: dict[int, str] = {}
-    for gpu in snapshot.gpus or ():
-        for one in gpu.processes or ():
-            if one.pid is not None and one.kind != "G":
-                places.setdefault(one.pid, []).append(f"GPU {gpu.nvml_index}")
-                names[one.pid] = one.name or program(one.pid) or "unknown program"
-    return tuple(
-        f"pid {pid} ({names[pid]}) on {', '.join(dict.fromkeys(on))}" for pid, on in places.items()
-    )
 
 
 def _findings(snapshot: Snapshot, catalog: Catalog, others: int) -> tuple[NodeFinding, ...]:

@@ -15,8 +15,6 @@ class NodeFinding(Frozen):
     severity: Severity
     title: str = ""
     root: bool = False
-    since: str | None = None
-    """When a record first showed it, without a record in between that did not."""
 
 
 class Rate(Frozen):
@@ -29,6 +27,19 @@ class Rate(Frozen):
     """The GPU's name: rates are compared among the same."""
     value: float
     unit: str
+
+
+class Drift(Frozen):
+    """A field in which a node is not like most nodes of its kind."""
+
+    field: str
+    value: str
+    majority: str
+    severity: Severity
+    nodes: int
+    """How many nodes have the majority's value, or how many devices were compared."""
+    of: int
+    """Of how many."""
 
 
 class Node(Frozen):

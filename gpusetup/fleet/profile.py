@@ -20,7 +20,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import PACKAGES, VARIABLES, WORDS, known_part, words_of
+from gpusetup.fleet.facts import FACTS, PACKAGES, VARIABLES, known_part, words_of
 from gpusetup.fleet.nodes import Node, NodeFinding
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
@@ -46,7 +46,7 @@ NO_LINK = "none"
 
 
 OPEN_FAMILIES = (PACKAGES, VARIABLES, "links.", "disk.", "clock.", "imex.")
-"""How the names of facts begin that `facts.WORDS` does not list."""
+"""How the names of facts begin that `facts.FACTS` does not list."""
 
 
 class Expectation(Frozen):
@@ -105,7 +105,7 @@ def learnt(facts: Mapping[str, str]) -> str:
     """The profile of a sound node, as text; `faulty` facts are left out."""
     document = tomlkit.document()
     document.add(tomlkit.comment("What a node of this kind must be like; written by"))
-    document.add(tomlkit.comment("`gpusetup node-check --learn`. Delete what may differ."))
+    document.add(tomlkit.comment("`gpusetup fleet check --learn`. Delete what may differ."))
     document.add("schema", tomlkit.item(SCHEMA))
     expect = tomlkit.table()
     left_out = {*NOT_LEARNT, *faulty(facts), *(("links.active",) if _has_no_link(facts) else ())}
@@ -135,7 +135,7 @@ def read(text: str, what: str) -> tuple[Expectation, ...]:
     if schema != SCHEMA:
         raise BadInput(
             f"{what} is no profile: `schema` is {schema!r}, not {SCHEMA!r}",
-            hint="`gpusetup node-check --learn > FILE` writes one on a sound node",
+            hint="`gpusetup fleet check --learn > FILE` writes one on a sound node",
         )
     expect = document.get("expect")
     if not isinstance(expect, dict):
@@ -155,7 +155,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
 
 
 def _expectation(name: str, value: Any, what: str) -> Expectation:
-    if name not in WORDS and not name.startswith(OPEN_FAMILIES):
+    if name not in FACTS and not name.startswith(OPEN_FAMILIES):
         raise BadInput(
             f"{what}: there is no fact `{name}`", hint="`--learn` prints those there are"
         )

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import NormalDist, median
 
-from gpusetup.fleet.nodes import Node, Rate
-from gpusetup.model.frozen import Frozen
+from gpusetup.fleet.nodes import Drift, Node, Rate
+from gpusetup.model.finding import Severity
 
 FALSE_ALARMS = 0.01
 """The chance that a healthy fleet with normally spread rates shows one outlier of a check."""
@@ -30,35 +30,35 @@ LEAST_LOSS = 0.05
 LEAST_VALUES = 5
 
 
-class Outlier(Frozen):
-    """A device that is slower than the others of its model in one check."""
-
-    node: str
-    rate: Rate
-    middle: float
-    limit: float
-    """What it would have to reach."""
-    of: int
-    """How many devices were compared."""
+RATES = "rates."
+"""How the names of rates begin among the fields in which nodes differ."""
 
 
-def outliers(nodes: Iterable[Node]) -> tuple[Outlier, ...]:
-    """Every rate that is too slow among those of the same check, model and unit."""
+def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
+    """Node -> its rates that are too slow among those of the same check, model and unit."""
     alike: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
     for node in nodes:
         for rate in node.rates:
             alike[rate.check, rate.model, rate.unit].append((node.name, rate))
-    return tuple(one for rates in alike.values() for one in _slow(rates))
-
-
-def _slow(rates: Sequence[tuple[str, Rate]]) -> Iterable[Outlier]:
-    if len(rates) < LEAST_VALUES:
-        return
-    values = [rate.value for _, rate in rates]
-    middle, limit = median(values), least_healthy(values)
-    for name, rate in rates:
-        if rate.value < limit:
-            yield Outlier(node=name, rate=rate, middle=middle, limit=limit, of=len(rates))
+    found: dict[str, list[Drift]] = defaultdict(list)
+    for rates in alike.values():
+        values, count = [rate.value for _, rate in rates], len(rates)
+        least = least_healthy(values) if count >= LEAST_VALUES else 0.0
+        for name, rate in rates:
+            if rate.value < least:
+                middle = median(values)
+                half = rate.value < middle / 2
+                found[name].append(
+                    Drift(
+                        field=f"{RATES}{rate.check}",
+                        value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
+                        majority=f"{middle:.4g} {rate.unit}",
+                        severity=Severity.ERROR if half else Severity.WARNING,
+                        nodes=count,
+                        of=count,
+                    )
+                )
+    return found
 
 
 def least_healthy(values: Sequence[float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Literal, get_args
 
 from gpusetup.causes.gpu_access import VGPU_UNLICENSED
@@ -14,17 +14,14 @@ from gpusetup.causes.gpu_losses import (
     POWER_THERMAL_THROTTLE,
 )
 from gpusetup.causes.host import CUDA_LAUNCH_BLOCKING, MEMORY_CACHING_OFF
-from gpusetup.fleet.drift import LEAST_NODES, Drift, Drifts, Mixed, drifts
-from gpusetup.fleet.facts import severity_of
+from gpusetup.fleet.drift import LEAST_NODES, Mixed, drifts
 from gpusetup.fleet.folder import Records, natural
-from gpusetup.fleet.history import FirstFailure, Past, first_failure, with_since
 from gpusetup.fleet.names import SAFE, slurm_list
-from gpusetup.fleet.nodes import Node, NodeFinding
-from gpusetup.fleet.rates import Outlier, outliers
+from gpusetup.fleet.nodes import Drift, Node, NodeFinding
+from gpusetup.fleet.rates import outliers
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
-RATES = "rates."
 GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 
@@ -38,19 +35,6 @@ Status = Literal["failed", "differs", "degraded", "ok"]
 """`degraded`: slower than it could be, as most of the others are."""
 
 
-class DriftAnswer(Frozen):
-    """A field in which a node is not like most nodes of its kind."""
-
-    field: str
-    value: str
-    majority: str
-    severity: Severity
-    nodes: int
-    """How many nodes have the majority's value, or how many devices were compared."""
-    of: int
-    """Of how many."""
-
-
 class NodeAnswer(Frozen):
     name: str
     status: Status
@@ -58,9 +42,7 @@ class NodeAnswer(Frozen):
     """Why there is no whole record."""
     taken_at: str | None = None
     findings: tuple[NodeFinding, ...] = ()
-    drift: tuple[DriftAnswer, ...] = ()
-    first_failure: FirstFailure | None = None
-    """Where earlier folders were given: since when, and what had changed."""
+    drift: tuple[Drift, ...] = ()
 
 
 class Common(Frozen):
@@ -104,24 +86,20 @@ class FleetAnswer(Frozen):
     not_asked: tuple[NotAsked, ...] = ()
     """Nodes that `fleet run` left alone, for they were not idle."""
 
-    @property
-    def failed(self) -> tuple[NodeAnswer, ...]:
-        return tuple(node for node in self.nodes if node.status == "failed")
 
-
-def answer(records: Records, past: Past = (), expected: Iterable[str] = ()) -> FleetAnswer:
+def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     """Judge a fleet. `expected`: nodes that should have a record."""
     here = {node.name for node in records.nodes}
     missing = (Node(name=name, problem=NO_RECORD) for name in expected if name not in here)
-    nodes = (*records.nodes, *missing)
-    found, shared = drifts(nodes), common(records.nodes)
-    slow = _by_node(outliers(nodes))
-    usual = {one.id for one in shared}
-    rows = [_row(node, _of_node(node, found, slow), past, usual) for node in nodes]
+    nodes, shared = (*records.nodes, *missing), common(records.nodes)
+    (found, mixed), slow, usual = drifts(nodes), outliers(nodes), {one.id for one in shared}
+    rows = [
+        _row(node, (*found.get(node.name, ()), *slow.get(node.name, ())), usual) for node in nodes
+    ]
     rows.sort(key=_worst_first)
     return FleetAnswer(
         nodes=tuple(rows),
-        mixed=found.mixed,
+        mixed=mixed,
         common=shared,
         exclude=excluded(row.name for row in rows if row.status == "failed"),
         left_out=records.left_out,
@@ -147,14 +125,7 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
     )
 
 
-def _of_node(
-    node: Node, found: Drifts, slow: Mapping[str, list[DriftAnswer]]
-) -> tuple[DriftAnswer, ...]:
-    return (*_drift(found.by_node.get(node.name, ())), *slow.get(node.name, ()))
-
-
-def _row(node: Node, drift: Sequence[DriftAnswer], past: Past, usual: Container[str]) -> NodeAnswer:
-    node = with_since(node, past) if past else node
+def _row(node: Node, drift: Sequence[Drift], usual: Container[str]) -> NodeAnswer:
     drift = sorted(drift, key=lambda one: (-GRAVITY[one.severity], one.field))
     return NodeAnswer(
         name=node.name,
@@ -163,11 +134,10 @@ def _row(node: Node, drift: Sequence[DriftAnswer], past: Past, usual: Container[
         taken_at=node.taken_at,
         findings=node.findings,
         drift=tuple(drift),
-        first_failure=first_failure(node, past) if past else None,
     )
 
 
-def _status(node: Node, drift: Sequence[DriftAnswer], usual: Container[str]) -> Status:
+def _status(node: Node, drift: Sequence[Drift], usual: Container[str]) -> Status:
     """An error fails a node; a warning sets it apart where most nodes have none such."""
     graves = {one.severity for one in node.findings} | {one.severity for one in drift}
     if node.problem or Severity.ERROR in graves:
@@ -176,35 +146,6 @@ def _status(node: Node, drift: Sequence[DriftAnswer], usual: Container[str]) -> 
     if drift or any(id not in usual for id in warned):
         return "differs"
     return "degraded" if warned.intersection(COSTS) else "ok"
-
-
-def _drift(rows: Iterable[Drift]) -> Iterable[DriftAnswer]:
-    for one in rows:
-        yield DriftAnswer(
-            field=one.field,
-            value=one.value,
-            majority=one.majority,
-            severity=severity_of(one.field),
-            nodes=one.nodes,
-            of=one.of,
-        )
-
-
-def _by_node(found: Iterable[Outlier]) -> Mapping[str, list[DriftAnswer]]:
-    """Slow devices as differences from the middle of the others."""
-    rows: dict[str, list[DriftAnswer]] = {}
-    for one in found:
-        rate = one.rate
-        row = DriftAnswer(
-            field=f"{RATES}{rate.check}",
-            value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
-            majority=f"{one.middle:.4g} {rate.unit}",
-            severity=Severity.ERROR if rate.value < one.middle / 2 else Severity.WARNING,
-            nodes=one.of,
-            of=one.of,
-        )
-        rows.setdefault(one.node, []).append(row)
-    return rows
 
 
 def _worst_first(row: NodeAnswer) -> tuple[int, int, int, object]:

@@ -19,8 +19,7 @@ from gpusetup.system.processes import Output
 
 LEVELS = ("quick", "standard", "stress")
 LIMIT_SECONDS = {"quick": 300.0, "standard": 1200.0, "stress": 600.0}
-"""How long a node may take for all three; what `--seconds` asks of stress comes on top."""
-STRESS_SECONDS = 60.0
+"""How long a node may take for all three."""
 RECORDS = ("node-check", "snapshot", "verify")
 """The documents that a node gives, by their schemas."""
 RUN = "gpusetup.run/1"
@@ -43,27 +42,15 @@ class Work(Frozen):
     device: str = "auto"
     ranks: str | None = None
     """`gpu` or a number: verify in so many processes by torchrun, their collectives too."""
-    seconds: float | None = None
-    """How long stress lasts."""
     limit: float = LIMIT_SECONDS["quick"]
     """Seconds for all that a node does."""
-
-
-def limit_of(level: str, seconds: float | None) -> float:
-    """The usual limit of a level.
-
-    >>> limit_of("quick", None), limit_of("stress", 3600)
-    (300.0, 4200.0)
-    """
-    more = (seconds or STRESS_SECONDS) if level == "stress" else 0.0
-    return LIMIT_SECONDS[level] + more
 
 
 def script(work: Work) -> str:
     """The node's work as one line for a POSIX shell.
 
     >>> print(script(Work(python="/env/bin/python")).replace("; ", "\\n"))
-    /env/bin/python -I -m gpusetup node-check --json
+    /env/bin/python -I -m gpusetup fleet check --json
     /env/bin/python -I -m gpusetup snapshot --json
     /env/bin/python -I -m gpusetup verify --json --level quick --device auto --timeout 270
     exit 0
@@ -71,7 +58,7 @@ def script(work: Work) -> str:
     ours = (work.python, "-I", "-m", "gpusetup")
     target = ("--python", work.target) if work.target else ()
     lines = (
-        (*ours, "node-check", "--json"),
+        (*ours, "fleet", "check", "--json"),
         (*ours, "snapshot", "--json", *target),
         (*_verify(work, ours, target), *_asked_of_verify(work)),
     )
@@ -88,16 +75,14 @@ def _verify(work: Work, ours: tuple[str, ...], target: tuple[str, ...]) -> tuple
 def _asked_of_verify(work: Work) -> tuple[str, ...]:
     """verify gives up on its own a little before the node does, so that it says what hangs."""
     limit = work.limit - min(30.0, work.limit / 4)
-    lasts = () if work.seconds is None else ("--seconds", f"{work.seconds:g}")
-    asked = ("--json", "--level", work.level, "--device", work.device, "--timeout", f"{limit:g}")
-    return (*asked, *lasts)
+    return ("--json", "--level", work.level, "--device", work.device, "--timeout", f"{limit:g}")
 
 
 def shell(work: Work) -> str:
     """The same for whatever shell an account on another machine has.
 
     >>> shell(Work(python="py"))[:38]
-    "sh -c 'py -I -m gpusetup node-check --"
+    "sh -c 'py -I -m gpusetup fleet check -"
     """
     return f"sh -c {quote(script(work))}"
 

@@ -1,6 +1,6 @@
 """What each command answers under `--json`: the public documents, as types.
 
-`gpusetup schema COMMAND` prints the JSON schemas made from these.
+`gpusetup COMMAND --schema` prints the JSON schemas made from these.
 """
 
 from __future__ import annotations

@@ -3,99 +3,99 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from gpusetup.model.frozen import Frozen
-from gpusetup.monitor import marks
-from gpusetup.monitor.facts import GpuFacts, Work
+from gpusetup.monitor.marks import (
+    BUSY,
+    CAPPED,
+    CLOCKS,
+    FAST_ENOUGH,
+    HOT,
+    IDLE_POWER,
+    RATED,
+    ROOM,
+    SLOWED,
+    UNUSED,
+)
+from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.work import Work
 
 
-class Brake(Frozen):
+class Brake(NamedTuple):
     """A throttle reason that costs speed. `held_down`: only where clocks are below the mark."""
 
-    reason: str
-    words: str
-    mark: marks.Mark
-    held_down: bool
     cause: str
-
-
-def brake(reason: str, words: str, cause: str, mark: marks.Mark, *, held_down: bool) -> Brake:
-    return Brake(reason=reason, words=words, cause=cause, mark=mark, held_down=held_down)
+    words: str
+    reason: str = ""
+    mark: float = SLOWED
+    held_down: bool = False
 
 
 BRAKES = (
-    brake("hw_thermal_slowdown", "heat (hardware)", "heat", marks.SLOWED, held_down=False),
-    brake("sw_thermal_slowdown", "heat (driver)", "heat", marks.SLOWED, held_down=False),
-    brake("hw_power_brake_slowdown", "the power supply's brake", "supply", marks.SLOWED,
-          held_down=False),
-    brake("hw_slowdown", "the hardware's brake", "supply", marks.SLOWED, held_down=False),
-    brake("sw_power_cap", "the power limit", "power", marks.CAPPED, held_down=True),
-    brake("applications_clocks_setting", "clocks that somebody set", "clocks", marks.CAPPED,
-          held_down=True),
-)  # fmt: skip
+    Brake("heat", "heat (hardware)", "hw_thermal_slowdown"),
+    Brake("heat", "heat (driver)", "sw_thermal_slowdown"),
+    Brake("supply", "the power supply's brake", "hw_power_brake_slowdown"),
+    Brake("supply", "the hardware's brake", "hw_slowdown"),
+    Brake("power", "the power limit", "sw_power_cap", CAPPED, True),
+    Brake("clocks", "clocks that somebody set", "applications_clocks_setting", CAPPED, True),
+)
 """In the order in which they are named. Meaning: nvml.h, nvmlClocksEventReason*."""
 
-HOT = brake("", "heat (no reason was told)", "heat", marks.SLOWED, held_down=True)
-CAP = brake("", "the power limit (no reason was told)", "power", marks.CAPPED, held_down=True)
 
-
-def active_brake(work: Work, gpu: GpuFacts) -> Brake | None:
+def active_brake(work: Work, gpu: GpuTally) -> Brake | None:
     """The first that is on, with the cause that fits this card."""
     slow = below_clocks(work)
-    told = next((one for one in BRAKES if _is_on(one, work, slow)), None)
-    found = told or _untold(work, gpu, slow)
-    if found is None or found.cause != "power":
-        return found
-    cause = power_cause(work, gpu)
-    if not cause:
+    for one in BRAKES:
+        if work.reasons.get(one.reason, 0.0) >= one.mark and (slow or not one.held_down):
+            return _of_this_card(one, work, gpu)
+    if work.reasons or not slow or work.utilization < BUSY:
         return None
-    return brake(found.reason, found.words, cause, found.mark, held_down=True)
+    point = gpu.latest.temperature_slowdown_celsius or HOT + 3
+    if gpu.heat is not None and gpu.heat >= point - 3:
+        return Brake("heat", "heat (no reason was told)")
+    if (work.power_share or 0.0) >= 95:
+        return _of_this_card(Brake("power", "the power limit (no reason was told)"), work, gpu)
+    return None
 
 
 def below_clocks(work: Work) -> bool:
-    return work.clock_share is not None and work.clock_share < marks.CLOCKS.value
+    return work.clock_share is not None and work.clock_share < CLOCKS
 
 
-def _is_on(one: Brake, work: Work, slow: bool) -> bool:
-    return work.reasons.get(one.reason, 0.0) >= one.mark.value and (slow or not one.held_down)
+def _of_this_card(brake: Brake, work: Work, gpu: GpuTally) -> Brake | None:
+    """Which power limit it is; None where the card gives what it is rated for, and where nobody
+    told what that is: a limit alone says nothing."""
+    if brake.cause != "power":
+        return brake
+    cause = "withheld" if withheld(work, gpu) else _limit_cause(work, gpu)
+    if cause not in ("", "withheld") and is_laptop(gpu.name):
+        cause = "fixed"
+    return brake._replace(cause=cause) if cause else None
 
 
-def _untold(work: Work, gpu: GpuFacts, slow: bool) -> Brake | None:
-    """Low clocks under full work at the slowdown point, or at a lowered limit."""
-    if work.reasons or not slow or work.utilization < marks.BUSY.value:
-        return None
-    point = gpu.slowdown_celsius or marks.HOT.value + 3
-    if gpu.temperature_p95 is not None and gpu.temperature_p95 >= point - 3:
-        return HOT
-    return CAP if (work.power_share or 0.0) >= 95 else None
-
-
-def power_cause(work: Work, gpu: GpuFacts) -> str:
-    """Which power limit it is; `""` where the card gives what it is rated for, and where nobody
-    told what that is: a limit alone says nothing.
-
-    >>> work = Work(samples=9, utilization=99, utilization_p5=99, utilization_p95=99,
-    ...             quiet_share=0, clock_share=70)
-    >>> card = GpuFacts(label="0", samples=9, power_limit=400, power_default=400, power_max=400)
-    >>> power_cause(work, card)
-    ''
-    """
-    if withheld(work, gpu):
-        return "withheld"
-    cause = _limit_cause(work, gpu)
-    return "fixed" if cause and is_laptop(gpu.name) else cause
-
-
-def withheld(work: Work, gpu: GpuFacts) -> bool:
+def withheld(work: Work, gpu: GpuTally) -> bool:
     """Clocks far down under a power cap, while the limit that is told leaves power unused; or where
     none is told, far down alone. What caps it is outside of the card's own limit."""
-    if (work.clock_share or 0.0) >= marks.CLOCKS.value:
+    if (work.clock_share or 0.0) >= CLOCKS:
         return False
     if work.power_share is None or not work.utilization:
-        told = gpu.power_limit or gpu.power_rated
-        return told is None and (work.clock_share or 100.0) < marks.FAST_ENOUGH.value
-    idle = marks.IDLE_POWER.value
-    return (work.power_share - idle) / work.utilization * 100 + idle < marks.UNUSED.value
+        told = gpu.latest.power_limit_watts or gpu.power_rated
+        return told is None and (work.clock_share or 100.0) < FAST_ENOUGH
+    used = (work.power_share - IDLE_POWER) / work.utilization * 100 + IDLE_POWER
+    return used < UNUSED
+
+
+def _limit_cause(work: Work, gpu: GpuTally) -> str:
+    limit, rated = gpu.latest.power_limit_watts, gpu.power_default
+    most = gpu.latest.power_limit_max_watts
+    if limit and rated and limit < rated * RATED / 100:
+        return "lowered"
+    if limit is None or (rated is None and most is None):
+        return ""
+    room = most is not None and most > limit * ROOM / 100
+    if (gpu.power_rated and not room) or (work.clock_share or 0.0) >= FAST_ENOUGH:
+        return ""
+    return "room" if room else "fixed"
 
 
 def is_laptop(name: str | None) -> bool:
@@ -105,16 +105,3 @@ def is_laptop(name: str | None) -> bool:
     (True, False)
     """
     return bool(re.search(r"\b(laptop|max-q|mobile)\b", (name or "").lower()))
-
-
-def _limit_cause(work: Work, gpu: GpuFacts) -> str:
-    limit, rated, most = gpu.power_limit, gpu.power_default, gpu.power_max
-    if limit and rated and limit < rated * marks.RATED.value / 100:
-        return "lowered"
-    if limit is None or (rated is None and most is None):
-        return ""
-    if gpu.power_rated and not (most and most > limit * marks.ROOM.value / 100):
-        return ""
-    if (work.clock_share or 0.0) >= marks.FAST_ENOUGH.value:
-        return ""
-    return "room" if most and most > limit * marks.ROOM.value / 100 else "fixed"

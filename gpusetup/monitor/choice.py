@@ -22,23 +22,18 @@ def named_places(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, 
 
 
 def _place(name: str, gpus: Sequence[GpuSample]) -> int:
-    hits = [place for place, gpu in enumerate(gpus) if _is_called(gpu, name)]
+    low = name.lower()
+    by_uuid = low if len(low) > 4 and low.startswith(("gpu-", "mig-")) else None
+    hits = [
+        place
+        for place, gpu in enumerate(gpus)
+        if name == gpu.label or (by_uuid and (gpu.uuid or "").lower().startswith(by_uuid))
+    ]
     if len(hits) == 1:
         return hits[0]
     there = ", ".join(f"{gpu.label} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
     problem = "Several GPUs are" if hits else "No GPU is"
     raise UsageError(f"{problem} called {name!r}", hint=f"there are: {there}")
-
-
-def _is_called(gpu: GpuSample, name: str) -> bool:
-    if name == gpu.label:
-        return True
-    uuid = (gpu.uuid or "").lower()
-    return (
-        len(name) > 4
-        and name.lower().startswith(("gpu-", "mig-"))
-        and uuid.startswith(name.lower())
-    )
 
 
 def visible_places(

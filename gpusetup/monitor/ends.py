@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gpusetup.monitor import marks
-from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
-from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
-from gpusetup.monitor.team import at_work, worked
+from gpusetup.monitor.run import Run, worked
+from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.work import Work
 
 
-def lost(facts: RunFacts) -> str:
+def lost(run: Run) -> str:
     """What a GPU that was lost at work did to the run; `""` where none was, or others never
     needed it."""
-    gone = [gpu for gpu in facts.gpus if gpu.lost_at is not None]
-    if not any(map(worked, gone)) and at_work(facts):
-        return ""
-    if not gone:
+    gone = [gpu for gpu in run.gpus if gpu.lost_at is not None]
+    if not gone or (run.at_work and not any(map(worked, gone))):
         return ""
     first = min(gone, key=lambda gpu: gpu.lost_since)
-    told = f"GPU {first.label} was lost at second {first.lost_since:.0f} of {facts.seconds:.0f}"
-    waiting = [gpu for gpu in facts.gpus if gpu.lost_at is None and _waits_since(gpu, first)]
-    if waiting:
-        told += f"; {len(waiting)} others look busy since then and do no work"
-    return told
+    told = f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
+    waiting = sum(
+        gpu.tail.seconds > 0 and (gpu.tail.since or 0.0) >= first.lost_since - marks.PAUSE
+        for gpu in run.gpus
+        if gpu.lost_at is None
+    )
+    since = f"; {waiting} others look busy since then and do no work"
+    return told + (since if waiting else "")
 
 
-def _waits_since(gpu: GpuFacts, gone: GpuFacts) -> bool:
-    return gpu.tail_seconds > 0 and gpu.tail_since >= gone.lost_since - marks.PAUSE.value
-
-
-def hung(facts: RunFacts) -> str:
+def hung(run: Run) -> str:
     """Ranks that spin to the end after they worked, in a run that did not end well."""
-    working = [gpu for gpu in at_work(facts) if gpu.lost_at is None]
-    least = _least(working, facts)
+    working = [gpu for gpu in run.at_work if gpu.lost_at is None]
+    least = _least(working, run)
     spinning = [gpu for gpu in working if _stopped(gpu, least)]
-    if facts.exit == 0 or not spinning or len(spinning) * 2 < len(working):
+    if run.exit == 0 or not spinning or len(spinning) * 2 < len(working):
         return ""
-    if len(working) < 2 and not (_of_a_job(facts) and facts.exit):
+    of_a_job = run.collective_threads or run.launched or run.nodes > 1
+    if len(working) < 2 and not (of_a_job and run.exit):
         return ""
-    first = min(spinning, key=lambda gpu: gpu.tail_since)
-    told = f"the job stood still since second {first.tail_since:.0f} of {facts.seconds:.0f}:"
-    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy{_at(first.tail)}"
-    resting = [gpu.label for gpu in working if gpu not in spinning and gpu.rest is not None]
+    first = min((gpu.tail for gpu in spinning), key=lambda tail: tail.since or 0.0)
+    told = _stood_still(first.since or 0.0, run)
+    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy{_at(first.work)}"
+    resting = [gpu.label for gpu in working if gpu not in spinning and gpu.stretches.rest]
     if resting:
         told += f", GPU {', '.join(resting)} did nothing"
     return f"{told}, and nothing moved: a rank waits in a collective that another never reached"
+
+
+def _stood_still(since: float, run: Run) -> str:
+    return f"the job stood still since second {since:.0f} of {run.seconds:.0f}:"
 
 
 def _at(work: Work | None) -> str:
@@ -55,30 +55,24 @@ def _at(work: Work | None) -> str:
     return f" at {work.power_watts:.0f} W{share}"
 
 
-def _of_a_job(facts: RunFacts) -> bool:
-    launched = is_launched(facts.command) or nodes_of(facts.command) > 1
-    return bool(facts.collective_threads) or launched
-
-
-def _least(working: Sequence[GpuFacts], facts: RunFacts) -> marks.Mark:
+def _least(working: list[GpuTally], run: Run) -> float:
     """How long it must last. Where nobody told how the run ended, one rank may do something while
     the others wait; where all spin and none touches its memory, none does."""
-    if facts.exit is not None:
-        return marks.HUNG
     none_works = len(working) > 1 and all(
-        gpu.tail is not None and (gpu.tail.memory_busy or 0.0) <= marks.QUIET.value
-        and (gpu.traffic_before_tail or 0.0) > marks.QUIET.value * 2 for gpu in working
+        (work := gpu.tail.work) is not None and (work.memory_busy or 0.0) <= marks.QUIET
+        and (gpu.tail.traffic_before.value() or 0.0) > marks.QUIET * 2 for gpu in working
     )  # fmt: skip
-    return marks.HUNG if none_works else marks.HUNG_UNTOLD
+    return marks.HUNG if run.exit is not None or none_works else marks.HUNG_UNTOLD
 
 
-def _stopped(gpu: GpuFacts, least: marks.Mark) -> bool:
+def _stopped(gpu: GpuTally, least: float) -> bool:
     tail = gpu.tail
-    if tail is None or gpu.tail_seconds < least.value or not _nothing_moves(tail):
+    work, watts = tail.work, tail.watts_before.value()
+    if work is None or tail.seconds < least or not _nothing_moves(work):
         return False
-    if gpu.watts_before_tail is None or tail.power_watts is None:
-        return (gpu.traffic_before_tail or 0.0) > (tail.memory_busy or 0.0) + marks.BLIP.value
-    return gpu.watts_before_tail >= tail.power_watts * marks.FELL.value
+    if watts is None or work.power_watts is None:
+        return (tail.traffic_before.value() or 0.0) > (work.memory_busy or 0.0) + marks.BLIP
+    return watts >= work.power_watts * marks.FELL
 
 
 def _nothing_moves(work: Work) -> bool:
@@ -89,24 +83,23 @@ def _nothing_moves(work: Work) -> bool:
         (work.read_rate, marks.READS),
         (work.write_rate, marks.WRITES),
     )
-    return all(rate is None or rate < mark.value for rate, mark in told)
+    return all(rate is None or rate < mark for rate, mark in told)
 
 
-def stood_still(facts: RunFacts) -> str:
+def stood_still(run: Run) -> str:
     """Every GPU quiet and the processes at rest, until somebody ended the run, or long enough."""
-    working = at_work(facts)
-    if facts.exit == 0 or not working or kind_of(facts.command) in ("server", "notebook"):
+    if run.exit == 0 or not run.at_work or run.kind in ("server", "notebook"):
         return ""
-    if not all(_rests(gpu, facts) for gpu in working):
+    if not all(_rests(gpu, run) for gpu in run.at_work):
         return ""
-    since = max(gpu.rest_since or 0.0 for gpu in working)
-    told = f"the job stood still since second {since:.0f} of {facts.seconds:.0f}: its GPUs did"
-    return f"{told} nothing, its processes rested, and nothing was read"
+    since = max(gpu.stretches.pending_since or 0.0 for gpu in run.at_work)
+    told = f"{_stood_still(since, run)} its GPUs did nothing, its processes rested, and nothing"
+    return f"{told} was read"
 
 
-def _rests(gpu: GpuFacts, facts: RunFacts) -> bool:
-    rest, since = gpu.rest, gpu.rest_since
-    least = marks.HUNG_UNTOLD if facts.exit is None else marks.HUNG
-    if rest is None or since is None or facts.seconds - since < least.value:
+def _rests(gpu: GpuTally, run: Run) -> bool:
+    rest, since = gpu.stretches.rest, gpu.stretches.pending_since
+    least = marks.HUNG_UNTOLD if run.exit is None else marks.HUNG
+    if rest is None or since is None or run.seconds - since < least:
         return False
-    return rest.cpu is not None and rest.cpu < marks.RESTS.value and _nothing_moves(rest)
+    return rest.cpu is not None and rest.cpu < marks.RESTS and _nothing_moves(rest)

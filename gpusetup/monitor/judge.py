@@ -1,243 +1,170 @@
 """The verdict on a run, with its next step, the ordered advice and the notes. Pure.
 
-With several GPUs each is judged by itself by the table of `cases.py`, and the worst verdict is the
-run's, with the GPU it is about. What concerns the run as a whole is asked here.
+With several GPUs each is judged by itself by the table of `verdicts.py`, and the worst verdict is
+the run's, with the GPU it is about. What concerns the run as a whole is asked here.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
-from gpusetup.model.frozen import Frozen, replace
 from gpusetup.monitor import marks
-from gpusetup.monitor.cases import CASES, ORDER, WAITING_COSTS_MORE, Case
 from gpusetup.monitor.ends import hung, lost, stood_still
-from gpusetup.monitor.evidence import workers_in_words
-from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
-from gpusetup.monitor.notes import notes
-from gpusetup.monitor.programs import is_launched, kind_of
-from gpusetup.monitor.signs import Seen, shows, shows_any
-from gpusetup.monitor.steps import memory_rose, next_step, ordered_advice
-from gpusetup.monitor.team import at_work, belongs, considered, drawn, team, worked
-from gpusetup.monitor.values import NextStep, Verdict
-
-__all__ = ["Judged", "judge", "worked"]
+from gpusetup.monitor.figures import loaders_in_words, of_seen
+from gpusetup.monitor.programs import kind_of
+from gpusetup.monitor.run import Run, considered, drawn, worked
+from gpusetup.monitor.seen import Seen
+from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.values import Verdict
+from gpusetup.monitor.verdicts import ORDER, Case, case_of
 
 
-class Judged(Frozen):
+class Judged(NamedTuple):
     verdict: Verdict | None
+    cause: str
     evidence: str
-    cause: str = ""
-    next: NextStep | None = None
-    advice: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     """Of the table, the best first."""
 
 
-def judge(facts: RunFacts) -> Judged:
-    """The verdict with its evidence, one next step, the ordered advice, and the notes."""
-    judged, seen = _verdict(facts)
-    if facts.exit:
-        judged = _failed(judged, facts.exit)
-    low = _lowest(facts) < marks.LOW.value
-    return replace(
-        judged,
-        next=next_step(judged.steps, seen, facts),
-        advice=ordered_advice(facts, judged.verdict, judged.cause) if low else (),
-        notes=tuple(notes(facts, judged.verdict)),
-    )
+def judge(run: Run) -> tuple[Judged, Seen | None]:
+    """The verdict with its evidence, and the GPU that it is about; None where it is the run."""
+    judged, seen = _verdict(run)
+    if not run.exit:
+        return judged, seen
+    # A run that ended with an error: that comes first, and nothing of it is good.
+    said = f"the command ended with exit {run.exit}; before, {judged.evidence}"
+    if judged.verdict == "good":
+        return Judged(None, "failed", said, ("read-how-it-ended",)), seen
+    return judged._replace(evidence=said), seen
 
 
-def _failed(judged: Judged, code: int) -> Judged:
-    """A run that ended with an error: that comes first, and nothing of it is good."""
-    said = f"the command ended with exit {code}; before, {judged.evidence}"
-    if judged.verdict != "good":
-        return replace(judged, evidence=said)
-    return Judged(verdict=None, cause="failed", evidence=said, steps=("read-how-it-ended",))
-
-
-def _verdict(facts: RunFacts) -> tuple[Judged, Seen | None]:
-    for question in (_lost, too_little, engines, graphics, starving, idle, _stopped):
-        judged = question(facts)
-        if judged is not None:
+def _verdict(run: Run) -> tuple[Judged, Seen | None]:
+    for question in WHOLE:
+        if judged := question(run):
             return judged, None
-    found = [(seen, case_of(seen)) for seen in _seen(facts)]
-    seen, worst = min(found, key=lambda pair: _rank(pair[1]))
-    if worst.verdict != "throttled":
-        apart = uneven(facts)
-        if apart is not None:
-            return apart, None
-    return _judged(seen, worst, facts), seen
-
-
-def _lost(facts: RunFacts) -> Judged | None:
-    said = lost(facts)
-    if not said:
-        return None
-    verdict: Verdict | None = "uneven" if len(facts.gpus) > 1 else None
-    return Judged(verdict=verdict, cause="lost", evidence=said, steps=("see-why-it-was-lost",))
-
-
-def _stopped(facts: RunFacts) -> Judged | None:
-    """A run that made no progress at its end: what was before says nothing about it."""
-    for verdict, question in (("communication-bound", hung), ("bursty", stood_still)):
-        if said := question(facts):
-            return Judged(verdict=verdict, cause="hang", evidence=said,  # type: ignore[arg-type]
-                          steps=("see-where-it-waits",))  # fmt: skip
-    return None
+    there = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
+    each = [Seen(run, gpu, work) for gpu in there if (work := considered(gpu))]
+    seen, case = min(((one, case_of(one)) for one in each), key=lambda pair: _rank(pair[1]))
+    if case.verdict != "throttled" and (apart := uneven(run)):
+        return apart, None
+    says = case.says if isinstance(case.says, str) else case.says(seen)
+    said = says.format_map(of_seen(seen))
+    if len(run.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
+        said = f"GPU {seen.gpu.label}: {said}"
+    return Judged(case.verdict, case.cause, said, case.steps), seen
 
 
 def _rank(case: Case) -> int:
     return -1 if case.cause == "before-the-end" else ORDER.index(case.verdict)
 
 
-def _judged(seen: Seen, case: Case, facts: RunFacts) -> Judged:
-    said = case.says(seen)
-    if len(facts.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
-        said = f"GPU {seen.gpu.label}: {said}"
-    return Judged(verdict=case.verdict, cause=case.cause, evidence=said, steps=case.steps)
-
-
-def _seen(facts: RunFacts) -> list[Seen]:
-    """The GPUs that work, each in its run; those that were lost only where no other is left."""
-    working = at_work(facts)
-    there = [gpu for gpu in working if gpu.lost_at is None] or list(working)
-    works = [(gpu, considered(gpu)) for gpu in there]
-    return [Seen(facts, gpu, work, together=len(team(gpu, facts))) for gpu, work in works if work]
-
-
-def case_of(seen: Seen) -> Case:
-    """The first case that holds; the last always does."""
-    return next(case for case in CASES if holds(case, seen))
-
-
-def holds(case: Case, seen: Seen) -> bool:
-    if case.verdict == "throttled" and shows(seen, WAITING_COSTS_MORE):
-        return False
-    return shows(seen, case.proves) and not shows_any(seen, case.excludes)
-
-
 # --- of the run as a whole ------------------------------------------------------------------------
 
 
-def too_little(facts: RunFacts) -> Judged | None:
-    if not facts.gpus:
-        return Judged(verdict=None, evidence="no GPU was watched", steps=("see-why-no-gpu",))
-    if all(gpu.utilization is None for gpu in facts.gpus):
-        return _without_utilization(facts)
-    if facts.samples < marks.SHORT.value:
-        return Judged(verdict=None, evidence=f"{facts.samples} samples are too few to judge")
-    return None
+def one_was_lost(run: Run) -> Judged | None:
+    verdict: Verdict | None = "uneven" if len(run.gpus) > 1 else None
+    said = lost(run)
+    return Judged(verdict, "lost", said, ("see-why-it-was-lost",)) if said else None
 
 
-def _without_utilization(facts: RunFacts) -> Judged:
-    for gpu in facts.gpus:
-        if (gpu.memory_p95_share or 0) >= marks.MEMORY_TIGHT.value:
-            said = f"GPU {gpu.label}: memory {gpu.memory_p95_share:.0f} % (p95)"
-            return Judged(
-                verdict="memory-tight", cause="margin", evidence=said, steps=("leave-a-margin",)
-            )
-    if all(gpu.name and NEVER_DIVIDED.search(gpu.name) for gpu in facts.gpus):
-        said = "no GPU told its utilisation: not every card and driver does"
-        return Judged(verdict=None, evidence=said, steps=("ask-the-driver",))
-    said = "no GPU told its utilisation (with MIG the driver does not)"
-    return Judged(verdict=None, evidence=said, steps=("ask-dcgm",))
+def too_little(run: Run) -> Judged | None:
+    if not run.gpus:
+        return Judged(None, "", "no GPU was watched", ("see-why-no-gpu",))
+    if any(gpu.utilization is not None for gpu in run.gpus):
+        few = run.samples < marks.SHORT
+        return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
+    for gpu in run.gpus:
+        if (gpu.memory.p95 or 0) >= marks.MEMORY_TIGHT:
+            said = f"GPU {gpu.label}: memory {gpu.memory.p95:.0f} % (p95)"
+            return Judged("memory-tight", "margin", said, ("leave-a-margin",))
+    told = "no GPU told its utilisation"
+    if all(gpu.name and NEVER_DIVIDED.search(gpu.name) for gpu in run.gpus):
+        return Judged(None, "", f"{told}: not every card and driver does", ("ask-the-driver",))
+    return Judged(None, "", f"{told} (with MIG the driver does not)", ("ask-dcgm",))
 
 
 NEVER_DIVIDED = re.compile(r"\b(?:GeForce|GTX?|NVS|Quadro|TITAN|Tesla [KMPTV]\d)")
 """Names of cards that have no MIG."""
 
 
-def engines(facts: RunFacts) -> Judged | None:
+def engines(run: Run) -> Judged | None:
     """A GPU that encodes or decodes video all the time does its work there."""
-    for gpu in facts.gpus:
-        whole = gpu.whole
-        if whole is None or whole.utilization >= marks.BUSY.value:
+    for gpu in run.gpus:
+        whole = gpu.parts.whole
+        if whole is None or whole.utilization >= marks.BUSY:
             continue
-        engine, share = max(
-            (("encoder", whole.encoder or 0.0), ("decoder", whole.decoder or 0.0)),
-            key=lambda pair: pair[1],
-        )
-        if share >= marks.ENGINE.value:
-            told = f"GPU {gpu.label}: its video {engine} worked {share:.0f} % of the time, kernels"
-            said = f"{told} {whole.utilization:.0f} %"
-            return Judged(
-                verdict="good", cause=engine, evidence=said, steps=("spread-the-streams",)
-            )
+        share, engine = max((whole.encoder or 0.0, "encoder"), (whole.decoder or 0.0, "decoder"))
+        if share >= marks.ENGINE:
+            said = f"GPU {gpu.label}: its video {engine} worked {share:.0f} % of the time, kernels"
+            said += f" {whole.utilization:.0f} %"
+            return Judged("good", engine, said, ("spread-the-streams",))
     return None
 
 
-def graphics(facts: RunFacts) -> Judged | None:
+def graphics(run: Run) -> Judged | None:
     """Programs that draw, such as games, work as fast as they show pictures."""
-    working = at_work(facts)
-    if not working or facts.command or not all(gpu.only_display for gpu in working):
+    working = run.at_work
+    if not working or run.command or not all(gpu.holders.only_draws for gpu in working):
         return None
     gpu = max(working, key=lambda one: one.utilization or 0.0)
     said = f"GPU {gpu.label} worked {gpu.utilization or 0.0:.0f} % of the time for programs that"
-    return Judged(verdict="good", cause="graphics", evidence=f"{said} draw, and for no other")
+    return Judged("good", "graphics", f"{said} draw, and for no other")
 
 
-def starving(facts: RunFacts) -> Judged | None:
+def starving(run: Run) -> Judged | None:
     """A GPU that hardly works because its process waits for loader workers is not idle."""
-    if at_work(facts):
-        return None
-    for gpu in facts.gpus:
-        whole = gpu.whole
+    for gpu in () if run.at_work else run.gpus:
+        whole = gpu.parts.whole
         if whole is None or not whole.utilization or whole.workers < 0.5:
             continue
-        if (whole.worker_cpu or 0) >= marks.WORKER_FULL.value:
-            told = f"GPU {gpu.label} worked {whole.utilization:.1f} % of the time while"
-            said = f"{told} {workers_in_words(whole.workers)} computed without rest"
-            steps = ("more-workers", "cheaper-items")
-            return Judged(verdict="input-starved", cause="workers", evidence=said, steps=steps)
+        if (whole.worker_cpu or 0) >= marks.WORKER_FULL:
+            said = f"GPU {gpu.label} worked {whole.utilization:.1f} % of the time while"
+            said += f" {loaders_in_words(whole.workers)} computed without rest"
+            return Judged("input-starved", "workers", said, ("more-workers", "cheaper-items"))
     return None
 
 
-def idle(facts: RunFacts) -> Judged | None:
+def idle(run: Run) -> Judged | None:
     """No GPU ever worked."""
-    if at_work(facts):
+    if run.at_work:
         return None
-    used = max(gpu.utilization or 0.0 for gpu in facts.gpus)
-    evidence = f"utilisation {used:.0f} % over {facts.samples} samples"
-    if facts.cpu is not None:
-        evidence += f" while the command used {facts.cpu:.0f} % of a core"
-    if used and all(drawn(gpu) for gpu in facts.gpus if gpu.utilization):
-        evidence += ", as a desktop draws"
-    cause, step = _why_idle(facts)
-    return Judged(verdict="idle", evidence=evidence, cause=cause, steps=(step,))
+    used = max(gpu.utilization or 0.0 for gpu in run.gpus)
+    said = f"utilisation {used:.0f} % over {run.samples} samples"
+    if run.cpu is not None:
+        said += f" while the command used {run.cpu:.0f} % of a core"
+    if used and all(drawn(gpu) for gpu in run.gpus if gpu.utilization):
+        said += ", as a desktop draws"
+    cause, step = _why_idle(run)
+    return Judged("idle", cause, said, (step,))
 
 
-def _why_idle(facts: RunFacts) -> tuple[str, str]:
+def _why_idle(run: Run) -> tuple[str, str]:
     """Its cause, and the step that follows."""
-    held = any(_held(gpu, facts) for gpu in facts.gpus)
-    cpu = facts.busiest_cpu
-    names = tuple(name for gpu in facts.gpus for name in gpu.names)
-    if facts.command and facts.exit and facts.exit not in ENDED_BY_SOMEBODY:
+    held = any(_held(gpu, run) for gpu in run.gpus)
+    cpu, running = run.busiest_cpu, run.exit is None
+    if run.command and run.exit and run.exit not in ENDED_BY_SOMEBODY:
         return "failed", "read-its-error"
-    if held and (kind := kind_of(facts.command, names)) in WAITS_FOR_SOMEBODY:
+    kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.holders.names])
+    if held and kind in WAITS_FOR_SOMEBODY:
         return WAITS_FOR_SOMEBODY[kind]
-    if facts.exit is None and _begins(facts):
+    if running and _begins(run):
         return "starting", "watch-longer"
     if cpu is None:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
-    if held:
-        if cpu >= marks.MANY.value:
-            return "computes", "move-to-the-gpu"
-        busy = cpu >= marks.CORE_FULL.value
-        return ("prepares", "prepare-once") if busy else ("held", "see-where-it-waits")
-    if facts.cpu and facts.cpu >= marks.HELPERS.value + cpu and cpu < marks.MANY.value:
+    if held and cpu >= marks.MANY:
+        return "computes", "move-to-the-gpu"
+    alone = run.cpu and run.cpu >= marks.HELPERS + cpu and cpu < marks.MANY
+    if (cpu >= marks.CORE_FULL) if held else alone:
         return "prepares", "prepare-once"
-    if facts.exit is None and _downloads(facts):
+    if held:
+        return "held", "see-where-it-waits"
+    rates = [gpu.parts.whole.network_rate or 0 for gpu in run.gpus if gpu.parts.whole]
+    if running and cpu < marks.CORE_FULL and max(rates, default=0) >= marks.NETWORK:
         return "starting", "watch-longer"
     return "unused", "see-whether-torch-can"
-
-
-def _downloads(facts: RunFacts) -> bool:
-    """Data come over the network while the command computes less than a core."""
-    rates = [gpu.whole.network_rate or 0 for gpu in facts.gpus if gpu.whole]
-    computes = (facts.busiest_cpu or 0) >= marks.CORE_FULL.value
-    return not computes and max(rates, default=0) >= marks.NETWORK.value
 
 
 ENDED_BY_SOMEBODY = (129, 130, 137, 143, -1, -2, -9, -15)
@@ -248,63 +175,64 @@ WAITS_FOR_SOMEBODY = {
 }
 
 
-def _begins(facts: RunFacts) -> bool:
+def _begins(run: Run) -> bool:
     """Too young to be judged, or still loading."""
-    if facts.command is None and facts.busiest_cpu is None:
+    if run.command is None and run.busiest_cpu is None:
         return False
-    rose = max(map(memory_rose, facts.gpus), default=0) >= marks.CONTEXT.value
-    return facts.seconds < (marks.STARTS if rose else marks.BEGINS).value
+    rose = max((gpu.memory_rose for gpu in run.gpus), default=0) >= marks.CONTEXT
+    return run.seconds < (marks.STARTS if rose else marks.BEGINS)
 
 
-def _held(gpu: GpuFacts, facts: RunFacts) -> bool:
+def _held(gpu: GpuTally, run: Run) -> bool:
     """A process that computes sits on it: told, or else by its memory."""
     if gpu.has_process is not None:
         return gpu.has_process
-    share, used = gpu.memory_p95_share or 0.0, gpu.memory_used_bytes or 0
-    if facts.busiest_cpu is None:
-        return share >= marks.FAINT_MEMORY.value
-    known = bool(facts.ranks) or share > marks.HELD.value
-    return used >= marks.CONTEXT.value and (known or memory_rose(gpu) >= marks.CONTEXT.value)
+    share, used = gpu.memory.p95 or 0.0, gpu.latest.memory_used_bytes or 0
+    if run.busiest_cpu is None:
+        return share >= marks.FAINT_MEMORY
+    known = bool(run.ranks) or share > marks.HELD
+    return used >= marks.CONTEXT and (known or gpu.memory_rose >= marks.CONTEXT)
 
 
-def uneven(facts: RunFacts) -> Judged | None:
+def stopped(run: Run) -> Judged | None:
+    """A run that made no progress at its end: what was before says nothing about it."""
+    steps = ("see-where-it-waits",)
+    if said := hung(run):
+        return Judged("communication-bound", "hang", said, steps)
+    return Judged("bursty", "hang", said, steps) if (said := stood_still(run)) else None
+
+
+WHOLE: tuple[Callable[[Run], Judged | None], ...] = (
+    *(one_was_lost, too_little, engines, graphics, starving, idle, stopped),
+)
+
+
+def uneven(run: Run) -> Judged | None:
     """Of the GPUs that belong to one job, some work much less than others."""
-    mine = [gpu for gpu in facts.gpus if gpu.lost_at is None and belongs(gpu, facts)]
+    mine = [gpu for gpu in run.gpus if gpu.lost_at is None and run.belongs(gpu)]
     for level, mark, told in (
         (_utilization, marks.APART, "worked {:.0f} % of the time"),
         (_power, marks.APART_POWER, "drew {:.0f} % of its power limit"),
     ):
-        levels = {gpu.label: level(gpu, facts) for gpu in mine}
-        known = {label: value for label, value in levels.items() if value is not None}
-        if len(known) < 2 or len(known) < len(mine):
+        levels = [(value, gpu.label) for gpu in mine if (value := level(gpu, run)) is not None]
+        if len(levels) < 2 or len(levels) < len(mine):
             continue
-        least, most = (pick(known, key=known.__getitem__) for pick in (min, max))
-        if known[most] - known[least] >= mark.value:
-            said = f"GPU {least} {told.format(known[least])}, GPU {most} {told.format(known[most])}"
-            return _uneven(facts, said, unused=not known[least])
+        least, most = (pick(levels, key=lambda one: one[0]) for pick in (min, max))
+        if most[0] - least[0] >= mark:
+            said = ", ".join(f"GPU {label} {told.format(value)}" for value, label in (least, most))
+            step = "balance-the-work" if run.launched else "one-process-each"
+            return Judged("uneven", "less" if least[0] else "none", said, (step,))
     return None
 
 
-def _uneven(facts: RunFacts, said: str, *, unused: bool) -> Judged:
-    launched = is_launched(facts.command) or (facts.ranks or 0) > 1
-    step = "balance-the-work" if launched else "one-process-each"
-    cause = "none" if unused else "less"
-    return Judged(verdict="uneven", evidence=said, cause=cause, steps=(step,))
-
-
-def _utilization(gpu: GpuFacts, facts: RunFacts) -> float | None:
+def _utilization(gpu: GpuTally, run: Run) -> float | None:
     work = considered(gpu) if worked(gpu) else None
     return work.utilization if work else 0.0
 
 
-def _power(gpu: GpuFacts, facts: RunFacts) -> float | None:
+def _power(gpu: GpuTally, run: Run) -> float | None:
     """Of a GPU that is always busy: its power tells whether it works or waits in a collective."""
     work = considered(gpu) if worked(gpu) else None
-    if work is None or work.utilization < marks.BUSY.value or len(team(gpu, facts)) < 2:
+    if work is None or work.utilization < marks.BUSY or len(run.team(gpu)) < 2:
         return None
     return work.power_share
-
-
-def _lowest(facts: RunFacts) -> float:
-    works: list[Work] = [w for gpu in at_work(facts) if (w := considered(gpu))]
-    return min((work.utilization for work in works), default=0.0)

@@ -6,34 +6,39 @@ dmon`, W&B's system events as CSV or JSON lines. What a log does not tell is Non
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from gpusetup.model.frozen import Frozen
-from gpusetup.monitor import columns, wandb_log
+from gpusetup.monitor import columns
 from gpusetup.monitor.values import GpuSample, HostSample, ProcessUse, Sample, TreeSample
 
-Row = Mapping[str, tuple[str, str]]
-"""Heading -> cell and unit."""
+Row = Mapping[str, str]
+"""Heading -> cell, with the heading's unit behind it."""
+Place = tuple[int, int | None]
+"""The number of a GPU, and of its MIG instance."""
+MOST_DIGITS = 5
+"""Of a GPU's number."""
 
 
-class Line(Frozen):
+class Line(NamedTuple):
     """What one line of a log says of one GPU, or of a MIG instance."""
 
-    index: int
-    mig: int | None = None
-    at: float | None = None
+    place: Place
+    at: float | None
     """Seconds; the first is the start."""
-    gpu: Mapping[str, Any] = {}
+    gpu: Mapping[str, Any]
+    process: ProcessUse | None = None
     tree: Mapping[str, Any] = {}
     host: Mapping[str, Any] = {}
 
 
-class Log(Frozen):
+class Log(NamedTuple):
     source: str
     read: Callable[[Iterable[str]], Iterator[Line]]
 
@@ -45,7 +50,18 @@ def log_of(first: str) -> Log | None:
     ('nvidia-smi csv', 'nvidia-smi dmon')
     """
     low = first.strip().lower()
-    return next((log for told, log in LOGS if told(low)), None)
+    words = low.replace("#", " ").split()
+    if low.startswith("#"):
+        if "entity" in words:
+            return Log("dcgmi dmon", read_columns)
+        kind = "pmon" if "pid" in words else "dmon"
+        return Log(f"nvidia-smi {kind}", read_columns) if "gpu" in words else None
+    if low.startswith("at,seconds,gpu,"):
+        return Log("csv", read_csv)
+    told = ("_runtime", "_timestamp", "gpu.0.") if low.startswith("{") else ("gpu.0.",)
+    if "," in low and any(name in low for name in told):
+        return Log("wandb", read_wandb)
+    return Log("nvidia-smi csv", read_csv) if "," in low and _is_heading(low.split(",")) else None
 
 
 def samples(lines: Iterator[Line], interval: float) -> Iterator[Sample]:
@@ -62,7 +78,7 @@ def samples(lines: Iterator[Line], interval: float) -> Iterator[Sample]:
 def _moments(lines: Iterator[Line]) -> Iterator[list[Line]]:
     group: list[Line] = []
     for line in lines:
-        if any(_place(one) == _place(line) and not _same_process(one, line) for one in group):
+        if any(one.place == line.place and not _of_two_processes(one, line) for one in group):
             yield group
             group = []
         group.append(line)
@@ -70,32 +86,20 @@ def _moments(lines: Iterator[Line]) -> Iterator[list[Line]]:
         yield group
 
 
-def _place(line: Line) -> tuple[int, int]:
-    """
-    >>> _place(Line(index=2)), _place(Line(index=0, mig=3))
-    ((2, -1), (0, 3))
-    """
-    return line.index, -1 if line.mig is None else line.mig
-
-
-def _same_process(one: Line, other: Line) -> bool:
+def _of_two_processes(one: Line, other: Line) -> bool:
     """pmon: several processes of one GPU are one moment."""
-    mine, theirs = one.gpu.get("process"), other.gpu.get("process")
-    return mine is not None and theirs is not None and mine.pid != theirs.pid
+    return bool(one.process and other.process and one.process.pid != other.process.pid)
 
 
 def _sample(group: list[Line], seconds: float, at: float | None) -> Sample:
-    gpus = {
-        _place(line): GpuSample(
-            index=line.index, mig_index=line.mig, **_merged(group, _place(line))
-        )
-        for line in group
-    }
     tree, host = group[0].tree, group[0].host
+    order = sorted(
+        {line.place for line in group}, key=lambda one: (one[0], -1 if one[1] is None else one[1])
+    )
     return Sample(
         at=in_words(at if at is not None and at > 1e8 else seconds),
         seconds=round(seconds, 3),
-        gpus=tuple(gpus[place] for place in sorted(gpus)),
+        gpus=tuple(_gpu([line for line in group if line.place == place]) for place in order),
         tree=TreeSample(**{**TREE_LEAST, **tree}) if "cpu_percent" in tree else None,
         host=HostSample(**host) if host else None,
     )
@@ -104,27 +108,18 @@ def _sample(group: list[Line], seconds: float, at: float | None) -> Sample:
 TREE_LEAST = {"processes": 1, "busiest_cpu_percent": 0.0, "memory_bytes": 0}
 
 
-def _merged(group: list[Line], place: tuple[int, int]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
-    processes = []
-    for line in group:
-        if _place(line) == place:
-            told.update(line.gpu)
-            processes += [line.gpu["process"]] if line.gpu.get("process") else []
-    if "process" in told:
-        del told["process"]
-        told["processes"] = tuple(processes)
-        told["utilization_percent"] = min(100.0, sum(one.sm_percent or 0.0 for one in processes))
-    return _whole(told)
-
-
-def _whole(told: dict[str, Any]) -> dict[str, Any]:
+def _gpu(lines: list[Line]) -> GpuSample:
+    told = {name: value for line in lines for name, value in line.gpu.items()}
+    if processes := tuple(line.process for line in lines if line.process):
+        whole = sum(one.sm_percent or 0.0 for one in processes)
+        told |= {"processes": processes, "utilization_percent": min(100.0, whole)}
     share = told.pop("memory_percent", None)
     if share is not None and "memory_total_bytes" not in told:
         used = told.get("memory_used_bytes")
         total = round(used / share * 100) if used and share else 100 << 20
         told |= {"memory_total_bytes": total, "memory_used_bytes": used or round(share * (1 << 20))}
-    return told
+    index, mig = lines[0].place
+    return GpuSample(index=index, mig_index=mig, **told)
 
 
 def in_words(at: float) -> str:
@@ -143,86 +138,76 @@ def read_csv(lines: Iterable[str]) -> Iterator[Line]:
     """nvidia-smi's CSV with its heading, and our own; headings may come again."""
     names: list[tuple[str, str]] = []
     known: dict[str, int] = {}
-    for cells in _cells(lines):
-        if not cells or not "".join(cells).strip():
-            continue
-        if _is_heading(cells):
-            names = [columns.heading(cell) for cell in cells]
-            continue
-        row = {
-            name: (cell.strip(), unit)
-            for (name, unit), cell in zip(names, cells, strict=False)
-            if name
-        }
-        if len(cells) == len(names):
-            yield _csv_line(row, known)
+    with contextlib.suppress(csv.Error):
+        for cells in csv.reader(line.replace("\0", "") for line in lines):
+            if _is_heading(cells):
+                names = [columns.heading(cell) for cell in cells]
+            elif names and len(cells) == len(names):
+                pairs = zip(names, cells, strict=True)
+                row = {name: with_unit(cell, unit) for (name, unit), cell in pairs if name}
+                lost = row.get("lost") in ("1", "true", "True")
+                lost |= any("lost" in cell.lower() for cell in cells)
+                told = _line((_index(row, known), None), row)
+                yield told._replace(gpu={**told.gpu, "lost": lost})
 
 
-def _cells(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The rows, as far as they are any."""
-    try:
-        yield from csv.reader(line.replace("\0", "") for line in lines)
-    except csv.Error:
-        return
+def with_unit(cell: str, unit: str) -> str:
+    """
+    >>> with_unit("512 MiB", "mib"), with_unit(" N/A", "mib")
+    ('512 MiB mib', 'N/A')
+    """
+    cell = cell.strip()
+    return f"{cell} {unit}" if unit and cell[:1].isdigit() else cell
 
 
-def _is_heading(cells: list[str]) -> bool:
+def _is_heading(cells: Iterable[str]) -> bool:
     names = {columns.heading(cell)[0] for cell in cells}
     return bool(names & {"index", "gpu", "utilization.gpu", "uuid", "gpu_uuid", "pci.bus_id"})
-
-
-def _csv_line(row: Row, known: dict[str, int]) -> Line:
-    told = columns.gpu_fields(row, {**columns.OURS, **columns.SMI})
-    told.pop("index", None)
-    for name, field in (
-        ("name", "name"),
-        ("gpu_name", "name"),
-        ("uuid", "uuid"),
-        ("gpu_uuid", "uuid"),
-    ):
-        if row.get(name, ("", ""))[0]:
-            told[field] = row[name][0]
-    told["lost"] = "lost" in " ".join(cell.lower() for cell, _ in row.values()) or _is(row, "lost")
-    return Line(
-        index=_index(row, known),
-        at=_time(row),
-        gpu=told,
-        tree=_numbers(row, {name: name for name in columns.TREE}),
-        host=_numbers(row, columns.HOST),
-    )
-
-
-def _is(row: Row, name: str) -> bool:
-    return row.get(name, ("", ""))[0] in ("1", "true", "True")
-
-
-def _numbers(row: Row, told: Mapping[str, str]) -> dict[str, Any]:
-    found = {field: columns.quantity(row[name][0]) for name, field in told.items() if name in row}
-    return {k: columns.whole(k, value) for k, value in found.items() if value is not None}
 
 
 def _index(row: Row, known: dict[str, int]) -> int:
     """By its index, else by what else names it, in the order in which they come."""
     for name in ("index", "gpu"):
-        cell = row.get(name, ("", ""))[0].partition(":")[0]
+        cell = row.get(name, "").partition(":")[0]
         if cell.isdecimal() and len(cell) < MOST_DIGITS:
             return int(cell)
-    named = next((row[n][0] for n in ("uuid", "gpu_uuid", "pci.bus_id") if n in row), "")
+    named = next((row[name] for name in ("uuid", "gpu_uuid", "pci.bus_id") if name in row), "")
     return known.setdefault(named, len(known))
 
 
-MOST_DIGITS = 5
-"""Of a GPU's number."""
+def _line(place: Place, row: Row) -> Line:
+    told: dict[str, Any] = columns.numbers(row, columns.COLUMNS)
+    if "fbfre" in row and "memory_used_bytes" in told:
+        free = columns.quantity(row["fbfre"], "mib") or 0
+        told["memory_total_bytes"] = told["memory_used_bytes"] + round(free)
+    for name in ("name", "gpu_name", "uuid", "gpu_uuid"):
+        if row.get(name):
+            told[name.removeprefix("gpu_")] = row[name]
+    if (reasons := columns.throttle(row)) is not None:
+        told["throttle_reasons"] = reasons
+    return Line(
+        place=place,
+        at=_time(row),
+        gpu=RESTS if "pid" in row else told,
+        process=_process(row),
+        tree=columns.numbers(row, columns.TREE),
+        host=columns.numbers(row, columns.HOST),
+    )
 
 
+RESTS = {"processes": (), "utilization_percent": 0.0}
+"""A GPU of pmon without a process."""
 TIMES = ("%Y/%m/%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S", "%Y%m%d %H:%M:%S")
 
 
 def _time(row: Row) -> float | None:
     if "seconds" in row:
-        return columns.quantity(row["seconds"][0])
-    stamp = row.get("timestamp", row.get("at", ("", "")))[0]
-    return moment(stamp)
+        return columns.quantity(row["seconds"])
+    if time := row.get("time"):
+        date = row.get("date", "")
+        whole = re.fullmatch(r"\d\d:\d\d:\d\d", time)
+        return moment(f"{date if date.isdecimal() else '20000101'} {time}") if whole else None
+    return moment(row.get("timestamp", row.get("at", "")))
 
 
 def moment(text: str) -> float | None:
@@ -231,15 +216,12 @@ def moment(text: str) -> float | None:
     (1795154621.5, 1795154621.0, None)
     """
     for form in TIMES:
-        try:
+        with contextlib.suppress(ValueError):
             return datetime.strptime(text, form).replace(tzinfo=timezone.utc).timestamp()
-        except ValueError:
-            continue
-    try:
+    with contextlib.suppress(ValueError):
         told = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()
+        return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()
+    return None
 
 
 # --- in columns -----------------------------------------------------------------------------------
@@ -250,45 +232,29 @@ def read_columns(lines: Iterable[str]) -> Iterator[Line]:
     names: list[str] = []
     units: list[str] = []
     for line in lines:
-        words = line.replace(",", " ").split()
+        words = line.replace("#", " ").replace(",", " ").split()
+        low = [word.lower() for word in words]
         if line.lstrip().startswith("#"):
-            told = line.replace("#", " ").replace(",", " ").split()
-            if {"gpu", "entity"} & {word.lower() for word in told}:
-                names, units = [word.lower() for word in told], []
-            elif told[:1] and told[0].lower() in ("idx", "yyyymmdd", "hh:mm:ss"):
-                units = [word.lower() for word in told]
+            if {"gpu", "entity"} & {*low}:
+                names, units = low, [""] * len(low)
+            elif low[:1] and low[0] in ("idx", "yyyymmdd", "hh:mm:ss"):
+                units = [unit if unit in columns.UNITS else "" for unit in low]
             continue
-        if names and words:
-            found = _columns_line(names, units, words)
-            if found is not None:
-                yield found
-
-
-def _columns_line(names: list[str], units: list[str], words: list[str]) -> Line | None:
-    instance = words[0].upper() == "GPU-I"
-    if names[0] == "entity":
-        if words[0].upper() != "GPU" and not instance:
-            return None
-        names, words, units = ["gpu", *names[1:]], words[1:], []
-        names = [name for name in names if name != "id"]
-    if len(words) < len(names):
-        return None
-    row = {
-        name: (word, unit if unit in columns.UNITS else "")
-        for name, word, unit in zip(names, words, [*units, *[""] * len(names)], strict=False)
-    }
-    if not row["gpu"][0].isdecimal() or len(row["gpu"][0]) >= MOST_DIGITS:
-        return None
-    told = columns.gpu_fields(row, {**columns.DCGM, **columns.DMON})
-    if "fbfre" in row and "memory_used_bytes" in told:
-        free = columns.quantity(row["fbfre"][0], "mib") or 0
-        told["memory_total_bytes"] = told["memory_used_bytes"] + round(free)
-    if "pid" in row:
-        told = {"process": _process(row)}
-    number = int(row["gpu"][0])
-    if instance:
-        return Line(index=0, mig=number, at=_column_time(row), gpu=told)
-    return Line(index=number, at=_column_time(row), gpu=told)
+        instance = low[:1] == ["gpu-i"]
+        if names[:1] == ["entity"]:
+            if not instance and low[:1] != ["gpu"]:
+                continue
+            heads, words, told = ["gpu", *names[1:]], words[1:], [""] * len(names)
+            heads = [name for name in heads if name != "id"]
+        else:
+            heads, told = names, units
+        if not heads or len(words) < len(heads):
+            continue
+        told = [*told, *[""] * len(heads)]
+        row = {n: with_unit(w, u) for n, w, u in zip(heads, words, told, strict=False)}
+        if row["gpu"].isdecimal() and len(row["gpu"]) < MOST_DIGITS:
+            number = int(row["gpu"])
+            yield _line((0, number) if instance else (number, None), row)
 
 
 KINDS: Mapping[str, Literal["compute", "graphics", "both"]] = {
@@ -297,41 +263,48 @@ KINDS: Mapping[str, Literal["compute", "graphics", "both"]] = {
 
 
 def _process(row: Row) -> ProcessUse | None:
-    if not row["pid"][0].isdecimal() or len(row["pid"][0]) > 10:
+    pid = row.get("pid", "")
+    if not pid.isdecimal() or len(pid) > 10:
         return None
-    kind = row.get("type", ("", ""))[0].upper()
-    used = columns.quantity(row.get("fb", ("", ""))[0], "mib")
+    used = columns.quantity(row.get("fb", ""), "mib")
     return ProcessUse(
-        pid=int(row["pid"][0]),
-        name=row.get("command", ("", ""))[0] or None,
-        kind=KINDS.get(kind),
-        sm_percent=columns.quantity(row.get("sm", ("", ""))[0]),
+        pid=int(pid),
+        name=row.get("command") or None,
+        kind=KINDS.get(row.get("type", "").upper()),
+        sm_percent=columns.quantity(row.get("sm", "")),
         memory_bytes=None if used is None else round(used),
     )
-
-
-def _column_time(row: Row) -> float | None:
-    date, time = (row.get(name, ("", ""))[0] for name in ("date", "time"))
-    if not re.fullmatch(r"\d\d:\d\d:\d\d", time):
-        return None
-    return moment(f"{date if date.isdecimal() else '20000101'} {time}")
 
 
 # --- W&B ------------------------------------------------------------------------------------------
 
 
-def read_wandb(
-    rows: Callable[[Iterable[str]], Iterator[Mapping[str, str]]],
-) -> Callable[[Iterable[str]], Iterator[Line]]:
-    def read(lines: Iterable[str]) -> Iterator[Line]:
-        host = wandb_log.Host()
-        for row in rows(lines):
-            at = wandb_log.moment(row)
-            machine = host.fields(row, at)
-            for index, fields in wandb_log.gpus(row):
-                yield Line(index=index, at=at, gpu=fields, host=machine)
+def read_wandb(lines: Iterable[str]) -> Iterator[Line]:
+    """`wandb-events.jsonl`, or rows of `run.history(stream='events')` as CSV or JSON lines."""
+    for plain in _wandb_rows(lines):
+        row = {str(name).lower().removeprefix("system."): str(plain[name]) for name in plain}
+        at = columns.quantity(row.get("_runtime", row.get("_timestamp", "")))
+        busy = columns.quantity(row.get("cpu", ""))
+        host = {"busy_percent": busy} if busy is not None and 0 <= busy <= 100 else {}
+        gpus: dict[int, dict[str, str]] = {}
+        for name, cell in row.items():
+            if match := columns.WANDB_NAME.match(name):
+                gpus.setdefault(int(match[1]), {})[match[2]] = cell
+        for index in sorted(gpus):
+            yield Line((index, None), at, columns.numbers(gpus[index], columns.WANDB), host=host)
 
-    return read
+
+def _wandb_rows(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    first, lines = told_first(line.replace("\0", "") for line in lines)
+    if not first.startswith("{"):
+        with contextlib.suppress(csv.Error):
+            yield from csv.DictReader(lines)
+        return
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            plain = json.loads(line)
+            if isinstance(plain, dict):
+                yield plain
 
 
 def told_first(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
@@ -343,30 +316,3 @@ def told_first(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
         if line.strip():
             return line, chain(kept, iterator)
     return "", iter(kept)
-
-
-def _begins(*told: str) -> Callable[[str], bool]:
-    """A heading in columns that has these words."""
-    return lambda low: low.startswith("#") and all(word in low for word in told)
-
-
-def _is_wandb(low: str) -> bool:
-    return low.startswith("{") and any(n in low for n in ("_runtime", "_timestamp", "gpu.0."))
-
-
-LOGS: tuple[tuple[Callable[[str], bool], Log], ...] = (
-    (lambda low: low.startswith("at,seconds,gpu,"), Log(source="csv", read=read_csv)),
-    (_is_wandb, Log(source="wandb", read=read_wandb(wandb_log.json_rows))),
-    (
-        lambda low: "," in low and "gpu.0." in low,
-        Log(source="wandb", read=read_wandb(wandb_log.csv_rows)),
-    ),
-    (_begins("entity"), Log(source="dcgmi dmon", read=read_columns)),
-    (_begins("gpu", " pid "), Log(source="nvidia-smi pmon", read=read_columns)),
-    (_begins("gpu"), Log(source="nvidia-smi dmon", read=read_columns)),
-    (
-        lambda low: "," in low and _is_heading(low.split(",")),
-        Log(source="nvidia-smi csv", read=read_csv),
-    ),
-)
-"""How a log is told by its first line, the surest first."""

@@ -15,48 +15,9 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.codec import from_plain, to_json
 from gpusetup.model.frozen import Frozen
-from gpusetup.monitor import logs
+from gpusetup.monitor import columns, logs
 from gpusetup.monitor.values import GpuSample, Sample, Summary
 from gpusetup.system.refused import refused
-
-CSV_COLUMNS = (
-    "utilization_percent",
-    "memory_busy_percent",
-    "memory_used_bytes",
-    "memory_total_bytes",
-    "temperature_celsius",
-    "power_watts",
-    "power_limit_watts",
-    "clock_sm_mhz",
-    "clock_memory_mhz",
-    "clock_sm_max_mhz",
-    "power_limit_default_watts",
-    "power_limit_max_watts",
-    "temperature_slowdown_celsius",
-    "pcie_rx_bytes_per_second",
-    "pcie_tx_bytes_per_second",
-    "pcie_limit_bytes_per_second",
-    "nvlink_rx_bytes_per_second",
-    "nvlink_tx_bytes_per_second",
-    "sm_active_percent",
-)
-TREE_COLUMNS = (
-    *("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_workers", "processes"),
-    *("busiest_cpu_percent", "input_bytes_per_second", "loader_cpu_percent", "cores"),
-    *("write_bytes_per_second", "blocked_processes", "held_back_percent", "gpu_processes"),
-    "collective_threads",
-)
-HOST_COLUMNS = {
-    "host_cpu_percent": "cpu_percent",
-    "host_cores": "cores",
-    "host_memory_used_bytes": "memory_used_bytes",
-    "host_memory_total_bytes": "memory_total_bytes",
-    "disk_read_bytes_per_second": "disk_read_bytes_per_second",
-    "disk_write_bytes_per_second": "disk_write_bytes_per_second",
-    "network_receive_bytes_per_second": "network_receive_bytes_per_second",
-    "network_send_bytes_per_second": "network_send_bytes_per_second",
-}
-"""Heading -> field of the host's sample."""
 
 
 class Sink(Protocol):
@@ -92,14 +53,14 @@ class Csv:
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._rows = csv.writer(file)
-        head = ("at", "seconds", "gpu", "uuid", "name", *CSV_COLUMNS, "throttle_reasons")
-        self._rows.writerow((*head, "lost", *TREE_COLUMNS, *HOST_COLUMNS))
+        head = ("at", "seconds", "gpu", "uuid", "name", *columns.OURS, "throttle_reasons")
+        self._rows.writerow((*head, "lost", *columns.TREE, *columns.HOST))
 
     def sample(self, sample: Sample) -> None:
-        tree = [getattr(sample.tree, name, None) for name in TREE_COLUMNS]
-        host = [getattr(sample.host, name, None) for name in HOST_COLUMNS.values()]
+        tree = [getattr(sample.tree, name, None) for name in columns.TREE]
+        host = [getattr(sample.host, name, None) for name in columns.HOST.values()]
         for gpu in sample.gpus:
-            told = [getattr(gpu, name) for name in CSV_COLUMNS]
+            told = [getattr(gpu, name) for name in columns.OURS]
             reasons = " ".join(gpu.throttle_reasons or ())
             who = (sample.at, sample.seconds, gpu.label, gpu.uuid, safe_cell(gpu.name))
             self._rows.writerow((*who, *told, reasons, int(gpu.lost), *tree, *host))
@@ -170,12 +131,10 @@ class History:
 
     def __init__(self) -> None:
         self.gpus: dict[str, Series] = {}
-        self.first: dict[str, GpuSample] = {}
         self.tree = Series()
 
     def sample(self, sample: Sample) -> None:
         for gpu in sample.gpus:
-            self.first.setdefault(gpu.label, gpu)
             values = tuple(_charted(gpu, name) for name in self.GPU)
             point = Point(seconds=sample.seconds, values=values)
             self.gpus.setdefault(gpu.label, Series()).add(point)

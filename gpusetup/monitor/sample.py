@@ -1,4 +1,4 @@
-"""Where samples come from: NVML in a child of ours, or `nvidia-smi` where NVML is missing.
+"""Where samples come from: NVML in a child of ours.
 
 Edge. A child that hangs, crashes or was never there is a `SourceEnded` with its reason; we do not
 hang with it.
@@ -9,21 +9,29 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen, fields, replace
-from gpusetup.monitor.source import Source, SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.probe.patience import Patience, place_of
 from gpusetup.readings.measures import LIMITS, wrong_in
 from gpusetup.system.processes import Lines, no_answer_in
 
-if TYPE_CHECKING:
-    from gpusetup.monitor.smi import Smi
-
+PATIENCE_SECONDS = 10.0
+"""How long a sample may be late before NVML is given up, where nobody says."""
 FORBIDDEN = (4, 17)
 """NVML: no permission, blocked by the operating system."""
+
+
+class SourceEnded(Exception):
+    """NVML gives no more samples; the text says why.
+
+    `blocked`: it does not answer in time, or this or something else is in the way.
+    """
+
+    def __init__(self, problem: str, *, blocked: bool = False) -> None:
+        super().__init__(f"NVML: {problem}")
+        self.blocked = blocked
 
 
 class Hello(Frozen):
@@ -50,9 +58,9 @@ class Nvml:
             said = self._line(patience.left(), first=True)
         hello = from_json(said, Hello, what="the answer of watch_nvml")
         if hello.init != 0:
-            raise SourceEnded("NVML", hello.message, blocked=hello.init in FORBIDDEN)
+            raise SourceEnded(hello.message, blocked=hello.init in FORBIDDEN)
         if not hello.gpus:
-            raise SourceEnded("NVML", "lists no GPU")
+            raise SourceEnded("lists no GPU")
         self.gpus = hello.gpus
 
     def choose(self, places: Sequence[int]) -> None:
@@ -76,11 +84,11 @@ class Nvml:
             except TimeoutError as problem:
                 if first:
                     late = no_answer_in(timeout)
-                    raise SourceEnded("NVML", self._where(late), silent=True) from problem
+                    raise SourceEnded(self._where(late), blocked=True) from problem
                 raise TimeoutError(self._where(str(problem))) from problem
             except EOFError as problem:
                 ended = ": ".join((str(problem), *said[-1:]))
-                raise SourceEnded("NVML", self._where(ended)) from problem
+                raise SourceEnded(self._where(ended)) from problem
             if line.startswith(STEP):
                 self._step = line
             elif line.startswith(ANSWERS):
@@ -120,35 +128,12 @@ def measured(gpu: GpuSample) -> GpuSample:
 SAMPLED = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
-def open_source(
-    nvml: Lines, interval: float, patience: Patience
-) -> tuple[Source | None, tuple[SourceEnded, ...]]:
-    """The first source that answers, and why those before it did not.
-
-    `nvml` is the child that `start_nvml` started. Where NVML hangs nvidia-smi is not asked, which
-    would hang with it.
-    """
-    problems: list[SourceEnded] = []
-    for make in (lambda: Nvml(nvml), lambda: _smi(interval)):
-        try:
-            return _opened(make(), patience), tuple(problems)
-        except SourceEnded as problem:
-            problems.append(problem)
-            if problem.silent:
-                break
-    return None, tuple(problems)
-
-
-def _opened(source: Nvml | Smi, patience: Patience) -> Source:
+def opened(lines: Lines, patience: Patience) -> Nvml:
+    """NVML by the child that `start_nvml` started. Raises SourceEnded where it does not answer."""
+    source = Nvml(lines)
     try:
         source.open(patience)
     except BaseException:
         source.close()
         raise
     return source
-
-
-def _smi(interval: float) -> Smi:
-    from gpusetup.monitor.smi import found
-
-    return found(interval)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
-from gpusetup.monitor.source import PATIENCE_SECONDS, Source, SourceEnded
-from gpusetup.monitor.values import Sample
+from gpusetup.monitor.sample import PATIENCE_SECONDS, Nvml, SourceEnded
+from gpusetup.monitor.values import Sample, TreeSample
 from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:
@@ -28,8 +25,6 @@ GLANCE_SECONDS = 0.05
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
 """Those that a terminal sends to the command too."""
-EPOCH = re.compile(rb"\btime(?: taken)?\s*[:=]\s*(\d+(?:\.\d+)?) ?s(?:ecs?|econds)?\b", re.I)
-"""`Time: 45.23s`, as a training says after an epoch."""
 
 
 class NotStarted(GpuSetupError):
@@ -43,10 +38,7 @@ class NotStarted(GpuSetupError):
 
 
 class Command:
-    """Somebody's command with our terminal; signals that only we get are passed on.
-
-    Where `stdout` is a pipe, what it prints is handed on line by line.
-    """
+    """Somebody's command with our terminal; signals that only we get are passed on."""
 
     def __init__(self, argv: Sequence[str], *, stdout: int | None = None) -> None:
         try:
@@ -55,18 +47,6 @@ class Command:
             raise NotStarted(argv[0], problem) from problem
         self._old = {number: signal.signal(number, self._pass_on) for number in _numbers(PASSED_ON)}
         self.tree: Tree | None = None
-        self.times: list[float] = []
-        """The seconds that its lines told."""
-        self._reader = threading.Thread(target=self._hand_on, daemon=True)
-        self._reader.start()
-
-    def _hand_on(self) -> None:
-        stream = self._child.stdout
-        if stream:
-            with contextlib.suppress(OSError), stream:  # closed, it learns that nobody reads
-                for line in stream:
-                    os.write(1, line)
-                    self.times += map(float, EPOCH.findall(line))
 
     def watch_tree(self) -> None:
         """Sample its processes from now on; one that has ended already has none."""
@@ -87,7 +67,6 @@ class Command:
     def exit_code(self) -> int:
         """Wait for its end; 128 + n where a signal n ended it, as a shell has it."""
         code = self._child.wait()
-        self._reader.join(1.0)  # what keeps its pipe open is not waited for
         for number, handler in self._old.items():
             signal.signal(number, handler)
         return 128 - code if code < 0 else code
@@ -111,74 +90,60 @@ def _has_terminal() -> bool:
 
 
 def watching(
-    source: Source,
+    source: Nvml | None,
+    say: Say,
     *,
     seconds: float = 0.0,
-    say: Say,
+    interval: float = 0.0,
     patience: float = PATIENCE_SECONDS,
     tree: Tree | None = None,
+    command: Command | None = None,
 ) -> Iterator[Sample]:
     """Samples until the time is over, the source ends, or Ctrl-C; one may be `patience` late.
 
-    `tree`: processes that are watched beside them; when they are gone the watching ends.
+    `tree`: processes that are watched beside them; when they are gone the watching ends. With a
+    command it ends with it, and goes on with its processes alone where no GPU can be watched.
     """
     from gpusetup.monitor.host import Host
 
+    if command is not None:
+        command.watch_tree()
+        tree = command.tree
     host = Host()
-    until = time.monotonic() + seconds if seconds else None
-    while until is None or time.monotonic() < until:
-        left = patience if until is None else until - time.monotonic()
+    began = heard = time.monotonic()
+    while not (command and command.ended):
+        left = began + seconds - time.monotonic() if seconds else patience + interval
+        if left <= 0:
+            return
+        sample, problem = None, ""
         try:
-            sample = source.next(max(0.0, min(patience, left)))
-            beside = _tree(tree, sample)
-            if tree is not None and beside is None and tree.has_ended():
-                return
-            yield replace(sample, tree=beside, host=host.sample())
-        except TimeoutError as problem:
-            if until is None or time.monotonic() < until:
-                place = str(problem).partition(", ")[2]
+            if source is not None:
+                sample = source.next(min(left, GLANCE_SECONDS if command else patience + interval))
+            elif command is not None:
+                sample = _tick(began, interval, command)
+            heard = time.monotonic()
+        except TimeoutError as late:
+            if time.monotonic() - heard >= patience + interval:
+                place = str(late).partition(", ")[2]
                 where = f" ({place})" if place else ""
-                say(f"no sample in {patience:g} s: the driver does not answer any more{where}")
+                problem = f"no sample in {patience:g} s: the driver does not answer any more{where}"
+        except SourceEnded as end:
+            problem = str(end)
+        if problem:
+            say(f"{problem}; watching the processes alone" if command else problem)
+            source = None
+            if command is None:
                 return
-        except SourceEnded as problem:
-            say(str(problem))
-            return
-
-
-def beside(
-    command: Command, source: Source | None, *, seconds: float = 0.0, interval: float, say: Say
-) -> Iterator[Sample]:
-    """Samples while the command runs; its processes alone where no GPU can be watched."""
-    from gpusetup.monitor.host import Host
-
-    command.watch_tree()
-    host = Host()
-    began = time.monotonic()
-    late_since = began
-    while not command.ended:
-        if seconds and time.monotonic() - began >= seconds:
-            return
-        sample: Sample | None = None
-        if source is None:
-            sample = _tick(began, interval, command)
-        else:
-            try:
-                sample = source.next(GLANCE_SECONDS)
-                late_since = time.monotonic()
-            except TimeoutError:
-                if time.monotonic() - late_since > PATIENCE_SECONDS + interval:
-                    say("the driver does not answer any more; watching the processes alone")
-                    source, began = None, began
-            except SourceEnded as problem:
-                say(f"{problem}; watching the processes alone")
-                source = None
         if sample is not None:
-            yield replace(sample, tree=_tree(command.tree, sample), host=host.sample())
+            processes = _processes(tree, sample)
+            if tree is not None and processes is None and command is None and tree.has_ended():
+                return
+            yield replace(sample, tree=processes, host=host.sample())
 
 
 def _tick(began: float, interval: float, command: Command) -> Sample | None:
     """A sample without GPUs, at the next multiple of the interval; None when it ended before."""
-    from gpusetup.monitor.smi import in_words
+    from gpusetup.monitor.logs import in_words
 
     due = (int((time.monotonic() - began) / interval) + 1) * interval + began
     while time.monotonic() < due:
@@ -188,11 +153,9 @@ def _tick(began: float, interval: float, command: Command) -> Sample | None:
     return Sample(at=in_words(time.time()), seconds=round(time.monotonic() - began, 3))
 
 
-def _tree(tree: Tree | None, sample: Sample) -> Any:
-    if tree is None:
-        return None
+def _processes(tree: Tree | None, sample: Sample) -> TreeSample | None:
     pids = (p.pid for gpu in sample.gpus for p in gpu.processes or ())
-    return tree.sample(frozenset(pids))
+    return tree.sample(frozenset(pids)) if tree else None
 
 
 class Losses:

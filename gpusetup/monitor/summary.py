@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpusetup.monitor.judge import judge
+from gpusetup.monitor.marks import LOW
+from gpusetup.monitor.notes import notes
+from gpusetup.monitor.run import Run
+from gpusetup.monitor.steps import next_step, ordered_advice
 from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import Sample, Summary
 
@@ -16,18 +20,20 @@ def summarise(
     command: tuple[str, ...] | None = None,
     exit_code: int | None = None,
 ) -> Summary:
-    judged = judge(tally.facts(command, exit_code))
+    run = Run(tally, command, exit_code)
+    judged, seen = judge(run)
+    low = min((work.utilization for work in run.works), default=0.0) < LOW
     return Summary(
         verdict=judged.verdict,
         cause=judged.cause,
         evidence=judged.evidence,
-        next=judged.next,
-        advice=judged.advice,
-        notes=judged.notes,
+        next=next_step(judged.steps, seen, run),
+        advice=ordered_advice(run, judged.verdict, judged.cause) if low else (),
+        notes=tuple(notes(run, judged.verdict)),
         source=source,
         seconds=tally.seconds,
         samples=tally.samples,
-        gpus=tuple(gpu.summary() for gpu in tally.gpus.values()),
+        gpus=tuple(gpu.summary() for gpu in run.gpus),
         tree=tally.tree_summary(),
         command=command,
         exit=exit_code,
@@ -35,10 +41,7 @@ def summarise(
 
 
 def tallied(samples: Iterable[Sample]) -> Tally:
-    tally = Tally()
-    for sample in samples:
-        tally.add(sample)
-    return tally
+    return Tally(samples)
 
 
 def replayed(documents: Iterable[Sample | Summary], exit_code: int | None = None) -> Summary:

@@ -44,33 +44,45 @@ class Process(Frozen):
         return self.pid, self.started
 
 
+Known = Mapping[tuple[int, float], Process]
+
+
 def tree_sample(
-    before: Mapping[tuple[int, float], Process],
-    now: Sequence[Process],
-    seconds: float,
-    *,
-    cores: float | None = None,
-    on_gpu: frozenset[int] = frozenset(),
+    before: Known, now: Sequence[Process], seconds: float, on_gpu: frozenset[int] = frozenset()
 ) -> TreeSample:
     """What the processes did in the `seconds` since `before`."""
     workers = loader_workers(now, on_gpu)
-    spent = {p.pid: _share(p.cpu_seconds, _old(before, p).cpu_seconds, seconds) for p in now}
-    others = [share for pid, share in spent.items() if pid not in workers]
+    spent = {p.pid: (_more(before, p, "cpu_seconds") or 0.0) for p in now}
+    shares = {pid: used / seconds * 100 if seconds > 0 else 0.0 for pid, used in spent.items()}
+    others = [share for pid, share in shares.items() if pid not in workers]
+    rates = {f"{name}_per_second": _rate(before, now, name, seconds) for name in COUNTERS}
     return TreeSample(
         processes=len(now),
-        cpu_percent=round(sum(spent.values()), 1),
+        cpu_percent=round(sum(shares.values()), 1),
         busiest_cpu_percent=round(max(others, default=0.0), 1),
         memory_bytes=sum(p.memory_bytes for p in now),
-        read_bytes_per_second=_rate(before, now, "read_bytes", seconds),
-        input_bytes_per_second=_rate(before, now, "input_bytes", seconds),
         loader_workers=len(workers),
-        loader_cpu_percent=round(sum(spent[pid] for pid in workers), 1),
-        cores=cores,
-        write_bytes_per_second=_rate(before, now, "write_bytes", seconds),
+        loader_cpu_percent=round(sum(shares[pid] for pid in workers), 1),
         blocked_processes=sum(p.blocked for p in now),
         gpu_processes=len(on_gpu & {p.pid for p in now}) or None,
         collective_threads=sum(p.collective_threads for p in now),
+        **rates,
     )
+
+
+COUNTERS = ("read_bytes", "input_bytes", "write_bytes")
+
+
+def _more(before: Known, process: Process, field: str) -> float | None:
+    """By how much a counter grew; one that is new began at nothing."""
+    now, old = getattr(process, field), getattr(before.get(process.key), field, None) or 0
+    return None if now is None else max(0, now - old)
+
+
+def _rate(before: Known, now: Sequence[Process], field: str, seconds: float) -> float | None:
+    """Bytes a second of those that tell; None where none does."""
+    known = [more for p in now if (more := _more(before, p, field)) is not None]
+    return round(sum(known) / seconds) if known and seconds > 0 else None
 
 
 def loader_workers(tree: Sequence[Process], on_gpu: frozenset[int] = frozenset()) -> frozenset[int]:
@@ -99,38 +111,6 @@ def loader_workers(tree: Sequence[Process], on_gpu: frozenset[int] = frozenset()
     )
 
 
-def _old(before: Mapping[tuple[int, float], Process], process: Process) -> Process:
-    fresh = Process(
-        pid=process.pid,
-        parent=process.parent,
-        started=process.started,
-        name=process.name,
-        command=(),
-        cpu_seconds=0.0,
-        memory_bytes=0,
-        read_bytes=0,
-        input_bytes=0,
-        write_bytes=0,
-    )
-    return before.get(process.key, fresh)
-
-
-def _share(now: float, before: float, seconds: float) -> float:
-    return max(0.0, now - before) / seconds * 100 if seconds > 0 else 0.0
-
-
-def _rate(
-    before: Mapping[tuple[int, float], Process],
-    now: Sequence[Process],
-    field: str,
-    seconds: float,
-) -> float | None:
-    """Bytes a second of those that tell; None where none does."""
-    told = [(getattr(p, field), getattr(_old(before, p), field) or 0) for p in now]
-    known = [max(0, new - old) for new, old in told if new is not None]
-    return round(sum(known) / seconds) if known and seconds > 0 else None
-
-
 class Tree:
     """Watches a process and everything that it starts."""
 
@@ -148,10 +128,10 @@ class Tree:
         at = time.monotonic()
         if not now:
             return None
-        told = tree_sample(self._before, now, at - self._at, cores=self._cores, on_gpu=on_gpu)
+        told = tree_sample(self._before, now, at - self._at, on_gpu)
         self._before, self._at = {p.key: p for p in now}, at
         self._known = {p.key: p.command for p in now}
-        return replace(told, held_back_percent=self._quota.held_back())
+        return replace(told, cores=self._cores, held_back_percent=self._quota.held_back())
 
     def has_ended(self) -> bool:
         """Whether the process itself is gone, or a zombie."""

@@ -13,64 +13,62 @@ from gpusetup.monitor.values import ProcessUse, Sample
 MOST = 64
 
 
+class User:
+    """A process on a GPU, as psutil sees it."""
+
+    def __init__(self, one: ProcessUse) -> None:
+        self._process = psutil.Process(one.pid)
+        name = self._process.name()
+        self.command = " ".join(self._process.cmdline()) or name
+        if one.name and not _alike(one.name, self.command, name):
+            raise psutil.NoSuchProcess(one.pid)
+        self.name = self._process.username()
+        self._at, self._spent = 0.0, 0.0
+        self.cpu_percent: float | None = None
+
+    def measure(self, now: float) -> None:
+        """Its CPU since the moment before; it may be on several GPUs."""
+        if now <= self._at:
+            return
+        times = asked(self._process.cpu_times)
+        spent = times.user + times.system if times else 0.0
+        used = max(0.0, spent - self._spent) / (now - self._at) * 100
+        self.cpu_percent = used if times and self._at else None
+        self._at, self._spent = now, spent
+
+
 class Users:
     """Asks psutil about the pids that GPUs name. In a container they are the host's, and another
     process may have that number here: what is called otherwise than NVML says is left out."""
 
     def __init__(self) -> None:
-        self._known: dict[int, psutil.Process | None] = {}
-        self._told: dict[int, tuple[str, str]] = {}
-        self._cpu: dict[int, tuple[float, float]] = {}
+        self._known: dict[int, User | None] = {}
 
     def rows(self, sample: Sample) -> list[dict[str, Any]]:
         """A row for each GPU and process, the heaviest first."""
         pairs = [(gpu.label, one) for gpu in sample.gpus for one in gpu.processes or ()]
         pairs.sort(key=lambda pair: -(pair[1].memory_bytes or 0))
-        now, use = time.monotonic(), {}
-        for _, one in pairs[:MOST]:
-            if one.pid not in use:
-                use[one.pid] = self._cpu_percent(one, now)
-        return [self._row(label, one, use.get(one.pid)) for label, one in pairs]
+        now = time.monotonic()
+        if len(self._known) > MOST * 8:
+            self._known.clear()
+        rows = enumerate(pairs)
+        return [self._row(label, one, now if n < MOST else 0.0) for n, (label, one) in rows]
 
-    def _row(self, gpu: str, one: ProcessUse, cpu: float | None) -> dict[str, Any]:
-        user, command = self._told.get(one.pid, ("", one.name or ""))
+    def _row(self, gpu: str, one: ProcessUse, now: float) -> dict[str, Any]:
+        if one.pid not in self._known and now:
+            self._known[one.pid] = asked(User, one)
+        user = self._known.get(one.pid)
+        if user:
+            user.measure(now)
         return {
             "gpu": gpu,
             "pid": one.pid,
-            "user": user,
+            "user": user.name if user else "",
             "memory_bytes": one.memory_bytes,
             "sm_percent": one.sm_percent,
-            "cpu_percent": cpu,
-            "command": command,
+            "cpu_percent": user.cpu_percent if user else None,
+            "command": user.command if user else one.name or "",
         }
-
-    def _cpu_percent(self, one: ProcessUse, now: float) -> float | None:
-        process = self._process(one)
-        if process is None:
-            return None
-        times = asked(process.cpu_times)
-        if times is None:
-            self._known[one.pid] = None
-            return None
-        spent = times.user + times.system
-        at, before = self._cpu.get(one.pid, (now, spent))
-        self._cpu[one.pid] = (now, spent)
-        return max(0.0, spent - before) / (now - at) * 100 if now > at else None
-
-    def _process(self, one: ProcessUse) -> psutil.Process | None:
-        if one.pid not in self._known:
-            if len(self._known) > MOST * 8:
-                self._known.clear()
-            self._known[one.pid] = asked(self._asked, one)
-        return self._known[one.pid]
-
-    def _asked(self, one: ProcessUse) -> psutil.Process | None:
-        process = psutil.Process(one.pid)
-        command = " ".join(process.cmdline()) or process.name()
-        if one.name and not _alike(one.name, command, process.name()):
-            return None
-        self._told[one.pid] = (process.username(), command)
-        return process
 
 
 def _alike(told: str, command: str, name: str) -> bool:

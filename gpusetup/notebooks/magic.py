@@ -17,17 +17,16 @@ from gpusetup.commands.parser import COMMANDS, command, no_such_command, read_wo
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model import shell
 from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
-from gpusetup.notebooks.notes import notes
-from gpusetup.notebooks.places import where
+from gpusetup.notebooks.notes import notes, where
 from gpusetup.render.console import Console, told
 from gpusetup.render.language import plain
 
 LIVE = ("doctor", "verify", "install")
-ELSEWHERE = ("--from", "--report", "--reports", "--project")
+ELSEWHERE = ("--from", "--report", "--project")
 """Options about another machine than this one, or about a file."""
 TARGETS = ("--python", "--venv", *ELSEWHERE)
 """Options that say what is read; without one it is this kernel's environment."""
-LEFT_TO_TERMINALS = ("mcp", "completion", "slurm", "fleet")
+LEFT_TO_TERMINALS = ("mcp", "completion", "fleet")
 KINDS = ("--dry-run", "--yes", "-y", "--undo", "--recover")
 WORTH_TELLING = ("install", "verify", "tune")
 """What takes long enough that its progress is shown."""

@@ -155,7 +155,7 @@ class Console:
             with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
                 Path(self.output).write_text(text, encoding="utf-8")
             return
-        streams.put(_shown(text, sys.stdout))
+        streams.put(shown(text, sys.stdout))
 
     def rendered(self, renderable: RenderableType, *, stream: TextIO | None = None) -> str:
         """A rich renderable as text for stdout (or `stream`), in colour only on a terminal."""
@@ -193,7 +193,7 @@ class Console:
     def tell(self, text: str) -> None:
         """The same, with no newline after it."""
         CLOCK.end()
-        streams.say(_shown(self._dressed(text, sys.stderr), sys.stderr))
+        streams.say(shown(self._dressed(text, sys.stderr), sys.stderr))
         goes_on = text.endswith("...\n")
         CLOCK.begin(plain(text.rpartition(": ")[2].rstrip(" .\n")) if goes_on else "")
 
@@ -237,7 +237,7 @@ def _never_fail(stream: TextIO) -> None:
         stream.reconfigure(errors="replace")
 
 
-def _shown(text: str, stream: TextIO) -> str:
+def shown(text: str, stream: TextIO) -> str:
     """The text with what the stream's encoding lacks replaced by its nearest ASCII."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:

@@ -9,10 +9,10 @@ from shlex import quote
 from gpusetup.fleet.compare import CompareAnswer, Difference
 from gpusetup.fleet.drift import Mixed
 from gpusetup.fleet.facts import words_of
-from gpusetup.fleet.history import FirstFailure
 from gpusetup.fleet.names import slurm_list
-from gpusetup.fleet.nodes import NodeFinding
-from gpusetup.fleet.show import COSTS, RATES, Common, DriftAnswer, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.nodes import Drift, NodeFinding
+from gpusetup.fleet.rates import RATES
+from gpusetup.fleet.show import COSTS, Common, FleetAnswer, NodeAnswer, Status
 from gpusetup.model.finding import Severity
 from gpusetup.render.language import (
     DIM,
@@ -85,8 +85,8 @@ def _alike(nodes: Iterable[NodeAnswer]) -> Iterator[list[NodeAnswer]]:
 
 def _said_of(node: NodeAnswer) -> object:
     drift = tuple((one.field, one.value) for one in node.drift)
-    findings = tuple((one.id, one.title, one.since) for one in node.findings)
-    return node.status, node.problem, findings, drift, node.first_failure
+    findings = tuple((one.id, one.title) for one in node.findings)
+    return node.status, node.problem, findings, drift
 
 
 def _node(nodes: Sequence[NodeAnswer], usual: Container[str]) -> Iterator[str]:
@@ -100,8 +100,6 @@ def _node(nodes: Sequence[NodeAnswer], usual: Container[str]) -> Iterator[str]:
     yield from lines[:MOST_LINES]
     if len(lines) > MOST_LINES:
         yield Row((f"    and {len(lines) - MOST_LINES} more", DIM))
-    if node.first_failure:
-        yield _history(node.first_failure)
 
 
 def _lines(node: NodeAnswer, usual: Container[str]) -> Iterator[Row]:
@@ -118,12 +116,10 @@ def _lines(node: NodeAnswer, usual: Container[str]) -> Iterator[Row]:
 
 
 def _finding(finding: NodeFinding, more: str = "") -> Row:
-    since = f", since {finding.since}" if finding.since else ""
-    said = f"{finding.title}{since}{more}"
-    return marked(MARKS[finding.severity], finding.id, said, indent=4)
+    return marked(MARKS[finding.severity], finding.id, f"{finding.title}{more}", indent=4)
 
 
-def _drift(drift: DriftAnswer) -> Row:
+def _drift(drift: Drift) -> Row:
     said = f"{drift.value}, {_others(drift)}"
     return marked(MARKS[drift.severity], _words(drift.field), said, indent=4)
 
@@ -132,23 +128,11 @@ def _words(field: str) -> str:
     return field.removeprefix(RATES) if field.startswith(RATES) else words_of(field)
 
 
-def _others(drift: DriftAnswer) -> str:
+def _others(drift: Drift) -> str:
     majority = drift.majority
     if drift.field.startswith(RATES):
         return f"the middle of {drift.of} devices is {majority}"
     return f"{drift.nodes} of {drift.of} nodes have {majority}"
-
-
-def _history(found: FirstFailure) -> Row:
-    if found.sound_at is None:
-        return Row(f"    {found.finding} is in every earlier record", hang=4)
-    changed = ", ".join(
-        f"{words_of(one.field)} {one.before or 'none'} → {one.after or 'none'}"
-        for one in found.changes[:MOST_LINES]
-    )
-    said = changed or "nothing that the records tell"
-    before = f"without {found.finding} on {found.sound_at}"
-    return Row(f"    {before}; changed since then: {said}", hang=4)
 
 
 def _common(rows: Sequence[Common]) -> Iterator[Row]:

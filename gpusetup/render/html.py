@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from gpusetup.model.frozen import Frozen
@@ -29,8 +29,7 @@ class Box(Frozen):
         return TOP + (1 - value / top) * (self.height - TOP - BOTTOM)
 
 
-LARGE, SMALL = Box(width=560, height=170), Box(width=280, height=120)
-"""One GPU by itself; one of several beside each other."""
+BOX = Box(width=560, height=170)
 
 
 class Chart(Frozen):
@@ -46,10 +45,8 @@ class Chart(Frozen):
 
 GPU_CHARTS = (
     Chart(title="Utilisation", place=0, unit="%", least_top=100),
-    Chart(
-        title="Memory", place=1, unit="%", least_top=100, band=(MEMORY_LOW.value, MEMORY_HIGH.value)
-    ),
-    Chart(title="Temperature", place=2, unit="°C", least_top=90, band=(70, HOT.value)),
+    Chart(title="Memory", place=1, unit="%", least_top=100, band=(MEMORY_LOW, MEMORY_HIGH)),
+    Chart(title="Temperature", place=2, unit="°C", least_top=90, band=(70, HOT)),
     Chart(title="Power", place=3, unit="W", least_top=50),
     Chart(title="SM clock", place=4, unit="MHz", least_top=500),
 )
@@ -104,33 +101,13 @@ def _head(summary: Summary) -> Iterator[str]:
 
 
 def _gpus(summary: Summary, history: History) -> Iterator[str]:
-    """One GPU: its charts and figures. Several: each chart for all of them, then their figures."""
-    known = {label(gpu): series for gpu in summary.gpus if (series := history.gpus.get(label(gpu)))}
-    points = {name: series.all() for name, series in known.items()}
-    if len(points) > 1:
-        yield from _multiples(points)
+    """Each GPU: its charts and figures."""
     for gpu in summary.gpus:
+        series = history.gpus.get(label(gpu))
         yield f"<section><h2>GPU {_text(label(gpu))} {_text(gpu.name or '')}</h2>\n"
-        if len(points) == 1:
-            yield from _charts(GPU_CHARTS, points.get(label(gpu), ()))
+        yield from _charts(GPU_CHARTS, series.all() if series else ())
         yield _table(gpu_rows(gpu))
         yield f"{_lost(gpu)}</section>\n"
-
-
-def _multiples(points: Mapping[str, Sequence[Point]]) -> Iterator[str]:
-    """A small chart for each GPU with the others faint behind it, all on one scale."""
-    for chart in GPU_CHARTS:
-        told = {name: rows for name, rows in points.items() if _values(chart, rows)}
-        if told:
-            yield f"<section><h2>{_text(chart.title)}, {chart.unit}</h2>\n"
-            yield '<div class="charts small">\n'
-            scale = _scale(chart, [point for rows in told.values() for point in rows])
-            for name, rows in told.items():
-                others = [f"{chart.place}-{other}" for other in told if other != name]
-                yield _chart(
-                    chart, rows, SMALL, scale, f"GPU {name}", f"{chart.place}-{name}", others
-                )
-            yield "</div></section>\n"
 
 
 def _lost(gpu: GpuSummary) -> str:
@@ -148,10 +125,7 @@ def _command(summary: Summary, history: History) -> Iterator[str]:
 
 def _charts(charts: Sequence[Chart], points: Sequence[Point]) -> Iterator[str]:
     yield '<div class="charts">\n'
-    for chart in charts:
-        if _values(chart, points):
-            title = f"{chart.title}, {chart.unit}"
-            yield _chart(chart, points, LARGE, _scale(chart, points), title)
+    yield from (_chart(chart, points) for chart in charts if _values(chart, points))
     yield "</div>\n"
 
 
@@ -159,20 +133,11 @@ def _values(chart: Chart, points: Sequence[Point]) -> list[float]:
     return [value for point in points if (value := point.values[chart.place]) is not None]
 
 
-def _scale(chart: Chart, points: Sequence[Point]) -> tuple[float, float]:
-    """The top of the axis, and the end of the time."""
-    top = nice_top(max((chart.least_top, *_values(chart, points))))
-    return top, max(*(point.seconds for point in points), 1.0)
-
-
 def _table(rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{name}</th>" for name in HEAD)
-    body = "".join(_row(row) for row in rows)
-    return f'<div class="wide">{_plain_table(head, body)}</div>\n'
-
-
-def _plain_table(head: str, body: str) -> str:
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join(map(_row, rows))
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table}</div>\n'
 
 
 def _row(row: Sequence[str]) -> str:
@@ -184,54 +149,39 @@ def _row(row: Sequence[str]) -> str:
 # --- charts ---------------------------------------------------------------------------------------
 
 
-def _chart(
-    chart: Chart,
-    points: Sequence[Point],
-    box: Box,
-    scale: tuple[float, float],
-    title: str,
-    id: str = "",
-    behind: Sequence[str] = (),
-) -> str:
-    """A figure; `behind`: the lines of other charts by their ids, shown faint."""
-    top, end = scale
-    named = f' id="line-{_text(id)}"' if id else ""
-    base = box.height - BOTTOM
-    parts = [
+def _chart(chart: Chart, points: Sequence[Point]) -> str:
+    top = nice_top(max((chart.least_top, *_values(chart, points))))
+    end = max(*(point.seconds for point in points), 1.0)
+    title, line = f"{chart.title}, {chart.unit}", path(points, chart.place, top, end)
+    return (
         f"<figure><figcaption>{_text(title)}</figcaption>"
-        f'<svg viewBox="0 0 {box.width:g} {box.height:g}" '
-        f'role="img" aria-label="{_text(f"{chart.title}, {title}")}" data-unit="{chart.unit}" '
-        f'data-top="{top:g}" data-end="{end:g}">',
-        *_band(chart, top, box),
-        *_grid(top, end, box),
-        *(f'<use class="behind" href="#line-{_text(other)}"/>' for other in behind),
-        f'<path class="line"{named} d="{path(points, chart.place, top, end, box)}"/>',
-        f'<line class="cross" y1="{TOP}" y2="{base:g}"/><text class="read" y="10"></text></svg>'
-        "</figure>\n",
-    ]
-    return "".join(parts)
+        f'<svg viewBox="0 0 {BOX.width:g} {BOX.height:g}" role="img" aria-label="{_text(title)}" '
+        f'data-unit="{chart.unit}" data-top="{top:g}" data-end="{end:g}">'
+        f'{_band(chart, top)}{"".join(_grid(top, end))}<path class="line" d="{line}"/>'
+        f'<line class="cross" y1="{TOP}" y2="{BOX.height - BOTTOM:g}"/>'
+        '<text class="read" y="10"></text></svg></figure>\n'
+    )
 
 
-def _band(chart: Chart, top: float, box: Box) -> Iterator[str]:
-    if chart.band is not None:
-        low, high = (box.y(value, top) for value in chart.band)
-        yield f'<rect class="band" x="{LEFT}" y="{high:.1f}" width="{box.width - LEFT - RIGHT:g}" '
-        yield f'height="{low - high:.1f}"/>'
+def _band(chart: Chart, top: float) -> str:
+    if chart.band is None:
+        return ""
+    low, high = (BOX.y(value, top) for value in chart.band)
+    place = f'x="{LEFT}" y="{high:.1f}" width="{BOX.width - LEFT - RIGHT:g}"'
+    return f'<rect class="band" {place} height="{low - high:.1f}"/>'
 
 
-def _grid(top: float, end: float, box: Box) -> Iterator[str]:
-    right = box.width - RIGHT
-    for part in (0, 0.5, 1):
-        y = box.y(top * part, top)
+def _grid(top: float, end: float) -> Iterator[str]:
+    right = BOX.width - RIGHT
+    for part, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
+        x, y = BOX.x(end * part, end), BOX.y(top * part, top)
         yield f'<line class="grid" x1="{LEFT}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{top * part:g}</text>'
-    for part, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
-        x, words = box.x(end * part, end), duration(end * part)
-        where = f'x="{x:.1f}" y="{box.height - 6:g}" text-anchor="{anchor}"'
-        yield f'<text class="{anchor}" {where}>{words}</text>'
+        where = f'x="{x:.1f}" y="{BOX.height - 6:g}" text-anchor="{anchor}"'
+        yield f"<text {where}>{duration(end * part)}</text>"
 
 
-def path(points: Sequence[Point], place: int, top: float, end: float, box: Box = LARGE) -> str:
+def path(points: Sequence[Point], place: int, top: float, end: float) -> str:
     """An SVG path; where nothing was told it is broken.
 
     >>> some = [Point(seconds=s, values=(v,)) for s, v in ((0, 0), (1, None), (2, 100))]
@@ -245,7 +195,7 @@ def path(points: Sequence[Point], place: int, top: float, end: float, box: Box =
             broken = True
             continue
         letter = "M" if broken else "L"
-        parts.append(f"{letter}{box.x(point.seconds, end):.1f} {box.y(value, top):.1f}")
+        parts.append(f"{letter}{BOX.x(point.seconds, end):.1f} {BOX.y(value, top):.1f}")
         broken = False
     return "".join(parts)
 
@@ -276,8 +226,7 @@ font-weight:600}
 code{background:var(--rule);padding:1px 6px;border-radius:4px;overflow-wrap:anywhere}
 .charts{display:grid;gap:16px 28px;
 grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr))}
-.small{grid-template-columns:repeat(auto-fill,minmax(min(250px,100%),1fr));gap:12px 18px}
-.behind{opacity:.22;stroke-width:1}.behind,.line{pointer-events:none}.wide{overflow-x:auto}
+.line{pointer-events:none}.wide{overflow-x:auto}
 figure{margin:0}figcaption{font-size:13px;margin-bottom:2px}svg{width:100%;height:auto;display:block}
 svg text{font-size:11px}.line{fill:none;stroke:var(--line);stroke-width:1.8;stroke-linejoin:round;
 stroke-linecap:round}.grid{stroke:var(--rule)}.band{fill:var(--band)}
@@ -286,8 +235,7 @@ table{border-collapse:collapse;margin-top:14px;font-variant-numeric:tabular-nums
 th,td{padding:3px 18px 3px 0;text-align:right;white-space:nowrap}tbody th{font-weight:400;
 text-align:left;color:var(--faint)}thead th{font-weight:600;font-size:13px}
 @media(max-width:520px){main{padding:16px 14px 32px}h1{font-size:18px}th,td{padding:3px 10px 3px 0;
-font-size:13px}.small{grid-template-columns:1fr 1fr;gap:8px 10px}svg text{font-size:13px}
-.small svg text{font-size:17px}.small .middle{display:none}}
+font-size:13px}svg text{font-size:13px}}
 """
 
 SCRIPT = f"""

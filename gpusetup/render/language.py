@@ -68,7 +68,7 @@ class Row(str):
     """One line: its text, the roles of its parts, and how it is continued.
 
     `hang` is the column at which its next row begins; `whole`: it is never broken. `source` says
-    who said it: dim, beside it where both fit, else shortened on a row of its own.
+    who said it, dim at its end.
     """
 
     parts: tuple[Part, ...]
@@ -168,39 +168,36 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: in
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
     """
-    told = [[_part(cell) for cell in one] for one in rows]
+    told = [
+        [(plain(cell), "") if isinstance(cell, str) else (plain(cell[0]), cell[1]) for cell in one]
+        for one in rows
+    ]
     count = len(head) if head[-1] and left < len(head) else len(head) - 1
     wide = [max(cells(head[i]), *(cells(one[i][0]) for one in told)) for i in range(count)]
 
-    def lined(one: Sequence[Part]) -> Iterator[Part]:
+    def lined(one: Sequence[Part]) -> list[Part]:
+        found = []
         for i, (text, style) in enumerate(one[:count]):
             room = " " * (wide[i] - cells(text))
-            yield "  " + (room if i >= left else ""), ""
-            yield text, style
-            yield room if i < left else "", ""
+            found += [("  " + room * (i >= left), ""), (text, style), (room * (i < left), "")]
+        return [*found, *([("  ", ""), *one[count:]] if any(t for t, _ in one[count:]) else [])]
 
     column = sum(wide) + 2 * count + 2
-    titles = [(title, DIM) for title in head]
-    found = [row(*lined(titles), ("  ", ""), *titles[count:])]
+    titles = _ended(lined([(title, DIM) for title in head]), column, whole=True)
+    found = [titles]
     for one in told:
-        last = [("  ", ""), *one[count:]] if any(text for text, _ in one[count:]) else []
-        found.append(Row(*lined(one), *last, hang=column, whole=not last))
-    return [_without_end(one) for one in found]
+        whole = not any(text for text, _ in one[count:])
+        found.append(_ended(lined(one), column, whole=whole))
+    return found
 
 
-def _part(cell: str | Part) -> Part:
-    text, style = (cell, "") if isinstance(cell, str) else cell
-    return plain(text), style
-
-
-def _without_end(line: Row) -> Row:
-    """The row without spaces at its end."""
-    parts = list(line.parts)
-    while parts and not parts[-1][0].rstrip(" "):
+def _ended(parts: list[Part], hang: int, *, whole: bool) -> Row:
+    """A row without spaces at its end."""
+    while parts and not parts[-1][0].strip(" "):
         parts.pop()
     if parts:
         parts[-1] = (parts[-1][0].rstrip(" "), parts[-1][1])
-    return Row(*parts, hang=line.hang, whole=line.whole)
+    return Row(*parts, hang=hang, whole=whole)
 
 
 def labelled(label: str, value: str, column: int, *, indent: int = 2, style: str = "") -> Row:
@@ -248,42 +245,16 @@ def remark(word: str, text: str) -> Row:
 
 
 def _rows(line: Row, width: int | None) -> Iterator[list[Part]]:
-    parts = line.parts
-    if line.source and width is not None and cells(line) > min(width, WIDEST):
-        parts = parts[:-1]
-    for place, piece in enumerate(_by_newlines(_with_commands(parts))):
+    room = max(min(width or WIDEST, WIDEST), NARROWEST)
+    hang = min(line.hang, room // 3)
+    for place, piece in enumerate(_by_newlines(_with_commands(line.parts))):
         if line.whole or width is None:
             yield piece
             continue
         text = "".join(t.replace(" ", _KEPT) if style == COMMAND else t for t, style in piece)
-        hang = min(line.hang, max(2, min(width, WIDEST) // 3))
-        for start, end in broken(text, max(min(width, WIDEST), NARROWEST), hang):
+        for start, end in broken(text, room, hang):
             row = _cut(piece, start, end)
             yield [(" " * hang, ""), *row] if start or (place and text[:1] != " ") else row
-    if len(parts) < len(line.parts):
-        room = min(width or WIDEST, WIDEST) - line.hang - len("()")
-        is_path = "/" in line.source or "\\" in line.source
-        said = shortened(line.source, room) if is_path else line.source
-        yield from _rows(Row((f"{' ' * line.hang}({said})", DIM), whole=is_path), width)
-
-
-def shortened(text: str, width: int) -> str:
-    """A long path without its middle: who reads it needs its beginning and its end.
-
-    >>> shortened("/home/me/project/.venv/lib/torch/version.py", 24)
-    '/home/me/.../version.py'
-    """
-    if len(text) <= width or width < 8:
-        return text
-    left = (width - 3) // 2
-    head, tail = text[:left], text[len(text) - (width - 3 - left) :]
-    # At the borders of folders where that costs little.
-    cut = max(head.rfind("/"), head.rfind("\\"))
-    head = head[: cut + 1] if cut > left // 2 else head
-    starts = [i for i in (tail.find("/"), tail.find("\\")) if i >= 0]
-    start = min(starts, default=-1)
-    tail = tail[start:] if 0 <= start < len(tail) // 2 else tail
-    return f"{head}...{tail}"
 
 
 def _by_newlines(parts: Iterable[Part]) -> Iterator[list[Part]]:

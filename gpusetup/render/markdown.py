@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import judged_on
 from gpusetup.causes.gpu_models import AMD_GPU, APPLE_SILICON, INTEL_GPU, NO_NVIDIA_GPU
 from gpusetup.model.marks import APART
 from gpusetup.render.language import HEADING, MARKS, Row, plain
-from gpusetup.render.text import fits_line, judged
+from gpusetup.render.text import fits_line, judged, machine_rows
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer
@@ -173,24 +172,16 @@ def _shell(answer: DoctorAnswer) -> str:
     return "powershell" if answer.snapshot.os.family == "windows" else "sh"
 
 
-FAMILIES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
+READ = ("system", "driver", "GPU", "torch", "Python")
+"""Rows of the machine that a reply repeats."""
 
 
 def _machine(answer: DoctorAnswer) -> Iterator[str]:
     """What is known of the machine, and the build that fits it where that is founded on it."""
-    machine = answer.snapshot
-    on_bus = (d.name or "" for d in judged_on(machine.pci_devices))
-    gpus = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus or ()))
-    gpus = gpus or ", ".join(dict.fromkeys(filter(None, on_bus)))
-    facts = (
-        machine.os.name or FAMILIES.get(machine.os.family or ""),
-        f"driver {machine.driver.version}" if machine.driver.version else None,
-        None if gpus == "unknown" else gpus,
-        f"torch {machine.torch.version}" if machine.torch.version else None,
-        f"Python {machine.python.version}" if machine.python.version else None,
-    )
-    known = " / ".join(fact for fact in facts if fact)
-    lines = ([f"read: {known}"] if known else []) + list(_fits(answer))
+    rows = [(name, value) for name, value in machine_rows(answer) if value != "unknown"]
+    facts = (f"{name} {value}".removeprefix("system ") for name, value in rows if name in READ)
+    told = " / ".join(dict.fromkeys(facts))
+    lines = ([f"read: {told}"] if told else []) + list(_fits(answer))
     if lines:
         yield ""
         yield from map(escaped, lines)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.evidence import workers_in_words
+from gpusetup.monitor.figures import loaders_in_words
+from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,
@@ -15,8 +16,18 @@ from gpusetup.monitor.values import (
     TreeSample,
     TreeSummary,
 )
-from gpusetup.render.language import DIM, GOOD, HEADING, WARNING, Row, Screen, command, plain
-from gpusetup.render.language import row as row_of
+from gpusetup.render.language import (
+    GOOD,
+    HEADING,
+    WARNING,
+    Row,
+    Screen,
+    command,
+    heading,
+    labelled,
+    plain,
+    table,
+)
 
 HEAD = ("", "mean", "p5", "p95", "peak")
 
@@ -40,13 +51,35 @@ def memory(used: float | None, total: float | None) -> str:
     return f"{used / GIB:.1f} of {total / GIB:.1f} GiB" if total else f"{used / GIB:.1f} GiB"
 
 
+Cell = tuple[str, str]
+"""What one GPU has in a column, and its role."""
+WIDTHS = {"util": 5, "memory": 18, "heat": 6, "power": 9, "SM clock": 9, "held down by": 0}
+"""Columns of a line, each this wide."""
+
+
+def cells(gpu: GpuSample) -> dict[str, Cell]:
+    """A GPU of a sample, by column."""
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    full = used is not None and total and used / total * 100 > MEMORY_HIGH
+    hot = gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT
+    watts, limit = measured(gpu.power_watts, "W"), gpu.power_limit_watts
+    return {
+        "GPU": (gpu.label, ""),
+        "name": (plain(gpu.name or "-"), ""),
+        "util": ("lost", "red") if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
+        "memory": (memory(used, total), "yellow" if full else ""),
+        "heat": (measured(gpu.temperature_celsius, "°C"), "red" if hot else ""),
+        "power": (watts if limit is None else f"{watts.split()[0]}/{limit:.0f} W", ""),
+        "SM clock": (measured(gpu.clock_sm_mhz, "MHz"), ""),
+        "held down by": (brakes(gpu), "yellow"),
+    }
+
+
 def sample_lines(sample: Sample) -> str:
     """One line a GPU, and one for the command: what stands where there is no terminal."""
-    clock = sample.at[11:19]
-    rows = [f"{clock}  {gpu_line(gpu)}" for gpu in sample.gpus]
-    if sample.tree is not None:
-        rows.append(f"{clock}  {tree_line(sample.tree)}")
-    return "".join(f"{row}\n" for row in rows)
+    rows = [gpu_line(gpu) for gpu in sample.gpus]
+    rows += [tree_line(sample.tree)] if sample.tree is not None else []
+    return "".join(f"{sample.at[11:19]}  {row}\n" for row in rows)
 
 
 def gpu_line(gpu: GpuSample) -> str:
@@ -56,15 +89,9 @@ def gpu_line(gpu: GpuSample) -> str:
     """
     if gpu.lost:
         return f"GPU {gpu.label}  lost"
-    parts = [
-        f"{measured(gpu.utilization_percent, '%'):>5}",
-        f"{memory(gpu.memory_used_bytes, gpu.memory_total_bytes):>18}",
-        f"{measured(gpu.temperature_celsius, '°C'):>6}",
-        f"{measured(gpu.power_watts, 'W'):>6}",
-        f"{measured(gpu.clock_sm_mhz, 'MHz'):>9}",
-        brakes(gpu),
-    ]
-    return f"GPU {gpu.label}  {'  '.join(parts)}".rstrip()
+    known = cells(gpu)
+    told = (f"{known[name][0]:>{width}}" for name, width in WIDTHS.items())
+    return f"GPU {gpu.label}  {'  '.join(told)}".rstrip()
 
 
 def brakes(gpu: GpuSample) -> str:
@@ -79,7 +106,7 @@ def tree_line(tree: TreeSample) -> str:
         parts.append(f"disk {tree.read_bytes_per_second / 1e6:.0f} MB/s")
     if tree.loader_workers:
         each = tree.loader_cpu_percent / tree.loader_workers
-        parts.append(f"{workers_in_words(tree.loader_workers)} at {each:.0f} %")
+        parts.append(f"{loaders_in_words(tree.loader_workers)} at {each:.0f} %")
     return f"command  {', '.join(parts)}"
 
 
@@ -111,7 +138,7 @@ def figures(summary: Summary) -> Iterator[str]:
         yield from spread_table(f"GPU {label(gpu)} {gpu.name or ''}".rstrip(), gpu_rows(gpu))
     if summary.tree is not None:
         workers = summary.tree.loader_workers
-        name = f"Command, {workers_in_words(workers)}" if workers else "Command"
+        name = f"Command, {loaders_in_words(workers)}" if workers else "Command"
         yield ""
         yield from spread_table(name, tree_rows(summary.tree))
     yield ""
@@ -156,24 +183,10 @@ def spread_row(
 
 
 def spread_table(name: str, rows: Sequence[Sequence[str]]) -> Iterator[Row]:
-    """Rows with right-aligned figures below what they are of; a row of two cells runs free. A
-    name that is longer than what stands below it has a row of its own, so that 60 columns do."""
-    full = [row for row in (HEAD, *rows) if len(row) == len(HEAD)]
-    first = max((len(row[0]) + 2 for row in rows), default=0)
-    widths = [max(len(row[i]) for row in full) for i in range(1, len(HEAD))]
-
-    def figures(cells: Sequence[str]) -> str:
-        return "  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True))
-
-    title = plain(name)
-    if len(title) > first:
-        yield Row((title, HEADING))
-        title = ""
-    yield row_of((f"{title:{first}}", HEADING), (f"  {figures(HEAD[1:])}", DIM))
-    for row in rows:
-        head = f"  {row[0]:{first - 2}}  "
-        free = len(row) != len(HEAD)
-        yield Row((head, DIM), row[1] if free else figures(row[1:]), hang=len(head), whole=not free)
+    """Rows of figures below what they are of; a row of two cells is a label and words."""
+    yield heading(name)
+    yield from table(HEAD, [row for row in rows if len(row) == len(HEAD)])
+    yield from (labelled(row[0], row[1], 14) for row in rows if len(row) != len(HEAD))
 
 
 def duration(seconds: float) -> str:

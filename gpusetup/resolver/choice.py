@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from gpusetup.catalog.builds import Catalog, Same
+from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import TorchBuild
@@ -17,16 +17,16 @@ from gpusetup.resolver.situation import CHANNELS, Situation, is_allowed
 def in_scope(situation: Situation, catalog: Catalog) -> tuple[TorchBuild, ...]:
     """The rows of this platform and of the installer's channels, newest torch first."""
     place = (situation.family, situation.machine, situation.channels, situation.wsl)
-    return _in_scope(*place, Same(catalog))
+    return _in_scope(catalog, *place)
 
 
 @lru_cache(maxsize=32)
 def _in_scope(
-    family: str, machine: str, channels: tuple[str, ...], wsl: bool, known: Same
+    catalog: Catalog, family: str, machine: str, channels: tuple[str, ...], wsl: bool
 ) -> tuple[TorchBuild, ...]:
     rows = (
-        _on_wsl(build, known.catalog) if wsl else build
-        for build in known.catalog.builds
+        _on_wsl(build, catalog) if wsl else build
+        for build in catalog.builds
         if build.os == family and build.machine == machine and build.channel in channels
     )
     return tuple(sorted(rows, key=lambda build: newest_first(build.torch)))

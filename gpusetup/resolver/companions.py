@@ -64,40 +64,19 @@ def left_behind(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
     """torchvision and torchaudio that are there and do not belong to a torch."""
-    there = installed(machine)
-    return tuple(
-        name
-        for name in COMPANIONS
-        if name in there and not _belongs(name, there[name], torch, backend, machine, catalog)
-    )
+    there, platform = installed(machine), f"{machine.os.family}-{machine.os.machine}"
 
+    def belongs(name: Name, package: Package) -> bool:
+        """Whether nothing that is known speaks against it."""
+        if serves_torch(catalog, name, package.version, torch) is False:
+            return False
+        where = None if package.installer == "conda" else platform
+        known = backend not in (None, UNREAD) and backend
+        return (
+            not known or serves_backend(catalog, name, package.version, known, where) is not False
+        )
 
-def _belongs(
-    name: Name,
-    package: Package,
-    torch: str,
-    backend: str | None,
-    machine: Snapshot,
-    catalog: Catalog,
-) -> bool:
-    """Whether nothing that is known speaks against a companion beside this torch."""
-    if serves_torch(catalog, name, package.version, torch) is False:
-        return False
-    if backend in (None, UNREAD):
-        return True
-    platform = f"{machine.os.family}-{machine.os.machine}"
-    where = None if package.installer == "conda" else platform
-    return serves_backend(catalog, name, package.version, backend, where) is not False
-
-
-def without_release(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
-    """torchvision or torchaudio that is there, and of which no release belongs to a build."""
-    there, known = installed(machine), versions_of(build)
-    return tuple(
-        Companion(name=name, version=there[name].version, can_follow=False)
-        for name in FAMILY[1:]
-        if name in there and name not in known
-    )
+    return tuple(name for name in COMPANIONS if name in there and not belongs(name, there[name]))
 
 
 def pinned(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
@@ -134,20 +113,6 @@ COMPILED = frozenset(
 """Distributions whose libraries are compiled against one minor version of torch."""
 
 
-def compiled_against(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
-    """What was compiled against another minor version of torch, or for another CUDA than its
-    version's label has, and names none that it takes."""
-    own = parsed((machine.torch.version or "").partition("+")[0]).release[:2]
-    moves = bool(machine.torch.version) and own != parsed(build.torch).release[:2]
-    told = {one.name for one in pinned(machine, build)}
-    return tuple(
-        Companion(name=name, version=package.version, can_follow=False)
-        for name, package in installed(machine).items()
-        if name in COMPILED and name not in told
-        if moves or label_of_build(package.version) not in (None, build.backend)
-    )
-
-
 def label_of_build(version: str) -> str | None:
     """The backend in the label of an extension's version.
 
@@ -160,19 +125,24 @@ def label_of_build(version: str) -> str | None:
 
 def left_in_words(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
     """What stays beside a torch that comes and does not belong to it, and what that means."""
-    wrong = left_behind(machine, build.torch, build.backend, catalog)
-    alone = (
-        f"{one.name} {one.version} cannot follow: no release of it belongs to torch {build.torch} "
+    there, comes = installed(machine), f"torch {build.torch}"
+    said = [
+        f"{name} {there[name].version} cannot follow: no release of it belongs to {comes} "
         f"from {build.backend}; it stays, and may fail when it is imported"
-        for one in without_release(machine, build)
-        if one.name in wrong
-    )
-    old = (
-        f"{one.name} {one.version} was compiled against torch {machine.torch.version}: install or "
-        f"build it again for torch {build.torch} ({build.backend}), before that it may fail"
-        for one in compiled_against(machine, build)
-    )
-    return (*alone, *old)
+        for name in left_behind(machine, build.torch, build.backend, catalog)
+        if name not in versions_of(build)
+    ]
+    own = machine.torch.version
+    moves = bool(own) and parsed(own or "").release[:2] != parsed(build.torch).release[:2]
+    told = {one.name for one in pinned(machine, build)}
+    for name in (name for name in there if name in COMPILED and name not in told):
+        version = there[name].version
+        if moves or label_of_build(version) not in (None, build.backend):
+            said.append(
+                f"{name} {version} was compiled against torch {own}: install or build it again "
+                f"for {comes} ({build.backend}), before that it may fail"
+            )
+    return tuple(said)
 
 
 def pinned_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:

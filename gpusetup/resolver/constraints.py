@@ -5,6 +5,7 @@ All of them hold jointly. A reason names what the build needs and what was found
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from gpusetup.catalog.kernels import release, served_by
@@ -12,6 +13,8 @@ from gpusetup.model.machine import Gpu
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.situation import Situation, is_allowed
+
+Constraint = Callable[[TorchBuild, Situation], str | None]
 
 
 def is_asked_torch(build: TorchBuild, situation: Situation) -> str | None:
@@ -150,14 +153,8 @@ def _why_dropped(build: TorchBuild, gpus: tuple[Gpu, ...], situation: Situation)
     return ""
 
 
-def serves_no_gpu(build: TorchBuild, situation: Situation) -> bool:
-    """Whether a build has nothing for the GPUs that are here, whatever else holds."""
-    beside_one = build.cuda is None and situation.presence == "some"
-    return bool(beside_one or covers_every_gpu(build, situation) or has_a_gpu(build, situation))
-
-
-ASKED = (is_asked_torch, is_asked_backend)
-FITS = (
+ASKED: tuple[Constraint, ...] = (is_asked_torch, is_asked_backend)
+FITS: tuple[Constraint, ...] = (
     has_this_python,
     libc_reaches,
     macos_reaches,

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gpusetup.catalog.builds import INDEX_ROOT, Catalog, Same, index_url
+from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.kernels import served_by
 from gpusetup.errors import Unsatisfiable, UsageError
@@ -27,7 +27,7 @@ from gpusetup.resolver.advice import best_change
 from gpusetup.resolver.choice import best_build, in_scope, is_beyond, preference
 from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import why_not
-from gpusetup.resolver.notes import notes_on
+from gpusetup.resolver.notes import Told, notes_on
 from gpusetup.resolver.situation import (
     CONDA_CHANNELS,
     WHEELS,
@@ -39,7 +39,6 @@ from gpusetup.resolver.situation import (
 )
 
 if TYPE_CHECKING:
-    from gpusetup.installers.options import InstallerOptions
     from gpusetup.model.documents import ResolveAnswer
 
 
@@ -50,10 +49,11 @@ def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolutio
     existed gets no build and a reason (`check_request` raises for the command line).
     """
     situation = situation_of(snapshot, request, catalog)
-    found = _decided(replace(situation, gpus=_told_apart(situation.gpus)), Same(catalog))
+    found = _decided(replace(situation, gpus=_told_apart(situation.gpus)), catalog)
     if found.build is not None:
         found = replace(found, build=_with_companions(found.build, situation, snapshot, catalog))
-    return replace(found, notes=notes_on(found, situation, snapshot, catalog))
+    told = Told(found=found, situation=situation, machine=snapshot, catalog=catalog)
+    return replace(found, notes=notes_on(told))
 
 
 def _told_apart(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
@@ -62,12 +62,11 @@ def _told_apart(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _decided(situation: Situation, known: Same) -> Resolution:
+def _decided(situation: Situation, catalog: Catalog) -> Resolution:
     """The resolution of a situation, without what only this machine adds.
 
     Cached, because many reports are about the same situation.
     """
-    catalog = known.catalog
     reasons = [(build, why_not(build, situation)) for build in in_scope(situation, catalog)]
     fit = (build for build, reason in reasons if reason is None)
     fitting = sorted(fit, key=preference(situation))
@@ -98,58 +97,31 @@ def to_answer(
     told, because pip installed it.
     """
     from gpusetup.installers import INSTALLERS
+    from gpusetup.installers.options import InstallerOptions
     from gpusetup.model.documents import ResolveAnswer
 
-    build = resolution.build
-    shared = {
-        "rejections": resolution.rejections,
-        "advice": resolution.advice,
-        "notes": resolution.notes,
-        "python": python_tag(snapshot),
-        "catalog_as_of": resolution.catalog_as_of,
-    }
-    if build is None:
-        return ResolveAnswer(torch=None, **shared)  # type: ignore[arg-type]
-    commands = {}
-    for name, steps in INSTALLERS.items():
-        options = _options(resolution, snapshot, packages, by_conda=name == "conda")
+    build, commands = resolution.build, {}
+    for name, steps in INSTALLERS.items() if build else ():
+        by_conda = name == "conda"
+        options = InstallerOptions(
+            index_root=resolution.index_root or INDEX_ROOT,
+            python=snapshot.python.executable,
+            packages=tuple(p for p in packages if p in FAMILY) if by_conda else packages,
+            conda_prefix=snapshot.python.prefix if snapshot.python.manager == "conda" else None,
+        )
         try:
             commands[name] = tuple(step.argv for step in steps(resolution, options))
         except Unsatisfiable:
             commands[name] = ()
-    return ResolveAnswer(
-        torch=build.torch,
-        torchvision=build.torchvision,
-        torchaudio=build.torchaudio,
-        backend=build.backend,
-        index_url=resolution.index_url,
-        driver_floor=build.driver_floor,
-        served=resolution.served,
-        fallbacks=resolution.fallbacks,
-        commands=commands,
-        **shared,  # type: ignore[arg-type]
-    )
-
-
-def _options(
-    resolution: Resolution, snapshot: Snapshot, packages: tuple[str, ...], *, by_conda: bool
-) -> InstallerOptions:
-    from gpusetup.installers.options import InstallerOptions
-
-    return InstallerOptions(
-        index_root=resolution.index_root or INDEX_ROOT,
-        python=snapshot.python.executable,
-        packages=tuple(name for name in packages if name in FAMILY) if by_conda else packages,
-        conda_prefix=_conda_prefix(snapshot),
-    )
+    of_build = ("torch", "torchvision", "torchaudio", "backend", "driver_floor")
+    same = ("index_url", "served", "fallbacks", "rejections", "advice", "notes", "catalog_as_of")
+    told: dict[str, Any] = {name: getattr(build, name, None) for name in of_build}
+    told |= {name: getattr(resolution, name) for name in same}
+    return ResolveAnswer(commands=commands, python=python_tag(snapshot), **told)
 
 
 def check_request(request: Request, catalog: Catalog) -> None:
     """Raise UsageError for a request that is malformed, contradictory or names what never was."""
-    if request.torch:
-        from gpusetup.resolver.spelled import check_torch
-
-        check_torch(request.torch, catalog)
     specifier(request.torch)
     labelled = label_of(request.torch)
     if labelled and request.backend not in ("auto", labelled):
@@ -169,24 +141,18 @@ def check_request(request: Request, catalog: Catalog) -> None:
 def _nearest_backends(backend: str, catalog: Catalog) -> str:
     import difflib
 
-    if backend in ("cuda", "gpu", "nvidia"):
-        return "`auto` chooses the CUDA build that fits; one of them is named as cu126 or cu130"
-    if backend in ("mps", "metal", "apple"):
-        return "on macOS MPS is a part of the ordinary build: leave `--backend` out"
-    # Of several equally near labels the newest are the ones that people mean.
-    empty = {backend for backend, torches in catalog.other_backends.items() if not torches}
-    known = sorted(set(catalog.backends) - empty, key=_newest_label, reverse=True)
-    begun = [b for b in known if b.startswith(backend) or b == f"rocm{cuda_of(backend)}"]
+    def newest_label(label: str) -> list[int]:
+        """`rocm6.10` after `rocm6.9`, `cu130` after `cu92`."""
+        return [int(number) for number in re.findall(r"\d+", label)]
+
+    empty = {label for label, torches in catalog.other_backends.items() if not torches}
+    known = sorted({*catalog.backends} - empty, key=newest_label, reverse=True)
+    begun = [one for one in known if one.startswith(backend) or one == f"rocm{cuda_of(backend)}"]
     near = begun or difflib.get_close_matches(backend, known, 3, 0.5) or ["cpu", "cu126", "cu130"]
-    return f"the nearest: {', '.join(near[:SHOWN])}"
+    return f"`auto` takes what fits; the nearest: {', '.join(near[:SHOWN])}"
 
 
 SHOWN = 5
-
-
-def _newest_label(backend: str) -> tuple[int, ...]:
-    """`rocm6.10` after `rocm6.9`, `cu130` after `cu92`."""
-    return tuple(int(number) for number in re.findall(r"\d+", backend))
 
 
 def _fallbacks(fitting: list[TorchBuild]) -> tuple[Choice, ...]:
@@ -250,14 +216,15 @@ def _elsewhere(situation: Situation, catalog: Catalog, *, any_here: bool) -> Ite
             if build.torch == newest and build.channel == "pytorch":
                 reason = f"is built for {build.os} {build.machine}, this is {here}"
                 yield Rejection(torch=newest, backend=build.backend, reason=reason)
-    for torch in catalog.other_backends.get(situation.backend, ()):
+    asked, others = situation.backend, catalog.other_backends
+    if asked in others:
         reason = "is not for NVIDIA GPUs, and other GPUs are not fitted"
-        yield Rejection(torch=torch, backend=situation.backend, reason=reason)
-    if not catalog.other_backends.get(situation.backend, True):
-        reason = f"has no torch from 1.13 on that the catalog of {catalog.as_of} knows"
-        yield Rejection(torch="any", backend=situation.backend, reason=reason)
-    if situation.backend != "auto" and situation.backend not in catalog.backends:
-        yield Rejection(torch="any", backend=situation.backend, reason="never existed")
+        none = f"has no torch from 1.13 on that the catalog of {catalog.as_of} knows"
+        for torch in others[asked] or ("any",):
+            why = reason if others[asked] else none
+            yield Rejection(torch=torch, backend=asked, reason=why)
+    elif asked != "auto" and asked not in catalog.backends:
+        yield Rejection(torch="any", backend=asked, reason="never existed")
 
 
 def _with_companions(
@@ -275,7 +242,3 @@ def _with_companions(
     if excluded is None or excluded != snapshot.python.version:
         return build
     return replace(build, torchvision=None)
-
-
-def _conda_prefix(snapshot: Snapshot) -> str | None:
-    return snapshot.python.prefix if snapshot.python.manager == "conda" else None

@@ -11,11 +11,10 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.gpus import gpus_described
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Container, CudaApi, Driver, Gpu, Os, Python, Reading, Snapshot
-from gpusetup.resolver.spelled import driver_named, driver_of_branch
+from gpusetup.model.machine import Container, CudaApi, Driver, Os, Python, Reading, Snapshot
+from gpusetup.resolver.spelled import driver_named
 
 Family = Literal["linux", "windows", "macos"]
-MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 
 
 class Description(Frozen):
@@ -39,50 +38,37 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
     if given == Description():
         return snapshot
     _check(given, snapshot)
-    if given.driver is not None:
-        family = given.os or snapshot.os.family
-        driver = driver_named(given.driver, catalog, family)
-        given = replace(given, driver=driver_of_branch(driver, catalog, family))
-    changed = _other_system(snapshot, given)
-    changed = replace(changed, python=replace(changed.python, executable=None, prefix=None))
+    family = given.os or snapshot.os.family
+    other = given.os not in (None, snapshot.os.family)
+    machine = given.machine or ("aarch64" if other and given.os == "macos" else snapshot.os.machine)
+    libc = f"glibc {given.glibc}" if given.glibc else None if other else snapshot.os.libc
+    here = snapshot.python
+    python = replace(here, executable=None, prefix=None)
+    if other:
+        python = Python(version=here.version, free_threaded=here.free_threaded, bits=64)
     if given.python is not None:
-        python = Python(version=given.python.rstrip("t"), free_threaded=given.python.endswith("t"))
-        changed = replace(changed, python=python)
-    if given.driver is not None:
-        gpus = tuple(_unlisted(gpu) for gpu in changed.gpus or ()) or None
-        changed = replace(
-            _without_driver(changed),
-            driver=Driver(version=given.driver),
-            gpus=gpus,
-            pci_devices=None,
-        )
-    if given.gpus:
-        gpus = gpus_described(given.gpus, catalog.gpus)
-        changed = replace(changed, gpus=gpus, pci_devices=None)
-    return replace(changed, origin="composed", readings=(*changed.readings, *_readings(given)))
-
-
-def _unlisted(gpu: Gpu) -> Gpu:
-    """A GPU that another driver is to list than the one that did."""
-    return replace(gpu, uuid=None, nvml_index=None)
-
-
-def _other_system(snapshot: Snapshot, given: Description) -> Snapshot:
-    """Another system has another C library, driver and interpreter."""
-    machine = MACHINES.get(given.machine or "", given.machine) or snapshot.os.machine
-    libc = f"glibc {given.glibc}" if given.glibc else snapshot.os.libc
-    if given.os is None or given.os == snapshot.os.family:
-        return replace(snapshot, os=replace(snapshot.os, machine=machine, libc=libc))
-    default = "aarch64" if given.os == "macos" and not given.machine else machine
-    os = Os(family=given.os, machine=default, libc=libc if given.glibc else None)
-    python = Python(
-        version=snapshot.python.version, free_threaded=snapshot.python.free_threaded, bits=64
+        free = given.python.endswith("t")
+        python = Python(version=given.python.rstrip("t"), free_threaded=free)
+    changed = replace(
+        snapshot,
+        origin="composed",
+        os=Os(family=given.os, machine=machine, libc=libc)
+        if other
+        else replace(snapshot.os, machine=machine, libc=libc),
+        python=python,
+        readings=(*snapshot.readings, *_readings(given)),
     )
-    return replace(_without_driver(snapshot), os=os, python=python)
-
-
-def _without_driver(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, driver=Driver(), cuda_api=CudaApi(), container=Container())
+    driver = given.driver and driver_named(given.driver, catalog, family)
+    if driver or other:
+        changed = replace(changed, driver=Driver(), cuda_api=CudaApi(), container=Container())
+    if driver:
+        gpus = [replace(gpu, uuid=None, nvml_index=None) for gpu in changed.gpus or ()]
+        listed = {"gpus": tuple(gpus) or None, "pci_devices": None}
+        changed = replace(changed, driver=Driver(version=driver), **listed)
+    if given.gpus:
+        gpus_there = gpus_described(given.gpus, catalog.gpus)
+        changed = replace(changed, gpus=gpus_there, pci_devices=None)
+    return changed
 
 
 def _check(given: Description, snapshot: Snapshot) -> None:
@@ -91,8 +77,7 @@ def _check(given: Description, snapshot: Snapshot) -> None:
         (given.glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
     ):
         if value is not None and not re.fullmatch(pattern, value):
-            shown = f"`{value} --version` prints it; " if re.search(r"[/\\]", value) else ""
-            raise UsageError(f"{value!r} is no {what}", hint=f"{shown}such as {example}")
+            raise UsageError(f"{value!r} is no {what}", hint=f"such as {example}")
     family = given.os or snapshot.os.family
     if given.glibc and family not in (None, "linux"):
         raise UsageError(f"`--glibc` and {family} exclude each other", hint="leave one of them out")
@@ -104,19 +89,16 @@ def _check(given: Description, snapshot: Snapshot) -> None:
 
 
 def _readings(given: Description) -> tuple[Reading, ...]:
-    said = {
-        "driver": given.driver,
-        "gpus": ", ".join(given.gpus) or None,
-        "os": given.os,
-        "machine": given.machine,
-        "python": given.python,
-        "glibc": given.glibc,
-    }
+    gpus = ", ".join(given.gpus) or None
+    said = {**{name: getattr(given, name) for name in GIVEN}, "gpus": gpus}
     return tuple(
-        Reading(subject=subject, source="command line", value=value)
-        for subject, value in said.items()
-        if value is not None
+        Reading(subject=name, source="command line", value=value)
+        for name, value in said.items()
+        if value
     )
+
+
+GIVEN = ("driver", "gpus", "os", "machine", "python", "glibc")
 
 
 # --- the host that an environment is made for ----------------------------------------------------
@@ -128,7 +110,6 @@ def for_host(
     """This environment as it will stand on another host: its GPUs and driver are the named ones."""
     if driver:
         driver = driver_named(driver, catalog, snapshot.os.family)
-        driver = driver_of_branch(driver, catalog, snapshot.os.family)
     hidden = nvidia.MAKER.masks
     kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
     replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")

@@ -9,6 +9,7 @@ backend is named. `doctor` prescribes this, `install` does it, `resolve` says it
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Literal
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
@@ -71,23 +72,41 @@ def least_change(
     newest = resolve(machine, request, catalog)
     situation = situation_of(machine, request, catalog)
     held = held_build(machine, situation, catalog)
+    decided = partial(Decision, newest=newest, held=held)
     if held is None:
-        return _first(machine, newest)
-    told = Decision(how="nothing", resolution=newest, newest=newest, held=held)
-    if _stays(held, machine, situation, newest, upgrade=upgrade):
-        how: How = "again" if is_broken(machine) else "kept"
-        return replace(told, how=how, resolution=_kept(held, machine, situation, catalog))
+        return decided(how="first" if newest.build else "nothing", resolution=newest)
+    stays = partial(_kept, held, machine, situation, catalog)
+    is_newest = newest.build is None or parsed(newest.build.torch) <= parsed(held.torch)
+    is_asked = situation.backend in ("auto", held.backend) and is_allowed(held.torch, situation)
+    if is_asked and (is_newest or not upgrade) and _is_good(held, machine, situation):
+        return decided(how="again" if is_broken(machine) else "kept", resolution=stays())
     chosen = newest if upgrade else nearest(held.torch, machine, request, catalog)
     if chosen.build is None:
-        return replace(told, resolution=chosen)
-    if crosses(held.backend, chosen.build.backend) and not _is_named(request):
+        return decided(how="nothing", resolution=chosen)
+    is_named = request.backend != "auto" or label_of(request.torch) is not None
+    if crosses(held.backend, chosen.build.backend) and not is_named:
         if upgrade and serves(held, machine, situation):
-            return replace(told, how="kept", resolution=_kept(held, machine, situation, catalog))
-        nothing_here = situation.presence == "none"
-        left = _kept(held, machine, situation, catalog) if nothing_here else chosen
-        return replace(told, how="refused", resolution=left)
-    how = "upgrade" if upgrade else _how(held.torch, chosen.build.torch, newest)
-    return replace(told, how=how, resolution=chosen)
+            return decided(how="kept", resolution=stays())
+        left = stays() if situation.presence == "none" else chosen
+        return decided(how="refused", resolution=left)
+    before, after = parsed(held.torch), parsed(chosen.build.torch)
+    how: How = "nearest-newer"
+    if upgrade:
+        how = "upgrade"
+    elif before.public == after.public:
+        how = "same-version"
+    elif after < before or (newest.build and newest.build.torch == chosen.build.torch):
+        how = "newest"
+    return decided(how=how, resolution=chosen)
+
+
+def _is_good(held: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
+    """Whether the installed torch does what it is asked for; a backend that is asked for by name is
+    not judged against GPUs that are not here, or that nobody judges."""
+    is_judged = situation.presence == "some" and not is_seen_only(maker_of(held.backend))
+    if situation.backend == "cpu" or (situation.backend == held.backend and not is_judged):
+        return True
+    return serves(held, machine, situation)
 
 
 def left_alone(machine: Snapshot, catalog: Catalog) -> Decision | None:
@@ -100,24 +119,6 @@ def left_alone(machine: Snapshot, catalog: Catalog) -> Decision | None:
     newest = resolve(machine, request, catalog)
     stays = _kept(held, machine, situation, catalog)
     return Decision(how="kept", resolution=stays, newest=newest, held=held)
-
-
-def _first(machine: Snapshot, newest: Resolution) -> Decision:
-    return Decision(
-        how="nothing" if newest.build is None else "first", resolution=newest, newest=newest
-    )
-
-
-def _how(held: str, chosen: str, newest: Resolution) -> How:
-    if parsed(held).public == parsed(chosen).public:
-        return "same-version"
-    is_newest = newest.build is not None and newest.build.torch == chosen
-    return "newest" if is_newest or parsed(chosen) < parsed(held) else "nearest-newer"
-
-
-def _is_named(request: Request) -> bool:
-    """Whether the request says whose GPUs are meant."""
-    return request.backend != "auto" or label_of(request.torch) is not None
 
 
 def crosses(held: str | None, chosen: str | None) -> bool:
@@ -137,40 +138,10 @@ def crosses(held: str | None, chosen: str | None) -> bool:
 # --- what stays ----------------------------------------------------------------------------------
 
 
-def _stays(
-    held: TorchBuild,
-    machine: Snapshot,
-    situation: Situation,
-    newest: Resolution,
-    *,
-    upgrade: bool,
-) -> bool:
-    """Whether the installed torch is what is asked for, and serves."""
-    if situation.backend not in ("auto", held.backend) or not _is_asked(held, situation):
-        return False
-    if upgrade and not _is_newest(held, newest):
-        return False
-    named = situation.backend == held.backend
-    if named and (situation.presence != "some" or is_seen_only(maker_of(held.backend))):
-        return True
-    if situation.backend == "cpu":
-        return True
-    return serves(held, machine, situation)
-
-
 def is_broken(machine: Snapshot) -> bool:
     """Whether files of the installed torch are missing, or it was asked to import and did not."""
     cut = any(p.name == "torch" and p.intact is False for p in machine.packages or ())
     return cut or machine.torch.import_error is not None
-
-
-def _is_asked(held: TorchBuild, situation: Situation) -> bool:
-    return situation.torch is None or is_allowed(public(held.torch), situation)
-
-
-def _is_newest(held: TorchBuild, newest: Resolution) -> bool:
-    """Whether nothing newer fits: an upgrade never goes back."""
-    return newest.build is None or parsed(newest.build.torch) <= parsed(public(held.torch))
 
 
 def _kept(
@@ -235,15 +206,6 @@ def nearest_version(held: str, versions: Iterable[str]) -> str | None:
 SERVES = "torch serves this machine and stays"
 
 
-def _why_it_stays(decision: Decision) -> str:
-    held = decision.held
-    if held is not None and held.backend == UNREAD:
-        return "nothing that was read speaks against this torch: it stays"
-    if held is not None and is_seen_only(maker_of(held.backend)):
-        return f"{SERVES}; the catalog knows no newer build for {held.backend}"
-    return SERVES
-
-
 def why(decision: Decision, situation: Situation, *, asked: str | None = None) -> str | None:
     """Why this torch, in a sentence; `asked` is what was said of its version."""
     build, held = decision.resolution.build, decision.held
@@ -256,9 +218,14 @@ def why(decision: Decision, situation: Situation, *, asked: str | None = None) -
             f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
             "name it: `--for-gpu NAME --for-driver VERSION`, or `--backend cu...`"
         )
-    was = public(held.torch) if held is not None else ""
+    was, backend = (public(held.torch), held.backend) if held is not None else ("", "")
+    kept = SERVES
+    if backend == UNREAD:
+        kept = "nothing that was read speaks against this torch: it stays"
+    elif is_seen_only(maker_of(backend)):
+        kept = f"{SERVES}; the catalog knows no newer build for {backend}"
     return {
-        "kept": _why_it_stays(decision),
+        "kept": kept,
         "again": "its files are not all there: the same build again",
         "same-version": "the same version, from the index that fits this machine",
         "nearest-newer": f"no build of {was} fits: the nearest newer version that does",

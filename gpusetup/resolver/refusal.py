@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gpusetup.accelerators import nvidia
-from gpusetup.accelerators.makers import BY_ID, MAKERS, is_judged, is_seen_only, maker_of
+from gpusetup.accelerators.makers import BY_ID, is_judged, is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Resolution, TorchBuild
+from gpusetup.model.resolution import Resolution
 from gpusetup.resolver.held import concluded, vendors_of
 from gpusetup.resolver.least import Decision
 
@@ -47,22 +47,25 @@ def reasons(
     target: tuple[str, ...],
     packages: tuple[str, ...] = (),
 ) -> tuple[Reason, ...]:
-    """The three usual reasons; `target` are the words that name the environment, `packages` what
-    was asked for besides."""
-    held = decision.held
+    """The usual reasons; `target` are the words that name the environment, `packages` what was
+    asked for besides."""
+    held, newest = decision.held, decision.newest.build
     assert held is not None
-    install = ("gpusetup", "install", *target)
-    other = Reason(
-        because=_other_gpu(decision, machine),
-        command=(*install, *packages, "--backend", _other_backend(decision)),
+    install, maker = ("gpusetup", "install", *target, *packages), maker_of(held.backend)
+    differs = newest is not None and newest.backend != held.backend
+    backend = newest.backend if newest is not None and differs else "cpu"
+    gpu = machine.gpus[0].name if machine.gpus else "an NVIDIA GPU"
+    uses = (
+        f"the GPU to be used is {gpu}" if is_judged(maker_of(backend)) else "the CPU is to be used"
     )
+    other = Reason(because=uses, command=(*install, "--backend", backend))
     if serves_its_maker(decision, machine) and not machine.gpus:
         return (other,)
-    whose = BY_ID[maker_of(held.backend) or nvidia.MAKER.id].name
+    host = ("--backend", held.backend) if is_seen_only(maker) else ("--for-gpu", "NAME")
+    whose = BY_ID[maker or nvidia.MAKER.id].name
     return (
         Reason(
-            because="this image is built on a machine without its GPU",
-            command=(*install, *packages, *_for_its_host(held)),
+            because="this image is built on a machine without its GPU", command=(*install, *host)
         ),
         other,
         Reason(
@@ -70,32 +73,6 @@ def reasons(
             command=("gpusetup", "doctor", *target),
         ),
     )
-
-
-def _for_its_host(held: TorchBuild) -> tuple[str, ...]:
-    """NVIDIA's GPUs can be named; of the others only the backend is known here."""
-    if not is_seen_only(maker_of(held.backend)):
-        return ("--for-gpu", "NAME")
-    return ("--backend", held.backend)
-
-
-def _other_backend(decision: Decision) -> str:
-    newest, held = decision.newest.build, decision.held
-    assert held is not None
-    return newest.backend if newest is not None and newest.backend != held.backend else "cpu"
-
-
-def _other_gpu(decision: Decision, machine: Snapshot) -> str:
-    backend = _other_backend(decision)
-    if is_judged(maker_of(backend)):
-        name = machine.gpus[0].name if machine.gpus else "an NVIDIA GPU"
-        return f"the GPU to be used is {name}"
-    vendors, own = vendors_of(machine), maker_of(decision.held.backend if decision.held else None)
-    if is_seen_only(own) and own in vendors:
-        return "that GPU is not to be used: the CPU build works"
-    other = next((m.name for m in MAKERS if not m.judged and m.id in vendors), None)
-    whose = f"the GPU is {other}'s" if other else "the GPU is another maker's, or there is none"
-    return f"{whose}: the CPU build works"
 
 
 def nothing_fits(resolution: Resolution) -> Unsatisfiable:

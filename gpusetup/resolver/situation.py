@@ -6,14 +6,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.accelerators.makers import judged_on
-from gpusetup.catalog.builds import Catalog, Channel, Same, rows_of_gpu
+from gpusetup.catalog.builds import Catalog, Channel, completed
 from gpusetup.catalog.facts import JetPack
-from gpusetup.catalog.gpus import one_capability
 from gpusetup.catalog.jetpack import board_of, jetpack_of
 from gpusetup.catalog.pci_names import board
 from gpusetup.catalog.rows import Dropped
 from gpusetup.errors import UsageError
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, PciDevice, Snapshot, visible_gpus
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import allows, parsed
@@ -134,9 +133,9 @@ def gpus_to_serve(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     """The GPUs to serve: the visible ones; all where a variable hides every one; else PCI's."""
     present = tuple(gpu for gpu in snapshot.gpus or () if not gpu.lost)
     if present:
-        return tuple(_named(gpu, catalog) for gpu in visible_gpus(snapshot) or present)
+        return tuple(completed(gpu, catalog)[0] for gpu in visible_gpus(snapshot) or present)
     nvidia = judged_on(snapshot.pci_devices)
-    return tuple(_named(Gpu(name=_on_the_bus(device)), catalog) for device in nvidia)
+    return tuple(completed(Gpu(name=_on_the_bus(device)), catalog)[0] for device in nvidia)
 
 
 def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
@@ -162,7 +161,7 @@ def _unlisted(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
         gpu for gpu in snapshot.gpus or () if not (gpu.uuid or gpu.nvml_index is not None)
     )
     if snapshot.gpus:
-        return tuple(_named(gpu, catalog) for gpu in named if not gpu.lost)
+        return tuple(completed(gpu, catalog)[0] for gpu in named if not gpu.lost)
     return tuple(gpu for gpu in gpus_to_serve(snapshot, catalog) if gpu.compute_capability)
 
 
@@ -171,17 +170,6 @@ def _on_the_bus(device: PciDevice) -> str:
     name = device.name or board(device.device_id) or "NVIDIA GPU"
     inside = name.partition("[")[2].partition("]")[0]
     return inside or name
-
-
-def _named(gpu: Gpu, catalog: Catalog) -> Gpu:
-    """A GPU with its capability from its name, where only the name is known."""
-    if gpu.compute_capability is not None:
-        return gpu
-    hits = rows_of_gpu(gpu.name, catalog)
-    try:
-        return replace(gpu, compute_capability=one_capability(gpu.name, hits)) if hits else gpu
-    except UsageError:
-        return gpu
 
 
 def _presence(snapshot: Snapshot, gpus: tuple[Gpu, ...]) -> Literal["some", "none", "unknown"]:
@@ -219,7 +207,8 @@ def specifier(text: str | None) -> SpecifierSet | None:
         return SpecifierSet(plain)
     except ValueError:
         raise UsageError(
-            f"{text!r} is no torch version", hint="such as `2.5.1` or `>=2.6,<2.9`"
+            f"{text!r} is no torch version",
+            hint="such as `2.5.1` or `>=2.6,<2.9`; nightly: `gpusetup resolve --torch nightly`",
         ) from None
 
 
@@ -235,12 +224,7 @@ def is_allowed(torch: str, situation: Situation) -> bool:
 
 def is_any_allowed(situation: Situation, catalog: Catalog) -> bool:
     """Whether the request allows any torch that the catalog knows."""
-    return situation.torch is None or _allows_any(situation.torch_text, Same(catalog))
-
-
-@lru_cache(maxsize=1024)
-def _allows_any(asked: str | None, known: Same) -> bool:
-    return any(_allows(asked, row.torch) for row in known.catalog.releases)
+    return any(is_allowed(row.torch, situation) for row in catalog.releases)
 
 
 @lru_cache(maxsize=4096)

@@ -68,13 +68,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=LEVELS,
         default="quick",
         help="quick: about as long as `import torch`; standard: everything that training uses,"
-        " about a minute and a half; census: standard with every sample of every operator,"
+        " about a minute and a half; census: standard with every form of every operator,"
         " an hour; stress: --seconds under load, watched",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress lasts (60 where not given)")
     add("--seed", type=seed, metavar="N", help="compute with other random numbers than usual")
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
-    only = "run these and what they need; CHECK/SAMPLE repeats one sample of the census"
+    only = "run these and what they need; CHECK/QUESTION repeats one question of `operators`"
     add("--only", **many, help=only)
     add("--skip", **many, help="leave these out")
     many["metavar"] = "PACKAGE"

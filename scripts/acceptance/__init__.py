@@ -1,1 +1,1 @@
-"""The parts of `scripts/gpu_acceptance.py`: one file a part, and what they share."""
+"""The tests behind `scripts/gpu_acceptance.py`: one file a part, and what they share."""

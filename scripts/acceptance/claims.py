@@ -1,15 +1,35 @@
 """What only a card can decide: the sentences of the documentation, and 44 doubts about the code.
 
-Every one has a line in each evidence file, whether or not the run got to it. `checks` are the
-checks of verify whose outcome decides a doubt by itself.
+A test of the same part decides each (`claim`), but those that need another machine than one with
+one data-centre card: these are named here with what they need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from acceptance.values import ELSEWHERE, FAILS, HOLDS, OPEN, STAND_IN, Claim
+
+class Part(NamedTuple):
+    """One part of the acceptance: a file of tests."""
+
+    name: str
+    seconds: float
+    """Its limit in a run of the usual length."""
+    what: str
+    extra: bool = False
+    """Runs by its name only, or where the minutes leave room."""
+
+
+PARTS = (
+    Part("readings", 35, "doctor, snapshot, resolve and fleet check, beside nvidia-smi and torch"),
+    Part("verify", 125, "verify: quick, standard, and stress under load"),
+    Part("clean", 90, "the numeric checks with other seeds: no failure, and how near"),
+    Part("faults", 40, "a card that computes wrongly, or is shared: caught or not"),
+    Part("plan", 45, "plan beside what seven trainings allocate"),
+    Part("tune", 55, "tune --batch-size beside bisection; out of memory survived"),
+    Part("monitor", 85, "monitor on eight workloads of known kind"),
+    Part("suspicions", 150, "what reading the code made doubtful, tried", extra=True),
+)
 
 
 class Known(NamedTuple):
@@ -21,6 +41,7 @@ class Known(NamedTuple):
     source: str = ""
     needs: str = ""
     checks: tuple[str, ...] = ()
+    """The checks of verify that decide it by themselves."""
 
 
 def doubt(number: int, text: str, part: str, *checks: str, needs: str = "") -> Known:
@@ -45,7 +66,7 @@ DOUBTS = (
     doubt(10, "compiling leaves at most one worker process behind", "suspicions"),
     doubt(11, "Triton compiles for this card, or the advice is the right one", "verify", "compile"),
     doubt(12, "torch counts as many GPUs as CUDA computes on", "readings"),
-    doubt(13, "after a CUDA error that spoils its process the next check has a new one", "mutants"),
+    doubt(13, "after a CUDA error that spoils its process the next check has a new one", "faults"),
     doubt(14, "samples a second of tune are those of a plain loop", "suspicions"),
     doubt(15, "the memory that stands under float16 with a scaler holds the optimizer's states",
           "tune"),
@@ -94,7 +115,7 @@ DOCS = (
           "docs/explanation/asking-the-driver.md"),
     Known("doctor-clean", "doctor calls a sound machine sound", "readings",
           "docs/explanation/asking-the-driver.md"),
-    Known("node-check", "node-check passes a sound node", "node-check"),
+    Known("node-check", "fleet check passes a sound node", "readings"),
     Known("verify-quick", "verify --level quick passes on a sound card", "verify",
           "docs/reference/verify-checks.md"),
     Known("verify-standard", "verify --level standard passes on a sound card", "verify",
@@ -105,9 +126,9 @@ DOCS = (
           "docs/reference/verify-checks.md"),
     Known("clean-distance", "every value stays below half of its limit", "clean",
           "docs/reference/verify-checks.md"),
-    Known("mutants-caught", "a card that computes wrongly is caught", "mutants",
+    Known("mutants-caught", "a card that computes wrongly is caught", "faults",
           "docs/reference/verify-checks.md"),
-    Known("shared-card", "a second process on the card makes nothing look wrong", "mutants",
+    Known("shared-card", "a second process on the card makes nothing look wrong", "faults",
           "docs/how-to/docker.md"),
     Known("plan-code-error", "plan --code is within 10 % of the allocator's peak", "plan",
           "docs/how-to/plan-your-own-code.md"),
@@ -129,37 +150,5 @@ DOCS = (
 ALL = (*DOCS, *DOUBTS)
 
 
-def claims_of(part: str, said: Iterable[Mapping[str, Any]], device: str) -> tuple[Claim, ...]:
-    """A part's claims: what it said, and `open` where it did not come to one.
-
-    >>> [c.verdict for c in claims_of("node-check", [], "cuda")]
-    ['open']
-    >>> [c.verdict for c in claims_of("node-check", [{"claim": "node-check",
-    ...     "verdict": "holds", "figure": "0.3 s"}], "cpu")]
-    ['stand-in']
-    """
-    answers = {line["claim"]: line for line in said}
-    known = [_claim(each, answers.pop(each.id, None), device) for each in of_part(part)]
-    others = [
-        Claim(name, line.get("text") or name, _verdict(line["verdict"], device), line["figure"])
-        for name, line in answers.items()
-    ]
-    return (*known, *others)
-
-
 def of_part(part: str) -> tuple[Known, ...]:
     return tuple(each for each in ALL if each.part == part)
-
-
-def _claim(known: Known, line: Mapping[str, Any] | None, device: str) -> Claim:
-    if known.needs:
-        return Claim(known.id, known.text, ELSEWHERE, f"needs {known.needs}", known.source)
-    if line is None:
-        return Claim(known.id, known.text, OPEN, "the run did not come to it", known.source)
-    verdict = _verdict(line["verdict"], device)
-    return Claim(known.id, known.text, verdict, line["figure"], known.source)
-
-
-def _verdict(verdict: str, device: str) -> str:
-    decided = verdict in (HOLDS, FAILS)
-    return STAND_IN if decided and not device.startswith("cuda") else verdict

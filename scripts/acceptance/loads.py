@@ -1,146 +1,92 @@
-"""The eight workloads that monitor is asked about, each made here: NAME SECONDS DEVICE.
-
-Run as a program of its own, as a training is.
-"""
+"""The eight workloads that monitor is asked about: NAME SECONDS DEVICE, run as a training is."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
-Step = Callable[[], object]
+BLOCK = 1 << 30
 
 
-class Setting:
-    """Where a workload runs, and how large it may be."""
+class Products(NamedTuple):
+    """Products of square matrices for a while, then a pause."""
 
-    def __init__(self, device: str) -> None:
-        self.device, self.on_card = device, device.startswith("cuda")
-
-    def square(self, side: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        side = side if self.on_card else min(side, 256)
-        return torch.randn(side, side, device=self.device, dtype=dtype)
-
-    def wait(self) -> None:
-        if self.on_card:
-            torch.cuda.synchronize()
+    side: int
+    busy_seconds: float = 0.2
+    pause_seconds: float = 0.0
 
 
-def input_starved(at: Setting) -> Step:
-    """A quarter of the time computing, the rest waiting for data."""
-    a = at.square(4096)
+PRODUCTS = {
+    "input-starved": Products(4096, 0.05, 0.15),
+    "good": Products(2048),
+    "memory-tight": Products(2048),
+    "idle": Products(16, 0.0, 0.2),
+    "bursts": Products(2048, 1.0, 1.0),
+    "power": Products(16384),
+}
+"""The last one so large that the card reaches its power limit by itself."""
+
+
+def products(row: Products, device: str) -> Callable[[], object]:
+    side = row.side if device != "cpu" else min(row.side, 256)
+    a = torch.randn(side, side, device=device, dtype=torch.bfloat16)
+    count = 1 if device == "cpu" else max(5, 400_000 // side)  # so that no pause is seen
 
     def step() -> None:
         began = time.perf_counter()
-        while time.perf_counter() - began < 0.05:
-            a @ a
-            at.wait()
-        time.sleep(0.15)
+        while time.perf_counter() - began < row.busy_seconds:
+            for _ in range(count):
+                a @ a
+            waited(device)
+        time.sleep(row.pause_seconds)
 
     return step
 
 
-def launch_bound(at: Setting) -> Step:
+def waited(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def launch_bound(device: str) -> Callable[[], object]:
     """Kernels of a few elements, one after the other."""
-    a = torch.ones(16, device=at.device)
+    a = torch.ones(16, device=device)
 
     def step() -> None:
         for _ in range(2000):
             a.add_(1).mul_(0.5)
-        at.wait()
+        waited(device)
 
     return step
 
 
-def memory_bound(at: Setting) -> Step:
+def memory_bound(device: str) -> Callable[[], object]:
     """Copies within the card's memory, with nothing computed."""
-    count = 2**30 if at.on_card else 2**20
-    a = torch.ones(count, device=at.device, dtype=torch.uint8)
+    a = torch.ones(BLOCK if device != "cpu" else 1 << 20, device=device, dtype=torch.uint8)
     b = torch.empty_like(a)
 
     def step() -> None:
         for _ in range(50):
             b.copy_(a)
-        at.wait()
+        waited(device)
 
     return step
-
-
-def memory_tight(at: Setting) -> Step:
-    """All memory but one part in a hundred is held, by plain allocations."""
-    held = []
-    if at.on_card:
-        block, (free, total) = 1 << 30, torch.cuda.mem_get_info()
-        for _ in range((free - total // 100) // block):
-            held.append(torch.empty(block, dtype=torch.uint8, device=at.device))
-    step = good(at)
-    return lambda: (step(), held)
-
-
-def good(at: Setting) -> Step:
-    """Products of a moderate size, without a pause."""
-    a = at.square(2048, torch.bfloat16)
-
-    def step() -> None:
-        for _ in range(200 if at.on_card else 2):
-            a @ a
-        at.wait()
-
-    return step
-
-
-def idle(at: Setting) -> Step:
-    """A context, and nothing to do."""
-    at.square(16)
-    return lambda: time.sleep(0.2)
-
-
-def bursts(at: Setting) -> Step:
-    """A second of work, then a second of none."""
-    step = good(at)
-
-    def burst() -> None:
-        began = time.perf_counter()
-        while time.perf_counter() - began < 1:
-            step()
-        time.sleep(1)
-
-    return burst
-
-
-def power(at: Setting) -> Step:
-    """Products so large that the card reaches its power limit by itself."""
-    a = at.square(16384, torch.bfloat16)
-
-    def step() -> None:
-        for _ in range(5 if at.on_card else 1):
-            a @ a
-        at.wait()
-
-    return step
-
-
-LOADS: dict[str, tuple[Callable[[Setting], Step], tuple[str, ...]]] = {
-    "input-starved": (input_starved, ("input-starved",)),
-    "launch-bound": (launch_bound, ("launch-bound",)),
-    "memory-bound": (memory_bound, ("memory-bound",)),
-    "memory-tight": (memory_tight, ("memory-tight",)),
-    "good": (good, ("good",)),
-    "idle": (idle, ("idle",)),
-    "bursts": (bursts, ("input-starved", "good")),
-    "power": (power, ("good", "throttled")),
-}
-"""Name -> how it is made, and the verdicts that are right."""
 
 
 def main(name: str, seconds: float, device: str) -> None:
-    step: Any = LOADS[name][0](Setting(device))
-    step()
+    held: list[torch.Tensor] = []
+    if name == "memory-tight" and device != "cpu":  # all but one part in a hundred
+        free, total = torch.cuda.mem_get_info()
+        while len(held) < (free - total // 100) // BLOCK:
+            held.append(torch.empty(BLOCK, dtype=torch.uint8, device=device))
+    others = {"launch-bound": launch_bound, "memory-bound": memory_bound}
+    step = others[name](device) if name in others else products(PRODUCTS[name], device)
     ends = time.monotonic() + seconds
+    step()
     while time.monotonic() < ends:
         step()
 

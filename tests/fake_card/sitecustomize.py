@@ -1,8 +1,7 @@
 """A card for the acceptance's own processes: torch says that it has CUDA, the CPU computes.
 
-On PYTHONPATH: with FAKE_CARD=1 it acts in `--run-part` processes only, with FAKE_CARD=all also in
-the programs that they start and in the children of the commands. It proves that every line which
-asks for a card can run; nothing about real ones.
+On PYTHONPATH: with FAKE_CARD=1 it acts in the process of the tests alone. It proves that every line
+which asks for a card can run; nothing about real ones.
 """
 
 import contextlib
@@ -104,9 +103,9 @@ def install():
 
 
 def wanted():
-    """`all` is every process but those that have no torch to ask: gpusetup's own."""
+    """The tests themselves, and nothing that they start."""
     asked, argv = os.environ.get("FAKE_CARD"), getattr(sys, "orig_argv", [])
-    return "--run-part" in argv if asked == "1" else asked == "all" and "gpusetup" not in argv
+    return asked == "1" and "--answers" in argv
 
 
 if wanted():

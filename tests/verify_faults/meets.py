@@ -13,11 +13,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from verify_faults.runs import run
 
-from gpusetup.verify.checks import census
-from gpusetup.verify.operators.comparing import Sample
+from gpusetup.verify.checks import ration
 
 Calls = dict[str, list[str]]
-"""Check, or `check/sample` -> operators without overloads: `add`, also for `add_`."""
+"""Check, or `check/entry` -> operators without overloads: `add`, also for `add_`."""
 
 
 class _Calls(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
@@ -42,10 +41,10 @@ def called(checks: list[str]) -> Calls:
     """Each check runs once in this process under a mode."""
     mode = _Calls()
 
-    def at(sample: str) -> None:
-        mode.at = f"{mode.at.split('/')[0]}/{sample}"
+    def at(question: str, **_: Any) -> None:
+        mode.at = f"{mode.at.split('/')[0]}/{question.rpartition('/')[0]}"
 
-    with swapped(census, "working_on", at):
+    with swapped(ration, "working_on", at):
         for check in checks:
             mode.at = check
             with mode:
@@ -79,14 +78,15 @@ def replaced() -> Iterator[set[str]]:
 
 @contextlib.contextmanager
 def sooner(checks: list[str], calls: Calls, names: set[str]) -> Iterator[list[str]]:
-    """The checks, those that call one of `names` first; their samples likewise."""
+    """The checks, those that call one of `names` first; their questions likewise."""
     meeting = {key for key, ops in calls.items() if names & set(ops)}
-    real = census.chosen
+    real = ration.chosen
 
-    def chosen(family: str) -> Iterator[Sample]:
-        found = sorted(real(family), key=lambda each: f"census-{family}/{each.name}" not in meeting)
-        yield from found
+    def chosen(name: str, known: dict[str, Any]) -> Iterator[tuple[Any, int]]:
+        yield from sorted(
+            real(name, known), key=lambda each: f"{name}/{each[0].name}" not in meeting
+        )
 
-    of_samples = {key.split("/")[0] for key in meeting}
-    with swapped(census, "chosen", chosen):
-        yield sorted(checks, key=lambda check: check not in of_samples)
+    of_questions = {key.split("/")[0] for key in meeting}
+    with swapped(ration, "chosen", chosen):
+        yield sorted(checks, key=lambda check: check not in of_questions)

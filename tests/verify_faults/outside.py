@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 
 TESTS = Path(__file__).resolve().parent.parent
 LIMIT_SECONDS, RANKS_SECONDS = 1800, 600
-LONG_FAMILIES = ("pools", "convolutions", "reductions", "products", "sequences", "pointwise")
 ALWAYS_LAST = ("dataloader", "memory", "out-of-memory", "speed", "compile")
-AFTER = (*(f"census-{name}" for name in LONG_FAMILIES), *ALWAYS_LAST)
+AFTER = ("optimizers", "modules", "operators", *ALWAYS_LAST)
 """Checks that take long come last: which fault is caught does not depend on the order."""
 NOTHING = "nothing"
 """The name of a run without a fault, which has to pass."""
@@ -129,11 +128,11 @@ def _checked(
     from verify_faults.meets import replaced, sooner
     from verify_faults.runs import PAST_THE_DISPATCHER, checks, run
 
-    from gpusetup.verify.checks import census
+    from gpusetup.verify.checks import ration
     from gpusetup.verify.values import Asked, ask_for
 
     if not every:
-        census.ENOUGH = 1  # further samples of a family say nothing new
+        ration.ENOUGH = 1  # further wrong answers say nothing new
     ask_for(Asked(seed, level=level))
     with contextlib.ExitStack() as held:
         names = held.enter_context(replaced())

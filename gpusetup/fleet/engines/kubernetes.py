@@ -146,7 +146,7 @@ def watchers(setting: Setting, python: str, selector: Mapping[str, str]) -> tupl
 
 def _watcher(setting: Setting, python: str, selector: Mapping[str, str]) -> Object:
     """A pod that takes no GPU from jobs; it is privileged to read the kernel's log."""
-    call = join((python, "-I", "-m", "gpusetup", "node-check", "--kubernetes"))
+    call = join((python, "-I", "-m", "gpusetup", "fleet", "check", "--kubernetes"))
     container = {
         "name": "gpusetup",
         "image": setting.image,

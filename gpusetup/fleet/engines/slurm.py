@@ -166,7 +166,7 @@ def asked(action: Action, node: str) -> tuple[str, ...]:
 # --- the files
 
 
-NAMES = ("prolog.sh", "health.sh", "epilog.sh", "gpusetup.nhc", "slurm.conf.gpusetup")
+NAMES = ("prolog.sh", "health.sh", "slurm.conf.gpusetup")
 IN_CONF = re.compile(r"/[\w./+@:,=~-]*")
 """A path that slurm.conf can hold: its values end at a space, and `#` begins a comment."""
 
@@ -179,7 +179,7 @@ class File(Frozen):
 
 
 def files(python: str, prefix: str, state: str, profile: str | None) -> tuple[File, ...]:
-    """What `slurm install` writes: three programs for slurm.conf, a check for NHC, its lines.
+    """What `slurm install` writes: two programs for slurm.conf, and its lines.
 
     Raises UsageError for a prefix that slurm.conf cannot name.
     """
@@ -189,54 +189,36 @@ def files(python: str, prefix: str, state: str, profile: str | None) -> tuple[Fi
             hint="a path of letters, digits and ./+@:,=~_- only, as `--prefix /etc/slurm/gpusetup`",
         )
     more = ("--profile", profile) if profile else ()
-    call = {name: _call(python, name, state, more) for name in ("prolog", "health", "epilog")}
+    call = {name: _call(python, name, state, more) for name in ("prolog", "health")}
     return (
         File(path="prolog.sh", text=_prolog(call["prolog"])),
         File(path="health.sh", text=_script("HealthCheckProgram: drains, resumes", call["health"])),
-        File(path="epilog.sh", text=_script("Epilog: what the job left", call["epilog"])),
-        File(path="gpusetup.nhc", text=_nhc(python, more), executable=False),
         File(path="slurm.conf.gpusetup", text=_conf(prefix), executable=False),
     )
 
 
 def _call(python: str, name: str, state: str, more: Sequence[str]) -> str:
-    profile = more if name != "epilog" else ()
-    return shlex.join((python, "-I", "-m", "gpusetup", "slurm", name, "--state", state, *profile))
+    return shlex.join(
+        (python, "-I", "-m", "gpusetup", "fleet", "slurm", name, "--state", state, *more)
+    )
 
 
 def _script(what: str, call: str) -> str:
-    return f"#!/bin/sh\n# {what} (written by `gpusetup slurm install`).\nexec {call}\n"
+    return f"#!/bin/sh\n# {what} (written by `gpusetup fleet slurm install`).\nexec {call}\n"
 
 
 def _prolog(call: str) -> str:
     """Only the answer no fails a job: a gpusetup that cannot run is no fault of the node."""
     return (
-        "#!/bin/sh\n# Prolog: the job's GPUs only (written by `gpusetup slurm install`).\n"
+        "#!/bin/sh\n# Prolog: the job's GPUs only (written by `gpusetup fleet slurm install`).\n"
         "# Exit 1 is the answer that a GPU is not sound; whatever else ends it fails no job.\n"
         f"{call}\n[ $? -ne 1 ]\n"
-    )
-
-
-def _nhc(python: str, more: Sequence[str]) -> str:
-    call = shlex.join((python, "-I", "-m", "gpusetup", "node-check", "--no-color", *more))
-    return (
-        "# Node Health Check: copy to /etc/nhc/scripts; nhc.conf: * || check_gpusetup\n"
-        "check_gpusetup() {\n"
-        f"    local said code; said=$({call} 2>&1); code=$?\n"
-        "    said=${said//[[:cntrl:]]/ }\n"
-        "    case $code in\n"
-        "        0) return 0 ;;\n"
-        '        1) die 1 "check_gpusetup: ${said#failed: }"; return 1 ;;\n'
-        '        *) echo "check_gpusetup cannot tell (exit $code): $said" >&2; return 0 ;;\n'
-        "    esac\n"
-        "}\n"
     )
 
 
 def _conf(prefix: str) -> str:
     rows: Mapping[str, str] = {
         "Prolog": f"{prefix}/prolog.sh",
-        "Epilog": f"{prefix}/epilog.sh",
         "HealthCheckProgram": f"{prefix}/health.sh",
         "HealthCheckInterval": "300",
         "HealthCheckNodeState": "ANY",

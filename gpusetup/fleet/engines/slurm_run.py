@@ -144,7 +144,7 @@ def _none_idle(rest: Sequence[NotAsked]) -> Blocked:
     first = "; ".join(f"{one.name} is {one.why}" for one in rest[:3])
     return Blocked(
         f"No node is idle: {first}{', …' if len(rest) > 3 else ''}",
-        hint="`fleet run` waits for no job; `gpusetup node-check` disturbs none",
+        hint="`fleet run` waits for no job; `gpusetup fleet check` disturbs none",
     )
 
 

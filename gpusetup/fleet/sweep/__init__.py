@@ -1,1 +1,1 @@
-"""Which rank, node or path is slow, broken or silent: collectives on pairs and halves."""
+"""Which rank, node or path is slow, broken or silent: collectives on pairs."""

@@ -30,7 +30,7 @@ FACTS: Mapping[Fault, Fact] = {
     "absent": Fact(words="{who} did not take part", then="is its process running, and its torch?"),
     "hung": Fact(
         words="{who} hangs: it answered nothing, asked twice",
-        then="on that node: `gpusetup node-check`, and the kernel's log for an Xid",
+        then="on that node: `gpusetup fleet check`, and the kernel's log for an Xid",
     ),
     "slow-compute": Fact(
         words="{who} computes at {share} of the median",
@@ -38,11 +38,11 @@ FACTS: Mapping[Fault, Fact] = {
     ),
     "broken-link": Fact(
         words="{who} exchanges with nobody",
-        then="its port, cable and interface: `gpusetup node-check`, `ibstat`, `ip link`",
+        then="its port, cable and interface: `gpusetup fleet check`, `ibstat`, `ip link`",
     ),
     "slow-link": Fact(
         words="{who} exchanges at {rate} with every partner; the median is {middle} ({share})",
-        then="its port, cable and slot: `gpusetup node-check`, `ibstat`, `nvidia-smi nvlink -e`",
+        then="its port, cable and slot: `gpusetup fleet check`, `ibstat`, `nvidia-smi nvlink -e`",
     ),
     "broken-path": Fact(
         words="no exchange between {who}, which both exchange with others",
@@ -51,10 +51,6 @@ FACTS: Mapping[Fault, Fact] = {
     "slow-path": Fact(
         words="{rate} between {who}, both sound with others; the median is {middle} ({share})",
         then="the switches and cables between them",
-    ),
-    "slow-group": Fact(
-        words="{who} are slow together, and no pair of them is",
-        then="what they share: a switch and its uplinks",
     ),
     "apart": Fact(
         words="{who} reach the others at {rate}, each other faster; the median is {middle}",

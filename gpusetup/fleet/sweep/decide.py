@@ -2,7 +2,7 @@
 
 Matchings of pairs, O(log n) of them, with short computations between; the same again where the
 measurements scatter too much to see a loss of two fifths, or are few; then a confirmation in which
-whoever is suspected meets other partners; then collectives on halves of halves of all the others.
+whoever is suspected meets other partners.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from gpusetup.fleet.sweep.judge import (
     compute_scores,
     link_scores,
     pair_rates,
-    slow_groups,
 )
-from gpusetup.fleet.sweep.plan import Group, Planes, halves, planes, sizes
+from gpusetup.fleet.sweep.plan import Group, Planes, planes
 from gpusetup.fleet.sweep.values import Kind, Options, Result, Round, Stage, Unit
 from gpusetup.model.frozen import replace
 
@@ -139,7 +138,7 @@ def next_round(
 ) -> Round | None:
     """What is to be measured next; None where all is known."""
     seen = Seen(units, results, options or Options())
-    for wanted in (_regular, _confirming, _halving):
+    for wanted in (_regular, _confirming):
         for kind, stage, turn, made in wanted(seen):
             if (kind, stage, turn) not in seen.done:
                 found: Round = made()
@@ -220,15 +219,10 @@ def _confirming(seen: Seen) -> Iterator[Wanted]:
             yield "again", "", turn, partial(_of_those_there, seen)
     for plane in seen.planes:
         suspects = bool(seen.suspects(plane.stage))
-        done = sum(1 for k, s, t in seen.done if (k, s) == ("again", plane.stage) and t < LEAST)
+        done = sum((kind, stage) == ("again", plane.stage) for kind, stage, _ in seen.done)
         paths = suspects or bool(seen.open_paths(plane.stage))
         for turn in range(max(done, AGAIN * suspects, min(MOST_AGAIN, (done + 1) * paths))):
             yield "again", plane.stage, turn, partial(_meetings, seen, plane, turn)
-
-
-GROUPS_AGAIN = 2
-LEAST = MOST_AGAIN
-"""Turns of a confirmation below it are of pairs, others of halves: this and the groups' size."""
 
 
 def _meetings(seen: Seen, plane: Planes, turn: int) -> Round:
@@ -259,38 +253,3 @@ def _partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Ite
     yield from zip(bad, sound, strict=False)
     rest = [*bad[len(sound) :], *sound[len(bad) :]]
     yield from zip(rest[: len(rest) // 2], rest[len(rest) // 2 :], strict=False)
-
-
-# --- halves --------------------------------------------------------------------------------------
-
-
-def _halving(seen: Seen) -> Iterator[Wanted]:
-    for plane in seen.planes:
-        out = seen.silent | set(seen.suspects(plane.stage))
-        for size in sizes(max(map(len, plane.members))):
-            made = partial(_halved, plane, size, out)
-            yield "halves", plane.stage, size, made
-            for turn in range(GROUPS_AGAIN if suspected_groups(seen, plane.stage, size) else 0):
-                yield "again", plane.stage, LEAST + size + turn, made
-
-
-def _halved(plane: Planes, size: int, out: Collection[int]) -> Round:
-    """Whoever is left out leaves a gap: the others stay with their neighbours of one switch."""
-    whole = (group for members in plane.members for group in halves(members, size))
-    left = (tuple(rank for rank in group if rank not in out) for group in whole)
-    return _of(groups=(group for group in left if len(group) > 1))
-
-
-def suspected_groups(seen: Seen, stage: Stage, size: int, again: bool = False) -> tuple[Group, ...]:
-    """The groups of one size that were slower than the others of it, by the best that each did."""
-    first = LEAST + size
-    names = range(first, first + GROUPS_AGAIN) if again else (size,)
-    kind = "again" if again else "halves"
-    rates: dict[Group, float] = {}
-    for result in seen.results:
-        of = result.round
-        if of.kind == kind and of.stage == stage and of.turn in names:
-            for each in result.exchanged:
-                if set(result.silent).isdisjoint(each.group):
-                    rates[each.group] = max(rates.get(each.group, 0.0), each.rate)
-    return slow_groups(rates, seen.options.loss)

@@ -160,10 +160,3 @@ def _judged(of: Mapping[int, float], noise: Sequence[float], loss: float) -> Sco
     spread = max(TO_SIGMA * max(median(noise), among), LEAST_SPREAD * middle)
     least = middle - spreads(max(len(noise), LEAST_VALUES)) * spread
     return Scores(of=of, middle=middle, limit=max(0.0, min(least, middle * (1 - loss))))
-
-
-def slow_groups(rates: Mapping[tuple[int, ...], float], loss: float) -> tuple[tuple[int, ...], ...]:
-    """Of groups of one size, those slower than the others."""
-    found = _judged(dict(enumerate(rates.values())), [0.0] * len(rates), loss)
-    groups = list(rates)
-    return tuple(groups[number] for number in found.slow)

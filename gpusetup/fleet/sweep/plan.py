@@ -1,17 +1,15 @@
-"""Which ranks exchange with which, and in what order: matchings, planes, halves. Pure."""
+"""Which ranks exchange with which, and in what order: matchings, planes. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from gpusetup.fleet.sweep.values import Stage, Unit
 from gpusetup.model.frozen import Frozen
 
 MORE_TURNS = 4
 """Matchings beside the logarithm of the number of ranks: of few ranks they are every pair."""
-LEAST_GROUPS = 5
-"""Groups of one size that are compared with each other."""
 
 Group = tuple[int, ...]
 
@@ -82,23 +80,3 @@ def matching(members: Group, turn: int, every: bool = False) -> tuple[Group, ...
         for step in range(1, ring // 2 + 1)
     ]
     return tuple((a, b) for a, b in pairs if a is not None and b is not None)
-
-
-def sizes(count: int) -> tuple[int, ...]:
-    """The sizes of groups that halves are made of, the largest first.
-
-    >>> sizes(8), sizes(64), sizes(10_000)[:2]
-    ((), (8, 4), (1024, 512))
-    """
-    powers = (1 << power for power in range(count.bit_length(), 1, -1))
-    return tuple(size for size in powers if count // size >= LEAST_GROUPS)
-
-
-def halves(members: Group, size: int) -> Iterator[Group]:
-    """Neighbours in groups of one size; a shorter rest is left out.
-
-    >>> list(halves((0, 1, 2, 3, 4), 2))
-    [(0, 1), (2, 3)]
-    """
-    for start in range(0, len(members) - size + 1, size):
-        yield members[start : start + size]

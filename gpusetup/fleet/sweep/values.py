@@ -7,9 +7,9 @@ from typing import Literal
 
 from gpusetup.model.frozen import Frozen
 
-Kind = Literal["compute", "pairs", "again", "halves"]
-"""`compute`: each rank by itself; `pairs`: matchings; `again`: what was suspected, once more;
-`halves`: one collective in each group of a size."""
+Kind = Literal["compute", "pairs", "again"]
+"""`compute`: each rank by itself; `pairs`: matchings; `again`: what was suspected, once
+more."""
 
 Stage = Literal["", "within", "between"]
 """Ranks of one host among themselves, or hosts by ranks of the same place; empty for compute."""
@@ -33,7 +33,7 @@ class Round(Frozen):
     kind: Kind
     stage: Stage = ""
     turn: int = 0
-    """The how many-th of its kind in its stage; of `halves`, the size of a group."""
+    """The how many-th of its kind in its stage."""
     ranks: tuple[int, ...] = ()
     """Who computes; empty for exchanges."""
     groups: tuple[tuple[int, ...], ...] = ()

@@ -14,10 +14,8 @@ from gpusetup.fleet.sweep.decide import (
     again_counts,
     is_slow,
     slow_paths,
-    suspected_groups,
 )
-from gpusetup.fleet.sweep.judge import Pair, Scores, pair_rates, shared_rounds
-from gpusetup.fleet.sweep.plan import Planes, sizes
+from gpusetup.fleet.sweep.judge import pair_rates, shared_rounds
 from gpusetup.fleet.sweep.values import Options, Result, Stage, Unit
 from gpusetup.model.frozen import Frozen
 
@@ -29,12 +27,11 @@ Fault = Literal[
     "slow-link",
     "broken-path",
     "slow-path",
-    "slow-group",
     "apart",
     "uneven",
     "unmeasured",
 ]
-NOTES = ("apart", "uneven", "slow-group")
+NOTES = ("apart", "uneven")
 """What may be how the network is built: it is said, and nobody is blamed."""
 FEW_PATHS, SHARE_OF_PATHS = 3, 0.05
 """More slow pairs than these are no single paths: the network is uneven."""
@@ -72,13 +69,10 @@ def verdict(
     found += [Named(fault="hung", ranks=(rank,)) for rank in sorted(seen.silent)]
     slow = list(_computing(seen))
     found += slow
-    links = [one for plane in seen.planes for one in _links(seen, plane)]
+    links = [one for plane in seen.planes for one in Links(seen, plane.stage).named()]
     ends = {one.ranks[0] for one in links if one.fault in LINKS}
     links = [one for one in links if one.fault not in PATHS or ends.isdisjoint(one.ranks)]
-    found += [one for one in links if not _explained(one, slow)]
-    blamed = {rank for one in found if one.fault not in NOTES for rank in one.ranks}
-    found += [one for plane in seen.planes for one in _groups(seen, plane, blamed)]
-    return tuple(found)
+    return (*found, *(one for one in links if not _explained(one, slow)))
 
 
 def _explained(link: Named, slow: Sequence[Named]) -> bool:
@@ -108,102 +102,65 @@ def _computing(seen: Seen) -> Iterator[Named]:
 # --- links and paths -----------------------------------------------------------------------------
 
 
-def _links(seen: Seen, plane: Planes) -> Iterator[Named]:
-    stage = plane.stage
-    first = seen.scores(stage)
-    every = seen.scores(stage, BOTH)
-    again = pair_rates(seen.results, stage, ("again",))
-    if first.of and not first.middle:
-        detail = next((e.problem for r in seen.results for e in r.exchanged if e.problem), "")
-        yield Named(fault="unmeasured", ranks=tuple(first.of), stage=stage, detail=detail)
-        return
-    suspects = [rank for rank in seen.suspects(stage) if rank not in seen.silent]
-    sound = {pair for pair in again if not set(pair) & set(suspects)}
-    sound -= set(slow_paths(first, suspects))
-    level = _level(first, [again[pair] for pair in sound])
-    apart = _apart(suspects, again, level)
-    for rank in suspects:
-        if rank not in apart:
-            yield from _link(rank, suspects, again, level, every, stage)
-    if apart:
-        rate = median(every.of[rank] for rank in apart)
-        yield Named(fault="apart", ranks=apart, stage=stage, rate=rate, middle=every.middle)
-    yield from _paths(seen, stage, again, level, every)
+class Links:
+    """The exchanges of one stage, and what the confirmation made of them."""
 
+    def __init__(self, seen: Seen, stage: Stage) -> None:
+        self.seen, self.stage = seen, stage
+        self.first, self.every = seen.scores(stage), seen.scores(stage, BOTH)
+        self.again = pair_rates(seen.results, stage, ("again",))
+        self.suspects = [rank for rank in seen.suspects(stage) if rank not in seen.silent]
+        sound = {pair for pair in self.again if not set(pair) & set(self.suspects)}
+        sound -= set(slow_paths(self.first, self.suspects))
+        now = median(self.again[pair] for pair in sound) if sound else self.first.middle
+        self.level = self.first.sees * min(now, self.first.middle)
+        """The limit, at the speed that sound pairs had during the confirmation."""
 
-def _level(first: Scores, sound: Sequence[float]) -> float:
-    """The limit, at the speed that sound pairs had during the confirmation."""
-    now = median(sound) if sound else first.middle
-    return first.sees * min(now, first.middle)
+    def named(self) -> Iterator[Named]:
+        if self.first.of and not self.first.middle:
+            said = (e.problem for r in self.seen.results for e in r.exchanged if e.problem)
+            ranks = tuple(self.first.of)
+            yield Named(fault="unmeasured", ranks=ranks, stage=self.stage, detail=next(said, ""))
+            return
+        apart = tuple(rank for rank in self.suspects if self._is_apart(rank))
+        for rank in self.suspects:
+            told = self._with(rank, sound=True) or self._with(rank, sound=False)
+            if rank not in apart and told and (max(told) < self.level or not any(told)):
+                rate = self.every.of[rank]
+                yield self._named("slow-link" if rate else "broken-link", (rank,), rate)
+        if apart:
+            yield self._named("apart", apart, median(self.every.of[rank] for rank in apart))
+        yield from self._paths()
 
+    def _named(self, fault: Fault, ranks: tuple[int, ...], rate: float) -> Named:
+        return Named(
+            fault=fault, ranks=ranks, stage=self.stage, rate=rate, middle=self.every.middle
+        )
 
-def _with_others(
-    rank: int, suspects: Collection[int], again: dict[Pair, float], *, sound: bool
-) -> list[float]:
-    """What a rank did in the confirmation with partners that are sound, or suspected too."""
-    found = []
-    for pair, rate in again.items():
-        if rank in pair:
-            other = pair[0] if pair[1] == rank else pair[1]
-            found += [rate] if (other not in suspects) == sound else []
-    return found
+    def _with(self, rank: int, *, sound: bool) -> list[float]:
+        """What a rank did in the confirmation with partners that are sound, or suspected too."""
+        pairs = [pair for pair in self.again if rank in pair]
+        return [
+            self.again[pair] for pair in pairs
+            if (pair[pair[0] == rank] not in self.suspects) == sound
+        ]  # fmt: skip
 
+    def _is_apart(self, rank: int) -> bool:
+        """Fast among the suspects: what is slow lies between them and the others."""
+        inside, outside = self._with(rank, sound=False), self._with(rank, sound=True)
+        far = bool(outside) and median(outside) < self.level
+        return far and max(inside, default=0.0) >= self.level > 0
 
-def _apart(suspects: Sequence[int], again: dict[Pair, float], level: float) -> tuple[int, ...]:
-    """Suspects that are fast among themselves: what is slow lies between them and the others."""
-    found = []
-    for rank in suspects:
-        inside = _with_others(rank, suspects, again, sound=False)
-        outside = _with_others(rank, suspects, again, sound=True)
-        if outside and median(outside) < level and max(inside, default=0.0) >= level > 0:
-            found.append(rank)
-    return tuple(found)
-
-
-def _link(
-    rank: int,
-    suspects: Sequence[int],
-    again: dict[Pair, float],
-    level: float,
-    every: Scores,
-    stage: Stage,
-) -> Iterator[Named]:
-    told = _with_others(rank, suspects, again, sound=True)
-    told = told or _with_others(rank, suspects, again, sound=False)
-    if told and (max(told) < level or not any(told)):
-        rate = every.of[rank]
-        fault: Fault = "slow-link" if rate else "broken-link"
-        yield Named(fault=fault, ranks=(rank,), stage=stage, rate=rate, middle=every.middle)
-
-
-def _paths(
-    seen: Seen, stage: Stage, again: dict[Pair, float], level: float, every: Scores
-) -> Iterator[Named]:
-    first, counts = seen.scores(stage), again_counts(seen.results, stage)
-    candidates = slow_paths(first, (*seen.suspects(stage), *seen.silent))
-    found = [p for p in candidates if counts[p] >= PATH_AGAIN and is_slow(every.pairs[p], level)]
-    if len(found) > max(FEW_PATHS, SHARE_OF_PATHS * len(first.pairs)):
-        ranks = tuple(sorted({rank for pair in found for rank in pair}))
-        rate = median(first.pairs[pair] for pair in found)
-        yield Named(fault="uneven", ranks=ranks, stage=stage, rate=rate, middle=first.middle)
-        return
-    for pair in found:
-        rate = every.pairs[pair]
-        fault: Fault = "slow-path" if rate else "broken-path"
-        yield Named(fault=fault, ranks=pair, stage=stage, rate=rate, middle=every.middle)
-
-
-# --- groups --------------------------------------------------------------------------------------
-
-
-def _groups(seen: Seen, plane: Planes, blamed: Collection[int]) -> Iterator[Named]:
-    """Groups that are slow together though nobody in them is: the smallest such, where few are."""
-    named: list[set[int]] = []
-    for size in reversed(sizes(max(map(len, plane.members)))):
-        twice = set(suspected_groups(seen, plane.stage, size))
-        twice &= set(suspected_groups(seen, plane.stage, size, again=True))
-        new = [set(group) for group in sorted(twice) if not set(group) & set(blamed)]
-        new = [inside for inside in new if not any(one <= inside for one in named)]
-        named += new
-        for inside in new if len(new) <= FEW_PATHS else ():
-            yield Named(fault="slow-group", ranks=tuple(sorted(inside)), stage=plane.stage)
+    def _paths(self) -> Iterator[Named]:
+        rates, counts = self.every.pairs, again_counts(self.seen.results, self.stage)
+        found = [
+            pair
+            for pair in slow_paths(self.first, (*self.seen.suspects(self.stage), *self.seen.silent))
+            if counts[pair] >= PATH_AGAIN and is_slow(rates[pair], self.level)
+        ]
+        if len(found) > max(FEW_PATHS, SHARE_OF_PATHS * len(self.first.pairs)):
+            ranks = tuple(sorted({rank for pair in found for rank in pair}))
+            yield self._named("uneven", ranks, median(self.first.pairs[pair] for pair in found))
+            return
+        for pair in found:
+            yield self._named("slow-path" if rates[pair] else "broken-path", pair, rates[pair])

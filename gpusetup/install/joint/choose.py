@@ -1,329 +1,295 @@
-"""The set that goes together: uv is asked with every torch that fits, and the best is taken."""
+"""The set that goes together: uv is asked with every torch that fits, and the table of companions
+rules out what uv cannot know."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache, partial
+from datetime import date
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.companion_table import (
-    companion_table,
-)
+from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install.joint.ask import Answer, Asker, Locked
-from gpusetup.install.joint.behind import behind, is_limited, why_no_newer
-from gpusetup.install.joint.links import page_file
-from gpusetup.install.joint.matrix import matrix_of, word_of
-from gpusetup.install.joint.notes import (
-    cuda_of_others,
-    glibc_note,
-    own_cuda,
-    page_notes,
-)
+from gpusetup.install.joint.compile import Answer, Locked, Uv, glibc_of, listed
 from gpusetup.install.joint.places import Places
-from gpusetup.install.joint.releases import Listed, is_listed, listed
-from gpusetup.install.joint.table import Joint, candidates_of, other_cuda_only
-from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_of
-from gpusetup.install.joint.work import Work, hashes_of
-from gpusetup.installers.options import FAMILY
-from gpusetup.model.frozen import replace
+from gpusetup.install.joint.stand_ins import page_file, write_stand_ins
+from gpusetup.install.joint.table import Joint, builds_for
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
+from gpusetup.model.resolution import Cell, HeldBack, JointPackage, TorchBuild
+from gpusetup.model.versions import parsed
+from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.joint import (
-    YEAR,
     Asked,
-    Solved,
-    best,
-    held_by_cuda,
+    candidates,
+    extras_of,
     labelled,
-    majors_here,
-    with_companions,
+    limits_beside,
+    name_of,
+    none_beside,
+    refused,
 )
 
-if TYPE_CHECKING:
-    from gpusetup.install.fetching.fetch import Fetcher
-
-WORKERS = 4
+YEAR = 365
+"""Days; a release that is older than this beside its newest is not taken silently."""
+MINORS_SHOWN = 6
+"""The torches of `--explain`: of each minor the newest that fits."""
 
 
 def choose_together(
-    machine: Snapshot,
-    request: Request,
-    words: Sequence[str],
-    catalog: Catalog,
+    asked: Asked,
     places: Places,
-    fetcher: Callable[[], Fetcher],
     *,
     explain: bool = False,
     prefer: TorchBuild | None = None,
     behind_days: int = 0,
 ) -> Joint:
-    """The set for a machine and some requirements. `prefer`: the torch that is taken where nothing
-    beside it is more than `behind_days` older than its newest release.
+    """The set for a machine and some requirements. `prefer`: the torch that is taken if nothing
+    beside it is more than `behind_days` older than its newest release; else, with any such days,
+    the next newer one.
 
-    Unsatisfiable where none goes together, or only with an old release; Blocked where an index
-    does not answer.
+    Unsatisfiable if none goes together; Blocked if an index does not answer.
     """
-    words = by_name(words)
-    projects = projects_of([name_of(word) for word in words], companion_table())
-    asked = Asked(words=tuple(words), projects=projects)
-    wish = partial(_chosen, machine, request, catalog, _Index(places, fetcher))
-    wish = partial(wish, explain=explain, prefer=prefer, behind_days=behind_days)
-    joint, others = wish(asked, words)
-    return _of_one_cuda(machine, request, catalog, asked, joint, others, wish) if others else joint
-
-
-class _Index:
-    """The user's indexes: uv is asked by them, and each of their pages is read once."""
-
-    def __init__(self, places: Places, fetcher: Callable[[], Fetcher]) -> None:
-        self.indexes, self._named, self._fetcher = places.indexes, places.named, fetcher
-        self.asker = Asker(places.uv, places.environment)
-        self.page = cache(self._page)
-        self.has_torch = cache(self._has_torch)
-
-    def _page(self, name: str) -> Listed:
-        return listed(self._fetcher(), self.indexes, name) if self.indexes else Listed(name=name)
-
-    def _has_torch(self) -> bool:
-        """Whether the user's indexes list torch at all: a mirror of other packages need not. The
-        client's own default index has it."""
-        return not self._named or is_listed(self._fetcher(), self.indexes, "torch")
-
-
-def _of_one_cuda(
-    machine: Snapshot,
-    request: Request,
-    catalog: Catalog,
-    asked: Asked,
-    joint: Joint,
-    others: Mapping[str, str],
-    wish: Callable[..., tuple[Joint, Mapping[str, str]]],
-) -> Joint:
-    """The set in which everything is built for torch's CUDA: of each major that this machine has,
-    the best torch's first. What was asked for stays at its newest where it can: left alone, uv may
-    take a release of years ago beside newer ones of what nobody asked for. Unsatisfiable where
-    there is no set."""
-    newest = [f"{one.name}>={one.version}" for one in joint.packages if one.asked and not one.file]
-    majors = majors_here(machine, request, catalog, asked)
-    for major, words in product(majors, ((*asked.words, *newest), asked.words)):
-        with suppress(Unsatisfiable):
-            found = wish(replace(asked, only=major), words)[0]
-            if not found.refused:
-                return found
-    raise other_cuda_only(machine, request, catalog, joint, others)
-
-
-def _chosen(
-    machine: Snapshot,
-    request: Request,
-    catalog: Catalog,
-    index: _Index,
-    asked: Asked,
-    words: Sequence[str],
-    *,
-    explain: bool,
-    prefer: TorchBuild | None,
-    behind_days: int,
-) -> tuple[Joint, Mapping[str, str]]:
-    """The best set of any CUDA, or of the one that is asked for; and what of it would not load."""
-    builds = candidates_of(machine, request, catalog, asked, prefer)
-    one_cuda = asked.only is not None
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
-        work = Work(
-            machine,
-            words,
-            builds,
-            index.asker,
-            Path(folder),
-            catalog,
-            index.indexes,
-            one_cuda=one_cuda,
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
+        uv = Uv(places, asked.machine, Path(folder))
+        newest = pool.submit(listed, asked.names, uv)
+        is_listed = pool.submit(lambda: not places.named or bool(uv.ask(("torch",)).packages))
+        search = _Search(asked, uv, newest.result, is_listed.result())
+        found = search.nearest(prefer, behind_days) if prefer else None
+        found = found or search.best(prefer)
+        held = tuple(search.held_back(found))
+        return Joint(
+            build=found.build,
+            packages=_packages(asked, found, uv),
+            hashes={
+                one.name: one.hashes
+                for one in found.answer.packages
+                if labelled(one.name, one.version, found.build) == one.version
+            },
+            held_back=held,
+            matrix=tuple(search.matrix(found)) if explain else (),
+            refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
+            notes=tuple(_notes(asked.machine, newest.result())),
         )
-        has_torch = pool.submit(index.has_torch)
-        pages = pool.map(index.page, work.names)
-        first = work.free(work.words)
-        if not has_torch.result():
-            work.stand_in(listed=False)
-            first = work.free(work.words)
-        found = dict(zip(work.names, pages, strict=True))
-        build, answer = _preferred(work, prefer, found, behind_days) or best_of(
-            work, first, found, pool
-        )
-        build, answer, newer = _newer_torch(work, build, answer, found)
-        answer = work.with_own_vision(build, answer)
-        family = [one.name for one in answer.packages if one.name in FAMILY]
-        served = with_companions(machine, request, catalog, asked, build, family)
-        if served not in (None, build):
-            build, answer = work.instead(build, served, answer)
-        others = cuda_of_others(work, build, answer)
-        fitting = others and with_companions(
-            machine, request, catalog, asked, build, family, others
-        )
-        if fitting:
-            build, answer = work.instead(build, fitting, answer)
-        if wrong := work.other_cuda(build, answer):
-            return Joint(build=build, packages=_packages(work, build, answer)), wrong
-        older = held_by_cuda(machine, request, catalog, asked, build)
-        held = (*(newer or older), *behind(work, build, answer, found, pool))
-        matrix = matrix_of(work, build, answer, found, pool) if explain else ()
-    refused = tuple(h for h in held if _is_old(h, found, asked.words))
-    notes = (*glibc_note(machine), *page_notes(found))
-    if fitting:
-        notes = (*notes, *own_cuda(work, build, answer))
-    if served is None:
-        notes = (*notes, f"no {' and '.join(family[1:])} is known for torch {build.torch} here")
-    joint = Joint(
-        build=build,
-        packages=_packages(work, build, answer),
-        hashes=hashes_of(work, build, answer),
-        held_back=held,
-        matrix=matrix,
-        refused=refused,
-        notes=notes,
-    )
-    return joint, {}
 
 
-_NONE = Listed(name="")
+class _Set(Frozen):
+    """A torch and what goes with it, as uv answers; the builds among which it was chosen."""
+
+    build: TorchBuild
+    answer: Answer
+    builds: tuple[TorchBuild, ...]
+    late: Mapping[str, int]
+    """What was asked for in any version and is not at its newest -> how many days it is behind."""
 
 
-def _is_old(held: HeldBack, found: Mapping[str, Listed], words: Sequence[str]) -> bool:
-    """Whether a release is of years ago, and nobody asked for an old one."""
-    if found.get(held.package, _NONE).days_behind(held.at) <= YEAR:
-        return False
-    return not any(
-        said.specifier
-        for word in words
-        if name_of(word) == held.package and (said := Requirement(word))
-    )
+class _Search:
+    """One joint question."""
+
+    def __init__(self, asked: Asked, uv: Uv, newest: Callable[[], Answer], is_listed: bool) -> None:
+        self.asked, self.uv, self._newest, self._is_listed = asked, uv, newest, is_listed
+
+    def _set(self, build: TorchBuild, answer: Answer, builds: Sequence[TorchBuild] = ()) -> _Set:
+        free = [name_of(word) for word in self.asked.words if is_free(word)]
+        days = {name: days_behind(answer, self._newest(), name) for name in free}
+        late = {name: behind for name, behind in days.items() if behind}
+        return _Set(build=build, answer=answer, builds=(*builds, build), late=late)
+
+    def _ask(self, builds: Sequence[TorchBuild], words: Sequence[str], *limits: str) -> Answer:
+        """What goes together with any torch of some builds."""
+        torches = {build.torch for build in builds}
+        known = (row.torch for row in self.asked.catalog.releases)
+        holes = [f"torch!={torch}" for torch in known if torch not in torches]
+        span = [f"torch>={builds[-1].torch},<={builds[0].torch}", *holes]
+        span = [f"torch=={builds[0].torch}"] if len(builds) == 1 else span
+        name = "-".join(f"{build.torch}+{build.backend}" for build in builds)
+        folder = self.uv.folder / f"{abs(hash(name))}"
+        links = str(folder)
+        if not folder.is_dir():
+            catalog, python = self.asked.catalog, self.uv.python
+            write_stand_ins(folder, builds, catalog, python, listed=self._is_listed)
+        return self.uv.ask((*words, "torch"), (*span, *limits), links)
+
+    def beside(self, build: TorchBuild) -> _Set | None:
+        """The set with one build; None if there is none."""
+        answer = self._with(build, self.asked.words)
+        return None if answer.reason else self._set(build, answer)
+
+    def nearest(self, there: TorchBuild, behind_days: int) -> _Set | None:
+        """The set with the torch that is there, else with the next newer one that goes with all;
+        one that is yet to come is only tried itself."""
+        later = [
+            build
+            for build in reversed(candidates(self.asked, self.asked.projects))
+            if behind_days and parsed(build.torch) > parsed(there.torch)
+        ]
+        sets = filter(None, map(self.beside, (there, *later)))
+        return next((s for s in sets if max(s.late.values(), default=0) <= behind_days), None)
+
+    def _with(self, build: TorchBuild, words: Sequence[str]) -> Answer:
+        projects = companion_table().projects
+        limits = [text for one in projects for text in limits_beside(self.asked, one, build)]
+        return self._ask((build,), words, *limits)
+
+    def any(self, words: Sequence[str], prefer: TorchBuild | None) -> _Set | str:
+        """The set with the newest torch that goes, or why there is none."""
+        asked = replace(self.asked, words=tuple(words))
+        projects, left_out, wrong = list(asked.projects), set[TorchBuild](), dict[str, str]()
+        while True:
+            builds = builds_for(asked, projects, prefer)
+            tried = tuple(build for build in builds if build not in left_out)
+            if not tried:
+                return " and ".join(wrong.values())
+            answer = self._ask(tried, words)
+            if answer.reason:
+                return answer.reason
+            build = next(b for b in tried if b.torch == answer.version("torch"))
+            wrong = _refused(asked, answer, build)
+            more = [p for name in wrong if (p := companion_table().project(name)) not in projects]
+            if more:
+                projects += filter(None, more)
+            elif not wrong:
+                return self._set(build, answer, builds)
+            elif not (own := self._with(build, words)).reason:
+                return self._set(build, own, builds)
+            else:
+                left_out.add(build)
+
+    def best(self, prefer: TorchBuild | None) -> _Set:
+        """uv's own set, or one in which something that was asked for is newer: the fewest releases
+        of years ago, then the fewest that are behind, by the fewest days."""
+        found = self.any(self.asked.words, prefer)
+        if isinstance(found, str):
+            raise Unsatisfiable(
+                f"No torch that fits this machine goes together with "
+                f"{' and '.join(self.asked.words)}: {found}",
+                hint="nothing was changed; leave one of them out, or name another version"
+                if len(self.asked.words) > 1
+                else "nothing was changed; is it spelled so? If it has no wheel, "
+                f"`uv pip install --no-build-isolation {self.asked.names[0]}` builds it",
+            )
+        sets = [found]
+        for name in found.late:
+            with suppress(Unsatisfiable):
+                words = (*self.asked.words, f"{name}>={self._newest().version(name)}")
+                other = self.any(words, prefer)
+                sets += () if isinstance(other, str) else (other,)
+
+        def rank(one: _Set) -> tuple[int, ...]:
+            days = one.late.values()
+            return sum(d > YEAR for d in days), len(days), sum(days)
+
+        return min(sets, key=rank)
+
+    def held_back(self, found: _Set) -> Iterator[HeldBack]:
+        """What is not at its newest, and what holds it: the table, or uv in its own words."""
+        build, exact = found.build, _exact(self.asked, found)
+        every = candidates(replace(self.asked, words=()), ())
+        for other in (every[0], *(one for one in every[1:] if one.torch == build.torch)):
+            if other != build and parsed(other.torch) >= parsed(build.torch):
+                wrong = none_beside(self.asked, self.asked.projects, other)
+                table = _refused(self.asked, found.answer, other).items()
+                wrong = wrong or next((why for one, why in table if one not in FAMILY), None)
+                reason = wrong or self._with(other, [*exact.values()]).reason
+                by = reason or f"torch {other.torch} goes with other releases of them"
+                at = build.torch if other.torch != build.torch else f"{build.torch}+{build.backend}"
+                yield HeldBack(package="torch", at=at, by=by)
+                if wrong:
+                    break
+        for name in found.late:
+            late, at = self._newest().version(name), found.answer.version(name)
+            others = [word for one, word in exact.items() if one != name]
+            wrong = refused(self.asked, name, late, build)
+            wrong = wrong or self._with(build, [*others, f"{name}=={late}"]).reason
+            yield HeldBack(
+                package=name, at=at, by=wrong or f"{name} {late} goes with other releases"
+            )
+
+    def matrix(self, found: _Set) -> Iterator[Cell]:
+        """Each word with the newest torch of each minor, the chosen one among them."""
+        minors: dict[tuple[int, ...], TorchBuild] = {}
+        for build in found.builds:
+            minors.setdefault(parsed(build.torch).release[:2], build)
+        shown = dict.fromkeys((*[*minors.values()][:MINORS_SHOWN], found.build))
+        for word, build in product(self.asked.words, shown):
+            answer, name = self._with(build, [word]), name_of(word)
+            yield Cell(
+                package=name,
+                torch=build.torch,
+                backend=build.backend,
+                version=answer.version(name) or None,
+                reason=answer.reason,
+            )
 
 
-def _preferred(
-    work: Work, prefer: TorchBuild | None, found: Mapping[str, Listed], behind_days: int
-) -> tuple[TorchBuild, Answer] | None:
-    """The set of one torch, where it leaves nothing further behind."""
-    build = prefer if prefer in work.builds else None
-    if build is None:
-        return None
-    answer = work.beside(build, work.words)
-    if answer.reason or not work.agrees(answer, build):
-        return None
-    days_behind = (found[name].days_behind(answer.version(name) or "0") for name in work.names)
-    return None if any(days > behind_days for days in days_behind) else (build, answer)
+def _refused(asked: Asked, answer: Answer, build: TorchBuild) -> dict[str, str]:
+    """What of an answer the table does not take beside a build: why, by its name."""
+    names = [one.name for one in answer.packages]
+    rows = ((name, refused(asked, name, answer.version(name), build)) for name in names)
+    return {name: reason for name, reason in rows if reason}
 
 
-def best_of(
-    work: Work, first: Answer, found: Mapping[str, Listed], pool: ThreadPoolExecutor
-) -> tuple[TorchBuild, Answer]:
-    """uv's own choice where no torch has anything newer; else the best of every torch's."""
-    if (own := _newest_of_uv(work, first, found, pool)) is not None:
-        return own
-    answers = [*pool.map(lambda one: work.beside(one, work.words), work.builds)]
-    solved = {
-        one.torch: (one, answer)
-        for one, answer in zip(work.builds, answers, strict=True)
-        if answer.reason is None
-    }
-    taken = best([_solved(work, one, answer, found) for one, answer in solved.values()])
-    if taken is None:
-        from gpusetup.install.joint.no_set import no_set
-
-        raise no_set(work, first, found, answers)
-    return solved[taken.build.torch]
+def _exact(asked: Asked, found: _Set) -> dict[str, str]:
+    """The words at the releases of a set."""
+    exact = {}
+    for name in asked.names:
+        extras = ",".join(extras_of(asked.words, name))
+        exact[name] = f"{name}{f'[{extras}]' if extras else ''}=={found.answer.version(name)}"
+    return exact
 
 
-def _newest_of_uv(
-    work: Work, answer: Answer, found: Mapping[str, Listed], pool: ThreadPoolExecutor
-) -> tuple[TorchBuild, Answer] | None:
-    """uv's answer where nothing in it can be newer with any torch. Of one package alone uv is asked
-    for something newer until there is nothing; None where every torch has to be asked."""
-    for _ in range(MOST_ROUNDS):
-        build = work.build_of(answer)
-        if build is None or not work.agrees(answer, build):
-            return None
-        late = [n for n in work.names if found[n].days_behind(answer.version(n) or "0")]
-        newer = [*filter(None, pool.map(partial(_newer_than, work, answer, found), late))]
-        if not newer:
-            return build, answer
-        if len(work.names) > 1 or newer[0].version(work.names[0]) is None:
-            return None
-        answer = newer[0]
-    return None
+def is_free(word: str) -> bool:
+    """Whether no version limits a requirement."""
+    said = Requirement(word)
+    return not (said.specifier or said.url)
 
 
-MOST_ROUNDS = 8
+def days_behind(answer: Answer, newest: Answer, name: str) -> int:
+    """How many days before its newest release a package's came."""
+    at, last = answer.version(name), newest.version(name)
+    if not last or parsed(parsed(at).base_version) >= parsed(parsed(last).base_version):
+        return 0
+    came, came_last = answer.published(name), newest.published(name)
+    if not (came and came_last):
+        return 1
+    return max(1, (date.fromisoformat(came_last) - date.fromisoformat(came)).days)
 
 
-def _newer_than(
-    work: Work, answer: Answer, found: Mapping[str, Listed], name: str
-) -> Answer | None:
-    """A set with any torch in which a package is newer than in an answer; None where none is."""
-    asked, page = work.words[work.names.index(name)], found[name]
-    release = (answer.version(name) or "").partition("+")[0]
-    is_next = page.newest is not None and page.newer_than(release) == (page.newest.version,)
-    if is_next and not is_limited(work, name):
-        other = why_no_newer(work, name, page)
-    else:
-        other = work.free([asked, f"{name}>{release}"])
-    return None if other.reason else other
+def _notes(machine: Snapshot, newest: Answer) -> Iterator[str]:
+    known = (machine.os.libc or "").startswith("glibc ")
+    if machine.os.family == "linux" and not known:
+        yield f"the C library is not known and is taken as glibc {glibc_of(machine)}: `--glibc`"
+    if undated := [one.name for one in newest.packages if one.published is None]:
+        yield f"the index does not say when {', '.join(undated)} came: how old is not judged"
 
 
-def _solved(work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, Listed]) -> Solved:
-    versions = {name: answer.version(name) or "" for name in work.names}
-    behind = {name: found[name].days_behind(v) for name, v in versions.items() if v}
-    return Solved(build=build, versions=versions, days_behind=behind)
-
-
-def _newer_torch(
-    work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, Listed]
-) -> tuple[TorchBuild, Answer, tuple[HeldBack, ...]]:
-    """Why no newer torch is taken; where one can be after all, it is."""
-    exact = [f"{word_of(name, work)}=={answer.version(name)}" for name in work.names]
-    for newer in work.builds:
-        if newer.torch == build.torch:
-            return build, answer, ()
-        if why := work.not_taken(answer, newer):
-            return build, answer, (HeldBack(package="torch", at=build.torch, by=why),)
-        other = work.beside(newer, exact)
-        if other.reason is None:
-            return newer, other, ()
-        held = HeldBack(package="torch", at=build.torch, by=other.reason)
-        return build, answer, (held,)
-    return build, answer, ()
-
-
-def _packages(work: Work, build: TorchBuild, answer: Answer) -> tuple[JointPackage, ...]:
+def _packages(asked: Asked, found: _Set, uv: Uv) -> tuple[JointPackage, ...]:
     """The whole set: torch's family, what was asked for, then the rest by name."""
-    order = {name: place for place, name in enumerate((*FAMILY, *work.names))}
-    rows = sorted(answer.packages, key=lambda one: (order.get(one.name, len(order)), one.name))
-    return tuple(_package(work, build, one) for one in rows)
+    order = {name: place for place, name in enumerate((*FAMILY, *asked.names))}
+    rows = sorted(
+        found.answer.packages, key=lambda one: (order.get(one.name, len(order)), one.name)
+    )
+    return tuple(_package(asked, found.build, one, uv) for one in rows)
 
 
-def _package(work: Work, build: TorchBuild, one: Locked) -> JointPackage:
-    from gpusetup.catalog.builds import index_url
+def _package(asked: Asked, build: TorchBuild, one: Locked, uv: Uv) -> JointPackage:
     from gpusetup.install.credentials import without_credentials
 
-    name, version = one.name, one.version
-    project = work.table.project(name)
-    file = page_file(project, version, work.python) if project else None
-    is_family = name in FAMILY
-    own = None if one.index is None else without_credentials(one.index) or work.index
-    where = index_url(build.backend) if is_family else own
+    project = companion_table().project(one.name)
+    file = page_file(project, one.version, uv.python) if project else None
+    index = None if one.index is None else without_credentials(one.index)
     return JointPackage(
-        name=name,
-        version=labelled(name, version, build) if is_family else version,
-        index_url=None if file else where,
+        name=one.name,
+        version=labelled(one.name, one.version, build),
+        index_url=None if file else index_url(build.backend) if one.name in FAMILY else index,
         file=file,
         declared=project is None or project.declares,
-        asked=name in work.names,
-        extras=extras_of(work.words, name),
+        asked=one.name in asked.names,
+        extras=extras_of(asked.words, one.name),
     )

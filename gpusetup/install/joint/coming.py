@@ -3,28 +3,18 @@ made; one that our table names by its exact file becomes a wheel like the others
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
-from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.fetching.wheels import Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.joint.choose import choose_together
-from gpusetup.install.joint.links import plain_name
+from gpusetup.install.joint.choose import YEAR, choose_together
 from gpusetup.install.joint.places import users_places
-from gpusetup.install.joint.releases import listed
 from gpusetup.install.joint.table import Joint
-from gpusetup.install.joint.words import projects_of
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.plan import Plan
 from gpusetup.install.refresh.saved import known_catalog
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.find import Target
@@ -32,7 +22,7 @@ from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import JointPackage, Request, TorchBuild
-from gpusetup.resolver.joint import YEAR
+from gpusetup.resolver.joint import Asked, by_name, name_of
 from gpusetup.resolver.least import crosses
 
 
@@ -44,71 +34,34 @@ def with_set(
     wanted: Request,
     target: Target,
 ) -> Task:
-    """The task with the torch that goes with the packages, where torch comes or is exchanged.
+    """The task with the torch that goes with the packages. One that is there stays if nothing
+    beside it would be a release of years ago.
 
-    Unsatisfiable where none does, or only with an old release of one of them.
+    Unsatisfiable if none does, or only with an old release of one of them.
     """
-    if not (asked.packages and task.decision.moves) or job.wheels:
+    build, stays = task.resolution.build, not task.decision.moves
+    if not asked.packages or job.wheels:
         return task
-    joint = _chosen(request, job, task.machine, asked, wanted, task.resolution.build)
-    return _with_joint(request, job, task, asked, joint, target)
-
-
-def not_with_old(
-    request: InstallRequest,
-    job: Job,
-    task: Task,
-    plan: Plan,
-    asked: RequestedPackages,
-    target: Target,
-) -> Task | None:
-    """A torch that stays may allow nothing but a release of years ago: then the task that moves
-    torch to what the current release takes; None where the plan has none such."""
-    old = () if job.wheels or task.decision.moves else old_releases(job, plan, asked)
-    if not old:
-        return None
-    wanted = Request(torch=request.torch, backend=request.backend)
-    joint = _chosen(request, job, task.machine, asked, wanted, None)
-    moved = _with_joint(request, job, task, asked, joint, target)
-    there = task.machine.torch.version
-    return replace(moved, why=f"beside torch {there} only {' and '.join(old)} would come")
-
-
-def by_table(
-    request: InstallRequest, job: Job, task: Task, asked: RequestedPackages, target: Target
-) -> Callable[[], Task] | None:
-    """What chooses torch anew where the one that is there does not go with a companion; None where
-    nothing that was asked for is one."""
-    names = [canonicalize_name(Requirement(word).name) for word in asked.packages]
-    if job.wheels or not projects_of(names, companion_table()):
-        return None
-
-    def chosen() -> Task:
-        wanted = Request(torch=request.torch, backend=request.backend)
-        held = task.resolution.build
-        joint = _chosen(request, job, task.machine, asked, wanted, held, behind_days=YEAR)
+    if not stays:
+        joint = _chosen(request, job, task.machine, asked, wanted, build)
         return _with_joint(request, job, task, asked, joint, target)
-
-    return chosen
-
-
-def old_releases(job: Job, plan: Plan, asked: RequestedPackages) -> tuple[str, ...]:
-    """What was asked for in any version and would come in one that is more than a year old."""
-    free = {name for word in asked.packages if (name := _free_name(word))}
-    coming = [one for one in plan.dependencies or () if one.name in free]
-    indexes = users_places(job.environ, Path.home()).indexes if coming else ()
-    pages = ((one, listed(job.fetcher, indexes, one.name)) for one in coming)
-    return tuple(
-        f"{one.name} {one.version} of {page.published(one.version)}"
-        for one, page in pages
-        if page.days_behind(one.version) > YEAR
+    if build is None or not build.pythons:  # one that no index is known to have
+        return task
+    free = Request(torch=request.torch, backend=request.backend)
+    joint = _chosen(request, job, task.machine, asked, free, build, behind_days=YEAR)
+    same = (joint.build.torch, joint.build.backend) == (build.torch, build.backend)
+    if same and not any(one.file for one in joint.packages):
+        return task
+    moved = _with_joint(request, job, task, asked, joint, target)
+    words = " and ".join(asked.packages)
+    return (
+        moved
+        if same
+        else replace(
+            moved,
+            why=f"beside torch {task.machine.torch.version} {words} would be old, or not come",
+        )
     )
-
-
-def _free_name(word: str) -> str | None:
-    """The name of a requirement that no version limits."""
-    said = Requirement(word)
-    return None if said.specifier or said.url else canonicalize_name(said.name)
 
 
 def _chosen(
@@ -126,16 +79,9 @@ def _chosen(
     beside = dict(asked.beside)
     words = (*asked.packages, *(f"{name}{beside.get(name, '')}" for name in companions))
     job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
-    joint = choose_together(
-        machine,
-        wanted,
-        words,
-        catalog,
-        users_places(job.environ, Path.home()),
-        lambda: job.fetcher,
-        prefer=prefer,
-        behind_days=behind_days,
-    )
+    question = Asked(machine=machine, request=wanted, catalog=catalog, words=by_name(words))
+    places = users_places(job.environ, Path.home())
+    joint = choose_together(question, places, prefer=prefer, behind_days=behind_days)
     if joint.refused:
         raise Unsatisfiable(*refusal(joint))
     return joint
@@ -160,7 +106,7 @@ def _with_joint(
     target: Target,
 ) -> Task:
     """The task with the set's torch, each package at the version that goes with it."""
-    chosen = _exact(job, asked, joint)
+    chosen = _exact(asked, joint)
     old = task.resolution.build
     same = old is not None and (old.torch, old.backend) == (joint.build.torch, joint.build.backend)
     if same:
@@ -188,32 +134,18 @@ def _said(joint: Joint) -> tuple[str, ...]:
     return (*held, *joint.notes)
 
 
-def _exact(job: Job, asked: RequestedPackages, joint: Joint) -> RequestedPackages:
+def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
     """The words at the versions of the set; torch's companions that it needs among the family."""
-    by_name = {one.name: one for one in joint.packages}
-    there = {*asked.family, *(name for name in by_name if name in FAMILY)}
-    files, packages = [], []
-    for word in asked.packages:
-        one = by_name.get(canonicalize_name(Requirement(word).name))
-        if one is not None and one.file:
-            files.append(wheel_at(job, one.name, one.file))
-        else:
-            packages.append(_pinned(word, one))
+    rows = {one.name: one for one in joint.packages}
+    there = {*asked.family, *(name for name in rows if name in FAMILY)}
+    named = {name_of(word): word for word in asked.packages}
+    files = [one for one in joint.packages if one.file]
+    words = (word for name, word in named.items() if name not in {one.name for one in files})
     return replace(
         asked,
         family=tuple(name for name in FAMILY if name in there),
-        packages=tuple(packages),
-        files=(*files, *_files_beside(job, joint.packages, asked)),
-    )
-
-
-def _files_beside(
-    job: Job, packages: Iterable[JointPackage], asked: RequestedPackages
-) -> tuple[Wheel, ...]:
-    """Exact files that come because something else requires them."""
-    named = {canonicalize_name(Requirement(word).name) for word in asked.packages}
-    return tuple(
-        wheel_at(job, one.name, one.file) for one in packages if one.file and one.name not in named
+        packages=tuple(_pinned(word, rows.get(name_of(word))) for word in words),
+        files=tuple(f"{one.name} @ {one.file}" for one in files),
     )
 
 
@@ -227,19 +159,3 @@ def _pinned(word: str, one: JointPackage | None) -> str:
         return word
     extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
     return f"{said.name}{extras}=={one.version}"
-
-
-def wheel_at(job: Job, name: str, url: str) -> Wheel:
-    """A wheel of a release page, by the version that its own METADATA has: the file's name may say
-    more of it (`2.8.3+cu12torch2.8`), which no installer finds again."""
-    text = job.fetcher.metadata_inside(url) or ""
-    found = re.search(r"(?m)^Version: *(\S+)", text.partition("\n\n")[0])
-    version = found[1] if found else plain_name(file_name(url))[1]
-    host = urlsplit(url).hostname or "its release page"
-    return Wheel(
-        name=canonicalize_name(name),
-        version=version,
-        filename=plain_name(file_name(url), version)[0],
-        url=url,
-        source=f"{host}, {file_name(url)}",
-    )

@@ -17,6 +17,7 @@ REDUCTIONS: Dict[str, Callable[[Line], float]] = {
     "sum": sum,
     "amax": max,
     "argmin": lambda line: line.index(min(line)),
+    "argmax": lambda line: line.index(max(line)),
     "mean": lambda line: sum(line) / len(line),
     "var": variance,
     "norm": lambda line: float(sum(x * x for x in line)) ** 0.5,

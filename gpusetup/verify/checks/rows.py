@@ -322,4 +322,3 @@ PROGRAMS: Tuple[Check, ...] = (
         scratch=True,
     ),
 )
-"""In the census they run behind torch's databases, as in `standard` behind `determinism`."""

@@ -8,13 +8,13 @@ from typing import Callable, Dict, Iterator, Tuple
 from ..companions.rows import COMPANIONS
 from ..values import HOST, Check, Outcome, WrongQuestion, kind
 from .rows import PROGRAMS, QUICK, STANDARD
-from .rows_census import CENSUS, DATABASE
 from .rows_cluster import DISTRIBUTED, RANKS, STRESS
+from .rows_ration import RATION
 
 LEVELS: Dict[str, Tuple[Check, ...]] = {
     "quick": QUICK,
-    "standard": QUICK + STANDARD + PROGRAMS + CENSUS + DISTRIBUTED,
-    "census": QUICK + STANDARD + DATABASE + PROGRAMS + CENSUS + DISTRIBUTED,
+    "standard": QUICK + STANDARD + PROGRAMS + RATION + DISTRIBUTED,
+    "census": QUICK + STANDARD + PROGRAMS + RATION + DISTRIBUTED,
     "stress": QUICK + STRESS,
 }
 
@@ -73,9 +73,8 @@ def named_rows(names: Tuple[str, ...]) -> None:
 
 def within_level(only: Tuple[str, ...], level: str) -> None:
     """Complains of a check that only another level has: nothing would be computed, and passed.
-    So it does of a sample of the census that is none, for which a device would be blamed.
 
-    >>> within_level(("census-products/mm/float32/strided/tile/7",), "standard")
+    >>> within_level(("operators/addmm/7",), "standard")
     """
     for name in (each.partition("/")[0] for each in only):
         having = [one for one, rows in LEVELS.items() if name in {check.name for check in rows}]
@@ -83,12 +82,6 @@ def within_level(only: Tuple[str, ...], level: str) -> None:
             raise WrongQuestion(
                 f"`{name}` is no check of level {level}", f"add `--level {having[0]}`, which has it"
             )
-
-    for check, _, text in (each.partition("/") for each in only):
-        if text and check in {row.name for row in CENSUS}:
-            from .census import named as sample_named  # all rows: only who asks waits for them
-
-            sample_named(check.partition("-")[2], text)
 
 
 def named(name: str) -> Check:

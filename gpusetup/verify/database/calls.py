@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
-from ..operators.drawing import laid_out
-
 WIDE = {
     "float32": "float64",
     "float16": "float64",
@@ -103,7 +101,8 @@ def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call
 
     def made(x: Any) -> Any:
         y = placed(torch, x.detach(), device)
-        if layout and y.layout == torch.strided and not overlaps(y):
+        # Kernels believe places, and read past them where their strides are no plain ones.
+        if layout and y.layout == torch.strided and not overlaps(y) and y.dtype != torch.int64:
             y = laid_out(torch, y, layout)
         return y.requires_grad_() if x.requires_grad else y
 
@@ -115,6 +114,26 @@ def replaced(torch: Any, call: Call, change: Callable[[Any], Any]) -> Call:
     return call._replace(
         given=mapped(torch, call.given, change), options=mapped(torch, call.options, change)
     )
+
+
+def laid_out(torch: Any, x: Any, layout: str) -> Any:
+    """The same numbers with other strides, by copies alone; contiguous if it has no such layout."""
+    if layout in ("transposed", "front") and x.dim() >= 2:
+        axis = -2 if layout == "transposed" else 0
+        return x.transpose(-1, axis).contiguous().transpose(-1, axis)
+    if layout == "channels-last" and x.dim() in (4, 5):
+        kind = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+        return x.contiguous(memory_format=kind)
+    if layout in ("strided", "pitched") and x.dim():
+        last = x.shape[-1]
+        wide = x.new_zeros((*x.shape[:-1], 2 * last if layout == "strided" else last + 3))
+        part = wide[..., ::2] if layout == "strided" else wide[..., :last]
+        return part.copy_(x)
+    if layout == "offset" and x.dim():
+        longer = x.new_zeros(x.numel() + 1)
+        longer[1:] = x.reshape(-1)
+        return longer[1:].view(x.shape)
+    return x.contiguous()
 
 
 def overlaps(x: Any) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+import random
+import zlib
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..judging.refusals import refuses
-from ..operators.drawing import LAYOUTS
-from ..operators.releases import release
-from .calls import Answer, Call
+from .calls import Call, replaced
+from .forms import LENGTHS, Maker, Question, form, formed
 from .loading import Database, kept_chance, seeded
-from .rules import BY_SIGN, left_out, without_gradient
+from .rules import BY_SIGN, SHORT, left_out, matches, release, without_gradient
+from .ways import Way, after_other_numbers, directly, for_inference, in_place, into_out, on_a_thread
 
 FORMATS = ("float32", "bfloat16", "float16", "complex64", "int32", "int16", "int8", "uint8")
 
@@ -50,68 +51,78 @@ class Entry(NamedTuple):
                 given = (sample.input, *sample.args)
                 yield Call(given, dict(sample.kwargs), sample.output_process_fn_grad)
 
-    def other_ways(self, question: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
-        """The same numbers computed in one way more; none where this torch has none."""
-        ways = ("layout", "layout", "out", "in place") if self.unique else ("layout",)
-        way = question.chance.choice(ways)
-        try:
-            yield from getattr(self, "_" + way.replace(" ", "_"))(question, found)
-        except Exception as problem:
-            if not (refuses(problem) or any(words in str(problem) for words in NO_WAY)):
-                raise
+    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
+        """The call of a turn, in its form as far as it has an answer in that."""
+        formats = self.turns(torch, device)
+        if not formats:
+            return None
+        dtype = formats[turn % len(formats)]
+        words = f"{seed}:{self.name}:{turn}"
+        chance = random.Random(words)
+        number = zlib.crc32(f"{seed}:{self.name}".encode())
+        key = (self.name, device, dtype, number)
+        if key not in MADE:
+            if len(MADE) > 8:
+                MADE.clear()
+            MADE[key] = list(self.calls(torch, device, dtype, number))
+        calls = MADE[key]
+        if not calls:
+            return None
+        made = torch.Generator().manual_seed(chance.getrandbits(62))
+        wanted = form(turn)
+        if wanted.numbers == "special" and type(self.info).__name__ not in BY_ELEMENT:
+            wanted = wanted._replace(numbers="")
+        if dtype == "float16" and wanted.numbers in ENDS_SOON:
+            wanted = wanted._replace(numbers="")
+        if matches(self.name, SHORT) and max(wanted.lengths, default=0) > 2**12:
+            wanted = wanted._replace(lengths=LENGTHS[2])
+        maker = Maker(torch, chance, made)
+        call = formed(maker, self.run, chance.choice(calls), wanted, dtype)
+        if not wanted.learns:
+            call = replaced(torch, call, lambda x: x.detach())
+        return Question(self, dtype, turn, call, words, wanted)
 
-    def _layout(self, question: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
-        if "test_noncontiguous_samples" not in self.skips:
-            layout = question.chance.choice(LAYOUTS[1:])
-            yield layout, question.here(layout=layout)
+    def turns(self, torch: Any, device: str) -> List[str]:
+        """The formats in the order in which they come round."""
+        has = self.formats(torch, device)
+        return [name for name in TURNS if name in has]
 
-    def _out(self, question: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
-        if self.info.supports_out and "test_out" not in self.skips and not self.listed:
-            yield from into_out(question, self.run, found)
+    def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
+        """The same numbers computed in the way of the question, in its layout."""
+        form = asked.form
+        layout = form.layout if "test_noncontiguous_samples" not in self.skips else ""
+        label, learns = form.way, False
+        way: Way = directly
+        if not self.unique:
+            label = "gradient"
+        if label == "gradient":
+            label, learns = "", True
+        elif label == "out" and self.info.supports_out and "test_out" not in self.skips:
+            way = into_out if not self.listed else directly
+        elif label == "in place" and self.info.inplace_variant:
+            if "test_variant_consistency_eager" not in self.skips:
+                way = in_place(self.info.inplace_variant)
+        elif label == "thread":
+            way = on_a_thread
+        elif label == "again":
+            way = after_other_numbers
+        elif label == "inference":
+            way = for_inference
+        if way is not directly or layout:
+            yield label if way is not directly else "", way, layout, learns
 
-    def _in_place(self, question: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
-        run = self.info.inplace_variant
-        if run and "test_variant_consistency_eager" not in self.skips:
-            yield from in_place(question, run, found)
 
-
-NO_WAY = (
-    "invalid combination of arguments",
-    "unexpected keyword argument",
-    "must be tuple of Tensors",
-    "view size is not compatible",
-    "Unsupported memory format",
-    "must be contiguous",
+MADE: Dict[Tuple[str, str, str, int], List[Call]] = {}
+"""The samples of the entries that were asked last."""
+BY_ELEMENT = ("UnaryUfuncInfo", "BinaryUfuncInfo", "ReductionOpInfo", "ForeachFuncInfo")
+"""Kinds of entries that get infinities and NaN: what others make of them is not defined."""
+ENDS_SOON = ("offset", "large", "rows", "steps")
+"""Kinds of numbers whose squares and sums are past the end of float16."""
+TURNS = (
+    *("float32", "bfloat16", "float32", "float16", "float32", "complex64", "float32", "int32"),
+    *("float32", "bfloat16", "float32", "uint8", "float32", "float16", "float32", "int8", "int16"),
 )
-"""What torch says where an operator has no such form, or not for such strides."""
-
-
-def into_out(question: Any, run: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
-    torch = question.torch
-    if "out" in question.call.options or not found.outputs:
-        return
-    outs = [torch.full_like(x, 3, device=question.device) for x in found.outputs]
-
-    def called(*given: Any, **options: Any) -> Any:
-        run(*given, **options, out=outs[0] if len(outs) == 1 else tuple(outs))
-        return outs
-
-    yield "into out", question.here(called, learns=False)._replace(gradients=[])
-
-
-def in_place(question: Any, run: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
-    torch = question.torch
-    first = question.call.given[0]
-    if not isinstance(first, torch.Tensor) or len(found.outputs) != 1:
-        return
-    y = found.outputs[0]
-    if (y.shape, y.dtype) != (first.shape, first.dtype):
-        return
-
-    def called(x: Any, *given: Any, **options: Any) -> Any:
-        return run(x.clone(), *given, **options)
-
-    yield "in place", question.here(called, learns=False)._replace(gradients=[])
+"""Formats as they come round, by what programs use."""
 
 
 def entries(database: Database) -> Dict[str, Entry]:

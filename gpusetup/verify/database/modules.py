@@ -6,15 +6,15 @@ it writes into its buffers (the running mean of a batch norm).
 
 from __future__ import annotations
 
-import contextlib
+import random
 import zlib
-from itertools import islice
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..values import WrongQuestion
-from .calls import Answer, Call, mapped, tensors_of
+from .calls import Call, mapped
+from .forms import Question, form
 from .loading import kept_chance, seeded
 from .rules import CHAIN_ROOM, CHAINS, HALVES, matches, module_left_out
+from .ways import Way, directly
 
 FORMATS = ("float32", *HALVES)
 MODES = ("train", "eval")
@@ -64,6 +64,38 @@ class ModuleEntry(NamedTuple):
 
         return Case(made, tuple(called.args), dict(called.kwargs))
 
+    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
+        """One case, with weights of its own."""
+        modes = self.modes()
+        mode = modes[turn % len(modes)]
+        formats = [name for name in FORMATS if not module_left_out(self.name, name)]
+        dtype = formats[turn // len(modes) % len(formats)]
+        words = f"{seed}:{self.name}:{turn}"
+        chance = random.Random(words)
+        cases = self.cases(torch, mode, seed)
+        if not cases:
+            return None
+        case = chance.choice(cases)
+        made = torch.Generator().manual_seed(chance.getrandbits(62))
+        with kept_chance(torch):
+            seeded(torch, chance.getrandbits(31))
+            module = case.made().train(mode == "train")
+        steady(torch, module)
+        state = {name: _weight(torch, x, made) for name, x in module.named_parameters()}
+        state.update({name: _buffer(torch, name, x, made) for name, x in module.named_buffers()})
+        low = getattr(torch, dtype)
+
+        def lowered(x: Any) -> Any:
+            y = x.detach().to(low) if x.dtype == torch.float32 else x.detach()
+            return y.requires_grad_(x.requires_grad)
+
+        arguments = (state, *(_packed(torch, each) for each in case.given))
+        options = mapped(torch, case.options, lowered)
+        call = Call(mapped(torch, arguments, lowered), options, lambda x: x)
+        return Question(
+            Module(self.name, module, _room(self.name, dtype)), dtype, turn, call, words, form(turn)
+        )
+
 
 class Module(NamedTuple):
     """One module that is computed with; the shape of what `compared` takes for an entry."""
@@ -85,29 +117,15 @@ class Module(NamedTuple):
             found = found.masked_fill(padded.unsqueeze(-1), 0.0)
         return found
 
-    def other_ways(self, question: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
+    def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
         """Without gradients, where faster kernels are taken, and with channels last."""
-        call = question.call
+        call = asked.call
         padded = call.options.get("src_key_padding_mask") is not None
         # The encoder's fast path puts noughts at padded places, which the decoder then reads.
         if not (padded and self.name == "nn.Transformer"):
-            yield "for inference", question.here(learns=False)._replace(gradients=[])
-        if any(x.dim() in (4, 5) for x in tensors_of(question.torch, call.given)):
-            with contextlib.suppress(NoLayout):
-                yield "channels-last", self._last(question)
-
-    def _last(self, question: Any) -> Answer:
-        try:
-            found: Answer = question.here(layout="channels-last")
-        except RuntimeError as problem:
-            if "must be contiguous" in str(problem):
-                raise NoLayout from problem
-            raise
-        return found
-
-
-class NoLayout(Exception):
-    """Torch refuses these strides."""
+            yield "for inference", directly, "", False
+        if any(x.dim() in (4, 5) for x in call.given[1:] if hasattr(x, "dim")):
+            yield "", directly, "channels-last", True
 
 
 def put(module: Any, state: Dict[str, Any]) -> None:
@@ -140,66 +158,10 @@ def entries(infos: List[Any]) -> Dict[str, ModuleEntry]:
     return found
 
 
-class Sample(NamedTuple):
-    entry: str
-    dtype: str
-    number: int
-    mode: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.entry}/{self.dtype}/{self.number}/{self.mode}"
-
-
-Asked = Tuple[Sample, Module, Call]
-
-
-def every(torch: Any, entry: ModuleEntry, seed: int) -> Iterator[Asked]:
-    """All samples of an entry."""
-    for mode in entry.modes():
-        cases = entry.cases(torch, mode, seed)
-        for dtype in (name for name in FORMATS if not module_left_out(entry.name, name)):
-            for number, case in enumerate(cases):
-                yield _asked(torch, case, Sample(entry.name, dtype, number, mode), seed)
-
-
-def named(torch: Any, known: Dict[str, ModuleEntry], text: str, seed: int) -> Asked:
-    """The sample of a name. Raises WrongQuestion where there is none."""
-    entry, dtype, number, mode = [*text.rsplit("/", 3), "", "", ""][:4]
-    row = known.get(entry)
-    fits = row and dtype in FORMATS and mode in row.modes()
-    if row and fits and number.isdigit() and not module_left_out(entry, dtype):
-        sample = Sample(entry, dtype, int(number), mode)
-        for case in islice(row.cases(torch, mode, seed), sample.number, sample.number + 1):
-            return _asked(torch, case, sample, seed)
-    raise WrongQuestion(f"{text!r} names no sample of census-modules")
-
-
-def _asked(torch: Any, case: Case, sample: Sample, seed: int) -> Asked:
-    """The sample's module with its call."""
-    made = torch.Generator().manual_seed(zlib.crc32(f"{seed}:{sample.name}".encode()))
-    with kept_chance(torch):
-        seeded(torch, zlib.crc32(f"{seed}:{sample.entry}:{sample.number}".encode()))
-        module = case.made().train(sample.mode == "train")
-    steady(torch, module)
-    state = {name: _weight(torch, x, made) for name, x in module.named_parameters()}
-    state.update({name: _buffer(torch, name, x, made) for name, x in module.named_buffers()})
-    low = getattr(torch, sample.dtype)
-
-    def lowered(x: Any) -> Any:
-        y = x.detach().to(low) if x.dtype == torch.float32 else x.detach()
-        return y.requires_grad_(x.requires_grad)
-
-    arguments = (state, *(_packed(torch, each) for each in case.given))
-    options = mapped(torch, case.options, lowered)
-    call = Call(mapped(torch, arguments, lowered), options, lambda x: x)
-    return sample, Module(sample.entry, module, _room(sample)), call
-
-
-def _room(sample: Sample) -> float:
-    if not matches(sample.entry, CHAINS):
+def _room(name: str, dtype: str) -> float:
+    if not matches(name, CHAINS):
         return 1.0
-    return CHAIN_ROOM * (2.0 if sample.dtype in HALVES else 1.0)
+    return CHAIN_ROOM * (2.0 if dtype in HALVES else 1.0)
 
 
 def _packed(torch: Any, given: Any) -> Any:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import io
 import math
-import zlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+import random
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..judging.refusals import lacks_form, refuses
-from ..operators.releases import release
-from ..values import WrongQuestion
 from .calls import Answer, Call, dense
-from .rules import COUNTING, OPTIMIZER_ROOM, known_wrong_form, optimizer_left_out
+from .forms import Question, form
+from .rules import COUNTING, OPTIMIZER_ROOM, known_wrong_form, optimizer_left_out, release
+from .ways import Asking, NoWay, Way
 
 FORMATS = ("float32", "bfloat16")
 STEPS, SAVED, MISSING = 5, 2, 3
@@ -76,8 +76,33 @@ class OptimizerEntry(NamedTuple):
             return ("sparse",)
         return CASES if self.info.supports_sparse else CASES[:2]
 
-    def formats(self, case: str) -> List[str]:
-        return [name for name in FORMATS if not optimizer_left_out(self.name, name)]
+    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
+        """One setting in one case."""
+        words = f"{seed}:{self.name}:{turn}"
+        chance = random.Random(words)
+        formats = [name for name in FORMATS if not optimizer_left_out(self.name, name)]
+        dtype = formats[turn // 2 % len(formats)]
+        case = self.cases()[turn % len(self.cases())]
+        made = torch.Generator().manual_seed(chance.getrandbits(62))
+        shapes: Tuple[Tuple[int, ...], ...] = SHAPES
+        if case == "many":
+            shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
+        if self.name == "Muon":  # takes matrices alone
+            shapes = tuple((shape[0], 3) if len(shape) < 2 else shape for shape in shapes)
+        if self.name == "LBFGS":  # takes no gradient that is transposed
+            shapes = tuple((math.prod(shape),) for shape in shapes)
+        low = getattr(torch, dtype)
+
+        def values(size: float) -> List[Any]:
+            drawn = (torch.randn(math.prod(shape), generator=made) for shape in shapes)
+            return [(size * x).to(low) for x in drawn]
+
+        options = chance.choice(self.settings(torch, case))
+        call = Call((values(SIZE), [values(1.0) for _ in range(STEPS)]), options, lambda x: x)
+        room = OPTIMIZER_ROOM.get(self.name, COUNTING) if dtype == "float32" else 1.0
+        kind = device.partition(":")[0]
+        trial = Trial(self.name, self.info, case, dtype, shapes, room, kind)
+        return Question(trial, dtype, turn, call, words, form(turn))
 
 
 class Trial(NamedTuple):
@@ -89,28 +114,37 @@ class Trial(NamedTuple):
     dtype: str
     shapes: Tuple[Tuple[int, ...], ...]
     room: float
+    kind: str
+    """Of the device."""
     unique: bool = True
 
     def run(self, *given: Any, **options: Any) -> List[Any]:
         return self.trained({"foreach": False} if self._takes("foreach") else {}, given, options)
 
-    def other_ways(self, question: Any, found: Answer) -> Iterator[Tuple[str, Answer]]:
+    def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
         """Every form that this optimizer has here, and one that is saved and read again."""
-        forms = self.forms(question.torch, question.device.partition(":")[0])
-        ways = [(each, FORMS[each], False) for each in forms]
-        again = question.chance.choice(["", *forms])
-        plain = {"foreach": False} if self._takes("foreach") else {}
-        ways.append((f"{again} saved and read".strip(), FORMS.get(again, plain), True))
-        for label, form, saved in ways:
+        import torch
 
-            def run(*given: Any, _form: Any = form, _saved: bool = saved, **options: Any) -> Any:
-                return self.trained(_form, given, options, _saved)
+        forms = self.forms(torch, self.kind)
+        for each in forms:
+            yield each, self._by(FORMS[each], False), "", False
+        again = forms[asked.turn % len(forms)] if forms and asked.turn % 2 else ""
+        plain = {"foreach": False} if self._takes("foreach") else {}
+        yield f"{again} saved and read".strip(), self._by(FORMS.get(again, plain), True), "", False
+
+    def _by(self, form: Dict[str, bool], saved: bool) -> Way:
+        def way(torch: Any, asking: Asking) -> Answer:
+            def run(*given: Any, **options: Any) -> List[Any]:
+                return self.trained(form, given, options, saved)
 
             try:
-                yield label, question.here(run)
+                return asking.answer(run, asking.call)
             except Exception as problem:
-                if not (lacks_form(problem) or refuses(problem)):
-                    raise
+                if lacks_form(problem) or refuses(problem):
+                    raise NoWay from problem
+                raise
+
+        return way
 
     def _takes(self, form: str) -> bool:
         return form in self.info.supported_impls
@@ -224,55 +258,3 @@ def entries(infos: List[Any]) -> Dict[str, OptimizerEntry]:
         for name, info in named_rows
         if not optimizer_left_out(name)
     }
-
-
-class Sample(NamedTuple):
-    entry: str
-    dtype: str
-    number: int
-    case: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.entry}/{self.dtype}/{self.number}/{self.case}"
-
-
-Asked = Tuple[Sample, Trial, Call]
-
-
-def every(torch: Any, entry: OptimizerEntry, seed: int) -> Iterator[Asked]:
-    """All samples of an entry."""
-    for case in entry.cases():
-        for dtype in entry.formats(case):
-            for number in range(len(entry.settings(torch, case))):
-                yield _asked(torch, entry, Sample(entry.name, dtype, number, case), seed)
-
-
-def named(torch: Any, known: Dict[str, OptimizerEntry], text: str, seed: int) -> Asked:
-    """The sample of a name. Raises WrongQuestion where there is none."""
-    name, dtype, number, case = [*text.rsplit("/", 3), "", "", ""][:4]
-    entry = known.get(name)
-    fits = entry and case in entry.cases() and dtype in entry.formats(case) and number.isdigit()
-    if entry and fits and int(number) < len(entry.settings(torch, case)):
-        return _asked(torch, entry, Sample(name, dtype, int(number), case), seed)
-    raise WrongQuestion(f"{text!r} names no sample of census-optimizers")
-
-
-def _asked(torch: Any, entry: OptimizerEntry, sample: Sample, seed: int) -> Asked:
-    made = torch.Generator().manual_seed(zlib.crc32(f"{seed}:{sample.name}".encode()))
-    shapes: Tuple[Tuple[int, ...], ...] = SHAPES
-    if sample.case == "many":
-        shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
-    if entry.name == "Muon":  # takes matrices alone
-        shapes = tuple((shape[0], 3) if len(shape) < 2 else shape for shape in shapes)
-    if entry.name == "LBFGS":  # takes no gradient that is transposed
-        shapes = tuple((math.prod(shape),) for shape in shapes)
-    low = getattr(torch, sample.dtype)
-
-    def values(size: float) -> List[Any]:
-        return [(size * torch.randn(math.prod(shape), generator=made)).to(low) for shape in shapes]
-
-    options = entry.settings(torch, sample.case)[sample.number]
-    call = Call((values(SIZE), [values(1.0) for _ in range(STEPS)]), options, lambda x: x)
-    room = OPTIMIZER_ROOM.get(entry.name, COUNTING) if sample.dtype == "float32" else 1.0
-    return sample, Trial(entry.name, entry.info, sample.case, sample.dtype, shapes, room), call

@@ -5,7 +5,8 @@ Seen on the CPU with torch 2.5.1, 2.9.1, 2.13.0 and 2.15.0 on 22 November 2026.
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Tuple
+import re
+from typing import Any, Dict, NamedTuple, Tuple
 
 SINCE = (2, 5)
 """The first release whose database is asked. 1.13.1 gives a dozen of its own samples
@@ -13,6 +14,15 @@ wrong (distances and remainders of halves, `masked_select`'s gradient, norms of 
 HALVES = ("bfloat16", "float16")
 WHOLE = ("int8", "int16", "int32", "uint8")
 BYTES = ("int8", "uint8")
+
+
+def release(torch: Any) -> Tuple[int, ...]:
+    """
+    >>> from types import SimpleNamespace
+    >>> release(SimpleNamespace(__version__="2.13.0+cpu"))
+    (2, 13)
+    """
+    return tuple(map(int, re.findall(r"\d+", str(torch.__version__))[:2]))
 
 
 class Rule(NamedTuple):
@@ -86,6 +96,9 @@ LEFT_OUT: Tuple[Rule, ...] = (
     Rule("its bins end at rounded places", ("histc",), HALVES),
     Rule("takes the strides that its caller gives alone", ("torch.ops.aten._scaled_dot_product*",)),
     Rule("reads what its argument's memory holds beside it", ("as_strided.partial_views",)),
+    Rule("beside the numbers that it is defined for, each format errs", ("mvlgamma*",), HALVES),
+    Rule("believes its lengths without a look", ("_segment_reduce*",)),
+    Rule("its samples take seconds to make", ("linalg.pinv.singular",)),
     Rule("its places do not fit into the format", ("nn.functional.max_pool3d",), BYTES),
 )
 MODULES_LEFT_OUT: Tuple[Rule, ...] = (
@@ -117,6 +130,14 @@ COUNTING = 4.0
 """Forms that count their steps in a tensor take 1 less a power of nearly 1 in float32."""
 OPTIMIZER_ROOM: Dict[str, float] = {"Muon": 300.0}
 """Muon takes its products in bfloat16, whatever the parameters' format is."""
+SHORT = (
+    "nn.functional.interpolate*",
+    "nn.functional.upsample*",
+    "_upsample*",
+    "nn.functional.grid_sample",
+    "grid_sampler*",
+)
+"""Places in an image are computed in float32: past so many they are other pixels."""
 NO_GRADIENT: Tuple[Rule, ...] = (
     Rule(
         "by exponentials of differences of logarithms, which lose far more than a roundoff",

@@ -1,0 +1,112 @@
+"""One tool of the server, and what it takes: a JSON schema, made of its command's options."""
+
+from __future__ import annotations
+
+from argparse import Action
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpusetup.commands.calling import KINDS, kind_of, option_of, options_of
+from gpusetup.errors import UsageError
+from gpusetup.model.frozen import Frozen
+
+LONGEST_WORD = 2000
+MOST_WORDS = 50
+
+
+def text(what: str, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "maxLength": LONGEST_WORD, "description": what, **more}
+
+
+def texts(what: str) -> dict[str, Any]:
+    text = {"type": "string", "maxLength": LONGEST_WORD}
+    return {"type": ["array", "string"], "items": text, "maxItems": MOST_WORDS, "description": what}
+
+
+def truth(what: str) -> dict[str, Any]:
+    return {"type": "boolean", "description": what}
+
+
+class Setting(Frozen):
+    """How the server was started."""
+
+    python: str | None = None
+    keep_private: bool = False
+    timeout: float | None = None
+
+
+class Tool(Frozen):
+    """One row of the table."""
+
+    name: str
+    command: str
+    """The command that it asks."""
+    what: str
+    takes: tuple[str, ...]
+    """The options of that command that it takes, by their names in Python."""
+    answer: Callable[[Mapping[str, Any], Setting], dict[str, Any]]
+    """It reads of a machine what `redact` leaves; `_hidden` looks over every answer once more."""
+    more: Mapping[str, Mapping[str, Any]] = {}
+    """What it takes besides: name -> JSON schema."""
+    needs: tuple[str, ...] = ()
+    shown: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    """What of the answer is told."""
+    quotes: bool = True
+    """Whether words of others may stand in the answer."""
+    asks_network: bool = False
+
+
+def properties_of(tool: Tool) -> dict[str, Any]:
+    """What a tool takes, name -> JSON schema: of its command's options, and what it adds."""
+    known = options_of(tool.command)
+    return {**{name: _property(known[option_of(name)]) for name in tool.takes}, **tool.more}
+
+
+def _property(option: Action) -> dict[str, Any]:
+    kind, what = kind_of(option), (option.help or "").replace("%%", "%")
+    if kind == "strings":
+        return texts(what)
+    choices = {"enum": list(option.choices)} if option.choices else {}
+    row = {**text(what), **choices}
+    return row if kind == "string" else {"type": kind, "description": what}
+
+
+def schema_of(tool: Tool) -> dict[str, Any]:
+    """The JSON schema of what a tool takes."""
+    known = {"type": "object", "properties": properties_of(tool), "additionalProperties": False}
+    return {**known, "required": list(tool.needs)} if tool.needs else known
+
+
+def check(tool: Tool, values: dict[str, Any]) -> None:
+    """Raises UsageError for what is not as the schema says; one text is a list of it."""
+    known = properties_of(tool)
+    for name in tool.needs:
+        if not values.get(name) and (name, values.get(name)) != ("text", ""):
+            raise UsageError(f"{tool.name} needs `{name}`: {known[name]['description']}")
+    for name, value in values.items():
+        if name not in known:
+            raise UsageError(f"{tool.name} takes no {name!r}", hint=f"it takes {', '.join(known)}")
+        row = known[name]
+        several = isinstance(row["type"], list)
+        if several and isinstance(value, str):
+            value = values[name] = [value]
+        if wrong := _wrong(value, row, several):
+            raise UsageError(f"`{name}` of {tool.name} is {wrong}: {row['description']}")
+
+
+TYPES = {"string": str, "integer": int, "boolean": bool}
+
+
+def _wrong(value: Any, row: Mapping[str, Any], several: bool) -> str:
+    """What a value should be, where it is something else."""
+    each = value if several and isinstance(value, list) else [value]
+    kind, longest = "string" if several else row["type"], row.get("maxLength", LONGEST_WORD)
+    if len(each) > MOST_WORDS:
+        return f"a list of at most {MOST_WORDS} texts, and {len(each)} were given"
+    for one in each:
+        if not isinstance(one, TYPES[kind]) or (isinstance(one, bool) and kind != "boolean"):
+            return KINDS["strings" if several else kind]
+        if isinstance(one, str) and len(one) > longest:
+            return f"too long: {len(one):,} characters, where {longest:,} are the most"
+    known = row.get("enum", (value,))
+    return "" if value in known else f"a text, one of {', '.join(known)}"

@@ -1,0 +1,149 @@
+"""`gpusetup fleet check`: may this node take jobs, within seconds and beside a running one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import TYPE_CHECKING
+
+from gpusetup.commands.common import add_timeout, tell
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
+
+if TYPE_CHECKING:
+    from gpusetup.fleet.node_check import Job, NodeCheckAnswer
+    from gpusetup.fleet.profile import Expectation
+    from gpusetup.system.system import System
+
+SUMMARY = (
+    "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
+    "and without CUDA, so that a running job notices nothing; against a profile where one is "
+    "given. Prints one line with the reason. Exit 0: sound; 1: not."
+)
+EXAMPLES = (
+    "gpusetup fleet check",
+    "gpusetup fleet check --learn > h100x8.toml",
+    "gpusetup fleet check --profile h100x8.toml --json",
+)
+
+
+LIMIT_WORDS = "how long all sources may take to answer (3.5, which is also the most)"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--profile", metavar="FILE", help="what this node must be like, as TOML")
+    parser.add_argument(
+        "--learn",
+        action="store_true",
+        help="print the profile of this node; with --profile, what it changes",
+    )
+    parser.add_argument("--gpus", metavar="LIST", help="only these: 0,3, as SLURM_JOB_GPUS has it")
+    parser.add_argument(
+        "--kubernetes",
+        action="store_true",
+        help="in a pod: also set the condition GpuProblem of $NODE_NAME, and write an event",
+    )
+    add_timeout(parser, LIMIT_WORDS)
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.probe.node import LIMIT_SECONDS
+    from gpusetup.system.system import System
+    from gpusetup.system.tape import RecordingSystem
+
+    text = _text(options.profile) if options.profile else ""
+    expected = () if options.learn else expected_of(options.profile)
+    recorder = RecordingSystem(System()) if out.verbose else None
+    limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
+    answer, _ = looked(expected, options.gpus, system=recorder, limit=limit)
+    if recorder:
+        tell(recorder, out)
+    if options.learn:
+        return _learn(answer, text, options.profile, out)
+    if options.kubernetes:
+        out.talk(_told_kubernetes(answer))
+    from gpusetup.render.language import ERROR, GOOD, Row, Screen
+
+    state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
+    out.answer(answer, Screen((Row(state, f": {answer.reason} ({answer.seconds:g} s)", hang=2),)))
+    return 0 if answer.ok else Unsatisfiable.exit_code
+
+
+def looked(
+    expected: tuple[Expectation, ...],
+    gpus: str | None,
+    *,
+    system: System | None = None,
+    limit: float | None = None,
+    given_out: int | None = None,
+) -> tuple[NodeCheckAnswer, Job]:
+    """The node as it is now, judged, as a job with these GPUs sees it; None: all of them.
+
+    `given_out`: how many GPUs Slurm gives out on this node, where it was asked.
+    """
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.fleet.node_check import checked, only
+    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
+    from gpusetup.system.system import System
+
+    began = time.monotonic()
+    record = read_node(system or System(), limit or LIMIT_SECONDS)
+    job = only(record.snapshot, expected, gpus)
+    answer = checked(
+        name_of_node(),
+        job.snapshot,
+        record.facts,
+        job.expected,
+        load_catalog(),
+        time.monotonic() - began,
+        absent=job.absent,
+        given_out=given_out,
+        others=job.others,
+    )
+    return answer, job
+
+
+def _told_kubernetes(answer: NodeCheckAnswer) -> str:
+    from gpusetup.fleet.engines.kubernetes_report import Verdict, report
+
+    name = os.environ.get("NODE_NAME")
+    if not name:
+        raise UsageError(
+            "`--kubernetes` needs the node's name in NODE_NAME",
+            hint="in the pod: `valueFrom: {fieldRef: {fieldPath: spec.nodeName}}`",
+        )
+    return report(Verdict(ok=answer.ok, reason=answer.reason), name)
+
+
+def _learn(answer: NodeCheckAnswer, former: str, name: str | None, out: Console) -> int:
+    """Print the profile; on stderr what is wrong here, and what differs from the former one."""
+    from difflib import unified_diff
+
+    from gpusetup.fleet.profile import faulty, learnt
+
+    if not answer.ok:
+        out.talk(f"this node is not sound, learn from another one: {plain(answer.reason)}")
+    for field, value in faulty(answer.facts).items():
+        out.talk(f"not learnt, for no sound node has it: {field} is {plain(value)}")
+    new = learnt(answer.facts)
+    if former:
+        said = unified_diff(former.splitlines(), new.splitlines(), str(name), "learnt", lineterm="")
+        out.talk("\n".join(said) or f"{name} is what would be learnt")
+    out.text(new)
+    return 0
+
+
+def expected_of(name: str | None) -> tuple[Expectation, ...]:
+    """What the profile in a file asks for; without one, nothing."""
+    from gpusetup.fleet.profile import read
+
+    return read(_text(name), name) if name else ()
+
+
+def _text(name: str) -> str:
+    from gpusetup.fleet.profile import MOST_BYTES
+    from gpusetup.named_file import read_text
+
+    return read_text(name, MOST_BYTES)

@@ -1,0 +1,81 @@
+"""`gpusetup fleet show`: a folder of records, and which node is not like the others."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.fleet.folder import Records, read_folder
+from gpusetup.fleet.judge import Judge
+from gpusetup.fleet.show import FleetAnswer, NotAsked, answer
+from gpusetup.model.frozen import replace
+from gpusetup.render.clock import CLOCK
+from gpusetup.render.console import Console
+
+SUMMARY = (
+    "Reads a folder of records (snapshots, doctor's answers, reports of verify and `fleet check`, "
+    "a file a node) and shows one row a node, the worst first: its findings, and in what it is not "
+    "like most nodes of its kind. Exit 1 where a node failed or did not answer."
+)
+EXAMPLES = (
+    "gpusetup fleet show records/",
+    'gpusetup fleet show records/ --nodes "gpu[001-064]"',
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="the folder of records")
+    add_nodes(parser)
+    parser.add_argument(
+        "--strict", action="store_true", help="a node unlike the others, or slowed, counts too"
+    )
+
+
+def add_nodes(parser: argparse.ArgumentParser) -> None:
+    """What `show` takes, and `run`, which shows its records."""
+    parser.add_argument(
+        "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
+    )
+    parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
+    parser.set_defaults(strict=False)
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.fleet.names import expanded
+
+    return shown(options, expanded(options.nodes) if options.nodes else (), {}, out)
+
+
+def shown(
+    options: argparse.Namespace, nodes: tuple[str, ...], not_asked: Mapping[str, str], out: Console
+) -> int:
+    """Judge the folder; `nodes` should have a record, `not_asked` got no work, with the reason."""
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.commands.fleet_check import expected_of
+    from gpusetup.fleet.profile import held_against
+    from gpusetup.render.fleet import fleet_screen
+
+    profile = expected_of(options.profile)
+    judge = Judge(load_catalog())
+    records = _read(options.folder, judge)
+    records = replace(records, nodes=tuple(held_against(profile, one) for one in records.nodes))
+    found: FleetAnswer = answer(records, nodes)
+    rest = tuple(NotAsked(name=name, why=why) for name, why in not_asked.items())
+    found = replace(found, not_asked=rest)
+    out.answer(found, fleet_screen(found))
+    states = {node.status for node in found.nodes}
+    bad = states - {"ok"} if options.strict else states & {"failed"}
+    return Unsatisfiable.exit_code if bad else 0
+
+
+def _read(folder: str, judge: Judge) -> Records:
+    records = read_folder(Path(folder), judge, CLOCK.reached)
+    if not records.nodes:
+        first = f"; {records.left_out[0]}" if records.left_out else ""
+        raise UsageError(
+            f"{folder} holds no record of gpusetup{first}",
+            hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
+        )
+    return records

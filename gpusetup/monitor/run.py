@@ -1,0 +1,111 @@
+"""A run as it is judged: which of its GPUs work, and which of them on one job. Pure."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from gpusetup.monitor import marks
+from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
+from gpusetup.monitor.tally import GpuTally, Tally
+from gpusetup.monitor.work import Work
+
+
+class Run:
+    """The figures of a run, its command and how that ended."""
+
+    def __init__(
+        self, tally: Tally, command: tuple[str, ...] | None = None, exit_code: int | None = None
+    ) -> None:
+        self.samples, self.seconds = tally.samples, tally.seconds
+        self.gpus = tuple(tally.gpus.values())
+        self.cores, self.host_cores = tally.cores, tally.host_cores
+        self.cpu = tally.tree["cpu_percent"].value()
+        """Mean CPU of the command's tree, 100 for each core."""
+        self.busiest_cpu = tally.busiest.value()
+        self.ranks = tally.most.get("gpu_processes") or None
+        """Processes of the command that hold a watched GPU."""
+        self.collective_threads = tally.most.get("collective_threads")
+        self.host_memory = tally.host_memory
+        self.command, self.exit = command, exit_code
+
+    @cached_property
+    def at_work(self) -> tuple[GpuTally, ...]:
+        return tuple(filter(worked, self.gpus))
+
+    @cached_property
+    def works(self) -> tuple[Work, ...]:
+        """What the GPUs at work did."""
+        return tuple(work for gpu in self.at_work if (work := considered(gpu)))
+
+    @cached_property
+    def kind(self) -> str:
+        """Of the program, by its command alone."""
+        return kind_of(self.command)
+
+    @cached_property
+    def nodes(self) -> int:
+        """On how many machines a launcher started it."""
+        return nodes_of(self.command)
+
+    @cached_property
+    def launched(self) -> bool:
+        """A launcher started its ranks."""
+        return is_launched(self.command) or (self.ranks or 0) > 1
+
+    def kind_on(self, gpu: GpuTally) -> str:
+        """Of the program, by its command or by the names of the processes on a GPU."""
+        return kind_of(self.command, gpu.holders.names)
+
+    def team(self, gpu: GpuTally) -> tuple[GpuTally, ...]:
+        """The GPUs at work on the same job: all of a command; else those that share a process, or
+        whose processes have one name and take like amounts of memory."""
+        if self.command or self.ranks:
+            return self.at_work
+        return tuple(one for one in self.at_work if one is gpu or _alike(one, gpu))
+
+    def twins(self, gpu: GpuTally) -> tuple[GpuTally, ...]:
+        """The other GPUs of the same name that work on the same job."""
+        return tuple(one for one in self.team(gpu) if one is not gpu and one.name == gpu.name)
+
+    def belongs(self, gpu: GpuTally) -> bool:
+        """It works, or a process that computes sits on it, or it is one of the few that do not."""
+        works, count = worked(gpu), len(self.at_work)
+        if gpu.holders.only_draws and not works:
+            return False
+        held = (gpu.memory.p95 or 0.0) > marks.HELD and gpu.has_process is None
+        few = count * 2 > len(self.gpus) and (self.ranks is None or self.ranks > 1 or count > 1)
+        return works or bool(gpu.has_process) or held or few
+
+
+def worked(gpu: GpuTally) -> bool:
+    """Not idle: neither stray kernels over a whole run nor a display count as work."""
+    stray = (gpu.utilization or 0.0) < marks.IDLE and gpu.utilization_p95 < marks.GAPS
+    return considered(gpu) is not None and not stray and not drawn(gpu)
+
+
+def drawn(gpu: GpuTally) -> bool:
+    """Only programs that draw are on it, and they do not work it hard; or nobody told who is, and
+    it does what a desktop does."""
+    used, share, whole = gpu.utilization or 0.0, gpu.memory.p95, gpu.parts.whole
+    if gpu.has_process is not None:
+        return gpu.holders.only_draws and used < marks.LOW
+    watched = whole is not None and whole.busiest_cpu is not None
+    faint = used < marks.FAINT and gpu.utilization_p95 < marks.FAINT_MOST
+    return faint and not watched and share is not None and share < marks.FAINT_MEMORY
+
+
+def considered(gpu: GpuTally) -> Work | None:
+    """Its work without the pauses, unless the pauses are the problem."""
+    parts = gpu.parts
+    return parts.body if parts.pause_share > marks.WAITS else parts.work
+
+
+def _alike(one: GpuTally, other: GpuTally) -> bool:
+    mine, theirs = one.holders, other.holders
+    if one.name != other.name:
+        return False
+    if set(mine.pids) & set(theirs.pids):
+        return True
+    if mine.pids and theirs.pids and mine.names != theirs.names:
+        return False
+    return abs((one.memory.p95 or 0.0) - (other.memory.p95 or 0.0)) <= marks.LIKE_MEMORY

@@ -1,0 +1,104 @@
+"""One GPU that worked, in its run, and what a question about it is. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+
+from gpusetup.monitor import marks
+from gpusetup.monitor.brakes import Brake, active_brake
+from gpusetup.monitor.run import Run
+from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.work import Work
+
+
+class Seen:
+    """One GPU that worked, in its run."""
+
+    def __init__(self, run: Run, gpu: GpuTally, work: Work) -> None:
+        self.run, self.gpu, self.work = run, gpu, work
+        self.together = len(run.team(gpu))
+        """How many GPUs work on the same job."""
+
+    @cached_property
+    def kind(self) -> str:
+        return self.run.kind_on(self.gpu)
+
+    @cached_property
+    def brake(self) -> Brake | None:
+        return active_brake(self.work, self.gpu)
+
+    @property
+    def weight(self) -> float | None:
+        """Power above that of a resting card, in percent, for the time with work."""
+        share, used = self.work.power_share, self.work.utilization
+        return None if share is None or not used else (share - marks.IDLE_POWER) / used * 100
+
+    @property
+    def cores(self) -> float | None:
+        return self.run.cores or self.run.host_cores
+
+
+class Sign:
+    """A question about a GPU in its run."""
+
+    def __init__(self, test: Callable[[Seen], object], words: str) -> None:
+        self.test, self.words = test, words
+
+    def __call__(self, seen: Seen) -> bool:
+        return bool(self.test(seen))
+
+    def __and__(self, other: Sign) -> Sign:
+        return Sign(lambda seen: self(seen) and other(seen), f"{self.words}, {other.words}")
+
+    def __or__(self, other: Sign) -> Sign:
+        return Sign(lambda seen: self(seen) or other(seen), f"({self.bare} or {other.bare})")
+
+    def __invert__(self) -> Sign:
+        several = "," in self.words and self.bare == self.words
+        return Sign(
+            lambda seen: not self(seen), f"not ({self.words})" if several else f"not {self.words}"
+        )
+
+    @property
+    def bare(self) -> str:
+        """Its words without parentheses around all of them."""
+        inside = self.words[1:-1]
+        return inside if self.words == f"({inside})" and ")" not in inside else self.words
+
+
+def sign(test: Callable[[Seen], object]) -> Sign:
+    return Sign(test, test.__name__.strip("_").replace("_", " "))
+
+
+def least(value: float | None, mark: float) -> bool:
+    return value is not None and value >= mark
+
+
+def below(value: float | None, mark: float) -> bool:
+    return value is not None and value < mark
+
+
+COMPILED = re.compile(r"--?(torch[_-])?compile\b(?![= ](0|false|no)\b)", re.I)
+MIXED = re.compile(
+    r"(bf16|fp16|float16|bfloat16|--?(use[_-])?amp\b|mixed[_-]precision)"
+    r"(?![= ](0|false|no|none)\b)",
+    re.I,
+)
+MOST_WORKERS = 16
+"""More loader workers than this per GPU are seldom worth their memory."""
+
+
+def says(run: Run, what: re.Pattern[str]) -> bool:
+    """Whether the command's words say that something is so already."""
+    return bool(run.command and what.search(" ".join(run.command)))
+
+
+def useful_workers(run: Run) -> int:
+    """The usable cores, shared by the GPUs at work; 4 where the cores are not known. Where a quota
+    holds the command back, the cores that it got."""
+    used = sum((gpu.utilization or 0.0) >= marks.IDLE for gpu in run.gpus)
+    held = any(gpu.parts.work and gpu.parts.work.held_back for gpu in run.gpus)
+    cores = min(run.cores or 4, (run.cpu or 0) / 100) if held else run.cores or 4
+    return max(1, min(MOST_WORKERS, round(cores) // max(1, used)))

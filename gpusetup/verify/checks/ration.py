@@ -1,0 +1,231 @@
+"""The ration: kernels in forms that come round by turns, against float64 on the CPU.
+
+`standard` asks each entry a few questions, other ones with each seed, until its seconds are over;
+`census` asks all.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from ..database import entries, loading
+from ..database import modules as of_modules
+from ..database import optimizers as of_optimizers
+from ..database.calls import exact_products
+from ..database.comparing import NotAsked, compared
+from ..database.forms import LENGTHS, NUMBERS, Question
+from ..database.own import own
+from ..database.rules import SINCE, release
+from ..device.importing import first_line
+from ..judging.refusals import refuses
+from ..judging.tolerance import Part, holds, judged
+from ..values import (
+    SKIPPED,
+    Outcome,
+    WrongQuestion,
+    asked,
+    asked_after,
+    seconds_left,
+    sticky,
+    working_on,
+)
+
+ENOUGH = 12
+"""So many wrong answers are told; more say nothing new."""
+ROUND = 20
+"""In so many consecutive seeds each entry comes first once, or nearly so."""
+
+
+class Source(NamedTuple):
+    """Whose entries a check asks."""
+
+    load: Callable[[Any], Dict[str, Any]]
+    turns: int
+    """Questions to an entry in `standard`."""
+    seconds: float
+    """Of `standard`, at most."""
+    census: int
+    """Questions to an entry in `census`: each length with each kind of numbers."""
+
+
+def _operators(torch: Any) -> Dict[str, Any]:
+    return {**own(torch), **entries.entries(loading.load(torch))}
+
+
+SOURCES = {
+    "operators": Source(_operators, 8, 56.0, len(LENGTHS) * len(NUMBERS)),
+    "modules": Source(lambda torch: of_modules.entries(loading.modules(torch)), 4, 6.0, 24),
+    "optimizers": Source(
+        lambda torch: of_optimizers.entries(loading.optimizers(torch)), 2, 8.0, 24
+    ),
+}
+OFTEN = 3
+"""Our own entries are asked so many times as often: they are what programs compute most."""
+
+
+@functools.lru_cache(maxsize=None)
+def known_to(torch: Any, name: str) -> Dict[str, Any]:
+    """The entries of this torch, read once a process. Raises NoDatabase."""
+    return SOURCES[name].load(torch)
+
+
+def ration(name: str, device: str) -> Outcome:
+    """Each question's answer agrees with float64 on the CPU."""
+    import torch
+
+    if release(torch) < SINCE:
+        return Outcome(SKIPPED, "the database of this torch has samples that it gives wrong itself")
+    try:
+        known = known_to(torch, name)
+    except loading.NoDatabase as problem:
+        return Outcome(SKIPPED, f"torch's own database of {name} cannot be loaded: {problem}")
+    found = Found(name)
+    with exact_products(torch):
+        for entry, turn in chosen(name, known):
+            if found.is_over():
+                break
+            found.ask(torch, device, entry, turn)
+    return found.told(device)
+
+
+def chosen(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
+    """The entries and turns that the level takes, or the one that was asked for; behind the last
+    one where a process ended in it."""
+    turns = list(_turns(name, known))
+    only = dict(each.partition("/")[::2] for each in asked().only).get(name)
+    if only:
+        entry, _, turn = only.rpartition("/")
+        if entry not in known or not turn.isdigit():
+            hint = "as ENTRY/NUMBER, in the words of a failure's hint"
+            raise WrongQuestion(f"{only!r} names no question of {name} with this torch", hint)
+        turns = [(known[entry], int(turn))]
+    after = asked_after()
+    at = [f"{entry.name}/{turn}" for entry, turn in turns] if after else []
+    yield from turns[at.index(after.at) + 1 if after and after.at in at else 0 :]
+
+
+def _turns(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
+    source, seed = SOURCES[name], asked().seed
+    order = sorted(known)
+    random.Random(name).shuffle(order)
+    first = seed % ROUND * len(order) // ROUND
+    for each in order[first:] + order[:first]:
+        often = OFTEN if hasattr(known[each], "draw") else 1
+        count = often * source.turns
+        turns = range(seed * count, (seed + 1) * count)
+        for turn in range(often * source.census) if asked().level == "census" else turns:
+            yield known[each], turn
+
+
+class Found:
+    """What the questions gave so far."""
+
+    def __init__(self, check: str) -> None:
+        self.check = check
+        self.parts: List[Part] = []
+        self.last = ""
+        """The entry that was asked last."""
+        self.bad = self.tried = self.not_asked = self.entries = 0
+        self.began = time.monotonic(), time.thread_time()
+        self.before = 0.0
+        after = asked_after()
+        if after:
+            self.tried, self.not_asked, self.before, self.entries, parts = after.kept
+            self.last = after.at.rpartition("/")[0]
+            self._keep([Part(*each) for each in parts])
+
+    def spent(self) -> float:
+        """Seconds of a core, or, if this machine gives hardly any, a third of those that passed."""
+        passed, computed = time.monotonic() - self.began[0], time.thread_time() - self.began[1]
+        return self.before + max(computed, passed / 3)
+
+    def is_over(self) -> bool:
+        late = asked().level != "census" and self.spent() >= SOURCES[self.check].seconds
+        return late or seconds_left() <= 0 or self.bad >= ENOUGH
+
+    def ask(self, torch: Any, device: str, entry: Any, turn: int) -> None:
+        """Compares one answer."""
+        name = f"{entry.name}/{turn}"
+        kept = [self.tried, self.not_asked, self.spent(), self.entries, self.parts]
+        working_on(name, reference=True, kept=kept)
+        question: Optional[Question] = None
+        parts: List[Part] = []
+        try:
+            question = entry.question(torch, device, asked().seed, turn)
+            if question is None:
+                return
+            odd = bool(question.form.lengths or question.form.option)
+            working_on(name, reference=odd, kept=kept)  # torch itself may die of odd arguments
+            parts = compared(torch, device, question)
+        except Exception as problem:  # whatever a kernel raises is its answer
+            if sticky(problem):
+                raise
+            lacks = isinstance(problem, NotAsked) or refuses(problem) or not_in_this_torch(problem)
+            if lacks or question is None:
+                self.not_asked += 1
+                return
+            parts = [holds("", False, first_line(problem))]
+        self.tried += 1
+        self.entries += entry.name != self.last
+        self.last = entry.name
+        words = f"{name} ({question.dtype})"
+        self._keep([part._replace(label=f"{words} {part.label}".strip()) for part in parts])
+
+    def _keep(self, parts: List[Part]) -> None:
+        """What is wrong, and the nearest to its limit of what is right."""
+        every = [*self.parts, *parts]
+        wrong = [part for part in every if not part.worst <= 1]
+        right = [part for part in every if part.worst <= 1]
+        best = [max(right, key=lambda part: part.worst)] if right else []
+        self.parts, self.bad = [*wrong, *best], len(wrong)
+
+    def told(self, device: str) -> Outcome:
+        if not self.tried:
+            return Outcome(SKIPPED, "this torch's database has nothing that can be asked here")
+        seed, hint = asked().seed, None
+        bad = [part for part in self.parts if not part.worst <= 1]
+        if bad:
+            hint = (
+                f"again: `--level {asked().level} --device {device} --seed {seed}"
+                f" --only {self.check}/{bad[0].label.split(' ')[0]}`; where it fails again, another"
+                " build or card"
+            )
+        said = f"{self.tried} questions to {self.entries} {self.check} with seed {seed}"
+        if self.not_asked:
+            said += f"; {self.not_asked} have no answer here"
+        outcome = judged(self.parts, "float64", hint)
+        if bad:
+            return outcome._replace(detail=f"{outcome.detail} ({said})")
+        near = [part.label for part in self.parts if part.allowed]
+        worst = f", worst {near[0]}" if near else ""
+        return outcome._replace(detail=f"{said}, against float64 on the CPU{worst}")
+
+
+UNKNOWN_FORM = (
+    "invalid combination of arguments",
+    "unexpected keyword argument",
+    "must be tuple of Tensors",
+    "expected Tensor as element",
+    "Expected a value of type 'Tensor' for argument",
+)
+"""What torch says of a call that it does not know."""
+
+
+def not_in_this_torch(problem: Exception) -> bool:
+    """Whether an operator, or a form of it, came with a later torch, or went.
+
+    >>> not_in_this_torch(AttributeError("module 'torch.special' has no attribute 'airy_ai'"))
+    True
+    """
+    if isinstance(problem, (NotImplementedError, AttributeError)):
+        return True
+    called = isinstance(problem, (TypeError, RuntimeError))
+    return called and any(words in str(problem) for words in UNKNOWN_FORM)
+
+
+operators = functools.partial(ration, "operators")
+modules = functools.partial(ration, "modules")
+optimizers = functools.partial(ration, "optimizers")

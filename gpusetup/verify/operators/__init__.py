@@ -1,1 +1,0 @@
-"""A census of operators: each in many formats, layouts and sizes, against an exact answer."""

@@ -1,0 +1,233 @@
+"""The ration: forms that come round by turns; clean torch passes, a fault of any kernel shows."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from verify_faults.layers import Operator as Faulty
+from verify_faults.layers import element
+
+from gpusetup.verify.checks import ration
+from gpusetup.verify.checks.ration import SOURCES, chosen, known_to
+from gpusetup.verify.database import loading
+from gpusetup.verify.database.comparing import NotAsked, compared
+from gpusetup.verify.database.forms import LENGTHS, NUMBERS, WAYS, form
+from gpusetup.verify.database.rules import LEFT_OUT, left_out
+from gpusetup.verify.values import FAILED, PASSED, SKIPPED, Asked, Outcome, WrongQuestion, ask_for
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+    ask_for(Asked())
+
+
+def asked_for(check: str, question: str, seed: int = 3) -> Outcome:
+    ask_for(Asked(seed, level="standard", only=(f"{check}/{question}",)))
+    return ration.ration(check, "cpu")
+
+
+def wrong(entry: Any, turns: range) -> list[str]:
+    """What is said of an entry's questions."""
+    said = []
+    for turn in turns:
+        question = entry.question(torch, "cpu", 3, turn)
+        try:
+            parts = compared(torch, "cpu", question) if question else []
+        except NotAsked:
+            continue
+        said += [f"{turn} {part.label}" for part in parts if not part.worst <= 1]
+    return said
+
+
+def state() -> tuple[Any, ...]:
+    flags = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    generators = random.getstate(), torch.get_rng_state().tolist()
+    return (list(sys.argv), dict(os.environ), torch.get_default_dtype(), flags, generators)
+
+
+def test_loading_and_asking_leave_the_process_as_it_was() -> None:
+    before = state()
+    sys.modules.pop(loading.HOME + "common_methods_invocations", None)
+    loading.load(torch)
+    for check, question in (
+        ("operators", "addmm/1"),
+        ("operators", "attention-in-use/4"),
+        ("modules", "nn.BatchNorm2d/0"),
+        ("optimizers", "Adam/0"),
+    ):
+        found = asked_for(check, question)
+        assert (found.status, found.value is not None) == (PASSED, True)
+    assert state() == before
+    assert "expecttest" not in sys.modules or hasattr(sys.modules["expecttest"], "__file__")
+
+
+@pytest.mark.parametrize("check", SOURCES)
+def test_a_database_that_cannot_be_loaded_is_a_skip(
+    check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("methods_invocations", "modules", "optimizers"):
+        monkeypatch.setitem(sys.modules, f"{loading.HOME}common_{name}", None)
+    known_to.cache_clear()
+    found = asked_for(check, "nothing/0")
+    known_to.cache_clear()
+    assert found.status == SKIPPED and "cannot be loaded" in found.detail
+
+
+@pytest.mark.parametrize("check", SOURCES)
+def test_in_twenty_consecutive_seeds_each_entry_is_asked(check: str) -> None:
+    """Even if only a tenth of the questions fits into the time."""
+    known = known_to(torch, check)
+    seen = set()
+    for seed in range(77, 97):
+        ask_for(Asked(seed, level="standard"))
+        turns = list(chosen(check, known))
+        seen |= {entry.name for entry, _ in turns[: len(turns) // 10]}
+    assert seen == {entry.name for entry in known.values()}
+
+
+def test_forms_come_round_by_turns() -> None:
+    many = [form(turn) for turn in range(len(LENGTHS) * len(NUMBERS))]
+    assert {each.way for each in many[:16]} == set(WAYS)
+    pairs = {(each.lengths, each.numbers) for each in many}
+    assert pairs == {(lengths, numbers) for lengths in LENGTHS for numbers in NUMBERS}
+
+
+def test_a_question_has_the_same_numbers_by_its_name_and_others_by_seed() -> None:
+    for entry in (known_to(torch, "operators")[name] for name in ("addmm", "product")):
+        first, again, other = (entry.question(torch, "cpu", seed, 7) for seed in (5, 5, 6))
+        assert first.name == f"{entry.name}/7"
+        assert torch.equal(first.call.given[1], again.call.given[1])
+        assert first.call.given[1].shape != other.call.given[1].shape or not torch.equal(
+            first.call.given[1], other.call.given[1]
+        )
+    for text in ("addmm", "nothing/0", "addmm/x"):
+        with pytest.raises(WrongQuestion, match="no question of operators"):
+            asked_for("operators", text)
+
+
+def test_most_entries_are_asked_and_each_that_is_not_has_a_reason() -> None:
+    found = loading.load(torch)
+    names = {
+        ".".join(filter(None, (info.name, info.variant_test_name)))
+        for info in (*found.operators, *found.lists)
+    }
+    known = set(known_to(torch, "operators"))
+    assert len(known & names) > 0.85 * len(names)
+    assert all(left_out(name) for name in names - known)
+    assert all(rule.reason and rule.names for rule in LEFT_OUT)
+
+
+def last_is_nought(found: Any) -> Any:
+    found = found.clone()
+    found.reshape(-1)[-1:] = 0
+    return found
+
+
+def doubled(found: Any) -> Any:
+    return found * 2
+
+
+@pytest.mark.parametrize("shape", [last_is_nought, doubled])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_fault_of_any_kernel_is_seen(shape: Any, seed: int) -> None:
+    """Of entries that the seed draws: answers in float64 stay right."""
+    known = known_to(torch, "operators")
+    names = [name for name in sorted(known) if name not in INNOCENT]
+    missed = []
+    for name in random.Random(seed).sample(names, 12):
+        right = known[name].run
+        hit: list[bool] = []
+
+        def sick(*given: Any, _run: Any = right, _hit: list[bool] = hit, **options: Any) -> Any:
+            found = _run(*given, **options)
+            first = found[0] if isinstance(found, (list, tuple)) and found else found
+            fits = isinstance(first, torch.Tensor) and first.dtype == torch.float32
+            if not fits or not first.numel() or first.layout != torch.strided:
+                return found
+            changed = shape(first)
+            same = torch.equal(changed.nan_to_num(), first.nan_to_num())
+            _hit.append(not same)
+            return (
+                found
+                if same
+                else type(found)([changed, *found[1:]])
+                if first is not found
+                else changed
+            )
+
+        faulty = known[name]._replace(run=sick)
+        if not wrong(faulty, range(8)) and any(hit):
+            missed.append(name)
+    assert len(missed) <= 1, missed
+
+
+INNOCENT = ("empty_like",)
+"""Whose answer may be anything."""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "check", "question"),
+    [
+        ("gelu_backward", "operators", "nn.functional.gelu/0"),
+        ("gelu", "modules", "nn.GELU/0"),
+        ("sqrt", "optimizers", "Adam/0"),
+    ],
+)
+def test_a_failure_says_how_to_repeat_it(kernel: str, check: str, question: str) -> None:
+    def low(found: Any, args: Any) -> bool:
+        return bool(args[0].dtype == torch.float32 and found.numel() > 0)
+
+    known_to(torch, check)
+    with Faulty(kernel, element(0.1, 0), when=low, exact=True):
+        found = asked_for(check, question)
+    assert found.status == FAILED
+    assert f"--seed 3 --only {check}/{question}`" in str(found.hint)
+
+
+def test_an_optimizer_that_skips_a_parameter_is_seen() -> None:
+    entry = known_to(torch, "optimizers")["SGD"]
+    step = torch.optim.SGD.step
+
+    def lazy(optimizer: Any, *rest: Any) -> Any:
+        last = optimizer.param_groups[0]["params"][-3]
+        kept = last.grad
+        last.grad = None if last.dtype == torch.float32 else kept
+        return step(optimizer, *rest)
+
+    class Lazy(torch.optim.SGD):  # type: ignore[misc, unused-ignore]
+        step = lazy
+
+    assert not wrong(entry, range(2))
+    info = __import__("copy").copy(entry.info)
+    info.optim_cls = Lazy
+    assert wrong(entry._replace(info=info), range(2))
+
+
+def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer() -> None:
+    entry = known_to(torch, "operators")["product"]
+
+    def broken(said: str) -> Any:
+        def run(*given: Any, **options: Any) -> Any:
+            if given[0].dtype == torch.float64:
+                return torch.mm(*given)
+            raise RuntimeError(said)
+
+        return entry._replace(run=run)
+
+    found = ration.Found("operators")
+    found.ask(torch, "cpu", broken("kernel stopped"), 0)
+    assert found.bad == 1 and found.parts[0].first.endswith("kernel stopped")
+    with pytest.raises(RuntimeError, match="illegal memory"):
+        found.ask(torch, "cpu", broken("CUDA error: an illegal memory access"), 0)
