@@ -24,7 +24,6 @@ SUMMARY = (
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --model qwen3-8b --context 32768 --gpu "A100 80GB" --gpus 4',
-    "gpusetup plan --code train:build --batch 32 --amp bf16 --gpu-mem 24GiB",
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
@@ -89,21 +88,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     add_machine_options(parser, python=False)
     parser.set_defaults(selective=None)
+    parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     whole: dict[str, Any] = {"type": int, "metavar": "N"}
-    what = parser.add_argument_group("what is trained").add_argument
+    what = parser.add_argument_group("what is trained or served, and where").add_argument
     what("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
     what("--params", metavar="124M", help="a model of this size, of the usual shape")
     what("--from-config", metavar="FILE", help="what a training config says")
-    what("--code", metavar="MODULE:FUNCTION", help="what your own code needs")
+    what("--code", metavar="FILE:NAME", help="a function of your own code")
     what("--context", type=tokens, metavar="N", help="tokens of a sequence: 32768, 32k")
     what("--batch", **whole, help="sequences a step on all GPUs together")
     what("--accumulate", **whole, help="micro-batches a step")
     what("--frames", **whole, help="of a video that a denoiser makes")
     what("--size", metavar="HxW", help="its pixels, or an image's: 480x720")
-    where = parser.add_argument_group("where").add_argument
-    where("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
-    where("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
-    where("--gpus", **whole, help="how many of them train")
+    what("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
+    what("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
+    what("--gpus", **whole, help="how many of them train")
+    engines = "vllm (default), sglang, llama.cpp, transformers"
+    what("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
+    what("--weights", metavar="TYPE", help="served weights: bf16, fp8, int4, q4_k_m")
+    what("--cache", metavar="TYPE", help="served cache: bf16, fp8, q8_0")
     how = parser.add_argument_group("how").add_argument
     how("--trainer", metavar="NAME", help="its defaults: hf, trl, torchtune, ...")
     how("--strategy", type=strategy_word, metavar="NAME", help="ddp, fsdp, zero2, ...")
@@ -113,7 +116,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     mixed: dict[str, Any] = {"choices": ("bf16", "fp16", "none"), "metavar": "TYPE"}
     how("--amp", **mixed, help="mixed precision: bf16, fp16, none")
     how("--lora", type=int, metavar="RANK", help="train LoRA of this rank only")
-    how("--lora-targets", type=targets_named, metavar="LAYERS", help="all, attention, qv")
+    how("--lora-targets", type=targets_named, metavar="ON", help="all, attention, qv")
     bits: dict[str, Any] = {
         "choices": ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"),
         "metavar": "TYPE",
@@ -128,11 +131,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("--ep", "expert_parallel", "expert"),
     ):  # fmt: skip
         how(flag, dest=field, **whole, help=f"{text} parallelism")
-    serve = parser.add_argument_group("serving").add_argument
-    engines = "vllm (default), sglang, llama.cpp, transformers"
-    serve("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
-    serve("--weights", metavar="TYPE", help="served weights: bf16, fp8, int4, q4_k_m")
-    serve("--cache", metavar="TYPE", help="served cache: bf16, fp8, q8_0")
     group = parser.add_argument_group("answer")
     unknown = group.add_mutually_exclusive_group().add_argument
     for flag, name, text in (

@@ -82,7 +82,7 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": Family(norms=4, tied=True, query_key_norm=True, head_dim=256),
     "gemma3n_text": Family(norms=4, tied=True),
     "glm4": Family(norms=4),
-    "gpt2": Family(gated=False, positions=True, tied=True, activation="gelu_new"),
+    "gpt2": Family(gated=False, layer_norm=True, positions=True, tied=True, activation="gelu_new"),
     "gpt_bigcode": Family(gated=False, positions=True, tied=True),
     "gpt_neo": Family(gated=False, positions=True, tied=True),
     "gpt_neox": Family(gated=False, layer_norm=True),
