@@ -62,9 +62,9 @@ DOCUMENTS = (
 )
 
 
-def page(head: str) -> str:
+def page() -> str:
     """The whole page."""
-    parts = [head, "# Python\n\n", f"{inspect.getdoc(api)}\n"]
+    parts = ["# Python\n\n", f"{inspect.getdoc(api)}\n"]
     for name in COMMAND:
         parts += ["\n", *_function(name)]
     parts += ["\n## Errors\n\n", _errors(), "\n## Documents\n"]

@@ -22,10 +22,10 @@ of a report.
 """
 
 
-def page(generated: str) -> str:
+def page() -> str:
     from gpusetup.diagnosis.knowledge import records
 
-    return "".join([generated, HEAD, *(text for row in records() for text in section(row))])
+    return "".join([HEAD, *(text for row in records() for text in section(row))])
 
 
 def section(row: Cause) -> Iterator[str]:

@@ -62,7 +62,8 @@ RESERVE_SECONDS, LEAST_SECONDS = 12.0, 5.0
 MOST_MINUTES = 24 * 60.0
 MOST_TEXT = 1 << 20
 SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-DONE, KILLED, CRASHED, NOT_BEGUN = "done", "killed at its limit", "crashed", "not begun"
+DONE, KILLED, CRASHED = "done", "killed at its limit", "crashed"
+NOT_BEGUN, STOPPED = "not begun", "interrupted"
 TORCH_SECONDS = 120.0
 ASK_TORCH = """
 import json, sys, torch
@@ -105,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 run.to_its_end(evidence)
             except KeyboardInterrupt as ended:
                 number = int(ended.args[0]) if isinstance(ended, Ended) else int(signal.SIGINT)
-                run.status, run.problem = "interrupted", f"by {signal.Signals(number).name}"
+                run.status, run.problem = STOPPED, f"by {signal.Signals(number).name}"
                 keep(evidence, run, options.out)
                 return 128 + number
             fine &= keep(evidence, run, options.out)
@@ -247,8 +248,8 @@ class Run:
 def keep(evidence: Evidence, run: Run, out: Path) -> bool:
     """Written first, shown then: a terminal that is gone costs nothing."""
     result = run.result(evidence.device)
-    is_new = run.status != NOT_BEGUN or run.part.name not in {each.name for each in evidence.parts}
-    if is_new:
+    says_nothing = run.status in (NOT_BEGUN, STOPPED)
+    if not (says_nothing and run.part.name in {part.name for part in evidence.parts}):
         evidence.add(result)
     try:
         write(out, evidence)

@@ -96,9 +96,10 @@ def _platform(platform: dict[str, Any]) -> str:
 
 def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     """The document with the builds that the live index has and the catalog lacks."""
+    from gpusetup.catalog.builds import index_url
     from gpusetup.catalog.file import read_catalog
     from gpusetup.errors import Blocked
-    from gpusetup.install.refresh.index import ask_index
+    from gpusetup.install.fetching.page import ask_page
     from gpusetup.install.refresh.live_catalog import (
         backends_to_ask,
         listed_labels,
@@ -111,12 +112,12 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     backends = sorted({*backends_to_ask(catalog), *listed_labels(catalog, root)})
     for backend in backends:
         try:
-            page = ask_index(root, backend, "torch")
+            page = ask_page(f"{index_url(backend, root)}/torch/")
         except Blocked as problem:
             print(f"not asked: {problem.message}", file=sys.stderr)
             continue
-        print(page.missing or f"{page.url}: {len(page.files)} wheels", file=sys.stderr)
-        for seen in seen_builds(page.files, backend):
+        print(page if isinstance(page, str) else f"{len(page)} wheels", file=sys.stderr)
+        for seen in seen_builds(() if isinstance(page, str) else page, backend):
             build = new_build(seen, catalog) if seen.key not in known else None
             if build is not None:
                 add(document, build)

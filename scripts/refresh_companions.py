@@ -11,16 +11,15 @@ from typing import Any
 import requests
 from packaging.requirements import InvalidRequirement, Requirement
 
+from gpusetup.catalog.builds import index_url
 from gpusetup.errors import Blocked
-from gpusetup.install.fetching.ranged import RangedFile, metadata_in
+from gpusetup.install.fetching.page import ask_page
 from gpusetup.install.fetching.wheels import Wheel, parsed_name
-from gpusetup.install.refresh.index import IndexPage, ask_index
 from gpusetup.model.versions import parsed
 
 Row = dict[str, Any]
 NAMES = ("torchvision", "torchaudio")
 SECONDS = 20.0
-PARTIAL_CONTENT = 206
 PLATFORMS = {
     "manylinux": "linux",
     "linux": "linux",
@@ -36,18 +35,18 @@ def with_companions(document: dict[str, Any], root: str, backends: Iterable[str]
     before = repr(rows)
     for backend in backends:
         for name in NAMES:
-            page = _page(root, backend, name)
-            for wheel in _newest(page.files if page else ()):
+            for wheel in _newest(_page(root, backend, name)):
                 _note(rows, name, backend, wheel)
     return repr(rows) != before
 
 
-def _page(root: str, backend: str, name: str) -> IndexPage | None:
+def _page(root: str, backend: str, name: str) -> tuple[Wheel, ...]:
     try:
-        return ask_index(root, backend, name)
+        page = ask_page(f"{index_url(backend, root)}/{name}/")
     except Blocked as problem:
         print(f"not asked: {problem.message}", file=sys.stderr)
-        return None
+        return ()
+    return () if isinstance(page, str) else page
 
 
 def _newest(wheels: Iterable[Wheel]) -> list[Wheel]:
@@ -105,25 +104,14 @@ def declared_torch(metadata: str | None) -> str | None:
 
 
 def read_metadata(wheel: Wheel) -> str | None:
-    """The METADATA of a wheel from beside it, else from inside it by a few ranged requests."""
+    """The METADATA of a wheel, from beside it (PEP 658)."""
     try:
-        if wheel.metadata_url:
-            answer = requests.get(wheel.metadata_url, timeout=SECONDS)
-            if answer.ok:
-                return answer.text
-        file = RangedFile.opened(lambda part: _part(wheel.url, part))
-        return metadata_in(file) if file else None
-    except (requests.RequestException, OSError, ValueError, StopIteration) as problem:
+        answer = requests.get(f"{wheel.url}.metadata", timeout=SECONDS)
+        answer.raise_for_status()
+    except requests.RequestException as problem:
         print(f"METADATA of {wheel.filename} was not read: {problem}", file=sys.stderr)
         return None
-
-
-def _part(url: str, part: str) -> tuple[bytes, int] | None:
-    answer = requests.get(url, headers={"Range": f"bytes={part}"}, timeout=SECONDS)
-    total = answer.headers.get("Content-Range", "").rpartition("/")[2]
-    if answer.status_code != PARTIAL_CONTENT or not total.isdigit():
-        return None
-    return answer.content, int(total)
+    return answer.text
 
 
 def platforms_of(wheel: Wheel) -> set[str]:

@@ -15,11 +15,11 @@ that fits the run is given. How to read a verdict:
 """
 
 
-def page(generated: str) -> str:
+def page() -> str:
     from gpusetup.monitor.verdicts import ORDER
 
     head = HEAD.format(order=", ".join(f"`{name}`" for name in ORDER))
-    return "".join((generated, head, *_cases(), *_whole(), *_signs(), *_steps()))
+    return "".join((head, *_cases(), *_whole(), *_signs(), *_steps()))
 
 
 def _cases() -> Iterator[str]:

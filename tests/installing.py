@@ -24,9 +24,9 @@ import uv
 from index_server import IndexServer, build_wheel, index_server
 
 from gpusetup import cli
-from gpusetup.install.fetching import limits, web
+from gpusetup.install.fetching import page
 from gpusetup.install.settings import environment as asking
-from gpusetup.install.switching import stage, switch, transaction
+from gpusetup.install.switching import switch, transaction
 from gpusetup.install.switching.transaction import Journal
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Snapshot
@@ -185,10 +185,10 @@ def new_world(folder: Path, tls: Path | None = None) -> Iterator[World]:
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says nothing is given up after a second."""
-    monkeypatch.setattr(limits, "LIMITS", (1.0, 0.6))
-    monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
-    short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
+    monkeypatch.setattr(page, "TIMEOUTS", (1.0, 0.6))
+    short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0"}
     monkeypatch.setattr(asking, "LIMITS", {**asking.LIMITS, **short})
+    monkeypatch.setattr(switch, "FETCHING", short)
 
 
 def bare_environment(folder: Path, default_index: str) -> dict[str, str]:
@@ -197,6 +197,7 @@ def bare_environment(folder: Path, default_index: str) -> dict[str, str]:
         "XDG_CACHE_HOME": str(folder / "cache"),
         "XDG_STATE_HOME": str(folder / "state"),
         "UV_CACHE_DIR": str(folder / "uv-cache"),
+        "GPUSETUP_CACHE_DIR": str(folder / "uv-cache"),
         "UV_DEFAULT_INDEX": default_index,
         "PIP_INDEX_URL": default_index,
         "PIP_CONFIG_FILE": os.devnull,
@@ -211,18 +212,7 @@ def enter(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(switch, "prepare_stage", prepare_stage_where_uv_knows_the_python)
     monkeypatch.chdir(world.folder / "home")
-
-
-def prepare_stage_where_uv_knows_the_python(store: Path, *words: Any) -> Path:
-    """As it is prepared; uv's cache in it, new in every installation, has its answer already for
-    an environment that was made at this path before."""
-    folder = stage.prepare_stage(store, *words)
-    if store.parent in EMPTY:
-        for kept in read_interpreter(str(store.parent / "bin/python")):
-            shutil.copytree(kept, folder / "cache" / kept.name)
-    return folder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -289,3 +289,28 @@ def kube_api(folder: Path, tls: Path) -> Iterator[Api]:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
+
+
+def openssl(*words: str, cwd: Path) -> None:
+    subprocess.run(["openssl", *words], cwd=cwd, check=True, capture_output=True)
+
+
+def authority(folder: Path, host: str = "IP:127.0.0.1", days: str = "2") -> Path:
+    """A folder with `ca.pem`, an authority of our own, and `server.pem`, what it vouches for."""
+    folder.mkdir(parents=True)
+    new = ("-newkey", "rsa:2048", "-nodes")
+    openssl(
+        *("req", "-x509", *new, "-days", "2", "-keyout", "ca.key", "-out", "ca.pem"),
+        *("-subj", "/CN=Own authority", "-addext", "basicConstraints=critical,CA:TRUE"),
+        *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
+        cwd=folder,
+    )
+    openssl(*("req", *new, "-keyout", "key", "-out", "csr", "-subj", "/CN=index"), cwd=folder)
+    (folder / "names").write_text(f"subjectAltName={host}\nextendedKeyUsage=serverAuth\n")
+    openssl(
+        *("x509", "-req", "-in", "csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
+        *("-days", days, "-extfile", "names", "-out", "crt"),
+        cwd=folder,
+    )
+    (folder / "server.pem").write_text((folder / "crt").read_text() + (folder / "key").read_text())
+    return folder

@@ -52,6 +52,17 @@ def test_each_doubt_is_a_test_or_names_what_it_needs() -> None:
     assert [k.id for k in ALL if "doubt" in k.id] == [f"doubt-{n}" for n in range(1, 45)]
 
 
+def test_what_the_parts_ask_verify_for_is_there() -> None:
+    from acceptance import test_clean, test_suspicions
+    from acceptance.faults.sitecustomize import FAULTS
+
+    lists = (test_suspicions.EXACT, test_suspicions.RATES, test_suspicions.GREEDY)
+    asked = {*test_clean.NUMERIC, *(check for _, check in FAULTS.values()), "load", "compile"}
+    asked |= {name for names in (*lists, *(known.checks for known in ALL)) for name in names}
+    page = (ROOT / "docs" / "reference" / "verify-checks.md").read_text(encoding="utf-8")
+    assert [name for name in sorted(asked) if f"| `{name}` |" not in page] == []
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -191,7 +202,7 @@ def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_rehearsal_on_the_cpu_gets_through_every_part(tmp_path: Path) -> None:
-    parts = rehearsed(tmp_path, "--minutes", "20")
+    parts = rehearsed(tmp_path, "--minutes", "60")
     assert {part["status"] for part in parts.values()} == {"done"} and len(parts) == len(PARTS)
     assert all(row["caught"] for row in parts["faults"]["tables"]["mutants"])
     assert parts["clean"]["tables"]["distances"]

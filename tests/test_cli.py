@@ -249,7 +249,7 @@ def test_there_are_not_more_options_than_before() -> None:
     """An option counts once for each command that takes it; the aim is 200."""
     each = (parser_of(name)._actions for name in every_command())
     assert (
-        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 283
+        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 254
     )
 
 

@@ -15,8 +15,7 @@ import fleet_records
 import node_python
 import pytest
 import yaml
-from kube_api import Api, kube_api
-from test_install_certificates import authority
+from kube_api import Api, authority, kube_api
 
 from gpusetup.cli import main
 from gpusetup.errors import Blocked, UsageError

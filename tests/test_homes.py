@@ -15,18 +15,15 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
 RECOVERY = tuple(f"tune/{name}.py" for name in ("recover", "ranks", "undo", "counts", "exact"))
 HOMES: dict[str, tuple[str, ...]] = {
-    "certifi": ("install/settings/trust.py",),
     "torch": ("verify/", "child_scripts/", "tune/measure.py", *RECOVERY),
     "numpy": ("verify/companions/computations.py",),
     "triton": ("verify/companions/triton_kernel.py",),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": (
-        *("install/fetching/web.py", "install/fetching/causes.py", "install/settings/trust.py"),
-        *("install/refresh/index.py", "install/fetching/fetch.py"),
+        *("install/fetching/page.py", "install/download.py"),
         "fleet/engines/kubernetes_report.py",
     ),
     "distro": ("probe/host.py",),
-    "truststore": ("install/settings/trust.py",),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),
@@ -41,13 +38,11 @@ HOMES: dict[str, tuple[str, ...]] = {
         "install/project.py",
         "install/project_extras.py",
         "install/project_guard.py",
-        "install/settings/uv_config.py",
         "fleet/profile.py",
     ),
     "tomli": ("install/", "configs/toml_text.py"),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
     "ray": ("fleet/engines/ray_run.py",),
-    "matplotlib": ("render/",),
     "psutil": ("monitor/", "child_scripts/", "system/"),
 }
 """Dependency -> the files and folders of the package that may import it."""

@@ -12,8 +12,6 @@ import pytest
 from index_server import JSON_PAGE, Fault, sha256_of
 from installing import TORCH, World, installer, needs_linux
 
-from gpusetup.install.fetching import web
-
 pytestmark = needs_linux
 
 SECRET = "geheim0815"
@@ -27,7 +25,6 @@ PLANTED = (".netrc", "netrc", "uv.toml", "pip.conf", "pyproject.toml", "keyring"
 def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     for name in ("PIP_CONFIG_FILE", "NETRC", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
     world.add_torch("cpu")
     return world
 
@@ -244,6 +241,6 @@ def test_a_password_is_used_and_told_to_nobody(
     assert SECRET not in said.out + said.err
     assert SECRET not in seen.text
     for path in world.folder.rglob("*"):
-        of_uv = name == "links with logins" and "uv-cache" in path.parts  # it keeps their pages
+        of_uv = "uv-cache" in path.parts  # only its owner can read it; it keeps pages of indexes
         if path.is_file() and path.name not in PLANTED and not of_uv:
             assert SECRET.encode() not in path.read_bytes(), path

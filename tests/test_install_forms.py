@@ -1,4 +1,4 @@
-"""Whatever form the former torch has, it comes back exactly: links, eggs, editables, odd lists."""
+"""Whatever form the former torch has, it comes back exactly: links, editables, odd lists."""
 
 from __future__ import annotations
 
@@ -97,41 +97,6 @@ def script_that_is_a_link(world: World, venv: Path) -> None:
     (venv / "bin/torchrun").symlink_to(outside(world) / "torchrun")
 
 
-def develop(world: World, venv: Path) -> None:
-    """`python setup.py develop`, beside another one."""
-    sources = outside(world) / "pytorch"
-    (sources / "torch").mkdir(parents=True)
-    (sources / "torch/__init__.py").write_text("mine\n")
-    (sources / "torch.egg-info").mkdir()
-    (sources / "torch.egg-info/PKG-INFO").write_text("Name: torch\nVersion: 2.1.0a0\n")
-    site = site_of(venv)
-    (site / "torch.egg-link").write_text(f"{sources}\n.")
-    other = outside(world) / "other"
-    other.mkdir()
-    (site / "easy-install.pth").write_text(f"{other}\n{sources}\n")
-    (site / "easy-install.pth").chmod(0o640)
-
-
-def egg(world: World, venv: Path) -> None:
-    folder = site_of(venv) / "torch-1.0-py3.8.egg"
-    (folder / "torch").mkdir(parents=True)
-    (folder / "torch/__init__.py").write_text("egg\n")
-    (site_of(venv) / "easy-install.pth").write_text(
-        "import sys; sys.__plen = len(sys.path)\n./torch-1.0-py3.8.egg\n"
-    )
-
-
-def egg_info(world: World, venv: Path) -> None:
-    """pip before wheels: installed-files.txt."""
-    site = site_of(venv)
-    (site / "torch").mkdir()
-    (site / "torch/__init__.py").write_text("old\n")
-    info = site / "torch-1.0-py3.8.egg-info"
-    info.mkdir()
-    (info / "PKG-INFO").write_text("Name: torch\nVersion: 1.0\n")
-    (info / "installed-files.txt").write_text("../torch/__init__.py\nPKG-INFO\n")
-
-
 def editable(world: World, venv: Path) -> None:
     """`pip install -e`: a finder and a .pth, both in the list."""
     sources = outside(world) / "pytorch"
@@ -203,9 +168,6 @@ FORMS: tuple[Form, ...] = (
     moved_to_a_larger_disk,
     nested_links,
     script_that_is_a_link,
-    develop,
-    egg,
-    egg_info,
     editable,
     not_utf8,
     two_of_one_name,

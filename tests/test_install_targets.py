@@ -9,7 +9,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +83,15 @@ def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
 ) -> None:
     """What fails in an environment that it made takes it away: so it must be its own."""
     from gpusetup.install import execute
-    from gpusetup.install.fetching import fetch_all
+    from gpusetup.install.switching.lock import locked as honest
 
     world.add_torch("cpu", files={"torch/__init__.py": "raise ImportError('broken')"})
-    honest = fetch_all.fetch_wheels
 
-    def fetched(job: Any, wheels: Any) -> Any:
-        found = honest(job, wheels)
+    def after_them(store: Path, talk: Any) -> Any:
         world.venv("theirs")
-        return found
+        return honest(store, talk)
 
-    monkeypatch.setattr(execute, "fetch_wheels", fetched)
+    monkeypatch.setattr(execute, "locked", after_them)
     target = world.folder / "theirs"
     said = install("--venv", str(target), "--torch", TORCH, "--backend", "cpu", "--yes")
     assert said.exit == 3
@@ -250,90 +247,6 @@ def test_a_folder_without_this_torch_says_what_it_lacks(
     assert str(cache) in said.err and "2.6.0" in said.err
 
 
-# --- credentials ---------------------------------------------------------------------------------
-
-
-def test_pip_fetches_where_only_pip_knows_the_password(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """netrc is not read here; pip's own settings hold the password, uv's do not."""
-    world.add_torch("cpu")
-    monkeypatch.setattr("gpusetup.install.job.logins", lambda *_: {})
-    monkeypatch.setenv("PIP_INDEX_URL", world.index.simple.replace("//", "//me:geheim@"))
-    before = world.index.login
-    assert before is None
-    world.index.login, world.index.locked = ("me", "geheim"), "/simple/*.whl"
-    said = install("--venv", "env", *WANTED, "--json")
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env"))["filelock"] == "3.20.0"
-    assert "asking pip" in Path(said.answer["log"]).read_text()
-    assert "geheim" not in Path(said.answer["log"]).read_text()
-
-
-# --- what is known when --------------------------------------------------------------------------
-
-
-def test_what_a_wheel_requires_is_read_from_a_part_of_it(world: World, install: Install) -> None:
-    """An index without METADATA beside its wheels, but with ranges."""
-    world.index.metadata = False
-    noise = random.Random(4).randbytes(600_000)
-    world.add_torch("cpu", files={"torch/lib/libtorch.so": noise})
-    said = install("--venv", "env", *WANTED, "--dry-run")
-    assert said.exit == 0, said.err
-    assert "filelock 3.20.0" in said.out
-    assert sum(world.index.sent) < 200_000
-
-
-def test_nothing_is_installed_that_was_not_shown(world: World, install: Install) -> None:
-    """Where the requirements are in the wheel only, the plan is shown again, in full."""
-    world.index.json = world.index.hashes = world.index.metadata = world.index.ranges = False
-    world.add_torch("cpu")
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    first, second = said.err.split("Target   ")[1:]
-    assert "its wheel will tell" in first and "filelock" not in first.partition("Steps")[0]
-    assert "filelock 3.20.0" in second
-
-
-def test_wheels_do_not_pass_through_a_small_temporary_folder(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What uv and pip put down for a while lies in the wheelhouse's folder, and goes."""
-    from gpusetup.install.fetching import dependencies
-    from gpusetup.system import processes
-
-    seen = []
-
-    def noted(argv: tuple[str, ...], **more: Any) -> Any:
-        seen.append(Path(more["environment"]["TMPDIR"]).parent)
-        return processes.run(argv, **more)
-
-    monkeypatch.setattr(dependencies, "run", noted)
-    world.add_torch("cpu")
-    venv = world.venv()
-    said = install("--python", str(venv), *WANTED)
-    assert said.exit == 0, said.err
-    cache = world.folder / "cache/gpusetup/wheels"
-    assert set(seen) == {cache}
-    assert not [path for path in cache.iterdir() if path.is_dir()]
-
-
-def test_what_nobody_used_for_a_month_leaves_the_cache(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    assert install("--venv", "one", *WANTED).exit == 0
-    cache = world.folder / "cache/gpusetup/wheels"
-    old = cache / "old-1.0-py3-none-any.whl"
-    old.write_text("")
-    long_ago = time.time() - 40 * 86400
-    os.utime(old, (long_ago, long_ago))
-    for note in cache.glob(".filelock*.json"):
-        os.utime(note, (long_ago, long_ago))
-    assert install("--venv", "two", *WANTED).exit == 0
-    names = [path.name for path in cache.glob("*.whl")]
-    assert old.name not in names
-    assert len(names) == 3, "what was used today stays"
-
-
 @pytest.mark.slow
 def test_two_at_once_fetch_a_wheel_once(world: World) -> None:
     """Two environments, one cache: the second waits for the first one's download."""
@@ -418,8 +331,8 @@ def test_at_a_terminal_it_asks_and_shows_what_comes_in(world: World, answer: str
     code, text = at_a_terminal(world, "--venv", "env", answer=answer)
     if answer == "y":
         assert code == 0, text
-        assert f"torch {TORCH}+cpu" in text.partition("Proceed?")[2]
-        assert "MB" in text
+        assert "Fetching 3 wheels" in text.partition("Proceed?")[2]
+        assert "iB" in text
         assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
     else:
         assert code == 1

@@ -291,7 +291,10 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--gpus", "0"), "`--gpus 0` is out of range"),
         (("--model", "gpt2", "--context", str(10**12), *H20), "is out of range"),
         ((*MODEL, *H20, "--gpus", "4", "--strategy", "single"), "uses one GPU"),
-        ((*MODEL, *H20, "--gpus", "4", "--strategy", "ddp", "--sp", "2"), "under a sharded strategy"),
+        (
+            (*MODEL, *H20, "--gpus", "4", "--strategy", "ddp", "--sp", "2"),
+            "under a sharded strategy",
+        ),
         ((*MODEL, *H20, "--gpus", "4", "--tp", "3"), "does not divide 4 GPUs"),
         ((*MODEL, *H20, "--gpus", "64", "--pp", "64"), "more than the 36 layers"),
         ((*MODEL, *H20, "--checkpointing", "bogus"), "'bogus' is none of full, none, selective,"),

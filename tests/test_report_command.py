@@ -88,6 +88,16 @@ def test_of_a_long_text_the_telling_lines_are_kept() -> None:
     assert len(kept) < HEAD + KEPT + 2 * END
 
 
+def test_of_a_long_text_in_utf_16_the_beginning_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n" + "a line\n" * WHOLE
+    (tmp_path / "wide.txt").write_bytes(said.encode("utf-16"))
+    assert json.loads(run(capsys, "--report", str(tmp_path / "wide.txt"), "--json")[1])[
+        "cause"
+    ].startswith("ecc-error")
+
+
 def test_a_long_text_says_what_was_read_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,6 @@ from machines_named import FOLDERS, file_of
 
 from gpusetup.cli import main
 from gpusetup.commands.resolve import FORMATS
-from gpusetup.install.fetching import web
 from gpusetup.render import formats
 
 RENDERED = Path(__file__).parent / "rendered" / "resolve"
@@ -189,7 +188,6 @@ def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
     tag = "cp311-cp311-win_amd64"
     with index_server(tmp_path / "index") as index:
         for version in ("2.15.0", "2.16.0"):
@@ -200,7 +198,7 @@ def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
     newest = json.loads(capsys.readouterr().out)["newest"]
     assert (newest["torch"], newest["index_url"]) == ("2.16.0", f"{root}/cu130")
     assert main(["resolve", *LAPTOP, "--refresh", "--index-root", root]) == 3
-    assert "the connection is refused" in capsys.readouterr().err
+    assert "Connection refused" in capsys.readouterr().err
 
 
 MIRROR = "https://mirror.example/whl"

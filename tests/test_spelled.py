@@ -11,10 +11,8 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.catalog.gpus import each_gpu
 from gpusetup.cli import main
 from gpusetup.errors import UsageError
-from gpusetup.install.complaints import complaint
 from gpusetup.install.packages import requested_packages
 from gpusetup.resolver.spelled import python_named
-from gpusetup.system.processes import Output
 
 CATALOG = load_catalog()
 LAPTOP = ("--from", "rtx3050-laptop")
@@ -134,17 +132,6 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
 def test_packages_are_left_alone(word: str) -> None:
     found = requested_packages([word], {})
     assert found.torch == "2.5.1" or word in found.packages
-
-
-@pytest.mark.parametrize(
-    ("text", "meant"), [("8", "8B"), ("1.5", "1.5B"), ("70", "70B"), ("8GB", "8B"), ("124", "124M")]
-)
-def test_a_bare_number_of_parameters_is_answered_with_its_unit(
-    text: str, meant: str, capsys: Said
-) -> None:
-    argv = ["plan", "--params", text, "--context", "1024", "--gpu", "A100 80GB"]
-    assert main(argv) == 2
-    assert f"did you mean `--params {meant}`?" in capsys.readouterr().err
 
 
 @each(
@@ -280,10 +267,3 @@ def test_versions_that_do_not_go_together_are_refused(
 ) -> None:
     assert main(["install", *LAPTOP, "--dry-run", *words]) == 2
     assert told in capsys.readouterr().err
-
-
-def test_a_package_without_a_wheel_is_told_how_it_is_built() -> None:
-    said = "Because all versions of flash-attn have no usable wheels and you require flash-attn"
-    problem = complaint("x", Output(argv=("uv",), exit=1, stderr=said), ["flash-attn==2"])
-    assert "`uv pip install --no-build-isolation flash-attn`" in (problem.hint or "")
-    assert "no-build" not in (complaint("x", Output(argv=(), exit=1, stderr=said)).hint or "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +72,7 @@ def request_of(options: argparse.Namespace) -> InstallRequest:
 
 def _install(options: argparse.Namespace, request: InstallRequest, out: Console, log: Log) -> int:
     target, machine = _read_target(options, request, out)
-    job = _job(request, out, log, target)
-    with job.fetcher:
-        return _installed(request, out, job, target, machine)
+    return _installed(request, out, _job(out, log), target, machine)
 
 
 def _installed(
@@ -83,8 +80,8 @@ def _installed(
 ) -> int:
     """From the request to the switched environment, each step in the order in which it happens.
 
-    `execute` fetches, locks, unpacks, replaces, proves, and keeps the new state or puts the former
-    one back.
+    `execute` locks, fetches, replaces, proves, and keeps the new state or puts the previous one
+    back.
     """
     from gpusetup.commands import install_variants as variants
     from gpusetup.commands.install_asking import (
@@ -125,16 +122,16 @@ def _installed(
     task = with_set(request, job, task, asked, wanted, target)
     task, settled = settle(request, job, target, task, asked)
     plan = settled or plan_task(request, job, target, task)
-    if plan.is_empty:
+    if not plan.wheels:
         return show_unchanged(out, job, target, task)
     if request.dry_run:
-        out.answer(plan_answer(job, plan, task), plan_screen(job, plan))
+        out.answer(plan_answer(job, plan, task), plan_screen(plan))
         return 0
-    out.talk(plan_screen(job, plan))
+    out.talk(plan_screen(plan))
     tell_if_held(plan.target, job.talk)
     if is_refused(request, out):
         return 1
-    plan, outcome = execute(job, System(), target, plan, verify=not request.no_verify)
+    outcome = execute(job, System(), target, plan, verify=not request.no_verify)
     answer = plan_answer(job, plan, task, outcome)
     out.answer(answer, outcome_text(answer, kept_bytes(plan) if outcome.kept else None))
     return 0 if outcome.kept else 1
@@ -158,12 +155,8 @@ def _read_target(
     return read_target(System(), machine.python.executable, venv), machine
 
 
-def _job(request: InstallRequest, out: Console, log: Log, target: Target) -> Job:
-    from gpusetup.commands.install_asking import confirm
+def _job(out: Console, log: Log) -> Job:
     from gpusetup.install.job import new_job
     from gpusetup.render.progress import fetching
 
-    talk, pip = talk_of(out), target.layout.python if target.layout.has_pip else sys.executable
-    job = new_job(request, log, talk, lambda wheels: fetching(out.talk, wheels), pip)
-    job.confirm = partial(confirm, request, out, job)
-    return job
+    return new_job(log, talk_of(out), partial(fetching, out.talk))

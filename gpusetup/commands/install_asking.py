@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.causes.torch import INSTALL_UNFINISHED
-from gpusetup.errors import Unsatisfiable
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
@@ -50,14 +49,12 @@ def tell_if_held(prefix: str, talk: Callable[[str], None]) -> None:
         talk(f"Another gpusetup is changing {prefix} right now.")
 
 
-def plan_screen(job: Job, plan: Plan) -> str:
-    """The plan as text, with what is in the cache already and what is free on the disk."""
-    from gpusetup.install.fetching.wheel_cache import is_kept
+def plan_screen(plan: Plan) -> str:
+    """The plan as text, with what is free on the disk."""
     from gpusetup.install.target.disk_space import disk_need
     from gpusetup.render.install import plan_text
 
-    kept = frozenset(w.filename for w in plan.wheels if is_kept(w, job.cache / w.filename))
-    return plan_text(plan, kept=kept, free_bytes=disk_need(plan.target, 0).free_bytes)
+    return plan_text(plan, free_bytes=disk_need(plan.target, 0).free_bytes)
 
 
 def kept_bytes(plan: Plan) -> int | None:
@@ -66,15 +63,6 @@ def kept_bytes(plan: Plan) -> int | None:
 
     kept = kept_for_undo(Path(plan.target, STORE))
     return None if kept is None else kept[1]
-
-
-def confirm(request: InstallRequest, out: Console, job: Job, plan: Plan) -> None:
-    """Show a plan that is known in full only now; ask again only where it moves what is there and
-    was not shown with the first question."""
-    out.talk(plan_screen(job, plan))
-    moved = {wheel.name for wheel in plan.dependencies or ()} & set(plan.before)
-    if moved and not request.yes and not agreed():
-        raise Unsatisfiable("Declined", hint="nothing was changed")
 
 
 def is_proven(request: InstallRequest, out: Console, job: Job, target: Target, task: Task) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,7 +94,7 @@ def undo(request: InstallRequest, out: Console, log: Log, folder: Path, kept: Co
     out.talk(text)
     if is_refused(request, out):
         return 1
-    job = new_job(request, log, talk_of(out), lambda wheels: fetching(out.talk, wheels))
+    job = new_job(log, talk_of(out), partial(fetching, out.talk))
     undo_by_conda(job, store, kept)
     done = replace(answer, state="restored", steps=tuple(job.done))
     out.answer(done, plain(f"Undone. {folder} is at revision {kept.revision} again\n"))

@@ -19,7 +19,6 @@ from gpusetup.install.download import (
     fetch_into_folder,
     plan_download,
     use_wheelhouse,
-    with_what_torch_requires,
 )
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages, requested_packages
@@ -73,15 +72,12 @@ def download(
     wanted = resolver_request(request, asked)
     resolution = resolved(machine, wanted, job.talk, request.index_root)
     plan = plan_download(request, job, target, resolution, asked, machine)
-    out.talk(plan_screen(job, plan))
+    out.talk(plan_screen(plan))
     if request.dry_run:
         out.answer(plan_answer(job, plan, None), "")
         return 0
     if is_refused(request, out, "fetched"):
         return 1
-    if plan.dependencies is None:
-        plan = with_what_torch_requires(job, target, plan)
-        out.talk(plan_screen(job, plan))
     text = fetch_into_folder(job, target, plan)
     out.answer(plan_answer(job, plan, None), plain(f"{text}\n"))
     return 0

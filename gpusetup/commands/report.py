@@ -79,10 +79,16 @@ def _sifted_alone(stream: BinaryIO) -> Sifted:
 
 
 def sifted(stream: BinaryIO) -> Sifted:
-    """All of a short text; of a long one the first part, the telling lines, and the last part."""
+    """All of a short text; of a long one the first part, the telling lines, and the last part. Of a
+    long one in UTF-16, whose lines no byte ends, the beginning."""
+    from gpusetup.report.cleaning.decode import is_wide
+
     head = stream.read(WHOLE + 1)
     if len(head) <= WHOLE:
         return Sifted(head, len(head))
+    if is_wide(head):
+        more = sum(map(len, iter(lambda: stream.read(BLOCK), b"")))
+        return Sifted(head[:WHOLE], len(head) + more)
     cut = head.rfind(b"\n", 0, HEAD) + 1 or HEAD
     parts, rest, size, room = [head[:cut]], head[cut:], len(head), KEPT
     seen: dict[bytes, int] = {}

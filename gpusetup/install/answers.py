@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from gpusetup.install.decide import Task
-from gpusetup.install.fetching.choose import versions_of
 from gpusetup.install.job import Job, Outcome
+from gpusetup.install.make_plan import versions_of
 from gpusetup.install.packages import RequestedPackages, torch_family
 from gpusetup.install.plan import Plan
 from gpusetup.install.target.find import Target

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from gpusetup.install.fetching.fetch_all import fetch_wheels
+from gpusetup.errors import Blocked, Unreached
+from gpusetup.install.credentials import split_login, without_credentials, without_logins
 from gpusetup.install.fetching.file_url import whole_path
-from gpusetup.install.fetching.wheelhouse import newest_torch, wheels_in, write_manifest
-from gpusetup.install.fetching.wheels import size_text, target_tags
+from gpusetup.install.fetching.wheelhouse import (
+    Manifest,
+    newest_torch,
+    sha256_of,
+    wheels_in,
+    write_manifest,
+)
+from gpusetup.install.fetching.wheels import Wheel, size_text
 from gpusetup.install.job import Job
-from gpusetup.install.make_plan import make_plan, with_dependencies
+from gpusetup.install.make_plan import make_plan
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
 from gpusetup.install.request import InstallRequest
+from gpusetup.install.settings.environment import asking_environment, certificates, indexes
+from gpusetup.install.switching.files import no_link
 from gpusetup.install.switching.receipt import now
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
+from gpusetup.system.refused import refused
+
+TIMEOUTS = (5.0, 30.0)
 
 
 def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Request:
     """Everything comes from a folder; where no torch is named, it is the newest that is there."""
-    job.cache, job.owns_cache = Path(whole_path(folder)), False
-    job.wheels = wheels_in(job.cache)
-    torch = newest_torch(job.wheels, target_tags(target.layout))
+    job.wheels = wheels_in(Path(whole_path(folder)))
+    tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
+    torch = newest_torch(job.wheels, tag)
     return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
 
 
@@ -38,28 +54,71 @@ def plan_download(
     machine: Snapshot,
 ) -> Plan:
     """The plan of fetching all that a new environment needs into a folder."""
-    job.cache = Path(whole_path(request.download or ""))
-    fresh = replace(target, venv=str(job.cache))
-    return _without_environment(job, make_plan(request, job, fresh, resolution, asked, machine))
-
-
-def with_what_torch_requires(job: Job, target: Target, plan: Plan) -> Plan:
-    """The plan once torch's wheel is fetched and names its dependencies."""
-    fetch_wheels(job, plan.family)
-    fresh = replace(target, venv=str(job.cache))
-    return _without_environment(job, with_dependencies(job, fresh, plan))
-
-
-def _without_environment(job: Job, plan: Plan) -> Plan:
-    return replace(plan, target=str(job.cache), venv=None, steps=(), before={})
+    folder = whole_path(request.download or "")
+    fresh = replace(target, venv=folder)
+    plan = make_plan(request, job, fresh, resolution, asked, machine)
+    return replace(plan, target=folder, venv=None, steps=(), before={})
 
 
 def fetch_into_folder(job: Job, target: Target, plan: Plan) -> str:
     """Fetch the wheels and write their manifest; a sentence about what is there then."""
-    files, folder = fetch_wheels(job, plan.wheels), job.cache
-    for note in folder.glob(".*.whl.json"):
-        note.unlink()
+    folder = Path(plan.target)
+    logins = _logins(job, plan)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [_fetched(job, wheel, folder, logins) for wheel in plan.wheels]
+    except OSError as problem:
+        raise refused(problem, f"{folder} cannot be filled", "make room there") from problem
     machine = f"{platform.system()} {platform.machine()}"
-    write_manifest(folder, files, target.layout.version, machine, now())
+    manifest = Manifest(filled_at=now(), python=target.layout.version, platform=machine, wheels=())
+    write_manifest(folder, files, manifest)
     size = size_text(sum(path.stat().st_size for path in files))
     return f"{len(files)} wheels, {size}, are in {folder}; there: `gpusetup install --wheelhouse`"
+
+
+def _logins(job: Job, plan: Plan) -> dict[str, tuple[str, str]]:
+    """Host -> what the user's indexes say of who asks."""
+    asked = (plan.index_url, *indexes(asking_environment(job.environ, Path.home())))
+    found = map(split_login, asked)
+    return {urlsplit(url).netloc: login for url, login in found if login}
+
+
+def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, str]]) -> Path:
+    """One wheel, whole and checked before it gets its name; what is there already is checked."""
+    path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
+    if not (path.is_file() and wheel.sha256 and sha256_of(path) == wheel.sha256):
+        job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
+        part.unlink(missing_ok=True)
+        digest = hashlib.sha256()
+        with open(part, "xb", opener=no_link) as file:
+            for piece in _pieces(wheel, logins):
+                digest.update(piece)
+                file.write(piece)
+        if wheel.sha256 not in (None, digest.hexdigest()):
+            part.unlink()
+            raise _blocked(wheel, f"wrong hash: expected sha256 {wheel.sha256}")
+        os.replace(part, path)
+    return path
+
+
+def _pieces(wheel: Wheel, logins: dict[str, tuple[str, str]]) -> Iterator[bytes]:
+    import requests
+
+    login = logins.get(urlsplit(wheel.url).netloc)
+    try:
+        verify = certificates(os.environ)
+        with requests.get(
+            wheel.url, stream=True, timeout=TIMEOUTS, auth=login, verify=verify
+        ) as answer:
+            answer.raise_for_status()
+            yield from answer.iter_content(1 << 20)
+    except requests.RequestException as problem:
+        raise _blocked(wheel, without_logins(str(problem))) from problem
+
+
+def _blocked(wheel: Wheel, said: str) -> Blocked:
+    return Unreached(
+        f"{without_credentials(wheel.url)}: {said}",
+        hint="nothing was changed; run this again: what is whole stays; or name a mirror: "
+        "`--index-root URL`",
+    )

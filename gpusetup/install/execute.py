@@ -1,23 +1,16 @@
-"""Carries a plan out from the first fetch to the receipt; makes and takes away new environments."""
+"""Carries a plan out; makes and takes away new environments."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from gpusetup.errors import Blocked
-from gpusetup.install.fetching.fetch_all import fetch_wheels
-from gpusetup.install.job import (
-    Job,
-    Outcome,
-    make_environment,
-)
+from gpusetup.install.job import Job, Outcome, make_environment
 from gpusetup.install.leftovers import OF_THE_GUARD, sweep
-from gpusetup.install.make_plan import with_dependencies
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.switch import putting_back, switch
 from gpusetup.install.switching.transaction import STORE, Journal, begin, read_journal
-from gpusetup.install.target.disk_space import check_space
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import Layout, distributions
 from gpusetup.model.frozen import replace
@@ -25,22 +18,18 @@ from gpusetup.system.signals import interruptible
 from gpusetup.system.system import System
 
 
-def execute(
-    job: Job, system: System, target: Target, plan: Plan, *, verify: bool
-) -> tuple[Plan, Outcome]:
-    """Fetch, lock, unpack, replace, prove, keep or put back; the plan as it was run in the end, and
-    how it ended."""
+def execute(job: Job, system: System, target: Target, plan: Plan, *, verify: bool) -> Outcome:
+    """Lock, fetch and unpack, replace, prove, keep or put back; how it ended."""
     with interruptible():
         if target.venv is not None:
             return _execute_in_new(job, system, target, target.venv, plan, verify=verify)
-        plan, wheels = _fetch(job, target, plan)
         seen = distributions(target.layout)
         store = Path(target.layout.prefix, STORE)
         with locked(store, job.talk):
             job.store = store
             sweep(store.parent, OF_THE_GUARD)
             _require_unchanged(target.layout, store, distributions(target.layout) == seen, plan)
-            return plan, switch(job, plan, target.layout, wheels, verify=verify)
+            return switch(job, plan, target.layout, verify=verify)
 
 
 def _require_unchanged(layout: Layout, store: Path, same: bool, plan: Plan) -> None:
@@ -56,10 +45,8 @@ def _require_unchanged(layout: Layout, store: Path, same: bool, plan: Plan) -> N
 
 def _execute_in_new(
     job: Job, system: System, target: Target, venv: str, plan: Plan, *, verify: bool
-) -> tuple[Plan, Outcome]:
+) -> Outcome:
     """The same in an environment that is made for it, and taken away where it fails."""
-    if plan.dependencies is not None:  # what can be fetched before it is made is fetched before
-        fetch_wheels(job, plan.wheels)
     store, existed = Path(venv, STORE), Path(venv).is_dir()
     with locked(store, job.talk):
         job.store = store
@@ -69,8 +56,7 @@ def _execute_in_new(
         with putting_back(job, store, journal):
             make_environment(job, plan.steps[0], venv)
             layout = replace(layout_of(system, target.python), prefix=venv)
-            plan, wheels = _fetch(job, Target(layout=layout), plan)
-        return plan, switch(job, plan, layout, wheels, verify=verify, made=journal)
+        return switch(job, plan, layout, verify=verify, made=journal)
 
 
 def _require_unmade(venv: str) -> None:
@@ -81,14 +67,3 @@ def _require_unmade(venv: str) -> None:
             f"{venv} was made by something else in the meantime",
             hint="nothing was changed; run this again",
         )
-
-
-def _fetch(job: Job, target: Target, plan: Plan) -> tuple[Plan, tuple[Path, ...]]:
-    """Every wheel in the cache; the dependencies are asked once torch's wheel can name them."""
-    if plan.dependencies is None:
-        fetch_wheels(job, plan.family)
-        plan = with_dependencies(job, target, replace(plan, venv=None))
-        job.confirm(plan)
-    wheels = fetch_wheels(job, plan.wheels)
-    check_space(target.layout, wheels, plan.before)
-    return plan, wheels

@@ -1,24 +1,19 @@
-"""Makes the plan: the target, torch's index, and uv are asked; nothing is changed."""
+"""Makes the plan: uv is asked; nothing is changed."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from gpusetup.catalog.companion_table import companion_table, cuda_constraints
 from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.file import load_catalog
-from gpusetup.install.fetching.choose import at_root, choices_of, first_that_has, versions_of
-from gpusetup.install.fetching.dependencies import ask_dependencies
-from gpusetup.install.fetching.stand_ins import stand_ins
-from gpusetup.install.fetching.wheel_cache import is_kept
-from gpusetup.install.fetching.wheelhouse import page_of
-from gpusetup.install.fetching.wheels import Wheel, target_tags
-from gpusetup.install.job import WORKERS, Job
+from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.install.fetching.lock import Question, family_of, others_of
+from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
+from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.request import InstallRequest
+from gpusetup.install.settings.environment import own_cache
 from gpusetup.install.switching.steps import switch_steps, venv_step
 from gpusetup.install.target.disk_space import UNPACKED_FACTOR, disk_need, require_space
 from gpusetup.install.target.find import Target, check_leaving
@@ -27,7 +22,7 @@ from gpusetup.install.target.layout import distributions, requirers
 from gpusetup.install.target.places import check_importable, check_places
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Resolution, TorchBuild
+from gpusetup.model.resolution import Choice, Resolution, TorchBuild
 
 
 def make_plan(
@@ -38,46 +33,82 @@ def make_plan(
     asked: RequestedPackages,
     machine: Snapshot,
 ) -> Plan:
-    """The plan with everything that can be known before a wheel is fetched."""
-    check_places(job, target)
+    """The plan: the first index that has torch and its companions, and what comes with them."""
+    check_places(target)
     if target.venv is None:
         check_importable(target.layout, asked.family)
-    plan = _with_family(request, job, target, resolution, asked, machine)
-    plan = with_dependencies(job, target, plan)
-    check_space_before(job, plan)
-    return plan
-
-
-def _with_family(
-    request: InstallRequest,
-    job: Job,
-    target: Target,
-    resolution: Resolution,
-    asked: RequestedPackages,
-    machine: Snapshot,
-) -> Plan:
-    """The wheels of torch and its companions, from the first index that has them."""
-    root = job.cache.as_uri() if job.wheels else request.root
+    passed: list[tuple[str, str]] = []
+    root = job.wheels[0].source if job.wheels else request.root
     choices = choices_of(resolution, request.backend)
-    page = page_of(job.wheels) if job.wheels else job.fetcher.text
-    choice, family, passed = first_that_has(
-        page, choices, root, versions_of(resolution, asked.family), target_tags(target.layout)
+    for place, choice in enumerate(choices):
+        index = f"{root.rstrip('/')}/{choice.backend}"
+        question = Question(
+            family=tuple(f"{n}=={v}" for n, v in versions_of(resolution, asked.family).items()),
+            index=index,
+            others=(*asked.packages, *asked.followers, *asked.files, *asked.pinned),
+            constraints=_of_its_cuda(resolution.build),
+        )
+        try:
+            family = family_of(job, target, question) if question.family else ()
+        except Unsatisfiable as problem:
+            passed.append((choice.backend, problem.message))
+            continue
+        exact = tuple(f"{one.name}=={one.version}" for one in family)
+        others = others_of(job, target, replace(question, family=exact))
+        if not job.wheels:
+            family = tuple(replace(wheel, source=TORCH_INDEX) for wheel in family)
+        plan = Plan(
+            target=target.venv or target.layout.prefix,
+            python=target.python,
+            venv=target.venv,
+            choice=replace(choice, index_url=index),
+            index_url=index,
+            passed_over=tuple(passed),
+            fallbacks=choices[place + 1 :],
+            family=_changing(family, target),
+            dependencies=others,
+            packages=(*asked.packages, *asked.followers),
+            pinned=asked.pinned,
+            device=device_to_prove(
+                choice.backend, None if machine.gpus is None else len(machine.gpus)
+            ),
+            notes=resolution.notes,
+        )
+        return _with_steps(job, target, plan)
+    raise _no_index(root, passed, job)
+
+
+def _no_index(root: str, passed: list[tuple[str, str]], job: Job) -> Blocked:
+    why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
+    if job.wheels:
+        return Blocked(
+            f"{root} has no such wheel:\n{why}",
+            hint="nothing was changed; `gpusetup install --download DIR` fetches it where there is "
+            "a network, or name the version that is there (`--torch`, `--backend`)",
+        )
+    return Blocked(
+        f"No index has such a wheel:\n{why}",
+        hint="nothing was changed; name another version (`--torch`), another backend "
+        "(`--backend`), or another root (`--index-root URL`)",
     )
-    gpus = None if machine.gpus is None else len(machine.gpus)
-    return Plan(
-        target=target.venv or target.layout.prefix,
-        python=target.python,
-        venv=target.venv,
-        choice=replace(choice, index_url=at_root(choice, root)),
-        passed_over=passed,
-        fallbacks=choices[choices.index(choice) + 1 :],
-        family=_sized(job, (*family, *asked.files)),
-        packages=(*asked.packages, *asked.followers),
-        pinned=asked.pinned,
-        constraints=_of_its_cuda(resolution.build),
-        device=device_to_prove(choice.backend, gpus),
-        notes=resolution.notes,
-    )
+
+
+def choices_of(resolution: Resolution, backend: str) -> tuple[Choice, ...]:
+    """The build and what may be taken in its place; nothing, where a backend was named."""
+    build = resolution.build
+    if build is None or resolution.index_url is None:
+        return ()
+    first = Choice(torch=build.torch, backend=build.backend, index_url=resolution.index_url)
+    return (first, *(resolution.fallbacks if backend == "auto" else ()))
+
+
+def versions_of(resolution: Resolution, names: tuple[str, ...]) -> dict[str, str]:
+    """The family's versions that go together; a companion that was never released is left out."""
+    build = resolution.build
+    if build is None:
+        return {}
+    known = {"torch": build.torch, "torchvision": build.torchvision, "torchaudio": build.torchaudio}
+    return {name: version for name in names if (version := known[name])}
 
 
 def _of_its_cuda(build: TorchBuild | None) -> tuple[str, ...]:
@@ -89,20 +120,15 @@ def _of_its_cuda(build: TorchBuild | None) -> tuple[str, ...]:
     return tuple(text for texts in each for text in texts)
 
 
-def with_dependencies(job: Job, target: Target, plan: Plan) -> Plan:
-    """The plan with what else is fetched, where that can be known now; then the steps."""
-    dependencies = None
-    with stand_ins(job, plan.family) as folder:
-        if folder is not None:
-            dependencies = ask_dependencies(job, target, plan, folder)
-    return finished(job, target, replace(plan, dependencies=dependencies))
+def _changing(family: tuple[Wheel, ...], target: Target) -> tuple[Wheel, ...]:
+    """The wheels that are not installed at this very version; all where every one is (again)."""
+    there = target.installed
+    return tuple(w for w in family if there.get(w.name) != w.version) or family
 
 
-def finished(job: Job, target: Target, plan: Plan) -> Plan:
-    """The plan with sizes, steps and what it would break."""
+def _with_steps(job: Job, target: Target, plan: Plan) -> Plan:
+    """The plan with its steps and what it would break; `Blocked` where the disk is too small."""
     installed = target.installed
-    dependencies = None if plan.dependencies is None else _sized(job, plan.dependencies)
-    plan = replace(plan, dependencies=dependencies, family=_changing(plan.family, installed))
     layout = target.layout if target.venv is None else replace(target.layout, python=target.python)
     steps = switch_steps(layout, job.uv, plan.target)
     if target.venv is not None:
@@ -113,36 +139,8 @@ def finished(job: Job, target: Target, plan: Plan) -> Plan:
     there = () if target.venv else distributions(target.layout)
     breaks = requirers(there, plan.after, target.layout)
     used_by = users_of(target.layout.libraries) if "torch" in before else ()
-    return replace(plan, steps=steps, before=before, breaks=breaks, used_by=used_by)
-
-
-def _changing(family: tuple[Wheel, ...], installed: Mapping[str, str]) -> tuple[Wheel, ...]:
-    """The wheels that are not installed at this very version; all where every one is (again)."""
-    return tuple(w for w in family if installed.get(w.name) != w.version) or family
-
-
-def _sized(job: Job, wheels: Sequence[Wheel]) -> tuple[Wheel, ...]:
-    with ThreadPoolExecutor(WORKERS) as pool:
-        return tuple(pool.map(lambda wheel: _with_size(job, wheel), wheels))
-
-
-def _with_size(job: Job, wheel: Wheel) -> Wheel:
-    if wheel.size_bytes is not None:
-        return wheel
-    kept = job.cache / wheel.filename
-    size = kept.stat().st_size if is_kept(wheel, kept) else job.fetcher.size(wheel.url)
-    return replace(wheel, size_bytes=size)
-
-
-def missing_bytes(job: Job, plan: Plan) -> int:
-    """What is still to be fetched."""
-    wheels = (w for w in plan.wheels if not is_kept(w, job.cache / w.filename))
-    return sum(wheel.size_bytes or 0 for wheel in wheels)
-
-
-def check_space_before(job: Job, plan: Plan) -> None:
-    """Space for what will be fetched and, by its usual growth, unpacked in the target."""
     unpacked = int(sum(wheel.size_bytes or 0 for wheel in plan.wheels) * UNPACKED_FACTOR)
-    require_space(
-        (disk_need(str(job.cache), missing_bytes(job, plan)), disk_need(plan.target, unpacked))
-    )
+    cache = disk_need(str(own_cache(job.environ)), unpacked)
+    here = disk_need(plan.target, unpacked)
+    require_space((here,) if here.disk == cache.disk else (here, cache))  # linked on one disk
+    return replace(plan, steps=steps, before=before, breaks=breaks, used_by=used_by)

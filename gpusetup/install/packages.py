@@ -13,7 +13,6 @@ from packaging.utils import canonicalize_name
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.fetching.file_url import local_path
-from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import own_word
@@ -139,21 +138,6 @@ def _refuse_a_place(word: str) -> None:
         )
 
 
-def what_is_missing(text: str, packages: Sequence[str]) -> str | None:
-    """What to do where uv or pip found no wheel of a package, or no such package.
-
-    >>> what_is_missing("all versions of flash-attn have no usable wheels", ["flash-attn"])[:54]
-    'nothing was changed; flash-attn has no wheel for this '
-    """
-    for name in (re.split(r"[\s<>=!~\[;@]", word)[0] for word in packages):
-        if re.search(rf"\b{re.escape(name)}\b\S*[^.]*? no (usable )?wheels", text):
-            return (
-                f"nothing was changed; {name} has no wheel for this Python and torch: "
-                f"`uv pip install --no-build-isolation {name}` builds it beside that torch"
-            )
-    return None
-
-
 COMPANIONS = FAMILY[1:]
 
 
@@ -172,8 +156,8 @@ class RequestedPackages(Frozen):
     """Of the torch family, as the words have it."""
     followers: tuple[str, ...] = ()
     """What is installed, takes another torch than the one to come, and is asked for anew."""
-    files: tuple[Wheel, ...] = ()
-    """What comes as one exact file, of a release page."""
+    files: tuple[str, ...] = ()
+    """What comes as one exact file, of a release page: `flash-attn @ https://...`."""
     pinned: tuple[str, ...] = ()
     """What must stay as it is: `torch==2.9.1+cu130`."""
     left_out: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from gpusetup.model.resolution import Choice
 
 
 class Plan(Frozen):
-    """What will be done; `dependencies` is None where only torch's wheel itself can tell."""
+    """What will be done."""
 
     target: str
     python: str
@@ -20,17 +20,17 @@ class Plan(Frozen):
     venv: str | None = None
     """The environment to be made first."""
     choice: Choice
+    index_url: str
+    """Of torch's family, with the login that it may have."""
     passed_over: tuple[tuple[str, str], ...] = ()
-    """Backends whose index has no such wheel, and what it says."""
+    """Backends whose index has no such wheel, and what uv says of it."""
     fallbacks: tuple[Choice, ...] = ()
     """What is left to fall back to."""
     family: tuple[Wheel, ...]
-    dependencies: tuple[Wheel, ...] | None = None
+    dependencies: tuple[Wheel, ...] = ()
     packages: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     """What stays as it is, while the packages are chosen."""
-    constraints: tuple[str, ...] = ()
-    """The releases that are built for torch's CUDA, of packages that may come."""
     why: str | None = None
     """Why this torch comes, or stays."""
     steps: tuple[Step, ...] = ()
@@ -45,12 +45,7 @@ class Plan(Frozen):
 
     @property
     def wheels(self) -> tuple[Wheel, ...]:
-        return (*self.family, *(self.dependencies or ()))
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether everything that was asked for is there."""
-        return not self.wheels and self.dependencies is not None
+        return (*self.family, *self.dependencies)
 
     @property
     def after(self) -> dict[str, str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
 
-from gpusetup.errors import GpuSetupError, ToolFailed, Unsatisfiable, UsageError
+from gpusetup.errors import GpuSetupError, ToolFailed, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.job import Job
@@ -21,7 +19,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
 from gpusetup.model.shell import shell_line
 from gpusetup.resolver.held import public
-from gpusetup.resolver.least import nearest_version
 
 
 def settle(
@@ -46,7 +43,7 @@ def settle(
 def plan_task(request: InstallRequest, job: Job, target: Target, task: Task) -> Plan:
     machine = replace(task.machine, gpus=()) if task.other_host else task.machine
     plan = make_plan(request, job, target, task.resolution, task.asked, machine)
-    brought = {wheel.name for wheel in plan.dependencies or ()} & set(FAMILY)
+    brought = {wheel.name for wheel in plan.dependencies} & set(FAMILY)
     if brought:
         raise Unsatisfiable(
             f"{', '.join(sorted(brought))} would come from your default index, which knows no "
@@ -91,58 +88,16 @@ def _moved_by_package(
     problem: GpuSetupError,
 ) -> Task:
     """The task with the torch that a package requires; raises the problem where none is."""
-    held = task.machine.torch.version or "0"
-    required, packages = (
-        required_in(problem.message, held),
-        without_logins(", ".join(asked.packages)),
-    )
-    why = (
-        f"{packages} requires {required or 'another torch'}; {task.machine.torch.version} does not"
-    )
-    if required and (nearest := _nearest(request, job.talk, task, asked, required)):
-        return replace(nearest, why=f"{why} meet that")
+    packages, held = without_logins(", ".join(asked.packages)), task.machine.torch.version
     unpinned = replace(task.asked, family=(), pinned=())
     plan = make_plan(request, job, target, task.resolution, unpinned, task.machine)
-    version = next((w.version for w in plan.dependencies or () if w.name == "torch"), None)
+    version = next((w.version for w in plan.dependencies if w.name == "torch"), None)
     if version is None:
         raise problem
     wanted = Request(torch=f"=={public(version)}", backend=request.backend)
     try:
         moved = decide(request, job.talk, task.machine, asked, wanted)
     except Unsatisfiable as no:
-        raise Unsatisfiable(f"{why} meet that. {no.message}", hint=no.hint) from no
-    return replace(moved, why=f"{packages} comes with torch {version}: no other was found for it")
-
-
-def _nearest(
-    request: InstallRequest,
-    talk: Callable[[str], None],
-    task: Task,
-    asked: RequestedPackages,
-    required: str,
-) -> Task | None:
-    """The task with the nearest torch that meets `torch>=2.10`; None where none does."""
-    wanted = Request(torch=required.removeprefix("torch"), backend=request.backend)
-    try:
-        return decide(request, talk, task.machine, asked, wanted)
-    except (Unsatisfiable, UsageError):
-        return None
-
-
-def required_in(text: str, held: str) -> str | None:
-    """What uv or pip say that a package requires of torch; of several the nearest.
-
-    >>> required_in("Because big==1 depends on torch>=2.10 and you require torch==2.9.1", "2.9.1")
-    'torch>=2.10'
-    >>> required_in("Because big depends on one of: torch==2.6.0 torch==2.9.1 and b", "2.5.1+cpu")
-    'torch==2.6.0'
-    """
-
-    several = r"depends? on (?:one of: )?((?:torch[<>=!~][^\s,;]* ?)+)"
-    found = re.search(several, " ".join(text.split()))
-    each = found[1].split() if found else []
-    if len(each) < 2:
-        return next(iter(each), None)
-    exact = [one.removeprefix("torch==") for one in each if one.startswith("torch==")]
-    nearest = nearest_version(held, exact)
-    return f"torch=={nearest}" if nearest else None
+        said = f"{packages} comes with torch {version}, not with {held}. {no.message}"
+        raise Unsatisfiable(said, hint=no.hint) from no
+    return replace(moved, why=f"{packages} comes with torch {version}, not with {held}")

@@ -32,8 +32,8 @@ from gpusetup.render.language import (
 from gpusetup.render.language import command as command_line
 
 
-def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> Screen:
-    """What will be done. `kept` are the file names that need not be fetched."""
+def plan_text(plan: Plan, *, free_bytes: int | None) -> Screen:
+    """What will be done."""
     lines: list[str] = [
         _row("Target", f"{plan.target}{' (will be made)' if plan.venv else ''}"),
         _row("Install", _what(plan)),
@@ -43,11 +43,8 @@ def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> Sc
     if plan.fallbacks:
         rest = ", then ".join(one.backend for one in plan.fallbacks)
         lines.append(_row("", f"if an index has no such wheel: {rest}"))
-    lines += ["", heading("Fetch"), *_wheel_lines(plan.wheels, plan.before, kept)]
-    if plan.dependencies is None:
-        lines.append("  and what torch requires, from your default index (its wheel will tell;")
-        lines.append("  asked again only where that moves what is installed)")
-    lines += ["", *_disk_lines(plan, kept, free_bytes)]
+    lines += ["", heading("Fetch"), *_wheel_lines(plan.wheels, plan.before)]
+    lines += ["", *_disk_lines(plan, free_bytes)]
     lines += [
         _row("Breaks", f"{name} {version}: it requires {need}; {LEFT}", WARNING)
         for name, version, need in plan.breaks
@@ -109,10 +106,8 @@ def command(step: Step) -> str:
     return without_logins(own_line(*step.argv))
 
 
-def _wheel_lines(
-    wheels: Iterable[Wheel], before: Mapping[str, str], kept: frozenset[str]
-) -> list[Row]:
-    rows = [(_change(wheel, before), _size(wheel, kept), _source(wheel)) for wheel in wheels]
+def _wheel_lines(wheels: Iterable[Wheel], before: Mapping[str, str]) -> list[Row]:
+    rows = [(_change(wheel, before), _size(wheel), _source(wheel)) for wheel in wheels]
     width = max((len(row[0]) for row in rows), default=0)
     return [
         Row(head := f"  {what:{width}}  {size:>10}  ", (source, DIM), hang=len(head))
@@ -125,9 +120,7 @@ def _change(wheel: Wheel, before: Mapping[str, str]) -> str:
     return f"{wheel.name} {wheel.version}" + (f" (now {was})" if was else "")
 
 
-def _size(wheel: Wheel, kept: frozenset[str]) -> str:
-    if wheel.filename in kept:
-        return "here"
+def _size(wheel: Wheel) -> str:
     return "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
 
 
@@ -137,11 +130,12 @@ def _source(wheel: Wheel) -> str:
     return "your default index" if wheel.source == DEFAULT_INDEX else wheel.source
 
 
-def _disk_lines(plan: Plan, kept: frozenset[str], free_bytes: int | None) -> list[Row]:
-    to_fetch = sum(w.size_bytes or 0 for w in plan.wheels if w.filename not in kept)
+def _disk_lines(plan: Plan, free_bytes: int | None) -> list[Row]:
+    to_fetch = sum(w.size_bytes or 0 for w in plan.wheels)
     unknown = any(w.size_bytes is None for w in plan.wheels)
     free = "" if free_bytes is None else f", {size_text(free_bytes)} free in the target"
-    return [_row("Disk", f"{'at least ' if unknown else ''}{size_text(to_fetch)} to fetch{free}")]
+    fetched = f"{'at least ' if unknown else ''}{size_text(to_fetch)} to fetch"
+    return [_row("Disk", f"{fetched}, unless uv has it{free}")]
 
 
 def verdict_lines(proof: Mapping[str, Any] | None) -> list[Row]:

@@ -33,9 +33,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "claim(id): the claim that the test decides")
-    config.addinivalue_line("markers", "card: needs a card")
-    config.addinivalue_line("markers", "whole: not in a rehearsal")
     config.stash[WORK] = Work(config)
 
 

@@ -6,13 +6,12 @@ state back, or to undo, conda is told to go back to one (`conda_history.py`).
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import Blocked, ToolFailed
-from gpusetup.install.complaints import complaint
+from gpusetup.install.complaints import conda_failed
 from gpusetup.install.conda.history import (
     CondaUndo,
     builds,
@@ -47,21 +46,6 @@ CLEANING_SECONDS = 30.0
 """How long conda may take to roll back after a Ctrl-C."""
 
 
-def explicit(of: Records) -> str:
-    """A file that names exactly these packages by their addresses.
-
-    >>> print(explicit({"a": {"url": "https://c/a-1-0.conda", "md5": "ab"}}), end="")
-    @EXPLICIT
-    https://c/a-1-0.conda#ab
-    """
-    lines = [
-        f"{record['url']}#{record['md5']}" if record.get("md5") else record["url"]
-        for record in of.values()
-        if record.get("url")
-    ]
-    return "\n".join(["@EXPLICIT", *lines]) + "\n"
-
-
 def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
     """Run the steps under the environment's lock and prove the result; where that fails, bring the
     former packages back, else note what `--undo` needs."""
@@ -74,12 +58,12 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
             job.talk("Installing ...")
             output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
             if not output.ok:
-                raise complaint("conda cannot install it", output)
+                raise conda_failed("conda cannot install it", output)
         verdict = prove(job, plan.python, plan.device) if verify else None
         if verdict is None or verdict["verdict"] == "passed":
             receipt = _noted(job, store, plan, former, began, verdict)
             return Outcome(kept=True, verdict=verdict, receipt=str(receipt))
-        _put_back(job, plan.steps[0].argv[0], plan.prefix, former, began)
+        _put_back(job, plan.prefix, former, began)
         return Outcome(kept=False, verdict=verdict)
 
 
@@ -127,21 +111,14 @@ def _noted(
     return store / RECEIPT
 
 
-def _put_back(job: Job, program: str, prefix: str, former: Records, began: int | None) -> None:
-    """The former packages: by conda's own revision, else by their addresses, which leaves what is
-    new. Then what is there is compared with what was."""
-    job.talk("Putting the former packages back ...")
+def _put_back(job: Job, prefix: str, former: Records, began: int | None) -> None:
+    """The previous packages, by conda's own revision; then what is there is compared with what
+    was. Without conda itself, what is not as it was is named."""
+    job.talk("Putting the previous packages back ...")
     conda = conda_itself(job.environ)
-    if builds(records(prefix)) == builds(former):
-        return
-    if conda and began is not None:
+    if conda and began is not None and builds(records(prefix)) != builds(former):
         bring_back(job, revision_step(conda, prefix, began, channels_of(former)), former)
-        return
-    with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
-        listed = Path(folder, "former.txt")
-        listed.write_text(explicit(former), encoding="utf-8")
-        argv = (program, "install", "--yes", "--prefix", prefix, "--file", str(listed))
-        bring_back(job, Step(argv=argv, title="the former packages"), former)
+    require_back(prefix, builds(former))
 
 
 def bring_back(job: Job, step: Step, former: Records) -> None:
@@ -149,7 +126,7 @@ def bring_back(job: Job, step: Step, former: Records) -> None:
     prefix = step.argv[step.argv.index("--prefix") + 1]
     output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
     if not output.ok:
-        problem = complaint("the former packages cannot be put back", output)
+        problem = conda_failed("the former packages cannot be put back", output)
         raise type(problem)(problem.message, hint=f"`{own_line(*step.argv)}` once that is mended")
     require_back(prefix, builds(former))
 
@@ -173,7 +150,7 @@ def undo_by_conda(job: Job, store: Path, undo: CondaUndo) -> None:
         step = undo_known(store, undo, conda_itself(job.environ))
         output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
         if not output.ok:
-            raise complaint("conda cannot undo it", output)
+            raise conda_failed("conda cannot undo it", output)
         require_back(str(store.parent), undo.packages)
         for name in (CONDA_UNDO, RECEIPT):
             (store / name).unlink(missing_ok=True)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 from gpusetup import __version__
 from gpusetup.errors import Blocked
 from gpusetup.install.fetching.file_url import local_path
-from gpusetup.install.fetching.wheels import Wheel, best, parsed_name
+from gpusetup.install.fetching.wheels import Wheel, parsed_name
 from gpusetup.install.switching.files import link_or_copy, refuse_newer, write_safely
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import parsed
 from gpusetup.system.refused import blocked_by_files
 
@@ -39,29 +38,22 @@ class Manifest(Frozen):
     wheels: tuple[Kept, ...]
 
 
-def write_manifest(
-    folder: Path, files: Iterable[Path], python: str, platform: str, filled_at: str
-) -> Path:
+def write_manifest(folder: Path, files: Iterable[Path], manifest: Manifest) -> None:
     """Note every wheel that was fetched, besides those noted before that are still there."""
-    from gpusetup.install.fetching.wheel_cache import digest_of
     from gpusetup.model.codec import to_json
 
     known = {one.filename: one for one in _noted(folder) if (folder / one.filename).is_file()}
     for path in files:
-        named = parsed_name(path.name)
-        assert named is not None, "it was chosen by its name"
+        name, version, _tags = parsed_name(path.name) or (path.name, "", None)
         known[path.name] = Kept(
-            name=named[0],
-            version=named[1],
+            name=name,
+            version=version,
             filename=path.name,
-            sha256=digest_of(path),
+            sha256=sha256_of(path),
             size_bytes=path.stat().st_size,
         )
-    manifest = Manifest(
-        filled_at=filled_at, python=python, platform=platform, wheels=tuple(known.values())
-    )
-    write_safely(folder / MANIFEST, to_json(manifest, indent=1) + "\n")
-    return folder / MANIFEST
+    whole = replace(manifest, wheels=tuple(known.values()))
+    write_safely(folder / MANIFEST, to_json(whole, indent=1) + "\n")
 
 
 def _noted(folder: Path) -> tuple[Kept, ...]:
@@ -80,81 +72,72 @@ def wheels_in(folder: Path) -> tuple[Wheel, ...]:
     hint = "`--wheelhouse` names the folder that `gpusetup install --download DIR` filled"
     with blocked_by_files(f"{folder} cannot be read", hint):
         files = sorted(folder.iterdir())
-    noted = {one.filename: one for one in _noted(folder)}
-    lost = sorted(name for name in noted if not (folder / name).is_file())
-    if lost:
+    noted = {one.filename: one.sha256 for one in _noted(folder)}
+    if lost := sorted(name for name in noted if not (folder / name).is_file()):
         raise Blocked(
             f"{folder} lacks {lost[0]}, which its manifest names",
             hint="nothing was changed; copy the folder again, whole",
         )
-    found = []
-    for path in files:
-        named = parsed_name(path.name)
-        if named is not None:
-            found.append(_wheel(path, named[0], named[1], noted.get(path.name)))
+    found = tuple(
+        Wheel(
+            name=named[0],
+            version=named[1],
+            filename=path.name,
+            url=path.absolute().as_uri(),
+            sha256=noted.get(path.name),
+            size_bytes=path.stat().st_size,
+            source=str(path.parent),
+        )
+        for path in files
+        if (named := parsed_name(path.name)) is not None
+    )
     if not found:
         raise Blocked(
             f"{folder} holds no wheels",
             hint="fill it where there is a network: `gpusetup install --download DIR`",
         )
-    return tuple(found)
+    return found
 
 
-def _wheel(path: Path, name: str, version: str, noted: Kept | None) -> Wheel:
-    return Wheel(
-        name=name,
-        version=version,
-        filename=path.name,
-        url=path.absolute().as_uri(),
-        sha256=noted.sha256 if noted else None,
-        size_bytes=path.stat().st_size,
-        source=str(path.parent),
-    )
-
-
-def newest_torch(wheels: Sequence[Wheel], tags: Sequence[str]) -> str:
-    """The newest torch that the folder has for a target, without its local label."""
-    torches = [w for w in wheels if w.name == "torch" and best([w], None, tags)]
+def newest_torch(wheels: Sequence[Wheel], tag: str) -> str:
+    """The newest torch that the folder has for a Python (`cp311`), without its local label."""
+    torches = [one for one in wheels if one.name == "torch" and f"-{tag}-" in one.filename]
     if not torches:
         folder = wheels[0].source if wheels else "the folder"
         raise Blocked(
-            f"{folder} has no wheel of torch for {tags[0]}",
+            f"{folder} has no wheel of torch for {tag}",
             hint="fill it by a Python of the same version: `gpusetup install --download DIR`",
         )
-    return max((w.version.partition("+")[0] for w in torches), key=parsed)
+    return max((one.version.partition("+")[0] for one in torches), key=parsed)
 
 
-def page_of(wheels: Sequence[Wheel]) -> Callable[[str, str], tuple[str, str, str] | None]:
-    """The folder as index pages: what it has of a project on a backend (`.../cu124/torch/`)."""
-
-    def page(url: str, _accept: str) -> tuple[str, str, str] | None:
-        *_, backend, project, _end = unquote(urlsplit(url).path).split("/")
-        rows = [
-            {
-                "filename": wheel.filename,
-                "url": wheel.url,
-                "hashes": {"sha256": wheel.sha256} if wheel.sha256 else {},
-                "size": wheel.size_bytes,
-            }
-            for wheel in wheels
-            if wheel.name == project and wheel.version.partition("+")[2] in ("", backend)
-        ]
-        if not rows:
-            return None
-        return url, "application/vnd.pypi.simple.v1+json", json.dumps({"files": rows})
-
-    return page
-
-
-def located(found: Iterable[Wheel], wheels: Sequence[Wheel]) -> tuple[Wheel, ...]:
-    """What a resolver named, as the files of the folder that they are."""
-    here = {wheel.filename: wheel for wheel in wheels}
-    return tuple(here.get(one.filename, one) for one in found)
-
-
-def link_others(wheels: Iterable[Wheel], family: Iterable[Wheel], folder: Path) -> None:
-    """Links to the folder's wheels but those of the family, for which there are stand-ins."""
-    names = {one.name for one in family}
+def links_to(wheels: Sequence[Wheel], backend: str, folder: Path) -> Path:
+    """A folder with links to the wheels of a backend, and to those of none."""
+    folder.mkdir()
     for wheel in wheels:
-        if wheel.name not in names:
+        if wheel.version.partition("+")[2] in ("", backend):
             link_or_copy(local_path(wheel.url), folder / wheel.filename)
+    return folder
+
+
+def checked(found: Sequence[Wheel], wheels: Sequence[Wheel]) -> tuple[Wheel, ...]:
+    """What uv named, as the files of the folder that they are; `Blocked` where one is not what the
+    manifest says."""
+    here = {one.filename: one for one in wheels}
+    for one in found:
+        noted = here[one.filename].sha256
+        if noted and noted.lower() != one.sha256:
+            raise Blocked(
+                f"{local_path(here[one.filename].url)}: wrong hash: expected sha256 "
+                f"{noted.lower()}, found sha256 {one.sha256}",
+                hint="nothing was changed; fill it again: `gpusetup install --download DIR`",
+            )
+    return tuple(replace(here[one.filename], sha256=one.sha256) for one in found)
+
+
+def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,20 +1,16 @@
-"""Wheels as plain values: which file of an index page fits a target, and what a lock names."""
+"""Wheels as plain values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.model.frozen import Frozen
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
-
-    from gpusetup.install.target.layout import Layout
 
 TORCH_INDEX = "torch index"
 DEFAULT_INDEX = "default index"
@@ -32,25 +28,8 @@ class Wheel(Frozen):
     """What the index says; None where it says nothing."""
     size_bytes: int | None = None
     source: str = DEFAULT_INDEX
-    metadata_url: str | None = None
-    """Where its METADATA can be had without the rest (PEP 658)."""
-
-
-def target_tags(layout: Layout) -> tuple[str, ...]:
-    """The wheel tags of an interpreter on this machine, best first."""
-    major, minor = (int(part) for part in layout.version.split(".")[:2])
-    return _tags(major, minor, layout.free_threaded)
-
-
-@lru_cache
-def _tags(major: int, minor: int, free_threaded: bool) -> tuple[str, ...]:
-    from packaging.tags import compatible_tags, cpython_tags, platform_tags
-
-    version = (major, minor)
-    abi = f"cp{major}{minor}{'t' if free_threaded else ''}"
-    platforms = list(platform_tags())
-    own = cpython_tags(version, abis=[abi], platforms=platforms)
-    return tuple(map(str, (*own, *compatible_tags(version, f"cp{major}{minor}", platforms))))
+    is_direct: bool = False
+    """Whether it was asked for by its address."""
 
 
 def parsed_name(filename: str) -> tuple[str, str, frozenset[Tag]] | None:
@@ -74,51 +53,6 @@ def parsed_name(filename: str) -> tuple[str, str, frozenset[Tag]] | None:
 
 WHEEL_NAME = re.compile(r"[A-Za-z0-9][\w.!+-]{0,250}\.whl")
 """A name that is a file's and no path."""
-
-
-def best(wheels: Iterable[Wheel], version: str | None, tags: Sequence[str]) -> Wheel | None:
-    """The wheel of a version that serves the best of the tags, the first of several with one name
-    (a folder and an index may both have it); None where none does."""
-    rank = {tag: place for place, tag in enumerate(tags)}
-    fitting: list[tuple[int, str, int, Wheel]] = []
-    for wheel in wheels:
-        named = parsed_name(wheel.filename)
-        if named is None or version not in (None, named[1]):
-            continue
-        places = [rank[str(tag)] for tag in named[2] if str(tag) in rank]
-        if places:
-            fitting.append((min(places), wheel.filename, len(fitting), wheel))
-    return min(fitting)[-1] if fitting else None
-
-
-def locked(lock: Mapping[str, Any], tags: Sequence[str], skip: Iterable[str]) -> tuple[Wheel, ...]:
-    """The wheels that a `pylock.toml` names for a target, apart from the projects to skip.
-
-    Raises ValueError naming a project that has no wheel for the target.
-    """
-    left_out = set(skip)
-    found = []
-    for package in lock.get("packages", ()):
-        if package["name"] in left_out:
-            continue
-        wheels = [_of_lock(package, row) for row in package.get("wheels", ())]
-        wheel = best(wheels, None, tags)
-        if wheel is None:
-            raise ValueError(f"{package['name']} {package.get('version', '')}".strip())
-        found.append(wheel)
-    return tuple(found)
-
-
-def _of_lock(package: Mapping[str, Any], row: Mapping[str, Any]) -> Wheel:
-    url = row.get("url") or Path(row["path"]).absolute().as_uri()
-    return Wheel(
-        name=package["name"],
-        version=package["version"],
-        filename=row.get("name") or file_name(url),
-        url=url,
-        sha256=row.get("hashes", {}).get("sha256"),
-        size_bytes=row.get("size"),
-    )
 
 
 def file_name(url: str) -> str:

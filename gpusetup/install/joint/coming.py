@@ -3,21 +3,16 @@ made; one that our table names by its exact file becomes a wheel like the others
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.fetching.wheels import Wheel, file_name
 from gpusetup.install.job import Job
 from gpusetup.install.joint.choose import YEAR, choose_together
 from gpusetup.install.joint.places import users_places
-from gpusetup.install.joint.stand_ins import plain_name
 from gpusetup.install.joint.table import Joint
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.refresh.saved import known_catalog
@@ -111,7 +106,7 @@ def _with_joint(
     target: Target,
 ) -> Task:
     """The task with the set's torch, each package at the version that goes with it."""
-    chosen = _exact(job, asked, joint)
+    chosen = _exact(asked, joint)
     old = task.resolution.build
     same = old is not None and (old.torch, old.backend) == (joint.build.torch, joint.build.backend)
     if same:
@@ -139,7 +134,7 @@ def _said(joint: Joint) -> tuple[str, ...]:
     return (*held, *joint.notes)
 
 
-def _exact(job: Job, asked: RequestedPackages, joint: Joint) -> RequestedPackages:
+def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
     """The words at the versions of the set; torch's companions that it needs among the family."""
     rows = {one.name: one for one in joint.packages}
     there = {*asked.family, *(name for name in rows if name in FAMILY)}
@@ -150,7 +145,7 @@ def _exact(job: Job, asked: RequestedPackages, joint: Joint) -> RequestedPackage
         asked,
         family=tuple(name for name in FAMILY if name in there),
         packages=tuple(_pinned(word, rows.get(name_of(word))) for word in words),
-        files=tuple(wheel_at(job, one.name, one.file or "") for one in files),
+        files=tuple(f"{one.name} @ {one.file}" for one in files),
     )
 
 
@@ -164,19 +159,3 @@ def _pinned(word: str, one: JointPackage | None) -> str:
         return word
     extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
     return f"{said.name}{extras}=={one.version}"
-
-
-def wheel_at(job: Job, name: str, url: str) -> Wheel:
-    """A wheel of a release page, by the version that its own METADATA has: the file's name may say
-    more of it (`2.8.3+cu12torch2.8`), which no installer finds again."""
-    text = job.fetcher.metadata_inside(url) or ""
-    found = re.search(r"(?m)^Version: *(\S+)", text.partition("\n\n")[0])
-    version = found[1] if found else plain_name(file_name(url))[1]
-    host = urlsplit(url).hostname or "its release page"
-    return Wheel(
-        name=canonicalize_name(name),
-        version=version,
-        filename=plain_name(file_name(url), version)[0],
-        url=url,
-        source=f"{host}, {file_name(url)}",
-    )

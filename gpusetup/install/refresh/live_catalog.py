@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
-from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import Release
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_credentials
+from gpusetup.install.fetching.page import ask_page
 from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.refresh.index import IndexPage, ask_index, ask_page
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import cuda_of, parsed
@@ -72,22 +72,21 @@ def ask_root(
     backends = tuple(sorted(known | unknown))
     notify(f"asking {without_credentials(root)} for {', '.join(backends)}")
 
-    def asked(backend: str) -> IndexPage:
-        return ask_index(root, backend, "torch")
+    def asked(backend: str) -> tuple[Wheel, ...] | str:
+        return ask_page(f"{index_url(backend, root)}/torch/")
 
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         pages = dict(zip(backends, pool.map(asked, backends), strict=True))
-    if all(page.missing for page in pages.values()):
+    listed = {b: page for b, page in pages.items() if not isinstance(page, str)}
+    if not listed:
         raise Blocked(
-            f"{without_credentials(root)} has no index of torch: "
-            f"{next(iter(pages.values())).missing}",
+            f"{without_credentials(root)} has no index of torch: {next(iter(pages.values()))}",
             hint="name the right one: `--index-root URL`",
         )
-    if missing := unknown.intersection(b for b, page in pages.items() if page.missing):
+    if missing := unknown - listed.keys():
         raise Unsatisfiable(f"{without_credentials(root)} lists no torch for {missing.pop()!r}")
-    found = (row for backend, page in pages.items() for row in seen_builds(page.files, backend))
-    answered = tuple(backend for backend, page in pages.items() if not page.missing)
-    return ListedBuilds(rows=tuple(found), answered=answered, root=root)
+    found = (row for backend, page in listed.items() for row in seen_builds(page, backend))
+    return ListedBuilds(rows=tuple(found), answered=tuple(listed), root=root)
 
 
 def listed_labels(catalog: Catalog, root: str) -> tuple[str, ...]:
@@ -99,10 +98,12 @@ def listed_labels(catalog: Catalog, root: str) -> tuple[str, ...]:
         page = ask_page(f"{root.rstrip('/')}/torch/")
     except Blocked:
         return ()
+    if isinstance(page, str):
+        return ()
     known = {*catalog.backends} - {
         b for b, torches in catalog.other_backends.items() if not torches
     }
-    found = {wheel.version.partition("+")[2].partition(".")[0] for wheel in page.files}
+    found = {wheel.version.partition("+")[2].partition(".")[0] for wheel in page}
     fresh = {label for label in found if LABEL.fullmatch(label) and label not in known}
     return tuple(sorted(fresh, reverse=True)[:MOST_LABELS])
 

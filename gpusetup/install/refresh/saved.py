@@ -1,14 +1,13 @@
 """What the live index listed when it was last asked (`resolve --refresh`), kept for `install`.
 
-The file is in the user's cache and may have been written by anybody: it is read only where it is
-the user's own, small and of the exact form, and it can only add or take away builds of torch.
+The file is in the user's cache: it is read only if it is the user's own, nobody else may write it,
+and it is small. It can only add or take away builds of torch.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Callable
 from datetime import date
@@ -29,16 +28,6 @@ from gpusetup.model.machine import Snapshot
 
 SCHEMA: Literal["gpusetup.refreshed/1"] = "gpusetup.refreshed/1"
 LIMIT_BYTES = 1 << 20
-MOST_ROWS = 4096
-FORMS = {
-    "torch": r"\d{1,3}(\.\d{1,4}){1,3}",
-    "backend": r"cpu|cu\d{2,4}",
-    "machine": r"x86_64|aarch64",
-    "glibc": r"\d\.\d{1,3}",
-    "macos": r"\d{1,3}\.\d{1,3}",
-}
-"""The form of every text of a row."""
-PYTHON = r"3\.\d{1,2}t?"
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -103,8 +92,8 @@ def _understood(raw: bytes, path: Path, notify: Callable[[str], None]) -> Kept |
     except GpuSetupError as problem:
         notify(f"{path} is left aside: {_short(problem.message)}")
         return None
-    if why := _problem(kept):
-        notify(f"{path} is left aside: {_short(why)}")
+    if kept.as_of > date.today().isoformat():
+        notify(f"{path} is left aside: its date is {_short(kept.as_of)!r}")
         return None
     return kept
 
@@ -139,28 +128,6 @@ def _foreign(status: os.stat_result) -> str | None:
     if status.st_uid != os.geteuid():
         return "it belongs to another user"
     return "others may write it" if status.st_mode & OTHERS_MAY_WRITE else None
-
-
-def _problem(kept: Kept) -> str | None:
-    """What of its values cannot be."""
-    today = date.today().isoformat()
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", kept.as_of) or kept.as_of > today:
-        return f"its date is {kept.as_of!r}"
-    if len(kept.rows) > MOST_ROWS or len(kept.answered) > MOST_ROWS:
-        return f"it has more than {MOST_ROWS} rows"
-    if not all(re.fullmatch(FORMS["backend"], backend) for backend in kept.answered):
-        return "a backend is none"
-    return next((why for row in kept.rows if (why := _wrong(row))), None)
-
-
-def _wrong(row: Seen) -> str | None:
-    for field, form in FORMS.items():
-        value = getattr(row, field)
-        if value is not None and not re.fullmatch(form, value, re.ASCII):
-            return f"{field} is {value!r}"
-    if len(row.pythons) > 99 or not all(re.fullmatch(PYTHON, p, re.ASCII) for p in row.pythons):
-        return f"pythons are {row.pythons!r}"
-    return None
 
 
 def _short(text: str) -> str:

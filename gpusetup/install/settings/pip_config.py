@@ -1,9 +1,4 @@
-"""pip's settings of where packages come from, as pip reads them.
-
-pip is asked what else would be fetched. What its configuration says of another target or another
-question (`target`, `user`, `require-hashes`, `upgrade`, ...) would give a wrong answer, or none;
-so its files are read here, and only what counts is handed on, as variables.
-"""
+"""pip's settings of where packages come from, from its own files and variables."""
 
 from __future__ import annotations
 
@@ -16,54 +11,28 @@ from pathlib import Path
 from gpusetup.errors import BadInput
 
 KEYS = (
-    *("index-url", "extra-index-url", "find-links", "no-index", "trusted-host"),
-    *("cert", "client-cert", "proxy", "keyring-provider", "cache-dir", "no-cache-dir"),
-    *("constraint", "pre", "prefer-binary", "uploaded-prior-to", "use-feature", "use-deprecated"),
+    *("index-url", "extra-index-url", "find-links", "trusted-host"),
+    *("cert", "proxy", "keyring-provider", "constraint"),
 )
 """The settings that count (https://pip.pypa.io/en/stable/cli/pip_install/#options)."""
 SECTIONS = ("global", "install")
+NAME = "pip.ini" if sys.platform == "win32" else "pip.conf"
 LARGEST = 1 << 20
-
-
-def variable(key: str) -> str:
-    """The variable of a setting.
-
-    >>> variable("index-url")
-    'PIP_INDEX_URL'
-    """
-    return f"PIP_{key.upper().replace('-', '_')}"
 
 
 def pip_files(
     environ: Mapping[str, str], home: Path, prefix: str | None = None
 ) -> tuple[Path, ...]:
     """The files that pip reads, the one that counts most last: the machine's, the user's, the
-    environment's own."""
+    environment's own, the one that a variable names."""
     named = environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:
         return ()
-    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    name = "pip.ini" if sys.platform == "win32" else "pip.conf"
-    shared = environ.get("XDG_CONFIG_DIRS", "").split(os.pathsep) if os.name == "posix" else []
-    files = [Path(folder, "pip", name) for folder in (*filter(None, shared), "/etc/xdg")]
-    files += [Path("/etc/pip.conf")]
-    if sys.platform == "darwin":
-        files.append(Path("/Library/Application Support/pip/pip.conf"))
-    if program_data := environ.get("PROGRAMDATA"):
-        files.append(Path(program_data, "pip", "pip.ini"))
-    if not (named and Path(named).exists()):
-        files += _users_own(environ, home, config, name)
-    files += [Path(prefix, name)] if prefix else []
-    return (*files, *((Path(named),) if named else ()))
-
-
-def _users_own(environ: Mapping[str, str], home: Path, config: Path, name: str) -> tuple[Path, ...]:
-    if sys.platform == "win32":
-        roaming = environ.get("APPDATA") or home / "AppData" / "Roaming"
-        return home / "pip" / name, Path(roaming, "pip", name)
-    mac = home / "Library" / "Application Support" / "pip"
-    own = mac if sys.platform == "darwin" and mac.is_dir() else config / "pip"
-    return home / ".pip" / name, own / name
+    config = environ.get("APPDATA") or environ.get("XDG_CONFIG_HOME") or home / ".config"
+    machine = Path(environ.get("PROGRAMDATA", "/etc"), *(("pip",) if os.name == "nt" else ()), NAME)
+    files = (machine, home / ".pip" / NAME, Path(config, "pip", NAME))
+    own = (Path(prefix, NAME),) if prefix else ()
+    return (*files, *own, *((Path(named),) if named else ()))
 
 
 def pip_settings(
@@ -76,16 +45,8 @@ def pip_settings(
     for section in SECTIONS:
         for one in files:
             found.update(one.get(section, {}))
-    for key in KEYS:
-        if environ.get(variable(key)):
-            found[key] = environ[variable(key)]
-    return found
-
-
-def as_variables(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings for a pip that reads no files."""
-    variables = {variable(key): " ".join(value.split()) for key, value in settings.items()}
-    return {**variables, "PIP_CONFIG_FILE": os.devnull}
+    variables = {key: environ.get(f"PIP_{key.upper().replace('-', '_')}", "") for key in KEYS}
+    return {**found, **{key: value for key, value in variables.items() if value}}
 
 
 def _settings_in(path: Path) -> dict[str, dict[str, str]]:
@@ -105,12 +66,15 @@ def _settings_in(path: Path) -> dict[str, dict[str, str]]:
             hint="mend it (`pip config debug` shows what pip reads), or set "
             f"PIP_CONFIG_FILE={os.devnull}",
         ) from None
-    return {name: _counting(parser, name) for name in SECTIONS if parser.has_section(name)}
-
-
-def _counting(parser: RawConfigParser, section: str) -> dict[str, str]:
-    settings = {key.replace("_", "-"): value for key, value in parser.items(section)}
-    return {key: settings[key] for key in KEYS if settings.get(key)}
+    return {
+        section: {
+            name: value
+            for key, value in parser.items(section)
+            if value and (name := key.replace("_", "-")) in KEYS
+        }
+        for section in SECTIONS
+        if parser.has_section(section)
+    }
 
 
 def without_content(problem: str) -> str:

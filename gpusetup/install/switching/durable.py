@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 NOT_HERE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOSYS)
@@ -37,6 +37,13 @@ def sync_folders(folders: Iterable[str]) -> None:
     for folder in sorted(set(folders)):
         if os.path.isdir(folder):
             sync_folder(Path(folder))
+
+
+def sync_renamed(folders: Collection[str]) -> None:
+    """The entries of many folders: each of their filesystems at once where the kernel can."""
+    disks = {os.stat(folder).st_dev: folder for folder in folders}
+    if not all(_syncfs(Path(folder)) for folder in disks.values()):
+        sync_folders(folders)
 
 
 def sync_tree(folder: Path) -> None:

@@ -75,11 +75,11 @@ def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:
         )
 
 
-def rename(source: Path, destination: Path) -> None:
+def rename(source: Path, destination: Path, *, synced: bool = True) -> None:
     """Rename; where that is refused, copy, and only then delete.
 
     Killed anywhere: the destination is complete or not there, and as long as it is not there the
-    source is complete.
+    source is complete. `synced` False: the caller has many files synced at once.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -87,20 +87,22 @@ def rename(source: Path, destination: Path) -> None:
     except OSError as problem:
         if problem.errno != errno.EXDEV:
             raise
-        _copied(source, destination)
+        _copied(source, destination, synced=synced)
+        remove(source)
 
 
-def _copied(source: Path, destination: Path) -> None:
+def _copied(source: Path, destination: Path, *, synced: bool = True) -> None:
     part = destination.with_name(f"{destination.name}.part~")
     remove(part)
     if source.is_dir() and not source.is_symlink():
         shutil.copytree(source, part, symlinks=True)
     else:
         shutil.copy2(source, part, follow_symlinks=False)
-    sync_tree(destination.parent)
+    if synced:
+        sync_tree(destination.parent)
     part.rename(destination)
-    sync_folder(destination.parent)
-    remove(source)
+    if synced:
+        sync_folder(destination.parent)
 
 
 def move_once(path: Path, kept: Path) -> None:
@@ -122,22 +124,9 @@ def bring_back(kept: Path, path: Path) -> None:
         except OSError as problem:
             if problem.errno != errno.EXDEV:
                 raise
-            _copied_back(kept, gone, path)
+            _copied(kept, path)
+            kept.rename(gone)
     remove(gone)
-
-
-def _copied_back(kept: Path, gone: Path, path: Path) -> None:
-    """As `_copied`, but what is kept is complete under its name until the path is."""
-    part = path.with_name(f"{path.name}.part~")
-    remove(part)
-    if kept.is_dir() and not kept.is_symlink():
-        shutil.copytree(kept, part, symlinks=True)
-    else:
-        shutil.copy2(kept, part, follow_symlinks=False)
-    sync_tree(path.parent)
-    part.rename(path)
-    sync_folder(path.parent)
-    kept.rename(gone)
 
 
 def merge(kept: Path, path: Path) -> None:

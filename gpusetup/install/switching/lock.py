@@ -110,20 +110,6 @@ def _wait_for_installer(store: Path, say: Callable[[str], None]) -> None:
         ) from None
 
 
-@contextmanager
-def file_lock(path: Path) -> Iterator[None]:
-    """Hold a lock beside a file that several processes may fetch; the last one takes it away."""
-    from filelock import FileLock
-
-    beside = path.with_name(f"{path.name}.lock")
-    with FileLock(beside):
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink()
-
-
 def ending_with_us(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
     """The command under which a program ends with us, and holds the installer's lock.
 

@@ -38,10 +38,9 @@ class Receipt(Frozen):
     verdict: Mapping[str, Any] | None = None
 
 
-def receipt_wheel(wheel: Wheel, sha256: str) -> ReceiptWheel:
-    """`sha256` is of the file that was unpacked and whose content is in the environment."""
+def receipt_wheel(wheel: Wheel) -> ReceiptWheel:
     url = redacted(without_credentials(wheel.url))
-    return ReceiptWheel(name=wheel.name, version=wheel.version, url=url, sha256=sha256)
+    return ReceiptWheel(name=wheel.name, version=wheel.version, url=url, sha256=wheel.sha256)
 
 
 def shareable(step: DoneStep) -> DoneStep:

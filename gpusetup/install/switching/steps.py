@@ -6,34 +6,24 @@ import os
 
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import Layout
-from gpusetup.installers.options import as_links
 from gpusetup.model.finding import Step
 
 
 def switch_steps(layout: Layout, program: str, prefix: str) -> tuple[Step, ...]:
-    """The command that unpacks the wheels: one, offline, each by its hash, into a folder of the
-    environment `prefix` from which they are renamed to their places once they are compared."""
+    """The command that fetches and unpacks the wheels: each by its address and its hash, into a
+    folder of the environment `prefix` from which they are renamed to their places once they are
+    compared."""
     stage = os.path.join(prefix, STORE, STAGING)
-    root, links, wanted, cache = (
-        os.path.join(stage, name) for name in ("root", "links", "wheels.txt", "cache")
-    )
-    asked = (
-        "--no-index",
-        "--no-deps",
-        "--find-links",
-        as_links(links),
-        "--require-hashes",
-        "-r",
-        wanted,
-    )
-    ours = ("--no-config", "--offline", "--cache-dir", cache, "--link-mode", "hardlink")
-    argv = (program, "pip", "install", *ours, "--python", layout.python, "--prefix", root, *asked)
+    root, lock = os.path.join(stage, "root"), os.path.join(stage, "pylock.toml")
+    options = ("--quiet", "--no-deps", "--no-build", "--preview-features", "pylock")
+    argv = (program, "pip", "install", *options, "--python", layout.python, "--prefix", root)
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
     return (
         Step(
-            argv=argv,
-            title="unpack the checked wheels beside the environment",
+            argv=(*argv, "-r", lock),
+            title="fetch the wheels and unpack them beside the environment",
             environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
+            timeout_seconds=6 * 3600.0,
         ),
     )
 

@@ -7,31 +7,27 @@ former state back.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import Blocked
-from gpusetup.install.complaints import complaint
-from gpusetup.install.fetching.wheel_cache import drop_unused
-from gpusetup.install.job import Job, Outcome, run_step, torch_of
+from gpusetup.install.complaints import not_installed
+from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
-from gpusetup.install.switching.durable import sync_folders, sync_tree
+from gpusetup.install.settings.environment import FETCHING, asking_environment
+from gpusetup.install.switching.durable import sync_tree
 from gpusetup.install.switching.kept import listed
 from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
 from gpusetup.install.switching.stage import (
-    digest,
     place,
     prepare_stage,
     require_installed,
     unpacked,
-    with_edited,
 )
-from gpusetup.install.switching.staged import Staged
+from gpusetup.install.switching.staged import Differs, Staged
 from gpusetup.install.switching.state_files import first_outside
 from gpusetup.install.switching.steps import switch_steps
 from gpusetup.install.switching.transaction import (
@@ -48,21 +44,15 @@ from gpusetup.install.switching.transaction import (
     prepare,
     put_back,
 )
-from gpusetup.install.target.layout import Layout, distributions
-from gpusetup.install.target.owned import pth_without
+from gpusetup.install.target.layout import Layout
 from gpusetup.model.documents import DoneStep
+from gpusetup.model.finding import Step
 from gpusetup.system.refused import blocked_by_files, refused
 from gpusetup.system.signals import uninterrupted
 
 
 def switch(
-    job: Job,
-    plan: Plan,
-    layout: Layout,
-    wheels: Sequence[Path],
-    *,
-    verify: bool,
-    made: Journal | None = None,
+    job: Job, plan: Plan, layout: Layout, *, verify: bool, made: Journal | None = None
 ) -> Outcome:
     """Change the environment, prove it, keep it or bring the former state back.
 
@@ -72,40 +62,42 @@ def switch(
     journal = first_journal(layout, keep=job.keep, made=made)
     begin(store, journal)
     with putting_back(job, store, journal):
-        staged = _staged(job, plan, layout, wheels, store)
+        staged = _staged(job, plan, layout, store)
         job.log.line("switch begins")
         coming = staged.targets.values()
         ready = continued(journal, prepare(layout, plan.after, coming, plan.after))
         refuse_outside(layout, ready)
         journal = enter(store, listed(store, ready), "moving")
     with putting_back(job, store, journal):
-        journal = _renamed(job, store, journal, staged)
+        journal = _renamed(job, layout, journal, staged)
         job.log.line("switch ends")
-        verdict = prove(job, layout.python, plan.device, torch_of(plan)) if verify else None
+        verdict = (
+            prove(job, layout.python, plan.device, plan.after.get("torch")) if verify else None
+        )
     if verdict is not None and verdict.get("verdict") != "passed":
         restore(job, store, journal)
         return Outcome(kept=False, verdict=verdict)
     with putting_back(job, store, journal):
-        digests = [digest(*pair) for pair in zip(plan.wheels, wheels, strict=True)]
-        receipt = _receipt(job, plan, journal, verdict, digests)
+        receipt = _receipt(job, plan, journal, verdict)
         write_receipt(store / NEXT_RECEIPT, receipt)
     _kept(store, journal)
-    if job.owns_cache:
-        for name in drop_unused(job.cache, time.time()):
-            job.log.line(f"dropped from the cache: {name}")
     return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
 
 
-def _staged(job: Job, plan: Plan, layout: Layout, wheels: Sequence[Path], store: Path) -> Staged:
+def _staged(job: Job, plan: Plan, layout: Layout, store: Path) -> Staged:
     """Everything that comes, unpacked beside the environment, compared, and on the disk."""
-    folder = prepare_stage(store, plan.wheels, wheels)
-    _unpack(job, layout)
-    with ThreadPoolExecutor(1) as pool:  # the disk writes while we compute digests
-        synced = pool.submit(sync_tree, folder)
-        staged = unpacked(folder, wheels, layout)
-        synced.result()
-    leaving = (one for one in distributions(layout) if one.name in plan.after)
-    staged = with_edited(staged, pth_without(leaving), folder)
+    folder = prepare_stage(store, plan.wheels)
+    _unpack(job, plan, layout)
+    try:
+        staged = unpacked(folder, plan.wheels, layout)
+    except Differs as problem:  # the cache is not what it was
+        job.log.line(f"{problem.message}; once more, from the index")
+        environment = asking_environment(job.environ, Path.home())
+        names = tuple(wheel.name for wheel in plan.wheels)
+        run_step(job, Step(argv=(job.uv, "cache", "clean", *names), title=""), environment)
+        folder = prepare_stage(store, plan.wheels)
+        _unpack(job, plan, layout)
+        staged = unpacked(folder, plan.wheels, layout)
     sync_tree(folder)
     return staged
 
@@ -121,13 +113,13 @@ def refuse_outside(layout: Layout, journal: Journal) -> None:
         )
 
 
-def _renamed(job: Job, store: Path, journal: Journal, staged: Staged) -> Journal:
+def _renamed(job: Job, layout: Layout, journal: Journal, staged: Staged) -> Journal:
     """What leaves is aside and what comes in its place; both on the disk."""
+    store = Path(layout.prefix, STORE)
     job.talk("Installing ...")
     move_aside(store, journal)
     journal = enter(store, journal, "installing")
-    tops = (*journal.made, *(move.path for move in journal.moves))
-    sync_folders(place(staged.targets, tops))
+    place(staged.targets, layout.prefix)
     require_installed(staged.records)
     return enter(store, journal, "verifying")
 
@@ -138,12 +130,16 @@ def _kept(store: Path, journal: Journal) -> None:
         keep(store, journal)
 
 
-def _unpack(job: Job, layout: Layout) -> None:
+def _unpack(job: Job, plan: Plan, layout: Layout) -> None:
+    environment = {**asking_environment(job.environ, Path.home(), layout.prefix), **FETCHING}
+    if plan.index_url.startswith("http"):  # so that uv knows its login
+        indexes = filter(None, (plan.index_url, environment.get("UV_INDEX")))
+        environment["UV_INDEX"] = " ".join(indexes)
     for step in switch_steps(layout, job.uv, layout.prefix):
-        job.talk("Unpacking ...")
-        output = run_step(job, step)
+        with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
+            output = run_step(job, step, environment)
         if not output.ok:
-            raise complaint("the wheels cannot be unpacked", output)
+            raise not_installed("the wheels cannot be fetched and unpacked", output)
 
 
 @contextmanager
@@ -178,7 +174,6 @@ def _receipt(
     plan: Plan,
     journal: Journal,
     verdict: Mapping[str, Any] | None,
-    digests: Sequence[str],
 ) -> Receipt:
     return Receipt(
         installed_at=now(),
@@ -187,7 +182,7 @@ def _receipt(
         installer="uv",
         before=journal.before,
         after=plan.after,
-        wheels=tuple(map(receipt_wheel, plan.wheels, digests)),
+        wheels=tuple(map(receipt_wheel, plan.wheels)),
         steps=tuple(shareable(step) for step in job.done),
         verdict=None if verdict is None else {"verdict": verdict["verdict"]},
     )

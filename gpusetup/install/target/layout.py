@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from configparser import ConfigParser
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from gpusetup.install.fetching.ranged import short_entry
 from gpusetup.model.frozen import Frozen
 
 
@@ -71,25 +68,10 @@ def distributions_in(library: str) -> Iterator[Distribution]:
             yield Distribution(name=canonicalize_name(match[1]), version=match[2], info=path)
         elif entry.endswith(".egg-link"):
             name = canonicalize_name(entry.removesuffix(".egg-link"))
-            version = _version_of_sources(os.path.join(library, entry), name)
-            yield Distribution(name=name, version=version, info=os.path.join(library, entry))
+            yield Distribution(name=name, version="0", info=os.path.join(library, entry))
 
 
 INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
-
-
-def _version_of_sources(link: str, name: str) -> str:
-    """What the sources say to which `setup.py develop` has linked; "0" where they say nothing."""
-    try:
-        with open(link, "rb") as file:
-            sources = os.fsdecode(file.readline(4096).strip())
-        infos = [e for e in _names(sources) if e.endswith(".egg-info")]
-        mine = [e for e in infos if canonicalize_name(e.removesuffix(".egg-info")) == name]
-        text = Path(sources, mine[0], "PKG-INFO").read_text(encoding="utf-8", errors="replace")
-    except (OSError, IndexError, ValueError):
-        return "0"
-    found = re.search(r"(?m)^Version:\s*(\S+)", text)
-    return found[1] if found else "0"
 
 
 def versions(installed: Iterable[Distribution]) -> dict[str, str]:
@@ -153,87 +135,6 @@ def _bytecode(folder: str, wanted: frozenset[str]) -> tuple[bool, list[str]]:
         if str(Path(folder, name)) in wanted or str(parent / f"{name.split('.')[0]}.py") in wanted
     ]
     return bool(names) and len(mine) == len(names), [str(Path(folder, name)) for name in mine]
-
-
-class WheelContent(Frozen):
-    """What a wheel holds, read from its table of contents."""
-
-    names: tuple[str, ...]
-    unpacked_bytes: int
-    info: str
-    """Its metadata folder: `torch-2.13.0+cpu.dist-info`."""
-    pure: bool
-    scripts: tuple[str, ...]
-    """Its console scripts."""
-
-
-def read_content(wheel: Path) -> WheelContent:
-    """A wheel's table of contents.
-
-    Raises one of `ranged.UNREADABLE` for what is no wheel.
-    """
-    with zipfile.ZipFile(wheel) as archive:
-        entries = archive.infolist()
-        names = tuple(one.filename for one in entries if not one.is_dir())
-        info = next(name for name in names if name.endswith(".dist-info/WHEEL"))[: -len("/WHEEL")]
-        pure = b"root-is-purelib: true" in short_entry(archive, f"{info}/WHEEL").lower()
-        points = f"{info}/entry_points.txt"
-        said = short_entry(archive, points).decode() if points in names else ""
-    return WheelContent(
-        names=names,
-        unpacked_bytes=sum(one.file_size for one in entries),
-        info=info,
-        pure=pure,
-        scripts=tuple(_scripts(said)),
-    )
-
-
-_CONTENTS: dict[tuple[int, int, int], WheelContent] = {}
-
-
-def content_of(wheel: Path) -> WheelContent:
-    """As `read_content`, read once for a file; torch's has more than ten thousand entries."""
-    found = wheel.stat()
-    key = (found.st_dev, found.st_ino, found.st_mtime_ns)
-    if key not in _CONTENTS:
-        _CONTENTS[key] = read_content(wheel)
-    return _CONTENTS[key]
-
-
-def folders_of(layout: Layout, name: str) -> dict[str, str]:
-    """Where each kind of a wheel's files goes that has the distribution's name."""
-    headers = layout.headers or os.path.join(layout.data, "include")
-    return {
-        "purelib": layout.purelib,
-        "platlib": layout.platlib,
-        "scripts": layout.scripts,
-        "data": layout.data,
-        "headers": os.path.join(headers, name),
-    }
-
-
-def places_of(content: WheelContent, layout: Layout) -> dict[str, tuple[str, str]]:
-    """Name in the wheel -> its kind (`purelib`, `data`, ...) and where it goes."""
-    folders = folders_of(layout, content.info.partition("-")[0])
-    data = f"{content.info.removesuffix('.dist-info')}.data/"
-    own = "purelib" if content.pure else "platlib"
-    placed = {}
-    for name in content.names:
-        kind, rest = own, name
-        if name.startswith(data):
-            kind, _, rest = name.removeprefix(data).partition("/")
-        if kind in folders and rest:
-            placed[name] = (kind, os.path.join(folders[kind], os.path.normpath(rest)))
-    return placed
-
-
-def _scripts(entry_points: str) -> Iterator[str]:
-    parser = ConfigParser(delimiters=("=",), interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read_string(entry_points)
-    for section in ("console_scripts", "gui_scripts"):
-        if parser.has_section(section):
-            yield from parser[section]
 
 
 def new_entries(paths: Iterable[str]) -> tuple[str, ...]:

@@ -1,11 +1,7 @@
-"""What belongs to an installed distribution, in every form that installers have left behind.
+"""What belongs to an installed distribution: what its RECORD lists.
 
-    X-1.0.dist-info/RECORD          pip, uv, conda: every file
-    X-1.0.egg-info/installed-files.txt   pip before wheels
-    X-1.0-py3.8.egg                 easy_install: one folder or file, named in easy-install.pth
-    X.egg-link                      `setup.py develop`: the path of the sources, named there too
-
-A path behind a symbolic link is never touched: what is moved aside is the link.
+What keeps no such list (an egg, `setup.py develop`, conda's own) could not be put back and is not
+changed. A path behind a symbolic link is never touched: what is moved aside is the link.
 """
 
 from __future__ import annotations
@@ -18,9 +14,6 @@ from pathlib import Path
 from gpusetup.errors import Blocked
 from gpusetup.install.target.layout import Distribution, Layout, distributions
 
-EASY_INSTALL = "easy-install.pth"
-WHOLE = (".egg", ".egg-link")
-"""A distribution that is one entry by itself."""
 LIST_BYTES = 64 << 20
 """More than that no list of files has; torch's has 1.5 MB."""
 
@@ -28,17 +21,13 @@ LIST_BYTES = 64 << 20
 def files_of(one: Distribution, layout: Layout) -> frozenset[str]:
     """The paths that it lists, inside the target's folders, and its metadata folder; `Blocked`
     where it keeps no such list."""
-    if one.info.endswith(WHOLE):
-        return frozenset((one.info,))
     roots = layout.roots
     listed = (path for path in _listed(one, layout) if any(_below(path, root) for root in roots))
     return frozenset((one.info, *listed))
 
 
 def _listed(one: Distribution, layout: Layout) -> Iterator[str]:
-    record, installed = Path(one.info, "RECORD"), Path(one.info, "installed-files.txt")
-    legacy = not os.path.lexists(record) and installed.is_file()
-    path, base = (installed, one.info) if legacy else (record, os.path.dirname(one.info))
+    path, base = Path(one.info, "RECORD"), os.path.dirname(one.info)
     try:
         names = _names(path)
     except (OSError, csv.Error) as problem:
@@ -135,38 +124,6 @@ def refuse_shared(links: Iterable[str], gone: Iterable[Distribution], layout: La
                 "lie behind it; what lies outside of the environment is not changed",
                 hint="nothing was changed; use another environment: `--venv DIR`",
             )
-
-
-# --- easy-install.pth ----------------------------------------------------------------------------
-
-
-def pth_without(gone: Iterable[Distribution]) -> dict[str, bytes]:
-    """easy-install.pth without the lines of what leaves: path -> its new content."""
-    edited, gone = {}, tuple(gone)
-    for library in {os.path.dirname(one.info) for one in gone if one.info.endswith(WHOLE)}:
-        path = Path(library, EASY_INSTALL)
-        try:
-            before = path.read_bytes()
-        except OSError:
-            continue
-        places = {place for one in gone for place in _places(one, library)}
-        rows = before.splitlines(keepends=True)
-        kept = [row for row in rows if _place(row, library) not in places]
-        if kept != rows:
-            edited[str(path)] = b"".join(kept)
-    return edited
-
-
-def _places(one: Distribution, library: str) -> Iterator[str]:
-    if one.info.endswith(".egg"):
-        yield one.info
-    elif one.info.endswith(".egg-link"):
-        with Path(one.info).open("rb") as file:
-            yield _place(file.readline(LIST_BYTES), library)
-
-
-def _place(row: bytes, library: str) -> str:
-    return os.path.normpath(os.path.join(library, os.fsdecode(row.strip())))
 
 
 def _below(path: str, folder: str) -> bool:

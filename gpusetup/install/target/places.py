@@ -8,32 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked
-from gpusetup.install.fetching.wheel_cache import cache_problem
-from gpusetup.install.settings.environment import uv_cache
 from gpusetup.install.target.layout import Layout
 from gpusetup.model.shell import own_line
 
 if TYPE_CHECKING:
-    from gpusetup.install.job import Job
     from gpusetup.install.target.find import Target
 
 
-def check_places(job: Job, target: Target) -> None:
-    """`Blocked` where a folder that will be written cannot be: told before anybody is asked."""
-    cache = "nothing was changed; set XDG_CACHE_HOME to a folder that can be written"
-    places = []
-    if target.venv is not None:
-        named = "--download" if target.venv == str(job.cache) else "--venv"
-        places.append((target.venv, f"nothing was changed; name another folder: `{named} DIR`"))
-    if job.owns_cache:
-        places.append((str(job.cache), cache))
-    places.append((uv_cache(job.environ), f"{cache}, or UV_CACHE_DIR"))
-    for folder, hint in places:
-        if problem := unwritable(folder):
-            raise Blocked(f"{folder} cannot be made or written: {problem}", hint=hint)
-    if job.owns_cache and (problem := cache_problem(job.cache)):
-        hint = "nothing was changed; set GPUSETUP_CACHE to a folder of your own"
-        raise Blocked(f"The cache cannot be used: {problem}", hint=hint)
+def check_places(target: Target) -> None:
+    """`Blocked` where a folder that will be made cannot be: told before anybody is asked."""
+    if target.venv is not None and (problem := unwritable(target.venv)):
+        hint = "nothing was changed; name another folder: `--venv DIR`"
+        raise Blocked(f"{target.venv} cannot be made or written: {problem}", hint=hint)
 
 
 def unwritable(folder: str) -> str | None:

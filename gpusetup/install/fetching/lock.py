@@ -1,0 +1,191 @@
+"""uv resolves, and names every file with its address and its hash: what is shown and then fetched.
+
+torch and its companions come from torch's own index and from no other (an explicit index of uv);
+everything else from the indexes that the user's own settings of uv and pip name.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from gpusetup.errors import ToolFailed, Unsatisfiable
+from gpusetup.install.complaints import complaint
+from gpusetup.install.credentials import split_login
+from gpusetup.install.fetching.wheelhouse import checked, links_to
+from gpusetup.install.fetching.wheels import DEFAULT_INDEX, Wheel, file_name
+from gpusetup.install.job import Job
+from gpusetup.install.settings.environment import apart_from_guard, asking_environment
+from gpusetup.install.settings.uv_config import parse_toml
+from gpusetup.install.target.find import Target
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.system.processes import Output, run
+
+ASK_SECONDS = 300.0
+SIZE_SECONDS = 5.0
+WORKERS = 4
+NAME = "what-was-asked-for"
+"""How uv calls the question in its sentences."""
+
+
+class Question(Frozen):
+    """What uv is asked: the family from one index, the rest from the user's own."""
+
+    family: tuple[str, ...]
+    """Exact requirements: `torch==2.9.1+cu128`."""
+    others: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    index: str
+    """The index of the family, or of a backend in a folder of wheels."""
+
+    @property
+    def text(self) -> str:
+        """As the project file that uv reads."""
+        names = [one.partition("=")[0] for one in self.family]
+        rows = [
+            f'[project]\nname = "{NAME}"\nversion = "0"',
+            f"dependencies = {json.dumps([*self.family, *self.others])}",
+            f'[[tool.uv.index]]\nname = "torch"\nurl = {json.dumps(split_login(self.index)[0])}',
+            "explicit = true\n[tool.uv.sources]",
+            *(f'{name} = {{ index = "torch" }}' for name in names),
+        ]
+        return "\n".join(rows) + "\n"
+
+
+def family_of(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
+    """The files of the family; Unsatisfiable where the index has no such wheel."""
+    return _compiled(job, target, replace(question, others=()), "--no-deps")
+
+
+def others_of(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
+    """The files that come besides the family: of an environment that is there, what changes."""
+    family = {one.partition("=")[0] for one in question.family}
+    if target.installed:
+        exact = tuple(one for one in _changes(job, target, question) if one[0] not in family)
+        if not exact:
+            return ()
+        direct = {one.partition(" @ ")[0]: one for one in question.others if " @ " in one}
+        named = tuple(direct.get(name, f"{name}=={version}") for name, version in exact)
+        question = replace(question, family=(), others=named)
+        return _compiled(job, target, question, "--no-deps")
+    found = _compiled(job, target, question)
+    return tuple(wheel for wheel in found if wheel.name not in family)
+
+
+def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple[Wheel, ...]:
+    words = ("compile", "--format", "pylock.toml", "--quiet", "--no-header", "--no-annotate")
+    output = _asked(job, target, question, (*words, *more))
+    rows = parse_toml(output.stdout).get("packages", ())
+    with ThreadPoolExecutor(WORKERS) as pool:
+        found = tuple(pool.map(partial(_wheel, target), rows))
+        found = checked(found, job.wheels) if job.wheels else found
+        return tuple(pool.map(_sized, found))
+
+
+def _changes(job: Job, target: Target, question: Question) -> tuple[tuple[str, str], ...]:
+    """Name and version of what uv would install into the environment as it is."""
+    lock = Path(target.layout.prefix, ".lock")  # uv leaves one where it was only asked
+    was_there = lock.exists()
+    words = ("install", "--dry-run", "--output-format", "json", "--requirement")
+    output = _asked(job, target, question, words)
+    with suppress(OSError):
+        if not was_there and lock.stat().st_size == 0:
+            lock.unlink()
+    try:
+        rows = json.loads(output.stdout)["changes"]
+        return tuple((o["name"], o["version"]) for o in rows if o["action"] != "uninstalled")
+    except (ValueError, KeyError, TypeError) as problem:
+        said = f"uv's plan is not understood: {problem}"
+        raise ToolFailed(said, hint="nothing was changed") from problem
+
+
+def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -> Output:
+    """uv's answer; nothing of the question is in the arguments, which others may read."""
+    layout = target.layout
+    with tempfile.TemporaryDirectory(prefix="gpusetup-") as name:
+        folder = Path(name)
+        asked, held = folder / "pyproject.toml", folder / "constraints.txt"
+        asked.write_text(question.text, encoding="utf-8")
+        held.write_text("\n".join((*question.constraints, "")), encoding="utf-8")
+        options: tuple[str, ...] = ("--no-build", "--python", layout.python)
+        options += ("--constraint", str(held)) if question.constraints else ()
+        environment = asking_environment(job.environ, Path.home(), layout.prefix)
+        environment |= login_of(question.index)
+        guard = apart_from_guard(Path.cwd())
+        if job.wheels:
+            links = links_to(job.wheels, file_name(question.index), folder / "links")
+            options += ("--no-sources", "--no-index", "--find-links", str(links), "--offline")
+            guard = ("--no-config",)
+            environment.pop("UV_FIND_LINKS", None)
+        verb, *rest = words
+        argv = (job.uv, *guard, "pip", verb, *options, *rest, str(asked))
+        output = run(argv, timeout=ASK_SECONDS, environment=environment)
+    job.log.command(argv)
+    job.log.output(replace(output, stdout="" if output.ok else output.stdout))
+    if not output.ok:
+        raise complaint("uv cannot plan the installation", output)
+    return output
+
+
+def login_of(index: str) -> dict[str, str]:
+    """The variables that tell uv the name and the password of torch's index."""
+    login = split_login(index)[1]
+    names = ("UV_INDEX_TORCH_USERNAME", "UV_INDEX_TORCH_PASSWORD")
+    return dict(zip(names, login, strict=True)) if login else {}
+
+
+def _wheel(target: Target, package: Mapping[str, Any]) -> Wheel:
+    """One package of a lock; uv names the files that fit, the best first."""
+    rows = package.get("wheels") or [package[key] for key in ("archive",) if key in package]
+    name, version = package["name"], package.get("version", "")
+    if not rows:
+        raise Unsatisfiable(
+            f"{name} {version} has no wheel for Python {target.layout.version} here",
+            hint="nothing was changed; install it by itself first, then run this again",
+        )
+    row = rows[0]
+    url = row.get("url") or Path(row["path"]).absolute().as_uri()
+    file = file_name(url)
+    return Wheel(
+        name=name,
+        version=version,
+        filename=row.get("name") or file,
+        url=url,
+        sha256=row.get("hashes", {}).get("sha256"),
+        size_bytes=row.get("size"),
+        source=DEFAULT_INDEX if "archive" not in package else f"{urlsplit(url).hostname}, {file}",
+        is_direct="archive" in package,
+    )
+
+
+def _sized(wheel: Wheel) -> Wheel:
+    """With its size, where the index does not say it and the server does."""
+    if wheel.size_bytes is not None or not wheel.url.startswith("http"):
+        return wheel
+    try:
+        with urlopen(Request(wheel.url, method="HEAD"), timeout=SIZE_SECONDS) as answer:
+            size = int(answer.headers.get("Content-Length") or 0)
+    except (OSError, ValueError):
+        return wheel
+    return replace(wheel, size_bytes=size or None)
+
+
+def lock_text(wheels: Sequence[Wheel]) -> str:
+    """The wheels as the lock that uv installs from: each by its address and its hash."""
+    rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
+    for one in wheels:
+        url = json.dumps(one.url)
+        hashes = f'{{ sha256 = "{one.sha256}" }}' if one.sha256 else "{}"
+        file = f"{{ url = {url}, hashes = {hashes} }}"
+        version = f'version = "{one.version}"\n'
+        kind = f"archive = {file}" if one.is_direct else f"{version}wheels = [{file}]"
+        rows.append(f'[[packages]]\nname = "{one.name}"\n{kind}\n')
+    return "\n".join(rows)
