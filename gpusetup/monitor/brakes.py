@@ -37,7 +37,7 @@ BRAKES = (
     Brake("supply", "the power supply's brake", "hw_power_brake_slowdown"),
     Brake("supply", "the hardware's brake", "hw_slowdown"),
     Brake("power", "the power limit", "sw_power_cap", CAPPED, True),
-    Brake("clocks", "clocks that somebody set", "applications_clocks_setting", CAPPED, True),
+    Brake("set clocks", "clocks that somebody set", "applications_clocks_setting", CAPPED, True),
 )
 """In the order in which they are named. Meaning: nvml.h, nvmlClocksEventReason*."""
 
@@ -67,9 +67,9 @@ def _of_this_card(brake: Brake, work: Work, gpu: GpuTally) -> Brake | None:
     told what that is: a limit alone says nothing."""
     if brake.cause != "power":
         return brake
-    cause = "withheld" if withheld(work, gpu) else _limit_cause(work, gpu)
-    if cause not in ("", "withheld") and is_laptop(gpu.name):
-        cause = "fixed"
+    cause = "withheld power" if withheld(work, gpu) else _limit_cause(work, gpu)
+    if cause not in ("", "withheld power") and is_laptop(gpu.name):
+        cause = "rated limit"
     return brake._replace(cause=cause) if cause else None
 
 
@@ -89,13 +89,13 @@ def _limit_cause(work: Work, gpu: GpuTally) -> str:
     limit, rated = gpu.latest.power_limit_watts, gpu.power_default
     most = gpu.latest.power_limit_max_watts
     if limit and rated and limit < rated * RATED / 100:
-        return "lowered"
+        return "lowered limit"
     if limit is None or (rated is None and most is None):
         return ""
     room = most is not None and most > limit * ROOM / 100
     if (gpu.power_rated and not room) or (work.clock_share or 0.0) >= FAST_ENOUGH:
         return ""
-    return "room" if room else "fixed"
+    return "limit with room" if room else "rated limit"
 
 
 def is_laptop(name: str | None) -> bool:

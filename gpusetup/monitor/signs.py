@@ -123,17 +123,9 @@ def memory_high(s: Seen) -> bool:
 # --- what holds it down ---------------------------------------------------------------------------
 
 
-def held_down_by(cause: str, words: str) -> Sign:
-    return Sign(lambda s: s.brake is not None and s.brake.cause == cause, words)
-
-
-heat = held_down_by("heat", "heat")
-supply = held_down_by("supply", "supply")
-set_clocks = held_down_by("clocks", "set clocks")
-lowered_limit = held_down_by("lowered", "lowered limit")
-limit_with_room = held_down_by("room", "limit with room")
-rated_limit = held_down_by("fixed", "rated limit")
-withheld_power = held_down_by("withheld", "withheld power")
+def held_down_by(cause: str) -> Sign:
+    """What a brake (`brakes.py`) is called as a sign."""
+    return Sign(lambda s: s.brake is not None and s.brake.cause == cause, cause)
 
 
 @sign

@@ -38,10 +38,10 @@ def braked(seen: Seen) -> str:
         told += f" in {seen.work.reasons[brake.reason]:.0f} % of the working samples"
     if brake.cause == "heat" and seen.gpu.heat is not None:
         told += ", at {heat:.0f} °C"
-    if brake.cause == "withheld" and seen.work.power_watts is not None:
+    if brake.cause == "withheld power" and seen.work.power_watts is not None:
         told += ", at {power_watts:.0f} W"
         told += " of the {limit:.0f} W that it may" if seen.gpu.latest.power_limit_watts else ""
-    if brake.cause == "lowered":
+    if brake.cause == "lowered limit":
         told += ": {limit:.0f} W of the rated {default:.0f} W"
     if seen.work.clock_share is not None:
         told += "; SM clock at {clock_share:.0f} % of its maximum"
@@ -150,16 +150,18 @@ CASES: tuple[Case, ...] = (
     Case("memory-tight", "before-the-end",
          (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server, MEMORY, margin),
     # held down: unless the GPU mostly waits, which costs more
-    Case("throttled", "heat", s.heat & costs_most, braked, ("cool",)),
-    Case("throttled", "supply", s.supply & costs_most, braked, ("check-the-supply",)),
-    Case("throttled", "lowered limit", s.lowered_limit & costs_most, braked,
-         ("raise-the-power-limit",)),
-    Case("throttled", "limit with room", s.limit_with_room & costs_most, braked,
-         ("raise-the-power-limit",)),
-    Case("throttled", "rated limit", s.rated_limit & costs_most, braked, ("draw-less",)),
-    Case("throttled", "withheld power", s.withheld_power & costs_most, braked,
-         ("plug-it-in", "look-outside")),
-    Case("throttled", "set clocks", s.set_clocks & costs_most, braked, ("reset-the-clocks",)),
+    *(
+        Case("throttled", cause, s.held_down_by(cause) & costs_most, braked, steps)
+        for cause, steps in (
+            ("heat", ("cool",)),
+            ("supply", ("check-the-supply",)),
+            ("lowered limit", ("raise-the-power-limit",)),
+            ("limit with room", ("raise-the-power-limit",)),
+            ("rated limit", ("draw-less",)),
+            ("withheld power", ("plug-it-in", "look-outside")),
+            ("set clocks", ("reset-the-clocks",)),
+        )
+    ),
     Case("throttled", "slower", s.busy & s.slower_than_its_twins,
          "GPU {label} ran at {clock_mhz:.0f} MHz, its twins at {twins:.0f} MHz; no reason was told",
          ("unlock-the-clocks",)),

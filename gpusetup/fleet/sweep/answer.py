@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gpusetup.fleet.show import Exclude, excluded
 from gpusetup.fleet.sweep.decide import BOTH, Seen
@@ -18,7 +18,7 @@ OF_NODES: tuple[Fault, ...] = (*("absent", "hung", "slow-compute", "broken-link"
 """Faults of a rank, so of its node: that one is left out of jobs."""
 
 
-class Fact(Frozen):
+class Fact(NamedTuple):
     """What is said of a fault."""
 
     words: str
@@ -27,42 +27,42 @@ class Fact(Frozen):
 
 
 FACTS: Mapping[Fault, Fact] = {
-    "absent": Fact(words="{who} did not take part", then="is its process running, and its torch?"),
+    "absent": Fact("{who} did not take part", "is its process running, and its torch?"),
     "hung": Fact(
-        words="{who} hangs: it answered nothing, asked twice",
-        then="on that node: `gpusetup fleet check`, and the kernel's log for an Xid",
+        "{who} hangs: it answered nothing, asked twice",
+        "on that node: `gpusetup fleet check`, and the kernel's log for an Xid",
     ),
     "slow-compute": Fact(
-        words="{who} computes at {share} of the median",
-        then="on that node: `gpusetup doctor` (clocks, power, heat, another program)",
+        "{who} computes at {share} of the median",
+        "on that node: `gpusetup doctor` (clocks, power, heat, another program)",
     ),
     "broken-link": Fact(
-        words="{who} exchanges with nobody",
-        then="its port, cable and interface: `gpusetup fleet check`, `ibstat`, `ip link`",
+        "{who} exchanges with nobody",
+        "its port, cable and interface: `gpusetup fleet check`, `ibstat`, `ip link`",
     ),
     "slow-link": Fact(
-        words="{who} exchanges at {rate} with every partner; the median is {middle} ({share})",
-        then="its port, cable and slot: `gpusetup fleet check`, `ibstat`, `nvidia-smi nvlink -e`",
+        "{who} exchanges at {rate} with every partner; the median is {middle} ({share})",
+        "its port, cable and slot: `gpusetup fleet check`, `ibstat`, `nvidia-smi nvlink -e`",
     ),
     "broken-path": Fact(
-        words="no exchange between {who}, which both exchange with others",
-        then="the switches and routes between them",
+        "no exchange between {who}, which both exchange with others",
+        "the switches and routes between them",
     ),
     "slow-path": Fact(
-        words="{rate} between {who}, both sound with others; the median is {middle} ({share})",
-        then="the switches and cables between them",
+        "{rate} between {who}, both sound with others; the median is {middle} ({share})",
+        "the switches and cables between them",
     ),
     "apart": Fact(
-        words="{who} reach the others at {rate}, each other faster; the median is {middle}",
-        then="the uplink of their switch, where it is not built so",
+        "{who} reach the others at {rate}, each other faster; the median is {middle}",
+        "the uplink of their switch, where it is not built so",
     ),
     "uneven": Fact(
-        words="many pairs are slow, about {rate}; the median is {middle}: the network is uneven",
-        then="an oversubscribed network shows that; compare nodes of one switch",
+        "many pairs are slow, about {rate}; the median is {middle}: the network is uneven",
+        "an oversubscribed network shows that; compare nodes of one switch",
     ),
     "unmeasured": Fact(
-        words="no exchange of any pair ended",
-        then="name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME",
+        "no exchange of any pair ended",
+        "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME",
     ),
 }  # fmt: skip
 
