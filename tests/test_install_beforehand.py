@@ -67,12 +67,3 @@ def _made_site(base: Path, user: Path) -> Iterator[Path]:
     folder = user / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     folder.mkdir(parents=True)
     yield folder
-
-
-@pytest.mark.parametrize("hashes", [True, False])
-def test_a_missing_hash_is_said(world: World, install: Install, hashes: bool) -> None:
-    world.index.hashes = hashes
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    told = "Note     No sha256 at the index for torch: what comes"
-    assert (told in said.err) == (not hashes), said.err

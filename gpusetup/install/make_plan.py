@@ -14,12 +14,13 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.settings.environment import own_cache
-from gpusetup.install.switching.steps import switch_steps, venv_step
+from gpusetup.install.switching.steps import switch_step, venv_step
 from gpusetup.install.target.disk_space import UNPACKED_FACTOR, disk_need, require_space
 from gpusetup.install.target.find import Target, check_leaving
 from gpusetup.install.target.in_use import users_of
 from gpusetup.install.target.layout import distributions, requirers
 from gpusetup.install.target.places import check_importable, check_places
+from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Choice, Resolution, TorchBuild
@@ -129,8 +130,8 @@ def _changing(family: tuple[Wheel, ...], target: Target) -> tuple[Wheel, ...]:
 def _with_steps(job: Job, target: Target, plan: Plan) -> Plan:
     """The plan with its steps and what it would break; `Blocked` where the disk is too small."""
     installed = target.installed
-    layout = target.layout if target.venv is None else replace(target.layout, python=target.python)
-    steps = switch_steps(layout, job.uv, plan.target)
+    hashed = all(wheel.sha256 for wheel in plan.wheels)
+    steps: tuple[Step, ...] = (switch_step(job.uv, target.python, plan.target, hashed=hashed),)
     if target.venv is not None:
         steps = (venv_step(job.uv, target.venv, target.layout.python), *steps)
     before = {name: installed[name] for name in plan.after if name in installed}

@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 
 from gpusetup.install.switching.journal import STAGING, STORE
-from gpusetup.install.target.layout import Layout
 from gpusetup.model.finding import Step
 
 
-def switch_steps(layout: Layout, program: str, prefix: str) -> tuple[Step, ...]:
+def switch_step(program: str, python: str, prefix: str, *, hashed: bool) -> Step:
     """The command that fetches and unpacks the wheels: each by its address and its hash, into a
     folder of the environment `prefix` from which they are renamed to their places once they are
-    compared."""
+    compared. `hashed`: the index names a hash of every one."""
     stage = os.path.join(prefix, STORE, STAGING)
     root, lock = os.path.join(stage, "root"), os.path.join(stage, "pylock.toml")
-    options = ("--quiet", "--no-deps", "--no-build", "--preview-features", "pylock")
-    argv = (program, "pip", "install", *options, "--python", layout.python, "--prefix", root)
+    options: tuple[str, ...] = ("--quiet", "--no-deps", "--no-build")
+    options += ("--preview-features", "pylock", *(("--require-hashes",) if hashed else ()))
+    where = ("--python", python, "--prefix", root, "-r", lock)
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
-    return (
-        Step(
-            argv=(*argv, "-r", lock),
-            title="fetch the wheels and unpack them beside the environment",
-            environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
-            timeout_seconds=6 * 3600.0,
-        ),
+    return Step(
+        argv=(program, "pip", "install", *options, *where),
+        title="fetch the wheels and unpack them beside the environment",
+        environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
+        timeout_seconds=6 * 3600.0,
     )
 
 

@@ -29,7 +29,6 @@ from gpusetup.install.switching.stage import (
 )
 from gpusetup.install.switching.staged import Differs, Staged
 from gpusetup.install.switching.state_files import first_outside
-from gpusetup.install.switching.steps import switch_steps
 from gpusetup.install.switching.transaction import (
     NEXT_RECEIPT,
     RECEIPT,
@@ -135,11 +134,10 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> None:
     if plan.index_url.startswith("http"):  # so that uv knows its login
         indexes = filter(None, (plan.index_url, environment.get("UV_INDEX")))
         environment["UV_INDEX"] = " ".join(indexes)
-    for step in switch_steps(layout, job.uv, layout.prefix):
-        with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
-            output = run_step(job, step, environment)
-        if not output.ok:
-            raise not_installed("the wheels cannot be fetched and unpacked", output)
+    with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
+        output = run_step(job, plan.steps[-1], environment)
+    if not output.ok:
+        raise not_installed("the wheels cannot be fetched and unpacked", output)
 
 
 @contextmanager

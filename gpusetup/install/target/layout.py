@@ -27,13 +27,10 @@ class Layout(Frozen):
     platlib: str
     scripts: str
     data: str
-    headers: str = ""
-    """Where a distribution's C headers go, in a folder of its name."""
     implementation: str = "cpython"
     free_threaded: bool = False
     externally_managed: str | None = None
     """The marker file that says so, where the target is no environment."""
-    has_pip: bool = False
     ahead: tuple[str, ...] = ()
     """The folders that an import looks in before the libraries: PYTHONPATH's, the user's site."""
 
