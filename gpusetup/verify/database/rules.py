@@ -156,6 +156,10 @@ NO_GRADIENT: Tuple[Rule, ...] = (
         ("float16",),
     ),
     Rule("no number for some bases and powers", ("__rpow__", "pow", "float_power", "_foreach_pow")),
+    Rule(
+        "adds a like number for each pair of classes, one after the other in float32",
+        ("nn.functional.multilabel_margin_loss",),
+    ),
     Rule("by reflections, one after the other", ("linalg.householder_product", "ormqr")),
     Rule(
         "the difference of like numbers where one score is far above the others",
