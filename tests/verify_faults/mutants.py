@@ -1,6 +1,6 @@
 """The mutants: what is wrong with torch, and the check that must name it.
 
-Others may see it too: the census of operators sees most of them.
+Others may see it too: the ration sees most of them.
 """
 
 from verify_faults.arithmetic import FUNCTIONS, ORDER, PRODUCTS

@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 from ..device.importing import first_line
 from ..judging.refusals import refuses
 from ..judging.tolerance import ROUNDOFF, Part, holds
+from ..values import sticky
 from .calls import (
     WHOLE,
     Answer,
@@ -26,6 +27,7 @@ from .calls import (
     in_float64,
     laid_out,
     overlaps,
+    placed,
     replaced,
     tensors_of,
 )
@@ -414,7 +416,8 @@ def _nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
         if not alike:
             share = torch.rand(tuple(x.shape), generator=made, dtype=torch.float64)
         factor = 1 + (share - 0.5) / 16
-        return (x.detach() * factor.to(x.dtype)).requires_grad_(x.requires_grad)
+        y = placed(torch, x.detach(), "cpu").mul_(factor.to(x.dtype))
+        return y.requires_grad_(x.requires_grad)
 
     return replaced(torch, call, near)
 
@@ -445,9 +448,11 @@ def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
         except Exception as problem:
             if any(words in str(problem) for words in NO_WAY) or refuses(problem):
                 continue
-            if _raises(torch, question, way, layout):
-                continue
-            raise
+            if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
+                raise
+            if not _raises(torch, question, way, layout):
+                yield holds(", ".join(filter(None, (layout, label))), False, first_line(problem))
+            continue
         said = ", ".join(filter(None, (layout, label)))
         parts = [
             each if isinstance(each, Part) else judged(question, each, exact)

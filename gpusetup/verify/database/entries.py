@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from .calls import Call, replaced
 from .forms import LENGTHS, Maker, Question, form, formed
 from .loading import Database, kept_chance, seeded
-from .rules import BY_SIGN, SHORT, left_out, matches, release, without_gradient
+from .rules import BY_SIGN, FULL_RANK, SHORT, left_out, matches, release, without_gradient
 from .ways import Way, after_other_numbers, directly, for_inference, in_place, into_out, on_a_thread
 
 FORMATS = ("float32", "bfloat16", "float16", "complex64", "int32", "int16", "int8", "uint8")
@@ -72,7 +72,7 @@ class Entry(NamedTuple):
         wanted = form(turn)
         if wanted.numbers == "special" and type(self.info).__name__ not in BY_ELEMENT:
             wanted = wanted._replace(numbers="")
-        if dtype == "float16" and wanted.numbers in ENDS_SOON:
+        if matches(self.name, FULL_RANK) or (dtype == "float16" and wanted.numbers in ENDS_SOON):
             wanted = wanted._replace(numbers="")
         if matches(self.name, SHORT) and max(wanted.lengths, default=0) > 2**12:
             wanted = wanted._replace(lengths=LENGTHS[2])

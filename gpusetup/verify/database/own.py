@@ -86,6 +86,8 @@ class Own(NamedTuple):
             return x.to(low) if x.dtype == torch.float32 and low.is_floating_point else x
 
         call = replaced(torch, Call(given, options, lambda x: x), lowered)
+        if turn % 2 and any(x.dim() == 4 for x in given if hasattr(x, "dim")):
+            wanted = wanted._replace(layout="channels-last")
         if wanted.numbers:
             call = numbered(Maker(torch, draw.chance, draw.made), call, wanted.numbers)
         learns = self.learns and not wanted.numbers and low.is_floating_point
@@ -108,7 +110,7 @@ def plain_ways(form: Form) -> Iterator[Tuple[str, Way, str, bool]]:
         yield form.way if way is not directly else "", way, form.layout, learns
 
 
-def _attention(d: Draw) -> Any:
+def _attention(d: Draw, kind: str = "") -> Any:
     t = d.torch
     heads, groups, width = (
         d.choice((1, 2, 3)),
@@ -117,8 +119,9 @@ def _attention(d: Draw) -> Any:
     )
     keys = d.length(2100)
     queries = d.choice((1, 7, 33, 65, min(keys, 129), keys if keys < 300 else 257))
-    causal = d.flag() and d.flag()
-    if keys > 1000 and d.flag():
+    queries = 1 if kind == "decoding" else queries
+    causal = d.flag() and d.flag() and queries > 1
+    if keys > 1000 and queries > 1 and d.flag():
         causal, queries = True, d.choice((keys, 1024))
         heads, width, groups = 1, 16, 1
     mask = None
@@ -132,7 +135,7 @@ def _attention(d: Draw) -> Any:
             return d.normal(1, n, h, width).transpose(1, 2)
         return d.normal(1, h, n, width)
 
-    if d.chance.random() < 0.3 and keys < 600:  # of one product, as programs have it
+    if kind == "packed" and keys < 600:  # of one product, as programs have it
         queries, groups, mask = keys, 1, None
         packed = d.normal(1, keys, 3, heads, width).permute(2, 0, 3, 1, 4)
         given = tuple(packed)
@@ -229,9 +232,9 @@ def _linear(d: Draw) -> Any:
 
 def _convolution(transposed: bool) -> Callable[[Draw], Any]:
     def draw(d: Draw) -> Any:
-        axes = d.choice((1, 2, 2, 3))
+        axes = d.choice((1, 2, 2, 2, 3))
         groups = d.choice((1, 1, 1, 2, 3))
-        each, out = d.choice((1, 3, 4, 8, 17, 33)), d.choice((1, 2, 5, 8, 17, 24, 33))
+        each, out = d.choice((1, 3, 4, 8, 17, 33)), d.choice((1, 2, 5, 8, 17, 20, 24, 33))
         if groups > 1 and d.flag():
             each, out = 1, d.choice((1, 2))
         kernel = tuple(d.choice((1, 2, 3, 5)) for _ in range(axes))
@@ -333,8 +336,10 @@ def _apart(d: Draw) -> Any:
 
 
 def _rows(d: Draw) -> Any:
-    rows, width = d.choice((5, 33, 1025, 40_009, 70_001)), d.choice((1, 2, 3))
-    return d.normal(rows, width), d.whole(0, rows, d.length(2**15))
+    rows, width = d.choice((5, 1025, 40_009, 70_001, 70_001)), d.choice((1, 2, 3))
+    places = d.whole(0, rows, d.length(2**15))
+    places[-1] = rows - 1
+    return d.normal(rows, width), places
 
 
 def _looked_up(d: Draw) -> Any:
@@ -464,6 +469,8 @@ def own(torch: Any) -> Dict[str, Any]:
     full = ("float32",)
     rows = (
         Own("attention in use", _attention, _attended),
+        Own("attention decoding", lambda d: _attention(d, "decoding"), _attended),
+        Own("attention packed", lambda d: _attention(d, "packed"), _attended),
         Own("lstm net", _recurrent(4), _run_net("lstm"), room=4.0),
         Own("gru net", _recurrent(3), _run_net("gru"), room=4.0),
         Own("rnn net", _recurrent(1), _run_net("rnn_tanh"), room=4.0),

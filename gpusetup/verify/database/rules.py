@@ -138,6 +138,12 @@ SHORT = (
     "grid_sampler*",
 )
 """Places in an image are computed in float32: past so many they are other pixels."""
+FULL_RANK = (
+    *("linalg.*", "cholesky*", "lu*", "qr", "svd*", "geqrf", "ormqr", "pinverse", "inverse"),
+    *("logdet", "slogdet", "det", "matrix_exp", "triangular_solve", "symeig", "norm.nuc"),
+)
+"""Of a matrix without full rank, as one with lines that are alike, the answer is chance: these get
+the numbers that the database has."""
 NO_GRADIENT: Tuple[Rule, ...] = (
     Rule(
         "by exponentials of differences of logarithms, which lose far more than a roundoff",
@@ -150,7 +156,11 @@ NO_GRADIENT: Tuple[Rule, ...] = (
         ("float16",),
     ),
     Rule("no number for some bases and powers", ("__rpow__", "pow", "float_power", "_foreach_pow")),
-    Rule("by reflections, one after the other", ("linalg.householder_product",)),
+    Rule(
+        "adds a like number for each pair of classes, one after the other in float32",
+        ("nn.functional.multilabel_margin_loss",),
+    ),
+    Rule("by reflections, one after the other", ("linalg.householder_product", "ormqr")),
     Rule(
         "the difference of like numbers where one score is far above the others",
         ("nn.functional.multi_head_attention_forward",),
