@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusetup.fleet.sweep.decide import next_round
-from gpusetup.fleet.sweep.values import Exchanged, Options, Result, Round, Unit
+from gpusetup.fleet.sweep.values import Exchanged, Result, Round, Unit
 from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
 
 NODE_RATE, HOST_RATE, MESSAGES_A_RANK = 25e9, 200e9, 3
@@ -83,15 +83,13 @@ class Fleet:
         return Result(round=asked, exchanged=found, computed=computed, silent=silent)
 
 
-def swept(
-    fleet: Fleet, seed: int, options: Options | None = None
-) -> tuple[tuple[Named, ...], list[Result]]:
+def swept(fleet: Fleet, seed: int) -> tuple[tuple[Named, ...], list[Result]]:
     """Play a sweep: what is named, and the course of it."""
     draw, results, units = random.Random(seed), list[Result](), fleet.units
-    while (asked := next_round(units, results, options)) is not None:
+    while (asked := next_round(units, results)) is not None:
         results.append(fleet.measured(asked, draw))
         assert len(results) < MOST_ROUNDS, "it does not come to an end"
-    return verdict(units, results, options), results
+    return verdict(units, results), results
 
 
 def messages(results: Sequence[Result]) -> int:
@@ -117,7 +115,7 @@ def _path(share: float) -> Planted:
         from gpusetup.fleet.sweep.plan import planes
 
         stage = planes(fleet.units)[-1]
-        pair = draw.choice(stage.matched(draw.randrange(stage.turns())))
+        pair = draw.choice(stage.matched(draw.randrange(stage.turns)))
         fleet.paths[frozenset(pair)] = share
         return "slow-path" if share else "broken-path", frozenset(pair)
 

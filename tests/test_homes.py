@@ -43,7 +43,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "tomli": ("install/", "configs/toml_text.py"),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
     "ray": ("fleet/engines/ray_run.py",),
-    "matplotlib": ("render/",),
     "psutil": ("monitor/", "child_scripts/", "system/"),
 }
 """Dependency -> the files and folders of the package that may import it."""

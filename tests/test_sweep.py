@@ -34,15 +34,14 @@ def told(named: tuple[Named, ...]) -> Told:
 # --- the course of a sweep, on paper --------------------------------------------------------------
 
 
-@given(st.integers(2, 40), st.booleans())
-def test_no_rank_is_in_two_pairs_of_a_turn_and_no_pair_comes_twice(n: int, every: bool) -> None:
+@given(st.integers(2, 40))
+def test_no_rank_is_in_two_pairs_of_a_turn_and_no_pair_comes_twice(n: int) -> None:
     met: set[frozenset[int]] = set()
-    for turn in range(turns(n, every)):
-        pairs = matching(tuple(range(n)), turn, every)
+    for turn in range(turns(n)):
+        pairs = matching(tuple(range(n)), turn)
         assert len({rank for pair in pairs for rank in pair}) == 2 * len(pairs) == n - n % 2
         assert not met & {frozenset(pair) for pair in pairs}
         met |= {frozenset(pair) for pair in pairs}
-    assert len(met) == n * (n - 1) // 2 or not every
 
 
 @given(st.integers(1, 12), st.integers(1, 8), st.integers(0, 10**6))
@@ -199,8 +198,8 @@ def halving(slow: int | None, seed: int) -> list[Result]:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_slow_rank_is_told_by_its_share_of_each_round_though_the_rounds_differ(seed: int) -> None:
     slow = seed % 8
-    assert compute_scores(halving(slow, seed), range(8), 0.2).slow == (slow,)
-    assert compute_scores(halving(None, seed), range(8), 0.2).slow == ()
+    assert compute_scores(halving(slow, seed), range(8)).slow == (slow,)
+    assert compute_scores(halving(None, seed), range(8)).slow == ()
 
 
 def sinking(slow: int | None, rounds: int, seed: int) -> list[Result]:
@@ -223,6 +222,6 @@ def sinking(slow: int | None, rounds: int, seed: int) -> list[Result]:
 @pytest.mark.parametrize("seed", range(10))
 def test_clocks_that_sink_for_moments_here_and_there_make_no_rank_slow(seed: int) -> None:
     for rounds in (COMPUTES, COMPUTES * MOST_PASSES):
-        assert compute_scores(sinking(None, rounds, seed), range(64), 0.2).slow == ()
+        assert compute_scores(sinking(None, rounds, seed), range(64)).slow == ()
     many = sinking(seed, COMPUTES * MOST_PASSES, seed)
-    assert compute_scores(many, range(64), 0.2).slow == (seed,)
+    assert compute_scores(many, range(64)).slow == (seed,)

@@ -19,7 +19,7 @@ from slurm_cluster import Cluster, cluster, free_ports, missing
 from gpusetup.cli import main
 from gpusetup.fleet.sweep.follow import Follower, take_part, worker_of
 from gpusetup.fleet.sweep.lead import Leader, Meeting, Sizes
-from gpusetup.fleet.sweep.values import Options, Result
+from gpusetup.fleet.sweep.values import Result
 from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
 from gpusetup.verify.ranks.gathering import Spoke
 from gpusetup.verify.ranks.launch import Rank
@@ -88,9 +88,9 @@ class Together:
         take_part(spoke, worker, beside, lambda one: self.followers.update({rank.rank: one}))
 
     def sweep(self) -> tuple[tuple[Named, ...], list[Result]]:
-        results = self.leader.sweep(Options())
+        results = self.leader.sweep()
         absent = self.leader.absent
-        return verdict(self.leader.units, results, Options(), absent), results
+        return verdict(self.leader.units, results, absent), results
 
     def end(self) -> None:
         self.leader.end(0)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
 BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
 REPEATS = 8
-LOSS = 0.2
-"""A rank that is slower by less is none to name."""
 LEADER_SILENT_SECONDS = 60.0
 NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
 LAUNCHERS = (
@@ -49,7 +47,6 @@ def configure(group: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--bytes", type=_bytes, metavar="SIZE", help="of a message: 64M (CPU 4M, GPU 128M)"
     )
-    group.add_argument("--all-paths", action="store_true", help="every pair, n-1 rounds of them")
 
 
 def _bytes(text: str) -> int:
@@ -99,11 +96,9 @@ def _sizes(options: argparse.Namespace) -> Sizes:
 def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
     from gpusetup.fleet.sweep.answer import Course, answer
     from gpusetup.fleet.sweep.lead import Leader, Meeting
-    from gpusetup.fleet.sweep.values import Options
     from gpusetup.model.frozen import replace
     from gpusetup.render.sweep import sweep_screen
 
-    wanted = Options(loss=LOSS, all_paths=options.all_paths)
     worker = _worker(options, f"{options.device}:{rank.local}")
     meeting = Meeting(command=_worker(options, "store"), address=rank.address)
     leader, code = Leader(rank, worker, meeting, _sizes(options)), 1
@@ -113,11 +108,10 @@ def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
         kind = "cpu" if all(unit.device == "cpu" for unit in leader.units) else "cuda"
         leader.sizes = replace(leader.sizes, bytes=leader.sizes.bytes or BYTES[kind])
         began = time.monotonic()
-        results = leader.sweep(wanted, lambda result: _tell(result, out))
+        results = leader.sweep(lambda result: _tell(result, out))
         course = Course(
             units=leader.units,
             results=tuple(results),
-            options=wanted,
             absent=leader.absent,
             hosts={number: leader.host(number) for number in range(rank.world)},
             message_bytes=leader.sizes.bytes,

@@ -327,6 +327,8 @@ def strategy(reader: Reader, said: Said) -> Said:
     """DeepSpeed's stage, a number or in the name of a file; else FSDP's words."""
     stage = reader.word(keys.ZERO, stage_of)
     if stage is not None:
+        if not any(text.isdigit() for _, text in reader.all(keys.ZERO)):
+            reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
         return {"strategy": f"zero{stage}" if stage else "ddp"}
     texts = [text.lower() for role in (keys.FSDP, keys.STRATEGY) for _, text in reader.all(role)]
     words = " ".join(texts).replace(",", " ").split()

@@ -134,12 +134,11 @@ def pairs(job: Job) -> float:
 def mlp_bytes(job: Job) -> float:
     """Its gate, up projection, activation and product; two tensors without a gate.
 
-    Kernels and `torch.compile` recompute the activation. `gelu_new` is written out in transformers.
-    For experts each token has a copy on the way in and out.
+    Kernels and `torch.compile` recompute the activation. For experts each token has a copy on the
+    way in and out.
     """
-    s, fused = job.shape, job.compile or job.fused_kernels
-    count = 4 - fused if s.gated else 2
-    count += 3 * (s.activation in ("gelu_new", "gelu_fast") and not fused)
+    s = job.shape
+    count = 4 - (job.compile or job.fused_kernels) if s.gated else 2
     return (s.intermediate * count + 3 * s.experts * s.hidden) * job.compute_bytes
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gpusetup.fleet.show import Exclude, excluded
 from gpusetup.fleet.sweep.decide import BOTH, Seen
-from gpusetup.fleet.sweep.values import Options, Result, Stage, Unit
+from gpusetup.fleet.sweep.values import Result, Stage, Unit
 from gpusetup.fleet.sweep.verdict import NOTES, Fault, Named, verdict
 from gpusetup.model.frozen import Frozen
 
@@ -131,7 +131,6 @@ class Course(Frozen):
 
     units: tuple[Unit, ...]
     results: tuple[Result, ...]
-    options: Options = Options()
     absent: Mapping[int, str] = {}
     hosts: Mapping[int, str] = {}
     """Rank -> its host, also of those that are absent."""
@@ -141,10 +140,10 @@ class Course(Frozen):
 
 def answer(course: Course) -> SweepAnswer:
     """Judge a sweep."""
-    units, results, options = course.units, course.results, course.options
-    named = verdict(units, results, options, course.absent)
+    units, results = course.units, course.results
+    named = verdict(units, results, course.absent)
     findings = tuple(_finding(course, group) for group in _together(course, named))
-    seen = Seen(units, results, options)
+    seen = Seen(units, results)
     bad = {node for one in findings if one.fault in OF_NODES for node in one.nodes if node}
     return SweepAnswer(
         ok=not any(one.blames for one in findings),

@@ -13,6 +13,7 @@ from functools import partial
 
 from gpusetup.fleet.rates import LEAST_VALUES
 from gpusetup.fleet.sweep.judge import (
+    LOSS,
     Pair,
     Scores,
     compute_scores,
@@ -20,7 +21,7 @@ from gpusetup.fleet.sweep.judge import (
     pair_rates,
 )
 from gpusetup.fleet.sweep.plan import Group, Planes, planes
-from gpusetup.fleet.sweep.values import Kind, Options, Result, Round, Stage, Unit
+from gpusetup.fleet.sweep.values import Kind, Result, Round, Stage, Unit
 from gpusetup.model.frozen import replace
 
 COMPUTES = 5
@@ -43,8 +44,8 @@ GIVEN_UP_AFTER = 2
 class Seen:
     """What the results of a sweep say so far."""
 
-    def __init__(self, units: Sequence[Unit], results: Sequence[Result], options: Options) -> None:
-        self.units, self.results, self.options = units, results, options
+    def __init__(self, units: Sequence[Unit], results: Sequence[Result]) -> None:
+        self.units, self.results = units, results
         self.planes = planes(units)
         self.ranks = tuple(unit.rank for unit in units)
         self.done = {(r.round.kind, r.round.stage, r.round.turn) for r in results}
@@ -56,7 +57,7 @@ class Seen:
 
     def scores(self, stage: Stage, kinds: tuple[str, ...] = ("pairs",)) -> Scores:
         if (stage, kinds) not in self._scores:
-            found = link_scores(pair_rates(self.results, stage, kinds), self.options.loss)
+            found = link_scores(pair_rates(self.results, stage, kinds))
             self._scores[stage, kinds] = found
         return self._scores[stage, kinds]
 
@@ -70,7 +71,7 @@ class Seen:
         alike: dict[str, list[int]] = defaultdict(list)
         for unit in self.units:
             alike[unit.device].append(unit.rank)
-        found = (compute_scores(self.results, ranks, self.options.loss) for ranks in alike.values())
+        found = (compute_scores(self.results, ranks) for ranks in alike.values())
         return tuple(found)
 
     def slow_computing(self) -> tuple[int, ...]:
@@ -133,11 +134,9 @@ def _silent(results: Iterable[Result]) -> set[int]:
     return silent
 
 
-def next_round(
-    units: Sequence[Unit], results: Sequence[Result], options: Options | None = None
-) -> Round | None:
+def next_round(units: Sequence[Unit], results: Sequence[Result]) -> Round | None:
     """What is to be measured next; None where all is known."""
-    seen = Seen(units, results, options or Options())
+    seen = Seen(units, results)
     for wanted in (_regular, _confirming):
         for kind, stage, turn, made in wanted(seen):
             if (kind, stage, turn) not in seen.done:
@@ -161,7 +160,7 @@ def _of(ranks: Iterable[int] = (), groups: Iterable[Group] = ()) -> Round:
 def _regular(seen: Seen) -> Iterator[Wanted]:
     computes = 0
     for plane in seen.planes:
-        for turn in range(plane.turns(seen.options.all_paths) * _passes(seen, plane)):
+        for turn in range(plane.turns * _passes(seen, plane)):
             if computes < COMPUTES:
                 yield "compute", "", computes, partial(_of_those_there, seen)
                 computes += 1
@@ -175,28 +174,28 @@ def _of_those_there(seen: Seen) -> Round:
 
 
 def _matched(seen: Seen, plane: Planes, turn: int) -> Round:
-    out, every = seen.silent | seen.back | seen.given_up(plane.stage), seen.options.all_paths
-    pairs = plane.matched(turn % plane.turns(every), every)
+    out = seen.silent | seen.back | seen.given_up(plane.stage)
+    pairs = plane.matched(turn % plane.turns)
     return _of(groups=(pair for pair in pairs if out.isdisjoint(pair)))
 
 
 def _passes(seen: Seen, plane: Planes) -> int:
     """How often all matchings of a stage are to be measured, as far as is known."""
     done = sum(kind == "pairs" and stage == plane.stage for kind, stage, _ in seen.done)
-    whole, rest = divmod(done, plane.turns(seen.options.all_paths))
+    whole, rest = divmod(done, plane.turns)
     return _more(whole, bool(rest), seen.scores(plane.stage) if whole and not rest else None)
 
 
 def _compute_passes(seen: Seen) -> int:
     whole, rest = divmod(sum(kind == "compute" for kind, _, _ in seen.done), COMPUTES)
     least = min(seen.computing(), key=lambda one: one.sees or 1.0) if whole and not rest else None
-    undecided = any(_undecided(scores, seen.options.loss) for scores in seen.computing())
+    undecided = any(_undecided(scores) for scores in seen.computing())
     return _more(whole, bool(rest), least, undecided)
 
 
-def _undecided(scores: Scores, loss: float) -> bool:
+def _undecided(scores: Scores) -> bool:
     """Whether a rank is slow enough to be named, and its scatter leaves open whether it is."""
-    slow = (rank for rank, each in scores.of.items() if each < scores.middle * (1 - loss))
+    slow = (rank for rank, each in scores.of.items() if each < scores.middle * (1 - LOSS))
     return any(rank not in scores.slow for rank in slow)
 
 

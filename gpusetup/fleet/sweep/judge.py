@@ -18,6 +18,8 @@ from gpusetup.fleet.rates import FALSE_ALARMS, LEAST_SPREAD, LEAST_VALUES, TO_SI
 from gpusetup.fleet.sweep.values import Result, Stage
 from gpusetup.model.frozen import Frozen, replace
 
+LOSS = 0.2
+"""A link or rank that is slower by a smaller share is not named."""
 LOSS_AMONG_FEW = 1 / 3
 """Where fewer than five are compared, a smaller loss is nobody's."""
 LEAST_COMPARED = 3
@@ -70,11 +72,11 @@ def pair_rates(results: Iterable[Result], stage: Stage, kinds: Sequence[str]) ->
     return best
 
 
-def link_scores(pairs: Mapping[Pair, float], loss: float) -> Scores:
+def link_scores(pairs: Mapping[Pair, float]) -> Scores:
     """Scores of the ranks by their pairs.
 
     >>> rates = {(0, 1): 1.0, (0, 2): 0.5, (1, 2): 0.5, (0, 3): 1.0, (1, 3): 1.0, (2, 3): 0.5}
-    >>> found = link_scores(rates, 0.2)
+    >>> found = link_scores(rates)
     >>> found.slow, found.middle
     ((2,), 1.0)
     """
@@ -85,10 +87,10 @@ def link_scores(pairs: Mapping[Pair, float], loss: float) -> Scores:
     of = {rank: median_high(rates) for rank, rates in sorted(by_rank.items())}
     noise = [abs(rate - min(of[one], of[other])) for (one, other), rate in pairs.items()]
     once = frozenset(rank for rank, rates in by_rank.items() if len(rates) == 1)
-    return replace(_judged(of, noise, loss), pairs=pairs, once=once)
+    return replace(_judged(of, noise), pairs=pairs, once=once)
 
 
-def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float) -> Scores:
+def compute_scores(results: Iterable[Result], ranks: Iterable[int]) -> Scores:
     """Scores of the ranks by what each computed on its own, as shares of its rounds' middles.
 
     What slows a whole round, as a clock that sinks does, slows all of it and leaves the shares.
@@ -106,7 +108,7 @@ def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float)
         for share in shares
     ]
     of = {rank: share * middle for rank, share in usual.items()}
-    found = _judged(of, noise or [0.0], loss)
+    found = _judged(of, noise or [0.0])
     slow_in = {r: sum(s < found.sees for s in shares) for r, shares in by_rank.items()}
     return replace(found, unsure=_unsure(slow_in, {r: len(s) for r, s in by_rank.items()}))
 
@@ -149,14 +151,14 @@ def shared_rounds(
             yield middle, {rank: rate / middle for rank, rate in rates.items()}
 
 
-def _judged(of: Mapping[int, float], noise: Sequence[float], loss: float) -> Scores:
+def _judged(of: Mapping[int, float], noise: Sequence[float]) -> Scores:
     values = list(of.values())
     middle = median(values) if values else 0.0
     if len(values) < LEAST_COMPARED:
         return Scores(of=of, middle=middle)
     if len(values) < LEAST_VALUES:
-        return Scores(of=of, middle=middle, limit=middle * (1 - max(loss, LOSS_AMONG_FEW)))
+        return Scores(of=of, middle=middle, limit=middle * (1 - LOSS_AMONG_FEW))
     among = median(abs(value - middle) for value in values)
     spread = max(TO_SIGMA * max(median(noise), among), LEAST_SPREAD * middle)
     least = middle - spreads(max(len(noise), LEAST_VALUES)) * spread
-    return Scores(of=of, middle=middle, limit=max(0.0, min(least, middle * (1 - loss))))
+    return Scores(of=of, middle=middle, limit=max(0.0, min(least, middle * (1 - LOSS))))

@@ -18,7 +18,7 @@ from typing import Any
 from gpusetup.errors import Blocked
 from gpusetup.fleet.sweep.decide import next_round
 from gpusetup.fleet.sweep.follow import Follower, Message, parsed
-from gpusetup.fleet.sweep.values import Exchanged, Options, Result, Round, Unit
+from gpusetup.fleet.sweep.values import Exchanged, Result, Round, Unit
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Lines
 from gpusetup.verify.ranks.gathering import Heard, Hub
@@ -172,10 +172,10 @@ class Leader:
 
     # --- rounds ------------------------------------------------------------------------------
 
-    def sweep(self, options: Options, said: Any = lambda result: None) -> list[Result]:
+    def sweep(self, said: Any = lambda result: None) -> list[Result]:
         """Measure until nothing is left to ask."""
         results: list[Result] = []
-        while (asked := next_round(self.units, results, options)) is not None:
+        while (asked := next_round(self.units, results)) is not None:
             results.append(self.measured(asked))
             said(results[-1])
         return results

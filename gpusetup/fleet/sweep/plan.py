@@ -20,13 +20,14 @@ class Planes(Frozen):
     stage: Stage
     members: tuple[Group, ...]
 
-    def turns(self, every: bool = False) -> int:
+    @property
+    def turns(self) -> int:
         """How many matchings name every rank."""
-        return max((turns(len(group), every) for group in self.members), default=0)
+        return max((turns(len(group)) for group in self.members), default=0)
 
-    def matched(self, turn: int, every: bool = False) -> tuple[Group, ...]:
+    def matched(self, turn: int) -> tuple[Group, ...]:
         """The pairs of one turn in all planes; no rank stands in two."""
-        return tuple(pair for group in self.members for pair in matching(group, turn, every))
+        return tuple(pair for group in self.members for pair in matching(group, turn))
 
 
 def planes(units: Iterable[Unit]) -> tuple[Planes, ...]:
@@ -50,25 +51,24 @@ def _of_several(groups: Iterable[Sequence[int]]) -> tuple[Group, ...]:
     return tuple(tuple(group) for group in groups if len(group) > 1)
 
 
-def turns(count: int, every: bool = False) -> int:
-    """How many matchings are measured among so many ranks: O(log n), or each pair once.
+def turns(count: int) -> int:
+    """How many matchings are measured among so many ranks: O(log n).
 
-    >>> turns(8), turns(64), turns(10_000), turns(64, every=True)
-    (7, 10, 18, 63)
+    >>> turns(8), turns(64), turns(10_000)
+    (7, 10, 18)
     """
     if count < 2:
         return 0
-    all_of_them = count - 1 + count % 2
-    return all_of_them if every else min(all_of_them, (count - 1).bit_length() + MORE_TURNS)
+    return min(count - 1 + count % 2, (count - 1).bit_length() + MORE_TURNS)
 
 
-def matching(members: Group, turn: int, every: bool = False) -> tuple[Group, ...]:
+def matching(members: Group, turn: int) -> tuple[Group, ...]:
     """The pairs of one turn, disjoint; over all turns no pair comes twice (the circle method).
 
     >>> matching((0, 1, 2, 3), 0), matching((5, 6, 7), 1)
     (((3, 0), (1, 2)), ((7, 5),))
     """
-    count = turns(len(members), every)
+    count = turns(len(members))
     if turn >= count:
         return ()
     places = [*members, None] if len(members) % 2 else list(members)

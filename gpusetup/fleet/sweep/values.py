@@ -63,10 +63,3 @@ class Result(Frozen):
     silent: tuple[int, ...] = ()
     """Ranks that said nothing until the round's time was over."""
     seconds: float = 0.0
-
-
-class Options(Frozen):
-    loss: float = 0.2
-    """A link or rank that is slower by a smaller share is not named."""
-    all_paths: bool = False
-    """Measure every pair, not only as many as name every rank."""

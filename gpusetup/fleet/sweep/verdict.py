@@ -16,7 +16,7 @@ from gpusetup.fleet.sweep.decide import (
     slow_paths,
 )
 from gpusetup.fleet.sweep.judge import pair_rates, shared_rounds
-from gpusetup.fleet.sweep.values import Options, Result, Stage, Unit
+from gpusetup.fleet.sweep.values import Result, Stage, Unit
 from gpusetup.model.frozen import Frozen
 
 Fault = Literal[
@@ -60,11 +60,10 @@ class Named(Frozen):
 def verdict(
     units: Sequence[Unit],
     results: Sequence[Result],
-    options: Options | None = None,
     absent: Collection[int] = (),
 ) -> tuple[Named, ...]:
     """Everything that is named, the gravest first."""
-    seen = Seen(units, results, options or Options())
+    seen = Seen(units, results)
     found = [Named(fault="absent", ranks=(rank,)) for rank in sorted(absent)]
     found += [Named(fault="hung", ranks=(rank,)) for rank in sorted(seen.silent)]
     slow = list(_computing(seen))
