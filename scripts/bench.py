@@ -19,8 +19,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import platformdirs
 
@@ -29,8 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PEERS = ("cuda-doctor", "env-doctor", "gpustat", "nvitop")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """One line of the table: what was measured, against what, and the promise."""
 
     name: str
@@ -39,76 +38,42 @@ class Row:
     kept: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    seconds: float
-    peak_mib: float
-    processor_seconds: float = 0.0
-
-
-def cost(argv: Sequence[str], *, environment: dict[str, str] | None = None) -> Cost:
+def cost(argv: Sequence[str]) -> tuple[float, float]:
     """One run of a whole process: wall seconds, peak resident memory in MiB.
 
     Bytecode is cached, as it is for an installed package, whatever the caller's environment says.
     """
-    environment = dict(os.environ if environment is None else environment)
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    began = time.perf_counter()
-    child = subprocess.Popen(
-        argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=ROOT
-    )
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    began, null = time.perf_counter(), subprocess.DEVNULL
+    child = subprocess.Popen(argv, stdout=null, stderr=null, env=environment, cwd=ROOT)
     _, _, usage = os.wait4(child.pid, 0)
     child.returncode = 0
-    processor = usage.ru_utime + usage.ru_stime
-    return Cost(time.perf_counter() - began, usage.ru_maxrss / 1024, processor)
+    return time.perf_counter() - began, usage.ru_maxrss / 1024
 
 
 def paired(a: Sequence[str], b: Sequence[str], runs: int) -> tuple[float, float, float]:
     """Median seconds of A and of B, and the median of the ratios A/B, after one warm-up each."""
     cost(a), cost(b)
-    pairs = [(cost(a).seconds, cost(b).seconds) for _ in range(runs)]
-    return (
-        statistics.median(x for x, _ in pairs),
-        statistics.median(y for _, y in pairs),
-        statistics.median(x / y for x, y in pairs),
-    )
-
-
-def faster(name: str, ours: Sequence[str], peer: Sequence[str], least: float, runs: int) -> Row:
-    """A row that promises `ours` to be at least `least` times faster than `peer`."""
-    mine, theirs, ratio = paired(ours, peer, runs)
-    return Row(
-        name=name,
-        measured=f"{mine:.3f} s against {theirs:.3f} s: {1 / ratio:.1f} times faster",
-        promise=f"at least {least:g} times",
-        kept=1 / ratio >= least,
-    )
+    pairs = [(cost(a)[0], cost(b)[0]) for _ in range(runs)]
+    ratio = statistics.median(x / y for x, y in pairs)
+    return (*(statistics.median(column) for column in zip(*pairs, strict=True)), ratio)
 
 
 def at_most(name: str, ours: Sequence[str], peer: Sequence[str], most: float, runs: int) -> Row:
     """A row that promises `ours` to take at most `most` times as long as `peer`."""
     mine, theirs, ratio = paired(ours, peer, runs)
-    return Row(
-        name=name,
-        measured=f"{mine:.3f} s against {theirs:.3f} s: {ratio:.2f} times",
-        promise=f"at most {most:g} times",
-        kept=ratio <= most,
-    )
+    measured = f"{mine:.3f} s against {theirs:.3f} s: {ratio:.2f} times"
+    return Row(name, measured, f"at most {most:.2g} times", ratio <= most)
 
 
-def under(name: str, ours: Sequence[str], seconds: float, mib: float | None, runs: int) -> Row:
+def under(name: str, ours: Sequence[str], seconds: float, runs: int, mib: float = 1e9) -> Row:
     """A row that promises a median time and a peak memory."""
     cost(ours)
     costs = [cost(ours) for _ in range(runs)]
-    time_taken = statistics.median(c.seconds for c in costs)
-    peak = statistics.median(c.peak_mib for c in costs)
-    memory = "" if mib is None else f" and {mib:g} MiB"
-    return Row(
-        name=name,
-        measured=f"{time_taken:.3f} s, {peak:.1f} MiB",
-        promise=f"under {seconds:g} s{memory}",
-        kept=time_taken < seconds and (mib is None or peak < mib),
-    )
+    taken, peak = (statistics.median(column) for column in zip(*costs, strict=True))
+    memory = f" and {mib:g} MiB" if mib < 1e9 else ""
+    is_kept = taken < seconds and peak < mib
+    return Row(name, f"{taken:.3f} s, {peak:.1f} MiB", f"under {seconds:g} s{memory}", is_kept)
 
 
 def gpusetup(*words: str) -> list[str]:
@@ -116,28 +81,20 @@ def gpusetup(*words: str) -> list[str]:
 
 
 def doctor(runs: int) -> Iterator[Row]:
-    peers = peer_folder()
-    ours = gpusetup("doctor", "--json")
+    peers, ours = peer_folder(), gpusetup("doctor", "--json")
+    yield under("doctor --json", ours, 0.15, runs, 45)
     collect_env = [PYTHON, "-m", "torch.utils.collect_env"]
-    yield under("doctor --json", ours, 0.15, 45, runs)
-    yield faster("doctor --json / collect_env", ours, collect_env, 15, min(runs, 5))
-    diagnose = [str(peers / "cuda-doctor"), "diagnose"]
-    yield faster("doctor --json / cuda-doctor diagnose", ours, diagnose, 2, runs)
-    check = [str(peers / "env-doctor"), "check"]
-    yield faster("doctor --json / env-doctor check", ours, check, 2, runs)
+    yield at_most("doctor --json / collect_env", ours, collect_env, 1 / 15, min(runs, 5))
+    for name, word in (("cuda-doctor", "diagnose"), ("env-doctor", "check")):
+        peer = [str(peers / name), word]
+        yield at_most(f"doctor --json / {name} {word}", ours, peer, 0.5, runs)
 
 
 def start(runs: int) -> Iterator[Row]:
-    bare, ours, ratio = paired([PYTHON, "-c", "pass"], [PYTHON, "-c", "import gpusetup"], 2 * runs)
-    del ratio
+    bare, ours, _ = paired([PYTHON, "-c", "pass"], [PYTHON, "-c", "import gpusetup"], 2 * runs)
     extra = 1000 * (ours - bare)
-    yield Row(
-        name="import gpusetup",
-        measured=f"{extra:.1f} ms over bare Python",
-        promise="under 15 ms",
-        kept=extra < 15,
-    )
-    yield under("resolve", gpusetup("resolve", "--from", "rtx3050-laptop"), 0.15, None, runs)
+    yield Row("import gpusetup", f"{extra:.1f} ms over bare Python", "under 15 ms", extra < 15)
+    yield under("resolve", gpusetup("resolve", "--from", "rtx3050-laptop"), 0.15, runs)
 
 
 def verify(runs: int) -> Iterator[Row]:
@@ -149,15 +106,15 @@ def install(runs: int) -> Iterator[Row]:
     from bench_install import install_rows
 
     for name, measured, promise, kept in install_rows(min(runs, 3)):
-        yield Row(name=f"install: {name}", measured=measured, promise=promise, kept=kept)
+        yield Row(f"install: {name}", measured, promise, kept)
 
 
 def plan(runs: int) -> Iterator[Row]:
     cells = "gpusetup/data/plan/cells.csv"
     one = ("--model", "qwen3-8b", "--context", "32768", "--gpu", "A100 80GB", "--gpus", "4")
-    yield under("plan, one answer", gpusetup("plan", *one, "--predict"), 0.2, None, runs)
+    yield under("plan, one answer", gpusetup("plan", *one, "--predict"), 0.2, runs)
     many = gpusetup("plan", "--cells", cells, "--predict", "--json")
-    yield under("plan --cells, 560 rows", many, 1, None, runs)
+    yield under("plan --cells, 560 rows", many, 1, runs)
 
 
 def monitor(runs: int) -> Iterator[Row]:

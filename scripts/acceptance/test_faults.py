@@ -45,7 +45,8 @@ def verify(work: Work, *words: str, **more: Any) -> Said:
 def test_a_card_that_computes_wrongly_is_caught(work: Work, fault: str, check: str) -> None:
     """The check must also pass without the fault: else it shows nothing of it."""
     level = ("--level", "standard", "--only", check)
-    with_fault = {"ACCEPTANCE_FAULT": fault, "PYTHONPATH": f"{ON_PATH}{os.pathsep}{ROOT}"}
+    path = f"{ON_PATH}{os.pathsep}{environment()['PYTHONPATH']}"
+    with_fault = {"ACCEPTANCE_FAULT": fault, "PYTHONPATH": path}
     sound, sick = (verify(work, *level, **more) for more in ({}, with_fault))
     clean, found = (
         next(row for row in said.document["checks"] if row["name"] == check)
