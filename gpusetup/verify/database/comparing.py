@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import random
 import warnings
-from math import inf, log, sqrt
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
+from math import inf, sqrt
+from typing import Any, Callable, Iterator, List, Optional
 
 from ..device.importing import first_line
 from ..judging.refusals import refuses
@@ -31,22 +31,15 @@ from .calls import (
     replaced,
     tensors_of,
 )
-from .rules import HALVES, ROOM, SCALE_OF_ARGUMENTS, STEEP, WRITES_BACK, matches
+from .limits import greatest, limits
+from .rules import HALVES, ROOM, SCALE_OF_ARGUMENTS, WRITES_BACK, matches
+from .targets import Target, kind_of, targets
 from .ways import Asking, NoWay, Way, directly
 
-OWN = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0, "complex64": 32.0}
-MOVED, SHARE, ALONG = 16.0, 0.05, 0.25
-"""Factors: of a roundoff of the answer; of what it moves; of that of its other elements; of what a
-gradient is taken along, as a derivative is often computed from a rounded answer."""
-SMALLEST = {"float16": 2.0**-24}
-"""Below this nothing is told apart; of other formats the least normal number, as kernels may take
-what is below it for zero."""
 STEPS = (1.0, 1.3, 0.7)
 """Roundoffs by which arguments are moved, all of one call by one of them, each up or down."""
 AGAIN, FURTHER = 8, (2.0, 1.0, 3.0, 1.3, 2.0)
 """So many further moved answers judge what misses the first limit."""
-ONCE = 2.0
-"""Roundoffs by which an answer that is rounded once may be off."""
 NO_WAY = (
     "invalid combination of arguments",
     "unexpected keyword argument",
@@ -58,16 +51,6 @@ NO_WAY = (
     "cannot be converted to type",
 )
 """What torch says where an operator has no such form, or not for such strides."""
-
-
-class Target(NamedTuple):
-    """One tensor that is to be right."""
-
-    label: str
-    found: Any
-    exact: Any
-    of: Callable[[Answer], Any]
-    """The same tensor of another answer; None where it has none."""
 
 
 class Question:
@@ -200,55 +183,6 @@ class Question:
         return way(torch, Asking(self.run, made, answer))
 
 
-def limits(torch: Any, question: Question, target: Target, moves: List[Any]) -> Tuple[Any, Any]:
-    """The error allowed of each element, and which are not judged."""
-    exact = target.exact
-    u = max(question.u, float(torch.finfo(target.found.dtype).eps) / 2)
-    size = exact.abs()
-    size = torch.where(size.isfinite(), size, torch.zeros_like(size))
-    change = torch.zeros_like(size)
-    unsure = torch.zeros_like(size, dtype=torch.bool)
-    for moved in moves:
-        if moved is None or moved.shape != exact.shape:
-            unsure = torch.ones_like(unsure)
-            continue
-        off = (moved - exact).abs()
-        unsure |= ~off.isfinite() & exact.isfinite().logical_or(moved.isfinite())
-        change = torch.maximum(change, torch.nan_to_num(off, 0.0, 0.0, 0.0))
-    most = max(question.at_least, greatest(size))
-    if "gradient" in target.label:
-        steep = STEEP * question.at_least if question.at_least else 0.0
-        most = max(most, ALONG * question.along, steep)
-    spread = float(change.mean()) if change.numel() else 0.0
-    least = SMALLEST.get(question.dtype, torch.finfo(target.found.dtype).tiny)
-    own = OWN.get(question.dtype, OWN["float32"])
-    many = question.many
-    if question.once and "gradient" not in target.label:
-        allowed = ONCE * u * size + MOVED * many * (change + spread) + least
-        return allowed, unsure | (size + allowed >= torch.finfo(target.found.dtype).max)
-    allowed = question.room * many * own * (u * most + least)
-    allowed += many * MOVED * (change + SHARE * spread)
-    top = torch.finfo(target.found.dtype).max
-    unsure |= size + allowed >= top
-    steep = "gradient" in target.label and min(question.height, 1e30) ** 3 * 4 >= top
-    if steep or question.height_given >= 0.9 * log(top):
-        unsure |= ~target.found.isfinite()
-    return allowed, unsure
-
-
-def greatest(x: Any) -> float:
-    """The greatest finite size of an element."""
-    if not x.numel() or x.layout.__repr__() != "torch.strided":
-        return 0.0
-    x = x.detach()
-    most = float((x if x.is_complex() or x.is_floating_point() else x.double()).abs().max())
-    if most < inf:
-        return most
-    sizes = x.abs()
-    sizes = sizes[sizes.isfinite()]
-    return float(sizes.max()) if sizes.numel() else 0.0
-
-
 def judged(question: Question, target: Target, exact: Answer) -> Part:
     """Moved arguments are asked for where the answer is farther off than by its own roundoff."""
     found, right = target.found, target.exact
@@ -270,13 +204,6 @@ def judged(question: Question, target: Target, exact: Answer) -> Part:
                 question.moves.append(question.moved(step))
         part = _close(question, target, [target.of(each) for each in question.moves])
     return part
-
-
-def kind_of(x: Any) -> str:
-    """`whole` numbers and flags, `float` or `complex`."""
-    if x.is_complex():
-        return "complex"
-    return "float" if x.is_floating_point() else "whole"
 
 
 def _whole(question: Question, target: Target, exact: Answer) -> Part:
@@ -328,55 +255,6 @@ def _told(torch: Any, target: Target, bad: Any, worst: float, most: float) -> Pa
 def _number(x: Any) -> str:
     value = x.item()
     return f"{value:.6g}" if not isinstance(value, bool) else str(value)
-
-
-def targets(question: Question, label: str, found: Answer, exact: Answer) -> Iterator[Any]:
-    """Each tensor of an answer beside the exact one; a Part where they cannot be paired."""
-    yield from _paired(label, "outputs", found, exact)
-    if found.gradients:
-        yield from _paired(f"{label} gradient".strip(), "gradients", found, exact)
-    yield from _written(question, label, found, exact)
-
-
-def _paired(label: str, field: str, found: Answer, exact: Answer) -> Iterator[Any]:
-    mine, right = getattr(found, field), getattr(exact, field)
-    if len(mine) != len(right):
-        yield holds(label, False, f"{len(mine)} of them, not {len(right)}")
-        return
-    for place, (x, y) in enumerate(zip(mine, right)):
-        if x is None or y is None:
-            given = x if y is None else y
-            if given is not None and bool(given.ne(0).any()):
-                yield holds(label, False, "one has no value" if x is None else "one has a value")
-            continue
-        yield Target(label, x, y, _at(field, place, len(right)))
-
-
-def _at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
-    def of(answer: Answer) -> Any:
-        found = getattr(answer, field)
-        return found[place] if len(found) == count else None
-
-    return of
-
-
-def _written(question: Question, label: str, found: Answer, exact: Answer) -> Iterator[Any]:
-    """What a call writes into its arguments; those that it only reads stay as they were."""
-    torch = question.torch
-    low = tensors_of(torch, (question.call.given, question.call.options))
-    wide = tensors_of(torch, (question.wide.given, question.wide.options))
-    for place, (x, y) in enumerate(zip(found.written, exact.written)):
-        if x.layout != torch.strided:
-            continue
-        if not torch.equal(y, wide[place].detach()) and not _has_nan(y):
-            words = f"{label} what it writes".strip()
-            yield Target(words, x, y, _at("written", place, len(wide)))
-        elif not question.as_before(x, low[place].detach()) and not _has_nan(x):
-            yield holds(f"{label} leaves its arguments".strip(), False, "one was changed")
-
-
-def _has_nan(x: Any) -> bool:
-    return bool((x != x).any())
 
 
 class NotAsked(Exception):

@@ -6,312 +6,26 @@ matters.
 
 from __future__ import annotations
 
-import random
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List
 
-from .calls import Call, replaced
-from .forms import LENGTHS, Form, Maker, Question, form, numbered
-from .ways import Way, after_other_numbers, directly, for_inference, on_a_thread
-
-FLOATS = ("float32", "bfloat16", "float32", "float16")
-SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
-MOST = 2**17
-"""The most numbers of one tensor."""
-
-
-class Draw:
-    """What an entry draws its call with."""
-
-    def __init__(self, torch: Any, words: str, lengths: Tuple[int, ...]) -> None:
-        self.torch, self.lengths = torch, lengths
-        self.chance = random.Random(words)
-        self.choice = self.chance.choice
-        self.made = torch.Generator().manual_seed(self.chance.getrandbits(62))
-
-    def length(self, most: int = MOST) -> int:
-        """A length of the question's class, if it is not too long."""
-        return int(
-            self.choice(
-                [n for n in self.lengths if n <= most]
-                or [n for n in LENGTHS[1] + SMALL if n <= most]
-            )
-        )
-
-    def shape(self, count: int, most: int = MOST) -> List[int]:
-        """One length of the class, others small, in any order."""
-        found = [self.length(most)]
-        while len(found) < count:
-            most //= found[-1]
-            found.append(self.choice([n for n in (*SMALL, 64, 65, 130) if n <= most] or [1]))
-        self.chance.shuffle(found)
-        return found
-
-    def normal(self, *shape: int) -> Any:
-        return self.torch.randn(shape, generator=self.made)
-
-    def whole(self, low: int, high: int, *shape: int) -> Any:
-        return self.torch.randint(low, high, shape, generator=self.made)
-
-    def flag(self) -> bool:
-        return self.chance.random() < 0.5
-
-
-class Own(NamedTuple):
-    """An entry; the shape of what `compared` takes."""
-
-    name: str
-    draw: Callable[[Draw], Tuple[Tuple[Any, ...], Dict[str, Any]]]
-    """What it is called with, in float32."""
-    run: Callable[..., Any]
-    dtypes: Tuple[str, ...] = FLOATS
-    once: bool = False
-    """Whether half precision is rounded once, all else being done in float32."""
-    learns: bool = True
-    room: float = 1.0
-    unique: bool = True
-
-    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
-        words = f"{seed}:{self.name}:{turn}"
-        dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
-        wanted = form(turn)
-        if wanted.numbers not in ("ties", "equal", "steps"):
-            wanted = wanted._replace(numbers="")
-        if dtype == "float16":
-            wanted = wanted._replace(numbers="")
-        draw = Draw(torch, words, wanted.lengths)
-        given, options = self.draw(draw)
-        low = getattr(torch, dtype)
-
-        def lowered(x: Any) -> Any:
-            return x.to(low) if x.dtype == torch.float32 and low.is_floating_point else x
-
-        call = replaced(torch, Call(given, options, lambda x: x), lowered)
-        if turn % 2 and any(x.dim() == 4 for x in given if hasattr(x, "dim")):
-            wanted = wanted._replace(layout="channels-last")
-        if wanted.numbers:
-            call = numbered(Maker(torch, draw.chance, draw.made), call, wanted.numbers)
-        learns = self.learns and not wanted.numbers and low.is_floating_point
-
-        def learning(x: Any) -> Any:
-            return x.requires_grad_(learns and x.is_floating_point())
-
-        return Question(self, dtype, turn, replaced(torch, call, learning), words, wanted)
-
-    def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
-        yield from plain_ways(asked.form)
-
-
-def plain_ways(form: Form) -> Iterator[Tuple[str, Way, str, bool]]:
-    """The ways that each entry has."""
-    found = {"thread": on_a_thread, "again": after_other_numbers, "inference": for_inference}
-    way = found.get(form.way, directly)
-    learns = form.way in ("gradient", "out")
-    if way is not directly or form.layout:
-        yield form.way if way is not directly else "", way, form.layout, learns
-
-
-def _attention(d: Draw, kind: str = "") -> Any:
-    t = d.torch
-    heads, groups, width = (
-        d.choice((1, 2, 3)),
-        d.choice((1, 1, 2)),
-        d.choice((8, 16, 33, 64, 64, 128)),
-    )
-    keys = d.length(2100)
-    queries = d.choice((1, 7, 33, 65, min(keys, 129), keys if keys < 300 else 257))
-    queries = 1 if kind == "decoding" else queries
-    causal = d.flag() and d.flag() and queries > 1
-    if keys > 1000 and queries > 1 and d.flag():
-        causal, queries = True, d.choice((keys, 1024))
-        heads, width, groups = 1, 16, 1
-    mask = None
-    if not causal and d.flag():
-        mask = d.whole(0, 3, *d.choice(((queries, keys), (1, 1, queries, keys), (1, keys)))) > 0
-        mask[..., 0] = True
-        mask = mask if d.flag() else t.where(mask, d.normal(*mask.shape), t.tensor(float("-inf")))
-
-    def part(h: int, n: int) -> Any:
-        if d.flag():
-            return d.normal(1, n, h, width).transpose(1, 2)
-        return d.normal(1, h, n, width)
-
-    if kind == "packed" and keys < 600:  # of one product, as programs have it
-        queries, groups, mask = keys, 1, None
-        packed = d.normal(1, keys, 3, heads, width).permute(2, 0, 3, 1, 4)
-        given = tuple(packed)
-    else:
-        given = (part(heads * groups, queries), part(heads, keys), part(heads, keys))
-    return given, {
-        "mask": mask,
-        "causal": causal,
-        "scale": d.choice((None, None, 0.3)),
-        "grouped": groups > 1,
-    }
-
-
-def _attended(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: Any, grouped: bool) -> Any:
-    import torch
-
-    more = {"enable_gqa": True} if grouped else {}
-    return torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, mask, 0.0, causal, scale=scale, **more
-    )
-
-
-def _recurrent(gates: int) -> Callable[[Draw], Any]:
-    def draw(d: Draw) -> Any:
-        steps, batch, wide, hidden = (
-            d.choice((1, 3, 7)),
-            d.choice((1, 2, 5)),
-            d.choice((3, 8, 17, 33)),
-            d.choice((4, 9, 16, 33, 65)),
-        )
-        both, layers = d.flag(), d.choice((1, 2))
-        weights = []
-        for layer in range(layers):
-            for _ in range(1 + both):
-                inner = wide if not layer else hidden * (1 + both)
-                shapes = (
-                    (gates * hidden, inner),
-                    (gates * hidden, hidden),
-                    (gates * hidden,),
-                    (gates * hidden,),
-                )
-                weights += [0.3 * d.normal(*shape) for shape in shapes]
-        first = d.flag()
-        x = d.normal(*((batch, steps, wide) if first else (steps, batch, wide)))
-        start = [
-            d.normal(layers * (1 + both), batch, hidden) for _ in range(2 if gates == 4 else 1)
-        ]
-        return (x, start, weights), {"layers": layers, "both": both, "first": first}
-
-    return draw
-
-
-def _run_net(name: str) -> Callable[..., Any]:
-    def run(
-        x: Any, start: List[Any], weights: List[Any], layers: int, both: bool, first: bool
-    ) -> Any:
-        import torch
-
-        state = tuple(start) if name == "lstm" else start[0]
-        return getattr(torch, name)(x, state, weights, True, layers, 0.0, False, both, first)
-
-    return run
-
-
-def _mm(d: Draw) -> Any:
-    n, k, m = d.shape(3)
-    k = d.choice((k, k, 65, 129, 513, 1025))
-    n, m = min(n, MOST // k), min(m, MOST // k)
-    a, b = d.normal(n, k), d.normal(k, m)
-    a = d.normal(k, n).t() if d.flag() else a
-    return (a, d.normal(m, k).t() if d.flag() else b), {}
-
-
-def _bmm(d: Draw) -> Any:
-    n, k, m = d.shape(3, 2**14)
-    count = d.choice((1, 2, 3, 7, 17))
-    a = d.normal(n, k).expand(count, n, k) if d.flag() and d.flag() else d.normal(count, n, k)
-    return (a, d.normal(count, m, k).transpose(1, 2) if d.flag() else d.normal(count, k, m)), {}
-
-
-def _addmm(d: Draw) -> Any:
-    (a, b), _ = _mm(d)
-    beta, alpha = d.choice((0, 1, 0.5)), d.choice((1, 1, 0.5))
-    bias = d.normal(*d.choice(((b.shape[1],), (a.shape[0], b.shape[1]), (a.shape[0], 1))))
-    if not beta:
-        bias.fill_(float("nan"))
-    return (bias, a, b), {"beta": beta, "alpha": alpha}
-
-
-def _linear(d: Draw) -> Any:
-    (a, b), _ = _mm(d)
-    return (a, b.t(), d.normal(b.shape[1]) if d.flag() else None), {}
-
-
-def _convolution(transposed: bool) -> Callable[[Draw], Any]:
-    def draw(d: Draw) -> Any:
-        axes = d.choice((1, 2, 2, 2, 3))
-        groups = d.choice((1, 1, 1, 2, 3))
-        each, out = d.choice((1, 3, 4, 8, 17, 33)), d.choice((1, 2, 5, 8, 17, 20, 24, 33))
-        if groups > 1 and d.flag():
-            each, out = 1, d.choice((1, 2))
-        kernel = tuple(d.choice((1, 2, 3, 5)) for _ in range(axes))
-        size = tuple(d.choice((6, 7, 8, 15, 16, 17, 33)[: 7 - 2 * (axes > 2)]) for _ in range(axes))
-        x = d.normal(d.choice((1, 2, 5)), groups * each, *size)
-        shape = (groups * each, out) if transposed else (groups * out, each)
-        weight = 0.3 * d.normal(*shape, *kernel)
-        stride, dilation = d.choice((1, 1, 2)), d.choice((1, 1, 2))
-        options = {
-            "stride": stride,
-            "padding": d.choice((0, 1, 2)),
-            "groups": groups,
-            "dilation": dilation,
-        }
-        if transposed and stride > 1:
-            options["output_padding"] = d.choice((0, 1))
-        return (x, weight, d.normal(groups * out) if d.flag() else None), options
-
-    return draw
-
-
-def _convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
-    import torch
-
-    name = "conv_transpose" if "output_padding" in options or options.pop("back", False) else "conv"
-    return getattr(torch.nn.functional, f"{name}{x.dim() - 2}d")(x, weight, bias, **options)
-
-
-def _back_convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
-    return _convolved(x, weight, bias, **{"output_padding": 0, **options})
-
-
-def _image(d: Draw) -> Any:
-    return d.normal(
-        d.choice((1, 2, 3)),
-        d.choice((1, 3, 4, 8, 12, 17, 33)),
-        *(d.choice((4, 5, 7, 9, 16, 17, 31)) for _ in "ab"),
-    )
-
-
-def _batch_norm(d: Draw) -> Any:
-    x = (
-        _image(d)
-        if d.flag()
-        else d.normal(d.length(8193), d.choice((2, 3, 9, 17)), *d.choice(((), (3,))))
-    )
-    n = x.shape[1]
-    if x.shape[0] * x[0, 0].numel() < 4:
-        x = d.normal(4, n, 3)
-    affine = (d.normal(n), d.normal(n)) if d.flag() else (None, None)
-    return (x, d.normal(n), d.normal(n).abs() + 0.5, *affine), {
-        "training": d.flag(),
-        "momentum": d.choice((0.1, 0.5)),
-    }
-
-
-def _group_norm(d: Draw) -> Any:
-    groups = d.choice((1, 2, 3))
-    x = _image(d)
-    n = groups * x.shape[1]
-    x = d.normal(x.shape[0], n, *x.shape[2:])
-    return (x, groups, d.normal(n), d.normal(n)), {}
-
-
-def _lines(d: Draw) -> Any:
-    n = d.length(2**15)
-    return d.normal(d.choice((2, 3, 5)), max(n, 8))
-
-
-def _layer_norm(d: Draw) -> Any:
-    x = _lines(d)
-    n = x.shape[1]
-    return (
-        x + d.choice((0.0, 3.0)),
-        (n,),
-        *((d.normal(n), d.normal(n)) if d.flag() else (None, None)),
-    ), {}
+from .draw import Draw, Own
+from .layers import (
+    attended,
+    back_convolved,
+    convolved,
+    draw_addmm,
+    draw_attention,
+    draw_batch_norm,
+    draw_bmm,
+    draw_convolution,
+    draw_group_norm,
+    draw_image,
+    draw_layer_norm,
+    draw_linear,
+    draw_mm,
+    draw_recurrent,
+    run_net,
+)
 
 
 def _along(d: Draw) -> Any:
@@ -433,7 +147,7 @@ def _parts(d: Draw) -> Any:
 def _resized(d: Draw) -> Any:
     mode = d.choice(("nearest", "bilinear", "bicubic", "area"))
     aligned = d.flag() if mode in ("bilinear", "bicubic") else None
-    return (_image(d),), {
+    return (draw_image(d),), {
         "size": [d.choice((3, 8, 13, 32)) for _ in "ab"],
         "mode": mode,
         "align_corners": aligned,
@@ -442,7 +156,7 @@ def _resized(d: Draw) -> Any:
 
 def _pooled(d: Draw) -> Any:
     kernel = d.choice((2, 3))
-    return (_image(d), kernel, d.choice((1, 2)), d.choice((0, 1))), {}
+    return (draw_image(d), kernel, d.choice((1, 2)), d.choice((0, 1))), {}
 
 
 def _classes(d: Draw) -> Any:
@@ -468,16 +182,16 @@ def own(torch: Any) -> Dict[str, Any]:
     f, t = torch.nn.functional, torch
     full = ("float32",)
     rows = (
-        Own("attention in use", _attention, _attended),
-        Own("attention decoding", lambda d: _attention(d, "decoding"), _attended),
-        Own("attention packed", lambda d: _attention(d, "packed"), _attended),
-        Own("lstm net", _recurrent(4), _run_net("lstm"), room=4.0),
-        Own("gru net", _recurrent(3), _run_net("gru"), room=4.0),
-        Own("rnn net", _recurrent(1), _run_net("rnn_tanh"), room=4.0),
-        Own("product", _mm, t.mm, once=True),
-        Own("products of a batch", _bmm, t.bmm, once=True),
-        Own("product added", _addmm, t.addmm),
-        Own("linear layer", _linear, f.linear),
+        Own("attention in use", draw_attention, attended),
+        Own("attention decoding", lambda d: draw_attention(d, "decoding"), attended),
+        Own("attention packed", lambda d: draw_attention(d, "packed"), attended),
+        Own("lstm net", draw_recurrent(4), run_net("lstm"), room=4.0),
+        Own("gru net", draw_recurrent(3), run_net("gru"), room=4.0),
+        Own("rnn net", draw_recurrent(1), run_net("rnn_tanh"), room=4.0),
+        Own("product", draw_mm, t.mm, once=True),
+        Own("products of a batch", draw_bmm, t.bmm, once=True),
+        Own("product added", draw_addmm, t.addmm),
+        Own("linear layer", draw_linear, f.linear),
         Own(
             "product with a line",
             lambda d: ((d.normal(*(s := d.shape(2))), d.normal(s[1])), {}),
@@ -490,11 +204,11 @@ def own(torch: Any) -> Dict[str, Any]:
             t.dot,
             once=True,
         ),
-        Own("convolution layer", _convolution(False), _convolved),
-        Own("convolution back", _convolution(True), _back_convolved),
-        Own("batch norm layer", _batch_norm, f.batch_norm),
-        Own("group norm layer", _group_norm, f.group_norm),
-        Own("layer norm layer", _layer_norm, f.layer_norm),
+        Own("convolution layer", draw_convolution(False), convolved),
+        Own("convolution back", draw_convolution(True), back_convolved),
+        Own("batch norm layer", draw_batch_norm, f.batch_norm),
+        Own("group norm layer", draw_group_norm, f.group_norm),
+        Own("layer norm layer", draw_layer_norm, f.layer_norm),
         Own("softmax in use", _along, t.softmax),
         Own("log softmax in use", _along, t.log_softmax),
         Own("sum along", _along, t.sum, once=True),

@@ -130,14 +130,8 @@ COUNTING = 4.0
 """Forms that count their steps in a tensor take 1 less a power of nearly 1 in float32."""
 OPTIMIZER_ROOM: Dict[str, float] = {"Muon": 300.0}
 """Muon takes its products in bfloat16, whatever the parameters' format is."""
-SHORT = (
-    "nn.functional.interpolate*",
-    "nn.functional.upsample*",
-    "_upsample*",
-    "nn.functional.grid_sample",
-    "grid_sampler*",
-)
-"""Places in an image are computed in float32: past so many they are other pixels."""
+PLAIN = ("nn.functional.embedding_bag",)
+"""Takes the steps of its table for those of a plain one, in float32 alone (2.13.0, on the CPU)."""
 FULL_RANK = (
     *("linalg.*", "cholesky*", "lu*", "qr", "svd*", "geqrf", "ormqr", "pinverse", "inverse"),
     *("logdet", "slogdet", "det", "matrix_exp", "triangular_solve", "symeig", "norm.nuc"),
