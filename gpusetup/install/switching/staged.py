@@ -49,7 +49,8 @@ def differs(said: str) -> Differs:
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> Staged:
     """Every unpacked file with its target. `Differs` where one is not what a list says."""
     found = frozenset(_files_below(root))
-    lists = {path: _rows(path) for path in found if path.endswith(".dist-info/RECORD")}
+    record = os.path.join(".dist-info", "RECORD")
+    lists = {path: _rows(path) for path in found if path.endswith(record)}
     _require_wheels(root, lists, wheels)
     promised: dict[str, set[str]] = {}
     for path, rows in lists.items():
