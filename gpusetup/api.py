@@ -124,8 +124,7 @@ def resolve(
     What is not given comes from this machine. With `packages` the whole set is chosen together, and
     the user's own package index is asked over the network unless `offline`; so it is by `refresh`.
     """
-    values = locals()
-    return _answer("resolve", ResolveAnswer, values, values.pop("packages"))
+    return _answer("resolve", ResolveAnswer, locals())
 
 
 class PlanQuestion(TypedDict, total=False):
@@ -229,13 +228,11 @@ def verify(
 Answer = TypeVar("Answer")
 
 
-def _answer(
-    name: str, kind: type[Answer], values: dict[str, Any], words: Sequence[str] = ()
-) -> Answer:
+def _answer(name: str, kind: type[Answer], values: dict[str, Any]) -> Answer:
     """The document of a command, which is of that kind."""
     from gpusetup.commands.calling import answered
 
-    document = answered(name, values, words, _log)
+    document = answered(name, values, _log)
     assert isinstance(document, kind), f"{name} answered {type(document).__name__}"
     kept: Answer = unchangeable(document)
     return kept

@@ -14,7 +14,7 @@ from typing import Any
 from gpusetup import api, named_file
 from gpusetup.assistants.bounded import bounded
 from gpusetup.assistants.tool import Setting, Tool, check, text, texts, truth
-from gpusetup.commands.calling import answered, words_of
+from gpusetup.commands.calling import answered, option_of
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.redaction import redact, redact_answer, redact_document
@@ -162,11 +162,14 @@ LISTS = "the resource gpusetup://findings lists them"
 
 def _install(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     """The plan, which changes nothing, and the command with which a person runs it."""
-    asked = {"python": setting.python, **values}
-    packages = [_name_of(word) for word in asked.pop("packages", ())]
-    plan = _told(answered("install", {**asked, "dry_run": True}, packages))
+    asked = {**values, "packages": [_name_of(word) for word in values.get("packages", ())]}
+    plan = _told(answered("install", {**asked, "python": setting.python, "dry_run": True}))
     if plan["state"] == "planned":
-        line = shlex.join(("gpusetup", *words_of("install", asked, packages)))
+        said = {"python": setting.python, **asked}
+        packages = said.pop("packages")
+        given = ((option_of(key), value) for key, value in said.items() if value)
+        options = (one if value is True else f"{one}={value}" for one, value in given)
+        line = shlex.join(("gpusetup", "install", *options, *packages))
         plan["to_install"] = f"nothing is installed from here; the person runs `{line}`"
     return plan if setting.keep_private else dict(redact_document(plan))
 

@@ -213,7 +213,7 @@ def _examples(lines: Sequence[str]) -> str:
 def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     """The parser, and the words as the options of their command, checked; `command` is None where
     none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
-    _refuse_pages(words)
+    refuse_pages(words)
     if words and words[0] == "help":
         words = (*words[1:], "--help")
     parser = build_parser(words[0] if words and words[0] in COMMANDS else None)
@@ -223,7 +223,7 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
         asked = children_of(asked)[word]
     if unknown:
         asked.refuse(unknown)
-    _refuse_misplaced(asked, options)
+    refuse_misplaced(asked, options)
     return parser, options
 
 
@@ -235,7 +235,7 @@ MOST_OF_A_PATH = 4096
 LONG_OPTION = 40
 
 
-def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
+def refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
     """An empty value is a variable that the caller's script forgot to set, never the default; an
     address where a file is meant would become a folder of that name."""
     for action in asked._actions:
@@ -249,7 +249,7 @@ def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
             )
 
 
-def _refuse_pages(words: Sequence[str]) -> None:
+def refuse_pages(words: Sequence[str]) -> None:
     """No word of ours is longer than a path, nor has it a NUL or half of a character, which no path
     has; somebody's command after `--` may."""
     ours = words[: words.index("--")] if "--" in words else words
