@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import told_for_cmd
@@ -161,9 +161,11 @@ def point(said: str, indent: int = 2) -> Row:
     return Row(" " * indent, ("·", DIM), f" {said}", hang=indent + 2)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: int = 1) -> list[Row]:
-    """Rows below a dim head, figures to the right; the first `left` columns to the left. A last
-    column of words (without a title, or to the left) goes on in itself.
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: Container[int] = (0,)
+) -> list[Row]:
+    """Rows below a dim head, figures to the right, the columns of `left` to the left. A last column
+    of words (without a title, or to the left) goes on in itself.
 
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
@@ -172,14 +174,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: in
         [(plain(cell), "") if isinstance(cell, str) else (plain(cell[0]), cell[1]) for cell in one]
         for one in rows
     ]
-    count = len(head) if head[-1] and left < len(head) else len(head) - 1
+    last = len(head) - 1
+    count = last if not head[-1] or last in left else last + 1
     wide = [max(cells(head[i]), *(cells(one[i][0]) for one in told)) for i in range(count)]
 
     def lined(one: Sequence[Part]) -> list[Part]:
         found = []
         for i, (text, style) in enumerate(one[:count]):
             room = " " * (wide[i] - cells(text))
-            found += [("  " + room * (i >= left), ""), (text, style), (room * (i < left), "")]
+            found += [("  " + room * (i not in left), ""), (text, style), (room * (i in left), "")]
         return [*found, *([("  ", ""), *one[count:]] if any(t for t, _ in one[count:]) else [])]
 
     column = sum(wide) + 2 * count + 2

@@ -92,7 +92,7 @@ def shown(value: object) -> str:
 
 def trials_table(answer: TuneAnswer) -> list[Row]:
     head = ("batch", "result", "peak", "samples/s")
-    return table(head, map(trial_cells, answer.trials), left=0)
+    return table(head, map(trial_cells, answer.trials), left=())
 
 
 def trial_cells(trial: TuneTrial) -> tuple[str, str, str, str]:
