@@ -92,17 +92,6 @@ def test_no_answer_as_json_is_a_null_torch_and_exit_1(capsys) -> None:  # type: 
 
 
 @pytest.mark.parametrize(
-    ("kind", "line"), [("conda", "name: lab"), ("uv", 'name = "lab"'), ("pixi", 'name = "lab"')]
-)
-def test_a_file_has_the_name_that_is_given(kind: str, line: str, capsys) -> None:  # type: ignore[no-untyped-def]
-    argv = ["resolve", *LAPTOP, "--torch", "2.5.1", "--format", kind]
-    assert main(argv) == 0
-    plain = capsys.readouterr().out.splitlines()
-    assert main([*argv, "--name", "lab"]) == 0
-    assert set(capsys.readouterr().out.splitlines()) - set(plain) == {line}
-
-
-@pytest.mark.parametrize(
     ("words", "first"),
     [
         ((), "! No NVIDIA GPU was found, so this is the CPU build. For another machine's: `--gpu "),
@@ -132,8 +121,6 @@ WRONG = [
     (("--format", "conda", "--installer", "pip"), "exclude each other", None),
     (("--format", "uv", "--installer", "conda"), "made of wheels", None),
     (("--format", "uv", "--json"), "exclude each other", None),
-    (("--format", "requirements", "--name", "x"), "`--name` is one word", "environment.yml"),
-    (("--format", "conda", "--name", "a: b"), "`--name` is one word", "environment.yml"),
     (("--index-root", "mirror"), "is no http or https URL", None),
     (("--from", "no-such-machine"), "no-such-machine", None),
 ]
