@@ -10,7 +10,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from gpusetup.commands.parser import COMMANDS, command, no_such_command, read_words
@@ -19,6 +18,7 @@ from gpusetup.model import shell
 from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
 from gpusetup.notebooks.notes import notes, where
 from gpusetup.render.console import Console, told
+from gpusetup.render.html import drawn
 from gpusetup.render.language import plain
 
 LIVE = ("doctor", "verify", "install")
@@ -45,7 +45,7 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """The text in lines as wide as the cell; what strangers wrote is no markup."""
-        return f'<pre style="white-space:pre-wrap">{escape(plain(repr(self)))}</pre>'
+        return drawn(repr(self))
 
 
 class Screen(Console):
