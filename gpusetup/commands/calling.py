@@ -18,18 +18,19 @@ from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console, told
 
-Notify = Callable[[str], None]
+Notify = Callable[[str], object]
 OPTIONS = {"machine": "--from", "architecture": "--machine", "with_packages": "--with"}
 """A name in Python -> its option, where that is another: `from` and `with` are words of Python."""
 
 
 class Catcher(Console):
-    """Keeps the document of an answer; neither stdout nor stderr is touched."""
+    """Keeps an answer's document, and its text unless `json`; stdout is not touched."""
 
-    def __init__(self, notify: Notify) -> None:
-        self.json, self.color, self.verbose = True, False, False
-        self.output = None
+    def __init__(self, notify: Notify, *, json: bool = True) -> None:
+        self.json, self.color, self.verbose = json, False, False
+        self.output: str | None = None
         self.document: object = None
+        self.said: list[str] = []
         self._notify = notify
 
     def talk(self, text: str) -> None:
@@ -37,11 +38,16 @@ class Catcher(Console):
 
     tell = talk
 
-    def answer(self, document: object, text: object = None) -> None:
+    def answer(self, document: object, text: str | Callable[[], str] | None = None) -> None:
         self.document = document
+        if not self.json:
+            super().answer(document, text)
 
     def _write(self, text: str) -> None:
-        """What is no document is for a screen."""
+        if self.output:
+            super()._write(text)
+        else:
+            self.said.append(text)
 
 
 def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:
