@@ -7,6 +7,7 @@ shows its error as an answer, without a traceback.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
@@ -94,14 +95,13 @@ def _tell(text: str) -> None:
 def words_of(line: str) -> list[str]:
     """The line's words, with this kernel's Python as the target, and an installation that only
     shows its plan unless it says `--yes`. Raises UsageError."""
-    from IPython.utils.process import arg_split
-
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    lexer.escape = "" if sys.platform == "win32" else lexer.escape  # a backslash is a path's
     try:
-        words = arg_split(line) or ["doctor"]
+        words = list(lexer) or ["doctor"]
     except ValueError as problem:
-        raise UsageError(
-            f"The line cannot be read: {problem}", hint="is a quote missing?"
-        ) from None
+        raise UsageError(f"The line cannot be read: {problem}", "is a quote missing?") from None
     if words[0] not in COMMANDS and not words[0].startswith("-"):
         raise no_such_command(words[0])
     if words[0] in LEFT_TO_TERMINALS:
