@@ -8,7 +8,7 @@ whoever starts the server.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpusetup import api, named_file
@@ -106,24 +106,26 @@ def _few_reasons(resolution: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _resolve(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     asked = _only_examples(values)
-    packages = [_name_of(word) for word in asked.pop("packages", ())]
+    packages = _names(asked.pop("packages", ()))
     online = asked.pop("ask_index", False)
     asked["machine"] = _machine(asked, setting)
     found = _told(api.resolve(*packages, offline=not online, **asked))
     return found if asked.get("explain") else dict(_few_reasons(found) or found)
 
 
-def _name_of(word: str) -> str:
-    """A requirement by name: no address, and no file, is fetched for an assistant."""
+def _names(words: str | Sequence[str]) -> list[str]:
+    """Requirements by name: no address, and no file, is fetched for an assistant."""
     from packaging.requirements import InvalidRequirement, Requirement
 
-    try:
-        is_plain = Requirement(word).url is None
-    except InvalidRequirement:
-        is_plain = False
-    if not is_plain:
-        raise UsageError(f"{word!r} is no package of an index", hint="such as `vllm>=0.9`")
-    return word
+    asked = [words] if isinstance(words, str) else [*words]
+    for word in asked:
+        try:
+            is_plain = Requirement(word).url is None
+        except InvalidRequirement:
+            is_plain = False
+        if not is_plain:
+            raise UsageError(f"{word!r} is no package of an index", hint="such as `vllm>=0.9`")
+    return asked
 
 
 def _plan(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
@@ -162,7 +164,7 @@ LISTS = "the resource gpusetup://findings lists them"
 
 def _install(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     """The plan, which changes nothing, and the command with which a person runs it."""
-    asked = {**values, "packages": [_name_of(word) for word in values.get("packages", ())]}
+    asked = {**values, "packages": _names(values.get("packages", ()))}
     plan = _told(answered("install", {**asked, "python": setting.python, "dry_run": True}))
     if plan["state"] == "planned":
         said = {"python": setting.python, **asked}
