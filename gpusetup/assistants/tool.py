@@ -32,7 +32,6 @@ class Setting(Frozen):
 
     python: str | None = None
     keep_private: bool = False
-    timeout: float | None = None
 
 
 class Tool(Frozen):

@@ -48,7 +48,7 @@ def _machine(values: Mapping[str, Any], setting: Setting) -> api.Snapshot | str:
     """The example that was named, else this machine, redacted unless it is to stay as it is."""
     if values.get("machine"):
         return str(values["machine"])
-    here = api.diagnose(python=setting.python, timeout=setting.timeout).snapshot
+    here = api.diagnose(python=setting.python).snapshot
     return here if setting.keep_private else redact(here)
 
 
@@ -191,7 +191,7 @@ TOOLS = (
         command="doctor",
         what="What is wrong with PyTorch and the GPU on this machine, the root cause with its "
         "evidence, and the way out. Reads only; torch is not imported.",
-        takes=("torch", "for_gpu", "for_driver", "only"),
+        takes=("torch", "gpu", "driver"),
         more=MACHINE,
         answer=_diagnose,
         shown=_without_snapshot,

@@ -84,8 +84,8 @@ def options_of(command: str) -> Mapping[str, argparse.Action]:
 def option_of(key: str) -> str:
     """The option of a name in Python.
 
-    >>> option_of("for_gpu"), option_of("machine")
-    ('--for-gpu', '--from')
+    >>> option_of("gpu_mem"), option_of("machine")
+    ('--gpu-mem', '--from')
     """
     return OPTIONS.get(key, f"--{key.replace('_', '-')}")
 
