@@ -11,8 +11,6 @@ from index_server import build_wheel, index_server
 from machines_named import FOLDERS, file_of
 
 from gpusetup.cli import main
-from gpusetup.commands.resolve import FORMATS
-from gpusetup.render import formats
 
 RENDERED = Path(__file__).parent / "rendered" / "resolve"
 LAPTOP = ("--from", "rtx3050-laptop")
@@ -84,13 +82,6 @@ def test_the_first_answer_is_that_of_doctor_and_install_and_the_newest_stands_ne
     assert (described["torch"], described["newest"]["torch"]) == ("2.15.0", "2.15.0")
 
 
-def test_no_answer_as_json_is_a_null_torch_and_exit_1(capsys) -> None:  # type: ignore[no-untyped-def]
-    assert main(["resolve", *LAPTOP, "--torch", "9.9", "--json"]) == 1
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["torch"] is None
-    assert answer["advice"] == {"change": "torch", "to": "2.15.0", "gives": "torch 2.15.0 (cu130)"}
-
-
 @pytest.mark.parametrize(
     ("words", "first"),
     [
@@ -137,40 +128,6 @@ def test_a_wrong_question_is_exit_2_with_a_hint(words, said, hint, capsys) -> No
     assert hint is None or hint in told
 
 
-def test_a_format_without_an_answer_is_exit_1(capsys) -> None:  # type: ignore[no-untyped-def]
-    assert main(["resolve", *LAPTOP, "--torch", "9.9", "--format", "requirements"]) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and "No torch build fits" in said.err
-
-
-def test_every_format_of_the_command_has_its_writer() -> None:
-    assert set(FORMATS) == {"text", *formats.FORMATS}
-
-
-def test_a_gpu_name_of_a_snapshot_is_no_terminal_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "evil.json"
-    gpu = {"name": "\x1b[31m[bold]T4\x07", "compute_capability": "7.5"}
-    driver = {"version": "580.95.05"}
-    file.write_text(json.dumps({"schema": "gpusetup.snapshot/1", "gpus": [gpu], "driver": driver}))
-    assert main(["resolve", "--from", str(file), "--explain"]) == 0
-    out = capsys.readouterr().out
-    assert "\x1b" not in out and "?[31m[bold]T4?" in out
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp936"])
-def test_the_screen_prints_in_any_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-    import sys
-
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
-    assert main(["resolve", *LAPTOP, "--explain"]) == 0
-    sys.stdout.flush()
-    assert b"torch 2.5.1 from cu124" in raw.getvalue()
-
-
 def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,18 +146,6 @@ def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
 
 
 MIRROR = "https://mirror.example/whl"
-
-
-@pytest.mark.parametrize("form", ("text", "command", "requirements", "uv", "pixi", "dockerfile"))
-def test_a_mirror_stands_in_everything_that_is_printed(
-    form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["resolve", *LAPTOP, "--format", form, "--index", MIRROR + "/"]) == 0
-    named = capsys.readouterr().out
-    monkeypatch.setenv("GPUSETUP_INDEX", MIRROR)
-    assert main(["resolve", *LAPTOP, "--format", form]) == 0
-    assert named == capsys.readouterr().out
-    assert f"{MIRROR}/cu124" in named and "download.pytorch.org" not in named
 
 
 def test_a_mirrors_password_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
