@@ -107,7 +107,6 @@ def test_forms_come_round_by_turns() -> None:
 def test_a_question_has_the_same_numbers_by_its_name_and_others_by_seed() -> None:
     for entry in (known_to(torch, "operators")[name] for name in ("addmm", "product")):
         first, again, other = (entry.question(torch, "cpu", seed, 7) for seed in (5, 5, 6))
-        assert first.name == f"{entry.name}/7"
         assert torch.equal(first.call.given[1], again.call.given[1])
         assert first.call.given[1].shape != other.call.given[1].shape or not torch.equal(
             first.call.given[1], other.call.given[1]

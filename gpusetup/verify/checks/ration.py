@@ -157,8 +157,7 @@ class Found:
             question = entry.question(torch, device, asked().seed, turn)
             if question is None:
                 return
-            odd = bool(question.form.lengths or question.form.option)
-            working_on(name, reference=odd, kept=kept)  # torch itself may die of odd arguments
+            working_on(name, kept=kept)
             parts = compared(torch, device, question)
         except Exception as problem:  # whatever a kernel raises is its answer
             if sticky(problem):

@@ -6,11 +6,11 @@ import random
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .calls import Call, replaced
+from .calls import Call
 from .forms import Question, form
 from .loading import Database, kept_chance, seeded
 from .rules import BY_SIGN, FULL_RANK, PLAIN, left_out, matches, release, without_gradient
-from .ways import Way, after_other_numbers, directly, for_inference, in_place, into_out, on_a_thread
+from .ways import WAYS, Way, directly, in_place, into_out
 
 FORMATS = ("float32", "bfloat16", "float16", "complex64", "int32", "int16", "int8", "uint8")
 
@@ -72,13 +72,7 @@ class Entry(NamedTuple):
         calls = MADE[key]
         if not calls:
             return None
-        # With lengths or numbers that its samples have not, an entry is soon asked for what it is
-        # not made for, and a sound machine is called wrong: our own entries vary those.
-        wanted = form(turn)._replace(lengths=(), numbers="", option=False)
-        call = chance.choice(calls)
-        if not wanted.learns:
-            call = replaced(torch, call, lambda x: x.detach())
-        return Question(self, dtype, turn, call, words, wanted)
+        return Question(self, dtype, turn, chance.choice(calls), words, form(turn))
 
     def turns(self, torch: Any, device: str) -> List[str]:
         """The formats in the order in which they come round."""
@@ -88,27 +82,20 @@ class Entry(NamedTuple):
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
         """The same numbers computed in the way of the question, in its layout."""
         form = asked.form
-        plain = "test_noncontiguous_samples" in self.skips or matches(self.name, PLAIN)
-        layout = "" if plain else form.layout
-        label, learns = form.way, False
         way: Way = directly
-        if not self.unique:
-            label = "gradient"
-        if label == "gradient":
-            label, learns = "", True
-        elif label == "out" and self.info.supports_out and "test_out" not in self.skips:
+        plain = "test_noncontiguous_samples" in self.skips or matches(self.name, PLAIN)
+        layout, learns = "" if plain else form.layout, not self.unique or form.way == "gradient"
+        if learns:
+            pass
+        elif form.way == "out" and self.info.supports_out and "test_out" not in self.skips:
             way = into_out if not self.listed else directly
-        elif label == "in place" and self.info.inplace_variant:
+        elif form.way == "in place" and self.info.inplace_variant:
             if "test_variant_consistency_eager" not in self.skips:
                 way = in_place(self.info.inplace_variant)
-        elif label == "thread":
-            way = on_a_thread
-        elif label == "again":
-            way = after_other_numbers
-        elif label == "inference":
-            way = for_inference
+        else:
+            way = WAYS.get(form.way, directly)
         if way is not directly or layout:
-            yield label if way is not directly else "", way, layout, learns
+            yield form.way if way is not directly else "", way, layout, learns
 
 
 MADE: Dict[Tuple[str, str, str, int], List[Call]] = {}
