@@ -95,10 +95,10 @@ def test_a_device_that_hangs_twice_is_left_alone_and_the_other_is_not() -> None:
     silent = {"status": "crashed", "detail": "no answer in 300 s"}
     given = {"float64__cuda:0": silent, "float32__cuda:0": silent}
     report, answers = run("--level", "standard", **given)
-    later = next(r for r in report.results if (r.name, r.device) == ("softmax", "cuda:0"))
+    later = next(r for r in report.results if (r.name, r.device) == ("float8", "cuda:0"))
     assert (later.outcome.status, "the device hangs" in later.outcome.detail) == ("skipped", True)
-    assert "softmax@cuda:1" in answers.asked
-    assert "softmax@cuda:0" not in answers.asked
+    assert "float8@cuda:1" in answers.asked
+    assert "float8@cuda:0" not in answers.asked
 
 
 def test_only_a_wrong_number_is_called_one() -> None:
@@ -134,10 +134,10 @@ def test_each_check_needs_only_earlier_ones(level: str) -> None:
 
 def test_what_is_named_runs_with_what_it_needs_and_what_is_to_be_skipped_does_not() -> None:
     standard = ("--device", "cpu", "--level", "standard")
-    _, answers = run(*standard, "--only", "softmax")
-    assert answers.asked == ["import@cpu", "properties@cpu", "softmax@cpu"]
-    _, answers = run(*standard, "--only", "softmax", "amp", "--skip", "amp")
-    assert answers.asked == ["import@cpu", "properties@cpu", "softmax@cpu"]
+    _, answers = run(*standard, "--only", "float8")
+    assert answers.asked == ["import@cpu", "properties@cpu", "float8@cpu"]
+    _, answers = run(*standard, "--only", "float8", "amp", "--skip", "amp")
+    assert answers.asked == ["import@cpu", "properties@cpu", "float8@cpu"]
 
 
 def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> None:

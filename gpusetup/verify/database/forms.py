@@ -20,7 +20,7 @@ and the numbers: in lengths or numbers that its samples do not have, an entry of
 soon asked for what it is not made for, and a sound machine is called wrong."""
 NUMBERS = ("", "", "ties", "", "", "", "", "equal", "steps", "", "")
 LAYOUTS = ("", "transposed", "strided", "", "channels-last", "offset", "pitched", "front")
-WAYS = ("gradient", "out", "thread", "again", "in place", "gradient", "one alike", "inference")
+WAYS = ("gradient", "out", "thread", "again", "in place", "gradient", "", "inference")
 
 
 class Form(NamedTuple):
