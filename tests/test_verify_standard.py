@@ -264,7 +264,7 @@ def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
     try:
         whole.all()
     finally:
-        whole.end()
+        whole.child.end()
     report = whole.report()
     states = {each.name: each.outcome.status for each in report.results}
     assert states == {**dict.fromkeys(names, "passed"), "int8": "crashed"}

@@ -204,7 +204,6 @@ STANDARD: Tuple[Check, ...] = (
         "compiled models would be wrong, or not start",
         then="`TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",
         scratch=True,
-        alongside=True,
     ),
     of(
         "dataloader",
