@@ -99,7 +99,6 @@ if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from gpusetup.verify.ranks import (  # noqa: F401
         collectives,
-        exchanges,
         meeting,
         training,
     )
