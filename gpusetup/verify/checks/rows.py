@@ -231,13 +231,6 @@ STANDARD: Tuple[Check, ...] = (
 )
 PROGRAMS: Tuple[Check, ...] = (
     of(
-        "clock",
-        "speed:clock",
-        "the clocks that programs measure with do not go back",
-        "timeouts, rates and schedules would be wrong",
-        then="`dmesg | grep -i clocksource`; in a virtual machine look at its host",
-    ),
-    of(
         "chance",
         "chance:chance",
         "random numbers of every kind and dropout follow law and seed, repeat no part",
