@@ -13,13 +13,11 @@ from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.sweep.lead import Sizes
-    from gpusetup.fleet.sweep.values import Result
+    from gpusetup.fleet.sweep.judge import Result
     from gpusetup.verify.ranks.launch import Rank
 
 LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
 BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
-REPEATS = 8
 LEADER_SILENT_SECONDS = 60.0
 NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
 LAUNCHERS = (
@@ -74,50 +72,33 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 
 def _worker(options: argparse.Namespace, device: str) -> tuple[str, ...]:
-    from gpusetup.fleet.sweep.follow import worker_of
+    from gpusetup.fleet.sweep.follow import SCRIPT
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
 
     python = choose_target(System(), options.python).python
-    return worker_of(python, device)
-
-
-def _sizes(options: argparse.Namespace) -> Sizes:
-    from gpusetup.fleet.sweep.lead import Sizes
-
-    return Sizes(
-        bytes=options.bytes or 0,
-        repeats=REPEATS,
-        limit=options.limit or LIMIT_SECONDS,
-        meet=MEET_SECONDS,
-    )
+    return python, str(SCRIPT), device
 
 
 def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.fleet.sweep.answer import Course, answer
-    from gpusetup.fleet.sweep.lead import Leader, Meeting
+    from gpusetup.fleet.sweep.answer import answer
+    from gpusetup.fleet.sweep.lead import Leader, Sizes
     from gpusetup.model.frozen import replace
     from gpusetup.render.sweep import sweep_screen
 
     worker = _worker(options, f"{options.device}:{rank.local}")
-    meeting = Meeting(command=_worker(options, "store"), address=rank.address)
-    leader, code = Leader(rank, worker, meeting, _sizes(options)), 1
+    limit = options.limit or LIMIT_SECONDS
+    sizes = Sizes(bytes=options.bytes or 0, limit=limit, meet=MEET_SECONDS)
+    leader, code = Leader(rank, worker, _worker(options, "store"), sizes), 1
     try:
         out.talk(f"{rank.world} ranks; waiting for them at most {MEET_SECONDS:g} s")
         leader.meet()
         kind = "cpu" if all(unit.device == "cpu" for unit in leader.units) else "cuda"
-        leader.sizes = replace(leader.sizes, bytes=leader.sizes.bytes or BYTES[kind])
+        leader.sizes = replace(sizes, bytes=sizes.bytes or BYTES[kind])
         began = time.monotonic()
-        results = leader.sweep(lambda result: _tell(result, out))
-        course = Course(
-            units=leader.units,
-            results=tuple(results),
-            absent=leader.absent,
-            hosts={number: leader.host(number) for number in range(rank.world)},
-            message_bytes=leader.sizes.bytes,
-            seconds=time.monotonic() - began,
-        )
-        found = answer(course)
+        sweep = leader.sweep(lambda result: _tell(result, out))
+        hosts = {number: leader.host(number) for number in range(rank.world)}
+        found = answer(sweep, leader.absent, hosts, time.monotonic() - began)
         code = 0 if found.ok else Unsatisfiable.exit_code
         out.answer(found, sweep_screen(found))
         return code
@@ -127,7 +108,7 @@ def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
 
 def _tell(result: Result, out: Console) -> None:
     asked = result.round
-    what = f"{asked.kind} {asked.stage}".strip()
+    what = f"{asked.stage}{' again' * asked.again}"
     silent = f", silent: {list(result.silent)}" if result.silent else ""
     out.debug(f"round {asked.number}: {what}, {len(asked.asked)} ranks{silent}")
 
