@@ -16,6 +16,7 @@ from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of, summed
 from gpusetup.fleet.judge import Judged
+from gpusetup.fleet.names import natural
 from gpusetup.fleet.nodes import Node, NodeFinding, Rate
 from gpusetup.fleet.profile import Unmet, unlike
 from gpusetup.model.codec import from_json
@@ -132,15 +133,6 @@ def on_one_line(name: str) -> str:
     'gpu1?gpu2: passed'
     """
     return "".join(letter if letter.isprintable() else "?" for letter in name)
-
-
-def natural(name: str) -> tuple[tuple[str, int], ...]:
-    """A key that puts node9 before node10.
-
-    >>> sorted(["node10", "node9"], key=natural)
-    ['node9', 'node10']
-    """
-    return tuple((text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d{0,18})", name))
 
 
 class _NoRecord(Exception):

@@ -100,7 +100,7 @@ def only(snapshot: Snapshot, expected: tuple[Expectation, ...], gpus: str | None
     """
     if not gpus:
         return Job(snapshot=snapshot, expected=expected)
-    numbers = _numbers(gpus)
+    numbers = numbers_of(gpus)
     every = snapshot.gpus or ()
     own = tuple(gpu for gpu in every if gpu.nvml_index is None or gpu.nvml_index in numbers)
     others = {g.nvml_index: slot_key(g.pci_bus_id) for g in every if g not in own}
@@ -148,9 +148,9 @@ def _placed(title: str, gpu: Gpu) -> str:
     return re.sub(r"^(The|A)( NVIDIA)? GPU\b", placed(gpu), title)
 
 
-def _numbers(gpus: str) -> set[int]:
+def numbers_of(gpus: str) -> set[int]:
     """
-    >>> sorted(_numbers("0,2-3"))
+    >>> sorted(numbers_of("0,2-3"))
     [0, 2, 3]
     """
     found: set[int] = set()

@@ -15,8 +15,8 @@ from gpusetup.causes.gpu_losses import (
 )
 from gpusetup.causes.host import CUDA_LAUNCH_BLOCKING, MEMORY_CACHING_OFF
 from gpusetup.fleet.drift import LEAST_NODES, Mixed, drifts
-from gpusetup.fleet.folder import Records, natural
-from gpusetup.fleet.names import SAFE, slurm_list
+from gpusetup.fleet.folder import Records
+from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.nodes import Drift, Node, NodeFinding
 from gpusetup.fleet.rates import outliers
 from gpusetup.model.finding import Severity
