@@ -16,7 +16,7 @@ from gpusetup.fixes.which import placed
 from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.harmless import without_harmless
 from gpusetup.fleet.nodes import NodeFinding
-from gpusetup.fleet.profile import Expectation, Unmet, unknown, unmet
+from gpusetup.fleet.profile import Expectation, Unmet, unmet
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Gpu, Snapshot
@@ -75,7 +75,7 @@ def checked(
         seconds=round(seconds, 2),
         findings=findings,
         unmet=wrong,
-        unknown=unknown(expected, facts),
+        unknown=tuple(one.field for one in expected if one.field not in facts),
         facts=facts,
     )
 
