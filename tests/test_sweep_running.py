@@ -144,7 +144,7 @@ def test_without_a_launcher_it_says_how_to_start(
     assert "srun --ntasks-per-node=8 gpusetup fleet sweep" in said
 
 
-@pytest.mark.parametrize("words", [("--bytes", "7"), ("--limit", "soon")])
+@pytest.mark.parametrize("words", [("--limit", "soon")])
 def test_a_value_that_cannot_be_is_refused(
     capsys: pytest.CaptureFixture[str], words: tuple[str, str]
 ) -> None:
@@ -228,12 +228,12 @@ def test_under_srun_the_nodes_are_swept_and_a_hung_one_is_named(
     slurm: Cluster, tmp_path: Path
 ) -> None:
     slurm.environment["GLOO_SOCKET_IFNAME"] = "lo"
-    sound = under_srun(slurm, tmp_path, "--bytes", "64K", "--limit", "20")
-    assert {rank["node"] for rank in sound["ranks"]} == {"n1", "n2", "n3", "n4"}
+    sound = under_srun(slurm, tmp_path, "--limit", "20")
+    assert {rank["host"] for rank in sound["ranks"]} == {"n1", "n2", "n3", "n4"}
     assert [level["of"] for level in sound["levels"]] == ["computing", "between"]
     (tmp_path / "sitecustomize.py").write_text(STOPS, encoding="utf-8")
     slurm.environment["PYTHONPATH"] = str(tmp_path)
-    hung = under_srun(slurm, tmp_path, "--bytes", "64K", "--limit", "5")
+    hung = under_srun(slurm, tmp_path, "--limit", "5")
     faults = [(one["fault"], one["nodes"]) for one in hung["findings"]]
     assert ("hung", ["n3"]) in faults
     assert hung["exclude"]["slurm"] == "--exclude=n3"

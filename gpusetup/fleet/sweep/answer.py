@@ -10,7 +10,7 @@ from typing import Literal
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import Exclude, excluded
 from gpusetup.fleet.sweep.course import Sweep
-from gpusetup.fleet.sweep.judge import Fault, Named, Stage
+from gpusetup.fleet.sweep.judge import Fault, Named, Stage, Unit
 from gpusetup.model.frozen import Frozen
 
 GB = 1e9
@@ -75,16 +75,6 @@ class Finding(Frozen):
         return self.fault not in NOTES
 
 
-class RankAnswer(Frozen):
-    """What one rank measured, as shares of the median."""
-
-    rank: int
-    node: str
-    local: int
-    device: str
-    shares: Mapping[Stage, float]
-
-
 class Level(Frozen):
     """What was compared."""
 
@@ -102,7 +92,7 @@ class SweepAnswer(Frozen):
     ok: bool
     findings: tuple[Finding, ...]
     levels: tuple[Level, ...]
-    ranks: tuple[RankAnswer, ...]
+    ranks: tuple[Unit, ...]
     nodes: int
     backend: str
     rounds: int
@@ -123,10 +113,6 @@ def answer(
     findings = tuple(_finding(group, hosts, absent, problems) for group in groups.values())
     bad = {node for one in findings if one.fault in OF_NODES for node in one.nodes}
     compared = [*sweep.computing(), *(sweep.scores(plane.stage) for plane in sweep.planes)]
-    shares: dict[int, dict[Stage, float]] = defaultdict(dict)
-    for scores in compared:
-        for rank, score in scores.of.items() if scores.middle else ():
-            shares[rank][scores.stage] = score / scores.middle
     return SweepAnswer(
         ok=not any(one.blames for one in findings),
         findings=findings,
@@ -139,16 +125,7 @@ def answer(
             for one in compared
             if one.of
         ),
-        ranks=tuple(
-            RankAnswer(
-                rank=unit.rank,
-                node=unit.host,
-                local=unit.local,
-                device=unit.device,
-                shares=shares[unit.rank],
-            )
-            for unit in sweep.units
-        ),
+        ranks=tuple(sweep.units),
         nodes=len({unit.host for unit in sweep.units}),
         backend="gloo" if all(unit.device == "cpu" for unit in sweep.units) else "nccl",
         rounds=len(sweep.results),

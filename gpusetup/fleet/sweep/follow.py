@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -96,6 +97,7 @@ def parsed(line: str) -> Message:
 
 def take_part(spoke: Spoke, worker: Sequence[str], beside: Message) -> Message:
     """Do what the leader asks until it says the end, which is returned; empty if it is gone."""
+    keep_alive(spoke.link)
     follower = Follower(worker, beside, lambda message: spoke.say({"told": message}))
     try:
         while message := spoke.hear():
@@ -108,3 +110,11 @@ def take_part(spoke: Spoke, worker: Sequence[str], beside: Message) -> Message:
         follower.end()
         spoke.told.close()
         spoke.link.close()
+
+
+def keep_alive(link: socket.socket) -> None:
+    """Let the system notice within a minute that the other host has gone; without that, hours."""
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -8,9 +8,7 @@ those that follow.
 from __future__ import annotations
 
 import contextlib
-import json
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,13 +19,11 @@ from gpusetup.fleet.sweep.follow import Follower, Message, parsed
 from gpusetup.fleet.sweep.judge import Result, Round, Unit
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Lines
-from gpusetup.verify.ranks.gathering import Heard, Hub
+from gpusetup.verify.ranks.gathering import Heard, Hub, send
 from gpusetup.verify.ranks.launch import Rank
 
 SLACK_SECONDS = 2.0
 """In addition to a round's limit, for answers that are on their way."""
-BEAT_SECONDS = 5.0
-"""How often the leader says that it is there."""
 REPEATS, QUARTER = 8, 4
 ANSWERS = ("computed", "exchanged", "failed", "died")
 
@@ -47,31 +43,14 @@ class Gathering(Hub):
 
     def __init__(self, rank: Rank, inbox: queue.SimpleQueue[tuple[int, Message]]) -> None:
         self.inbox = inbox
-        self.welcome: set[int] = set()
-        """Who has had the first word; no other may come before it."""
-        self.sending = threading.Lock()
         super().__init__(rank)
-        threading.Thread(target=self._beat, daemon=True).start()
 
     def _hear(self, known: Heard, message: Message) -> None:
         super()._hear(known, message)
         number = next(rank for rank, each in self.heard.items() if each is known)
-        self.welcome.add(number)
         told = message.get("told")
         if isinstance(told, dict) and isinstance(told.get("said"), str):
             self.inbox.put((number, told))
-
-    def send(self, rank: int, message: Message) -> None:
-        link = self.heard[rank].link
-        with self.sending, contextlib.suppress(OSError):
-            if link is not None:
-                link.sendall((json.dumps(message) + "\n").encode())
-
-    def _beat(self) -> None:
-        while True:
-            time.sleep(BEAT_SECONDS)
-            for rank in tuple(self.welcome):
-                self.send(rank, {"beat": True})
 
 
 class Leader:
@@ -195,7 +174,7 @@ class Leader:
         if rank == 0:
             self.own.ask(question)
         else:
-            self.others.send(rank, {"ask": question})
+            send(self.others.heard[rank].link, {"ask": question})
 
     def _rate(self, asked: Round, answers: Sequence[Mapping[str, Any]]) -> float:
         if asked.stage == "computing":
