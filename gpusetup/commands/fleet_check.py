@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, tell
@@ -13,7 +12,7 @@ from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.node_check import Job, NodeCheckAnswer
+    from gpusetup.fleet.node_check import NodeCheckAnswer
     from gpusetup.fleet.profile import Expectation
     from gpusetup.system.system import System
 
@@ -56,7 +55,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     expected = expected_of(options.profile)
     recorder = RecordingSystem(System()) if out.verbose else None
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    answer, _ = looked(expected, options.gpus, system=recorder, limit=limit)
+    answer = looked(expected, options.gpus, system=recorder, limit=limit)
     if recorder:
         tell(recorder, out)
     if options.learn:
@@ -66,7 +65,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
 
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
-    out.answer(answer, Screen((Row(state, f": {answer.reason} ({answer.seconds:g} s)", hang=2),)))
+    out.answer(answer, Screen((Row(state, f": {answer.reason}", hang=2),)))
     return 0 if answer.ok else Unsatisfiable.exit_code
 
 
@@ -77,31 +76,19 @@ def looked(
     system: System | None = None,
     limit: float | None = None,
     given_out: int | None = None,
-) -> tuple[NodeCheckAnswer, Job]:
+) -> NodeCheckAnswer:
     """The node as it is now, judged, as a job with these GPUs sees it; None: all of them.
 
-    `given_out`: how many GPUs Slurm gives out on this node, where it was asked.
+    `given_out`: how many GPUs Slurm gives out on this node, if it was asked.
     """
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.fleet.node_check import checked, only
+    from gpusetup.fleet.node_check import Job, checked, only
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.system.system import System
 
-    began = time.monotonic()
     record = read_node(system or System(), limit or LIMIT_SECONDS)
-    job = only(record.snapshot, expected, gpus)
-    answer = checked(
-        name_of_node(),
-        job.snapshot,
-        record.facts,
-        job.expected,
-        load_catalog(),
-        time.monotonic() - began,
-        absent=job.absent,
-        given_out=given_out,
-        others=job.others,
-    )
-    return answer, job
+    job = only(Job(snapshot=record.snapshot, facts=record.facts, expected=expected), gpus)
+    return checked(name_of_node(), job, load_catalog(), given_out=given_out)
 
 
 def _told_kubernetes(answer: NodeCheckAnswer) -> str:

@@ -99,7 +99,7 @@ def _prolog(options: argparse.Namespace, out: Console) -> int:
     except UsageError as problem:
         gpus = None
         out.talk(f"passed over: {plain(problem.message)}")
-    answer, _ = looked(expected, gpus)
+    answer = looked(expected, gpus)
     if answer.ok:
         return 0
     out.talk(f"failed: {plain(answer.reason)}")
@@ -118,7 +118,7 @@ def _health(options: argparse.Namespace, out: Console) -> int:
     state = node_state(_scontrol("scontrol", "show", "node", node))
     if state is None:
         raise ToolFailed(f"`scontrol show node {node}` tells no state: nothing is done")
-    answer, _ = looked(expected_of(options.profile), None, given_out=state.gpus)
+    answer = looked(expected_of(options.profile), None, given_out=state.gpus)
     try:
         before = from_json(_read(memory_file) or "{}", Memory, what=str(memory_file))
     except BadInput:
