@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
@@ -168,13 +169,18 @@ def _from_snapshot(raw: bytes, what: str, judged: Judged) -> Node:
     snapshot = parse_snapshot(raw, what)
     if snapshot.taken_at is None and not snapshot.readings and not facts_of(snapshot):
         raise BadInput(f"{what} tells nothing of its machine")
-    shared = redact(Snapshot(environment=snapshot.environment))  # as most records are
     return Node(
         taken_at=snapshot.taken_at,
         kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),
-        facts={**facts_of(snapshot), **facts_of(shared)},
+        facts={**facts_of(snapshot), **_as_shared(tuple(snapshot.environment.items()))},
         findings=judged(snapshot),
     )
+
+
+@lru_cache(maxsize=1024)
+def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The variables without what a snapshot hides: most records are snapshots."""
+    return facts_of(redact(Snapshot(environment=dict(environment))))
 
 
 def _from_verify(raw: bytes, what: str, judged: Judged) -> Node:
