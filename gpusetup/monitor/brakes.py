@@ -93,9 +93,8 @@ def _limit_cause(work: Work, gpu: GpuTally) -> str:
     if limit is None or (rated is None and most is None):
         return ""
     room = most is not None and most > limit * ROOM / 100
-    if (gpu.power_rated and not room) or (work.clock_share or 0.0) >= FAST_ENOUGH:
-        return ""
-    return "limit with room" if room else "rated limit"
+    at_ease = (work.clock_share or 0.0) >= FAST_ENOUGH
+    return "" if room or gpu.power_rated or at_ease else "rated limit"
 
 
 def is_laptop(name: str | None) -> bool:

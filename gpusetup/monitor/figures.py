@@ -10,7 +10,7 @@ from gpusetup.monitor.brakes import active_brake
 from gpusetup.monitor.marks import CONTEXT
 from gpusetup.monitor.run import Run
 from gpusetup.monitor.seen import Seen, useful_workers
-from gpusetup.monitor.signs import clock_of_twins, cores_used_up
+from gpusetup.monitor.signs import cores_used_up
 from gpusetup.monitor.tally import GpuTally
 from gpusetup.monitor.work import Work
 
@@ -81,7 +81,6 @@ def of_seen(seen: Seen) -> Mapping[str, object]:
         "heat": gpu.heat or 0,
         "pause_share": parts.pause_share,
         "longest_pause": parts.pauses.longest,
-        "twins": clock_of_twins(seen),
         "link": gpu.link_limit / 1e9,
         "limit": limit or 0,
         "default": gpu.power_default or 0,

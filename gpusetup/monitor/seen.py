@@ -80,7 +80,6 @@ def below(value: float | None, mark: float) -> bool:
     return value is not None and value < mark
 
 
-COMPILED = re.compile(r"--?(torch[_-])?compile\b(?![= ](0|false|no)\b)", re.I)
 MIXED = re.compile(
     r"(bf16|fp16|float16|bfloat16|--?(use[_-])?amp\b|mixed[_-]precision)"
     r"(?![= ](0|false|no|none)\b)",

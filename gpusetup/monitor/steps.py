@@ -70,8 +70,7 @@ STEPS: dict[str, Step] = {
     "larger-work": Step(
         "Give the GPU more per kernel: a larger batch", BENCHMARK, when=~s.memory_high),
     "compile-or-graphs": Step(
-        "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK,
-        when=~s.compiled),
+        "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": Step(
         "Put more on the GPU at once: a larger problem, more requests together, or several runs "
         "beside each other (MPS)", when=s.server | s.physics),

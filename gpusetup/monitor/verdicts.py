@@ -156,15 +156,11 @@ CASES: tuple[Case, ...] = (
             ("heat", ("cool",)),
             ("supply", ("check-the-supply",)),
             ("lowered limit", ("raise-the-power-limit",)),
-            ("limit with room", ("raise-the-power-limit",)),
             ("rated limit", ("draw-less",)),
             ("withheld power", ("plug-it-in", "look-outside")),
             ("set clocks", ("reset-the-clocks",)),
         )
     ),
-    Case("throttled", "slower", s.busy & s.slower_than_its_twins,
-         "GPU {label} ran at {clock_mhz:.0f} MHz, its twins at {twins:.0f} MHz; no reason was told",
-         ("unlock-the-clocks",)),
     Case("throttled", "low clocks", s.busy & s.clocks_far_down,
          "SM clock at {clock_share:.0f} % of its maximum while " + RAN
          + " at {power_share:.0f} % of the power limit; no reason was told",
@@ -174,22 +170,17 @@ CASES: tuple[Case, ...] = (
          s.several & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
          "{together} GPUs of one job show {utilization:.0f} % utilisation but touch no memory "
          "and move nothing: they wait in a collective", waits_where),
-    Case("communication-bound", "links", s.several & s.links_carry & s.light, links, fewer_bytes),
     Case("communication-bound", "links",
          s.several & s.links_carry & partly & ~(s.workers_full | s.gaps), links, fewer_bytes),
     Case("communication-bound", "links",
          s.several & s.busy & s.links_rule & ~s.memory_bus_full, links, fewer_bytes),
-    Case("communication-bound", "network",
-         s.several & s.network_carries & s.spins & s.light, links, fewer_bytes),
     Case("communication-bound", "collectives",
          s.several & s.spins & s.light & s.collectives & ~s.links_told,
          in_collectives, fewer_bytes),
     Case("communication-bound", "nodes",
-         s.several_nodes & s.spins & s.light & s.collectives & ~s.network_quiet,
+         s.several_nodes & s.spins & s.light & s.collectives,
          in_collectives, fewer_bytes),
     Case("communication-bound", "host", s.links_carry & s.light & ~s.several, links, the_link),
-    Case("communication-bound", "host",
-         s.links_carry & partly & ~(s.several | s.workers_full | s.reads), links, the_link),
     # pauses
     Case("bursty", "requests", s.server & partly & ~s.core_full, bursts, ("send-more-requests",)),
     Case("bursty", "cells", s.notebook & partly, bursts, ("release-between-cells",)),
@@ -203,8 +194,6 @@ CASES: tuple[Case, ...] = (
          "{worked} while others used {others:.0f} % CPU of {host_cores} cores, "
          "and the command {cpu:.0f} %", ("free-the-cpu",)),
     Case("input-starved", "quota", starved & s.held_back, cores_used_up, ("more-cores",)),
-    Case("input-starved", "cpu-used-up", starved & s.cores_used_up & s.workers, cores_used_up,
-         ("cheaper-items", "more-cores")),
     Case("input-starved", "workers", starved & s.workers_full,
          "{worked} while {loaders} computed at {worker_cpu:.0f} % of a core each",
          ("more-workers", "cheaper-items")),
@@ -212,18 +201,16 @@ CASES: tuple[Case, ...] = (
          "{worked} while the machine's memory was {host_memory:.0f} % full and "
          "{disk_read_rate_mb:.0f} MB/s were read and {disk_write_rate_mb:.0f} MB/s written: "
          "it swaps", ("free-host-memory",)),
-    Case("input-starved", "network", waits & s.blocked & s.over_the_network, NETWORK, storages),
+    Case("input-starved", "network", waits & s.over_the_network, NETWORK, storages),
     Case("input-starved", "storage", waits & (s.blocked | s.reads), storage, storages),
-    Case("input-starved", "network", waits & s.receives, NETWORK, storages),
     Case("input-starved", "producers", starved & s.helpers & ~(s.several | s.launched),
          "{worked} while other processes of the command computed at {helpers_cpu:.0f} % of a core "
          "together", ("speed-up-the-producers",)),
     Case("input-starved", "by-itself", alone_with_its_cpu
-         & (s.many_threads | s.core_full & (s.reads_files | s.heavy | s.gaps & ~s.light)),
+         & s.core_full & ~s.light,
          BY_ITSELF, faster_input),
     Case("input-starved", "slow-items", waits & s.workers, slow_items,
          ("run-ahead", "see-where-it-waits")),
-    Case("input-starved", "unknown", waits, WAITED + "; for what, nothing shows", waits_where),
     Case("input-starved", "machine", partly & s.machine_full & ~(s.watched | s.no_loader),
          "{worked} while the machine's CPU was {host_share:.0f} % busy",
          ("see-who-uses-the-cpu",)),
@@ -237,14 +224,10 @@ CASES: tuple[Case, ...] = (
     Case("bursty", "unknown", partly & s.gaps, bursts, unseen),
     Case("bursty", "short-pieces", partly, bursts, unseen),
     # memory
-    Case("memory-tight", "leak", s.memory_full & s.memory_grew, GREW, ("find-the-leak",)),
     Case("memory-tight", "margin", s.memory_full & ~s.server, MEMORY, margin),
     Case("memory-bound", "bus", s.memory_bus_full,
          "the GPU's memory was busy {memory_busy:.0f} % of the time while kernels ran "
          "{utilization:.0f} %", ("more-in-parallel", "fewer-bytes")),
-    Case("good", "pauses", s.some_pauses,
-         "utilisation {utilization:.0f} % between pauses that take {pause_share:.0f} % of its time "
-         "({longest_pause:.0f} s at most): nothing else holds it back"),
     Case("good", "", Sign(lambda seen: True, "anything else"), good),
 )  # fmt: skip
 
