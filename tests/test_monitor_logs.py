@@ -15,7 +15,8 @@ from monitor_kinds import composed
 
 from gpusetup import cli
 from gpusetup.monitor.logs import log_of, samples
-from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import GpuSample, Sample, Summary
 
 Writer = Callable[[Run], Iterator[str]]
@@ -163,7 +164,7 @@ def judged(lines: Iterator[str]) -> Summary:
     told = list(lines)
     log = log_of(told[0])
     assert log is not None
-    return summarise(tallied(samples(log.read(told), 1.0)), source=log.source)
+    return summarise(Tally(samples(log.read(told), 1.0)), source=log.source)
 
 
 @each("name", WRITERS)
@@ -237,7 +238,7 @@ def test_a_log_without_times_says_what_is_assumed(
 def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
     log = log_of(lines[0])
     if log is not None:
-        summarise(tallied(samples(log.read(lines), 1.0)))
+        summarise(Tally(samples(log.read(lines), 1.0)))
 
 
 def test_rows_without_their_heading_say_so(

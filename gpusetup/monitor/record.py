@@ -16,7 +16,7 @@ from gpusetup.errors import BadInput
 from gpusetup.model.codec import from_plain, to_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor import columns, logs
-from gpusetup.monitor.values import GpuSample, Sample, Summary
+from gpusetup.monitor.values import Sample, Summary
 from gpusetup.system.refused import refused
 
 
@@ -74,82 +74,6 @@ def safe_cell(text: str | None) -> str | None:
     ("'=1+1", 'NVIDIA L4')
     """
     return f"'{text}" if text and text[0] in "=+-@\t\r" else text
-
-
-class Point(Frozen):
-    seconds: float
-    values: tuple[float | None, ...]
-
-
-class Series:
-    """At most `most` points over any length: when it is full, neighbours become their mean."""
-
-    def __init__(self, most: int = 1200) -> None:
-        self._most = most
-        self._every = 1
-        self._waiting: list[Point] = []
-        self.points: list[Point] = []
-
-    def add(self, point: Point) -> None:
-        self._waiting.append(point)
-        if len(self._waiting) < self._every:
-            return
-        self.points.append(mean_point(self._waiting))
-        self._waiting = []
-        if len(self.points) >= self._most:
-            pairs = zip(self.points[::2], self.points[1::2], strict=True)
-            self.points = [mean_point(pair) for pair in pairs]
-            self._every *= 2
-
-    def all(self) -> tuple[Point, ...]:
-        rest = (mean_point(self._waiting),) if self._waiting else ()
-        return (*self.points, *rest)
-
-
-def mean_point(points: Any) -> Point:
-    """The mean of each value that is told.
-
-    >>> two = (Point(seconds=0, values=(1, None)), Point(seconds=2, values=(3, None)))
-    >>> mean_point(two)
-    Point(seconds=1.0, values=(2.0, None))
-    """
-    rows = list(points)
-    columns = zip(*(row.values for row in rows), strict=True)
-    means = tuple(_mean([value for value in column if value is not None]) for column in columns)
-    return Point(seconds=sum(row.seconds for row in rows) / len(rows), values=means)
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-class History:
-    """The series of every GPU and of the command, for the charts."""
-
-    GPU = ("utilization_percent", "memory", "temperature_celsius", "power_watts", "clock_sm_mhz")
-    TREE = ("cpu_percent", "loader_cpu_percent")
-
-    def __init__(self) -> None:
-        self.gpus: dict[str, Series] = {}
-        self.tree = Series()
-
-    def sample(self, sample: Sample) -> None:
-        for gpu in sample.gpus:
-            values = tuple(_charted(gpu, name) for name in self.GPU)
-            point = Point(seconds=sample.seconds, values=values)
-            self.gpus.setdefault(gpu.label, Series()).add(point)
-        if sample.tree is not None:
-            told = tuple(float(getattr(sample.tree, name)) for name in self.TREE)
-            self.tree.add(Point(seconds=sample.seconds, values=told))
-
-
-def _charted(gpu: GpuSample, name: str) -> float | None:
-    if name != "memory":
-        value: float | None = getattr(gpu, name)
-        return value
-    if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
-        return None
-    return gpu.memory_used_bytes / gpu.memory_total_bytes * 100
 
 
 LINES_APART = 256

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import is_laptop
 from gpusetup.monitor.seen import Seen, Sign, below, least, sign, useful_workers
+from gpusetup.monitor.work import mean
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -71,7 +72,7 @@ def pauses_rule(s: Seen) -> bool:
 @sign
 def long_pauses(s: Seen) -> bool:
     """Pauses are too long for a stutter."""
-    return s.gpu.parts.pauses.mean >= marks.LONG_PAUSE
+    return (mean(s.gpu.parts.pauses) or 0.0) >= marks.LONG_PAUSE
 
 
 # --- its memory -----------------------------------------------------------------------------------
@@ -339,5 +340,3 @@ def launched(s: Seen) -> bool:
 def failed(s: Seen) -> bool:
     """The command ended with an error."""
     return bool(s.run.exit)
-
-
