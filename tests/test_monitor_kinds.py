@@ -16,7 +16,6 @@ from monitor_kinds import KINDS, SEEDS, composed
 from gpusetup.monitor.steps import STEPS
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import Summary
 from gpusetup.monitor.verdicts import CASES, ORDER
 
