@@ -13,7 +13,7 @@ from monitor_kinds import TRAIN, composed
 from monitoring import loop, pausing
 
 from gpusetup.model.frozen import replace
-from gpusetup.monitor.logs import log_of, samples
+from gpusetup.monitor import logs
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import ProcessUse, Sample, Summary
@@ -87,9 +87,7 @@ def test_a_hang_names_the_rank_that_did_nothing() -> None:
 
 
 def read(lines: list[str]) -> list[Sample]:
-    log = log_of(lines[0])
-    assert log is not None
-    return list(samples(log.read(lines), 1.0))
+    return list(logs.samples(logs.read(lines), 1.0))
 
 
 def event(number: int) -> str:
@@ -111,15 +109,6 @@ def test_instances_are_read_from_dcgm() -> None:
     taken = read(lines)
     assert [gpu.label for gpu in taken[0].gpus] == ["0:0", "0:3"] and len(taken) == 20
     assert summarise(Tally(taken)).verdict == "good"
-
-
-def test_the_kind_of_a_desktop_s_program_is_read_from_pmon() -> None:
-    lines = ["# gpu         pid   type     sm    mem    command", "# Idx           #    C/G      %"]
-    lines += ["    0       5120   C+G      6      1    nautilus"] * 30
-    taken = read(lines)
-    processes = taken[0].gpus[0].processes
-    assert processes and processes[0].kind == "both"
-    assert summarise(Tally(taken)).verdict == "idle"
 
 
 def test_a_full_machine_is_no_input_of_a_server() -> None:

@@ -117,7 +117,7 @@ class Recording:
         from gpusetup.render.monitor import summary_text
 
         if self._json is not None:
-            self._json.document(summary)
+            self._json.sample(summary)
         elif to_stderr and not self._out.output and not self._out.json:
             self._out.tell(Screen(("", *summary_text(summary).lines)))
         else:
