@@ -15,7 +15,7 @@ from gpusetup.monitor.ends import hung, lost, stood_still
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, drawn, worked
-from gpusetup.monitor.seen import Seen, loaders_in_words
+from gpusetup.monitor.seen import Seen
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.values import Verdict
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
@@ -114,19 +114,6 @@ def graphics(run: Run) -> Judged | None:
     return Judged("good", "graphics", f"{said} draw, and for no other")
 
 
-def starving(run: Run) -> Judged | None:
-    """A GPU that hardly works because its process waits for loader workers is not idle."""
-    for gpu in () if run.at_work else run.gpus:
-        whole = gpu.parts.whole
-        if whole is None or not whole.utilization or whole.workers < 0.5:
-            continue
-        if (whole.worker_cpu or 0) >= marks.WORKER_FULL:
-            said = f"GPU {gpu.label} worked {whole.utilization:.1f} % of the time while"
-            said += f" {loaders_in_words(whole.workers)} computed without rest"
-            return Judged("input-starved", "workers", said, ("more-workers", "cheaper-items"))
-    return None
-
-
 def idle(run: Run) -> Judged | None:
     """No GPU ever worked."""
     if run.at_work:
@@ -203,7 +190,7 @@ def stopped(run: Run) -> Judged | None:
 
 
 WHOLE: tuple[Callable[[Run], Judged | None], ...] = (
-    *(one_was_lost, too_little, engines, graphics, starving, idle, stopped),
+    *(one_was_lost, too_little, engines, graphics, idle, stopped),
 )
 
 

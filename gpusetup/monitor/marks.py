@@ -72,4 +72,3 @@ APART_POWER = 30.0  # points: power shares of busy GPUs differ by this much
 RATED = 95.0  # %: of the rated power: a limit below it was lowered
 ROOM = 103.0  # %: of the limit: a card that takes more has room
 FAST_ENOUGH = 60.0  # %: clocks at the rated limit that heavy work brings
-LIKE_MEMORY = 15.0  # points: memory of two ranks of one job is this close

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.brakes import active_brake, below_clocks
+from gpusetup.monitor.brakes import below_clocks
 from gpusetup.monitor.run import Run, considered, worked
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.work import Work
@@ -29,7 +29,8 @@ def notes(run: Run, verdict: str | None = None) -> Iterator[str]:
     for told, draws in (("only a display draws on", True), ("not used", False)):
         if rest := [gpu.label for gpu in unused if gpu.holders.only_draws == draws]:
             yield f"{told}: GPU {', '.join(rest)}"
-    yield from host_notes(run)
+    if run.host_memory is not None and run.host_memory >= marks.MEMORY_TIGHT:
+        yield f"the machine's memory is {run.host_memory:.0f} % full"
 
 
 def always(gpu: Gpu, run: Run, verdict: str | None) -> Iterator[str]:
@@ -39,10 +40,6 @@ def always(gpu: Gpu, run: Run, verdict: str | None) -> Iterator[str]:
         yield from memory_notes(gpu, run, share, helps=verdict in ("good", "launch-bound"))
     if heat is not None and heat > marks.HOT:
         yield f"{heat:.0f} °C, above the mark of {marks.HOT:.0f} °C"
-    capped = parts.work.reasons.get("sw_power_cap", 0.0) if parts.work else 0.0
-    if parts.work and capped >= marks.CAPPED and active_brake(parts.work, gpu) is None:
-        unknown = "" if gpu.power_default else "; `nvidia-smi -q -d POWER` tells its default"
-        yield f"at its power limit in {capped:.0f} % of the work, as a busy GPU may be{unknown}"
     if parts.warm:
         yield f"a warm-up of {parts.warm:.0f} s is left out (compilation, caches?)"
     if pauses := len(parts.pauses):
@@ -79,21 +76,7 @@ def card_notes(gpu: Gpu, work: Work, verdict: str | None) -> Iterator[str]:
     if 0 < gpu.link_limit < marks.SLOW_LINK:
         told = f"its PCIe link carries {gpu.link_limit / 1e9:.1f} GB/s one way"
         yield f"{told}, as one to four lanes do: the slot, a riser?"
-    if verdict == "good" and (work.pcie_share or 0.0) >= marks.LOW:
-        yield f"{(work.pcie_rate or 0.0) / 1e9:.1f} GB/s over PCIe: part of its time goes there"
     low = below_clocks(work) and work.utilization >= marks.BUSY
     if low and verdict == "good" and not set(work.reasons) - {"gpu_idle"}:
         told = f"SM clock at {work.clock_share:.0f} % of its maximum, and no reason was told"
         yield f"{told}; `nvidia-smi -q -d CLOCK` shows clocks that were locked (-lgc)"
-
-
-def host_notes(run: Run) -> Iterator[str]:
-    """The CPU that others take, and memory that runs out."""
-    share, cores = run.host_memory, run.host_cores
-    if share is not None and share >= marks.MEMORY_TIGHT:
-        yield f"the machine's memory is {share:.0f} % full"
-    if not run.works or not cores or run.works[0].host_cpu is None or run.cpu is None:
-        return
-    others = run.works[0].host_cpu - (run.works[0].cpu or 0.0)
-    if others >= cores * marks.OTHERS:
-        yield f"others use {others / 100:.1f} of the machine's {cores} cores"

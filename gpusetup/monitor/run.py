@@ -62,20 +62,17 @@ class Run:
         return kind_of(self.command, gpu.holders.names)
 
     def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
-        """The GPUs at work on the same job: all of a command; else those that share a process, or
-        whose processes have one name and take like amounts of memory."""
+        """The GPUs at work on the same job: all of a command; else cards of one name whose
+        processes have the same names."""
         if self.command or self.ranks:
             return self.at_work
-        return tuple(one for one in self.at_work if one is gpu or _alike(one, gpu))
+        job = gpu.name, gpu.holders.names
+        return tuple(one for one in self.at_work if (one.name, one.holders.names) == job)
 
     def belongs(self, gpu: Gpu) -> bool:
-        """It works, or a process that computes sits on it, or it is one of the few that do not."""
-        works, count = worked(gpu), len(self.at_work)
-        if gpu.holders.only_draws and not works:
-            return False
-        held = (gpu.memory.p95 or 0.0) > marks.HELD and gpu.has_process is None
-        few = count * 2 > len(self.gpus) and (self.ranks is None or self.ranks > 1 or count > 1)
-        return works or bool(gpu.has_process) or held or few
+        """It works, or a process that computes sits on it."""
+        held = (gpu.memory.p95 or 0.0) > marks.HELD
+        return worked(gpu) or (held if gpu.has_process is None else gpu.has_process)
 
 
 def worked(gpu: Gpu) -> bool:
@@ -99,14 +96,3 @@ def considered(gpu: Gpu) -> Work | None:
     """Its work without the pauses, unless the pauses are the problem."""
     parts = gpu.parts
     return parts.body if parts.pause_share > marks.WAITS else parts.work
-
-
-def _alike(one: Gpu, other: Gpu) -> bool:
-    mine, theirs = one.holders, other.holders
-    if one.name != other.name:
-        return False
-    if set(mine.pids) & set(theirs.pids):
-        return True
-    if mine.pids and theirs.pids and mine.names != theirs.names:
-        return False
-    return abs((one.memory.p95 or 0.0) - (other.memory.p95 or 0.0)) <= marks.LIKE_MEMORY
