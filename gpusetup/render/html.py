@@ -8,8 +8,8 @@ from html import escape
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH, MEMORY_LOW
-from gpusetup.monitor.record import History, Point
-from gpusetup.monitor.values import GpuSummary, Summary
+from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.values import GpuSample, GpuSummary, Summary, TreeSample
 from gpusetup.render.language import plain
 from gpusetup.render.monitor import HEAD, duration, gpu_rows, label, tree_rows
 
@@ -32,34 +32,44 @@ class Box(Frozen):
 BOX = Box(width=560, height=170)
 
 
+Points = Sequence[tuple[float, float | None]]
+"""Seconds since the start, and what was told then."""
+
+
 class Chart(Frozen):
-    """One series of a point's values. `band`: the marks between which it should be."""
+    """One figure of a sample. `band`: the marks between which it should be."""
 
     title: str
-    place: int
+    field: str
     unit: str
     least_top: float
     """The axis reaches at least so high."""
     band: tuple[float, float] | None = None
 
+    def points(self, times: Sequence[float], told: Sequence[GpuSample | TreeSample]) -> Points:
+        return [(at, getattr(one, self.field)) for at, one in zip(times, told, strict=True)]
+
 
 GPU_CHARTS = (
-    Chart(title="Utilisation", place=0, unit="%", least_top=100),
-    Chart(title="Memory", place=1, unit="%", least_top=100, band=(MEMORY_LOW, MEMORY_HIGH)),
-    Chart(title="Temperature", place=2, unit="°C", least_top=90, band=(70, HOT)),
-    Chart(title="Power", place=3, unit="W", least_top=50),
-    Chart(title="SM clock", place=4, unit="MHz", least_top=500),
-)
+    Chart(title="Utilisation", field="utilization_percent", unit="%", least_top=100),
+    Chart(title="Memory", field="memory_percent", unit="%", least_top=100,
+          band=(MEMORY_LOW, MEMORY_HIGH)),
+    Chart(title="Temperature", field="temperature_celsius", unit="°C", least_top=90,
+          band=(70, HOT)),
+    Chart(title="Power", field="power_watts", unit="W", least_top=50),
+    Chart(title="SM clock", field="clock_sm_mhz", unit="MHz", least_top=500),
+)  # fmt: skip
 TREE_CHARTS = (
-    Chart(title="CPU of the command (a core is 100 %)", place=0, unit="%", least_top=100),
-    Chart(title="CPU of its loader workers", place=1, unit="%", least_top=100),
-)
+    Chart(title="CPU of the command (a core is 100 %)", field="cpu_percent", unit="%",
+          least_top=100),
+    Chart(title="CPU of its loader workers", field="loader_cpu_percent", unit="%", least_top=100),
+)  # fmt: skip
 
 
-def page(summary: Summary, history: History) -> str:
+def page(summary: Summary, tally: Tally) -> str:
     """The whole page; every foreign text in it is escaped."""
     title = f"gpusetup monitor: {summary.verdict or 'no verdict'}"
-    body = "".join((*_head(summary), *_gpus(summary, history), *_command(summary, history)))
+    body = "".join((*_head(summary), *_gpus(summary, tally), *_command(summary, tally)))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -100,12 +110,13 @@ def _head(summary: Summary) -> Iterator[str]:
     yield f'<p class="told">{_text(" · ".join(told))}</p></header>\n'
 
 
-def _gpus(summary: Summary, history: History) -> Iterator[str]:
+def _gpus(summary: Summary, tally: Tally) -> Iterator[str]:
     """Each GPU: its charts and figures."""
     for gpu in summary.gpus:
-        series = history.gpus.get(label(gpu))
+        rows = tally.gpus[label(gpu)].kept.all()
+        times = [row.seconds for row in rows]
         yield f"<section><h2>GPU {_text(label(gpu))} {_text(gpu.name or '')}</h2>\n"
-        yield from _charts(GPU_CHARTS, series.all() if series else ())
+        yield from _charts(GPU_CHARTS, times, [row.gpu for row in rows])
         yield _table(gpu_rows(gpu))
         yield f"{_lost(gpu)}</section>\n"
 
@@ -114,23 +125,27 @@ def _lost(gpu: GpuSummary) -> str:
     return f"<p>Lost since {_text(gpu.lost_at)}.</p>" if gpu.lost_at else ""
 
 
-def _command(summary: Summary, history: History) -> Iterator[str]:
+def _command(summary: Summary, tally: Tally) -> Iterator[str]:
     if summary.tree is None:
         return
+    told = [(one.seconds, one.tree) for one in tally.kept.all() if one.tree is not None]
     yield "<section><h2>Command</h2>\n"
-    yield from _charts(TREE_CHARTS, history.tree.all())
+    yield from _charts(TREE_CHARTS, [at for at, _ in told], [tree for _, tree in told])
     yield _table(tree_rows(summary.tree))
     yield "</section>\n"
 
 
-def _charts(charts: Sequence[Chart], points: Sequence[Point]) -> Iterator[str]:
+def _charts(
+    charts: Sequence[Chart], times: Sequence[float], told: Sequence[GpuSample | TreeSample]
+) -> Iterator[str]:
+    series = [(chart, chart.points(times, told)) for chart in charts]
     yield '<div class="charts">\n'
-    yield from (_chart(chart, points) for chart in charts if _values(chart, points))
+    yield from (_chart(chart, points) for chart, points in series if _values(points))
     yield "</div>\n"
 
 
-def _values(chart: Chart, points: Sequence[Point]) -> list[float]:
-    return [value for point in points if (value := point.values[chart.place]) is not None]
+def _values(points: Points) -> list[float]:
+    return [value for _, value in points if value is not None]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -149,10 +164,10 @@ def _row(row: Sequence[str]) -> str:
 # --- charts ---------------------------------------------------------------------------------------
 
 
-def _chart(chart: Chart, points: Sequence[Point]) -> str:
-    top = nice_top(max((chart.least_top, *_values(chart, points))))
-    end = max(*(point.seconds for point in points), 1.0)
-    title, line = f"{chart.title}, {chart.unit}", path(points, chart.place, top, end)
+def _chart(chart: Chart, points: Points) -> str:
+    top = nice_top(max((chart.least_top, *_values(points))))
+    end = max(*(at for at, _ in points), 1.0)
+    title, line = f"{chart.title}, {chart.unit}", path(points, top, end)
     return (
         f"<figure><figcaption>{_text(title)}</figcaption>"
         f'<svg viewBox="0 0 {BOX.width:g} {BOX.height:g}" role="img" aria-label="{_text(title)}" '
@@ -181,21 +196,19 @@ def _grid(top: float, end: float) -> Iterator[str]:
         yield f"<text {where}>{duration(end * part)}</text>"
 
 
-def path(points: Sequence[Point], place: int, top: float, end: float) -> str:
+def path(points: Points, top: float, end: float) -> str:
     """An SVG path; where nothing was told it is broken.
 
-    >>> some = [Point(seconds=s, values=(v,)) for s, v in ((0, 0), (1, None), (2, 100))]
-    >>> path(some, 0, 100, 2)
+    >>> path([(0, 0), (1, None), (2, 100)], 100, 2)
     'M44.0 146.0M552.0 12.0'
     """
     parts, broken = [], True
-    for point in points:
-        value = point.values[place]
+    for at, value in points:
         if value is None:
             broken = True
             continue
         letter = "M" if broken else "L"
-        parts.append(f"{letter}{BOX.x(point.seconds, end):.1f} {BOX.y(value, top):.1f}")
+        parts.append(f"{letter}{BOX.x(at, end):.1f} {BOX.y(value, top):.1f}")
         broken = False
     return "".join(parts)
 
