@@ -305,7 +305,7 @@ def test_a_driver_that_is_slow_is_waited_for_and_announced(
     monkeypatch.setattr(patience, "NOTICE_SECONDS", 0.2)
     machine(**{"nvml.slow_ms": 700})
     assert cli.main(["monitor", "--once", "--json"]) == 0
-    assert "waiting for NVML: up to 30 s (`--timeout` changes it)" in capsys.readouterr().err
+    assert "waiting for NVML: up to 30 s" in capsys.readouterr().err
 
 
 def test_a_driver_that_hangs_later_ends_the_watching_with_a_verdict(
@@ -627,8 +627,8 @@ def test_the_page_holds_everything_and_fetches_nothing(
     file = tmp_path / "run.html"
     cli.main(["monitor", "--replay", str(recording), "--html", str(file)])
     page = file.read_text(encoding="utf-8")
-    assert page.count('<path class="line"') == 12 and page.count("<script>") == 1
-    assert "SM clock, MHz" in page
+    assert page.count('<path class="line"') == 12 and "<script>" not in page
+    assert "SM clock, 0 to" in page
     assert "&lt;script&gt;alert(1)" in page and "input-starved" in page
     assert not re.search(r"https?:|src=|<link|@import|url\(", page)
 

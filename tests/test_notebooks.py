@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusetup import api
-from gpusetup.model import shell
+from gpusetup.causes.lenders import LENDERS
 from gpusetup.model.documents import ErrorAnswer, InstallAnswer
 from gpusetup.notebooks import magic
-from gpusetup.notebooks.notes import SIGNS, notes, where
+from gpusetup.notebooks.magic import SIGNS, lender_of, notes
 
 ROOT = Path(__file__).resolve().parent.parent
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;`<b>` \x1b[31m</pre></div>"
@@ -108,7 +107,7 @@ def test_a_notebook_shows_what_verify_proved(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_lent_notebook_without_a_gpu_says_how_to_get_one(tmp_path: Path) -> None:
-    cells = ("%load_ext gpusetup", "__vsc_ipynb_file__ = 'x'", "%gpusetup")
+    cells = ("%load_ext gpusetup", "%gpusetup")
     found = shown(executed(tmp_path, *cells, KAGGLE_KERNEL_RUN_TYPE="Interactive")[-1])
     if "no-nvidia-gpu" not in found["text/plain"]:
         pytest.skip("this machine has a GPU")
@@ -119,7 +118,7 @@ def test_a_lent_notebook_without_a_gpu_says_how_to_get_one(tmp_path: Path) -> No
 
 @given(st.text(alphabet=st.sampled_from("<>&\"'`/=\\ \n\x00\u2028scriptonerrorsrc"), max_size=60))
 def test_no_text_at_all_becomes_markup(text: str) -> None:
-    page = magic.Answer(None, f"{text}{EVIL}", [text])._repr_html_()
+    page = magic.Answer(None, f"{text}{EVIL}")._repr_html_()
     assert re.findall(r"<[^>]*>", page) == ['<pre style="white-space:pre-wrap">', "</pre>"]
     assert "\x1b" not in page and "\x00" not in page
 
@@ -128,48 +127,30 @@ def test_no_text_at_all_becomes_markup(text: str) -> None:
 
 
 def test_a_place_is_told_by_what_its_source_says() -> None:
-    for sign, name in SIGNS.items():
-        here = where({sign}, set(), lambda _: False)
-        assert here.lender is not None and here.lender.name == name
-        assert here == where((), set(), sign.__eq__)
-        assert where({sign}, {"__vsc_ipynb_file__"}, lambda _: False).restart.endswith("button")
-    assert where({*SIGNS}, (), lambda _: False) == where(
-        {"KAGGLE_KERNEL_RUN_TYPE"}, (), lambda _: False
-    )
-    assert where({"COLAB"}, {"x"}, lambda _: False).lender is None
+    assert {lender_of({sign}) for sign in SIGNS} == {LENDERS[name] for name in SIGNS.values()}
+    assert lender_of(SIGNS) == LENDERS["Kaggle"] and lender_of({"COLAB"}) is None
 
 
-HERE = where({"COLAB_GPU"}, set(), lambda _: False)
+COLAB = LENDERS["Google Colab"]
 
 
-def installed(**changes: Any) -> InstallAnswer:
-    values = {"state": "installed", "target": "/x", "before": {}, "steps": ()}
-    return InstallAnswer(**{**values, "after": {"torch": "2.5.1+cu124"}, **changes})
-
-
-def test_after_an_installation_a_kernel_with_the_former_torch_is_to_be_restarted() -> None:
-    [told] = notes(installed(), HERE, {"torch": "2.4.0+cpu"}, is_live=True)
+def test_a_kernel_that_has_another_torch_loaded_is_to_be_restarted() -> None:
+    values: dict[str, Any] = {"target": "/x", "before": {}, "steps": ()}
+    installed = InstallAnswer(state="installed", after={"torch": "2.5.1+cu124"}, **values)
+    [told] = notes(installed, COLAB, {"torch": "2.4.0+cpu"})
     assert told == (
         "This kernel still has torch 2.4.0+cpu loaded, installed is 2.5.1+cu124. "
         "Restart it: Runtime, Restart session"
     )
-    assert list(notes(installed(), HERE, {}, is_live=True)) == []
-    assert list(notes(installed(), HERE, {"torch": "2.5.1+cu124"}, is_live=True)) == []
-    [plan] = notes(installed(state="planned"), HERE, {"torch": "2.4.0"}, is_live=True)
-    assert "`%gpusetup install --yes`" in plan
+    assert list(notes(installed, COLAB, {"torch": "2.5.1+cu124"})) == []
+    [told] = notes(api.diagnose("healthy"), None, {"torch": "1.0"})
+    assert "Kernel, Restart Kernel" in told
+    planned = InstallAnswer(state="planned", after={}, **values)
+    assert "`%gpusetup install --yes`" in next(notes(planned, None, {}))
 
 
-def test_doctor_too_sees_that_the_kernel_has_another_torch_loaded() -> None:
-    answer = api.diagnose("healthy")
-    version = answer.snapshot.torch.version
-    [told] = notes(answer, HERE, {"torch": "1.0"}, is_live=True)
-    assert f"installed is {version}" in told
-    assert list(notes(answer, HERE, {"torch": "1.0"}, is_live=False)) == []
-
-
-def test_an_example_machine_without_a_gpu_is_no_notebook_without_one() -> None:
-    assert list(notes(api.diagnose("no-gpu"), HERE, {}, is_live=False)) == []
-    [told] = notes(api.diagnose("no-gpu"), HERE, {}, is_live=True)
+def test_a_lent_notebook_without_a_gpu_hears_how_to_get_one() -> None:
+    [told] = notes(api.diagnose("no-gpu"), COLAB, {})
     assert told.startswith("Google Colab gave this notebook no GPU. Choose a runtime with a GPU")
 
 
@@ -195,57 +176,30 @@ def test_a_line_is_about_this_kernel_and_installs_nothing_unasked(line: str) -> 
     assert magic.words_of(line) == LINES[line]
 
 
-def test_on_windows_a_quoted_path_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "OWN_SYSTEM", "windows")
-    said = magic.words_of('doctor --report "C:\\Fehler Bericht.txt" --python=D:\\Übung\\.venv')
-    assert said == ["doctor", "--report", "C:\\Fehler Bericht.txt", "--python=D:\\Übung\\.venv"]
-
-
 @pytest.mark.parametrize("line", ["nope", "resolve 'x", "mcp", "fleet check", "doctor --frm x"])
 def test_a_wrong_line_is_an_answer_without_a_traceback(
     line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = magic.asked(line, {})
+    found = magic.asked(line)
     assert found is not None and isinstance(found.document, ErrorAnswer)
     assert repr(found).startswith("error: ")
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_fault_of_our_own_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(magic, "run", lambda *_: 1 / 0)
-    found = magic.asked("doctor", {})
+    monkeypatch.setattr(magic, "read_words", lambda *_: 1 / 0)
+    found = magic.asked("doctor")
     assert "gpusetup itself failed: ZeroDivisionError" in repr(found)
 
 
 def test_help_is_printed_and_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    assert magic.asked("doctor --help", {}) is None
+    assert magic.asked("doctor --help") is None
     assert "usage: gpusetup doctor" in capsys.readouterr().out
-
-
-def test_the_extension_takes_itself_back() -> None:
-    class Shell:
-        user_ns: dict[str, Any] = {}
-        magics_manager = SimpleNamespace(magics={"line": {}})
-
-        def register_magic_function(self, function: Any, kind: str, name: str) -> None:
-            self.magics_manager.magics[kind][name] = function
-
-    import gpusetup
-
-    shell = Shell()
-    gpusetup.load_ipython_extension(shell)
-    assert "torch-cpu" in repr(
-        shell.magics_manager.magics["line"]["gpusetup"]("doctor --from rtx3050-laptop")
-    )
-    gpusetup.unload_ipython_extension(shell)
-    assert shell.magics_manager.magics["line"] == {}
 
 
 def test_what_a_cell_cannot_show_is_said(tmp_path: Path) -> None:
     place = tmp_path / "answer.txt"
-    found = magic.asked(f"doctor --from rtx3050-laptop --output {place}", {})
+    found = magic.asked(f"doctor --from rtx3050-laptop --output {place}")
     assert f"The answer is in {place}" in repr(found)
     assert found is not None and f"The answer is in {place}" in found._repr_html_()
     assert "torch-cpu-build" in place.read_text(encoding="utf-8")
-    for line in ("doctor --report -", "doctor --report=-"):
-        assert "no standard input" in repr(magic.asked(line, {}))

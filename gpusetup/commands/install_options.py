@@ -39,15 +39,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the target environment; made where it is not there",
     )
     parser.add_argument(
-        "--index-root",
+        "--index",
+        dest="index_root",
         metavar="URL",
-        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX_ROOT)",
+        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)",
     )
     parser.add_argument(
-        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--wheelhouse`"
+        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--offline`"
     )
     parser.add_argument(
-        "--wheelhouse", metavar="DIR", help="install from such a folder; no network is needed"
+        "--offline",
+        dest="wheelhouse",
+        metavar="DIR",
+        help="install from such a folder; no network is needed",
     )
     parser.add_argument(
         "--project",
@@ -75,13 +79,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     host = parser.add_argument_group("an image for another host")
     host.add_argument(
-        "--for-gpu",
+        "--gpu",
+        dest="for_gpu",
         metavar="NAME",
         action="append",
         default=[],
         help="install for a host with this GPU (a name, or sm_86); repeatable",
     )
-    host.add_argument("--for-driver", metavar="VERSION", help="and with this driver")
+    host.add_argument("--driver", dest="for_driver", metavar="VERSION", help="and with this driver")
     add_machine_options(parser)
 
 
@@ -102,7 +107,7 @@ def check_usage(options: argparse.Namespace) -> None:
         raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
     if options.download and options.wheelhouse:
         raise UsageError(
-            "`--download` and `--wheelhouse` exclude each other",
+            "`--download` and `--offline` exclude each other",
             hint="the first fills a folder, the second installs from it",
         )
     if options.machine_from and not (options.dry_run or options.project):

@@ -190,18 +190,18 @@ def run_one(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     else:
         from gpusetup.render.plan import plan_text
 
-        out.answer(as_document(found), lambda: plan_text(found, out.width))
+        out.answer(as_document(found), lambda: plan_text(found))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 
 def run_grid(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     from gpusetup.model.documents import PlanCellsAnswer
     from gpusetup.plan.answer import grid
-    from gpusetup.render.plan import grid_screen
+    from gpusetup.render.plan import grid_text
 
     found = grid(asked, options.gpus or asked.place.count)
     cells = tuple(plan for row in found.plans for plan in row)
-    out.answer(PlanCellsAnswer(cells=cells), grid_screen(found))
+    out.answer(PlanCellsAnswer(cells=cells), lambda: grid_text(found))
     return 0 if any(plan.fits for plan in cells) else Unsatisfiable.exit_code
 
 
@@ -213,7 +213,7 @@ def run_cells(options: argparse.Namespace, out: Console) -> int:
 
     gpus = load_catalog().gpus
     found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
-    out.answer(PlanCellsAnswer(cells=found), cells_text(found))
+    out.answer(PlanCellsAnswer(cells=found), lambda: cells_text(found))
     return 0
 
 

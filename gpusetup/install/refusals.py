@@ -88,8 +88,8 @@ def target_options(request: InstallRequest) -> tuple[str, ...]:
 
 def host_options(request: InstallRequest) -> tuple[str, ...]:
     """The words with which another host was named."""
-    gpus = tuple(word for name in request.for_gpu for word in ("--for-gpu", name))
-    return (*gpus, *(("--for-driver", request.for_driver) if request.for_driver else ()))
+    gpus = tuple(word for name in request.for_gpu for word in ("--gpu", name))
+    return (*gpus, *(("--driver", request.for_driver) if request.for_driver else ()))
 
 
 def upgrade_line(request: InstallRequest, machine: Snapshot, wanted: Request, offer: Offer) -> str:
