@@ -6,7 +6,6 @@ from pathlib import Path
 
 from gpusetup.errors import Blocked
 from gpusetup.install.job import Job, Outcome, make_environment
-from gpusetup.install.leftovers import OF_THE_GUARD, sweep
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.switch import putting_back, switch
@@ -27,7 +26,6 @@ def execute(job: Job, system: System, target: Target, plan: Plan, *, verify: boo
         store = Path(target.layout.prefix, STORE)
         with locked(store, job.talk):
             job.store = store
-            sweep(store.parent, OF_THE_GUARD)
             _require_unchanged(target.layout, store, distributions(target.layout) == seen, plan)
             return switch(job, plan, target.layout, verify=verify)
 

@@ -25,14 +25,21 @@ BUSY_SECONDS = 0.1
 
 
 def write_safely(path: Path, text: str) -> None:
-    """Write a file so that after a crash it is the old one or the new one, and on disk."""
+    """Write a file so that after a crash it is the old one or the new one, and on disk; with the
+    mode that it had."""
     fresh = path.with_name(f"{path.name}.new")
     remove(fresh)
-    with open_new(fresh) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    try:
+        with open_new(fresh) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.is_file():
+            shutil.copymode(path, fresh)
+        fresh.replace(path)
+    except OSError:
+        remove(fresh)
+        raise
     sync_folder(path.parent)
 
 
@@ -57,7 +64,8 @@ def read_json_object(path: Path, most_bytes: int = 1 << 20) -> dict[str, Any] | 
 def open_new(path: Path) -> TextIO:
     """A file that is not there yet; never through a link that somebody has put there."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8")
+    handle = os.open(path, flags, 0o666)
+    return os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="")
 
 
 def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:
