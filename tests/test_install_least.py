@@ -340,7 +340,7 @@ def test_a_replay_tells_of_an_unfinished_installation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = Event(kind="install-unfinished", values={"prefix": "/p", "phase": "moving"})
-    assert "--recover" in replayed(replace(LAPTOP, events=(left,)), tmp_path, capsys)[1]
+    assert "ends it first" in replayed(replace(LAPTOP, events=(left,)), tmp_path, capsys)[1]
 
 
 def test_a_replayed_package_leaves_torch_as_it_is(

@@ -67,9 +67,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     state.add_argument(
         "--undo", action="store_true", help="put back what the last installation replaced"
     )
-    state.add_argument(
-        "--recover", action="store_true", help="end what an interrupted installation left"
-    )
     parser.add_argument(
         "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
     )
@@ -83,13 +80,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     host.add_argument("--for-driver", metavar="VERSION", help="and with this driver")
     add_machine_options(parser)
-
-
-def kind_of(options: argparse.Namespace) -> str | None:
-    """`recover` or `undo`, where one of them is asked for."""
-    if options.recover and options.undo:
-        raise UsageError("`--recover` and `--undo` exclude each other")
-    return "recover" if options.recover else "undo" if options.undo else None
 
 
 def check_usage(options: argparse.Namespace) -> None:
@@ -117,11 +107,10 @@ def check_usage(options: argparse.Namespace) -> None:
         )
     if options.machine_from and options.venv:
         raise UsageError("`--from` and `--venv` exclude each other")
-    kind = kind_of(options)
-    if kind and options.project:
+    if options.undo and options.project:
         raise UsageError(
-            f"`--{kind}` is about an environment, `--project` about a file",
-            hint="the project's version control brings the former file back",
+            "`--undo` is about an environment, `--project` about a file",
+            hint="the project's version control brings the previous file back",
         )
     if options.upgrade and options.torch:
         raise UsageError(
@@ -129,14 +118,14 @@ def check_usage(options: argparse.Namespace) -> None:
             hint="the first takes the newest that fits, the second what it names",
         )
     wanted = options.packages or options.torch or options.upgrade or options.for_gpu
-    if kind and (wanted or options.machine_from):
+    if options.undo and (wanted or options.machine_from):
         raise UsageError(
-            f"`--{kind}` installs nothing",
+            "`--undo` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",
         )
-    asks = kind != "recover" and not options.dry_run and not options.yes
+    asks = not options.dry_run and not options.yes
     if asks and not sys.stdin.isatty():
-        does = "undoes" if kind else "installs"
+        does = "undoes" if options.undo else "installs"
         raise UsageError(
             "There is no terminal to ask on",
             hint=f"`--yes` {does} without asking, `--dry-run` only shows the steps",

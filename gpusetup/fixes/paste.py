@@ -43,7 +43,7 @@ def unset(context: RuleContext, name: str) -> tuple[Line, ...]:
     return (shell.unsetting(name, _shell(context)),)
 
 
-INSTALL = re.compile(r"gpusetup install\b(?!.*--recover)")
+INSTALL = re.compile(r"gpusetup install\b")
 """A line that installs the build that was chosen."""
 LIBRARIES = "LD_LIBRARY_PATH"
 FILTERED = (

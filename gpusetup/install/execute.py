@@ -7,9 +7,10 @@ from pathlib import Path
 from gpusetup.errors import Blocked
 from gpusetup.install.job import Job, Outcome, make_environment
 from gpusetup.install.plan import Plan
+from gpusetup.install.switching.journal import STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.switch import putting_back, switch
-from gpusetup.install.switching.transaction import STORE, Journal, begin, read_journal
+from gpusetup.install.switching.transaction import begin
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import Layout, distributions
 from gpusetup.model.frozen import replace
