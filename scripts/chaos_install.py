@@ -189,7 +189,7 @@ def small_scenarios(world: Any) -> Iterator[Scenario]:
     shutil.rmtree(there)
     world.fill(world.venv("env"), former, dependant, neighbour, world.wheel("filelock", "3.0.0"))
     shutil.copytree(there, world.folder / "upgrade", symlinks=True)
-    root = ("--index-root", world.index.index_root)
+    root = ("--index", world.index.index_root)
     wanted = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify", *root)
     here = ("--venv", str(there))
     upgrade = Scenario(

@@ -236,8 +236,8 @@ def installer(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
 
     def install(*words: str) -> Said:
         capsys.readouterr()
-        root = ("--index-root", world.index.index_root)
-        code = cli.main(["install", *(() if "--index-root" in words else root), *words])
+        root = ("--index", world.index.index_root)
+        code = cli.main(["install", *(() if "--index" in words else root), *words])
         said = capsys.readouterr()
         return Said(exit=code, out=said.out, err=said.err)
 

@@ -51,7 +51,7 @@ def same_questions() -> dict[str, Asked]:
         "doctor of this machine": (lambda: api.diagnose(), "doctor"),
         "doctor for another host": (
             lambda: api.diagnose("healthy", for_gpu=["sm_90", "RTX 4090"], for_driver="550.54"),
-            "doctor --from healthy --for-gpu sm_90 --for-gpu 'RTX 4090' --for-driver 550.54",
+            "doctor --from healthy --gpu sm_90 --gpu 'RTX 4090' --driver 550.54",
         ),
         "doctor, one finding": (
             lambda: api.diagnose("rtx3050-laptop", only=["torch-cpu-build"], torch=">=2.6"),

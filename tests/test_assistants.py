@@ -205,7 +205,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "a relative path": ("plan", {"model": "README.md", "gpu": "A100 80GB"}, "is a path"),
     "code to run": ("plan", {"code": "os:abort"}, "takes no 'code'"),
     "a package by address": ("resolve", {"packages": ["x @ https://evil/x.whl"]}, "no package"),
-    "a package as an option": ("resolve", {"packages": ["--index-root=x"]}, "no package"),
+    "a package as an option": ("resolve", {"packages": ["--index=x"]}, "no package"),
     "a file as a package": ("install", {"packages": ["./evil.whl"]}, "no package of an index"),
     "an option in a value": ("resolve", {"gpu": ["--help"]}, "No GPU is called '--help'"),
     "one GPU as a text": ("resolve", {"gpu": "--help"}, "No GPU is called '--help'"),
@@ -417,7 +417,7 @@ def test_a_plan_names_the_command_and_nothing_is_changed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("GPUSETUP_INDEX_ROOT", world.index.index_root)
+    monkeypatch.setenv("GPUSETUP_INDEX", world.index.index_root)
     world.add_torch("cpu")
     venv = world.venv()
     wanted = {"torch": TORCH, "backend": "cpu"}

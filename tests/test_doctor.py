@@ -289,8 +289,8 @@ def test_only_shows_what_was_asked_for_and_keeps_the_cause(
         (["--explain", "no-such-thing"], "No"),
         (["--from", "no-such-machine"], "no-such-machine"),
         (["--from", "rtx3050-laptop", "--torch", "what?"], "what?"),
-        (["--from", "rtx3050-laptop", "--for-driver", "new"], "new"),
-        (["--from", "rtx3050-laptop", "--for-gpu", "RTX 9999 Mega"], "RTX 9999"),
+        (["--from", "rtx3050-laptop", "--driver", "new"], "new"),
+        (["--from", "rtx3050-laptop", "--gpu", "RTX 9999 Mega"], "RTX 9999"),
     ),
 )
 def test_wrong_questions_exit_2_and_say_what_is_wrong(
@@ -341,15 +341,15 @@ NO_GPU_HERE = changed(
 @pytest.mark.parametrize(
     ("host", "cause"),
     (
-        (["--for-gpu", "RTX 4090", "--for-driver", "580.95.05"], "ok"),
-        (["--for-gpu", "sm_90"], "ok"),
-        (["--for-driver", "580.95.05"], "ok"),
-        (["--for-gpu", "RTX 4090", "--for-driver", "550.54.14"], "driver-too-old"),
-        (["--for-gpu", "B200", "--for-driver", "535.183.01"], "driver-too-old"),
-        (["--for-gpu", "B200", "--for-driver", "570.124.06"], "driver-too-old"),
-        (["--for-gpu", "RTX 5090", "--for-driver", "550.54.14"], "driver-too-old"),
-        (["--for-gpu", "GTX 1080 Ti", "--for-driver", "580.95.05"], "arch-too-old-for-wheel"),
-        (["--for-gpu", "RTX 4090", "--for-gpu", "GTX 1080 Ti"], "arch-too-old-for-wheel"),
+        (["--gpu", "RTX 4090", "--driver", "580.95.05"], "ok"),
+        (["--gpu", "sm_90"], "ok"),
+        (["--driver", "580.95.05"], "ok"),
+        (["--gpu", "RTX 4090", "--driver", "550.54.14"], "driver-too-old"),
+        (["--gpu", "B200", "--driver", "535.183.01"], "driver-too-old"),
+        (["--gpu", "B200", "--driver", "570.124.06"], "driver-too-old"),
+        (["--gpu", "RTX 5090", "--driver", "550.54.14"], "driver-too-old"),
+        (["--gpu", "GTX 1080 Ti", "--driver", "580.95.05"], "arch-too-old-for-wheel"),
+        (["--gpu", "RTX 4090", "--gpu", "GTX 1080 Ti"], "arch-too-old-for-wheel"),
         ([], "no-nvidia-gpu"),
     ),
 )
@@ -366,14 +366,14 @@ def test_an_image_with_a_cpu_build_is_no_image_for_a_gpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = changed(NO_GPU_HERE, torch={"backend": "cpu", "cuda": None, "version": "2.14.1+cpu"})
-    arguments = ["doctor", "--from", saved(machine, tmp_path), "--for-gpu", "RTX 4090"]
+    arguments = ["doctor", "--from", saved(machine, tmp_path), "--gpu", "RTX 4090"]
     assert document_of(arguments, capsys)[1]["cause"] == "torch-cpu-build"
 
 
 def test_a_host_without_a_named_driver_is_told_which_one_it_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["doctor", "--from", saved(NO_GPU_HERE, tmp_path), "--for-gpu", "RTX 4090"]
+    arguments = ["doctor", "--from", saved(NO_GPU_HERE, tmp_path), "--gpu", "RTX 4090"]
     findings = document_of(arguments, capsys)[1]["findings"]
     told = next(finding for finding in findings if finding["id"] == "driver-to-expect")
     assert told["fix"]["min_driver"] == load_catalog().driver_floor("13.0", "linux")
@@ -382,9 +382,9 @@ def test_a_host_without_a_named_driver_is_told_which_one_it_needs(
 def test_what_is_said_of_another_host_names_the_option_as_its_source(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ["doctor", "--from", "rtx3050-laptop", "--for-gpu", "T4"]
+    arguments = ["doctor", "--from", "rtx3050-laptop", "--gpu", "T4"]
     evidence = document_of(arguments, capsys)[1]["findings"][0]["evidence"]
-    assert {"source": "--for-gpu", "text": "Tesla T4"} in evidence
+    assert {"source": "--gpu", "text": "Tesla T4"} in evidence
 
 
 # --- the real children ---------------------------------------------------------------------------

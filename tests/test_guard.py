@@ -138,7 +138,7 @@ def test_doctor_says_from_the_receipt_what_pip_replaced(
     world.add_torch("cpu", requires=())
     world.add_default("torch", "2.99.0")
     world.add_default("wants-another", "1.0", requires=("torch==2.99.0",))
-    install = ("install", "--index-root", world.index.index_root, "--yes", "--no-verify")
+    install = ("install", "--index", world.index.index_root, "--yes", "--no-verify")
     assert cli.main([*install, "--python", str(venv), "--torch", TORCH, "--backend", "cpu"]) == 0
 
     assert not changed(venv, capsys)

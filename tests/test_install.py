@@ -180,12 +180,6 @@ def test_what_is_there_and_good_enough_is_not_exchanged(world: World, install: I
     assert versions_in(venv)["filelock"] == "3.0.0"
 
 
-def test_by_pip_nothing_is_installed_and_its_commands_are_named(install: Install) -> None:
-    said = install("--venv", "env", *WANTED, *YES, "--installer", "pip")
-    assert said.exit == 2
-    assert "`gpusetup resolve --installer pip` prints" in said.err
-
-
 def test_a_second_environment_needs_no_second_download(world: World, install: Install) -> None:
     world.add_torch("cpu")
     assert install("--venv", "one", *WANTED, *YES).exit == 0
@@ -199,7 +193,7 @@ def test_the_receipt_tells_what_came_from_where_and_no_secret(
 ) -> None:
     world.add_torch("cpu")
     root = world.index.index_root.replace("//", "//someone:geheim@")
-    said = install("--venv", "env", *WANTED, *YES, "--index-root", root, "--json")
+    said = install("--venv", "env", *WANTED, *YES, "--index", root, "--json")
     assert said.exit == 0, said.err
     text = Path(said.answer["receipt"]).read_text()
     receipt = json.loads(text)
@@ -227,7 +221,7 @@ def test_a_wheel_with_a_wrong_hash_is_refused(world: World, install: Install) ->
 
 def test_an_index_that_is_not_there(world: World, install: Install) -> None:
     root = "http://127.0.0.1:9/whl"
-    said = install("--venv", "env", *WANTED, *YES, "--index-root", root)
+    said = install("--venv", "env", *WANTED, *YES, "--index", root)
     assert said.exit == 3
     assert f"Failed to fetch: {root}/cpu/torch/" in said.err and "refused" in said.err
     assert not Path("env").exists()
@@ -385,8 +379,7 @@ USAGE = {
     "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "found out here"),
     "extras": (("--yes", "--venv", "e", "torch[opt]"), "extras of torch are not installed"),
     "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
-    "no URL": (("--yes", "--venv", "e", "--index-root", "here"), "no http or https URL"),
-    "no such installer": (("--yes", "--installer", "apt"), "apt"),
+    "no URL": (("--yes", "--venv", "e", "--index", "here"), "no http or https URL"),
 }
 
 
@@ -422,7 +415,7 @@ def test_ctrl_c_in_a_long_download_ends_it_soon(world: World) -> None:
     words = [sys.executable, "-m", "gpusetup", "install", "--python", str(venv), *WANTED, *YES]
     root = Path(__file__).resolve().parent.parent
     child = subprocess.Popen(
-        [*words, "--index-root", world.index.index_root],
+        [*words, "--index", world.index.index_root],
         env={**os.environ, "PYTHONPATH": str(root)},
         stderr=subprocess.PIPE,
         text=True,
@@ -511,7 +504,7 @@ def test_a_plan_says_what_windows_makes_of_its_folder(
 def test_steps_for_another_machine_tell_no_password(world: World, install: Install) -> None:
     root = "https://me:secret@mirror.example/whl"
     for form in ((), ("--json",)):
-        said = install("--from", "rtx3050-laptop", "--dry-run", "--index-root", root, *form)
+        said = install("--from", "rtx3050-laptop", "--dry-run", "--index", root, *form)
         assert said.exit == 0, said.err
         assert "https://mirror.example/whl" in said.out
         assert "secret" not in said.out + said.err

@@ -147,7 +147,7 @@ def test_an_index_root_that_listens_but_never_answers(venv: Path, install: Insta
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
         root = f"http://127.0.0.1:{deaf.getsockname()[1]}/whl"
-        said = install("--python", str(venv), *WANTED, "--index-root", root)
+        said = install("--python", str(venv), *WANTED, "--index", root)
     check(said, venv, before, 3, "uv cannot plan")
 
 
@@ -170,7 +170,7 @@ def limited(_world: World, venv: Path, most: int, *words: str) -> Said:
 def test_a_disk_that_is_full(world: World, venv: Path) -> None:
     before = state_of(venv)
     world.add_torch("cpu", files={"torch/big.so": os.urandom(900_000)})
-    said = limited(world, venv, 500_000, "--index-root", world.index.index_root)
+    said = limited(world, venv, 500_000, "--index", world.index.index_root)
     check(said, venv, before, 3, "File too large|os error 27|Errno 27|too large")
 
 

@@ -118,13 +118,13 @@ def test_an_empty_image_says_which_backend_it_chose_and_why(world: World, instal
     said = install("--venv", "env", "--dry-run")
     assert said.exit == 0, said.err
     assert "cpu, because no NVIDIA GPU is seen here" in said.out
-    assert "--for-gpu NAME" in said.out
+    assert "--gpu NAME" in said.out
 
 
 @needs_linux
 def test_an_image_is_made_for_the_host_that_is_named(world: World, install: Install) -> None:
     world.add_torch("cu118", "2.7.1")
-    host = ("--for-gpu", "T4", "--for-driver", "470.256.02")
+    host = ("--gpu", "T4", "--driver", "470.256.02")
     said = install("--venv", "env", *host, *YES, "--json")
     assert said.exit == 0, said.err
     assert said.answer["after"]["torch"] == "2.7.1+cu118"
@@ -149,7 +149,7 @@ def test_a_driver_that_is_older_than_the_gpu_is_named_though_torch_serves_it(
 ) -> None:
     version, _, backend = torch.partition("+")
     venv = holding(world, backend, version=version)
-    words = ["--python", str(venv), "--for-gpu", gpu, "--for-driver", driver]
+    words = ["--python", str(venv), "--gpu", gpu, "--driver", driver]
     assert cli.main(["doctor", *words, "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     root = next(finding for finding in answer["findings"] if finding["root"])
@@ -346,12 +346,11 @@ def test_a_replay_tells_of_an_unfinished_installation(
 def test_a_replayed_package_leaves_torch_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for tool in ("uv", "pip"):
-        code, text = replayed(LAPTOP, tmp_path, capsys, "numpy", "--installer", tool)
-        (line,) = (line for line in text.splitlines() if "install" in line and "numpy" in line)
-        assert code == 0
-        assert "numpy torch==2.5.1+cpu torchvision==" in line
-        assert "download.pytorch.org" not in line
+    code, text = replayed(LAPTOP, tmp_path, capsys, "numpy")
+    (line,) = (line for line in text.splitlines() if "install" in line and "numpy" in line)
+    assert code == 0
+    assert "numpy torch==2.5.1+cpu torchvision==" in line
+    assert "download.pytorch.org" not in line
 
 
 def test_what_was_compiled_against_another_torch_is_named(
@@ -492,12 +491,11 @@ def test_doctor_and_install_agree_on_a_torch_from_outside(
 @pytest.mark.parametrize(
     "words",
     [
-        ("--for-gpu", "RTX 4090"),
-        ("--for-gpu", "RTX 4090", "--for-driver", "580.95.05"),
+        ("--gpu", "RTX 4090"),
+        ("--gpu", "RTX 4090", "--driver", "580.95.05"),
         ("--backend", "cu126"),
         ("--backend", "12.8"),
         ("--torch", ">=2.6,<2.9"),
-        ("--installer", "pip"),
     ],
 )
 def test_the_line_of_the_newest_gives_what_it_names(
@@ -546,7 +544,7 @@ def test_a_refusal_names_the_package_that_requires_another_torch(
     said = install("big", "--python", str(venv), "--dry-run")
     assert said.exit == 1
     assert f"big comes with torch 2.6.0, not with {TORCH}+cu130" in said.err
-    assert " big --for-gpu NAME" in said.err
+    assert " big --gpu NAME" in said.err
 
 
 @needs_linux

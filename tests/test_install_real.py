@@ -80,7 +80,7 @@ WANTED = ("--backend", "cpu", "--torch", TORCH, "--yes", "--json")
 
 def test_the_real_torch_is_installed_and_verified(world: World) -> None:
     venv = world.folder / "real env"
-    root = ("--index-root", world.index.index_root)
+    root = ("--index", world.index.index_root)
     said = gpusetup(world, "--venv", str(venv), *root, *WANTED)
     assert said.returncode == 0, said.stderr + said.stdout
     answer = json.loads(said.stdout)
@@ -105,7 +105,7 @@ def test_a_torch_that_fails_its_proof_gives_way_to_the_former_one(
     broken = world.wheel("torch", "2.12.1+cpu", tag=tag, files={"torch/__init__.py": "1/0\n"})
     world.index.add("whl/cpu", broken)
     words = ("--backend", "cpu", "--torch", "2.12.1", "--yes", "--json")
-    root = ("--index-root", world.index.index_root)
+    root = ("--index", world.index.index_root)
     said = gpusetup(world, "--python", str(venv), *root, *words)
     assert said.returncode == 1, said.stderr
     answer = json.loads(said.stdout)

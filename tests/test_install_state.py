@@ -220,7 +220,7 @@ def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_
     killed_in(phase, venv, install, monkeypatch, words)
     monkeypatch.setenv("VIRTUAL_ENV", str(venv))
     there, journal = state_of(venv), (venv / ".gpusetup/journal.json").read_bytes()
-    root = ("--index-root", world.index.index_root)
+    root = ("--index", world.index.index_root)
     head = f"An installation into {venv} was interrupted while "
     ending = f"`gpusetup install --python {venv}` ends it first"
     dry = ("install", "--dry-run", *root, *WANTED)

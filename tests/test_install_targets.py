@@ -187,8 +187,8 @@ def test_a_folder_serves_a_machine_without_a_network(
     if there != "new":
         world.fill(world.venv("theirs"), world.wheel("torch", "2.0.0"))
     world.index.asked.clear()
-    words = ("--venv", str(venv), "--wheelhouse", str(away), "--backend", "cpu", *WANTED[4:])
-    said = install(*words, "--index-root", "http://127.0.0.1:9/whl")
+    words = ("--venv", str(venv), "--offline", str(away), "--backend", "cpu", *WANTED[4:])
+    said = install(*words, "--index", "http://127.0.0.1:9/whl")
     assert said.exit == 0, said.err
     assert versions_in(venv) == {
         "torch": f"{TORCH}+cpu",
@@ -232,7 +232,7 @@ def test_a_folder_that_was_spoiled(
 ) -> None:
     spoil(cache)  # type: ignore[operator]
     before = state_of(venv := world.venv())
-    said = install("--python", str(venv), "--wheelhouse", str(cache), *WANTED)
+    said = install("--python", str(venv), "--offline", str(cache), *WANTED)
     assert said.exit == code, said.err
     assert cause in said.err
     assert state_of(venv) == before
@@ -241,7 +241,7 @@ def test_a_folder_that_was_spoiled(
 def test_a_folder_without_this_torch_says_what_it_lacks(
     world: World, install: Install, cache: Path
 ) -> None:
-    words = ("--wheelhouse", str(cache), "--torch", "2.6.0", "--backend", "cpu", *WANTED[4:])
+    words = ("--offline", str(cache), "--torch", "2.6.0", "--backend", "cpu", *WANTED[4:])
     said = install("--venv", "env", *words)
     assert said.exit == 3
     assert str(cache) in said.err and "2.6.0" in said.err
@@ -253,7 +253,7 @@ def test_two_at_once_fetch_a_wheel_once(world: World) -> None:
     wheel = world.add_torch("cpu", files={"torch/lib/x.so": random.Random(6).randbytes(2_000_000)})
     world.index.faults["/whl/cpu/torch/*.whl"] = Fault(drip_seconds=0.02)
     words = [sys.executable, "-m", "gpusetup", "install", *WANTED]
-    root = ("--index-root", world.index.index_root)
+    root = ("--index", world.index.index_root)
     both = [
         subprocess.Popen(
             [*words, *root, "--venv", name],
@@ -278,7 +278,7 @@ def at_a_terminal(world: World, *words: str, answer: str = "y") -> tuple[int, st
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["PYTHONPATH"] = str(ROOT)
-        root = ("--index-root", world.index.index_root)
+        root = ("--index", world.index.index_root)
         os.execv(sys.executable, [sys.executable, "-m", "gpusetup", "install", *argv, *root])
     said, answered = b"", 0
     while chunk := _read(terminal):

@@ -211,7 +211,7 @@ def test_uv_locks_what_was_written(
         folder = tmp_path / "project"
         folder.mkdir()
         path = project_in(folder, text)
-        assert main([*WORDS, str(path), "--index-root", index.index_root, "--yes"]) == 0
+        assert main([*WORDS, str(path), "--index", index.index_root, "--yes"]) == 0
         capsys.readouterr()
         done = subprocess.run(
             [find_uv_bin(), "lock", "--no-cache", "--python", sys.executable],

@@ -24,7 +24,7 @@ NEW_DRIVER = ("--driver", "615.71.09")
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IndexServer]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with index_server(tmp_path / "index") as server:
-        monkeypatch.setenv("GPUSETUP_INDEX_ROOT", server.index_root)
+        monkeypatch.setenv("GPUSETUP_INDEX", server.index_root)
         yield server
 
 
@@ -132,7 +132,7 @@ def test_an_index_without_torch_blocks_with_its_address_and_the_cause(
 ) -> None:
     index.faults["/whl/*"] = fault
     root = index.index_root.replace("http://", "http://user:hunter2@")
-    code, answer, text = ask("--refresh", "--index-root", root)
+    code, answer, text = ask("--refresh", "--index", root)
     assert code == 3 and answer["hint"]
     assert f"{index.index_root}/" in answer["message"] and said in answer["message"]
     assert "hunter2" not in text
@@ -164,8 +164,8 @@ def test_what_was_seen_is_used_for_the_same_index_only_and_until_the_catalog_is_
 ) -> None:
     file = kept(index, tmp_path, ask)
     asked = len(index.asked)
-    assert ask("--index-root", index.index_root + "/")[1]["torch"] == "2.16.0"
-    assert ask("--index-root", "https://mirror.example/whl")[1]["torch"] == "2.15.0"
+    assert ask("--index", index.index_root + "/")[1]["torch"] == "2.16.0"
+    assert ask("--index", "https://mirror.example/whl")[1]["torch"] == "2.15.0"
     assert len(index.asked) == asked
     document = json.loads(file.read_text())
     file.write_text(json.dumps({**document, "as_of": "2026-01-01"}))

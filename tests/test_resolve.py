@@ -134,7 +134,7 @@ WRONG = [
     (("--format", "uv", "--json"), "exclude each other", None),
     (("--format", "requirements", "--name", "x"), "`--name` is one word", "environment.yml"),
     (("--format", "conda", "--name", "a: b"), "`--name` is one word", "environment.yml"),
-    (("--index-root", "mirror"), "is no http or https URL", None),
+    (("--index", "mirror"), "is no http or https URL", None),
     (("--from", "no-such-machine"), "no-such-machine", None),
 ]
 
@@ -194,10 +194,10 @@ def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
             wheel = build_wheel(tmp_path / "w", "torch", f"{version}+cu130", tag=tag)
             index.add("whl/cu130", wheel)
         root = index.index_root
-        assert main(["resolve", *LAPTOP, "--refresh", "--index-root", root, "--json"]) == 0
+        assert main(["resolve", *LAPTOP, "--refresh", "--index", root, "--json"]) == 0
     newest = json.loads(capsys.readouterr().out)["newest"]
     assert (newest["torch"], newest["index_url"]) == ("2.16.0", f"{root}/cu130")
-    assert main(["resolve", *LAPTOP, "--refresh", "--index-root", root]) == 3
+    assert main(["resolve", *LAPTOP, "--refresh", "--index", root]) == 3
     assert "Connection refused" in capsys.readouterr().err
 
 
@@ -208,9 +208,9 @@ MIRROR = "https://mirror.example/whl"
 def test_a_mirror_stands_in_everything_that_is_printed(
     form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["resolve", *LAPTOP, "--format", form, "--index-root", MIRROR + "/"]) == 0
+    assert main(["resolve", *LAPTOP, "--format", form, "--index", MIRROR + "/"]) == 0
     named = capsys.readouterr().out
-    monkeypatch.setenv("GPUSETUP_INDEX_ROOT", MIRROR)
+    monkeypatch.setenv("GPUSETUP_INDEX", MIRROR)
     assert main(["resolve", *LAPTOP, "--format", form]) == 0
     assert named == capsys.readouterr().out
     assert f"{MIRROR}/cu124" in named and "download.pytorch.org" not in named
@@ -218,7 +218,7 @@ def test_a_mirror_stands_in_everything_that_is_printed(
 
 def test_a_mirrors_password_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     root = "https://me:secret@mirror.example/whl"
-    assert main(["resolve", *LAPTOP, "--index-root", root, "--json"]) == 0
+    assert main(["resolve", *LAPTOP, "--index", root, "--json"]) == 0
     said = capsys.readouterr().out
     answer = json.loads(said)
     assert "secret" not in said and answer["index_url"] == f"{MIRROR}/cu124"

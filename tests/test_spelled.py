@@ -40,7 +40,7 @@ def test_a_cuda_version_is_its_label_in_resolve_and_install(
 
 
 @pytest.mark.parametrize("text", ["12.4", "cuda-12.4"])
-@pytest.mark.parametrize("option", [("resolve", "--driver"), ("doctor", "--for-driver")])
+@pytest.mark.parametrize("option", [("resolve", "--driver"), ("doctor", "--driver")])
 def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys: Said) -> None:
     command, name = option
     assert main([command, *LAPTOP, name, text]) == 2
@@ -101,7 +101,7 @@ def test_torch_with_a_version_moves_its_companions_as_the_option_does(capsys: Sa
         (["torch-audio==2.5.1"], "gpusetup install torchaudio==2.5.1"),
         (["Torchvisoin"], "gpusetup install torchvision"),
         (["."], "uv pip install ."),
-        (["./torch-2.5.1-cp311-cp311-linux_x86_64.whl"], "gpusetup install --wheelhouse DIR"),
+        (["./torch-2.5.1-cp311-cp311-linux_x86_64.whl"], "gpusetup install --offline DIR"),
         (["git+https://github.com/x/y"], "uv pip install git+https://github.com/x/y"),
         (["requirements.txt"], "gpusetup install -r requirements.txt"),
     ],

@@ -22,7 +22,7 @@ NETWORK_WAYS = {
 
 ANY_NETWORK = "Look at the network, the proxy and this machine's clock, and try again"
 
-MIRROR = ". Another source: `gpusetup install --index-root URL` takes a mirror"
+MIRROR = ". Another source: `gpusetup install --index URL` takes a mirror"
 
 ANSWERS = ("curl -sSI https://{host}/",)
 
@@ -94,7 +94,7 @@ DOWNLOAD_NETWORK_ERROR = Cause(
     means="TLS, proxy, DNS, a clock that is wrong, a slow line.",
     proven_by="The installer's connection error",
     not_when="wrong-index: the server answers 403 or 404",
-    way_out="Network, proxy, clock; a mirror by --index-root",
+    way_out="Network, proxy, clock; a mirror by --index",
     source="messages of pip, urllib3, uv and conda",
     explains=(*UNINSTALLABLE, "download-hash-mismatch", "python-no-wheel"),
     message=Message(

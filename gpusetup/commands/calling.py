@@ -19,7 +19,14 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console, told
 
 Notify = Callable[[str], None]
-OPTIONS = {"machine": "--from", "architecture": "--machine", "with_packages": "--with"}
+OPTIONS = {
+    "machine": "--from",
+    "architecture": "--machine",
+    "with_packages": "--with",
+    "for_gpu": "--gpu",
+    "for_driver": "--driver",
+    "index_root": "--index",
+}
 """A name in Python -> its option, where that is another: `from` and `with` are words of Python."""
 
 
@@ -101,7 +108,7 @@ def option_of(key: str) -> str:
     """The option of a name in Python.
 
     >>> option_of("for_gpu"), option_of("machine")
-    ('--for-gpu', '--from')
+    ('--gpu', '--from')
     """
     return OPTIONS.get(key, f"--{key.replace('_', '-')}")
 

@@ -26,7 +26,7 @@ EXAMPLES = (
     "gpusetup doctor",
     "gpusetup doctor --from rtx3050-laptop",
     "gpusetup doctor --report thread.txt",
-    'gpusetup doctor --for-gpu "RTX 4090" --for-driver 550.54.14',
+    'gpusetup doctor --gpu "RTX 4090" --driver 550.54.14',
 )
 
 
@@ -67,13 +67,16 @@ def _add_questions(parser: argparse.ArgumentParser) -> None:
         help="also ask nvidia-smi, import torch and verify it quickly",
     )
     group.add_argument(
-        "--for-gpu",
+        "--gpu",
+        dest="for_gpu",
         metavar="NAME",
         action="append",
         default=[],
         help="judge this environment for a host with this GPU (a name, or sm_86); repeatable",
     )
-    group.add_argument("--for-driver", metavar="VERSION", help="and with this driver")
+    group.add_argument(
+        "--driver", dest="for_driver", metavar="VERSION", help="and with this driver"
+    )
 
 
 def _add_knowledge(parser: argparse.ArgumentParser) -> None:

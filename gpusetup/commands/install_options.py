@@ -27,27 +27,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_backend_options(parser)
     parser.add_argument(
-        "--installer",
-        default="auto",
-        choices=("auto", "uv", "pip", "conda"),
-        help="default: auto (uv); pip's commands are printed only, with `--from`",
-    )
-    parser.add_argument(
         "--venv",
         type=lambda named: named and os.path.abspath(named),  # noqa: PTH100  # `D:.venv` too
         metavar="DIR",
         help="the target environment; made where it is not there",
     )
     parser.add_argument(
-        "--index-root",
+        "--index",
+        dest="index_root",
         metavar="URL",
-        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX_ROOT)",
+        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)",
     )
     parser.add_argument(
-        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--wheelhouse`"
+        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--offline`"
     )
     parser.add_argument(
-        "--wheelhouse", metavar="DIR", help="install from such a folder; no network is needed"
+        "--offline",
+        dest="wheelhouse",
+        metavar="DIR",
+        help="ask nobody: install from such a folder",
     )
     parser.add_argument(
         "--project",
@@ -72,13 +70,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     host = parser.add_argument_group("an image for another host")
     host.add_argument(
-        "--for-gpu",
+        "--gpu",
+        dest="for_gpu",
         metavar="NAME",
         action="append",
         default=[],
         help="install for a host with this GPU (a name, or sm_86); repeatable",
     )
-    host.add_argument("--for-driver", metavar="VERSION", help="and with this driver")
+    host.add_argument("--driver", dest="for_driver", metavar="VERSION", help="and with this driver")
     add_machine_options(parser)
 
 
@@ -92,18 +91,13 @@ def check_usage(options: argparse.Namespace) -> None:
         raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
     if options.download and options.wheelhouse:
         raise UsageError(
-            "`--download` and `--wheelhouse` exclude each other",
+            "`--download` and `--offline` exclude each other",
             hint="the first fills a folder, the second installs from it",
         )
     if options.machine_from and not (options.dry_run or options.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
-        )
-    if options.installer == "pip" and not options.machine_from:
-        raise UsageError(
-            "`--installer pip` installs nothing: uv does, or conda where conda installed torch",
-            hint="`gpusetup resolve --installer pip` prints pip's commands",
         )
     if options.machine_from and options.venv:
         raise UsageError("`--from` and `--venv` exclude each other")

@@ -32,19 +32,15 @@ COMMANDS: Mapping[str, str] = {
 OPTIONS: Mapping[str, str] = {
     "--torch": "version torch-version pytorch pytorch-version torch-release spec",
     "--backend": "cuda cuda-version cudatoolkit toolkit rocm torch-backend variant device cpu",
-    "--gpu": "i device devices gpu-name card arch sm compute-capability for-gpu",
-    "--for-gpu": "gpu device card arch capability target host",
+    "--gpu": "i for-gpu device devices gpu-name card arch sm compute-capability capability host",
     "--driver": "for-driver driver-version nvidia-driver",
-    "--for-driver": "driver driver-version nvidia-driver",
     "--python": "n p env environment interpreter conda-env venv prefix target name user system",
     "--venv": "t env environment virtualenv prefix target path dir user break-system-packages",
     "--upgrade": "u update latest force-reinstall",
     "--yes": "force assume-yes no-input non-interactive",
     "--dry-run": "simulate preview check what-if",
-    "--index": "index-root index-url extra-index-url default-index mirror",
-    "--index-root": "i index index-url extra-index-url default-index mirror",
+    "--index": "i index-root index-url extra-index-url default-index mirror",
     "--offline": "f wheelhouse no-index find-links",
-    "--wheelhouse": "f offline no-index find-links",
     "--undo": "rollback revert restore uninstall remove",
     "--from": "machine host snapshot replay file input load",
     "--report": "log text input stdin file read",
@@ -122,7 +118,7 @@ WORDS = (
     (r".*\.json", "--from"),
     (r"cpu|cu\d{2,3}|rocm[\d.]+|xpu", "--backend"),
     (GPU, "--gpu"),
-    (GPU, "--for-gpu"),
+    (GPU, "--gpu"),
 )
 """Pattern -> the option that a bare word of it belongs to, where the command has it."""
 

@@ -126,10 +126,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="ask the live index for builds newer than the catalog",
     )
     wish.add_argument(
-        "--index-root",
+        "--index",
+        dest="index_root",
         metavar="URL",
-        help="a mirror of https://download.pytorch.org/whl to ask and to print "
-        "(or GPUSETUP_INDEX_ROOT)",
+        help="a mirror of https://download.pytorch.org/whl to ask and to print (or GPUSETUP_INDEX)",
     )
 
 

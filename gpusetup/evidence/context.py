@@ -43,7 +43,7 @@ class RuleContext(Frozen):
     request: Request = Request()
     """What was asked for, by a person or by what the machine shows."""
     other_host: bool = False
-    """The GPUs and the driver were named (`--for-gpu`), not read: what is not named is unasked."""
+    """The GPUs and the driver were named (`--gpu`), not read: what is not named is unasked."""
 
 
 Rule = Callable[[RuleContext], Iterator[Finding]]

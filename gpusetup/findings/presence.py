@@ -272,9 +272,7 @@ def _runs(context: RuleContext) -> bool:
     return bool(works or not told)
 
 
-IMAGE = (
-    "; `gpusetup doctor --for-gpu NAME --for-driver VERSION` judges this image for its host instead"
-)
+IMAGE = "; `gpusetup doctor --gpu NAME --driver VERSION` judges this image for its host instead"
 
 
 def _of_whom(context: RuleContext) -> tuple[Cause, Fix]:

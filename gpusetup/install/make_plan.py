@@ -90,7 +90,7 @@ def _no_index(root: str, passed: list[tuple[str, str]], job: Job) -> Blocked:
     return Blocked(
         f"No index has such a wheel:\n{why}",
         hint="nothing was changed; name another version (`--torch`), another backend "
-        "(`--backend`), or another root (`--index-root URL`)",
+        "(`--backend`), or another root (`--index URL`)",
     )
 
 

@@ -93,7 +93,7 @@ def _unreached(said: str) -> Unreached:
     return Unreached(
         said,
         hint="nothing was changed; try again later, check the way to that host (proxy, "
-        "certificates), or name a mirror: `--index-root URL`",
+        "certificates), or name a mirror: `--index URL`",
     )
 
 
