@@ -34,7 +34,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "tomlkit": (
         "install/project.py",
         "install/project_extras.py",
-        "install/project_guard.py",
         "fleet/profile.py",
     ),
     "tomli": ("install/", "configs/toml_text.py"),
