@@ -27,7 +27,7 @@ LEAST_GIB = 0.05
 
 def same_training(job: Job) -> dict[str, dict[str, Any]]:
     """Changes of the settings, none of what is trained or of the optimizer -> the fields."""
-    copies = job.gpus > 1 and job.strategy in ("dp", "ddp", "zero1", "zero2")
+    copies = job.gpus > 1 and job.strategy in ("ddp", "zero1", "zero2")
     loss = job.loss != "fused" and job.shape.vocabulary > 0
     found: dict[str, tuple[bool, dict[str, Any]]] = {
         "mixed precision (`--amp bf16`)": (not job.amp and job.dtype == "fp32", {"amp": "bf16"}),
@@ -132,11 +132,7 @@ def changed(job: Job) -> Iterator[tuple[str, Job]]:
     together = (
         {"all of these that leave the training as it is": everything} if len(same) > 1 else {}
     )
-    evaluation = {"an evaluation of one sequence": {"eval_batch": 1}}
-    smaller = evaluation if (job.eval_batch or 1) > 1 else {}
-    for text, fields in {
-        **adapters(job), **small_optimizer(job), **smaller, **same, **together,
-    }.items():  # fmt: skip
+    for text, fields in {**adapters(job), **small_optimizer(job), **same, **together}.items():
         yield text, replace(job, **fields)
 
 
