@@ -325,9 +325,9 @@ def test_a_trainers_own_file_is_read_back_as_the_same_plan(
 
 
 @each("trainer, conditions, left", (
-    ("hf", "--gpus 1 --lora 8 --quantize nf4", "--lora 8, --quantize nf4"),
-    ("torchtune", "--gpus 1 --lora 8 --quantize nf4", "--quantize nf4"),
-    ("llama-factory", "--gpus 8 --tp 2", "--tp 2"),
+    ("hf", "--gpus 1 --lora 8 --quantize nf4", "lora 8, quantize nf4"),
+    ("torchtune", "--gpus 1 --lora 8 --quantize nf4", "quantize nf4"),
+    ("llama-factory", "--gpus 8 --tp 2", "tensor parallel 2"),
 ))  # fmt: skip
 def test_what_a_trainer_has_no_key_for_is_said(
     trainer: str, conditions: str, left: str, capsys: pytest.CaptureFixture[str]
