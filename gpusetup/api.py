@@ -209,7 +209,6 @@ def verify(
     baseline: str | Path | None = None,
     save_baseline: str | Path | None = None,
     junit: str | Path | None = None,
-    resume: str | Path | None = None,
 ) -> VerifyAnswer:
     """Proves by computing, in a child of the target's interpreter, that its torch works.
 

@@ -19,7 +19,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.fleet import judge
 from gpusetup.fleet.names import expanded, slurm_list
-from gpusetup.fleet.rates import least_healthy
+from gpusetup.fleet.rates import LEAST_LOSS, least_healthy
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.saved import dump_snapshot, parse_snapshot
@@ -312,7 +312,7 @@ def test_a_healthy_fleet_raises_few_alarms(devices: int) -> None:
     rng, fleets, alarms = random.Random(devices), 40_000 // devices, 0
     for _ in range(fleets):
         values = [rng.gauss(100, 2) for _ in range(devices)]
-        alarms += min(values) < least_healthy(values)
+        alarms += min(values) < least_healthy(values, LEAST_LOSS)
     assert alarms <= 0.02 * fleets + 2
 
 

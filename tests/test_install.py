@@ -180,12 +180,6 @@ def test_what_is_there_and_good_enough_is_not_exchanged(world: World, install: I
     assert versions_in(venv)["filelock"] == "3.0.0"
 
 
-def test_by_pip_nothing_is_installed_and_its_commands_are_named(install: Install) -> None:
-    said = install("--venv", "env", *WANTED, *YES, "--installer", "pip")
-    assert said.exit == 2
-    assert "`gpusetup resolve --installer pip` prints" in said.err
-
-
 def test_a_second_environment_needs_no_second_download(world: World, install: Install) -> None:
     world.add_torch("cpu")
     assert install("--venv", "one", *WANTED, *YES).exit == 0
@@ -386,7 +380,6 @@ USAGE = {
     "extras": (("--yes", "--venv", "e", "torch[opt]"), "extras of torch are not installed"),
     "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
     "no URL": (("--yes", "--venv", "e", "--index", "here"), "no http or https URL"),
-    "no such installer": (("--yes", "--installer", "apt"), "apt"),
 }
 
 

@@ -81,6 +81,8 @@ def environment(world: World) -> Path:
     former = {"name": "zlib", "version": "1.3", "url": url, "md5": "ab"}
     (meta / "zlib-1.3-0.json").write_text(json.dumps(former))
     (meta / "history").write_text("==> 2026-01-01 10:00:00 <==\n+zlib-1.3-0\n")
+    world.fill(venv, world.wheel("torch", "2.0.0"))
+    next(venv.glob("lib/*/site-packages/torch-*/INSTALLER")).write_text("conda")
     return venv
 
 
@@ -98,7 +100,7 @@ def asked(world: World) -> list[list[Any]]:
     return [json.loads(line) for line in lines]
 
 
-WORDS = ("--installer", "conda", "--torch", "2.5.1")
+WORDS = ("--torch", "2.5.1")
 
 
 @pytest.mark.parametrize("name", ["conda", "mamba", "micromamba"])
@@ -299,22 +301,6 @@ def test_a_conda_that_fails_is_a_tool_that_failed(
     said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
     assert said.exit == 4
     assert "PackagesNotFoundError" in said.err
-
-
-def test_without_conda_the_recipe_is_still_shown(
-    world: World, install: Install, environment: Path
-) -> None:
-    target = ("--python", str(environment / "bin/python"))
-    assert install(*WORDS, *target, "--dry-run").out.count("conda install") == 1
-    said = install(*WORDS, *target, "--yes")
-    assert said.exit == 3
-    assert "Neither conda nor mamba nor micromamba" in said.err
-
-
-def test_a_target_that_is_no_conda_environment(world: World, install: Install) -> None:
-    said = install(*WORDS, "--python", str(world.venv()), "--yes")
-    assert said.exit == 3
-    assert "is no conda environment" in said.err
 
 
 def test_an_active_condas_own_program_comes_first(tmp_path: Path) -> None:

@@ -340,18 +340,17 @@ def test_a_replay_tells_of_an_unfinished_installation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = Event(kind="install-unfinished", values={"prefix": "/p", "phase": "moving"})
-    assert "--recover" in replayed(replace(LAPTOP, events=(left,)), tmp_path, capsys)[1]
+    assert "ends it first" in replayed(replace(LAPTOP, events=(left,)), tmp_path, capsys)[1]
 
 
 def test_a_replayed_package_leaves_torch_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for tool in ("uv", "pip"):
-        code, text = replayed(LAPTOP, tmp_path, capsys, "numpy", "--installer", tool)
-        (line,) = (line for line in text.splitlines() if "install" in line and "numpy" in line)
-        assert code == 0
-        assert "numpy torch==2.5.1+cpu torchvision==" in line
-        assert "download.pytorch.org" not in line
+    code, text = replayed(LAPTOP, tmp_path, capsys, "numpy")
+    (line,) = (line for line in text.splitlines() if "install" in line and "numpy" in line)
+    assert code == 0
+    assert "numpy torch==2.5.1+cpu torchvision==" in line
+    assert "download.pytorch.org" not in line
 
 
 def test_what_was_compiled_against_another_torch_is_named(
@@ -497,7 +496,6 @@ def test_doctor_and_install_agree_on_a_torch_from_outside(
         ("--backend", "cu126"),
         ("--backend", "12.8"),
         ("--torch", ">=2.6,<2.9"),
-        ("--installer", "pip"),
     ],
 )
 def test_the_line_of_the_newest_gives_what_it_names(

@@ -25,7 +25,8 @@ from standin import A100, RTX_3050
 from gpusetup import cli
 from gpusetup.model.codec import to_json
 from gpusetup.monitor import session as session_module
-from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.probe import patience
 
@@ -519,7 +520,7 @@ def test_a_real_training_is_judged_by_what_holds_it_back(
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     taken = samples([Gpu(loop(0.2, 0.3)), Gpu(45, noise=0)], tree(busiest=30, workers=2, each=96))
-    end = summarise(tallied(taken), source="nvml", command=("python", "t.py"), exit_code=0)
+    end = summarise(Tally(taken), source="nvml", command=("python", "t.py"), exit_code=0)
     file = tmp_path / "run.jsonl"
     file.write_text("".join(to_json(one) + "\n" for one in (*taken, end)), encoding="utf-8")
     return file
@@ -527,7 +528,7 @@ def recording(tmp_path: Path) -> Path:
 
 def told_of(taken: Sequence[Sample], tmp_path: Path, capsys: Any, code: int = 0) -> dict[str, Any]:
     """What a replay of these samples answers, of a training that ended with this exit code."""
-    end = summarise(tallied(taken), command=("python", "t.py"), exit_code=code)
+    end = summarise(Tally(taken), command=("python", "t.py"), exit_code=code)
     file = tmp_path / "told.jsonl"
     file.write_text("".join(to_json(one) + "\n" for one in (*taken, end)), encoding="utf-8")
     assert cli.main(["monitor", "--replay", str(file), "--json"]) == 0

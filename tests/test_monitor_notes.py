@@ -13,8 +13,9 @@ from monitor_kinds import TRAIN, composed
 from monitoring import loop, pausing
 
 from gpusetup.model.frozen import replace
-from gpusetup.monitor.logs import log_of, samples
-from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor import logs
+from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import ProcessUse, Sample, Summary
 
 assert monitor_kinds_told.__doc__, "its kinds are composed here"
@@ -26,7 +27,7 @@ def run(gpu: Gpu, seconds: float = 90) -> Run:
 
 
 def judged(run: Run) -> Summary:
-    return summarise(tallied(run.samples), command=run.command, exit_code=run.exit)
+    return summarise(Tally(run.samples), command=run.command, exit_code=run.exit)
 
 
 def shared(run: Run) -> Run:
@@ -86,9 +87,7 @@ def test_a_hang_names_the_rank_that_did_nothing() -> None:
 
 
 def read(lines: list[str]) -> list[Sample]:
-    log = log_of(lines[0])
-    assert log is not None
-    return list(samples(log.read(lines), 1.0))
+    return list(logs.samples(logs.read(lines), 1.0))
 
 
 def event(number: int) -> str:
@@ -101,7 +100,7 @@ def test_the_machine_is_read_from_wandb() -> None:
     taken = read([event(number) for number in range(20)])
     host = taken[-1].host
     assert host is not None and host.busy_percent == 96.0
-    assert summarise(tallied(taken)).cause == "machine"
+    assert summarise(Tally(taken)).cause == "machine"
 
 
 def test_instances_are_read_from_dcgm() -> None:
@@ -109,16 +108,7 @@ def test_instances_are_read_from_dcgm() -> None:
     lines += ["GPU-I 0   0.970  0.820  0.400", "GPU-I 3   0.960  0.810  0.410"] * 20
     taken = read(lines)
     assert [gpu.label for gpu in taken[0].gpus] == ["0:0", "0:3"] and len(taken) == 20
-    assert summarise(tallied(taken)).verdict == "good"
-
-
-def test_the_kind_of_a_desktop_s_program_is_read_from_pmon() -> None:
-    lines = ["# gpu         pid   type     sm    mem    command", "# Idx           #    C/G      %"]
-    lines += ["    0       5120   C+G      6      1    nautilus"] * 30
-    taken = read(lines)
-    processes = taken[0].gpus[0].processes
-    assert processes and processes[0].kind == "both"
-    assert summarise(tallied(taken)).verdict == "idle"
+    assert summarise(Tally(taken)).verdict == "good"
 
 
 def test_a_full_machine_is_no_input_of_a_server() -> None:

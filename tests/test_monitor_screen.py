@@ -21,7 +21,7 @@ from rich.console import Console as Rich
 from rich.live import Live
 from standin import A100
 
-from gpusetup.monitor.summary import tallied
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
 from gpusetup.render.live import LiveScreen, once
 
@@ -32,7 +32,7 @@ HOT = "one hot card of eight makes all ranks wait"
 def shown(samples: tuple[Sample, ...], width: int, height: int) -> str:
     """The screen after these samples."""
     rich = Rich(width=width, height=height, record=True, file=io.StringIO())
-    tally, live = tallied(()), Live(console=rich, auto_refresh=False)
+    tally, live = Tally(()), Live(console=rich, auto_refresh=False)
     screen = LiveScreen(tally, live, command=())
     for sample in samples:
         tally.add(sample)

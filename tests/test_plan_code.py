@@ -339,7 +339,7 @@ def test_an_interpreter_without_torch_is_blocked() -> None:
         (["--batch", "4", "--tp", "2"], "`--tp` says nothing to `--code`"),
         (["--batch", "4", "--gpus-needed"], "finds the largest batch alone"),
         (["--batch", "4", "--strategy", "single", "--gpus", "2"], "names 2"),
-        (["--batch", "4", "--strategy", "dp", "--gpus", "2"], "cannot be traced from code"),
+        (["--batch", "4", "--strategy", "hsdp", "--gpus", "2"], "cannot be traced from code"),
     ],
 )
 def test_flags_that_contradict_code_are_refused(

@@ -19,7 +19,7 @@ CONDA = ("conda", "mamba", "micromamba", "pixi")
 
 
 def _recover(context: RuleContext, text: str) -> Fix:
-    words = ("gpusetup", "install", "--python", paste.python(context), "--recover")
+    words = ("gpusetup", "install", "--python", paste.python(context))
     return Fix(text=text, commands=(paste.command(context, *words),))
 
 
@@ -29,14 +29,14 @@ INSTALL_UNFINISHED = Cause(
     title="gpusetup was interrupted while it installed",
     means="A kill, a power cut: the environment is between two states.",
     proven_by="Its journal is still there",
-    way_out="gpusetup install --recover",
+    way_out="gpusetup install, which ends it first",
     source="gpusetup",
     explains=(*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
     message=Message(
         title="An installation into {prefix} was interrupted",
         plain="An installation into this environment was interrupted",
         detail="What was there before is kept until it is ended.",
-        text="End it: the environment becomes exactly the former or exactly the new one",
+        text="Any `gpusetup install` ends it first: the environment becomes exactly the previous or exactly the new one",
         way=_recover,
     ),
 )

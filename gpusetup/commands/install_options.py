@@ -27,12 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_backend_options(parser)
     parser.add_argument(
-        "--installer",
-        default="auto",
-        choices=("auto", "uv", "pip", "conda"),
-        help="default: auto (uv); pip's commands are printed only, with `--from`",
-    )
-    parser.add_argument(
         "--venv",
         type=lambda named: named and os.path.abspath(named),  # noqa: PTH100  # `D:.venv` too
         metavar="DIR",
@@ -71,9 +65,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     state.add_argument(
         "--undo", action="store_true", help="put back what the last installation replaced"
     )
-    state.add_argument(
-        "--recover", action="store_true", help="end what an interrupted installation left"
-    )
     parser.add_argument(
         "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
     )
@@ -88,13 +79,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     host.add_argument("--driver", dest="for_driver", metavar="VERSION", help="and with this driver")
     add_machine_options(parser)
-
-
-def kind_of(options: argparse.Namespace) -> str | None:
-    """`recover` or `undo`, where one of them is asked for."""
-    if options.recover and options.undo:
-        raise UsageError("`--recover` and `--undo` exclude each other")
-    return "recover" if options.recover else "undo" if options.undo else None
 
 
 def check_usage(options: argparse.Namespace) -> None:
@@ -115,18 +99,12 @@ def check_usage(options: argparse.Namespace) -> None:
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
         )
-    if options.installer == "pip" and not options.machine_from:
-        raise UsageError(
-            "`--installer pip` installs nothing: uv does, or conda where conda installed torch",
-            hint="`gpusetup resolve --installer pip` prints pip's commands",
-        )
     if options.machine_from and options.venv:
         raise UsageError("`--from` and `--venv` exclude each other")
-    kind = kind_of(options)
-    if kind and options.project:
+    if options.undo and options.project:
         raise UsageError(
-            f"`--{kind}` is about an environment, `--project` about a file",
-            hint="the project's version control brings the former file back",
+            "`--undo` is about an environment, `--project` about a file",
+            hint="the project's version control brings the previous file back",
         )
     if options.upgrade and options.torch:
         raise UsageError(
@@ -134,14 +112,14 @@ def check_usage(options: argparse.Namespace) -> None:
             hint="the first takes the newest that fits, the second what it names",
         )
     wanted = options.packages or options.torch or options.upgrade or options.for_gpu
-    if kind and (wanted or options.machine_from):
+    if options.undo and (wanted or options.machine_from):
         raise UsageError(
-            f"`--{kind}` installs nothing",
+            "`--undo` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",
         )
-    asks = kind != "recover" and not options.dry_run and not options.yes
+    asks = not options.dry_run and not options.yes
     if asks and not sys.stdin.isatty():
-        does = "undoes" if kind else "installs"
+        does = "undoes" if options.undo else "installs"
         raise UsageError(
             "There is no terminal to ask on",
             hint=f"`--yes` {does} without asking, `--dry-run` only shows the steps",

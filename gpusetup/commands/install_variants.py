@@ -50,8 +50,6 @@ def variant_of(request: InstallRequest, machine: Snapshot) -> Variant | None:
 
 def conda_is_meant(request: InstallRequest, machine: Snapshot) -> bool:
     """Where conda has installed torch, another installer would leave two in one place."""
-    if request.installer != "auto":
-        return request.installer == "conda"
     theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
     return theirs and not request.venv and conda_program(os.environ) is not None
 
@@ -153,8 +151,8 @@ def write_project(
 
 
 def _project_text(options: argparse.Namespace) -> str:
-    if options.venv or options.installer == "conda":
-        raise UsageError("`--project` writes a file for uv: no `--venv`, no other `--installer`")
+    if options.venv:
+        raise UsageError("`--project` and `--venv` exclude each other: one is a file for uv")
     return read_project(Path(options.project))
 
 

@@ -27,18 +27,16 @@ OPTIMIZER_OFFLOAD, CHECKPOINT_OFFLOAD = "optimizer-offload", "checkpoint-offload
 GPUS, NODES, TP, PP, CP, SP, EP = "gpus", "nodes", "tp", "pp", "cp", "sp", "ep"
 REPLICAS, ATTENTION, DTYPE, PURE = "replicas", "attention", "dtype", "pure-16-bit"
 LOSS_KERNEL, KERNELS, IN_BACKWARD = "loss-kernel", "kernels", "step-in-backward"
-DORA, TRAINED_TOO, PROMPT, RESPONSE = "dora", "trained-too", "prompt", "response"
+TRAINED_TOO, PROMPT, RESPONSE = "trained-too", "prompt", "response"
 TOTAL_LENGTH, DYNAMIC, STAGE, FLAVOR = "total-length", "dynamic", "stage", "flavor"
 BESIDE_MLP, DISTRIBUTED, TP_SP = "beside-mlp", "distributed-optimizer", "tp-sp"
-TRAINED_LAYERS, YARN, YARN_FROM = "trained-layers", "yarn", "native-length"
-EVALUATES, EVAL_BATCH = "evaluates", "evaluation-batch"
+TRAINED_LAYERS = "trained-layers"
 PLANS = frozenset((
     NAMED, ADAPTER, RANK, TARGETS, FOUR_BIT, EIGHT_BIT, QUANTIZE, DOUBLE, CHECKPOINTS,
     NO_CHECKPOINTS, OPTIMIZER, ZERO, FSDP, STRATEGY, OFFLOAD, OPTIMIZER_OFFLOAD, GPUS, NODES,
     CHECKPOINT_OFFLOAD, TP, PP, CP, SP, EP, REPLICAS, ATTENTION, DTYPE, PURE, LOSS_KERNEL,
-    KERNELS, IN_BACKWARD, DORA, TRAINED_TOO, PROMPT, RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE,
-    FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP, TRAINED_LAYERS, EVALUATES, EVAL_BATCH,
-    YARN, YARN_FROM,
+    KERNELS, IN_BACKWARD, TRAINED_TOO, PROMPT, RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE,
+    FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP, TRAINED_LAYERS,
 ))  # fmt: skip
 """Roles that only `plan` asks for: they say what memory takes, and `tune` never writes them."""
 
@@ -116,14 +114,6 @@ KEYS: tuple[Key, ...] = (
     *_rows(COMPILE, "enable", TITAN, under=("compile",)),
     *_rows(STRATEGY, "strategy", TRINITY, under=("actor", "trainer"), written=False),
     *_rows(STAGE, "algorithm_type", TRINITY, under=("algorithm",), written=False),
-    *_rows(YARN, "factor", TRINITY, under=("rope_scaling",), written=False),
-    *_rows(
-        YARN_FROM,
-        "original_max_position_embeddings",
-        TRINITY,
-        under=("rope_scaling",),
-        written=False,
-    ),
     # Batch times accumulation.
     *_rows(BATCH, "batch_size train_batch_size_per_gpu batch_size_per_gpu batchsize"),
     *_rows(BATCH, "per_device_train_batch_size", HUGGING_FACE),
@@ -193,10 +183,7 @@ KEYS: tuple[Key, ...] = (
         written=False,
     ),
     *_rows(TRAINED_LAYERS, "freeze_trainable_layers", FACTORY, written=False),
-    *_rows(EVALUATES, "eval_strategy evaluation_strategy", HUGGING_FACE, written=False),
-    *_rows(EVAL_BATCH, "per_device_eval_batch_size", HUGGING_FACE, written=False),
     *_rows(BESIDE_MLP, "apply_lora_to_mlp", TORCHTUNE, written=False),
-    *_rows(DORA, "use_dora peft_use_dora lora_use_dora", "peft.LoraConfig", written=False),
     *_rows(
         TRAINED_TOO,
         "modules_to_save lora_modules_to_save additional_target",

@@ -43,7 +43,7 @@ def unset(context: RuleContext, name: str) -> tuple[Line, ...]:
     return (shell.unsetting(name, _shell(context)),)
 
 
-INSTALL = re.compile(r"gpusetup install\b(?!.*--recover)")
+INSTALL = re.compile(r"gpusetup install\b")
 """A line that installs the build that was chosen."""
 LIBRARIES = "LD_LIBRARY_PATH"
 FILTERED = (
@@ -189,7 +189,6 @@ def gpusetup(context: RuleContext, *more: str) -> Line:
         where = ("--project",)
     else:
         where = ("--python", executable) if executable != "python" else ()
-        where += ("--installer", "conda") if context.installer == "conda" else ()
     return command(context, "gpusetup", "install", *where, *more)
 
 

@@ -96,8 +96,7 @@ def upgrade_line(request: InstallRequest, machine: Snapshot, wanted: Request, of
     """The command that takes the newest, with every word that it was chosen by."""
     newer = ("--torch", offer.torch) if wanted.torch else ("--upgrade",)
     backend = ("--backend", request.backend) if request.backend != "auto" else ()
-    installer = ("--installer", request.installer) if request.installer != "auto" else ()
-    words = (*target_options(request), *newer, *backend, *installer, *host_options(request))
+    words = (*target_options(request), *newer, *backend, *host_options(request))
     return shell_line(("gpusetup", "install", *words), machine.os.family)
 
 

@@ -28,7 +28,7 @@ ELSEWHERE = {"--from", "--report", "--project"}
 TARGETS = ELSEWHERE | {"--python", "--venv"}
 """Options that say what is read; without one it is this kernel's environment."""
 LEFT_TO_TERMINALS = ("mcp", "completion", "fleet")
-KINDS = {"--dry-run", "--yes", "-y", "--undo", "--recover"}
+KINDS = {"--dry-run", "--yes", "-y", "--undo"}
 WORTH_TELLING = ("install", "verify", "tune")
 """What takes long enough that its progress is shown."""
 

@@ -40,7 +40,7 @@ ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 SOURCES = {
     "measured": "measured: Trinity-RFT's GPU configuration guide",
     "fitted": "predicted by the memory model, which was fitted to measured jobs of this kind",
-    "model": "predicted by the memory model; published figures differ by a tenth in the median",
+    "model": "predicted by the memory model",
 }
 
 

@@ -7,16 +7,11 @@ from collections.abc import Iterator
 from gpusetup.model.shell import setting, shell_for
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import Decision, candidates, doubt, host_holds, max_batch
-from gpusetup.plan.job import YARN_FAMILIES, Job
+from gpusetup.plan.job import Job, yarn
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question
 from gpusetup.plan.sample import said_of_sample
 from gpusetup.plan.states import encoders, host_bytes
-
-MOMENTS = {
-    "loading": "the highest moment is before the first step: every GPU holds the whole model",
-    "evaluation": "the highest moment is the evaluation: a smaller evaluation batch lowers it",
-}
 
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
@@ -25,7 +20,7 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
         yield decision.job.shape.note
     yield from said_of_sample(decision.job, question.frames, question.size)
     yield from assumed(question, decision)
-    yield from positions(question, decision.job)
+    yield from positions(decision.job)
     yield from of_machine(decision, place)
     yield from of_answer(decision)
     if open_question := left_open(question, decision):
@@ -60,24 +55,13 @@ def assumed(question: Question, decision: Decision) -> Iterator[str]:
             yield f"{' and '.join(what)}, as plain loops run; {' and '.join(flags)} changes that"
 
 
-def positions(question: Question, job: Job) -> Iterator[str]:
-    """Whether positions reach the length; a longer reach of YaRN changes short texts as well."""
+def positions(job: Job) -> Iterator[str]:
+    """Whether positions reach the length."""
     native = job.shape.native_context
-    if native is None or job.shape.tokens is not None:
-        return
-    needs = job.context / native
-    if needs > 1:
-        how = f"YaRN with factor {needs:g}" if job.shape.kind in YARN_FAMILIES else (
+    if native is not None and job.shape.tokens is None and job.context > native:
+        how = f"YaRN with factor {job.context / native:g}" if yarn(job) else (
             "the model needs its positions extended")  # fmt: skip
         yield f"{job.context:,} tokens are beyond the native {native:,}: {how}"
-    if question.yarn is None or abs(question.yarn[0] - max(needs, 1.0)) < 0.005:
-        return
-    reach = round(question.yarn[0] * native)
-    said = f"`rope_scaling` has factor {question.yarn[0]:g}, which reaches {reach:,} tokens"
-    if reach < job.context:
-        yield f"{said}: {job.context:,} need factor {needs:g}"
-    else:
-        yield f"{said}: for {job.context:,} factor {max(needs, 1):g} is enough"
 
 
 def of_machine(decision: Decision, place: Place) -> Iterator[str]:
@@ -104,10 +88,8 @@ def of_answer(decision: Decision) -> Iterator[str]:
     if not decision.fits:
         need = shown.memory.total / GIB
         yield f"as it is, {need:.1f} GiB a GPU are needed, with `{shown.recipe}`"
-    if job.strategy == "dp":
-        yield "DataParallel's first GPU is counted, which holds most: DDP is faster, FSDP smaller"
-    if shown.memory.moment in MOMENTS:
-        yield MOMENTS[shown.memory.moment]
+    if shown.memory.moment == "loading":
+        yield "the highest moment is before the first step: every GPU holds the whole model"
     if job.reference is not None and job.lora is not None:
         yield "a LoRA needs no reference model: it is the base without adapters; one is counted"
     if decision.fits and not decision.measured and (kind := doubt(job, shown.recipe)):

@@ -274,8 +274,7 @@ def notes(found: Trace) -> tuple[str, ...]:
         (one.compiled, "`torch.compile` was left out of the trace; a compiled step keeps less"),
         (one.paged_bytes, f"{one.paged_bytes / GIB:.1f} GiB of paged optimizer states are the "
          "host's, and not counted"),
-        (one.convolves, "convolutions: cuDNN's own memory is not counted, with which nine "
-         "published networks took 10 to 15 % more"),
+        (one.convolves, "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"),
         (found.refused, f"no other batch could be traced: {found.refused}"),
     )  # fmt: skip
     return tuple(text for holds, text in rows if holds)

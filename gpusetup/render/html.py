@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH, MEMORY_LOW
-from gpusetup.monitor.record import History, Point
-from gpusetup.monitor.values import Summary
+from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.values import GpuSample, Summary, TreeSample
 from gpusetup.render.language import plain
 from gpusetup.render.monitor import duration, label, summary_text
 
@@ -23,10 +23,10 @@ def drawn(text: str) -> str:
 
 
 class Chart(Frozen):
-    """One series of a point's values. `band`: the marks between which it should be."""
+    """One figure of a sample. `band`: the marks between which it should be."""
 
     title: str
-    place: int
+    field: str
     unit: str
     least_top: float
     """The axis reaches at least so high."""
@@ -34,15 +34,25 @@ class Chart(Frozen):
 
 
 GPU_CHARTS = (
-    Chart(title="Utilisation", place=0, unit="%", least_top=100),
-    Chart(title="Memory", place=1, unit="%", least_top=100, band=(MEMORY_LOW, MEMORY_HIGH)),
-    Chart(title="Temperature", place=2, unit="°C", least_top=90, band=(70, HOT)),
-    Chart(title="Power", place=3, unit="W", least_top=50),
-    Chart(title="SM clock", place=4, unit="MHz", least_top=500),
+    Chart(title="Utilisation", field="utilization_percent", unit="%", least_top=100),
+    Chart(
+        title="Memory",
+        field="memory_percent",
+        unit="%",
+        least_top=100,
+        band=(MEMORY_LOW, MEMORY_HIGH),
+    ),
+    Chart(
+        title="Temperature", field="temperature_celsius", unit="°C", least_top=90, band=(70, HOT)
+    ),
+    Chart(title="Power", field="power_watts", unit="W", least_top=50),
+    Chart(title="SM clock", field="clock_sm_mhz", unit="MHz", least_top=500),
 )
 TREE_CHARTS = (
-    Chart(title="CPU of the command (a core is 100 %)", place=0, unit="%", least_top=100),
-    Chart(title="CPU of its loader workers", place=1, unit="%", least_top=100),
+    Chart(
+        title="CPU of the command (a core is 100 %)", field="cpu_percent", unit="%", least_top=100
+    ),
+    Chart(title="CPU of its loader workers", field="loader_cpu_percent", unit="%", least_top=100),
 )
 
 PAGE = """<!doctype html>
@@ -67,33 +77,39 @@ figure{{margin:0}}svg{{width:100%;height:150px;border:solid #8886;border-width:0
 """
 
 
-def page(summary: Summary, history: History) -> str:
+Points = Sequence[tuple[float, float | None]]
+"""Seconds since the start, and what was told then."""
+
+
+def page(summary: Summary, tally: Tally) -> str:
     """The whole page; every foreign text in it is escaped."""
-    charts = "".join(
-        section
+    parts = [
+        _charts(f"GPU {label(gpu)} {gpu.name or ''}", GPU_CHARTS,
+                [(row.seconds, row.gpu) for row in tally.gpus[label(gpu)].kept.all()])
         for gpu in summary.gpus
-        if (series := history.gpus.get(label(gpu)))
-        for section in _charts(f"GPU {label(gpu)} {gpu.name or ''}", GPU_CHARTS, series.all())
-    )
+    ]  # fmt: skip
     if summary.tree is not None:
-        charts += "".join(_charts("Command", TREE_CHARTS, history.tree.all()))
-    return PAGE.format(screen=drawn(summary_text(summary)), charts=charts)
+        told = [(one.seconds, one.tree) for one in tally.kept.all() if one.tree is not None]
+        parts.append(_charts("Command", TREE_CHARTS, told))
+    return PAGE.format(screen=drawn(summary_text(summary)), charts="".join(parts))
 
 
-def _charts(title: str, charts: Sequence[Chart], points: Sequence[Point]) -> Iterator[str]:
-    yield f"<h2>{escape(plain(title))}</h2>\n<div>\n"
-    yield from (_chart(chart, points) for chart in charts if _values(chart, points))
-    yield "</div>\n"
+def _charts(
+    title: str, charts: Sequence[Chart], told: Sequence[tuple[float, GpuSample | TreeSample]]
+) -> str:
+    series = [(one, [(at, getattr(row, one.field)) for at, row in told]) for one in charts]
+    drawings = "".join(_chart(chart, points) for chart, points in series if _values(points))
+    return f"<h2>{escape(plain(title))}</h2>\n<div>\n{drawings}</div>\n"
 
 
-def _values(chart: Chart, points: Sequence[Point]) -> list[float]:
-    return [value for point in points if (value := point.values[chart.place]) is not None]
+def _values(points: Points) -> list[float]:
+    return [value for _, value in points if value is not None]
 
 
-def _chart(chart: Chart, points: Sequence[Point]) -> str:
+def _chart(chart: Chart, points: Points) -> str:
     """Drawn in the units of the values: from 0 to the end, and from 0 to the top."""
-    top = max((chart.least_top, *_values(chart, points)))
-    end = max(*(point.seconds for point in points), 1.0)
+    top = max((chart.least_top, *_values(points)))
+    end = max(*(at for at, _ in points), 1.0)
     title = f"{chart.title}, 0 to {top:.0f} {chart.unit}, {duration(end)}"
     low, high = chart.band or (0, 0)
     return (
@@ -101,20 +117,19 @@ def _chart(chart: Chart, points: Sequence[Point]) -> str:
         f'preserveAspectRatio="none" role="img" aria-label="{title}">'
         f'<g transform="translate(0 {top:g}) scale(1 -1)">'
         f'<rect class="band" y="{low:g}" width="{end:g}" height="{high - low:g}"/>'
-        f'<path class="line" d="{path(points, chart.place)}"/></g></svg></figure>\n'
+        f'<path class="line" d="{path(points)}"/></g></svg></figure>\n'
     )
 
 
-def path(points: Sequence[Point], place: int) -> str:
+def path(points: Points) -> str:
     """An SVG path; where nothing was told it is broken.
 
-    >>> path([Point(seconds=s, values=(v,)) for s, v in ((0, 0), (1, None), (2, 100))], 0)
+    >>> path([(0, 0), (1, None), (2, 100)])
     'M0 0M2 100'
     """
     parts, letter = [], "M"
-    for point in points:
-        value = point.values[place]
+    for at, value in points:
         if value is not None:
-            parts.append(f"{letter}{point.seconds:g} {value:g}")
+            parts.append(f"{letter}{at:g} {value:g}")
         letter = "M" if value is None else "L"
     return "".join(parts)

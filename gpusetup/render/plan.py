@@ -95,6 +95,8 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
         host = plan.memory_gib.host
         if host:
             yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", f": {plan.recipe}")
+        elif plan.confidence == "close":
+            yield verdict(BUT, "may fit", f": {plan.recipe}; measure one step first")
         else:
             yield verdict(OK, "fits", f": {plan.recipe}")
     else:
@@ -115,7 +117,7 @@ def _confidence(plan: PlanCell) -> str:
     return {
         "measured": "measured",
         "clear": f"clear: nothing is within {near} of the limit",
-        "close": f"close: within {near} of the limit{kind}, try it before you rely on it",
+        "close": f"close: within {near} of the limit{kind}",
     }[plan.confidence]
 
 

@@ -260,45 +260,4 @@ def ddp(how, when):
     Wrapped.__init__ = made
 
 
-def no_sync(how, when):
-    from torch.nn.parallel import DistributedDataParallel as Wrapped
-
-    @contextlib.contextmanager
-    def nothing(self):
-        yield
-
-    Wrapped.no_sync = nothing
-
-
-def dtensor(how, when):
-    """`dtensor`: what a layout is changed into is another one's part."""
-    from torch.distributed.tensor import placement_types
-
-    Shard = placement_types.Shard
-    if how == "swap":
-        real = Shard._to_replicate_tensor
-
-        def gathered(self, local, mesh, dim, shape, *rest, **named):
-            found = real(self, local, mesh, dim, shape, *rest, **named)
-            return found.flip(self.dim) if found.shape[self.dim] % 2 == 0 else found
-
-        Shard._to_replicate_tensor = gathered
-
-
-def numpy(how, when):
-    """`numpy`: torch has none, and cannot unpack an object."""
-    torch.Tensor.numpy = broken("numpy", None, how, when)
-
-
-def sampler(how, when):
-    from torch.utils.data.distributed import DistributedSampler
-
-    real = DistributedSampler.__init__
-
-    def made(self, data, num_replicas=None, rank=None, **named):
-        real(self, data, num_replicas, 0, **named)
-
-    DistributedSampler.__init__ = made
-
-
-SPECIAL = {"ddp": ddp, "no_sync": no_sync, "dtensor": dtensor, "sampler": sampler, "numpy": numpy}
+SPECIAL = {"ddp": ddp}

@@ -16,8 +16,7 @@ from typing import Any, Literal
 from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.switching.files import read_json_object, refuse_newer, write_safely
-from gpusetup.install.switching.journal import CONDA_UNDO
-from gpusetup.install.switching.state_files import read_state
+from gpusetup.install.switching.journal import CONDA_UNDO, read_state
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import own_line

@@ -28,16 +28,11 @@ from gpusetup.install.conda.plan import CondaPlan, Records, torch_packages
 from gpusetup.install.credentials import redacted
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.proof import prove
+from gpusetup.install.switching.journal import CONDA_UNDO, RECEIPT, STORE, read_journal
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.receipt import Receipt, shareable, write_receipt
 from gpusetup.install.switching.receipt import now as when
-from gpusetup.install.switching.transaction import (
-    CONDA_UNDO,
-    RECEIPT,
-    STORE,
-    forget_undo,
-    read_journal,
-)
+from gpusetup.install.switching.transaction import forget_undo
 from gpusetup.model.finding import Step
 from gpusetup.model.shell import own_line
 from gpusetup.system.signals import interruptible

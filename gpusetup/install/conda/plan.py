@@ -104,7 +104,7 @@ def conda_prefix(snapshot: Snapshot) -> str:
         raise Blocked(
             f"{python.prefix} is no conda environment",
             hint="make and activate one (`conda create --name torch python=3.12`), "
-            "or use `--installer uv`",
+            "or make one of your own: `gpusetup install --venv .venv`",
         )
     return python.prefix
 
@@ -215,7 +215,7 @@ def require_runnable(plan: CondaPlan, machine: Snapshot) -> None:
     if plan.program is None:
         raise Blocked(
             "Neither conda nor mamba nor micromamba is found on PATH",
-            hint="activate it, or use `--installer uv`; `--dry-run` shows the recipe",
+            hint="activate it, or `gpusetup install --venv .venv`; `--dry-run` shows the recipe",
         )
     needs_cuda_to_be_seen(plan.task.resolution, machine, os.environ)
 

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from ..judging.refusals import lacks_form, refuses
 from .calls import Answer, Call, dense
 from .forms import Question, form
-from .rules import COUNTING, OPTIMIZER_ROOM, known_wrong_form, optimizer_left_out, release
+from .rules import HALVES, LEFT_OUT, reason, release
 from .ways import Asking, NoWay, Way
 
 FORMATS = ("float32", "bfloat16")
@@ -27,6 +27,9 @@ SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
 the last has none."""
 MANY = 75
 """More tensors than one call of a kernel on lists takes; in two groups with unlike rates."""
+COUNTING = 4.0
+"""Forms that count their steps in a tensor take 1 less a power of nearly 1 in float32."""
+RIGHT_FUSED_SGD = (2, 15)
 SIZE = 0.05
 """Of the parameters, so that a step is seen beside them."""
 FORMS: Dict[str, Dict[str, bool]] = {
@@ -37,39 +40,19 @@ FORMS: Dict[str, Dict[str, bool]] = {
 }
 
 
-def more(torch: Any, name: str) -> List[Dict[str, Any]]:
-    """Options together, as torch's database has them not."""
-    adam: List[Dict[str, Any]] = [
-        {"lr": torch.tensor(0.01)},
-        {"betas": (0.5, 0.7), "eps": 1e-3, "amsgrad": True, "maximize": True},
-        {"lr": 0.01, "weight_decay": 0.1, "amsgrad": True, "maximize": True},
-    ]
-    rows: Dict[str, List[Dict[str, Any]]] = {
-        "Adam": adam,
-        "AdamW": adam,
-        "SGD": [
-            {"lr": 0.1, "momentum": 0.9, "nesterov": True},
-            {"lr": 0.1, "momentum": 0.9, "nesterov": True, "maximize": True, "weight_decay": 0.1},
-        ],
-        "ASGD": [{"t0": 1, "lr": 0.05}],
-        "RMSprop": [{"lr": 0.02, "momentum": 0.9, "alpha": 0.5}],
-    }
-    return rows.get(name, [])
-
-
 class OptimizerEntry(NamedTuple):
     name: str
     info: Any
     """torch's `OptimizerInfo`."""
 
-    def settings(self, torch: Any, case: str) -> List[Dict[str, Any]]:
+    def settings(self, case: str) -> List[Dict[str, Any]]:
         if case == "sparse" and not self.info.only_supports_sparse_grads:
             return [dict(self.info.metadata_for_sparse[0])]
         found = [dict(each.kwargs) for each in self.info.optim_inputs_func(device="cpu")]
         if self.name == "LBFGS":  # a search compares losses: it goes another way by a roundoff
             found = [each for each in found if "line_search_fn" not in each]
             return [{**each, "max_iter": 2} for each in found]
-        return found + more(torch, self.name)
+        return found
 
     def cases(self) -> Tuple[str, ...]:
         if self.info.only_supports_sparse_grads:
@@ -80,7 +63,7 @@ class OptimizerEntry(NamedTuple):
         """One setting in one case."""
         words = f"{seed}:{self.name}:{turn}"
         chance = random.Random(words)
-        formats = [name for name in FORMATS if not optimizer_left_out(self.name, name)]
+        formats = [name for name in FORMATS if not reason(LEFT_OUT, self.name, name)]
         dtype = formats[turn // 2 % len(formats)]
         case = self.cases()[turn % len(self.cases())]
         made = torch.Generator().manual_seed(chance.getrandbits(62))
@@ -97,9 +80,10 @@ class OptimizerEntry(NamedTuple):
             drawn = (torch.randn(math.prod(shape), generator=made) for shape in shapes)
             return [(size * x).to(low) for x in drawn]
 
-        options = chance.choice(self.settings(torch, case))
+        settings = self.settings(case)  # two together, as torch's database does not have them
+        options = {**chance.choice(settings), **chance.choice(settings)}
         call = Call((values(SIZE), [values(1.0) for _ in range(STEPS)]), options, lambda x: x)
-        room = OPTIMIZER_ROOM.get(self.name, COUNTING) if dtype == "float32" else 1.0
+        room = COUNTING if dtype == "float32" else 1.0
         kind = device.partition(":")[0]
         trial = Trial(self.name, self.info, case, dtype, shapes, room, kind)
         return Question(trial, dtype, turn, call, words, form(turn))
@@ -158,8 +142,10 @@ class Trial(NamedTuple):
             "differentiable": self._takes("differentiable") and not sparse,
             "capturable": self.info.has_capturable_arg and kind == "cuda",
         }
-        asked = (self.name, self.dtype, kind, release(torch))
-        return [name for name, here in has.items() if here and not known_wrong_form(name, *asked)]
+        if (self.name, kind) == ("SGD", "cpu") and self.dtype in HALVES:
+            # It writes no whole vector: of 33 parameters only the last one has a step.
+            has["fused"] = has["fused"] and release(torch) >= RIGHT_FUSED_SGD
+        return [name for name, here in has.items() if here]
 
     def trained(
         self, form: Dict[str, bool], given: Any, options: Dict[str, Any], saved: bool = False
@@ -253,8 +239,4 @@ LBFGS_KEEPS = ("d", "t", "func_evals", "n_iter", "H_diag", "prev_flat_grad", "pr
 def entries(infos: List[Any]) -> Dict[str, OptimizerEntry]:
     """By name; without those that are left out."""
     named_rows = ((info.optim_cls.__name__, info) for info in infos)
-    return {
-        name: OptimizerEntry(name, info)
-        for name, info in named_rows
-        if not optimizer_left_out(name)
-    }
+    return {name: OptimizerEntry(name, info) for name, info in named_rows}

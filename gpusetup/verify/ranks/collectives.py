@@ -1,5 +1,5 @@
 """The collectives: one loop makes each call of the table; every rank works out the numbers of all
-others, so that each judges its own answer."""
+others, so that each judges its own answer. Barriers, and how fast it goes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, List, NamedTuple
 import torch
 import torch.distributed as dist
 
-from ..values import asked
+from ..values import PASSED, Outcome, asked
 from .draws import COLLECTIVES, Draw, drawn, ring_step
-from .group import Group, Part, State, check, hold
+from .group import Group, Members, Part, State, begin, check, hold, together
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
 """How long the calls of one check may take; a quiet machine needs a tenth of it."""
 ROUNDS = {"standard": 2, "census": 6}
-LATE_SECONDS = 0.015
+LATE_SECONDS = 0.02
 UNEVEN = ("uneven", "functional", "lists")
 """Ways of all-to-all in which each part has a length of its own; gloo has no such lists."""
 JUNK = 77
@@ -174,3 +174,61 @@ scatter = check("scatter", partial(planned, "scatter"), SECONDS)
 reduce_scatter = check("reduce_scatter", partial(planned, "reduce_scatter"), SECONDS)
 all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
 send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
+
+
+def _barriers(group: Group) -> List[Part]:
+    return [
+        (f"{name} {mode} {turn}", partial(_waited, group, members, f"{name} {mode} {turn}", turn))
+        for turn, (name, members) in enumerate([*State.groups.items()] * 2)
+        for mode in ("async", "sync")[:: 1 if turn % 2 else -1]
+    ]
+
+
+def _waited(group: Group, members: Members, place: str, turn: int) -> str:
+    """One member comes late and says through the store that it has; the others must see that."""
+    late = members.ranks[(turn + turn // 4) % len(members.ranks)]
+    if group.rank == late:
+        time.sleep(LATE_SECONDS)
+        group.store.add(f"barrier/{place}/{late}", 1)
+    end(dist.barrier(group=members.handle, async_op="async" in place))
+    if group.backend == "nccl":
+        torch.cuda.synchronize(group.device)
+    came = group.store.add(f"barrier/{place}/{late}", 0)
+    return "" if came else f"it did not wait for rank {late}"
+
+
+barrier = check("barrier", _barriers)
+
+
+RATED = (1 << 18, 1 << 22, 1 << 24, 1 << 27)
+"""Bytes of a message; the last one between GPUs alone."""
+REPEATS = 5
+
+
+def bandwidth(device: str) -> Outcome:
+    """The bus bandwidth of all_reduce by message size; `--baseline` compares runs."""
+    return together("bandwidth", _swept)
+
+
+def _swept(group: Group) -> Outcome:
+    rates, noise = [0.0], [0.0]
+    sizes = RATED if group.backend == "nccl" else RATED[:3]
+    for size in sizes:
+        begin(f"bandwidth/{size}")
+        turn, times = Turn(group, "all_reduce", Draw("plain", ("float32", "sum"), size // 4)), []
+        for _ in range(REPEATS + 1):  # the first one sets buffers up
+            began = time.perf_counter()
+            turn.start()
+            if turn.nccl:
+                torch.cuda.synchronize(group.device)
+            times.append(max(time.perf_counter() - began, 1e-9))
+        times = sorted(times[1:])
+        # Bytes over the bus for each one of the message, as nccl-tests count them.
+        moved = 2 * size * (group.world - 1) / group.world / 1e9
+        rates.append(moved / times[REPEATS // 2])
+        noise.append(times[-1] / times[0] - 1)
+    told = "/".join(f"{rate:.2g}" for rate in rates[1:])
+    label = "/".join(f"{size / 2**20:g}" for size in sizes)
+    best = rates.index(max(rates))
+    detail = f"all_reduce, bus bandwidth in GB/s at {label} MiB: {told}; the best"
+    return Outcome(PASSED, detail, rates[best], None, "GB/s", spread=noise[best])
