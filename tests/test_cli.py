@@ -220,7 +220,7 @@ def test_a_time_may_have_its_unit(text: str) -> None:
 
 ENDS = [
     "doctor --from rtx3050-laptop --json",
-    "doctor --list",
+    "doctor --explain",
     "doctor --from list",
     "--help",
     "verify --help",
@@ -253,7 +253,7 @@ def test_an_answer_that_stdout_does_not_take_is_one_sentence_and_exit_3(
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("doctor --list", 0),
+        ("doctor --explain", 0),
         ("completion bash", 0),
         ("mcp --agents", 0),
         ("doctor --from rtx3050-laptop --json", 1),
