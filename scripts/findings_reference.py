@@ -27,7 +27,7 @@ def pages() -> Iterator[tuple[str, str]]:
     from gpusetup.diagnosis.knowledge import records
 
     rows = tuple(records())
-    yield "index.md", HEAD + "".join(f"- [`{row.id}`]({row.id}.md): {row.title}\n" for row in rows)
+    yield "index.md", HEAD + "".join(f"- [`{row.id}`]({row.id}.md)\n" for row in rows)
     yield from ((f"{row.id}.md", "".join(page(row))) for row in rows)
 
 
