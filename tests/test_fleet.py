@@ -175,7 +175,7 @@ def test_missing_cut_and_foreign_files_are_named_and_the_others_shown(
     assert "did not answer" in row(answer, "n5")["problem"]
     assert row(answer, "n0")["status"] == "ok"
     assert [one.partition(":")[0] for one in answer["left_out"]] == ["foreign.json", "list.json"]
-    assert answer["exclude"]["slurm"] == "--exclude=n5,cut,newer"
+    assert answer["exclude"]["slurm"] == "--exclude=cut,n5,newer"
 
 
 @pytest.mark.parametrize(
