@@ -127,17 +127,6 @@ def test_what_ends_the_run_ends_the_rest() -> None:
 # --- what a node says -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "{", "{}", "[1]", "{\n" * 3000, '{"a":' * 5000, '{"schema": 3}\n', "null\n",
-        '{"schema": "gpusetup.snapshot/1"', '{"schema": "other/1"}\n', "\x00\x1b[2J{\n",
-    ],
-)  # fmt: skip
-def test_noise_is_no_document(text: str) -> None:
-    assert work.documents(text) == {}
-
-
 def test_documents_are_found_between_other_lines() -> None:
     one = json.dumps({"schema": "gpusetup.snapshot/1", "a": "}\n{"}, indent=2)
     two = json.dumps({"schema": "gpusetup.verify/1"})
@@ -283,14 +272,6 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     assert main(["fleet", *words]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_without_a_scheduler_it_says_where_to_go(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["fleet", "run", "--slurm"]) == 3
-    assert "--hosts FILE" in capsys.readouterr().err
 
 
 def test_a_folder_with_records_is_not_mixed_with_new_ones(

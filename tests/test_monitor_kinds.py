@@ -92,16 +92,6 @@ def test_advice_does_not_repeat_what_the_command_says(words: str, absent: str) -
     assert not re.search(absent, said), said
 
 
-def test_the_same_samples_without_their_processes_get_words_about_the_pattern() -> None:
-    from gpusetup.model.frozen import replace
-
-    run = composed("workers decode without rest, cores are free", 0)
-    blind = [replace(sample, tree=None, host=None) for sample in run.samples]
-    told = summarise(Tally(blind))
-    assert told.verdict == "bursty" and told.next and told.next.id == "watch-the-command"
-    assert "worker" not in told.evidence
-
-
 @pytest.mark.parametrize(
     ("name", "word", "said"),
     [
@@ -121,13 +111,6 @@ def test_a_verdict_says_its_cause(name: str, word: str, said: bool, seeds: range
         words = f"{told.evidence} {told.next.text if told.next else ''} {' '.join(told.advice)}"
         assert (word in words) == said, words
         assert "num_workers" not in words and "larger batch" not in words
-
-
-def test_a_hang_is_told_from_light_work_to_the_end() -> None:
-    run = composed("a collective hangs after healthy work, the run is killed", 0)
-    tally = Tally(run.samples)
-    assert summarise(tally, command=run.command, exit_code=137).cause == "hang"
-    assert summarise(tally, command=run.command, exit_code=0).cause != "hang"
 
 
 def test_notes_fit_the_program_and_a_short_record_says_so() -> None:

@@ -160,17 +160,6 @@ def test_a_log_is_known_and_judged_as_its_run(name: str) -> None:
         assert told.samples == len(composed(kind, 1).samples)
 
 
-def test_what_a_log_tells_is_read_in_its_units() -> None:
-    run = composed(FULL, 1)
-    first = run.samples[0].gpus[0]
-    for name in ("smi csv", "dcgmi dmon", "W&B csv"):
-        told = list(WRITERS[name][1](run))
-        gpu = next(samples(read(told), 1.0)).gpus[0]
-        assert abs((gpu.memory_used_bytes or 0) - (first.memory_used_bytes or 0)) < 1 << 20
-        assert gpu.memory_total_bytes == pytest.approx(first.memory_total_bytes, rel=0.01)
-        assert gpu.power_limit_watts == first.power_limit_watts
-
-
 def test_our_own_csv_gives_the_same_answer_as_our_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

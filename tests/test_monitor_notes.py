@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 import monitor_kinds_told
 from each_row import each
-from monitor_composer import A100, RTX4090, Gpu, Host, Run, Tree, compose
-from monitor_kinds import TRAIN, composed
-from monitoring import loop, pausing
+from monitor_composer import A100, RTX4090, Gpu, Run, Tree, compose, pausing
+from monitor_kinds import TRAIN
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor import logs
@@ -63,27 +62,11 @@ def test_a_good_run_has_none_of_them() -> None:
     assert judged(run(Gpu(use=96, pcie=2e8))).notes == ()
 
 
-def test_pauses_of_a_warm_up_that_is_left_out_are_not_told() -> None:
-    compiling = Gpu(use=lambda at: (40 if at % 9 < 2 else 0) if at < 60 else 97)
-    notes = " ".join(judged(run(compiling, seconds=200)).notes)
-    assert "warm-up" in notes and "paused" not in notes
-
-
 def test_one_command_raises_the_limit_of_all_cards_that_it_holds_down() -> None:
     gpu = Gpu(use=98, weight=1.0, limit=0.6, clock=65, reasons=("sw_power_cap",))
     told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
     assert told.next is not None
     assert told.next.command == "sudo nvidia-smi -i 0,1 -pl 400"
-
-
-def test_the_pattern_alone_brings_no_advice_on_batches() -> None:
-    told = judged(compose(random.Random(1), [Gpu(use=loop(2, 3))], card=A100))
-    assert told.verdict == "bursty" and told.advice == ()
-
-
-def test_a_hang_names_the_rank_that_did_nothing() -> None:
-    told = judged(composed("dmon: one of four ranks falls silent, the others spin to the end", 0))
-    assert "did nothing" in told.evidence
 
 
 def read(lines: list[str]) -> list[Sample]:
@@ -109,10 +92,3 @@ def test_instances_are_read_from_dcgm() -> None:
     taken = read(lines)
     assert [gpu.label for gpu in taken[0].gpus] == ["0:0", "0:3"] and len(taken) == 20
     assert summarise(Tally(taken)).verdict == "good"
-
-
-def test_a_full_machine_is_no_input_of_a_server() -> None:
-    gpu = Gpu(use=loop(1, 4), memory=80, holders=((5, "VLLM::EngineCore", "compute"),))
-    host = Host(cores=16, others=1560)
-    told = judged(compose(random.Random(2), [gpu], None, host, card=A100))
-    assert (told.verdict, told.cause) == ("bursty", "requests")

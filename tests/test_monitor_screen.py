@@ -60,15 +60,6 @@ def test_each_size_shows_what_a_person_looks_for() -> None:
     assert "hw_thermal_slowdown" in said and "NVIDIA" in said
 
 
-def test_a_long_command_is_cut_and_no_other_column() -> None:
-    one = ProcessUse(pid=2**30, name="python train.py " + "--option " * 40, memory_bytes=5 << 30)
-    gpu = GpuSample(index=0, processes=(one,))
-    busy = Sample(at="2026-11-20T06:00:00.000Z", seconds=0, gpus=(gpu,))
-    for width in (60, 80, 120):
-        said = shown((busy,), width, 24)
-        assert "PID" in said and str(one.pid) in said and "python train" in said, said
-
-
 # --- a real terminal ------------------------------------------------------------------------------
 
 BUSY = {**A100, "utilization": 97, "memory_used": 30 << 30, "throttle": 0, "power_mw": 320000,

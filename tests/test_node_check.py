@@ -16,7 +16,6 @@ from standin.machine import WithDriver, bus
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.fleet.node_check import Job, NodeCheckAnswer, checked, only
 from gpusetup.fleet.profile import learnt, read
@@ -220,33 +219,6 @@ def test_ports_that_are_up_and_down_are_counted() -> None:
     assert links(WithLinks()) == found
 
 
-class WithoutLinks(WithDriver):
-    """A node whose devices of InfiniBand are gone, or whose sysfs is not to be read."""
-
-    def __init__(self, readable: bool) -> None:
-        super().__init__()
-        self.readable = readable
-
-    def list(self, path: str) -> tuple[str, ...]:
-        if path.startswith("/sys/class"):
-            if not self.readable:
-                raise PermissionError(13, "Permission denied", path)
-            if path != "/sys/class":
-                raise FileNotFoundError(2, "No such file or directory", path)
-            return ("net",)
-        return super().list(path)
-
-
-def test_ports_that_are_gone_fail_a_profile_and_unread_ones_do_not(tmp_path: Path) -> None:
-    expected = read(profile_of('"links.active" = "2 x InfiniBand 400 Gb/sec (4X NDR)"'), "p.toml")
-    record = read_node(node(tmp_path, 1), 60)
-    for readable, failing in ((True, ["links.active"]), (False, [])):
-        facts = links(WithoutLinks(readable))
-        found = judged(Job(snapshot=record.snapshot, facts=facts, expected=expected))
-        assert [one.field for one in found.unmet] == failing
-        assert found.unknown == (() if readable else ("links.active",))
-
-
 # --- a part of a node, and what is unknown --------------------------------------------------------
 
 
@@ -271,17 +243,6 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
     assert (found.ok, found.reason) == (False, "GPU 7 is not there")
 
 
-def test_only_a_driver_that_answers_tells_which_gpus_are_not_there(tmp_path: Path) -> None:
-    assert of_a_job(node(tmp_path, 4), "7").reason == "GPU 7 is not there"
-    record = read_node(node(tmp_path, 4, state={"nvml.init": "@hang"}), 1.0)
-    some = replace(record.snapshot, gpus=read_node(node(tmp_path, 2), 60).snapshot.gpus)
-    late = only(Job(snapshot=some), "3")  # the driver hung after two of four
-    assert (late.absent, late.snapshot.gpus) == ((), ())
-    assert not judged(late).ok
-    found = judged(only(Job(snapshot=record.snapshot), "0"))
-    assert found.reason.startswith("driver-does-not-answer") and "not there" not in found.reason
-
-
 def test_a_value_that_one_gpu_does_not_tell_fails_no_node(tmp_path: Path) -> None:
     sound = node(tmp_path)
     profile = learnt(answer(sound).facts)
@@ -302,15 +263,6 @@ def test_a_line_feed_in_a_gpus_name_is_no_second_line(tmp_path: Path) -> None:
 def test_what_is_no_list_of_gpus_is_refused(gpus: str) -> None:
     with pytest.raises(UsageError, match="no list of GPUs"):
         only(Job(snapshot=Snapshot()), gpus)
-
-
-def test_an_xid_of_two_gpus_fails_the_job_of_either(tmp_path: Path) -> None:
-    log = "".join(
-        LOG.format(slot=bus(place).rpartition(".")[0], what="79, pid=1, GPU has fallen off")
-        for place in (0, 3)
-    )
-    system = node(tmp_path, 4, log=log)
-    assert [of_a_job(system, gpu).ok for gpu in "0123"] == [False, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -336,14 +288,6 @@ def test_only_an_xid_that_asks_for_something_of_the_node_fails_it(
     assert found.ok == ok, found.reason
     again = LOG.format(slot=slot, what=what) + LOG.format(slot=slot, what="145, RLW_CTRL Fatal XC0")
     assert not answer(node(tmp_path, 1, log=again)).ok
-
-
-def test_a_gpu_whose_memory_is_the_hosts_fails_neither_node_nor_doctor(tmp_path: Path) -> None:
-    record = read_node(node(tmp_path, 1, last={"memory_total": "!3", "memory_used": "!3"}), 60)
-    assert record.snapshot.gpus and record.snapshot.gpus[0].memory_total_bytes is None
-    assert judged(Job(snapshot=record.snapshot)).ok
-    asked = {one.id for one in diagnose(record.snapshot, load_catalog()).findings}
-    assert "gpu-does-not-answer" not in asked
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -372,19 +316,6 @@ def test_learning_from_a_sick_node_says_so(
     assert "gpus.recovery_action" not in said.out and "gpus.count" in said.out
     assert "this node is not sound" in said.err
     assert "not learnt, for no sound node has it: gpus.recovery_action is" in said.err
-
-
-def test_what_was_asked_and_answered_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["fleet", "check", "-v"])
-    said = capsys.readouterr()
-    assert said.out.count("\n") == 1
-    assert "list /sys/class/infiniband: " in said.err
-    assert ": 2\n" not in said.err  # an errno is said in words
-
-
-def test_a_limit_is_from_a_tenth_of_a_second_on(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fleet", "check", "--timeout=0.001"]) == 2
-    assert "0.1 to 3600" in capsys.readouterr().err
 
 
 def test_a_fleet_reads_the_checks_of_its_nodes(

@@ -209,14 +209,6 @@ def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
     assert shlex.split(call)[-1] == "/etc/a b.toml"
 
 
-def test_nothing_is_written_where_no_folder_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fleet", "slurm", "install"]) == 2
-    said = capsys.readouterr().err
-    assert "prolog.sh" in said and "`--prefix`" in said
-    assert main(["fleet", "slurm", "print"]) == 0
-    assert "Prolog=/etc/slurm/gpusetup/prolog.sh" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("name", ["with space", "a\nb", "a#b", "a$(id)"])
 def test_a_folder_that_slurms_conf_cannot_name_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

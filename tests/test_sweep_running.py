@@ -144,14 +144,6 @@ def test_without_a_launcher_it_says_how_to_start(
     assert "srun --ntasks-per-node=8 gpusetup fleet sweep" in said
 
 
-@pytest.mark.parametrize("words", [("--limit", "soon")])
-def test_a_value_that_cannot_be_is_refused(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, str]
-) -> None:
-    assert main(["fleet", "sweep", *words]) == 2
-    assert words[1] in capsys.readouterr().err
-
-
 # --- real ranks -----------------------------------------------------------------------------------
 
 

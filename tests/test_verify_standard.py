@@ -28,9 +28,7 @@ from gpusetup.verify.values import Asked, Outcome, ask_for
 
 SLOW = {"compile", "speed", "copy-within"}
 """Named by their mutants in the long form only: each takes many seconds."""
-NOT_COMPILED = "_int_mm_out_cuda not compiled for this platform."
 NOT_SUPPORTED = "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx( handle, opa`"
-BROKEN = "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa`"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -151,17 +149,6 @@ def test_the_effective_precision(
         torch.set_float32_matmul_precision(before)
 
 
-def test_what_a_library_lacks_is_a_skip_and_what_breaks_is_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for text in (NOT_COMPILED, NOT_SUPPORTED):
-        monkeypatch.setattr(torch, "_int_mm", says(text))
-        assert products.int8("cpu").status == "skipped"
-    monkeypatch.setattr(torch, "_int_mm", says(BROKEN))
-    with pytest.raises(RuntimeError, match="EXECUTION_FAILED"):
-        products.int8("cpu")
-
-
 def test_only_gpus_without_bfloat16_may_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "multiplied", says(NOT_SUPPORTED))
     monkeypatch.setattr(precision, "capability_of", lambda *_: (7, 5))
@@ -249,15 +236,15 @@ def test_no_quick_check_imports_the_compiler_an_optimizer_or_the_database_of_tor
 def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process dies in the first product of bytes; the check after it gets a new one."""
+    """The process dies in the first scaler; the check after it gets a new one."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "if '--worker' in sys.orig_argv:\n"
         "    import os, torch\n"
-        "    torch._int_mm = lambda *_: os.abort()\n"
+        "    torch.amp.GradScaler = lambda *_, **__: os.abort()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    names = ("import", "properties", "int8", "grad-scaler", "determinism")
+    names = ("import", "properties", "float8", "grad-scaler", "determinism")
     monkeypatch.setitem(LEVELS, "standard", tuple(map(named, names)))
     options = read_options(["--level", "standard", "--device", "cpu", "--seed", "5"])
     whole = Run(options, Child(False, options.asked))
@@ -267,6 +254,6 @@ def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
         whole.child.end()
     report = whole.report()
     states = {each.name: each.outcome.status for each in report.results}
-    assert states == {**dict.fromkeys(names, "passed"), "int8": "crashed"}
+    assert states == {**dict.fromkeys(names, "passed"), "grad-scaler": "crashed"}
     screen = as_text(report)
-    assert "verdict: failed (int8 on cpu crashed)" in screen
+    assert "verdict: failed (grad-scaler on cpu crashed)" in screen

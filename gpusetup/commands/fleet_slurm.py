@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import stat
 import sys
 from pathlib import Path
 
@@ -58,6 +57,7 @@ def _print(options: argparse.Namespace, out: Console) -> int:
 
 def _install(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.fleet.slurm_health import files
+    from gpusetup.install.switching.files import write_safely
 
     if not options.prefix:
         raise UsageError(
@@ -70,7 +70,8 @@ def _install(options: argparse.Namespace, out: Console) -> int:
     with blocked_by_files("Cannot write"):
         prefix.mkdir(parents=True, exist_ok=True)
         for name, text in written.items():
-            _replace(prefix / name, text, 0o755 if name.endswith(".sh") else 0o644)
+            write_safely(prefix / name, text)
+            (prefix / name).chmod(0o755 if name.endswith(".sh") else 0o644)
             out.talk(f"wrote {prefix / name}")
     out.text(written["slurm.conf.gpusetup"])
     return 0
@@ -109,7 +110,8 @@ def _prolog(options: argparse.Namespace, out: Console) -> int:
 def _health(options: argparse.Namespace, out: Console) -> int:
     """Check the whole node, and tell slurmctld what follows from it."""
     from gpusetup.fleet.slurm_health import Memory, decide, node_state, scontrol_words
-    from gpusetup.model.codec import from_json, to_json
+    from gpusetup.install.switching.files import read_json_object, write_safely
+    from gpusetup.model.codec import from_plain, to_json
     from gpusetup.model.frozen import replace
     from gpusetup.probe.node import name_of_node
 
@@ -120,15 +122,17 @@ def _health(options: argparse.Namespace, out: Console) -> int:
         raise ToolFailed(f"`scontrol show node {node}` tells no state: nothing is done")
     answer = looked(expected_of(options.profile), None, given_out=state.gpus)
     try:
-        before = from_json(_read(memory_file) or "{}", Memory, what=str(memory_file))
+        before = from_plain(read_json_object(memory_file) or {}, Memory, what=str(memory_file))
     except BadInput:
         before = Memory()
     action, memory = decide(answer.ok, answer.reason, state, before)
-    if action.kind != "none":
-        # What is kept before slurmctld obeys must not claim a drain that may not come.
-        _write(memory_file, to_json(replace(memory, drained=before.drained)))
-        _scontrol(*scontrol_words(action, node))
-    _write(memory_file, to_json(memory))
+    with blocked_by_files(f"Cannot write {memory_file}", "name a `--state`"):
+        memory_file.parent.mkdir(parents=True, exist_ok=True)
+        if action.kind != "none":
+            # What is kept before slurmctld obeys must not claim a drain that may not come.
+            write_safely(memory_file, to_json(replace(memory, drained=before.drained)))
+            _scontrol(*scontrol_words(action, node))
+        write_safely(memory_file, to_json(memory))
     said = f"{action.kind} {action.reason}".rstrip()
     out.talk(f"{node}: {'ok' if answer.ok else 'failed'}: {plain(answer.reason)}; {plain(said)}")
     return 0 if answer.ok else Unsatisfiable.exit_code
@@ -144,43 +148,3 @@ def _scontrol(*words: str) -> str:
             hint="the health program runs as root or as SlurmUser, with Slurm's commands on PATH",
         )
     return said.stdout
-
-
-# --- what a node remembers
-
-
-def _read(path: Path) -> str:
-    """What a file of ours says; nothing of a link, a pipe or a device in its place."""
-    from gpusetup.install.switching.files import no_link
-
-    try:
-        with open(path, "rb", opener=no_link) as file:
-            own = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return file.read(4096).decode() if own else ""
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _replace(path: Path, text: str, mode: int | None = None) -> None:
-    """Write a file beside and rename it: whole or not at all, and through no link.
-
-    Raises OSError. Two checks may run at once.
-    """
-    from gpusetup.install.switching.files import open_new
-
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    try:
-        with open_new(beside) as file:
-            file.write(text)
-        if mode is not None:
-            beside.chmod(mode)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str) -> None:
-    with blocked_by_files(f"Cannot write {path}", "name a `--state`"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, text)

@@ -146,6 +146,7 @@ def asked(method: str, path: str, body: object = None) -> Any:
         with opener.open(request, timeout=SECONDS) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as problem:
+        problem.close()
         raise Blocked(
             f"Kubernetes refuses {method} {path}: {problem.code} {problem.reason}",
             hint="the pod's account needs the ClusterRole that "

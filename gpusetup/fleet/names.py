@@ -28,25 +28,20 @@ def slurm_list(names: Iterable[str]) -> str:
     >>> slurm_list(["gpu09", "gpu10", "gpu11", "gpu13", "login"])
     'gpu[09-11,13],login'
     """
-    groups: dict[tuple[str, int, str], set[int]] = defaultdict(set)
-    alone: list[str] = []
-    for name in names:
-        found = re.fullmatch(r"(.*?)(\d{1,15})(\D*)", name)
-        if found:
-            groups[found[1], len(found[2]), found[3]].add(int(found[2]))
+    groups: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
+    for name in sorted(names, key=natural):
+        found = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
+        prefix, number, end = found.groups() if found else (name, "", "")
+        runs = groups[prefix, str(len(number)), end]
+        if runs and number and int(number) == int(runs[-1][-1]) + 1:
+            runs[-1] = [runs[-1][0], number]
         else:
-            alone.append(name)
+            runs.append([number])
     parts = []
-    for (prefix, width, end), numbers in groups.items():
-        runs: list[list[int]] = []
-        for number in sorted(numbers):
-            if runs and number == runs[-1][-1] + 1:
-                runs[-1] = [runs[-1][0], number]
-            else:
-                runs.append([number])
-        inside = ",".join("-".join(f"{one:0{width}d}" for one in run) for run in runs)
-        parts.append(f"{prefix}[{inside}]{end}" if len(numbers) > 1 else f"{prefix}{inside}{end}")
-    return ",".join((*parts, *alone))
+    for (prefix, _, end), runs in groups.items():
+        inside = ",".join(map("-".join, runs))
+        parts.append(f"{prefix}{f'[{inside}]' if set(inside) & set(',-') else inside}{end}")
+    return ",".join(parts)
 
 
 def expanded(text: str) -> tuple[str, ...]:

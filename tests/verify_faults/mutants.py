@@ -218,7 +218,6 @@ MUTANTS = (
         "float8",
         lambda: Operator("_to_copy", _cut, _to_float8),
     ),
-    Mutant("an integer product is off by one", "int8", op("_int_mm", element(1))),
     Mutant(
         "normal numbers lean to one side",
         "chance",

@@ -35,8 +35,6 @@ AGAIN = 4
 """How often a slow rank meets other partners."""
 MOST_AGAIN = 8
 """Rounds for that, if slow pairs share a rank and must wait for each other."""
-GIVEN_UP_AFTER = 2
-"""Exchanges that failed, of a rank that had no other; each costs the whole limit."""
 
 
 class Plane(Frozen):
@@ -113,7 +111,7 @@ class Sweep:
                     yield from self._round("computing", self._alone())
                     computed += 1
                 pairs = (p for group in plane.members for p in matching(group, turn))
-                out = self.silent | self._given_up(plane.stage)
+                out = {*self.silent, *self.scores(plane.stage).dead}
                 yield from self._round(plane.stage, filter(out.isdisjoint, pairs))
         yield from self._again()
 
@@ -149,16 +147,6 @@ class Sweep:
             silent -= set(result.round.asked)
             silent |= set(result.silent)
         return silent
-
-    def _given_up(self, stage: Stage) -> set[int]:
-        """Ranks whose exchanges failed, with several partners."""
-        rates: dict[int, list[float]] = defaultdict(list)
-        for result in self.results:
-            if result.round.stage == stage:
-                for group, rate in result.rates.items():
-                    for rank in group:
-                        rates[rank].append(rate)
-        return {r for r, told in rates.items() if len(told) >= GIVEN_UP_AFTER and not any(told)}
 
     def computing(self) -> tuple[Scores, ...]:
         """The scores of each model of device."""

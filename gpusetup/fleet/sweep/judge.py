@@ -94,13 +94,19 @@ class Scores(Frozen):
     pairs: Mapping[Pair, float]
     """Pair -> the best of its rates."""
     times_again: Mapping[Pair, int]
-    with_one_partner: Collection[int]
-    """Ranks of which one pair was measured: neither end can be blamed for it."""
+    partners: Mapping[int, Collection[Group]]
+    """Rank -> its groups: if it is one pair, neither end can be blamed for it."""
+
+    @property
+    def dead(self) -> tuple[int, ...]:
+        """Ranks whose exchanges with several partners failed; each costs the whole limit."""
+        return tuple(r for r, score in self.of.items() if not score and len(self.partners[r]) > 1)
 
     @property
     def slow(self) -> tuple[int, ...]:
-        out = self.with_one_partner
-        return tuple(r for r, score in self.of.items() if score < self.limit and r not in out)
+        least = 1 if self.stage == "computing" else 2
+        slow = (rank for rank, score in self.of.items() if score < self.limit)
+        return tuple(rank for rank in slow if len(self.partners[rank]) >= least)
 
     @property
     def slow_pairs(self) -> tuple[Pair, ...]:
@@ -140,12 +146,9 @@ def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -
                 pairs[group] = max(rate, pairs.get(group, 0.0))
                 times[group] += result.round.again
     of = {rank: (upper if stage == "computing" else middle)(first[rank]) for rank in sorted(first)}
-    alone = (
-        () if stage == "computing" else {rank for rank, groups in met.items() if len(groups) < 2}
-    )
     return Scores(
         stage=stage, of=of, middle=median(of.values()) if of else 0.0, limit=_limit([*of.values()]),
-        again=again, pairs=pairs, times_again=times, with_one_partner=alone,
+        again=again, pairs=pairs, times_again=times, partners=met,
     )  # fmt: skip
 
 

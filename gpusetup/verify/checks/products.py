@@ -23,7 +23,6 @@ MOST: Dict[str, Tuple[int, int]] = {
     "float16": (2**4, 2**2),
     "bfloat16": (2**2, 2),
     "float8_e4m3fn": (2**2, 2),
-    "int8": (2**5, 2),
 }
 """The greatest numbers of the factors. Each number is exact in its format, or in that to which a
 setting permits to round it, and so is each sum of ONES products and each part of it."""
@@ -134,23 +133,6 @@ def multiplied(
 def _weighed(x: Any, weights: Any) -> Any:
     """Each row times the weights, in float64 by single products and a sum."""
     return torch.cat([(part.double() * weights).sum(1) for part in x.split(256)])
-
-
-def int8(device: str) -> Outcome:
-    """Products of 8-bit integers summed in 32 bits."""
-    if not hasattr(torch, "_int_mm"):
-        return Outcome(SKIPPED, f"torch {torch.__version__} multiplies no int8")
-    shapes, parts = ((64, 128, 64), (32, 512, 40), (136, 64, 8)), []
-    # some libraries take the right factor by columns alone
-    for run in (torch._int_mm, lambda a, b: torch._int_mm(a, b.t().contiguous().t())):
-        try:
-            parts += list(multiplied(device, "int8", shapes, run))
-        except RuntimeError as problem:
-            if not refuses(problem):
-                raise
-    if not parts:
-        return Outcome(SKIPPED, "the library multiplies no int8 on this device")
-    return judged(parts, "whole numbers, every element")
 
 
 CODED = {"bfloat16": (8, 7), "float16": (5, 10), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}

@@ -102,12 +102,6 @@ STANDARD: Tuple[Check, ...] = (
         "models quantized to 8-bit floating point would be wrong",
     ),
     of(
-        "int8",
-        "products:int8",
-        "8-bit integer products are exact",
-        "models quantized to 8-bit integers would be wrong",
-    ),
-    of(
         "grad-scaler",
         "training:grad_scaler",
         "an overflow, also of one number in a gradient, is noticed and the step left out",

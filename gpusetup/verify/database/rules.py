@@ -84,7 +84,7 @@ LEFT_OUT: Tuple[Rule, ...] = (
     Rule("reads what its argument's memory holds beside it", ("as_strided.partial_views",)),
     Rule("its samples take seconds to make", ("linalg.pinv.singular",)),
     Rule("after the first call it is the module of the same name without Lazy", ("nn.Lazy*",)),
-    Rule("divides by the change of gradients that are like each other", ("LBFGS",), HALVES),
+    Rule("takes a search, sparse gradients, or matrices alone", ("LBFGS", "SparseAdam", "Muon")),
 )
 NO_GRADIENT: Tuple[Rule, ...] = (
     Rule(
@@ -129,10 +129,8 @@ ROOM: Dict[str, float] = {
     "nn.functional.ctc_loss": 100.0,
     "nn.CTCLoss": 100.0,
     "nn.functional.scaled_dot_product_attention": 10.0,
-    "Muon": 75.0,
 }
-"""Entries that are computed by steps which lose more than their arguments' roundoff; Muon takes its
-products in bfloat16, whatever the parameters' format is."""
+"""Entries that are computed by steps which lose more than their arguments' roundoff."""
 
 
 def matches(name: str, patterns: Tuple[str, ...]) -> bool:
