@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -414,19 +413,3 @@ def test_without_the_package_one_sentence_says_how_to_get_it(
     assert said.out == ""
     assert said.err.startswith("error: `gpusetup mcp` needs the package mcp")
     assert f"-m pip install {said_so}" in said.err
-
-
-def test_agents_are_told_in_forty_lines_with_commands_that_exist(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from gpusetup.commands.parser import parser_of
-
-    assert main(["mcp", "--agents"]) == 0
-    said = capsys.readouterr().out
-    assert 30 <= len(said.splitlines()) <= 45
-    assert max(map(len, said.splitlines())) <= 110
-    named = re.findall(r"`gpusetup ([\w-]+)([^`]*)`", said)
-    assert len(named) >= 10
-    for command, rest in named:
-        known = parser_of(command)._option_string_actions
-        assert set(re.findall(r"--[\w-]+", rest)) <= set(known), command
