@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
 RECOVERY = tuple(f"tune/{name}.py" for name in ("recover", "ranks", "undo", "counts", "exact"))
 HOMES: dict[str, tuple[str, ...]] = {
-    "torch": ("verify/", "child_scripts/", "tune/measure.py", *RECOVERY),
+    "torch": ("verify/", "child_scripts/", "tune/bench.py", "tune/optimizer.py", *RECOVERY),
     "numpy": ("verify/companions/computations.py",),
     "triton": ("verify/companions/triton_kernel.py",),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
@@ -33,7 +33,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "anyio": ("assistants/server.py",),
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
-    "ruamel": ("configs/config.py", "render/manifests.py"),
+    "ruamel": ("configs/yaml_text.py", "render/manifests.py"),
     "tomlkit": (
         "install/project.py",
         "install/project_extras.py",
