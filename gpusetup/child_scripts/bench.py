@@ -135,8 +135,8 @@ class Trial:
         self.torch, self.request = torch, request
         self.device = device_of(request)
         self.steps = steps = sibling("trace_step")
-        job, self.samples = steps.made(function_of(request), request["batch"])
-        self.memory = memory_of(self.device, request)
+        job = steps.made(function_of(request), request["batch"])
+        self.samples, self.memory = job.dataset, memory_of(self.device, request)
         model = job.model.to(self.device).train()
         trained = [one for one in model.parameters() if one.requires_grad]
         if not trained:
@@ -308,7 +308,7 @@ def run_losses(request: Answer) -> Answer:
 
 def run_loader(request: Answer) -> Answer:
     """The loader alone: samples a second with so many workers, after the first batches."""
-    _, samples = sibling("trace_step").made(function_of(request), request["batch"])
+    samples = sibling("trace_step").made(function_of(request), request["batch"]).dataset
     if samples is None:
         return {"status": "error", "detail": "the function returned no `dataset`"}
     batches = loader(samples, request, "cpu")

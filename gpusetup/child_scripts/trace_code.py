@@ -88,7 +88,7 @@ class Tracer:
     def trace(self, batch: int) -> Dict[str, Any]:
         """What one step with this batch takes."""
         with self.fake, self.storages.Counting(self.ledger, self.guard):
-            job, _ = self.steps.made(self.function, batch)
+            job = self.steps.made(self.function, batch)
             self.guards.masks_as_in_training()
             if self.job is None or self.shape != shape_of(job.model):
                 self.prepare(job)

@@ -25,9 +25,8 @@ OPTIMIZERS: Dict[str, Callable[..., Any]] = {
     "sgd": torch.optim.SGD,
     "adafactor": getattr(torch.optim, "Adafactor", None) or torch.optim.AdamW,
 }
-KEYS = ("model", "batch", "loss", "optimizer")
-OF_OTHERS = ("dataset",)
-"""What the function may also give: `tune --benchmark` measures loading with it."""
+KEYS = ("model", "batch", "loss", "optimizer", "dataset")
+"""What the function may give; `tune --benchmark` measures loading with the data set."""
 
 
 class Contract(Exception):
@@ -49,11 +48,11 @@ class NoLoss(Contract):
 class Job:
     """A model, a batch for it, and how to train it."""
 
-    def __init__(self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None) -> None:
-        self.model = model
-        self.batch = batch
-        self.loss = loss
-        self.optimizer = optimizer
+    def __init__(
+        self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None, dataset: Any = None
+    ) -> None:
+        self.model, self.batch, self.loss = model, batch, loss
+        self.optimizer, self.dataset = optimizer, dataset
 
 
 # --- what the user's function gives ------------------------------------------------------------
@@ -84,18 +83,17 @@ def function_named(code: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def made(function: Callable[..., Any], batch: int) -> Tuple[Job, Any]:
-    """(job, data set or None) that the user's function returns for a batch size.
+def made(function: Callable[..., Any], batch: int) -> Job:
+    """What the user's function returns for a batch size.
 
     A function with a parameter gets the batch size. One without returns an example batch, whose
     samples are repeated until the batch is as long.
     """
     takes = takes_batch(function)
-    returned = function(batch) if takes else function()
-    job = job_of(returned)
+    job = job_of(function(batch) if takes else function())
     if not takes:
         job.batch = sized(job.batch, batch)
-    return job, returned.get("dataset") if isinstance(returned, Mapping) else None
+    return job
 
 
 def takes_batch(function: Callable[..., Any]) -> bool:
@@ -114,7 +112,7 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 def job_of(returned: Any) -> Job:
     """The job in what the function returned; `Contract` where it is something else."""
     if isinstance(returned, Mapping):
-        unknown = sorted(set(map(str, returned)) - set(KEYS + OF_OTHERS))
+        unknown = sorted(set(map(str, returned)) - set(KEYS))
         if unknown or not {"model", "batch"} <= set(returned):
             raise Contract("it returned a dict with the keys %s" % ", ".join(map(str, returned)))
         job = Job(**{key: returned[key] for key in KEYS if key in returned})
