@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.commands.plan_code import trace
-from gpusetup.plan.trace import CodeFailed, CodeRequest, Trace, by_kind, notes
+from gpusetup.plan.trace import CodeFailed, CodeRequest, Trace, by_kind
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -101,15 +101,6 @@ def test_moving_casting_and_tying_a_model_keeps_its_parameters(ordinary: Path) -
     assert cast.parameters == plain.parameters - 500 * 64
     assert cast.trained_bytes == 2 * cast.parameters
     assert by_kind(cast)["optimizer"] == pytest.approx(4 * cast.parameters, rel=0.01)
-
-
-def test_paged_states_of_bitsandbytes_are_the_hosts(ordinary: Path) -> None:
-    plain, paged = asked("wide", ordinary).asked, asked("paged", ordinary)
-    # Only what has a hundred thousand elements is paged: two states of the embedding.
-    assert paged.asked.paged_bytes == 2 * 4 * 2000 * 64
-    held = [by_kind(one)["optimizer"] for one in (plain, paged.asked)]
-    assert held[0] - held[1] == paged.asked.paged_bytes == plain.peak - paged.asked.peak
-    assert not plain.paged_bytes and "paged optimizer states" in notes(paged)[0]
 
 
 @pytest.mark.parametrize(
