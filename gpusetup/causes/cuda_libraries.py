@@ -123,7 +123,7 @@ CUDA_LIB_MISSING = Cause(
     ),
     alike=(
         Alike(
-            causes=("extension-not-built", "program-release-too-old"),
+            causes=("extension-not-built",),
             asks="python -m bitsandbytes",
             unless=alike.is_cudas,
         ),

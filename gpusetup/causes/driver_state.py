@@ -90,7 +90,6 @@ NVML_INIT_FAILED = Cause(
     not_when="Codes that have a cause of their own: 4, 8, 10, 11, 14, 15, 16, 17, 18",
     way_out="Kernel log, reboot",
     source="NVML API reference, nvmlReturn_t",
-    events=("nvml-init-failed", "nvml-unknown-error"),
     holds=(
         lambda context: (
             bool(events(context, "nvml-init-failed"))

@@ -111,7 +111,6 @@ EXTENSION_NOT_BUILT = Cause(
         ),
         *any_of(
             {
-                "_turbomind": r"No module named ['\"]?_turbomind\b",
                 "turbomind engine is not installed": r"Fallback to pytorch engine because turbomind engine is not installed correctly",
             },
             module="turbomind",

@@ -20,10 +20,6 @@ def _no_segments(context: RuleContext) -> bool:
     return ON_WINDOWS(context) or in_wsl(context)
 
 
-def _in_a_training(context: RuleContext) -> bool:
-    return bool(events(context, "training-run"))
-
-
 END_OTHERS = (
     "Lower the batch size (with gradient accumulation), the input's size or the precision "
     "(bfloat16, float16); end other programs on the GPU"
@@ -92,16 +88,6 @@ OUT_OF_MEMORY = Cause(
                 see="see what else holds memory",
             ),
             Message(where=(_no_segments,), text=END_OTHERS, look=("nvidia-smi",)),
-            Message(
-                where=(_in_a_training,),
-                text="First lower the batch on each GPU and raise the gradient accumulation by the "
-                "same factor, so that a step sees as many samples. Then switch gradient "
-                "checkpointing on (it costs about a third more time), train an adapter (LoRA) in "
-                "place of all weights, or shorten the inputs. `gpusetup plan --model NAME` says "
-                "what fits",
-                look=("nvidia-smi",),
-                see="see what else holds memory",
-            ),
         ),
     ),
     alike=(
@@ -112,11 +98,6 @@ OUT_OF_MEMORY = Cause(
         ),
     ),
     says=(
-        says(
-            "driver_api.cpp",
-            r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp",
-            how="the report of it",
-        ),
         *any_of(
             {
                 "out of memory": r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"

@@ -236,7 +236,6 @@ NO_KERNEL_IMAGE = Cause(
     says=(
         *any_of(
             {
-                "no kernel image is available": r"\b(?P<module>gsplat|splatfacto|diff_gaussian_rasterization|simple_knn|nvdiffrast|tinycudann)\b.{0,700}?no kernel image is available",
                 "but was built for sm": r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
                 "cuda error: no kernel i": r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
                 "invalid device function": r"(?:Cuda failure '|CUDA error: )invalid device function",
@@ -274,7 +273,6 @@ NO_KERNEL_IMAGE = Cause(
         *any_of(
             {
                 "has no device code compatible with": r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
-                "ggml-cuda": r"ggml-cuda\S{0,40}\.cuh?:\d{1,6}: (?:CUDA error:? )?no kernel image is available",
                 "compiled without support for the current gpu": r"ggml-cuda was compiled without support for the current GPU architecture",
             },
             module="ggml-cuda",
