@@ -194,10 +194,8 @@ SMI_BANNER_MISREAD = Cause(
     ),
     examples=(
         "ValueError: could not parse 'CUDA UMD Version: 13.1'",
-        "unexpected line in the output of nvidia-smi: CUDA UMD Version",
         "installer: could not determine the CUDA version from nvidia-smi, using CPU",
         "failed to parse the output of nvidia-smi",
-        "uv: unable to parse nvidia-smi banner",
     ),
     not_examples=(
         "one is able to use gpus of 2009",
