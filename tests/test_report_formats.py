@@ -14,7 +14,6 @@ from writers import (
     machines,
     pip_list,
     pip_refusal,
-    smi_csv,
     smi_list,
     smi_query,
     smi_table,
@@ -54,7 +53,7 @@ def test_a_table_gives_back_its_gpus(machine: Snapshot, form: str) -> None:
         assert whole.startswith(own.removesuffix("..."))
 
 
-@pytest.mark.parametrize("write", [smi_list, smi_csv, smi_query])
+@pytest.mark.parametrize("write", [smi_list, smi_query])
 def test_lists_csv_and_query_give_back_their_gpus(write) -> None:  # type: ignore[no-untyped-def]
     for machine in WITH_GPUS:
         assert names(read_report(write(machine))) == names(machine)

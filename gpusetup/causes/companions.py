@@ -220,13 +220,3 @@ MKL_VERSION_MISMATCH = Cause(
         "libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8",
     ),
 )
-
-CUDA_VERSIONS_DIFFER = Cause(
-    id="cuda-versions-differ",
-    severity=Severity.NOTE,
-    title="nvidia-smi and nvcc name different CUDA versions",
-    means="One is what the driver can run, the other the toolkit's; they need not agree.",
-    proven_by="Both versions in a text that shows no failure",
-    way_out="Nothing to do",
-    source="NVIDIA, CUDA Compatibility",
-)

@@ -249,22 +249,3 @@ HYBRID_ON = {
     "optimus-manager": "optimus-manager --switch hybrid",
 }
 """The tool that switched the GPU off -> what switches it on."""
-
-GPU_PASSED_THROUGH = Cause(
-    id="gpu-passed-through",
-    kind_of="driver-not-loaded",
-    place=(Layer.DRIVER, 20),
-    title="the GPU is kept for a virtual machine",
-    means="vfio-pci holds the device, so the NVIDIA driver cannot.",
-    proven_by="Every NVIDIA device on the bus is bound to vfio-pci or pci-stub",
-    way_out="Use it in the guest, or take it out of the vfio options",
-    source="Linux kernel, VFIO",
-    explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
-    by_check=True,
-    message=Message(
-        text="Use the GPU in the virtual machine, or remove its ids from the vfio options in "
-        "/etc/modprobe.d and the kernel command line, and reboot",
-        needs_root=True,
-        needs_reboot=True,
-    ),
-)

@@ -119,38 +119,6 @@ GPU_TOO_OLD_FOR_TRITON = Cause(
     ),
 )
 
-GPU_ORDER_DIFFERS = Cause(
-    id="gpu-order-differs",
-    severity=Severity.NOTE,
-    title="CUDA counts GPUs otherwise than nvidia-smi",
-    means="CUDA puts the fastest first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.",
-    proven_by="Several kinds of GPU and no such variable",
-    way_out="Set CUDA_DEVICE_ORDER=PCI_BUS_ID",
-    source="CUDA C++ Programming Guide, environment variables",
-    by_check=True,
-    message=Message(
-        title="CUDA counts the fastest GPU first, nvidia-smi counts by PCI slot: {names}",
-        text="Let both count alike",
-        commands=("export CUDA_DEVICE_ORDER=PCI_BUS_ID",),
-    ),
-)
-
-GPU_HALF_BUSY = Cause(
-    id="gpu-half-busy",
-    severity=Severity.NOTE,
-    title="the GPU works part of the time",
-    means="It waits for data, for the host's launches, or for another GPU.",
-    proven_by="A utilisation of 10 to 85 % in a text about nothing else",
-    way_out="gpusetup monitor, gpusetup tune",
-    source="the acceleration guide: utilisation near 100 %, memory 70 to 90 %, 70 to 85 °C",
-    by_check=True,
-    message=Message(
-        title="{who} works {busy} % of the time, with {used} % of its memory in use, at {heat} °C",
-        text="Memory below 70 % has room for a larger batch, and up to 85 °C nothing slows down. "
-        "What it waits for: `gpusetup monitor -- COMMAND` watches a run; `gpusetup tune CONFIG` "
-        "proposes batch, workers and precision, `--benchmark` measures what each gains",
-    ),
-)
 
 JETSON_WRONG_WHEEL = Cause(
     id="jetson-wrong-wheel",

@@ -98,6 +98,11 @@ OUT_OF_MEMORY = Cause(
         ),
     ),
     says=(
+        says(
+            "driver_api.cpp",
+            r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp",
+            how="the report of it",
+        ),
         *any_of(
             {
                 "out of memory": r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
