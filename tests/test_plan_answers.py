@@ -133,13 +133,3 @@ def test_what_plan_says_with_its_numbers(
     screen = capsys.readouterr().out
     assert said in screen
     assert not unsaid or unsaid not in screen
-
-
-def test_a_trainer_may_have_the_name_that_people_give_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    screens = []
-    for name in ("hf", "Transformers"):
-        main(["plan", *ONE.split(), "--gpu-mem", "80GiB", "--trainer", name])
-        screens.append(capsys.readouterr().out)
-    assert screens[0] == screens[1]
