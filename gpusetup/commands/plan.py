@@ -208,11 +208,11 @@ def run_cells(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.model.documents import PlanCellsAnswer
     from gpusetup.plan.cells import plans
-    from gpusetup.render.plan import cells_text
+    from gpusetup.render.plan import cells_screen
 
     gpus = load_catalog().gpus
     found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
-    out.answer(PlanCellsAnswer(cells=found), cells_text(found))
+    out.answer(PlanCellsAnswer(cells=found), cells_screen(found))
     return 0
 
 

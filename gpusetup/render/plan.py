@@ -23,7 +23,7 @@ from gpusetup.render.language import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.table import Table
     from rich.text import Text
 
     from gpusetup.plan.answer import Grid
@@ -216,106 +216,39 @@ def _signs(memory: PlanMemory, scale: float) -> Iterator[str]:
 # --- grids --------------------------------------------------------------------------------------
 
 
-def grid_screen(found: Grid) -> RenderableType:
-    """The grid as a table, its columns in blocks that fit the screen's width."""
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.text import Text
-
-    class Screen:
-        def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-            first = found.plans[0][0]
-            yield Text(f"{first.model} on {first.gpu}\n", style="bold")
-            widths = _widths(found)
-            for block in blocks(widths, options.max_width - LABEL_WIDTH):
-                yield from _grid_block(found, block, [widths[place] for place in block])
-            yield Text(legend(first.near_percent), style="dim")
-
-    return Screen()
-
-
-LABEL_WIDTH = 9
-GAP = 3
-
-
-def _widths(found: Grid) -> list[int]:
-    titles = [_title(count) for count in found.counts]
-    columns = zip(*found.plans, strict=True)
-    return [
-        max(len(title), *(len(cell_text(plan)) for plan in column))
-        for title, column in zip(titles, columns, strict=True)
-    ]
-
-
-def _title(count: int) -> str:
-    return f"{count} GPU{'s' * (count > 1)}"
-
-
-def blocks(widths: Sequence[int], room: int) -> Iterator[range]:
-    """The columns that stand beside one another, block after block.
-
-    >>> list(blocks([20, 20, 20], 50)), list(blocks([90], 50))
-    ([range(0, 2), range(2, 3)], [range(0, 1)])
-    """
-    start = used = 0
-    for place, width in enumerate(widths):
-        if used and used + GAP + width > room:
-            yield range(start, place)
-            start, used = place, 0
-        used += GAP + width
-    yield range(start, len(widths))
-
-
-def _grid_block(found: Grid, block: range, widths: Sequence[int]) -> Iterator[Text]:
-    from rich.text import Text
-
-    yield _grid_line("tokens", [(_title(found.counts[place]), "bold") for place in block], widths)
+def grid_screen(found: Grid) -> Table:
+    """Lengths against numbers of GPUs."""
+    first = found.plans[0][0]
+    titles = [f"{count} GPU{'s' * (count > 1)}" for count in found.counts]
+    table = _table(("tokens", *titles), f"{first.model} on {first.gpu}", first.near_percent)
     for length, plans in zip(found.lengths, found.plans, strict=True):
-        cells = [(cell_text(plans[place]), _style(plans[place].recipe)) for place in block]
-        yield _grid_line(f"{length:,}", cells, widths)
-    yield Text("")
+        table.add_row(f"{length:,}", *map(cell_text, plans))
+    return table
 
 
-def _grid_line(label: str, cells: Iterable[tuple[str, str]], widths: Iterable[int]) -> Text:
-    """One line, which is never wrapped: a row of the grid must stay a row."""
+def cells_screen(plans: Sequence[PlanCell]) -> Table:
+    """Many plans, one a line."""
+    near = max((plan.near_percent for plan in plans), default=3)
+    table = _table(("model", "GPUs", "tokens", "recipe", "free"), None, near)
+    for p in plans:
+        gpus, free = f"{p.gpus} x {p.gpu}", f"{p.margin_percent:.1f} %"
+        table.add_row(p.model, gpus, f"{p.context:,}", cell_text(p), free)
+    return table
+
+
+def _table(head: Sequence[str], title: str | None, near: int) -> Table:
+    from rich.table import Table
+
+    signs = f"* measured   ~ within {near} % of the limit   - does not fit"
+    table = Table(*head, title=title, caption=signs, box=None, pad_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    return table
+
+
+def cell_text(plan: PlanCell) -> Text:
+    """The recipe and how sure it is."""
     from rich.text import Text
 
-    line = Text(f"{label:>{LABEL_WIDTH}}", no_wrap=True, overflow="ignore")
-    for (text, style), width in zip(cells, widths, strict=True):
-        line.append(" " * GAP).append(f"{text:{width}}", style=style)
-    return line
-
-
-def legend(near: int) -> str:
-    """What the signs of a grid mean."""
-    return f"* measured   ~ within {near} % of the limit   - does not fit"
-
-
-def cell_text(plan: PlanCell) -> str:
-    """The recipe and how sure it is."""
-    return plan.recipe + {"measured": " *", "clear": "", "close": " ~"}[plan.confidence]
-
-
-def _style(recipe: str) -> str:
-    return next(style for word, style in STYLES if word in recipe)
-
-
-def cells_text(plans: Sequence[PlanCell]) -> Screen:
-    """Many plans, one a line."""
-    rows = [
-        (
-            p.model,
-            f"{p.gpus} x {p.gpu}",
-            f"{p.context:,}",
-            cell_text(p),
-            f"{p.margin_percent:.1f} %",
-        )
-        for p in plans
-    ]
-    head = ("model", "GPUs", "tokens", "recipe", "free")
-    widths = [max(len(cells[i]) for cells in (head, *rows)) for i in range(len(head))]
-    first, *others = (
-        "  ".join(f"{v:{w}}" for v, w in zip(cells, widths, strict=True)).rstrip()
-        for cells in (head, *rows)
-    )
-    near = max((p.near_percent for p in plans), default=3)
-    return Screen((row((first, DIM)), *map(row, others), "", Row((legend(near), DIM))))
+    sure = {"measured": " *", "clear": "", "close": " ~"}[plan.confidence]
+    style = next(style for word, style in STYLES if word in plan.recipe)
+    return Text(plan.recipe + sure, style=style)
