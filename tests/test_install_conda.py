@@ -23,7 +23,7 @@ from installing import (
     with_a_gpu,
 )
 
-from gpusetup.install.conda import conda_program, records
+from gpusetup.install.conda import records
 from gpusetup.install.switching.lock import locked
 
 ROOT = str(Path(__file__).resolve().parent.parent)
@@ -195,38 +195,6 @@ def test_undo_goes_back_to_the_revision_before_and_shows_the_command_first(
     assert install("--undo", *target, "--yes").exit == 3
 
 
-def test_the_receipt_of_conda_says_so(world: World, install: Install, environment: Path) -> None:
-    program(world, "conda")
-    installed(install, environment)
-    receipt = json.loads((environment / ".gpusetup/receipt.json").read_text())
-    assert (receipt["installer"], receipt["before"]) == ("conda", {})
-    assert receipt["after"] == {"pytorch-gpu": "2.5.1 cuda126"}
-
-
-def test_an_undo_that_conda_did_not_do_is_told(
-    world: World, install: Install, environment: Path
-) -> None:
-    program(world, "conda", "idle")
-    target = installed(install, environment)
-    said = install("--undo", *target, "--yes")
-    assert said.exit == 4
-    assert "is not as it was: pytorch-gpu is 2.5.1 cuda126, not gone" in said.err
-
-
-def test_later_changes_by_conda_are_not_undone_with_it(
-    world: World, install: Install, environment: Path
-) -> None:
-    program(world, "conda")
-    target = installed(install, environment)
-    with (environment / "conda-meta/history").open("a") as file:
-        file.write("==> 2026-01-03 10:00:00 <==\n+numpy-2-0\n")
-    said = install("--undo", *target, "--yes")
-    assert said.exit == 3
-    assert "at revision 2, gpusetup left it at 1" in said.err
-    assert f"`conda install --prefix {environment} --revision 0`" in " ".join(said.err.split())
-    assert len(asked(world)) == 1
-
-
 def test_without_conda_itself_the_command_that_undoes_is_told(
     world: World, install: Install, environment: Path
 ) -> None:
@@ -236,28 +204,6 @@ def test_without_conda_itself_the_command_that_undoes_is_told(
     assert said.exit == 3
     assert "The program conda is not found" in said.err
     assert f"`conda install --prefix {environment} --revision 0`" in " ".join(said.err.split())
-
-
-def test_an_older_undo_is_not_kept_beside_a_change_that_has_none(
-    world: World, install: Install, environment: Path
-) -> None:
-    program(world, "conda")
-    target = installed(install, environment)
-    (environment / "conda-meta" / "history").unlink()
-    installed(install, environment)
-    assert "keeps nothing to undo" in install("--undo", *target, "--yes").err
-
-
-def test_one_at_a_time_with_conda_too(
-    world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program(world, "conda")
-    monkeypatch.setattr("gpusetup.install.switching.lock.LOCK_SECONDS", 0.2)
-    with locked(environment / ".gpusetup"):
-        said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
-    assert said.exit == 3
-    assert "Another gpusetup is changing" in said.err
-    assert not (world.folder / "asked.jsonl").exists()
 
 
 def test_conda_goes_on_without_us_and_the_next_one_waits_for_it(
@@ -291,13 +237,6 @@ def test_a_conda_that_fails_is_a_tool_that_failed(
     said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
     assert said.exit == 4
     assert "PackagesNotFoundError" in said.err
-
-
-def test_an_active_condas_own_program_comes_first(tmp_path: Path) -> None:
-    own = tmp_path / "own-conda"
-    own.touch()
-    assert conda_program({"CONDA_EXE": str(own), "PATH": os.defpath}) == str(own)
-    assert conda_program({"CONDA_EXE": str(tmp_path / "gone"), "PATH": str(tmp_path)}) is None
 
 
 def test_a_driver_that_conda_would_refuse_is_told_before_it_is_run(
