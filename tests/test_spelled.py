@@ -7,36 +7,14 @@ import json
 import pytest
 from each_row import each
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.catalog.gpus import each_gpu
 from gpusetup.cli import main
 from gpusetup.errors import UsageError
 from gpusetup.install.packages import requested_packages
 from gpusetup.resolver.spelled import python_named
 
-CATALOG = load_catalog()
 LAPTOP = ("--from", "rtx3050-laptop")
 
 Said = pytest.CaptureFixture[str]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--backend", "12.4"),
-        ("--backend", "CU124"),
-        ("--backend", "cuda12.4"),
-        ("--backend", "cuda-12.4"),
-        ("--backend", "124"),
-    ],
-)
-def test_a_cuda_version_is_its_label_in_resolve_and_install(
-    words: tuple[str, ...], capsys: Said
-) -> None:
-    assert main(["resolve", *LAPTOP, "--torch", "2.5.1", *words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["backend"] == "cu124"
-    assert main(["install", *LAPTOP, "--dry-run", "--torch", "2.5.1", *words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["after"]["torch"] == "2.5.1+cu124"
 
 
 @pytest.mark.parametrize("text", ["12.4", "cuda-12.4"])
@@ -114,26 +92,6 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
     assert f"`{meant}`" in (told.value.hint or "")
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        *(
-            "torch==2.5.1",
-            "numpy",
-            "pytorch-lightning",
-            "cuda-python>=12",
-            "schema",
-            "torchmetrics",
-        ),
-        *("nvidia-ml-py", "cupy-cuda12x", "torch-geometric", "torchtext", "torchmetrics"),
-        *("torchsde", "cudf-cu12"),
-    ],
-)
-def test_packages_are_left_alone(word: str) -> None:
-    found = requested_packages([word], {})
-    assert found.torch == "2.5.1" or word in found.packages
-
-
 @each(
     "text, meant",
     [
@@ -163,24 +121,6 @@ def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
         answers.append(json.loads(capsys.readouterr().out))
     assert answers[0]["backend"] == answers[1]["backend"]
     assert f"is taken as {taken}" in " ".join(answers[0]["notes"])
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--gpu", "M3 Max"), "Apple's"),
-        (("--gpu", "ampere"), "`sm_86`"),
-        (("--backend", "12"), "cu12"),
-        (("--backend", "6.4"), "rocm6.4"),
-        (("--backend", "CUDA"), "`auto`"),
-        (("--backend", "rocm"), "the nearest: rocm7.14, rocm7.2, "),
-    ],
-)
-def test_a_value_of_another_kind_is_told_its_kind(
-    words: tuple[str, ...], told: str, capsys: Said
-) -> None:
-    assert main(["resolve", "--os", "linux", *words]) == 2
-    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -219,18 +159,6 @@ def test_several_gpus_in_one_value_are_several(text: str, names: int, capsys: Sa
     argv = ["resolve", "--os", "linux", "--driver", "580.95.05", "--python", "3.12", "--json"]
     assert main([*argv, "--gpu", text]) == 0
     assert len(json.loads(capsys.readouterr().out)["served"]) == names
-
-
-def test_every_name_of_the_catalog_is_one_gpu() -> None:
-    for row in CATALOG.gpus:
-        for name in (row.name, *row.smi_names):
-            assert each_gpu(name, CATALOG.gpus) == (name,)
-
-
-def test_plan_takes_gpus_that_are_alike_by_their_number(capsys: Said) -> None:
-    argv = ["plan", "--params", "1B", "--context", "1024"]
-    assert main([*argv, "--gpu", "2x RTX 3090"]) == 2
-    assert "`--gpu 'RTX 3090' --gpus 2`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
