@@ -134,7 +134,6 @@ class PlanQuestion(TypedDict, total=False):
     context: int | str
     batch: int
     accumulate: int
-    frames: int
     size: str
     gpu: str
     gpu_mem: str

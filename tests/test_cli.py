@@ -180,7 +180,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         (["resolve", "4090"], "did you mean `--gpu NAME`?"),
         (["resolve", "--from", "rtx3050-laptop", "torch==2.5.1"], "did you mean `--torch SPEC`?"),
         (["resolve", "--gpu", "T4", "torch==2.5.1"], "did you mean `--torch SPEC`?"),
-        (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
+        (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 7B`"),
         (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),
         (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),
     ],

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 from installing import (
     TORCH,
     Install,
@@ -25,10 +24,9 @@ from installing import (
     versions_in,
 )
 
-from gpusetup.errors import Blocked
 from gpusetup.install.recovery import recover_unfinished
 from gpusetup.install.switching.journal import Journal, read_journal, write_journal
-from gpusetup.install.switching.lock import ending_with_us, is_held, locked
+from gpusetup.install.switching.lock import locked
 from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
@@ -117,19 +115,6 @@ def test_undo_goes_back_one_level_and_says_so(world: World, venv: Path, install:
     assert state_of(venv) == first
 
 
-@pytest.mark.slow
-def test_a_failed_installation_leaves_the_undo_of_the_one_before(
-    world: World, venv: Path, install: Install
-) -> None:
-    before = state_of(venv)
-    assert install("--python", str(venv), *WANTED).exit == 0
-    world.add_torch("cpu", "2.9.0")
-    failed = install("--python", str(venv), "--torch", "2.9.0", *WANTED[2:4], "--yes")
-    assert failed.exit == 1, failed.err
-    assert install("--python", str(venv), "--undo", "--yes").exit == 0
-    assert state_of(venv) == before
-
-
 def test_an_environment_that_somebody_else_changed_is_not_undone(
     world: World, venv: Path, install: Install
 ) -> None:
@@ -140,17 +125,6 @@ def test_an_environment_that_somebody_else_changed_is_not_undone(
     assert said.exit == 3
     assert "torch is 2.3.0" in said.err
     assert state_of(venv) == changed
-
-
-def test_what_was_kept_and_is_not_whole_is_not_brought_back(venv: Path, install: Install) -> None:
-    assert install("--python", str(venv), *WANTED).exit == 0
-    there = state_of(venv)
-    (former,) = (venv / ".gpusetup").glob("former-*")
-    shutil.rmtree(former)
-    said = install("--undo", "--python", str(venv), "--yes")
-    assert said.exit == 3
-    assert "What was kept for the undo is not what it was" in " ".join(said.err.split())
-    assert state_of(venv) == there
 
 
 @pytest.mark.slow
@@ -184,11 +158,6 @@ def test_the_plan_of_an_undo_is_shown_and_nothing_is_done(venv: Path, install: I
     assert (said.exit, said.answer["state"]) == (0, "planned")
     assert f"torch {TORCH}+cpu -> 2.0.0, filelock 3.20.0 goes" in said.err
     assert state_of(venv) == after
-
-
-@pytest.mark.parametrize("words", [("--undo", "numpy"), ("--undo",)])
-def test_wrong_questions(install: Install, words: tuple[str, ...]) -> None:
-    assert install(*words).exit == 2
 
 
 # --- recovery ------------------------------------------------------------------------------------
@@ -367,14 +336,6 @@ def test_an_environment_that_was_being_made_goes_altogether(install: Install) ->
     assert not Path("env").exists()
 
 
-def test_what_a_finished_change_left_in_the_store_goes(venv: Path, install: Install) -> None:
-    """Killed between the journal's end and the last deletion."""
-    left = venv / ".gpusetup/former-0badcafe/00000"
-    left.mkdir(parents=True)
-    assert install("--python", str(venv), *WANTED).exit == 0
-    assert not left.exists()
-
-
 def test_a_journal_of_a_newer_gpusetup_is_refused(venv: Path, install: Install) -> None:
     store = venv / ".gpusetup"
     store.mkdir()
@@ -504,12 +465,6 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_the_lock_leaves_nothing_behind(tmp_path: Path) -> None:
-    with locked(tmp_path / "env/.gpusetup"):
-        assert (tmp_path / "env/.gpusetup/lock").exists()
-    assert not (tmp_path / "env").exists()
-
-
 def test_an_installer_ends_with_its_parent_and_recovery_waits_for_it(tmp_path: Path) -> None:
     """The parent is killed; its child, a sleep, ends; the lock is free."""
     store = tmp_path / ".gpusetup"
@@ -555,22 +510,6 @@ def state(pid: int) -> str:
         return "Z"
 
 
-def test_who_gave_up_on_an_installer_leaves_its_lock_to_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpusetup.install.switching.lock.INSTALLER_SECONDS", 0.2)
-    store = tmp_path / ".gpusetup"
-    store.mkdir()
-    with FileLock(store / "installer"):
-        for _ in range(2):
-            with pytest.raises(Blocked, match="still writes"), locked(store):
-                pass
-        assert [path.name for path in store.iterdir()] == ["installer"]
-    with locked(store):
-        pass
-    assert not store.exists()
-
-
 def test_an_installation_that_still_runs_is_not_called_interrupted(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -583,10 +522,6 @@ def test_an_installation_that_still_runs_is_not_called_interrupted(
     assert said.exit == 3
     assert "Another gpusetup is changing" in said.err
     assert "interrupted" not in said.err
-
-
-def test_without_a_store_a_program_is_run_as_it_is() -> None:
-    assert ending_with_us(("uv", "pip"), None) == ("uv", "pip")
 
 
 @contextmanager
@@ -611,25 +546,6 @@ def test_who_has_torch_loaded_is_named(world: World, venv: Path, install: Instal
         said = install("--python", str(venv), *WANTED, "--dry-run")
     assert f"(process {process}) has its torch loaded" in said.out
     assert "process" not in install("--python", str(venv), *WANTED, "--dry-run").out
-
-
-@pytest.mark.slow
-def test_an_undo_names_who_has_torch_loaded_before_it_asks(venv: Path, install: Install) -> None:
-    assert install("--python", str(venv), *WANTED).exit == 0
-    (library,) = venv.glob("lib/python*/site-packages/torch/lib/libtorch.so")
-    with loaded(library) as process:
-        said = install("--undo", "--python", str(venv), "--dry-run")
-    assert f"(process {process}) has its torch loaded" in said.err
-    assert "process" not in install("--undo", "--python", str(venv), "--dry-run").err
-
-
-@pytest.mark.slow
-def test_who_is_at_work_can_be_seen(venv: Path, install: Install) -> None:
-    assert install("--python", str(venv), *WANTED).exit == 0
-    with locked(venv / ".gpusetup"):
-        assert is_held(venv / ".gpusetup")
-    assert not is_held(venv / ".gpusetup")
-    assert not is_held(venv / "nothing")
 
 
 MAP = """

@@ -13,12 +13,10 @@ from each_row import each
 from gpusetup.cli import main
 from gpusetup.configs.config import read_config
 from gpusetup.errors import BadInput
-from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.config import FromConfig, for_gpus, question_of
+from gpusetup.plan.config import FromConfig, question_of
 from gpusetup.plan.decide import Limits
 from gpusetup.plan.models import model_named
-from gpusetup.plan.question import job_of, shape_of_question
 from gpusetup.plan.trainers import rows
 from gpusetup.plan.verdict import Card, batch_verdict
 
@@ -104,16 +102,6 @@ def test_each_trainers_config_is_read_as_what_it_means() -> None:
 def test_the_batch_of_a_gpu_and_the_gpus_are_read() -> None:
     found = {name: of_file(name) for name in BATCHES}
     assert {n: (one.per_gpu, one.total, one.gpus) for n, one in found.items()} == BATCHES
-
-
-def test_the_batch_is_of_all_groups_of_gpus() -> None:
-    assert for_gpus(of_file("verl_grpo.yaml"), 16).batch == 4 * 16 // 2
-    for name, strategy in (("trl_sft.yaml", "ddp"), ("torchtune_full.yaml", "fsdp")):
-        question = replace(for_gpus(of_file(name), 4), context=1024)
-        assert job_of(question, shape_of_question(question), FREE).strategy == strategy
-    assert for_gpus(asked("train_batch_size: 64\nlr: 1\n"), 1).batch == 64
-    assert for_gpus(of_file("litgpt_lora.yaml"), 1).accumulate == 4
-    assert for_gpus(of_file("nemo_megatron.yaml"), 8).accumulate == 1
 
 
 def test_every_key_is_read_assumed_or_named_as_not_understood() -> None:
@@ -247,8 +235,6 @@ def test_a_named_trainer_reads_the_file_as_its_own(
     settings = grpo["settings"]
     tokens = settings["max_token_len_per_gpu"] * settings["sequence_parallel_size"]
     assert grpo["batch"] is None and tokens == 2 * 40960
-    batch = guide_answer(text, tmp_path, capsys, "--trainer", "trinity", "--batch", "32")
-    assert "fills batches to a budget of tokens" in " ".join(batch["advice"])
 
 
 CARD = Card(name="NVIDIA GeForce RTX 4090", memory_bytes=24 * GIB)

@@ -17,25 +17,6 @@ LAPTOP = ("--from", "rtx3050-laptop")
 Said = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--backend", "12.4"),
-        ("--backend", "CU124"),
-        ("--backend", "cuda12.4"),
-        ("--backend", "cuda-12.4"),
-        ("--backend", "124"),
-    ],
-)
-def test_a_cuda_version_is_its_label_in_resolve_and_install(
-    words: tuple[str, ...], capsys: Said
-) -> None:
-    assert main(["resolve", *LAPTOP, "--torch", "2.5.1", *words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["backend"] == "cu124"
-    assert main(["install", *LAPTOP, "--dry-run", "--torch", "2.5.1", *words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["after"]["torch"] == "2.5.1+cu124"
-
-
 @pytest.mark.parametrize("text", ["12.4", "cuda-12.4"])
 @pytest.mark.parametrize("option", [("resolve", "--driver"), ("doctor", "--driver")])
 def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys: Said) -> None:
@@ -94,26 +75,6 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
     with pytest.raises(UsageError) as told:
         requested_packages(words, {})
     assert f"`{meant}`" in (told.value.hint or "")
-
-
-@pytest.mark.parametrize(
-    "word",
-    [
-        *(
-            "torch==2.5.1",
-            "numpy",
-            "pytorch-lightning",
-            "cuda-python>=12",
-            "schema",
-            "torchmetrics",
-        ),
-        *("nvidia-ml-py", "cupy-cuda12x", "torch-geometric", "torchtext", "torchmetrics"),
-        *("torchsde", "cudf-cu12"),
-    ],
-)
-def test_packages_are_left_alone(word: str) -> None:
-    found = requested_packages([word], {})
-    assert found.torch == "2.5.1" or word in found.packages
 
 
 @each(

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gpusetup.commands.install_asking import is_refused, talk_of, tell_if_held
 from gpusetup.commands.install_conda import undo as undo_by_conda
-from gpusetup.install.conda.history import read_undo
+from gpusetup.install.conda import read_undo
 from gpusetup.install.job import new_job
 from gpusetup.install.log import Log
 from gpusetup.install.recovery import (

@@ -31,7 +31,7 @@ HOW = (
     "expert_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
-WHAT = ("model", "params", "frames", "size", "context", "batch", "accumulate", "gpus", "sp",
+WHAT = ("model", "params", "size", "context", "batch", "accumulate", "gpus", "sp",
         "solve")  # fmt: skip
 """Options that are fields of a question."""
 
@@ -97,8 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what("--context", type=tokens, metavar="N", help="tokens of a sequence: 32768, 32k")
     what("--batch", **whole, help="sequences a step on all GPUs together")
     what("--accumulate", **whole, help="micro-batches a step")
-    what("--frames", **whole, help="of a video that a denoiser makes")
-    what("--size", metavar="HxW", help="its pixels, or an image's: 480x720")
+    what("--size", metavar="[N]HxW", help="a denoiser's sample: 1024x1024, 49x480x720")
     what("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
     what("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
     what("--gpus", **whole, help="how many of them train")

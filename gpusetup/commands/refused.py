@@ -93,7 +93,7 @@ def option_meant(name: str, parser: argparse.ArgumentParser) -> str | None:
         return "options stand after the command, as in `gpusetup doctor --json`;"
     plain = name.lower().lstrip("-").replace("_", "-")
     called = [own for own in options if plain in (own[2:], *OPTIONS.get(own, "").split())]
-    near = called[:3] or get_close_matches(f"--{plain}", options, 1, 0.7)
+    near = called[:3] or get_close_matches(f"--{plain}", options, 1, 0.75)
     lines = {option_line(options[one]): options[one].help or "" for one in near}
     if len(lines) == 1:
         return f"did you mean `{next(iter(lines))}`?"

@@ -69,7 +69,7 @@ def answer(asked: Asked, decision: Decision) -> PlanCell:
     fewer = fewer_gpus(decision)
     said = [*asked.notes, *notes(question, decision, place)]
     said += [use_fewer(fewer, decision.job.gpus, place)] if fewer else []
-    unsure = left_open(question, decision) is not None
+    unsure = any(left_open(question, decision, place))
     plain = cell(decision, place.gpu)
     return replace(
         plain,

@@ -23,7 +23,7 @@ from gpusetup.plan.trainers import defaults
 
 MOST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
-    "frames": 10**6, "lora": 10**5, "tensor_parallel": 1024, "shard": 10**5,
+    "lora": 10**5, "tensor_parallel": 1024, "shard": 10**5,
     "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
     "trained_layers": 1024,
 }  # fmt: skip
@@ -37,9 +37,8 @@ class Question(Frozen):
 
     model: str | None = None
     params: str | None = None
-    frames: int | None = None
     size: str | None = None
-    """Height and width in pixels of what a denoiser makes: `480x720`."""
+    """Frames, height and width of what a denoiser makes: `49x480x720`, `1024x1024`."""
     context: int | None = None
     batch: int | None = None
     tokens: int | None = None
@@ -166,7 +165,7 @@ def shape_of_question(question: Question) -> Shape:
     else:
         text = question.context is not None or question.solve == "context"
         shape = model_of_size(count(question.params or ""), text=text)
-    return of_size(shape, question.frames, question.size)
+    return of_size(shape, question.size)
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpusetup.install.conda.plan import CondaPlan, Move
+from gpusetup.install.conda import CondaPlan
 from gpusetup.install.credentials import without_credentials, without_logins
 from gpusetup.install.described import Described
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text, unhashed
@@ -164,32 +164,22 @@ def described_text(described: Described) -> Screen:
     )
 
 
-def conda_text(plan: CondaPlan, moves: Iterable[Move] | None) -> Screen:
-    """The steps of conda, which plans for itself; `moves` None: it did not say."""
+def conda_text(plan: CondaPlan, said: str) -> Screen:
+    """The steps of conda, which plans for itself, and what it says of that."""
     resolution = plan.task.resolution
     build = resolution.build
     what = f"torch {build.torch} ({build.backend}) from {build.channel}" if build else ""
+    rows = [Row(plain(f"  {line}"), hang=4) for line in said.splitlines()]
     return Screen(
         (
             *told("Target", plan.prefix),
             *told("Install", what),
-            *_moves(moves),
+            *([heading("conda says"), *rows] if rows else []),
             *in_use(plan.used_by),
             *_steps(map(command, plan.steps)),
             *each("Note", resolution.notes),
         )
     )
-
-
-def _moves(moves: Iterable[Move] | None) -> list[Row]:
-    """What conda would move: each change of what is there, then what comes in addition."""
-    if moves is None:
-        return told("Moves", "conda did not say which versions move; its own log will")
-    known = tuple(moves)
-    changed = [f"  {m.name} {m.then or 'is removed'} (now {m.now})" for m in known if m.now]
-    added = ", ".join(f"{m.name} {(m.then or '').partition(' ')[0]}" for m in known if not m.now)
-    lines = changed + ([f"  in addition: {added}"] if added else [])
-    return [heading("Moves"), *(Row(line, hang=4) for line in lines)] if lines else []
 
 
 def undo_text(target: str, change: str, steps: Iterable[Step], users: Iterable[User]) -> Screen:
