@@ -128,6 +128,12 @@ def test_a_wrong_question_is_exit_2_with_a_hint(words, said, hint, capsys) -> No
     assert hint is None or hint in told
 
 
+def test_a_format_without_an_answer_is_exit_1(capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["resolve", *LAPTOP, "--torch", "9.9", "--format", "requirements"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and "No torch build fits" in said.err
+
+
 def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +152,18 @@ def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
 
 
 MIRROR = "https://mirror.example/whl"
+
+
+@pytest.mark.parametrize("form", ("text", "command", "requirements", "uv", "pixi", "dockerfile"))
+def test_a_mirror_stands_in_everything_that_is_printed(
+    form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["resolve", *LAPTOP, "--format", form, "--index", MIRROR + "/"]) == 0
+    named = capsys.readouterr().out
+    monkeypatch.setenv("GPUSETUP_INDEX", MIRROR)
+    assert main(["resolve", *LAPTOP, "--format", form]) == 0
+    assert named == capsys.readouterr().out
+    assert f"{MIRROR}/cu124" in named and "download.pytorch.org" not in named
 
 
 def test_a_mirrors_password_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,21 +109,21 @@ def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("gpu", "told", "index"),
     [
-        (("--gpu", "M3 Max"), "Apple's"),
-        (("--gpu", "ampere"), "`sm_86`"),
-        (("--backend", "12"), "cu12"),
-        (("--backend", "6.4"), "rocm6.4"),
-        (("--backend", "CUDA"), "`auto`"),
-        (("--backend", "rocm"), "the nearest: rocm7.14, rocm7.2, "),
+        ("RX 9070 XT", "is AMD's gfx1201: ", "/whl/rocm7.2`"),
+        ("Arc B580", "is Intel's: ", "/whl/xpu`"),
+        ("RX 5700 XT", "no ROCm build of torch has kernels", ""),
     ],
 )
-def test_a_value_of_another_kind_is_told_its_kind(
-    words: tuple[str, ...], told: str, capsys: Said
+@pytest.mark.parametrize("command", [["resolve"], ["plan", "--model", "gpt2"]])
+def test_a_gpu_of_another_maker_is_known_by_its_name(
+    command: list[str], gpu: str, told: str, index: str, capsys: Said
 ) -> None:
-    assert main(["resolve", "--os", "linux", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert main([*command, "--gpu", gpu]) == 1
+    said = capsys.readouterr().err
+    assert told in said and index in said and "No GPU is called" not in said
+    assert not index or "not proven here" in said
 
 
 @pytest.mark.parametrize(

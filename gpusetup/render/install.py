@@ -169,12 +169,11 @@ def conda_text(plan: CondaPlan, said: str) -> Screen:
     resolution = plan.task.resolution
     build = resolution.build
     what = f"torch {build.torch} ({build.backend}) from {build.channel}" if build else ""
-    rows = [Row(plain(f"  {line}"), hang=4) for line in said.splitlines()]
     return Screen(
         (
             *told("Target", plan.prefix),
             *told("Install", what),
-            *([heading("conda says"), *rows] if rows else []),
+            *section("conda says", [Row(plain(f"  {line}"), hang=4) for line in said.splitlines()]),
             *in_use(plan.used_by),
             *_steps(map(command, plan.steps)),
             *each("Note", resolution.notes),
