@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
     def all_shown(self, hint: str | None) -> str:
         """A hint that ends with where everything is told."""
         end = f"`{self.prog} --help` shows all"
-        return f"{hint}{chr(10) if chr(10) in hint else ' '}{end}" if hint else end
+        return f"{hint} {end}" if hint else end
 
 
 def no_such_command(word: str) -> UsageError:
