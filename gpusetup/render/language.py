@@ -174,37 +174,29 @@ def table(
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
     """
-    told = [
-        [(plain(cell), "") if isinstance(cell, str) else (plain(cell[0]), cell[1]) for cell in one]
-        for one in rows
+    titles = [(title, DIM) for title in head]
+    grid = [
+        [one if isinstance(one, tuple) else (one, "") for one in row] for row in (titles, *rows)
     ]
     last = len(head) - 1
     count = last if not head[-1] or last in left else last + 1
-    wide = [max(_columns(head[i]), *(_columns(one[i][0]) for one in told)) for i in range(count)]
-
-    def lined(one: Sequence[Part]) -> list[Part]:
-        found = []
-        for i, (text, style) in enumerate(one[:count]):
-            room = " " * (wide[i] - _columns(text))
-            found += [("  " + room * (i not in left), ""), (text, style), (room * (i in left), "")]
-        return [*found, *([("  ", ""), *one[count:]] if any(t for t, _ in one[count:]) else [])]
-
-    column = sum(wide) + 2 * count + 2
-    titles = _ended(lined([(title, DIM) for title in head]), column, whole=True)
-    found = [titles]
-    for one in told:
-        whole = not any(text for text, _ in one[count:])
-        found.append(_ended(lined(one), column, whole=whole))
+    wide = [max(_columns(plain(row[i][0])) for row in grid) for i in range(count)]
+    found = []
+    for row in grid:
+        parts: list[Part] = []
+        for i, (text, style) in enumerate(row[:count]):
+            room = " " * (wide[i] - _columns(plain(text)))
+            before, after = ("", room) if i in left else (room, "")
+            parts += [(f"  {before}", ""), (text, style), (after, "")]
+        words = [one for one in row[count:] if one[0]]
+        while not words and parts and not parts[-1][0].strip(" "):
+            parts.pop()
+        if not words and parts:
+            parts[-1] = (parts[-1][0].rstrip(" "), parts[-1][1])
+        between = [("  ", "")] * bool(words)
+        hang = sum(wide) + 2 * count + 2
+        found.append(Row(*parts, *between, *words, hang=hang, whole=not words))
     return found
-
-
-def _ended(parts: list[Part], hang: int, *, whole: bool) -> Row:
-    """A row without spaces at its end."""
-    while parts and not parts[-1][0].strip(" "):
-        parts.pop()
-    if parts:
-        parts[-1] = (parts[-1][0].rstrip(" "), parts[-1][1])
-    return Row(*parts, hang=hang, whole=whole)
 
 
 def _columns(text: str) -> int:
