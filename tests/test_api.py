@@ -50,12 +50,8 @@ def same_questions() -> dict[str, Asked]:
         ),
         "doctor of this machine": (lambda: api.diagnose(), "doctor"),
         "doctor for another host": (
-            lambda: api.diagnose("healthy", for_gpu=["sm_90", "RTX 4090"], for_driver="550.54"),
+            lambda: api.diagnose("healthy", gpu=["sm_90", "RTX 4090"], driver="550.54"),
             "doctor --from healthy --gpu sm_90 --gpu 'RTX 4090' --driver 550.54",
-        ),
-        "doctor, one finding": (
-            lambda: api.diagnose("rtx3050-laptop", only=["torch-cpu-build"], torch=">=2.6"),
-            "doctor --from rtx3050-laptop --only torch-cpu-build --torch '>=2.6'",
         ),
         "resolve": (
             lambda: api.resolve(machine="rtx3050-laptop", torch="2.5.1", explain=True),

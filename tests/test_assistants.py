@@ -199,22 +199,26 @@ def test_what_a_stranger_wrote_is_quoted_and_nothing_else(said: Said) -> None:
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such tool": ("format_disk", {}, "there is no tool"),
-    "no such value": ("diagnose", {"python": "/tmp/x"}, "takes no 'python'"),
+    "no such value": ("diagnose", {"python": "/tmp/x"}, "'python' was unexpected"),
     "a path as a machine": ("diagnose", {"machine": "/etc/passwd"}, "no example machine"),
     "a path as a model": ("plan", {"model": "/etc/passwd", "gpu": "A100 80GB"}, "is a path"),
     "a relative path": ("plan", {"model": "README.md", "gpu": "A100 80GB"}, "is a path"),
-    "code to run": ("plan", {"code": "os:abort"}, "takes no 'code'"),
+    "code to run": ("plan", {"code": "os:abort"}, "'code' was unexpected"),
     "a package by address": ("resolve", {"packages": ["x @ https://evil/x.whl"]}, "no package"),
     "a package as an option": ("resolve", {"packages": ["--index=x"]}, "no package"),
     "a file as a package": ("install", {"packages": ["./evil.whl"]}, "no package of an index"),
     "an option in a value": ("resolve", {"gpu": ["--help"]}, "No GPU is called '--help'"),
     "one GPU as a text": ("resolve", {"gpu": "--help"}, "No GPU is called '--help'"),
-    "another type": ("resolve", {"gpu": 4090}, "is a text, or a list of texts"),
-    "a truth as a number": ("plan", {"model": "qwen3-8b", "gpus": True}, "is a number"),
-    "no text": ("read_report", {}, "needs `text`"),
+    "another type": ("resolve", {"gpu": 4090}, "`gpu` of resolve: 4090 is not of type"),
+    "a truth as a number": (
+        "plan",
+        {"model": "qwen3-8b", "gpus": True},
+        "True is not of type 'integer'",
+    ),
+    "no text": ("read_report", {}, "'text' is a required property"),
     "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "`id` of explain"),
     "a finding that is none": ("explain", {"id": "nope"}, "no finding"),
-    "a wrong choice": ("resolve", {"os": "beos"}, "one of linux, windows, macos"),
+    "a wrong choice": ("resolve", {"os": "beos"}, "is not one of ['linux', 'windows', 'macos']"),
 }
 
 

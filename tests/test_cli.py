@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from machines_named import there
 
 from gpusetup import __version__
 from gpusetup.cli import main
@@ -65,7 +64,6 @@ def offered(said: str) -> list[str]:
         ("install --rollback", "--undo"),
         ("doctor --log x.txt", "--report"),
         ("doctor report.txt", "--report"),
-        ("doctor --debug", "--verbose"),
         ("doctor --env x", "--python"),
         ("plan --seq-len 4096", "--context"),
         ("plan --vram 8GB", "--gpu-mem"),
@@ -153,7 +151,6 @@ def test_an_activated_environment_that_is_gone_is_said_in_a_line(
     [
         (["doctor", "--from", ""], "--from"),
         (["doctor", "--python="], "--python"),
-        (["doctor", "--only", "no-driver", "--only", ""], "--only"),
         (["install", "--offline", "", "--dry-run"], "--offline"),
         (["install", "--torch", "", "--dry-run"], "--torch"),
         (["install", "--venv", "", "--dry-run"], "--venv"),
@@ -207,7 +204,6 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
     [
         (["install", "--cpu"], "did you mean `--backend NAME`?"),
         (["install", "--break-system-packages"], "`--venv DIR`"),
-        (["-v"], "options stand after the command"),
         (["--strict", "doctor"], "options stand after the command"),
         (["monitor", "-l", "1"], "`--interval SECONDS`"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
@@ -247,9 +243,9 @@ def test_what_was_never_built_together_is_said(
 
 def test_there_are_not_more_options_than_before() -> None:
     """An option counts once for each command that takes it; the aim is 200."""
-    each = (parser_of(name)._actions for name in every_command())
+    each = (parser_of(name)._actions for name in (*every_command(), ""))
     assert (
-        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 254
+        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 223
     )
 
 
@@ -272,13 +268,6 @@ def test_help_fits_sixty_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("text", ["30s", "0.5m", "500ms", "1,5 s"])
 def test_a_time_may_have_its_unit(text: str) -> None:
     assert main(["doctor", "--from", "healthy", "--timeout", text]) == 0
-
-
-def test_several_findings_in_one_value(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(["doctor", "--from", there("cpu-torch"), "--only", "torch-cpu-build,driver-slow"]) == 1
-    )
-    assert "torch-cpu-build" in capsys.readouterr().out
 
 
 # --- streams that are closed or full ------------------------------------------------------------

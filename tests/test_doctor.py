@@ -272,20 +272,9 @@ def test_exit_codes(
     assert capsys.readouterr().err == ""
 
 
-def test_only_shows_what_was_asked_for_and_keeps_the_cause(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = changed(torch={"backend": "cpu", "cuda": None}, env={"NVIDIA_TF32_OVERRIDE": "1"})
-    arguments = ["doctor", "--from", saved(machine, tmp_path), "--only", "tf32-precision"]
-    code, document = document_of(arguments, capsys)
-    assert code == 1 and document["cause"] == "torch-cpu-build"
-    assert [finding["id"] for finding in document["findings"]] == ["tf32-precision"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     (
-        (["--only", "torch-cpu"], "torch-cpu-build"),
         (["--explain", "no-such-thing"], "No"),
         (["--from", "no-such-machine"], "no-such-machine"),
         (["--from", "rtx3050-laptop", "--torch", "what?"], "what?"),

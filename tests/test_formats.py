@@ -24,7 +24,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.model.shell import shell_line
-from gpusetup.render.formats import FORMATS
+from gpusetup.render.formats import FORMATS, Wanted
 from gpusetup.resolver import resolve
 
 if sys.version_info >= (3, 11):
@@ -50,7 +50,7 @@ MACHINES = {
 def written(kind: str, snapshot: Snapshot, torch: str | None = None) -> str:
     installer = "conda" if kind == "conda" else "auto"
     found = resolve(snapshot, Request(torch=torch, installer=installer), CATALOG)
-    return FORMATS[kind](found, snapshot, "uv")
+    return FORMATS[kind](Wanted(resolution=found, snapshot=snapshot))
 
 
 @pytest.mark.parametrize("kind", sorted(FORMATS))
@@ -205,7 +205,7 @@ def test_a_free_threaded_python_has_no_such_file(kind: str) -> None:
     with pytest.raises(
         Unsatisfiable, match=r"free-threaded Python 3\.13t|no torch build that fits"
     ):
-        FORMATS[kind](found, snapshot, "uv")
+        FORMATS[kind](Wanted(resolution=found, snapshot=snapshot))
 
 
 def test_a_free_threaded_project_names_the_way_to_its_environment() -> None:
@@ -222,7 +222,7 @@ def test_a_gpu_name_cannot_add_a_line() -> None:
     evil = replace(snapshot, gpus=(replace(gpu, name="x\nRUN rm -rf /\n"),))
     found: Resolution = resolve(evil, Request(), CATALOG)
     for kind in ("requirements", "uv", "pixi", "dockerfile"):
-        lines = FORMATS[kind](found, evil, "uv").splitlines()
+        lines = FORMATS[kind](Wanted(resolution=found, snapshot=evil)).splitlines()
         assert not any(line.startswith("RUN rm") for line in lines)
 
 

@@ -92,14 +92,19 @@ def test_no_answer_as_json_is_a_null_torch_and_exit_1(capsys) -> None:  # type: 
 
 
 @pytest.mark.parametrize(
-    ("kind", "line"), [("conda", "name: lab"), ("uv", 'name = "lab"'), ("pixi", 'name = "lab"')]
+    ("words", "first"),
+    [
+        ((), "! No NVIDIA GPU was found, so this is the CPU build. For another machine's: `--gpu "),
+        (("--backend", "cpu"), "✓ torch 2.15.0 from cpu"),
+        (("--gpu", "T4", "--driver", "580.95.05"), "✓ torch 2.15.0 from cu130"),
+    ],
 )
-def test_a_file_has_the_name_that_is_given(kind: str, line: str, capsys) -> None:  # type: ignore[no-untyped-def]
-    argv = ["resolve", *LAPTOP, "--torch", "2.5.1", "--format", kind]
-    assert main(argv) == 0
-    plain = capsys.readouterr().out.splitlines()
-    assert main([*argv, "--name", "lab"]) == 0
-    assert set(capsys.readouterr().out.splitlines()) - set(plain) == {line}
+def test_a_cpu_build_that_nobody_asked_for_is_said_first(
+    words: tuple[str, ...], first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["resolve", "--from", "no-gpu", *words]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(first) and said.count("so this is the CPU build") == (not words)
 
 
 WRONG = [
@@ -116,8 +121,6 @@ WRONG = [
     (("--format", "conda", "--installer", "pip"), "exclude each other", None),
     (("--format", "uv", "--installer", "conda"), "made of wheels", None),
     (("--format", "uv", "--json"), "exclude each other", None),
-    (("--format", "requirements", "--name", "x"), "`--name` is one word", "environment.yml"),
-    (("--format", "conda", "--name", "a: b"), "`--name` is one word", "environment.yml"),
     (("--index", "mirror"), "is no http or https URL", None),
     (("--from", "no-such-machine"), "no-such-machine", None),
 ]

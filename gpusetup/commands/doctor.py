@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.common import add_machine_options, add_timeout, gather
 from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
@@ -31,7 +30,7 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_machine_options(parser)
+    add_timeout(add_machine_options(parser))
     parser.add_argument(
         "--report",
         metavar="FILE",
@@ -68,26 +67,16 @@ def _add_questions(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--gpu",
-        dest="for_gpu",
         metavar="NAME",
         action="append",
         default=[],
         help="judge this environment for a host with this GPU (a name, or sm_86); repeatable",
     )
-    group.add_argument(
-        "--driver", dest="for_driver", metavar="VERSION", help="and with this driver"
-    )
+    group.add_argument("--driver", metavar="VERSION", help="and with this driver")
 
 
 def _add_knowledge(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("knowledge")
-    group.add_argument(
-        "--only",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="show only this finding; repeatable",
-    )
     group.add_argument("--list", action="store_true", help="list every finding there is")
     group.add_argument("--explain", metavar="ID", help="explain one of them")
 
@@ -103,12 +92,9 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return _tell(options, out)
     from gpusetup.catalog.file import load_catalog
 
-    options.only = [id for ids in options.only for id in ids.replace(",", " ").split()]
-    if options.only:
-        _check_ids(options.only)
     catalog = load_catalog()
     request = asked_request(options.torch, catalog)
-    other_host = bool(options.for_gpu or options.for_driver)
+    other_host = bool(options.gpu or options.driver)
     snapshot = _gathered(options, out)
     catalog = _as_last_seen(catalog, snapshot, out)
     if options.deep and snapshot.origin == "live" and not other_host:
@@ -118,7 +104,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     if other_host:
         from gpusetup.resolver.described import for_host
 
-        snapshot = for_host(snapshot, options.for_gpu, options.for_driver, catalog)
+        snapshot = for_host(snapshot, options.gpu, options.driver, catalog)
     return _answer(options, out, snapshot, catalog, request, other_host)
 
 
@@ -164,7 +150,7 @@ def _answer(
     if options.format == "markdown" and not out.json:
         snapshot = for_sharing(snapshot, keep_private=options.keep_private)
     diagnosis = diagnose(snapshot, catalog, request, other_host=other_host)
-    answer = document(diagnosis, catalog, options.only)
+    answer = document(diagnosis, catalog)
     if out.json:
         out.answer(answer)
     elif options.format == "markdown":
@@ -206,13 +192,6 @@ def for_sharing(snapshot: Snapshot, *, keep_private: bool) -> Snapshot:
     from gpusetup.redaction import redact
 
     return snapshot if keep_private else redact(snapshot)
-
-
-def _check_ids(ids: Sequence[str]) -> None:
-    from gpusetup.diagnosis.knowledge import record
-
-    for id in ids:
-        record(id)
 
 
 def _tell(options: argparse.Namespace, out: Console) -> int:

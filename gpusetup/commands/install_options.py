@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--offline",
         dest="wheelhouse",
         metavar="DIR",
-        help="ask nobody: install from such a folder",
+        help="install from such a folder; no network is needed",
     )
     parser.add_argument(
         "--project",

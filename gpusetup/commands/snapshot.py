@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.common import add_machine_options, add_timeout, gather
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "diff", nargs="*", metavar="diff A B", help="what differs between two records"
     )
-    add_machine_options(parser)
+    add_timeout(add_machine_options(parser))
     parser.add_argument(
         "--deep", action="store_true", help="also ask `nvidia-smi`, and import torch in the target"
     )
