@@ -29,7 +29,7 @@ from gpusetup.catalog.gpus import gpu_described, rows_named
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import Name
 from gpusetup.errors import BadInput
-from gpusetup.install.refresh.live_catalog import backends_to_ask
+from gpusetup.install.refresh import backends_to_ask
 from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import Capability, parsed
