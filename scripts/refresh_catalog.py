@@ -42,7 +42,7 @@ def main() -> int:
     before = CATALOG.read_text(encoding="utf-8")
     document = json.loads(before)
     if not options.tidy:
-        document = with_live_indexes(document, options.index_root)
+        document = with_live_indexes(document, options.index)
     after = written(document)
     sys.stdout.writelines(
         difflib.unified_diff(
