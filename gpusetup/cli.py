@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streams.complete()
     if arguments is None:
         set_program(words)
-    out = Console(json="--json" in words, color="--no-color" not in words)
+    color = "--no-color" not in words and not os.environ.get("NO_COLOR")
+    out = Console(json="--json" in words, color=color)
     try:
         return _ended(words, out)
     except BrokenPipeError:

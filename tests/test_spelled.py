@@ -27,21 +27,6 @@ def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys:
     assert "the first driver with CUDA 12.4 is `55" in said
 
 
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (("--os", "Win", "--machine", "x64", "--python", "cp311"), "cu130"),
-        (("--os", "ubuntu", "--machine", "amd64", "--python", "py3.11"), "cu130"),
-    ],
-)
-def test_systems_machines_and_pythons_have_many_names(
-    words: tuple[str, ...], what: str, capsys: Said
-) -> None:
-    argv = ["resolve", *LAPTOP, *words, "--gpu", "3080Ti", "--driver", "580.95", "--json"]
-    assert main(argv) == 0
-    assert json.loads(capsys.readouterr().out)["backend"] == what
-
-
 def test_an_unreadable_python_stays_as_it_is() -> None:
     assert python_named("three") == "three"
 
@@ -179,19 +164,3 @@ def test_versions_that_go_together_are_installed(
     after = json.loads(capsys.readouterr().out)["after"]
     assert after["torch"].partition("+")[0] == torch
     assert after["torchvision"].startswith("0.20.1+")
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["torch==2.6.0", "torchvision==0.20.1"], "goes with torch 2.5.1, not with 2.6.0"),
-        (["torchvision==0.99"], "torchvision==0.99 goes with no torch"),
-        (["torchvision==0.20.1", "torchaudio==2.4.0"], "goes with no torch"),
-        (["torch==2.5.1", "--torch", "2.6.0"], "`torch==2.5.1` and `--torch 2.6.0`"),
-    ],
-)
-def test_versions_that_do_not_go_together_are_refused(
-    words: list[str], told: str, capsys: Said
-) -> None:
-    assert main(["install", *LAPTOP, "--dry-run", *words]) == 2
-    assert told in capsys.readouterr().err

@@ -155,7 +155,7 @@ def _explain(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     try:
         return _told(answered("doctor", {"explain": values["id"].strip()}))
     except UsageError as problem:
-        hint = (problem.hint or "").replace("`gpusetup doctor --list` lists them", LISTS)
+        hint = (problem.hint or "").replace("`gpusetup doctor --explain` lists them", LISTS)
         raise UsageError(problem.message, hint=hint or LISTS) from problem
 
 

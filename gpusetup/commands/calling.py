@@ -24,13 +24,11 @@ OPTIONS = {"machine": "--from", "architecture": "--machine", "with_packages": "-
 
 
 class Catcher(Console):
-    """Keeps an answer's document, and its text unless `json`; stdout is not touched."""
+    """Keeps the document of an answer; neither stdout nor stderr is touched."""
 
-    def __init__(self, notify: Notify, *, json: bool = True) -> None:
-        self.json, self.color, self.verbose = json, False, False
-        self.output: str | None = None
+    def __init__(self, notify: Notify) -> None:
+        self.json, self.color, self.verbose, self.output = True, False, False, None
         self.document: object = None
-        self.said: list[str] = []
         self._notify = notify
 
     def talk(self, text: str) -> None:
@@ -38,16 +36,11 @@ class Catcher(Console):
 
     tell = talk
 
-    def answer(self, document: object, text: str | Callable[[], str] | None = None) -> None:
+    def answer(self, document: object, text: object = None) -> None:
         self.document = document
-        if not self.json:
-            super().answer(document, text)
 
     def _write(self, text: str) -> None:
-        if self.output:
-            super()._write(text)
-        else:
-            self.said.append(text)
+        """What is no document is for a screen."""
 
 
 def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:

@@ -29,6 +29,10 @@ EXAMPLES = (
 )
 
 
+EVERY = "every finding"
+"""What `--explain` without an id asks for."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     add_timeout(add_machine_options(parser))
     parser.add_argument(
@@ -77,8 +81,9 @@ def _add_questions(parser: argparse.ArgumentParser) -> None:
 
 def _add_knowledge(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("knowledge")
-    group.add_argument("--list", action="store_true", help="list every finding there is")
-    group.add_argument("--explain", metavar="ID", help="explain one of them")
+    group.add_argument(
+        "--explain", metavar="ID", nargs="?", const=EVERY, help="what a finding means, or list all"
+    )
 
 
 def _torch_named(text: str) -> str:
@@ -88,7 +93,7 @@ def _torch_named(text: str) -> str:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    if options.list or options.explain:
+    if options.explain:
         return _tell(options, out)
     from gpusetup.catalog.file import load_catalog
 
@@ -199,7 +204,7 @@ def _tell(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.model.documents import FindingAnswer, FindingsAnswer
     from gpusetup.render.knowledge import explained, listed
 
-    if options.explain:
+    if options.explain != EVERY:
         row = record(options.explain)
         out.answer(FindingAnswer(finding=as_known(row)), explained(as_known(row)))
     else:

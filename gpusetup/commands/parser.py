@@ -146,15 +146,22 @@ def build_parser(only: str | None = None) -> Parser:
         description="From 'PyTorch does not see my GPU' to a stack that is installed and proven.",
         formatter_class=Help,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
+        parents=[of_the_screen()],
     )
     parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
-    parser.add_argument("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="show what was asked, and the answers"
-    )
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name in COMMANDS if only is None else (only,):
         _add(kinds, name, COMMANDS[name])
+    return parser
+
+
+def of_the_screen() -> Parser:
+    """What concerns every screen, whatever was asked; it may stand after the command, too. No
+    option with a value is among them: a value of another one would be taken for it."""
+    parser = Parser(prog="gpusetup", add_help=False, allow_abbrev=False)
+    add = parser.add_argument
+    add("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
+    add("-v", "--verbose", action="store_true", help="show what was asked, and the answers")
     return parser
 
 
@@ -214,7 +221,9 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     """The parser, and the words as the options of their command, checked; `command` is None where
     none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
     refuse_pages(words)
-    words = _screen_first(words)
+    end = words.index("--") if "--" in words else len(words)
+    shown, ours = of_the_screen().parse_known_args(words[:end])  # type: ignore[no-untyped-call]
+    words = (*ours, *words[end:])
     if "help" in words[:1]:
         words = (*words[1:], "--help")
     parser = build_parser(next((word for word in words if word in COMMANDS), None))
@@ -225,22 +234,8 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     if unknown:
         asked.refuse(unknown)
     refuse_misplaced(asked, options)
+    vars(options).update(vars(shown))
     return parser, options
-
-
-OF_THE_SCREEN = ("-v", "--verbose", "--no-color")
-"""Options of gpusetup itself: they are taken after the command, too."""
-
-
-def _screen_first(words: Sequence[str]) -> tuple[str, ...]:
-    """
-    >>> _screen_first(("doctor", "-v", "--json", "--", "-v"))
-    ('-v', 'doctor', '--json', '--', '-v')
-    """
-    end = words.index("--") if "--" in words else len(words)
-    ours = words[:end]
-    first = [word for word in ours if word in OF_THE_SCREEN]
-    return (*first, *(word for word in ours if word not in OF_THE_SCREEN), *words[end:])
 
 
 ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")

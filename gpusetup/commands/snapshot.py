@@ -28,9 +28,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_timeout(add_machine_options(parser))
     parser.add_argument(
-        "--deep", action="store_true", help="also ask `nvidia-smi`, and import torch in the target"
-    )
-    parser.add_argument(
         "--keep-private",
         action="store_true",
         help="keep names, home folders and UUIDs as they are",
@@ -44,7 +41,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.probe.saved import dump_snapshot
     from gpusetup.redaction import redact
 
-    snapshot = gather(options, out, deep=options.deep)
+    snapshot = gather(options, out)
     shared = snapshot if options.keep_private else redact(snapshot)
     out.json_text(to_json(shared) + "\n" if out.json else dump_snapshot(shared))
     return 0

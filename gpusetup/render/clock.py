@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from gpusetup.render.terminal import can_be_drawn_on, columns_of, terminal_of
+from gpusetup.render.terminal import can_be_drawn_on, columns_of
 
 FIRST_SECONDS = 1.0
 """What is done sooner is not spoken of."""
@@ -93,7 +93,6 @@ class Clock:
 
     def _ticks(self, what: str, stream: TextIO, over: threading.Event) -> None:
         began, wait = time.monotonic(), FIRST_SECONDS
-        colour = terminal_of(stream).colour
         while not over.wait(wait):
             wait = EACH_SECONDS
             if self.fetched is not None:
@@ -107,9 +106,8 @@ class Clock:
                     time.monotonic() - (self.since or began), self.done, self.of, self.unit
                 )
                 room = max(columns_of(stream) - len(beside) - 1, 0)
-                dim = f"\x1b[2m{beside}\x1b[0m" if colour else beside
                 self._drawn = stream
-                _write(stream, f"{ERASED}{what[:room]}{dim}")
+                _write(stream, f"{ERASED}{what[:room]}{beside}")
 
 
 def is_live(stream: TextIO) -> bool:

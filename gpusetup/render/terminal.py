@@ -25,9 +25,8 @@ class Terminal(NamedTuple):
 
 
 def terminal_of(stream: TextIO, *, colour: bool = True) -> Terminal:
-    """How a stream is written to; `colour` False: `--no-color`."""
-    wanted = colour and not os.environ.get("NO_COLOR")
-    return Terminal(stream.isatty(), wanted and can_be_drawn_on(stream), columns_of(stream))
+    """How a stream is written to; `colour` False: `--no-color` or NO_COLOR."""
+    return Terminal(stream.isatty(), colour and can_be_drawn_on(stream), columns_of(stream))
 
 
 def columns_of(stream: TextIO) -> int:
