@@ -33,8 +33,8 @@ class Brake(NamedTuple):
 
 
 BRAKES = (
-    Brake("heat", "heat (hardware)", "hw_thermal_slowdown"),
-    Brake("heat", "heat (driver)", "sw_thermal_slowdown"),
+    Brake("heat", "heat", "hw_thermal_slowdown"),
+    Brake("heat", "heat", "sw_thermal_slowdown"),
     Brake("supply", "the power supply's brake", "hw_power_brake_slowdown"),
     Brake("supply", "the hardware's brake", "hw_slowdown"),
     Brake("power", "the power limit", "sw_power_cap", CAPPED, True),
@@ -53,9 +53,9 @@ def active_brake(work: Work, gpu: Gpu) -> Brake | None:
         return None
     point = gpu.latest.temperature_slowdown_celsius or HOT + 3
     if gpu.heat is not None and gpu.heat >= point - 3:
-        return Brake("heat", "heat (no reason was told)")
+        return Brake("heat", "heat", "no reason was told")
     if (work.power_share or 0.0) >= 95:
-        return _of_this_card(Brake("power", "the power limit (no reason was told)"), work, gpu)
+        return _of_this_card(Brake("power", "the power limit", "no reason was told"), work, gpu)
     return None
 
 

@@ -140,7 +140,7 @@ def clocks_far_down(s: Seen) -> bool:
 @sign
 def only_now_and_then(s: Seen) -> bool:
     """What holds it down is on less than half of the time."""
-    return s.brake is None or s.work.reasons.get(s.brake.reason, 100.0) < marks.CAPPED
+    return s.brake_share < marks.CAPPED
 
 
 # --- the command's processes ----------------------------------------------------------------------
