@@ -80,6 +80,11 @@ class Parts(NamedTuple):
         return self.paused.samples / self.body.samples * 100 if self.paused and self.body else 0.0
 
     @property
+    def times(self) -> int:
+        """How often it paused."""
+        return len(self.pauses)
+
+    @property
     def longest_pause(self) -> float:
         return max(self.pauses, default=0.0)
 
@@ -115,8 +120,6 @@ class Holders(NamedTuple):
     """Those that compute, and their names."""
     drawing: tuple[str, ...]
     """Names of those that draw; "" if they are not told."""
-    shares: dict[int, float]
-    """pid -> its part of the multiprocessors, if that is told."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -272,12 +275,10 @@ class Gpu:
         kinds = {(one.pid, one.name, one.kind): one for one in each}.values()
         drawing = {one.pid: one.name or "" for one in kinds if is_display(one)}
         pids = {one.pid: one.name or "" for one in kinds if one.pid not in drawing}
-        use = {pid: mean(one.sm_percent for one in each if one.pid == pid) for pid in sorted(pids)}
         return Holders(
             told=any(row.gpu.processes is not None for row in self.rows),
             pids=pids,
             drawing=tuple(sorted(set(drawing.values()))),
-            shares={pid: share for pid, share in use.items() if share is not None},
         )
 
     @cached_property
@@ -299,6 +300,11 @@ class Gpu:
     def power_default(self) -> float | None:
         """What the maker rated it at, as the card tells it, else by the catalog."""
         return self.latest.power_limit_default_watts or rated_watts(self.name)
+
+    @property
+    def memory_errors(self) -> int:
+        """Those that could not be corrected."""
+        return max((row.gpu.ecc_uncorrected or 0 for row in self.rows), default=0)
 
     @property
     def has_process(self) -> bool | None:
