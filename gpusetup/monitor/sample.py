@@ -44,8 +44,6 @@ class Hello(Frozen):
 class Nvml:
     """The child `child_scripts/watch_nvml.py`, which prints one line a sample."""
 
-    name = "nvml"
-
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self._step: str | None = None
