@@ -104,16 +104,6 @@ def engines(run: Run) -> Judged | None:
     return None
 
 
-def graphics(run: Run) -> Judged | None:
-    """Programs that draw, such as games, work as fast as they show pictures."""
-    working = run.at_work
-    if not working or run.command or not all(gpu.holders.only_draws for gpu in working):
-        return None
-    gpu = max(working, key=lambda one: one.utilization or 0.0)
-    said = f"GPU {gpu.label} worked {gpu.utilization or 0.0:.0f} % of the time for programs that"
-    return Judged("good", "graphics", f"{said} draw, and for no other")
-
-
 def idle(run: Run) -> Judged | None:
     """No GPU ever worked."""
     if run.at_work:
@@ -190,7 +180,7 @@ def stopped(run: Run) -> Judged | None:
 
 
 WHOLE: tuple[Callable[[Run], Judged | None], ...] = (
-    *(one_was_lost, too_little, engines, graphics, idle, stopped),
+    *(one_was_lost, too_little, engines, idle, stopped),
 )
 
 

@@ -56,7 +56,6 @@ HOST_FULL = 90.0  # %: of all cores of the machine
 OTHERS = 30.0  # %: of all cores, used by others than the command
 BLOCKED = 0.5  # processes: that wait for a disk, on average
 NETWORK = 2e7  # bytes/s: received: more than logs and metrics
-NETWORK_FULL = 2e8  # bytes/s: received: as ranks exchange gradients
 WRITES = 5e7  # bytes/s: written: a checkpoint, not a log
 LINK = 2e10  # bytes/s: over NVLink: much of what GPUs exchange
 PCIE = 4e9  # bytes/s: over PCIe: more than batches of data

@@ -263,22 +263,14 @@ def writes_in_pauses(s: Seen) -> bool:
 
 @sign
 def several(s: Seen) -> bool:
-    """Several GPUs work on one job: here, or on other machines, as its launcher or what comes over
-    the network says."""
-    far = s.run.collective_threads and network_carries(s)
-    return s.together > 1 or s.run.nodes > 1 or bool(far)
+    """Several GPUs work on one job: here, or on other machines, as its launcher says."""
+    return s.together > 1 or s.run.nodes > 1
 
 
 @sign
 def several_nodes(s: Seen) -> bool:
     """A launcher started it on several machines."""
     return s.run.nodes > 1
-
-
-@sign
-def network_carries(s: Seen) -> bool:
-    """Much comes over the network."""
-    return least(s.work.network_rate, marks.NETWORK_FULL)
 
 
 @sign
@@ -325,7 +317,7 @@ def of_kind(*kinds: str) -> Sign:
 
 
 server, notebook = of_kind("server"), of_kind("notebook")
-simulation, physics = of_kind("simulation"), of_kind("physics")
+physics = of_kind("physics")
 no_training = of_kind("server", "notebook", "physics", "inference")
 no_loader = of_kind("server", "notebook", "physics")
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.marks import NETWORK_FULL
 from gpusetup.monitor.seen import Seen, Sign
 from gpusetup.monitor.values import Verdict
 
@@ -34,10 +33,12 @@ def links(seen: Seen) -> str:
     work, told = seen.work, RAN
     if work.power_share is not None:
         told += " at {work.power_share:.0f} % of the power limit"
-    far = work.network_rate if (work.network_rate or 0) >= NETWORK_FULL else None
-    for rate, name in ((work.link_rate, "NVLink"), (work.pcie_rate, "PCIe"), (far, "the network")):
-        told += f", {rate / 1e9:.1f} GB/s over {name}" if rate else ""
-    return told
+    rates = (
+        (work.link_rate, "NVLink"),
+        (work.pcie_rate, "PCIe"),
+        (work.network_rate, "the network"),
+    )
+    return told + "".join(f", {rate / 1e9:.1f} GB/s over {name}" for rate, name in rates if rate)
 
 
 def in_collectives(seen: Seen) -> str:
