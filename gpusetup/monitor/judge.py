@@ -14,7 +14,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.ends import hung, lost, stood_still
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
-from gpusetup.monitor.run import Run, considered, drawn, worked
+from gpusetup.monitor.run import Run, considered, worked
 from gpusetup.monitor.seen import Seen
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.values import Verdict
@@ -76,10 +76,6 @@ def too_little(run: Run) -> Judged | None:
     if any(gpu.utilization is not None for gpu in run.gpus):
         few = run.samples < marks.SHORT
         return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    for gpu in run.gpus:
-        if (gpu.memory.p95 or 0) >= marks.MEMORY_TIGHT:
-            said = f"GPU {gpu.label}: memory {gpu.memory.p95:.0f} % (p95)"
-            return Judged("memory-tight", "margin", said, ("leave-a-margin",))
     told = "no GPU told its utilisation"
     if all(gpu.name and NEVER_DIVIDED.search(gpu.name) for gpu in run.gpus):
         return Judged(None, "", f"{told}: not every card and driver does", ("ask-the-driver",))
@@ -112,8 +108,6 @@ def idle(run: Run) -> Judged | None:
     said = f"utilisation {used:.0f} % over {run.samples} samples"
     if run.cpu is not None:
         said += f" while the command used {run.cpu:.0f} % of a core"
-    if used and all(drawn(gpu) for gpu in run.gpus if gpu.utilization):
-        said += ", as a desktop draws"
     cause, step = _why_idle(run)
     return Judged("idle", cause, said, (step,))
 
@@ -139,9 +133,8 @@ def _why_idle(run: Run) -> tuple[str, str]:
     if held:
         return "held", "see-where-it-waits"
     rates = [gpu.parts.whole.network_rate or 0 for gpu in run.gpus if gpu.parts.whole]
-    if running and cpu < marks.CORE_FULL and max(rates, default=0) >= marks.NETWORK:
-        return "starting", "watch-longer"
-    return "unused", "see-whether-torch-can"
+    fetches = running and cpu < marks.CORE_FULL and max(rates, default=0) >= marks.NETWORK
+    return ("starting", "watch-longer") if fetches else ("unused", "see-whether-torch-can")
 
 
 ENDED_BY_SOMEBODY = (129, 130, 137, 143, -1, -2, -9, -15)
@@ -154,8 +147,6 @@ WAITS_FOR_SOMEBODY = {
 
 def _begins(run: Run) -> bool:
     """Too young to be judged, or still loading."""
-    if run.command is None and run.busiest_cpu is None:
-        return False
     rose = max((gpu.memory_rose for gpu in run.gpus), default=0) >= marks.CONTEXT
     return run.seconds < (marks.STARTS if rose else marks.BEGINS)
 
@@ -164,11 +155,8 @@ def _held(gpu: Gpu, run: Run) -> bool:
     """A process that computes sits on it: told, or else by its memory."""
     if gpu.has_process is not None:
         return gpu.has_process
-    share, used = gpu.memory.p95 or 0.0, gpu.latest.memory_used_bytes or 0
-    if run.busiest_cpu is None:
-        return share >= marks.FAINT_MEMORY
-    known = bool(run.ranks) or share > marks.HELD
-    return used >= marks.CONTEXT and (known or gpu.memory_rose >= marks.CONTEXT)
+    share = gpu.memory.p95 or 0.0
+    return share >= (marks.FAINT_MEMORY if run.busiest_cpu is None else marks.HELD)
 
 
 def stopped(run: Run) -> Judged | None:

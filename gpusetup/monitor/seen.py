@@ -119,9 +119,6 @@ def loaders_in_words(count: float) -> str:
 
 
 def useful_workers(run: Run) -> int:
-    """The usable cores, shared by the GPUs at work; 4 where the cores are not known. Where a quota
-    holds the command back, the cores that it got."""
+    """The usable cores, shared by the GPUs at work; 4 if the cores are not known."""
     used = sum((gpu.utilization or 0.0) >= marks.IDLE for gpu in run.gpus)
-    held = any(gpu.parts.work and gpu.parts.work.held_back for gpu in run.gpus)
-    cores = min(run.cores or 4, (run.cpu or 0) / 100) if held else run.cores or 4
-    return max(1, min(MOST_WORKERS, round(cores) // max(1, used)))
+    return max(1, min(MOST_WORKERS, round(run.cores or 4) // max(1, used)))

@@ -12,7 +12,6 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Generic, NamedTuple, TypeVar
 
-from gpusetup.model.frozen import replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.rated import rated_watts
@@ -324,8 +323,6 @@ class Gpu:
 
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
-        told = {name: spread([getattr(row.gpu, name) for row in self.rows]) for name in GPU_FIELDS}
-        peaks = self.tally.peaks
         return GpuSummary(
             index=first.index,
             mig_index=first.mig_index,
@@ -336,7 +333,10 @@ class Gpu:
             throttled={k: round(v / 100, 4) for k, v in (work.reasons if work else {}).items()},
             working_share=round((work.samples if work else 0) / len(self.rows), 4),
             lost_at=self.lost_at,
-            **{name: one and replace(one, peak=peaks[name]) for name, one in told.items()},
+            **{
+                name: spread((getattr(row.gpu, name) for row in self.rows), peak)
+                for name, peak in self.tally.peaks.items()
+            },
         )
 
 
@@ -368,12 +368,13 @@ def warm_up(body: Sequence[Moment]) -> int:
     return count if less and low * 4 <= len(levels) - full else 0
 
 
-def spread(values: Iterable[float | None]) -> Spread | None:
+def spread(values: Iterable[float | None], peak: float = 0.0) -> Spread | None:
+    """`peak`: what was seen at most, also in samples that are not kept."""
     told = [float(value) for value in values if value is not None]
     if not told:
         return None
     p5, p95 = (percentile(told, share) for share in (5, 95))
-    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(told))
+    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(*told, peak))
 
 
 class Tally:
