@@ -15,12 +15,9 @@ from monitor_composer import (
     Tree,
     compose,
     loop,
-    pausing,
     then,
 )
 from monitor_kinds import HOST, TRAIN, card, kind, ranks, steady, workers
-
-from gpusetup.monitor.values import Sample
 
 NODES = "torchrun --nnodes 4 --nproc_per_node 8 --rdzv_backend c10d train.py"
 RANKS = "torchrun --nproc_per_node=4 train.py"
@@ -149,9 +146,3 @@ def _(d: random.Random) -> Run:
 def _(d: random.Random) -> Run:
     tree = Tree(main=d.uniform(700, 1500), workers=2, each=3)
     return compose(d, [Gpu(use=0, memory=2)], tree, HOST, card=card(d), command=TRAIN)
-
-
-def pausing_server(seed: int) -> tuple[Sample, ...]:
-    """Work with pauses of half a minute, by whatever program."""
-    gpu = Gpu(use=pausing(96, 40, 30))
-    return compose(random.Random(seed), [gpu], Tree(main=30), HOST, seconds=300).samples

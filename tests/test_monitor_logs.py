@@ -194,17 +194,6 @@ def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
     summarise(Tally(samples(read(lines), 1.0)))
 
 
-def test_rows_without_their_heading_say_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = list(smi_csv(composed(FULL, 1)))
-    bare = tmp_path / "bare.csv"
-    bare.write_text("\n".join(lines[1:]), encoding="utf-8")
-    assert cli.main(["monitor", "--replay", str(bare)]) == 2
-    said = capsys.readouterr().err
-    assert "heading" in said and "JSON" not in said
-
-
 def test_the_multiprocessors_tell_small_kernels_without_a_limit() -> None:
     head = "#Entity   GPUTL  FBFRE   FBUSD   POWER   SMACT   DRAMA"
     for active, verdict in ((0.11, "launch-bound"), (0.83, "good")):

@@ -21,7 +21,6 @@ from rich.console import Console as Rich
 from rich.live import Live
 from standin import A100
 
-from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
 from gpusetup.render.live import LiveScreen, once
@@ -59,20 +58,6 @@ def test_each_size_shows_what_a_person_looks_for() -> None:
         rows = [line for line in said.split("\n") if re.match(r" *[0-7] .*%", line)]
         assert len(rows) >= 8, width
     assert "hw_thermal_slowdown" in said and "NVIDIA" in said
-
-
-def test_judging_so_far_costs_no_more_in_a_long_run() -> None:
-    samples = composed("a steady training beside its workers", 0).samples
-    short, long = Tally(samples * 12), Tally(samples * 60)
-
-    def seconds(tally: Tally) -> float:
-        began = time.perf_counter()
-        for _ in range(5):
-            summarise(tally)
-        return time.perf_counter() - began
-
-    pairs = [(seconds(short), seconds(long)) for _ in range(5)]
-    assert min(after / before for before, after in pairs) < 2
 
 
 # --- a real terminal ------------------------------------------------------------------------------
