@@ -140,9 +140,7 @@ class GpuTally:
         self.pauses: list[tuple[float, float]] = []
         """Since when, and for how many seconds."""
         self.quiet_since: float | None = None
-        self._stray: Moment | None = None
-        """A little work in a pause: what comes next tells whether the pause is over."""
-        self.worked, self._use, self._count, self._waiting = False, 0.0, 0, 0
+        self.worked, self._use, self._count = False, 0.0, 0
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start."""
@@ -162,34 +160,26 @@ class GpuTally:
 
     def _tell(self, moment: Moment, use: float) -> None:
         """Work, or quiet that waits to be told a stutter, a pause or the end."""
-        since, usual = self.quiet_since, self._use / max(1, self._count)
-        if use <= marks.QUIET or (since is not None and usual >= marks.LOW and use < marks.BLIP):
-            self.quiet_since = moment.seconds if since is None else since
-            self._stray, self._waiting = None, self._waiting + 1
-            return
-        paused = since is not None and self.worked and moment.seconds - since >= marks.PAUSE
-        if paused and self._stray is None and use < usual / 2:
-            self._stray = moment
+        usual = self._use / max(1, self._count)
+        quiet = self.quiet_since is not None and usual >= marks.LOW
+        if use <= (marks.BLIP if quiet else marks.QUIET):
+            self.quiet_since = moment.seconds if self.quiet_since is None else self.quiet_since
             return
         if self.quiet_since is not None:
-            self._settle(self.quiet_since, (self._stray or moment).seconds)
-        for one in filter(None, (self._stray, moment)):
-            one.phase, self.worked = WORK, True
-            self._use, self._count = self._use + (one.gpu.utilization_percent or 0), self._count + 1
-        self._stray = None
+            self._settle(self.quiet_since, moment.seconds)
+        moment.phase, self.worked = WORK, True
+        self._use, self._count = self._use + use, self._count + 1
 
     def _settle(self, since: float, now: float) -> None:
         """Work came after quiet: it was the start-up, a stutter or a pause."""
         phase = START if not self.worked else WORK if now - since < marks.PAUSE else PAUSE
         if phase == PAUSE:
             self.pauses.append((since, now - since))
-        elif phase == WORK:
-            self._count += self._waiting
         for one in reversed(self.kept.all()):
             if one.seconds < since:
                 break
             one.phase = phase
-        self._waiting, self.quiet_since = 0, None
+        self.quiet_since = None
 
 
 class Gpu:
@@ -357,8 +347,7 @@ def warm_up(body: Sequence[Moment]) -> int:
     levels = [fmean(use[at : at + size]) for at in range(0, len(use), size)]
     later = levels[len(levels) // 2 :]
     usual = percentile(later, 50) if later else 0.0
-    pairs = zip(levels, [*levels[1:], *levels[-1:]], strict=True)
-    full = next((n for n, pair in enumerate(pairs) if min(pair) >= usual * marks.WARM_FULL), 0)
+    full = next((n for n, level in enumerate(levels) if level >= usual * marks.WARM_FULL), 0)
     count = full * size
     if not 3 <= count <= len(use) * marks.WARM_MOST / 100:
         return 0
