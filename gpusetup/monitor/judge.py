@@ -173,31 +173,21 @@ WHOLE: tuple[Callable[[Run], Judged | None], ...] = (
 
 
 def uneven(run: Run) -> Judged | None:
-    """Of the GPUs that belong to one job, some work much less than others."""
+    """Of the GPUs that belong to one job, some work much less than others; if all are always busy,
+    their power tells which of them wait in a collective."""
     mine = [gpu for gpu in run.gpus if gpu.lost_at is None and run.belongs(gpu)]
-    for level, mark, told in (
-        (_utilization, marks.APART, "worked {:.0f} % of the time"),
-        (_power, marks.APART_POWER, "drew {:.0f} % of its power limit"),
+    works = {gpu.label: considered(gpu) if worked(gpu) else None for gpu in mine}
+    use = {label: work.utilization if work else 0.0 for label, work in works.items()}
+    watts = {label: work.power_share for label, work in works.items() if work and work.power_share}
+    busy = min(use.values(), default=0.0) >= marks.BUSY and len(watts) == len(use)
+    for levels, mark, told in (
+        (use, marks.APART, "worked {:.0f} % of the time"),
+        (watts if busy else {}, marks.APART_POWER, "drew {:.0f} % of its power limit"),
     ):
-        levels = [(value, gpu.label) for gpu in mine if (value := level(gpu, run)) is not None]
-        if len(levels) < 2 or len(levels) < len(mine):
-            continue
-        least, most = (pick(levels, key=lambda one: one[0]) for pick in (min, max))
-        if most[0] - least[0] >= mark:
-            said = ", ".join(f"GPU {label} {told.format(value)}" for value, label in (least, most))
+        ends = [pick(levels, key=lambda one: levels[one]) for pick in (min, max)] if levels else []
+        least, most = (levels[label] for label in ends) if ends else (0.0, 0.0)
+        if most - least >= mark:
+            said = ", ".join(f"GPU {label} {told.format(levels[label])}" for label in ends)
             step = "balance-the-work" if run.launched else "one-process-each"
-            return Judged("uneven", "less" if least[0] else "none", said, (step,))
+            return Judged("uneven", "less" if least else "none", said, (step,))
     return None
-
-
-def _utilization(gpu: Gpu, run: Run) -> float | None:
-    work = considered(gpu) if worked(gpu) else None
-    return work.utilization if work else 0.0
-
-
-def _power(gpu: Gpu, run: Run) -> float | None:
-    """Of a GPU that is always busy: its power tells whether it works or waits in a collective."""
-    work = considered(gpu) if worked(gpu) else None
-    if work is None or work.utilization < marks.BUSY or len(run.team(gpu)) < 2:
-        return None
-    return work.power_share
