@@ -189,11 +189,25 @@ class Gpu:
         self.rows = tally.kept.all()
         self.tally, self.first, self.latest = tally, tally.first, tally.latest
         self.label, self.name = self.first.label, self.first.name
-        self.samples, self.lost_at, self.lost_since = (
-            tally.kept.count,
-            tally.lost_at,
-            tally.lost_since,
-        )
+        self.samples, self.lost_at = tally.kept.count, tally.lost_at
+        self.lost_since = tally.lost_since
+        gpus = [row.gpu for row in self.rows]
+        used = [gpu.utilization_percent for gpu in gpus]
+        heat = [one for gpu in gpus if (one := gpu.temperature_celsius) is not None]
+        self.utilization = mean(used)
+        """The mean over everything; None if it is not told (MIG)."""
+        self.utilization_p95 = percentile([use or 0.0 for use in used], 95)
+        self.heat = percentile(heat, 95) if heat else None
+        self.power_default = self.latest.power_limit_default_watts or rated_watts(self.name)
+        """What the maker rated it at, as the card tells it, else by the catalog."""
+        self.memory_errors = max(gpu.ecc_uncorrected or 0 for gpu in gpus)
+        """Those that could not be corrected."""
+        busy = (gpu.pcie_limit_bytes_per_second or 0.0 for gpu in gpus if not is_quiet(gpu))
+        self.link_limit = max(busy, default=0.0)
+        """The most that its PCIe link could carry one way, bytes a second: at rest it is slower."""
+        begun = self.first.memory_used_bytes or 0
+        self.memory_rose = (self.latest.memory_used_bytes or 0) - begun
+        """Bytes, from the first sample to the last."""
 
     @cached_property
     def parts(self) -> Parts:
@@ -270,46 +284,10 @@ class Gpu:
             drawing=tuple(sorted(set(drawing.values()))),
         )
 
-    @cached_property
-    def utilization(self) -> float | None:
-        """The mean over everything; None if it is not told (MIG)."""
-        return mean(row.gpu.utilization_percent for row in self.rows)
-
-    @cached_property
-    def utilization_p95(self) -> float:
-        return percentile([row.gpu.utilization_percent or 0.0 for row in self.rows], 95)
-
-    @cached_property
-    def heat(self) -> float | None:
-        told = [row.gpu.temperature_celsius for row in self.rows]
-        known = [celsius for celsius in told if celsius is not None]
-        return percentile(known, 95) if known else None
-
-    @property
-    def power_default(self) -> float | None:
-        """What the maker rated it at, as the card tells it, else by the catalog."""
-        return self.latest.power_limit_default_watts or rated_watts(self.name)
-
-    @property
-    def memory_errors(self) -> int:
-        """Those that could not be corrected."""
-        return max((row.gpu.ecc_uncorrected or 0 for row in self.rows), default=0)
-
     @property
     def has_process(self) -> bool | None:
         """Whether a process that computes was ever seen; None if processes are not told."""
         return bool(self.holders.pids) if self.holders.told else None
-
-    @property
-    def memory_rose(self) -> int:
-        """Bytes, from the first sample to the last."""
-        return (self.latest.memory_used_bytes or 0) - (self.first.memory_used_bytes or 0)
-
-    @property
-    def link_limit(self) -> float:
-        """The most that its PCIe link could carry one way, bytes a second: at rest it is slower."""
-        busy = (row.gpu for row in self.rows if not is_quiet(row.gpu))
-        return max((gpu.pcie_limit_bytes_per_second or 0.0 for gpu in busy), default=0.0)
 
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
