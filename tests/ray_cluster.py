@@ -3,14 +3,13 @@
     python tests/ray_cluster.py n1 n2 n3
 
 Prints the address, then obeys lines of stdin: `hold NODE` takes its GPUs, `free` gives them back,
-`freeze NODE` and `thaw NODE` stop its raylet and let it go on, `ok` prints where ten tasks that ask
-for `gpusetup_ok` ran. Answers each with a line; the end of stdin ends the cluster.
+`ok` prints where ten tasks that ask for `gpusetup_ok` ran. Answers each with a line; the end of
+stdin ends the cluster.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from typing import Any
 
@@ -53,20 +52,12 @@ def _obeyed(words: list[str], nodes: dict[str, Any], held: list[Any]) -> str:
         return str(ray.get(held[-1].name.remote()))
     if words[0] == "free":
         ray.kill(held.pop())
-    elif words[0] in ("freeze", "thaw"):
-        number = signal.SIGSTOP if words[0] == "freeze" else signal.SIGCONT
-        os.kill(_raylet(nodes[words[1]]), number)
     elif words[0] == "ok":
         job = ray.remote(lambda: os.environ["NODE"]).options(
             resources={"gpusetup_ok": 1}, num_cpus=0, scheduling_strategy="SPREAD"
         )
         return " ".join(sorted(set(ray.get([job.remote() for _ in range(10)]))))
     return "done"
-
-
-def _raylet(node: Any) -> int:
-    (process,) = node.all_processes["raylet"]
-    return int(process.process.pid)
 
 
 if __name__ == "__main__":

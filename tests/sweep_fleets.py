@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusetup.fleet.sweep.decide import next_round
-from gpusetup.fleet.sweep.values import Exchanged, Result, Round, Unit
-from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
+from gpusetup.fleet.sweep.answer import NOTES
+from gpusetup.fleet.sweep.course import Sweep, matching, planes
+from gpusetup.fleet.sweep.judge import Group, Result, Round, Unit
 
 NODE_RATE, HOST_RATE, MESSAGES_A_RANK = 25e9, 200e9, 3
 """bytes/s between and within hosts; the question, `here`, and the answer."""
@@ -61,35 +61,29 @@ class Fleet:
         rate *= draw.lognormvariate(0, self.spread)
         return rate / draw.uniform(1, 3) if draw.random() < self.disturbed else rate
 
-    def exchanged(self, group: Sequence[int], draw: random.Random) -> Exchanged:
-        ring = zip(group, (*group[1:], group[0]), strict=True)
-        rate = min(self.path(one, other) for one, other in ring)
-        return Exchanged(group=tuple(group), rate=self.noisy(rate, draw))
+    def rate(self, group: Group) -> float:
+        if len(group) == 1:
+            return 100.0 * self.computing.get(group[0], 1.0)
+        return self.path(*group)
 
     def measured(self, asked: Round, draw: random.Random) -> Result:
         late = {r for r, since in self.hung.items() if asked.number >= since}
+        rates = {g: self.noisy(self.rate(g), draw) for g in asked.groups if late.isdisjoint(g)}
         silent = tuple(rank for rank in asked.asked if rank in late)
-        computed = {
-            rank: self.noisy(100.0 * self.computing.get(rank, 1.0), draw)
-            for rank in asked.ranks
-            if rank not in late
-        }
-        found = tuple(
-            Exchanged(group=group, rate=0.0, problem="timed out")
-            if late & set(group)
-            else self.exchanged(group, draw)
-            for group in asked.groups
-        )
-        return Result(round=asked, exchanged=found, computed=computed, silent=silent)
+        return Result(round=asked, rates=rates, silent=silent)
 
 
-def swept(fleet: Fleet, seed: int) -> tuple[tuple[Named, ...], list[Result]]:
-    """Play a sweep: what is named, and the course of it."""
-    draw, results, units = random.Random(seed), list[Result](), fleet.units
-    while (asked := next_round(units, results)) is not None:
-        results.append(fleet.measured(asked, draw))
-        assert len(results) < MOST_ROUNDS, "it does not come to an end"
-    return verdict(units, results), results
+def swept(fleet: Fleet, seed: int) -> Sweep:
+    """Play a sweep."""
+    draw, sweep = random.Random(seed), Sweep(fleet.units)
+    for asked in sweep.rounds():
+        sweep.results.append(fleet.measured(asked, draw))
+        assert len(sweep.results) < MOST_ROUNDS, "it does not come to an end"
+    return sweep
+
+
+def blamed(sweep: Sweep) -> set[tuple[str, tuple[int, ...]]]:
+    return {(one.fault, one.ranks) for one in sweep.named() if one.fault not in NOTES}
 
 
 def messages(results: Sequence[Result]) -> int:
@@ -112,10 +106,9 @@ def _path(share: float) -> Planted:
     """Between two ranks that the matchings of this fleet bring together."""
 
     def plant(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
-        from gpusetup.fleet.sweep.plan import planes
-
         stage = planes(fleet.units)[-1]
-        pair = draw.choice(stage.matched(draw.randrange(stage.turns)))
+        turn = draw.randrange(stage.turns)
+        pair = draw.choice([pair for group in stage.members for pair in matching(group, turn)])
         fleet.paths[frozenset(pair)] = share
         return "slow-path" if share else "broken-path", frozenset(pair)
 
@@ -154,8 +147,7 @@ def count(name: str, fault: str, seeds: int) -> tuple[int, int]:
         draw, fleet = random.Random(f"{name} {fault} {seed}"), FLEETS[name]
         fleet = replace(fleet, links={}, paths={}, computing={}, hung={})
         planted = FAULTS[fault](fleet, draw) if fault in FAULTS else ("", frozenset[int]())
-        blamed = (one for one in swept(fleet, seed)[0] if one.fault not in NOTES)
-        told = {(one.fault, frozenset(one.ranks)) for one in blamed}
+        told = {(fault, frozenset(ranks)) for fault, ranks in blamed(swept(fleet, seed))}
         found += planted in told
         false += bool(told - {planted})
     return found, false

@@ -201,12 +201,9 @@ def _once(source: Nvml, options: argparse.Namespace, out: Console) -> int:
     if options.csv:
         with _recording(options, out) as recording:
             recording.see(sample)
-    if out.json:
-        out.answer(sample)
-    else:
-        from gpusetup.render.live import once, width_of
+    from gpusetup.render.live import once
 
-        out.text(out.rendered(once(sample, width_of(sys.stdout))))
+    out.answer(sample, lambda: once(sample))
     return 0
 
 

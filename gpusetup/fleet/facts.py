@@ -6,9 +6,8 @@ UUID, a bus address, free memory) is none.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import GIB, MIB
 
-UNKNOWN = "unknown"
 ABSENT = "absent"
 """The value of a package or a variable that the machine does not have."""
 
@@ -83,8 +81,6 @@ GPUS = (
 
 PACKAGES, VARIABLES = "packages.", "environment."
 FACTS = {fact.name: fact for fact in (*MACHINE, COUNT, *GPUS)}
-MAY_LACK = ("toolkit.nvcc",)
-"""Facts of a whole record that are told only where there is such a thing."""
 FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 """Packages whose difference stops or slows a training of several machines."""
 
@@ -96,26 +92,15 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
     >>> facts_of(Snapshot(gpus=(Gpu(name="L4", pcie_width=16), Gpu(name="L4", pcie_width=8))))
     {'gpus.count': '2', 'gpus.name': 'L4', 'gpus.pcie_width': '1 x 16, 1 x 8 (GPU 1)'}
     """
-    return dict(_facts(snapshot))
-
-
-def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    for fact in MACHINE:
-        value = shown(fact.name, attrgetter(fact.name)(snapshot))
-        if value is not None:
-            yield fact.name, value
     gpus = snapshot.gpus
-    if gpus is not None:
-        yield COUNT.name, str(len(gpus))
+    found = {fact.name: shown(fact.name, attrgetter(fact.name)(snapshot)) for fact in MACHINE}
+    found[COUNT.name] = None if gpus is None else str(len(gpus))
     for fact in GPUS:
         read = attrgetter(fact.name.removeprefix("gpus."))
-        values = [shown(fact.name, read(gpu)) for gpu in gpus or ()]
-        if any(value is not None for value in values):
-            yield fact.name, summed([UNKNOWN if value is None else value for value in values])
-    for package in snapshot.packages or ():
-        yield f"{PACKAGES}{package.name}", package.version
-    for name, value in snapshot.environment.items():
-        yield f"{VARIABLES}{name}", value
+        found[fact.name] = summed([shown(fact.name, read(gpu)) for gpu in gpus or ()])
+    found |= {f"{PACKAGES}{one.name}": one.version for one in snapshot.packages or ()}
+    found |= {f"{VARIABLES}{name}": value for name, value in snapshot.environment.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def shown(name: str, value: object) -> str | None:
@@ -139,39 +124,21 @@ def shown(name: str, value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def summed(values: Sequence[str]) -> str:
+def summed(values: Sequence[str | None]) -> str | None:
     """The values of several GPUs as one: alike, or how many have each and which are the fewer.
+    A GPU that does not tell its value is passed over.
 
-    >>> summed(["16", "16", "8"]), summed(["on", "on"])
-    ('2 x 16, 1 x 8 (GPU 2)', 'on')
+    >>> summed(["16", "16", "8"]), summed(["on", None, "on"]), summed([None])
+    ('2 x 16, 1 x 8 (GPU 2)', 'on', None)
     """
-    counts = Counter(values).most_common()
-    if len(counts) == 1:
-        return counts[0][0]
-    first = f"{counts[0][1]} x {counts[0][0]}"
-    return ", ".join(
-        (first, *(f"{n} x {value} ({_places(values, value)})" for value, n in counts[1:]))
-    )
-
-
-def known_part(value: str) -> str:
-    """The values of several GPUs without those that are unknown, where the others are alike.
-
-    >>> known_part("7 x 1980 MHz, 1 x unknown (GPU 2)")
-    '1980 MHz'
-    >>> known_part("6 x unknown, 2 x 16 (GPUs 0, 1)"), known_part("2 x 16, 1 x 8 (GPU 2)")
-    ('16', '2 x 16, 1 x 8 (GPU 2)')
-    """
-    parts = re.split(r", (?=\d+ x )", value)
-    told = [part for part in parts if not re.match(rf"\d+ x {UNKNOWN}\b", part)]
-    if len(told) == len(parts) or len(told) != 1:
-        return value
-    return re.sub(r"^\d+ x | \(GPUs? [\d, ]+\)$", "", told[0])
-
-
-def _places(values: Sequence[str], value: str) -> str:
-    places = [str(index) for index, one in enumerate(values) if one == value]
-    return f"GPU{'s' if len(places) > 1 else ''} {', '.join(places)}"
+    counts = Counter(value for value in values if value is not None).most_common()
+    if len(counts) < 2:
+        return counts[0][0] if counts else None
+    parts = [f"{counts[0][1]} x {counts[0][0]}"]
+    for value, count in counts[1:]:
+        places = ", ".join(str(index) for index, one in enumerate(values) if one == value)
+        parts.append(f"{count} x {value} (GPU{'s' * (count > 1)} {places})")
+    return ", ".join(parts)
 
 
 def words_of(name: str) -> str:
@@ -196,14 +163,16 @@ def severity_of(name: str) -> Severity:
     return W if name.startswith(PACKAGES) and package.startswith(FAMILY) else N
 
 
-def is_optional(name: str) -> bool:
-    """Whether a machine that was read may simply not have it, so that its absence is a value."""
-    return name in MAY_LACK or name.startswith((PACKAGES, VARIABLES))
+def value_of(name: str, facts: Mapping[str, str]) -> str | None:
+    """A fact; `absent` if the record would have told it: a package or variable that the machine
+    does not have. None if the record does not tell it."""
+    value = facts.get(name)
+    if value is None and name.startswith(PACKAGES):
+        return ABSENT if any(one.startswith(PACKAGES) for one in facts) else None
+    if value is None and name.startswith((VARIABLES, "toolkit.")):
+        return ABSENT if WHOLE in facts else None
+    return value
 
 
-def told_absent(name: str, facts: Mapping[str, str]) -> bool:
-    """Whether the record would have told this fact if it were there: others of its kind are."""
-    if name in MAY_LACK:
-        return "container.kind" in facts  # a whole snapshot says that, if only `none`
-    kind = PACKAGES if name.startswith(PACKAGES) else VARIABLES
-    return is_optional(name) and (kind == VARIABLES or any(one.startswith(kind) for one in facts))
+WHOLE = "os.name"
+"""A fact of every whole snapshot."""

@@ -15,8 +15,8 @@ from gpusetup.causes.gpu_losses import (
 )
 from gpusetup.causes.host import CUDA_LAUNCH_BLOCKING, MEMORY_CACHING_OFF
 from gpusetup.fleet.drift import LEAST_NODES, Mixed, drifts
-from gpusetup.fleet.folder import Records, natural
-from gpusetup.fleet.names import SAFE, slurm_list
+from gpusetup.fleet.folder import Records
+from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.nodes import Drift, Node, NodeFinding
 from gpusetup.fleet.rates import outliers
 from gpusetup.model.finding import Severity
@@ -93,9 +93,7 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     missing = (Node(name=name, problem=NO_RECORD) for name in expected if name not in here)
     nodes, shared = (*records.nodes, *missing), common(records.nodes)
     (found, mixed), slow, usual = drifts(nodes), outliers(nodes), {one.id for one in shared}
-    rows = [
-        _row(node, (*found.get(node.name, ()), *slow.get(node.name, ())), usual) for node in nodes
-    ]
+    rows = [_row(node, (*found[node.name], *slow[node.name]), usual) for node in nodes]
     rows.sort(key=_worst_first)
     return FleetAnswer(
         nodes=tuple(rows),
@@ -111,8 +109,8 @@ NO_RECORD = "it did not answer: there is no record of it"
 
 def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
     """The findings that more than half of the nodes have."""
-    first: dict[str, NodeFinding] = {}
     counts: Counter[str] = Counter()
+    first: dict[str, NodeFinding] = {}
     for node in nodes:
         each = {one.id: one for one in node.findings}
         counts.update(each.keys())
@@ -126,33 +124,28 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
 
 
 def _row(node: Node, drift: Sequence[Drift], usual: Container[str]) -> NodeAnswer:
-    drift = sorted(drift, key=lambda one: (-GRAVITY[one.severity], one.field))
+    """An error fails a node; a warning sets it apart if most nodes have none such."""
+    graves = {one.severity for one in node.findings} | {one.severity for one in drift}
+    warned = {one.id for one in node.findings if one.severity is Severity.WARNING}
+    status: Status = "degraded" if warned.intersection(COSTS) else "ok"
+    if node.problem or Severity.ERROR in graves:
+        status = "failed"
+    elif drift or any(id not in usual for id in warned):
+        status = "differs"
     return NodeAnswer(
         name=node.name,
-        status=_status(node, drift, usual),
+        status=status,
         problem=node.problem,
         taken_at=node.taken_at,
         findings=node.findings,
-        drift=tuple(drift),
+        drift=tuple(sorted(drift, key=lambda one: (-GRAVITY[one.severity], one.field))),
     )
 
 
-def _status(node: Node, drift: Sequence[Drift], usual: Container[str]) -> Status:
-    """An error fails a node; a warning sets it apart where most nodes have none such."""
-    graves = {one.severity for one in node.findings} | {one.severity for one in drift}
-    if node.problem or Severity.ERROR in graves:
-        return "failed"
-    warned = {one.id for one in node.findings if one.severity is Severity.WARNING}
-    if drift or any(id not in usual for id in warned):
-        return "differs"
-    return "degraded" if warned.intersection(COSTS) else "ok"
-
-
-def _worst_first(row: NodeAnswer) -> tuple[int, int, int, object]:
-    status = get_args(Status).index(row.status)
+def _worst_first(row: NodeAnswer) -> tuple[object, ...]:
     found = [*(one.severity for one in row.findings), *(one.severity for one in row.drift)]
-    graves = [GRAVITY[severity] for severity in found]
-    return status, -sum(one == 2 for one in graves), -sum(graves), natural(row.name)
+    graves = sorted(-GRAVITY[severity] for severity in found)
+    return get_args(Status).index(row.status), graves, natural(row.name)
 
 
 def excluded(names: Iterable[str]) -> Exclude:
@@ -162,5 +155,5 @@ def excluded(names: Iterable[str]) -> Exclude:
     return Exclude(
         slurm=f"--exclude={slurm_list(safe)}" if safe else "",
         names=safe,
-        not_named=tuple(name for name in every if not SAFE.fullmatch(name)),
+        not_named=tuple(name for name in every if name not in safe),
     )

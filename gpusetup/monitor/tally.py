@@ -1,6 +1,6 @@
 """The samples of a run, kept in bounded memory, and what each GPU did in them. Pure.
 
-At most `MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are work, a
+At most `kept.MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are work, a
 pause or the start is told while they come; figures are computed from those that are kept.
 """
 
@@ -10,16 +10,15 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.kept import Kept
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.rated import rated_watts
 from gpusetup.monitor.values import GpuSample, GpuSummary, Sample, Spread, TreeSample, TreeSummary
 from gpusetup.monitor.work import Moment, Work, is_quiet, mean, percent, percentile, work_of
 
-MOST = 1000
-"""Samples that are kept."""
 CHUNKS = 64
 """Parts of a run in which a warm-up is looked for."""
 LAST = 5
@@ -32,27 +31,6 @@ GPU_FIELDS = (
 )
 TREE_FIELDS = ("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_cpu_percent")
 START, WORK, PAUSE = "start", "work", "pause"
-Row = TypeVar("Row")
-
-
-class Kept(Generic[Row]):
-    """Every so-manieth of what comes, and the last."""
-
-    def __init__(self) -> None:
-        self._rows: list[Row] = []
-        self.count, self._every = 0, 1
-
-    def add(self, row: Row) -> None:
-        if self.count % self._every == 0:
-            self._rows.append(row)
-        self.last = row
-        self.count += 1
-        if len(self._rows) >= MOST:
-            self._rows, self._every = self._rows[::2], self._every * 2
-
-    def all(self) -> list[Row]:
-        there = not self.count or self._rows[-1] is self.last
-        return self._rows if there else [*self._rows, self.last]
 
 
 class Parts(NamedTuple):
