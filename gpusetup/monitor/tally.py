@@ -1,7 +1,7 @@
 """The samples of a run, kept in bounded memory, and what each GPU did in them. Pure.
 
-At most `kept.MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are work, a
-pause or the start is told while they come; figures are computed from those that are kept.
+At most `kept.MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are
+work, a pause or the start is told while they come; figures are computed from what is kept.
 """
 
 from __future__ import annotations
