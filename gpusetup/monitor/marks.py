@@ -46,7 +46,6 @@ FAINT_MEMORY = 15.0  # %: and what a desktop holds of the memory
 ENGINE = 60.0  # %: a video engine that is the limit
 SLOW_LINK = 5e9  # bytes/s: one way over PCIe: one to four lanes
 PCIE_USUAL = 31.5e9  # bytes/s: 16 lanes of PCIe 4, one way
-LONG_PAUSE = 8.0  # s: pauses of this mean length are no stutter
 LIGHT_MOST = 58.0  # %: the same beside a PCIe link in full use
 MANY = 250.0  # %: of a core: one process that computes on many threads
 HELPERS = 150.0  # %: of a core: other processes of the command compute

@@ -9,7 +9,6 @@ from __future__ import annotations
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import is_laptop
 from gpusetup.monitor.seen import Seen, Sign, below, least, sign, useful_workers
-from gpusetup.monitor.work import mean
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -67,12 +66,6 @@ def memory_bus_full(s: Seen) -> bool:
 def pauses_rule(s: Seen) -> bool:
     """Pauses take more than a quarter of the run."""
     return s.gpu.parts.pause_share > marks.WAITS
-
-
-@sign
-def long_pauses(s: Seen) -> bool:
-    """Pauses are too long for a stutter."""
-    return (mean(s.gpu.parts.pauses) or 0.0) >= marks.LONG_PAUSE
 
 
 # --- its memory -----------------------------------------------------------------------------------
@@ -268,12 +261,6 @@ def several(s: Seen) -> bool:
 
 
 @sign
-def several_nodes(s: Seen) -> bool:
-    """A launcher started it on several machines."""
-    return s.run.nodes > 1
-
-
-@sign
 def links_rule(s: Seen) -> bool:
     """Much of its PCIe link is in use, and it draws less than full power: the fuller the link, the
     more power may be drawn while it moves data, for kernels that wait for them still draw."""
@@ -288,12 +275,6 @@ def links_rule(s: Seen) -> bool:
 def slow_link(s: Seen) -> bool:
     """Its PCIe link carries little."""
     return 0 < s.gpu.link_limit < marks.SLOW_LINK
-
-
-@sign
-def links_told(s: Seen) -> bool:
-    """Link counters were read."""
-    return s.work.link_rate is not None or s.work.pcie_rate is not None
 
 
 @sign
@@ -320,12 +301,6 @@ server, notebook = of_kind("server"), of_kind("notebook")
 physics = of_kind("physics")
 no_training = of_kind("server", "notebook", "physics", "inference")
 no_loader = of_kind("server", "notebook", "physics")
-
-
-@sign
-def launched(s: Seen) -> bool:
-    """A launcher started its ranks."""
-    return s.run.launched
 
 
 @sign

@@ -142,10 +142,7 @@ CASES: tuple[Case, ...] = (
     Case("communication-bound", "links",
          s.several & s.busy & s.links_rule & ~s.memory_bus_full, links, fewer_bytes),
     Case("communication-bound", "collectives",
-         s.several & s.spins & s.light & s.collectives & ~s.links_told,
-         in_collectives, fewer_bytes),
-    Case("communication-bound", "nodes",
-         s.several_nodes & s.spins & s.light & s.collectives,
+         s.several & s.spins & s.light & s.collectives,
          in_collectives, fewer_bytes),
     Case("communication-bound", "host", s.links_carry & s.light & ~s.several, links, the_link),
     # pauses
@@ -155,7 +152,7 @@ CASES: tuple[Case, ...] = (
          PAUSED + ", while {gpu.parts.paused.write_rate:MB/s} were written", shorter),
     Case("bursty", "cpu",
          s.pauses_rule & s.computes_in_pauses & ~(s.workers_full | s.helpers), IN_PAUSES, shorter),
-    Case("bursty", "sleeps", s.pauses_rule & s.long_pauses & main_waits
+    Case("bursty", "sleeps", s.pauses_rule & main_waits
          & ~(s.workers_full | s.helpers | s.blocked | s.reads | s.receives),
          IN_PAUSES, waits_where),
     # the input, as the processes show it
@@ -172,7 +169,7 @@ CASES: tuple[Case, ...] = (
          "it swaps", ("free-host-memory",)),
     Case("input-starved", "network", waits & s.over_the_network, NETWORK, storages),
     Case("input-starved", "storage", waits & (s.blocked | s.reads), STORAGE, storages),
-    Case("input-starved", "producers", starved & s.helpers & ~(s.several | s.launched),
+    Case("input-starved", "producers", starved & s.helpers & ~s.several,
          WORKED + " while other processes of the command computed at {work.helpers_cpu:.0f} % of a "
          "core together", ("speed-up-the-producers",)),
     Case("input-starved", "by-itself", alone_with_its_cpu
