@@ -63,7 +63,7 @@ RANKS: Tuple[Check, ...] = (
     among_ranks("barrier", "no rank leaves a barrier before all have come", "meet"),
     among_ranks(
         "ddp_step",
-        "DDP, with branches, buffers, buckets and in sub-groups, agrees with one process",
+        "DDP, with small buckets, accumulated and in sub-groups, agrees with one process",
         "meet",
         module="training",
     ),
