@@ -255,16 +255,6 @@ MUTANTS = (
         op("_amp_update_scale_", lambda f, args: args[0].fill_(2.0**40)),
     ),
     Mutant(
-        "autocast leaves linear layers alone",
-        "amp-bfloat16",
-        lambda: Function("linear", _without_autocast),
-    ),
-    Mutant(
-        "weights' gradients lose a layer in bfloat16",
-        "amp-bfloat16",
-        op("gelu_backward", scaled(1.5), kept_as("bfloat16")),
-    ),
-    Mutant(
         "a gradient's last bit differs each time",
         "determinism",
         lambda: Operator("convolution_backward", part(1, _jitter()), lambda f, _: f[1] is not None),

@@ -69,7 +69,6 @@ RANKS: Tuple[Check, ...] = (
     ),
     among_ranks("fsdp_step", "FSDP2 agrees with one process", "meet", module="training"),
     among_ranks("tp_step", "tensor parallel agrees with one process", "meet", module="training"),
-    among_ranks("bandwidth", "the ranks exchange; how fast", "meet"),
 )
 """Rows that run in addition, at any level, where torchrun or srun started several ranks."""
 
