@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import tempfile
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,9 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpusetup.verify import worker
 from gpusetup.verify.checks import memory, speed, transfers
-from gpusetup.verify.device import identity, libraries, lock
-from gpusetup.verify.device.known_gpus import figures, table
-from gpusetup.verify.judging.speed import least
+from gpusetup.verify.device import identity, libraries
+from gpusetup.verify.device.known_gpus import gpus, least
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
 from gpusetup.verify.ranks.launch import Rank
@@ -175,15 +173,6 @@ def test_running_out_of_memory_needs_a_refusal(monkeypatch: pytest.MonkeyPatch) 
     assert memory.out_of_memory(DEVICE).status == "passed"
 
 
-def test_a_second_verify_on_one_gpu_knows_of_the_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    one, two = "GPU-1", "GPU-2"
-    with lock.alone_on(one) as first, lock.alone_on(one) as second, lock.alone_on(two) as other:
-        assert (first, second, other) == (True, False, True)
-
-
 @pytest.mark.parametrize(("local", "asked"), [(0, True), (3, False)])
 def test_one_rank_of_a_node_copies_between_its_gpus(local: int, asked: bool) -> None:
     rank = Rank(local, 8, local, "127.0.0.1", 29500, "node", "job")
@@ -283,13 +272,11 @@ def test_libraries_of_an_image(
 
 
 def test_a_card_of_every_known_model_passes_as_usual_and_fails_twelve_times_slower() -> None:
-    for name in table()["gpus"]:
-        known = figures(name)
-        assert known is not None
-        for check, figure in (("speed-half", known.half), ("copy-within", known.memory)):
-            floor = least(check, known)
-            if floor is not None and figure is not None:
+    for name, row in gpus().items():
+        for check, figure in (("speed-half", row[0]), ("copy-within", row[4])):
+            floor = least(check, name)
+            if floor is not None:
                 for share, status in ((0.42, PASSED), (0.42 / 12, FAILED)):
                     rate = (share * figure, 0.01)
                     assert speed.rated("", rate, (floor, "x/s")).status == status, (name, check)
-    assert least("speed-half", figures("no such card")) is None
+    assert least("speed-half", "no such card") is None

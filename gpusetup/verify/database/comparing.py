@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 from ..device.importing import first_line
 from ..judging.refusals import refuses
-from ..judging.tolerance import ROUNDOFF, Part, holds
+from ..judging.tolerance import ROUNDOFF, Part, holds, pointed
 from ..values import sticky
 from .calls import (
     WHOLE,
@@ -277,15 +277,7 @@ def _close(question: Question, target: Target, moves: List[Any]) -> Part:
 def _told(torch: Any, target: Target, bad: Any, worst: float, most: float) -> Part:
     if not bool(bad.any()):
         return Part(target.label, worst if most else 0.0, most)
-    place = tuple(int(each) for each in torch.nonzero(bad)[0]) if bad.dim() else ()
-    found, exact = _number(target.found[place]), _number(target.exact[place])
-    said = f"first at {list(place)}: {found}, not {exact}"
-    return Part(target.label, worst, most, int(bad.sum()), bad.numel(), said)
-
-
-def _number(x: Any) -> str:
-    value = x.item()
-    return f"{value:.6g}" if not isinstance(value, bool) else str(value)
+    return pointed(torch, target.label, target.found, target.exact, bad, (worst, most))
 
 
 def compared(torch: Any, device: str, asked: Any) -> List[Part]:
