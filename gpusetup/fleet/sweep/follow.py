@@ -68,7 +68,7 @@ class Follower:
                 return
             message = parsed(line)
             if message:
-                self.tell({**message, **self.beside} if message["said"] == "ready" else message)
+                self.tell({**message, **self.beside} if message["said"] == "joined" else message)
             elif ASIDE.match(last) or not ASIDE.match(line):
                 last = line
 
