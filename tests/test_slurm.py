@@ -118,18 +118,6 @@ IDLE = "State=IDLE ThreadsPerCore=1\n"
 
 
 @LINUX
-def test_a_node_that_somebody_set_down_is_left_alone(
-    asked: list[tuple[str, ...]], tmp_path: Path
-) -> None:
-    down = "State=DOWN\nReason=bad PSU [root@2026-11-20T10:00:00]\n"
-    driver(tmp_path, "n1", **SICK)
-    assert [health(tmp_path, down) for _ in range(3)] == [1, 1, 1]
-    driver(tmp_path, "n1")
-    assert [health(tmp_path, down) for _ in range(3)] == [0, 0, 0]
-    assert {call[1] for call in asked} == {"show"}
-
-
-@LINUX
 def test_a_node_whose_state_slurm_does_not_tell_is_left_alone(
     asked: list[tuple[str, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
