@@ -20,7 +20,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import FACTS, PACKAGES, VARIABLES, words_of
+from gpusetup.fleet.facts import PACKAGES, VARIABLES, WORDS, words_of
 from gpusetup.fleet.nodes import Node, NodeFinding
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
@@ -42,7 +42,7 @@ SOUND: Mapping[str, tuple[str, ...]] = {
 """What a sound node tells; anything else is no wish, however the node that was learnt from is."""
 NO_LINK = "none"
 OPEN_FAMILIES = (PACKAGES, VARIABLES, "links.", "disk.", "clock.", "imex.")
-"""How the names of facts begin that `facts.FACTS` does not list."""
+"""How the names of facts begin that `facts.WORDS` does not list."""
 HEAD = """\
 # What a node of this kind must be like; written by
 # `gpusetup fleet check --learn`. Delete what may differ.
@@ -132,7 +132,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _expectation(name: str, value: Any, what: str) -> Expectation:
-    if name not in FACTS and not name.startswith(OPEN_FAMILIES):
+    if name not in WORDS and not name.startswith(OPEN_FAMILIES):
         raise BadInput(
             f"{what}: there is no fact `{name}`", hint="`--learn` prints those there are"
         )
