@@ -114,12 +114,11 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
 
 
 @pytest.mark.slow
-def test_sound_nodes_are_green_and_jobs_may_ask_for_them(ray: Ray) -> None:
+def test_sound_nodes_are_green(ray: Ray) -> None:
     code, answer, said = ray.fleet("green")
     assert states(answer) == dict.fromkeys(NODES, "ok"), (answer, said)
     assert code == 0
     assert [one["why"] for one in answer["not_asked"]] == ["it has no GPU in Ray"]
-    assert set(ray.told("ok").split()) <= {"n1", "n2"}
 
 
 @pytest.mark.slow

@@ -71,11 +71,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--level", choices=("quick", "standard", "stress"), default="quick", help="verify's level"
     )
     group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
-    group.add_argument(
-        "--ranks",
-        metavar="N|gpu",
-        help="verify as torchrun's processes, one a GPU: the collectives of a node too",
-    )
     group.add_argument("--python", metavar="PATH", help="the interpreter whose torch is proven")
     group.add_argument(
         "--node-python",
@@ -134,8 +129,6 @@ def _refuse_what_is_not_meant(options: argparse.Namespace) -> None:
             )
     if options.after and engine != "slurm":
         raise UsageError("what follows `--` is for `--slurm`: options of srun")
-    if options.ranks and options.ranks != "gpu" and not options.ranks.isdigit():
-        raise UsageError(f"`--ranks` is {options.ranks!r}", hint="write `gpu` or a number")
 
 
 def _wish(options: argparse.Namespace) -> Wish:
@@ -149,7 +142,6 @@ def _wish(options: argparse.Namespace) -> Wish:
         target=options.python,
         level=options.level,
         device=options.device,
-        ranks=options.ranks,
         limit=options.limit or LIMIT_SECONDS[options.level],
     )
     return Wish(work=work, named=expanded(options.nodes) if options.nodes else ())
