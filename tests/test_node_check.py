@@ -174,7 +174,7 @@ def test_a_profile_may_be_written_by_hand(tmp_path: Path) -> None:
     )
     found = answer(node(tmp_path), profile)
     assert [one.field for one in found.unmet] == ["disk.root_free_gib"]
-    assert "at least 1e+08" in found.reason
+    assert "at least 99999999" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_profile_may_be_written_by_hand(tmp_path: Path) -> None:
         'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = [8]',
         'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { more = 8 }',
         'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { at_least = nan }',
-        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { at_least = inf }',
+        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { at_least = true }',
         'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = nan',
     ],
 )  # fmt: skip
