@@ -76,13 +76,16 @@ class Leader:
     def meet(self) -> None:
         """Wait until every rank is ready, or its time is over; who is not, is absent."""
         end, problems = time.monotonic() + self.sizes.meet, dict[int, str]()
+        waited = {*range(self.rank.world)}
         port = store_port(self.store, self.sizes.meet)
         self.place = {"address": self.rank.address, "port": port}
         for number, message in self._heard(end):
             self._greet(number, message)
             if message["said"] in ("broken", "died", "failed"):
                 problems.setdefault(number, str(message.get("problem", ""))[:300])
-            if len({*self.known, *problems}) == self.rank.world:
+            if number in self.known or number in problems:
+                waited.discard(number)
+            if not waited:
                 break
         gpus = any(unit.device != "cpu" for unit in self.known.values())
         for number in range(self.rank.world):
@@ -128,12 +131,13 @@ class Leader:
         """Ask a round, and gather what comes within its limit."""
         for rank, question in self._questions(asked):
             self._send(rank, question)
-        told: dict[int, Message] = {}
+        told, waited = dict[int, Message](), {*asked.asked}
         for number, message in self._heard(time.monotonic() + self.sizes.limit + SLACK_SECONDS):
             self._greet(number, message)
             if message["said"] in ANSWERS and message.get("round") in (asked.number, None):
                 told[number] = message
-            if told.keys() >= {*asked.asked}:
+                waited.discard(number)
+            if not waited:
                 break
         problems = (str(one["problem"])[:300] for one in told.values() if "problem" in one)
         return Result(
@@ -141,9 +145,9 @@ class Leader:
             rates={
                 group: self._rate(asked, [told[rank] for rank in group])
                 for group in asked.groups
-                if told.keys() >= {*group}
+                if waited.isdisjoint(group)
             },
-            silent=tuple(rank for rank in asked.asked if rank not in told),
+            silent=tuple(waited),
             problem=next(problems, ""),
         )
 
