@@ -17,7 +17,7 @@ from gpusetup.render.console import Console
 SUMMARY = (
     "Reads a folder of records (snapshots, doctor's answers, reports of verify and `fleet check`, "
     "a file a node) and shows one row a node, the worst first: its findings, and in what it is not "
-    "like most nodes of its kind. Exit 1 where a node failed or did not answer."
+    "like most nodes of its kind. Exit 1 if a node failed or did not answer."
 )
 EXAMPLES = (
     "gpusetup fleet show records/",

@@ -1,4 +1,4 @@
-"""Two records beside each other: two machines, or one machine at two dates."""
+"""Two records compared: two machines, or one machine at two dates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Difference(Frozen):
-    """A fact in which the two differ; null where one does not tell it."""
+    """A fact in which the two differ; null if one does not tell it."""
 
     field: str
     first: str | None

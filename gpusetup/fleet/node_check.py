@@ -22,7 +22,7 @@ from gpusetup.model.machine import Event, Snapshot
 from gpusetup.readings.side import slot_key
 
 NOT_OF_THE_NODE = (GPU_MEMORY_TAKEN.id,)
-"""A job that runs beside the check is no fault of the node."""
+"""A job that runs during the check is no fault of the node."""
 
 
 class NodeCheckAnswer(Frozen):
@@ -151,7 +151,7 @@ def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:
 
 
 def _too_few(job: Job, given_out: int | None) -> tuple[str, ...]:
-    """A node without a GPU is none to check, unless its profile or its scheduler says so."""
+    """A node without a GPU fails, unless its profile or its scheduler expects none."""
     if job.absent or any(one.field == "gpus.count" for one in job.expected):
         return ()
     gpus = job.snapshot.gpus or ()

@@ -59,7 +59,7 @@ class Exclude(Frozen):
     """The failed nodes as schedulers take them."""
 
     slurm: str = ""
-    """An option of sbatch and srun; empty where no node failed."""
+    """An option of sbatch and srun; empty if no node failed."""
     names: tuple[str, ...] = ()
     """For Ray and Kubernetes, by their own names of nodes."""
     not_named: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """What each node of a fleet is asked to do, and what is kept of what it says.
 
 A node runs three commands of gpusetup one after the other, each of which prints one JSON document
-on stdout. Whatever else stands there (a greeting, a module's message) is passed over.
+on stdout. Anything else there (a greeting, a module's message) is passed over.
 """
 
 from __future__ import annotations

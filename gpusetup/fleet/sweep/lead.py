@@ -68,8 +68,8 @@ class Leader:
         self.known: dict[int, Unit] = {}
         """Ranks whose torch computes, and that have reached the store."""
         self.absent: dict[int, str] = {}
-        beside = {"host": rank.host, "local": rank.local}
-        self.own = Follower(worker, beside, lambda message: self.inbox.put((0, message)))
+        home = {"host": rank.host, "local": rank.local}
+        self.own = Follower(worker, home, lambda message: self.inbox.put((0, message)))
 
     # --- meeting -----------------------------------------------------------------------------
 
