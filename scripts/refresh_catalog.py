@@ -59,7 +59,7 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--tidy", action="store_true", help="ask no index; one row a line")
-    parser.add_argument("--index-root", default="https://download.pytorch.org/whl")
+    parser.add_argument("--index", default="https://download.pytorch.org/whl")
     parser.add_argument("--write", action="store_true", help="write the catalog")
     return parser.parse_args()
 

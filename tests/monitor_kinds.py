@@ -23,12 +23,13 @@ from monitor_composer import (
     Run,
     Tree,
     compose,
+    loop,
+    pausing,
     ramp,
     random_bursts,
     some,
     then,
 )
-from monitoring import loop, pausing
 
 from gpusetup.model.frozen import Frozen, replace
 

@@ -5,9 +5,21 @@ from __future__ import annotations
 
 import random
 
-from monitor_composer import A100, H100, L40S, Card, Gpu, Host, Run, Tree, compose, then
+from monitor_composer import (
+    A100,
+    H100,
+    L40S,
+    Card,
+    Gpu,
+    Host,
+    Run,
+    Tree,
+    compose,
+    loop,
+    pausing,
+    then,
+)
 from monitor_kinds import HOST, TRAIN, card, kind, ranks, steady, workers
-from monitoring import loop, pausing
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.values import Sample

@@ -15,12 +15,13 @@ from monitor_composer import (
     Run,
     Tree,
     compose,
+    loop,
+    pausing,
     random_bursts,
     some,
     then,
 )
 from monitor_kinds import HOST, RANKS, TRAIN, card, kind, ranks, steady, workers
-from monitoring import loop, pausing
 
 BIG = (A100, H100, L40S)
 LAUNCHER = "accelerate launch --num_processes 4 train.py"

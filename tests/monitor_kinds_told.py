@@ -18,11 +18,12 @@ from monitor_composer import (
     Run,
     Tree,
     compose,
+    loop,
+    pausing,
     random_bursts,
     then,
 )
 from monitor_kinds import HOST, TRAIN, card, kind, ranks, steady
-from monitoring import loop, pausing
 
 from gpusetup.model.frozen import replace
 

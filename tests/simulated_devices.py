@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Iterator
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.tune.trial import Trial
+from gpusetup.tune.search import Trial
 
 MIB = 1 << 20
 JITTER, STEPS = 0.015, 12

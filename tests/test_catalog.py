@@ -26,7 +26,7 @@ from gpusetup.catalog.facts import (
 )
 from gpusetup.catalog.file import load_catalog, read_catalog
 from gpusetup.catalog.gpus import gpu_described, rows_named
-from gpusetup.catalog.kernels import jetson, release
+from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import Name
 from gpusetup.errors import BadInput
 from gpusetup.install.refresh.live_catalog import backends_to_ask
@@ -65,11 +65,6 @@ def test_every_build_is_complete_for_its_kind() -> None:
             Capability.parse(code)
         if build.os == "linux" and build.channel == "pytorch":
             assert build.glibc in ("2.17", "2.28")
-
-
-def test_no_build_is_there_twice() -> None:
-    keys = [(b.torch, b.backend, b.os, b.machine, b.channel) for b in LIVE.builds]
-    assert len(keys) == len(set(keys))
 
 
 def test_releases_run_from_1_10_on_in_order_and_each_has_a_cpu_build_everywhere() -> None:
@@ -198,14 +193,6 @@ def test_a_catalog_that_is_no_catalog_is_refused_with_the_place() -> None:
         read_catalog(b'{"as_of": 3}')
 
 
-def test_branches_and_toolkits_agree() -> None:
-    for toolkit in LIVE.toolkits:
-        served = LIVE.driver_cuda(toolkit.linux)
-        assert served is not None and release(served) >= release(toolkit.cuda), (
-            f"{toolkit.cuda}: the branch of driver {toolkit.linux} needs a row in `branches`"
-        )
-
-
 @each(
     "gpu, linux, windows",
     [
@@ -243,12 +230,6 @@ def test_every_first_driver_is_of_a_branch_that_serves_its_gpu_and_names_a_sourc
         assert last is None or parsed(row.linux).major <= last, row
 
 
-def test_every_desktop_capability_from_pascal_on_has_a_first_driver() -> None:
-    known = {row.capability for row in LIVE.first_drivers}
-    apart = {c for c in jetson() if c != Capability(11, 0)}
-    assert {g.capability for g in LIVE.gpus if g.capability.major >= 6} - apart == known
-
-
 def test_every_backend_of_a_build_has_a_driver_floor_and_a_toolkit() -> None:
     for cuda in {build.cuda for build in LIVE.builds if build.cuda}:
         assert LIVE.driver_floor(cuda), f"{cuda}: a row in `families`"
@@ -271,11 +252,6 @@ def test_a_compiler_is_known_for_every_kernel_that_a_build_carries() -> None:
     for row in LIVE.compilers:
         if row.from_cuda and row.until_cuda:
             assert release(row.from_cuda) < release(row.until_cuda), row
-
-
-def test_a_milestone_is_a_version_with_a_source() -> None:
-    assert len({row.name for row in LIVE.milestones}) == len(LIVE.milestones)
-    assert all(parsed(row.version).release > (0,) and row.source for row in LIVE.milestones)
 
 
 def test_facts_are_what_they_are_taken_for() -> None:

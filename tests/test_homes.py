@@ -13,9 +13,8 @@ from source_trees import parsed, statements
 
 PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
-RECOVERY = tuple(f"tune/{name}.py" for name in ("recover", "ranks", "undo", "counts", "exact"))
 HOMES: dict[str, tuple[str, ...]] = {
-    "torch": ("verify/", "child_scripts/", "tune/measure.py", *RECOVERY),
+    "torch": ("verify/", "child_scripts/", "tune/bench.py", "tune/optimizer.py", "tune/recover/"),
     "numpy": ("verify/companions/computations.py",),
     "triton": ("verify/companions/triton_kernel.py",),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
@@ -28,13 +27,13 @@ HOMES: dict[str, tuple[str, ...]] = {
     "platformdirs": ("install/", "probe/", "tune/"),
     "mcp": ("assistants/server.py",),
     "anyio": ("assistants/server.py",),
+    "jsonschema": ("assistants/tool.py",),
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
-    "ruamel": ("configs/config.py",),
+    "ruamel": ("configs/yaml_text.py",),
     "tomlkit": (
         "install/project.py",
         "install/project_extras.py",
-        "install/project_guard.py",
         "fleet/profile.py",
     ),
     "tomli": ("install/", "configs/toml_text.py"),

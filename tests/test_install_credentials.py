@@ -89,7 +89,7 @@ def file(place: str, text: str, *more: str) -> Way:
 
 def index_root(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     lock(world, "/whl/*")
-    return ("--index-root", with_login(world.index.index_root))
+    return ("--index", with_login(world.index.index_root))
 
 
 def named_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -154,12 +154,12 @@ def redirected_to_nobody(world: World, _set: pytest.MonkeyPatch) -> tuple[str, .
 
 
 def no_address(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
-    return ("--index-root", f"http://{LOGIN}[/whl")
+    return ("--index", f"http://{LOGIN}[/whl")
 
 
 def wrong_password(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     world.index.login = ("wer", "another")
-    return ("--index-root", with_login(world.index.index_root))
+    return ("--index", with_login(world.index.index_root))
 
 
 def ill_default_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ def keyring(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
 
 TOML = '[[index]]\n{name}url = "{{url}}"\ndefault = true\n'
 WAYS: dict[str, Way] = {
-    "--index-root": index_root,
+    "--index": index_root,
     "UV_DEFAULT_INDEX": variable("UV_DEFAULT_INDEX"),
     "UV_INDEX": variable("UV_INDEX"),
     "UV_INDEX with a name": variable("UV_INDEX", "own={url}"),

@@ -620,7 +620,7 @@ def run(case: Case, install: Install, *words: str) -> Said:
         target = (f"--python={case.named}",)
     if not case.launcher:
         return install(*target, *words)
-    root = ("--index-root", case.world.index.index_root)
+    root = ("--index", case.world.index.index_root)
     changes = {"PYTHONPATH": "", **case.environment}
     values = {**os.environ, **{k: v for k, v in changes.items() if v}}
     paths = (str(ROOT), values.get("PYTHONPATH", ""))

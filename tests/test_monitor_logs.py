@@ -14,8 +14,9 @@ from monitor_composer import Run
 from monitor_kinds import composed
 
 from gpusetup import cli
-from gpusetup.monitor.logs import log_of, samples
-from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor.logs import read, samples, source_of
+from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import GpuSample, Sample, Summary
 
 Writer = Callable[[Run], Iterator[str]]
@@ -93,19 +94,6 @@ def dmon_dated(run: Run) -> Iterator[str]:
     return dmon(run, dated=True)
 
 
-def pmon(run: Run) -> Iterator[str]:
-    yield "# gpu         pid   type     sm    mem    enc    dec    jpg    ofa    command "
-    yield "# Idx           #    C/G      %      %      %      %      %      %    name "
-    for _, _, g in rows(run):
-        use = f"{g.utilization_percent:.0f}" if g.utilization_percent else "-"
-        held = g.processes or ()
-        for one in held:
-            kind = "G" if one.kind == "graphics" else "C"
-            yield f"    {g.index}      {one.pid}     {kind}     {use}     30      -      -      -      -    {one.name}"
-        if not held:
-            yield f"    {g.index}          -     -      -      -      -      -      -      -    -"
-
-
 def dcgm(run: Run) -> Iterator[str]:
     for number, _, g in rows(run):
         if number % 20 == 0 and g.index == 0:
@@ -148,7 +136,6 @@ WRITERS: dict[str, tuple[str, Writer]] = {
     "smi csv, nounits": ("nvidia-smi csv", smi_csv_bare),
     "dmon": ("nvidia-smi dmon", dmon),
     "dmon -o DT": ("nvidia-smi dmon", dmon_dated),
-    "pmon": ("nvidia-smi pmon", pmon),
     "dcgmi dmon": ("dcgmi dmon", dcgm),
     "W&B jsonl": ("wandb", wandb_jsonl),
     "W&B csv": ("wandb", wandb_csv),
@@ -161,9 +148,7 @@ HOT = "one hot card of eight makes all ranks wait"
 
 def judged(lines: Iterator[str]) -> Summary:
     told = list(lines)
-    log = log_of(told[0])
-    assert log is not None
-    return summarise(tallied(samples(log.read(told), 1.0)), source=log.source)
+    return summarise(Tally(samples(read(told), 1.0)), source=source_of(told[0]))
 
 
 @each("name", WRITERS)
@@ -173,19 +158,6 @@ def test_a_log_is_known_and_judged_as_its_run(name: str) -> None:
         told = judged(write(composed(kind, 1)))
         assert (told.source, told.verdict) == (source, verdict), f"{kind}: {told.evidence}"
         assert told.samples == len(composed(kind, 1).samples)
-
-
-def test_what_a_log_tells_is_read_in_its_units() -> None:
-    run = composed(FULL, 1)
-    first = run.samples[0].gpus[0]
-    for name in ("smi csv", "dcgmi dmon", "W&B csv"):
-        told = list(WRITERS[name][1](run))
-        log = log_of(told[0])
-        assert log is not None
-        gpu = next(samples(log.read(told), 1.0)).gpus[0]
-        assert abs((gpu.memory_used_bytes or 0) - (first.memory_used_bytes or 0)) < 1 << 20
-        assert gpu.memory_total_bytes == pytest.approx(first.memory_total_bytes, rel=0.01)
-        assert gpu.power_limit_watts == first.power_limit_watts
 
 
 def test_our_own_csv_gives_the_same_answer_as_our_json(
@@ -228,16 +200,14 @@ def test_a_log_without_times_says_what_is_assumed(
     st.lists(
         st.one_of(
             st.sampled_from([*dmon(composed(FULL, 1)), *list(smi_csv(composed(HOT, 0)))[:9],
-                             *list(pmon(composed(FULL, 1)))[:5], "#Entity GPUTL\n", "GPU x 3"]),
+                             "#Entity GPUTL\n", "GPU x 3"]),
             st.text(max_size=60),
         ),
         min_size=1, max_size=12,
     )
 )  # fmt: skip
 def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
-    log = log_of(lines[0])
-    if log is not None:
-        summarise(tallied(samples(log.read(lines), 1.0)))
+    summarise(Tally(samples(read(lines), 1.0)))
 
 
 def test_rows_without_their_heading_say_so(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.commands.plan_code import trace
-from gpusetup.plan.trace import CodeFailed, CodeRequest, Trace, by_kind, notes
+from gpusetup.plan.trace import CodeFailed, CodeRequest, Trace, by_kind
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -103,15 +103,6 @@ def test_moving_casting_and_tying_a_model_keeps_its_parameters(ordinary: Path) -
     assert by_kind(cast)["optimizer"] == pytest.approx(4 * cast.parameters, rel=0.01)
 
 
-def test_paged_states_of_bitsandbytes_are_the_hosts(ordinary: Path) -> None:
-    plain, paged = asked("wide", ordinary).asked, asked("paged", ordinary)
-    # Only what has a hundred thousand elements is paged: two states of the embedding.
-    assert paged.asked.paged_bytes == 2 * 4 * 2000 * 64
-    held = [by_kind(one)["optimizer"] for one in (plain, paged.asked)]
-    assert held[0] - held[1] == paged.asked.paged_bytes == plain.peak - paged.asked.peak
-    assert not plain.paged_bytes and "paged optimizer states" in notes(paged)[0]
-
-
 @pytest.mark.parametrize(
     ("function", "compiled"), [("filled", True), ("loaded", False), ("copied", False)]
 )
@@ -132,59 +123,6 @@ def test_a_branch_on_a_value_names_the_line_and_what_to_write(ordinary: Path) ->
     )
     assert f"train.py:{line} in forward" in str(caught.value)
     assert "torch.where" in (caught.value.hint or "")
-
-
-DROPOUT = """
-import torch
-from torch import nn
-
-class Attends(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.inner = nn.MultiheadAttention(64, 4, dropout=p, batch_first=True)
-
-    def forward(self, x):
-        return self.inner(x, x, x, need_weights=False)[0]
-
-class Drops(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.first, self.drop = nn.Linear(64, 64, bias=False), nn.Dropout(p)
-
-    def forward(self, x):
-        return self.drop(self.first(x))
-
-def rows(batch):
-    return torch.zeros(batch, 512, 64)
-
-def mean(output, _):
-    return output.float().mean()
-
-def attends(batch):
-    return Attends(0.1), rows(batch), mean
-
-def attends_without(batch):
-    return Attends(0.0), rows(batch), mean
-
-def drops(batch):
-    return Drops(0.1), rows(batch), mean
-
-def drops_without(batch):
-    return Drops(0.0), rows(batch), mean
-"""
-
-
-def test_dropout_holds_what_it_holds_on_cuda(tmp_path: Path) -> None:
-    """A byte an element for its mask (native_dropout); nothing within flash attention."""
-    (tmp_path / "train.py").write_text(DROPOUT, encoding="utf-8")
-
-    def forward(name: str) -> int:
-        return asked(name, tmp_path).asked.phases["forward"]
-
-    elements = 2 * 512 * 64
-    assert forward("attends") == forward("attends_without")
-    beside = forward("drops") - forward("drops_without")
-    assert beside == pytest.approx(5 * elements, abs=4096)  # its output in 32 bits, and the mask
 
 
 @pytest.mark.slow

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from gpusetup.errors import UsageError
 from gpusetup.tune import recover_from_oom
-from gpusetup.tune.recover import REMEMBERED, CannotRecover, what_differs
-from gpusetup.tune.rungs import Shortage, next_rung
-from gpusetup.tune.split import batch_size, cuts, part_of
+from gpusetup.tune.recover import REMEMBERED, CannotRecover, next_rung, what_differs
+from gpusetup.tune.recover.parts import batch_size, cuts, part_of
 
 HERE = Path(__file__).resolve().parent
 SAID = "CUDA out of memory. Tried to allocate 2.00 GiB"
@@ -433,28 +432,24 @@ def test_a_batch_of_two_sizes_is_a_wrong_question() -> None:
 
 # --- the ladder -----------------------------------------------------------------------------------
 
-LINUX = Shortage(environment={}, platform="linux", release="6.8.0-31-generic", micro=8)
-
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("variable", "allocated", "release", "said"),
     [
-        ({}, "CUDA_ALLOC_CONF=expandable_segments:True (from torch 2.9 on PYTORCH_ALLOC_CONF="),
-        ({"environment": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128"}},
-         "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,expandable_segments:True"),
-        ({"environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}}, "batch size to 8"),
-        ({"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}},
-         "batch size to 8"),
-        ({"platform": "win32"}, "batch size to 8"),
-        ({"release": "5.15.167.4-microsoft-standard-WSL2"}, "batch size to 8"),
-        ({"release": "5.15.148-tegra"}, "batch size to 8"),
-        ({"device": "other"}, "batch size to 8"),
-        ({"allocated_bytes": 95, "reserved_bytes": 100}, "batch size to 8"),
-        ({"allocated_bytes": 60, "reserved_bytes": 100}, "expandable_segments:True"),
-        ({"platform": "win32", "micro": None}, "torch.utils.checkpoint"),
+        ("", 60, "6.8.0-31-generic", "CUDA_ALLOC_CONF=expandable_segments:True (from torch 2.9"),
+        ("max_split_size_mb:128", 60, "6.8", "=max_split_size_mb:128,expandable_segments:True"),
+        ("expandable_segments:False", 60, "6.8", "batch size to 8"),
+        ("", 60, "5.15.167.4-microsoft-standard-WSL2", "batch size to 8"),
+        ("", 95, "6.8.0", "batch size to 8"),
     ],
-)  # fmt: skip
-def test_the_next_rung_is_one_that_this_platform_has(more: dict[str, Any], said: str) -> None:
-    from gpusetup.model.frozen import replace
-
-    assert said in next_rung(replace(LINUX, **more))
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no allocator has these segments")
+def test_the_next_rung_is_one_that_this_platform_has(
+    variable: str, allocated: int, release: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", variable)
+    monkeypatch.setattr("platform.release", lambda: release)
+    played = {"is_available": True, "is_initialized": True, "max_memory_reserved": 100}
+    for name, value in (played | {"max_memory_allocated": allocated}).items():
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    assert said in next_rung(8)

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from gpusetup.errors import UsageError
 from gpusetup.tune import recover_from_oom
 from gpusetup.tune.recover import REMEMBERED, CannotRecover, Recovered
-from gpusetup.tune.split import batch_size, part_of
+from gpusetup.tune.recover.parts import batch_size, part_of
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,4 +1,7 @@
-"""The comparison table: what stays, what is left out, and what a Ctrl-C leaves."""
+"""The comparison table: what stays, what is left out, and what a Ctrl-C leaves.
+
+No child is started: each request is answered by a device on paper.
+"""
 
 from __future__ import annotations
 
@@ -7,58 +10,135 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from each_row import each
 
 from gpusetup import cli
-from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.render.tune import tune_screen
-from gpusetup.tune import bench_run, measure
-from gpusetup.tune.answer import TuneAnswer, rows_of
-from gpusetup.tune.benchmark import Row, Runner, Setup, best_setup, table
-from gpusetup.tune.causes import cause, marks
-from gpusetup.tune.measure import Device
-from gpusetup.tune.trial import Trial
+from gpusetup.tune import bench, measure
 
 Same = Callable[[str, Path], None]
 SCREENS = Path(__file__).resolve().parent / "rendered" / "tune"
+CONFIG = b"""batch_size: 32   # one GPU
+accumulation_steps: 4
+num_workers: 0
+use_mixed_precision: false
+compile_model: false
+"""
 
 
-def speed_of(setup: Setup) -> float:
-    """A model that gains by mixed precision and by workers, and loses by compiling."""
-    rate: float = 100.0 * (1.6 if setup.amp else 1.0) * (setup.batch / 32) ** 0.5
-    return (min(rate, 180.0) if setup.workers == 0 else rate) * (0.9 if setup.compile else 1.0)
+class Paper:
+    """A GPU and a model that gains by mixed precision and by workers, and loses by compiling."""
+
+    name, limit = "NVIDIA L4", 24 * GIB
+    half: str | None = "bf16"
+    loader: float | None = 100.0
+    losses: tuple[float, float] = (1.5, 1.6)
+    spread: float | None = 2.0
+    samples: int | None = None
+    busy: float | None = None
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def speed(self, job: dict[str, Any]) -> Any:
+        rate = 100.0 * (1.6 if job["amp"] else 1.0) * (float(job["batch"]) / 32) ** 0.5
+        return (min(rate, 180.0) if job["workers"] == 0 else rate) * (0.9 if job["compile"] else 1)
+
+    def answer(self, mode: str, job: dict[str, Any]) -> dict[str, Any]:
+        if mode == "devices":
+            kind = "cuda" if self.half else "cpu"
+            return {"status": "ok", "device": kind, "name": self.name, "limit_bytes": self.limit,
+                    "counts": True, "half": self.half or "bf16"}  # fmt: skip
+        if mode == "losses":
+            return {"status": "ok", "losses": [2.3, self.losses[bool(job["amp"])]]}
+        if mode == "loader":
+            if self.loader is None:
+                return {"status": "error", "detail": "the function returned no `dataset`"}
+            return {"status": "ok", "samples_per_second": self.loader * (job["workers"] + 1)}
+        self.asked.append(job)
+        if job["batch"] > 128:
+            return {"status": "error", "kind": "OutOfMemoryError", "kinds": ["OutOfMemoryError"]}
+        peak = GIB + job["batch"] * (20 << 20) // (2 if job["amp"] else 1)
+        return {"status": "ok", "peak_bytes": peak, "samples_per_second": self.speed(job),
+                "spread_percent": self.spread, "samples": self.samples,
+                "utilization_percent": self.busy}  # fmt: skip
 
 
-def trial_of(setup: Setup) -> Trial:
-    if setup.batch > 128:
-        return Trial(batch=setup.batch, status="oom")
-    peak = GIB + setup.batch * (20 << 20) // (2 if setup.amp else 1)
-    return Trial(
-        batch=setup.batch, status="ok", peak_bytes=peak, samples_per_second=speed_of(setup),
-        spread_percent=2.0,
-    )  # fmt: skip
+Run = Callable[..., tuple[int, str]]
 
 
-def runner(**changes: object) -> Runner:
-    wish = {"run": trial_of, "batch": lambda _: 128, "workers": lambda _: 4, **changes}
-    return Runner(**wish)  # type: ignore[arg-type]
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def asked(
+        paper: Paper, *words: str, config: bytes = CONFIG, what: str = "--benchmark"
+    ) -> tuple[int, str]:
+        def ask(self: Any, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
+            job = {name: getattr(self.job, name) for name in ("amp", "workers", "compile")}
+            return paper.answer(mode, {**job, **changes, "batch": batch})
+
+        monkeypatch.setattr(bench.Bench, "ask", ask)
+        (tmp_path / "c.yaml").write_bytes(config)
+        code = cli.main(["tune", *(["c.yaml"] if config else []), what, *words])
+        return code, capsys.readouterr().out
+
+    monkeypatch.setattr(measure, "usable_cores", lambda: 4)
+    monkeypatch.chdir(tmp_path)
+    return asked
 
 
-def test_each_step_is_added_to_what_stayed_and_the_last_row_is_all_of_it(
-    same_as_file: Same,
-) -> None:
-    rows = table(Setup(batch=32, workers=0), runner())
-    assert [(row.name, row.kept) for row in rows] == [
+def screen(out: str) -> str:
+    """The section of the table."""
+    return out[out.index("Measured on") :].partition("\n\n")[0] + "\n"
+
+
+def table(out: str) -> list[tuple[str, bool]]:
+    return [(row["name"], row["kept"]) for row in json.loads(out)["benchmark"]]
+
+
+def test_what_gained_is_written_and_the_rest_is_left(run: Run, tmp_path: Path) -> None:
+    paper = Paper()
+    code, out = run(paper, "-o", "out.yaml", "--json")
+    assert code == 0 and table(out) == [
         ("base", False), ("+AMP", True), ("+batch", True), ("+workers", True),
         ("+compile", False), ("all", False),
     ]  # fmt: skip
-    assert rows[-1].setup == Setup(batch=128, amp="bf16", workers=4)
-    assert rows_of(rows)[-1].speed_up == pytest.approx(3.2)
-    answer = TuneAnswer(benchmark=rows_of(rows), device="NVIDIA L4")
-    same_as_file(str(tune_screen(answer)), SCREENS / "benchmark.screen.txt")
+    assert (tmp_path / "out.yaml").read_bytes() == (
+        CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
+        .replace(b"steps: 4", b"steps: 1")
+        .replace(b"workers: 0", b"workers: 4")
+        .replace(b"precision: false", b"precision: true")
+    )
+    said = json.loads(out)
+    assert (said["batch_size"], said["workers"]) == (128, 4)
+    assert said["benchmark"][-1]["speed_up"] == pytest.approx(3.2)
+    assert said["marks"].startswith("memory 9 % (mark: 70 to 90 %), GPU busy not told")
+    assert (paper.asked[0]["batch"], paper.asked[0]["workers"]) == (32, 0)
+
+
+def test_the_screen_of_a_table(run: Run, same_as_file: Same) -> None:
+    paper = Paper()
+    paper.samples = 50_000
+    same_as_file(screen(run(paper)[1]), SCREENS / "benchmark.screen.txt")
+
+
+def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(
+    run: Run, same_as_file: Same
+) -> None:
+    class Compiler(Paper):
+        loader = None
+
+        def answer(self, mode: str, job: dict[str, Any]) -> dict[str, Any]:
+            if job["compile"]:
+                return {"status": "error", "detail": "no C++ compiler\nmore"}
+            return super().answer(mode, {**job, "batch": 32 if mode == "steps" else 1})
+
+        def speed(self, job: dict[str, Any]) -> float:
+            return 100.0
+
+    same_as_file(screen(run(Compiler())[1]), SCREENS / "benchmark-none.screen.txt")
 
 
 @each(
@@ -72,217 +152,116 @@ def test_each_step_is_added_to_what_stayed_and_the_last_row_is_all_of_it(
     ],
 )
 def test_a_step_stays_only_where_the_printed_ranges_lie_apart_and_the_base_ran_twice(
-    speeds: tuple[float, ...], spread: float | None, kept: bool
+    speeds: tuple[float, ...], spread: float | None, kept: bool, request: pytest.FixtureRequest
 ) -> None:
-    left = [*speeds]
+    class Drawn(Paper):
+        left = [*speeds]
 
-    def run(setup: Setup) -> Trial:
-        later = speeds[1] if setup.amp and not setup.compile else speeds[0]
-        speed = left.pop(0) if left else later
-        return replace(trial_of(setup), samples_per_second=speed, spread_percent=spread)
+        def speed(self, job: dict[str, Any]) -> float:
+            later = speeds[1] if job["amp"] and not job["compile"] else speeds[0]
+            return self.left.pop(0) if self.left else later
 
-    rows = table(Setup(batch=32), runner(run=run, batch=lambda _: None, workers=lambda _: None))
-    assert rows[1].kept is kept
-    screen = str(tune_screen(TuneAnswer(benchmark=rows_of(rows[:2]))))
+    paper = Drawn()
+    paper.spread, paper.loader = spread, None
+    out = screen(request.getfixturevalue("run")(paper)[1])
     printed = [
         (float(speed) * (1 - float(off or 0) / 100), float(speed) * (1 + float(off or 0) / 100))
-        for speed, off in re.findall(r"GiB +([\d.]+)(?: ± (\d+) %)?", screen)
+        for speed, off in re.findall(r"GiB +([\d.]+)(?: ± (\d+) %)?", out)
     ]
-    assert ("±" in screen) is (spread is not None)
-    assert kept is (spread is not None and printed[1][0] > 1.03 * printed[0][1]), screen
+    assert ("±" in out) is (spread is not None) and ("bf16, kept" in out) is kept
+    assert kept is (spread is not None and printed[1][0] > 1.03 * printed[0][1]), out
 
 
-def test_what_mixed_precision_does_to_the_loss_is_shown_and_a_broken_loss_leaves_it_out() -> None:
-    def losses(setup: Setup) -> tuple[float, ...]:
-        return (2.3, 1.52) if setup.amp else (2.3, 1.5)
-
-    row = table(Setup(batch=32, workers=0), runner(losses=losses))[1]
-    assert (row.name, row.kept, row.loss, row.loss_fp32, row.loss_steps) == (
-        "+AMP",
-        True,
-        1.52,
-        1.5,
-        2,
-    )
-    screen = str(tune_screen(TuneAnswer(benchmark=rows_of((row,)))))
-    assert "bf16, kept, loss after 2 steps 1.52, in float32 1.5" in " ".join(screen.split())
-
-    def broken(setup: Setup) -> tuple[float, ...]:
-        return (2.3, math.nan) if setup.amp else (2.3, 1.5)
-
-    rows = table(Setup(batch=32, workers=0), runner(losses=broken))
-    assert (rows[1].kept, rows[1].detail, rows[1].loss) == (False, "the loss is nan in bf16", None)
-    assert best_setup(rows).amp is None
+@each(
+    "losses, said, kept",
+    [
+        ((1.5, 1.52), "bf16, kept, loss after 2 steps 1.52, in float32 1.5", True),
+        ((1.5, math.nan), "the loss is nan in bf16: left out", False),
+    ],
+)
+def test_what_mixed_precision_does_to_the_loss_is_shown_and_a_broken_loss_leaves_it_out(
+    losses: tuple[float, float], said: str, kept: bool, request: pytest.FixtureRequest
+) -> None:
+    paper = Paper()
+    paper.losses = losses
+    run = request.getfixturevalue("run")
+    assert said in " ".join(run(paper)[1].split())
+    assert (("+AMP", True) in table(run(paper, "--json")[1])) is kept
 
 
-def test_seconds_an_epoch_follow_from_the_length_of_the_data() -> None:
-    def run(setup: Setup) -> Trial:
-        return replace(trial_of(setup), samples=50_000)
+def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unsteady(
+    run: Run,
+) -> None:
+    class Unsteady(Paper):
+        def speed(self, job: dict[str, Any]) -> float:
+            return 50.0 if self.asked.count(job) > 1 else super().speed(job)
 
-    rows = table(Setup(batch=32, workers=0), runner(run=run))
-    assert rows_of(rows)[0].seconds_per_epoch == 500
-    screen = str(tune_screen(TuneAnswer(benchmark=rows_of(rows))))
-    assert "s / epoch" in screen and "500" in screen
-
-
-def base(**more: object) -> Row:
-    known: dict[str, object] = {"name": "base", "setup": Setup(batch=64, workers=4), "status": "ok",
-                                "samples_per_second": 1000.0, "peak_bytes": 8 * GIB}  # fmt: skip
-    return Row(**known | more)  # type: ignore[arg-type]
+    out = " ".join(run(Unsteady())[1].split())
+    assert "slower than when it was added: other work disturbs this machine" in out
+    assert "bf16, not faster when all was run again: left out" in out
 
 
-CAUSES: tuple[tuple[Row, list[tuple[int, float]], bool, str], ...] = (
-    (base(), [(0, 300.0), (4, 1050.0)], True, "the loader gives 1050 samples a second at most"),
-    (base(spread_percent=60.0), [], True, "the steps differ by 60 %"),
-    (base(samples_per_second=64_000.0), [], True, "a step takes 1.0 ms"),
-    (base(utilization_percent=97.0), [(4, 9000.0)], True, "busy 97 % of the time already"),
-    (base(utilization_percent=20.0), [(4, 9000.0)], True, "gpusetup monitor"),
-    (base(), [], False, "this is a CPU"),
-    (base(utilization_percent=75.0), [(4, 9000.0)], True, "limited by computing"),
+CAUSES: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"loader": 21.0}, "the loader gives 105 samples a second at most"),
+    ({"spread": 60.0}, "the steps differ by 60 %"),
+    ({"busy": 97.0}, "busy 97.0 % of the time already"),
+    ({"busy": 20.0}, "gpusetup monitor"),
+    ({"half": None}, "this is a CPU"),
+    ({"busy": 75.0}, "limited by computing"),
 )
 
 
-@each("row, rates, gpu, said", CAUSES)
+@each("changes, said", CAUSES)
 def test_where_nothing_got_faster_the_cause_is_said(
-    row: Row, rates: list[tuple[int, float]], gpu: bool, said: str
+    changes: dict[str, Any], said: str, request: pytest.FixtureRequest
 ) -> None:
-    slower = Row(name="+compile", setup=row.setup, status="ok", samples_per_second=1.0)
-    told = cause((row, slower), rates, gpu=gpu) or ""
-    assert told.startswith("Nothing made it faster: ") and said in told
-    assert cause((row, replace(slower, kept=True)), rates, gpu=gpu) is None
+    class Even(Paper):
+        def speed(self, job: dict[str, Any]) -> float:
+            return 100.0
+
+    paper = Even()
+    for name, value in changes.items():
+        setattr(paper, name, value)
+    out = " ".join(request.getfixturevalue("run")(paper)[1].split())
+    assert "Nothing made it faster: " in out and said in out
 
 
-def test_memory_and_utilisation_stand_beside_the_marks_of_the_guide() -> None:
-    row = base(utilization_percent=62.0)
-    assert marks((row,), 16 * GIB, gpu=True) == (
-        "memory 50 % (mark: 70 to 90 %), GPU busy 62 % (mark: near 100 %)"
-    )
-    assert marks((row,), 16 * GIB, gpu=False) is None
+def test_where_the_base_does_not_run_there_is_no_table(run: Run) -> None:
+    code, out = run(Paper(), "--json", config=CONFIG.replace(b"size: 32", b"size: 512"))
+    assert code == 0 and table(out) == [("base", False)]
 
 
-def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(same_as_file: Same) -> None:
-    def run(setup: Setup) -> Trial:
-        if setup.compile:
-            return Trial(batch=setup.batch, status="error", detail="no C++ compiler\nmore")
-        return trial_of(setup)
-
-    rows = table(
-        Setup(batch=32, workers=0),
-        runner(run=run, amp=None, batch=lambda _: 512, workers=lambda _: None),
-    )
-    assert [row.status for row in rows] == ["ok", "skipped", "oom", "skipped", "error"]
-    assert best_setup(rows) == Setup(batch=32, workers=0)
-    answer = TuneAnswer(benchmark=rows_of(rows), device="NVIDIA L4")
-    same_as_file(str(tune_screen(answer)), SCREENS / "benchmark-none.screen.txt")
-
-
-def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unsteady() -> None:
-    seen: list[Setup] = []
-
-    def run(setup: Setup) -> Trial:
-        again = setup in seen
-        seen.append(setup)
-        trial = trial_of(setup)
-        return replace(trial, samples_per_second=50.0) if again else trial
-
-    rows = table(Setup(batch=32, workers=0), runner(run=run))
-    assert (rows[-1].name, rows[-1].detail) == (
-        "all",
-        "slower than when it was added: other work disturbs this machine",
-    )
-    assert not any(row.kept for row in rows) and best_setup(rows).batch == 32
-    screen = " ".join(str(tune_screen(TuneAnswer(benchmark=rows_of(rows)))).split())
-    assert "bf16, not faster when all was run again: left out" in screen
-
-
-def test_where_the_base_does_not_run_there_is_no_table() -> None:
-    rows = table(Setup(batch=512), runner())
-    assert [(row.name, row.status) for row in rows] == [("base", "oom")]
-
-
-def test_what_was_measured_before_a_ctrl_c_is_kept() -> None:
-    kept: list[Row] = []
-
-    def run(setup: Setup) -> Trial:
-        if setup.workers:
-            raise KeyboardInterrupt
-        return trial_of(setup)
-
-    with pytest.raises(KeyboardInterrupt):
-        table(Setup(batch=32, workers=0), runner(run=run), kept)
-    assert [row.name for row in kept] == ["base", "+AMP", "+batch"]
-
-
-# --- the command, with trials that are made up ----------------------------------------------------
-
-
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Setup]:
-    """No child is started; every setup that would have run is kept."""
-    done: list[Setup] = []
-
-    def trial(job: measure.Job, batch: int, *, smaller_ran: bool = False) -> Trial:
-        setup = Setup(batch=batch, amp=job.amp, workers=job.workers, compile=job.compile)
-        done.append(setup)
-        return trial_of(setup)
-
-    device = Device(device="cuda", name="NVIDIA L4", limit_bytes=24 * GIB)
-    for module in (measure, bench_run):
-        monkeypatch.setattr(module, "trial", trial)
-        monkeypatch.setattr(module, "device_of", lambda _: device)
-    monkeypatch.setattr(bench_run, "losses_of", lambda job, batch: (2.3, 1.6 if job.amp else 1.5))
-    monkeypatch.setattr(bench_run, "loader_rate", lambda job, batch, count: 100.0 * (count + 1))
-    monkeypatch.setattr(bench_run, "usable_cores", lambda: 4)
-    monkeypatch.setattr(bench_run, "_python", lambda _: None)
-    monkeypatch.chdir(tmp_path)
-    return done
-
-
-CONFIG = b"""batch_size: 32   # one GPU
-accumulation_steps: 4
-num_workers: 0
-use_mixed_precision: false
-compile_model: false
-"""
-
-
-def test_the_benchmark_writes_what_gained_and_leaves_the_rest(
-    measured: list[Setup], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "c.yaml").write_bytes(CONFIG)
-    assert cli.main(["tune", "c.yaml", "--benchmark", "-o", "out.yaml", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (tmp_path / "out.yaml").read_bytes() == (
-        CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
-        .replace(b"steps: 4", b"steps: 1")
-        .replace(b"workers: 0", b"workers: 4")
-        .replace(b"precision: false", b"precision: true")
-    )
-    assert (said["batch_size"], said["workers"]) == (128, 4)
-    assert [row["name"] for row in said["benchmark"]][-1] == "all"
-    assert measured[0] == Setup(batch=32, workers=0)
-
-
+@each("mode, kept", [("loader", ("+AMP", "+batch")), ("devices", None)])
 def test_a_ctrl_c_answers_with_the_best_so_far_and_exit_130(
-    measured: list[Setup],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    mode: str, kept: tuple[str, ...] | None, request: pytest.FixtureRequest
 ) -> None:
-    def interrupted(*_: object) -> float:
-        raise KeyboardInterrupt
+    class Interrupted(Paper):
+        def answer(self, asked: str, job: dict[str, Any]) -> dict[str, Any]:
+            if asked == mode:
+                raise KeyboardInterrupt
+            return super().answer(asked, job)
 
-    monkeypatch.setattr(bench_run, "loader_rate", interrupted)
-    (tmp_path / "c.yaml").write_bytes(CONFIG)
-    assert cli.main(["tune", "c.yaml", "--benchmark", "-o", "out.yaml"]) == 130
-    out = capsys.readouterr().out
-    assert "interrupted: this is the best so far" in out
-    assert "+batch_size: 128   # one GPU" in out
-    assert (tmp_path / "out.yaml").read_bytes() == (  # nothing of the workers, which did not run
-        CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
-        .replace(b"steps: 4", b"steps: 1")
-        .replace(b"precision: false", b"precision: true")
-    )
+    code, out = request.getfixturevalue("run")(Interrupted(), "-o", "out.yaml")
+    assert code == 130
+    if kept:  # nothing of the workers, which did not run
+        assert "interrupted: this is the best so far" in out
+        assert Path("out.yaml").read_bytes() == (
+            CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
+            .replace(b"steps: 4", b"steps: 1")
+            .replace(b"precision: false", b"precision: true")
+        )
+
+
+def test_the_search_alone_keeps_what_ran_before_a_ctrl_c(run: Run) -> None:
+    class Interrupted(Paper):
+        def answer(self, mode: str, job: dict[str, Any]) -> dict[str, Any]:
+            if job["batch"] > 2:
+                raise KeyboardInterrupt
+            return super().answer(mode, job)
+
+    code, out = run(Interrupted(), "--code", "a:b", "--json", config=b"", what="--batch-size")
+    said = json.loads(out)
+    assert (code, said["batch_size"], said["interrupted"]) == (130, 2, True)
 
 
 COMPILED = "`model = torch.compile(model)` in the code"
@@ -299,42 +278,14 @@ COMPILED = "`model = torch.compile(model)` in the code"
     ],
 )  # fmt: skip
 def test_a_gain_without_a_key_in_the_config_is_said_with_the_line_to_add(
-    config: bytes,
-    written: bytes,
-    said: tuple[str, ...],
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
+    config: bytes, written: bytes, said: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
-    request.getfixturevalue("measured")
-    patch, out = pytest.MonkeyPatch(), request.getfixturevalue("capsys")
+    class Gains(Paper):
+        def speed(self, job: dict[str, Any]) -> Any:
+            return super().speed({**job, "compile": False}) * (1 + job["compile"])
 
-    def trial(job: measure.Job, batch: int, *, smaller_ran: bool = False) -> Trial:
-        found = trial_of(Setup(batch=batch, amp=job.amp, workers=job.workers))
-        return replace(
-            found, samples_per_second=(found.samples_per_second or 0) * (1 + job.compile)
-        )
-
-    with patch.context() as here:
-        for module in (measure, bench_run):
-            here.setattr(module, "trial", trial)
-        folder = tmp_path_factory.mktemp("config")
-        (folder / "c.yaml").write_bytes(config)
-        cli.main(["tune", str(folder / "c.yaml"), "--benchmark", "-o", str(folder / "o"), "--json"])
-    words = json.loads(out.readouterr().out)["recommendations"]
-    assert written in (folder / "o").read_bytes() or not written
+    _, out = request.getfixturevalue("run")(Gains(), "-o", "o.yaml", "--json", config=config)
+    words = json.loads(out)["recommendations"]
+    assert written in Path("o.yaml").read_bytes() or not written
     assert all(any(line in word for word in words) for line in said)
     assert said or not any("no key for it" in word for word in words)
-
-
-def test_the_search_alone_keeps_what_ran_before_a_ctrl_c(
-    measured: list[Setup], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def trial(job: measure.Job, batch: int, *, smaller_ran: bool = False) -> Trial:
-        if batch > 2:
-            raise KeyboardInterrupt
-        return trial_of(Setup(batch=batch))
-
-    monkeypatch.setattr(measure, "trial", trial)
-    assert cli.main(["tune", "--batch-size", "--code", "a:b", "--json"]) == 130
-    said = json.loads(capsys.readouterr().out)
-    assert (said["batch_size"], said["interrupted"]) == (2, True)

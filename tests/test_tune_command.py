@@ -20,7 +20,8 @@ from gpusetup.commands.tune import PRESETS
 from gpusetup.configs.config import read_config
 from gpusetup.errors import Blocked
 from gpusetup.tune import auto_optimize_config
-from gpusetup.tune.propose import Facts, propose
+from gpusetup.tune.case import Facts
+from gpusetup.tune.propose import propose
 from gpusetup.tune.starts import NAMES, start_file
 
 HERE = Path(__file__).resolve().parent

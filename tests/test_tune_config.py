@@ -13,7 +13,8 @@ from machines_named import machine_named
 
 from gpusetup.configs.config import Config, addition, change, read_config, written
 from gpusetup.errors import BadInput
-from gpusetup.tune.propose import Facts, Option, Proposal, edits, facts_of, propose
+from gpusetup.tune.case import Facts, Option, Proposal, facts_of
+from gpusetup.tune.propose import propose
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 LAPTOP = facts_of(machine_named("rtx3050-laptop"))
@@ -32,22 +33,22 @@ def tuned(
 ) -> tuple[bytes, Proposal]:
     config = read_config(raw, name)
     proposal = propose(config, facts, option or Option())
-    return written(config, edits(proposal.changes)), proposal
+    return written(config, proposal.edits), proposal
 
 
 def outside(config: Config, proposal: Proposal) -> tuple[str, list[str]]:
     """The old text without the changed values, and the new values in order."""
     text, values = config.text, []
-    for edit in reversed(edits(proposal.changes)):
+    for edit in reversed(proposal.edits):
         text = text[: edit.start] + text[edit.end :]
-    values = [edit.text for edit in edits(proposal.changes)]
+    values = [edit.text for edit in proposal.edits]
     return text, values
 
 
 def without(text: str, proposal: Proposal) -> str:
     """The new text with what was written taken out again, from its own places."""
     shift, rest = 0, text
-    for edit in edits(proposal.changes):
+    for edit in proposal.edits:
         at = edit.start + shift
         assert rest[at : at + len(edit.text)] == edit.text
         rest = rest[:at] + rest[at + len(edit.text) :]
@@ -223,7 +224,7 @@ def test_expandable_segments_are_never_offered_where_the_driver_lacks_them(
     raw = b"num_workers: 2\nenv:\n  PYTORCH_CUDA_ALLOC_CONF:\n"
     config = read_config(raw, "c.yaml")
     proposal = propose(config, facts)
-    said = " ".join([*proposal.words, *(one.edit.text for one in proposal.changes)])
+    said = " ".join([*proposal.words, *(one.text for one in proposal.edits)])
     assert ("expandable_segments" in said) == offered
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from gpusetup.configs.config import read_config, written
 from gpusetup.errors import BadInput
-from gpusetup.tune.propose import Facts, Option, edits, propose
+from gpusetup.tune.case import Facts, Option
+from gpusetup.tune.propose import propose
 
 CARD = Facts(
     gpu="A card", gpus=1, memory_bytes=4 << 30, capability=(8, 6), cores=8, ram_bytes=64 << 30,
@@ -21,7 +22,7 @@ CARD = Facts(
 def tuned(text: str, name: str, facts: Facts = CARD, **asked: object) -> str:
     config = read_config(text.encode(), name)
     proposal = propose(config, facts, Option(**asked))  # type: ignore[arg-type]
-    new = written(config, edits(proposal.changes)).decode()
+    new = written(config, proposal.edits).decode()
     again = propose(read_config(new.encode(), name), facts, Option(**asked))  # type: ignore[arg-type]
     assert not again.changes, "a second run changes nothing"
     return new
@@ -155,14 +156,3 @@ def test_no_workers_are_not_written_where_torch_refuses_them() -> None:
     text = "num_workers: 4\npersistent_workers: true\n"
     assert tuned(text, "c.yaml", workers=0) == text
     assert tuned("num_workers: 4\n", "c.yaml", workers=0) == "num_workers: 0\n"
-
-
-def test_nanogpt_shares_its_accumulation_among_gpus() -> None:
-    from gpusetup.model.frozen import replace
-
-    text = (
-        "batch_size = 12\ngradient_accumulation_steps = 40\nlr_decay_iters = 9\neval_iters = 20\n"
-    )
-    assert "batch_size = 120" in tuned(text, "c.py", measured=120)
-    three = replace(CARD, gpus=3)
-    assert tuned(text, "c.py", three, measured=120) == text

@@ -8,10 +8,10 @@ import pytest
 
 from gpusetup.configs.config import read_config, written
 from gpusetup.model.frozen import replace
-from gpusetup.plan.verdict import Card, batch_verdict
-from gpusetup.tune.beside import fixed_beside
-from gpusetup.tune.fitting import card_of
-from gpusetup.tune.propose import Facts, Option, Proposal, edits, propose
+from gpusetup.plan.verdict import batch_verdict
+from gpusetup.tune.case import Facts, Option, Proposal
+from gpusetup.tune.propose import propose
+from gpusetup.tune.refusals import fixed_beside
 
 
 def card(gib: int, capability: tuple[int, int] = (8, 9), gpus: int = 1) -> Facts:
@@ -27,7 +27,7 @@ CARDS = {gib: card(gib) for gib in (4, 6, 8, 24, 80)}
 def tuned(text: str, facts: Facts, name: str = "c.yaml", **asked: object) -> tuple[str, Proposal]:
     config = read_config(text.encode(), name)
     proposal = propose(config, facts, replace(Option(), **asked))
-    return written(config, edits(proposal.changes)).decode(), proposal
+    return written(config, proposal.edits).decode(), proposal
 
 
 def values(text: str) -> dict[tuple[object, ...], str]:
@@ -86,21 +86,12 @@ def test_plan_raises_or_lowers_to_what_it_calls_clear(gib: int, size: int, steps
     micro = int(values(new)[("per_device_train_batch_size",)])
     assert micro != size and micro * int(values(new)[("gradient_accumulation_steps",)]) == 256
     after = read_config(new.encode(), "c.yaml")
-    there = card_of_facts(facts)
+    there = facts.card
+    assert there
     assert batch_verdict(after, micro, there).verdict == "clear"
     more = [one for one in range(micro + 1, 257) if 256 % one == 0]
     assert all(batch_verdict(after, one, there).verdict != "clear" for one in more)
     assert "clear on this card" in proposal.changes[0].source
-
-
-def card_of_facts(facts: Facts) -> Card:
-    from gpusetup.tune.case import Case
-
-    found = card_of(
-        Case(config=read_config(b"a: 1\n", "c.yaml"), facts=facts, option=Option(), found=())
-    )
-    assert found is not None
-    return found
 
 
 def test_a_model_that_cannot_fit_says_so_first_with_plans_table() -> None:
@@ -128,38 +119,6 @@ def test_a_model_that_cannot_fit_says_so_first_with_plans_table() -> None:
 )
 def test_the_tiers_serve_the_models_that_they_were_written_for(text: str, size: str) -> None:
     assert values(tuned(text, CARDS[4])[0])[("batch_size",)] == size
-
-
-SIGNS = "use_cache: true\nfreeze_gpt2: true\nembedding_dim: 96\nbatch_size: 2048\n"
-CACHE = "a cache of all user vectors takes 18.3 MiB more on each GPU"
-
-
-@pytest.mark.parametrize(
-    ("gib", "name", "batch", "kept"),
-    [
-        (3, "below 4 GB", "512", "false"), (3.9, "4 to 8 GB", "1024", "true"),
-        (4, "4 to 8 GB", "1024", "true"), (6, "4 to 8 GB", "1024", "true"),
-        (8, "4 to 8 GB", "1024", "true"), (10, "above 8 GB", "2048", "true"),
-    ],
-)  # fmt: skip
-def test_the_cache_s_tiers_are_the_guide_s_and_plan_s(
-    gib: float, name: str, batch: str, kept: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    facts = replace(CARDS[4], memory_bytes=int(gib * (1 << 30)))
-    text = f"{SIGNS}accumulation_steps: 1\n"
-    new, without = tuned(text, facts)
-    assert values(new)[("batch_size",)] == batch
-    assert any(word.startswith(f"{name} a GPU: `use_cache: {kept}`") for word in without.words)
-    assert any(word.startswith("freeze_gpt2: what is frozen") for word in without.words)
-    counted = tuned(f"{text}num_users: 50000\n", facts)[1].words
-    assert f"{CACHE} ({name}): `use_cache: true` is safe" in counted
-
-
-def test_too_large_a_cache_and_other_configs_of_a_transformer_are_left() -> None:
-    many = tuned(f"{SIGNS}num_users: 9000000\n", CARDS[6])[1].words
-    assert any(word.endswith("compute them for each batch (`use_cache: false`)") for word in many)
-    for text in ("use_cache: false\nbatch_size: 8\n", f"model_name_or_path: x\n{SIGNS}"):
-        assert not [word for word in tuned(text, CARDS[4])[1].words if "use_cache" in word]
 
 
 def test_what_the_benchmark_found_to_bring_no_gain_is_not_written() -> None:
@@ -286,17 +245,6 @@ def test_an_hf_config_and_its_deepspeed_file_are_not_changed_alone(
     assert changed == (said is None) == (values(new)[("bf16",)] == "true")
 
 
-def test_a_deepspeed_file_is_not_changed_beside_the_hf_config_that_names_it(tmp_path: Path) -> None:
-    file = tmp_path / "ds.json"
-    file.write_text(DEEPSPEED.format(8))
-    config = read_config(file.read_bytes(), "ds.json")
-    assert fixed_beside(str(file), config) is None
-    (tmp_path / "run.sh").write_text("--deepspeed ds.json --per_device_train_batch_size 8\n")
-    assert "run.sh names this file" in (fixed_beside(str(file), config) or "")
-    auto = read_config(DEEPSPEED.format('"auto"').encode(), "ds.json")
-    assert "is auto" in (fixed_beside(str(tmp_path / "other.json"), auto) or "")
-
-
 @pytest.mark.parametrize(
     ("text", "after"),
     [
@@ -331,8 +279,6 @@ def test_names_of_a_command_line_are_read_and_spelled_as_they_stand(text: str, a
     ("text", "said"),
     [
         ("batch_size: 8\n", "batch_size stays 8: neither `gpusetup plan --from-config`"),
-        ("batch_size: 8\nplans_name: p\n", "nnU-Net's planner chose it"),
-        ("total_batch_size: 8\nepoches: 3\n", "accumulates no gradients"),
         ("batch_size: 96\nhidden_size: 64\n", "stays 96: the mark for such a card is 64 to 128"),
         ("batch_size: 8\nmax_length: 2048\n", "stays 8: neither"),
         ("batch_size: 8\nhidden_dim: 64\nn_mels: 80\n", "stays 8: neither"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -14,9 +15,23 @@ from simulated_devices import devices
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.knee import fastest, next_for_speed
-from gpusetup.tune.search import answer, search, stopped
-from gpusetup.tune.trial import Goal, Trial
+from gpusetup.tune.search import (
+    Goal,
+    Trial,
+    answer,
+    fastest,
+    hopeless,
+    next_batch,
+    next_for_speed,
+    stopped,
+)
+
+
+def search(probe: Callable[[int], Trial], goal: Goal, *trials: Trial) -> list[Trial]:
+    done = [*trials]
+    while not hopeless(done) and (batch := next_batch(done, goal)) is not None:
+        done.append(probe(batch))
+    return done
 
 
 def check(seed: int, count: int, hard: bool) -> None:
@@ -60,32 +75,24 @@ def straight(static: int, each: int, limit: int, batch: int) -> Trial:
     each=some.integers(1 << 12, 30 * GIB),
     limit=some.integers(GIB, 80 * GIB),
     largest=some.one_of(some.none(), some.integers(1, 4096)),
-    multiple=some.sampled_from([1, 8, 64]),
-    power=some.booleans(),
 )
-def test_only_sizes_of_the_grid_are_tried_and_only_one_that_ran_is_answered(
-    static: int, each: int, limit: int, largest: int | None, multiple: int, power: bool
+def test_only_a_size_that_ran_is_answered_and_none_is_tried_twice(
+    static: int, each: int, limit: int, largest: int | None
 ) -> None:
-    goal = Goal(limit_bytes=limit, largest=largest, multiple=multiple, power_of_two=power)
+    goal = Goal(limit_bytes=limit, largest=largest)
     trials = search(lambda batch: straight(static, each, limit, batch), goal)
-    assert len(trials) <= goal.trials
     sizes = [trial.batch for trial in trials]
-    assert len(set(sizes)) == len(sizes)
+    assert len(set(sizes)) == len(sizes) <= goal.trials
     assert all(size <= (largest or size) for size in sizes)
-    assert all(size & (size - 1) == 0 if power else size % multiple == 0 for size in sizes)
     found = answer(trials, goal)
     assert found is None or found in [one.batch for one in trials if one.status == "ok"]
 
 
-@given(static=some.integers(1, 30), each=some.integers(1, 20), power=some.booleans())
-def test_where_memory_is_a_straight_line_the_largest_is_found_exactly(
-    static: int, each: int, power: bool
-) -> None:
-    limit = 64 * GIB
-    goal = Goal(limit_bytes=limit, power_of_two=power)
+@given(static=some.integers(1, 30), each=some.integers(1, 20))
+def test_where_memory_is_a_straight_line_the_largest_is_found(static: int, each: int) -> None:
+    limit, goal = 64 * GIB, Goal(limit_bytes=64 * GIB)
     trials = search(lambda one: straight(static * GIB, each * (GIB >> 2), limit, one), goal)
-    true = (limit - static * GIB) // (each * (GIB >> 2))
-    best = 1 << (true.bit_length() - 1) if power else true
+    best = (limit - static * GIB) // (each * (GIB >> 2))
     assert (answer(trials, goal) or 0) >= 0.975 * best
     assert sum(trial.status == "oom" for trial in trials) <= 1
 
@@ -136,7 +143,7 @@ def test_a_size_that_ran_above_the_limit_is_not_answered_and_tells_where_the_lim
         return straight(GIB, GIB // 4, 12 * GIB, batch)
 
     over = [probe(40)]
-    trials = search(probe, goal, [probe(8), *over])
+    trials = search(probe, goal, probe(8), *over)
     assert answer(trials, goal) == 36
     assert len(trials) <= 5
 

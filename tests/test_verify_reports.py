@@ -194,7 +194,7 @@ def test_a_run_is_kept_compared_and_written_in_every_form(tmp_path: Path) -> Non
         (("--exp", "gpus>=1"), "unrecognized"),
         (("--with", "numpy"), "no computation of it is known"),
         (("--only", "softmx"), "no check 'softmx'"),
-        (("--only", "elementwise"), "`elementwise` is no check of level quick"),
+        (("--only", "float8"), "`float8` is no check of level quick"),
         (("--baseline", "/none"), "Cannot read /none"),
     ],
 )

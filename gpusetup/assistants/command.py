@@ -25,8 +25,6 @@ NEEDS = "mcp>=2.3"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from gpusetup.commands.common import add_timeout
-
     parser.add_argument(
         "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
     )
@@ -40,7 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="answers name users, hosts, folders and UUIDs as they are",
     )
-    add_timeout(parser)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
@@ -62,7 +59,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
         Setting(
             python=options.python,
             keep_private=options.keep_private,
-            timeout=options.timeout,
         )
     )
     return 0

@@ -1,8 +1,10 @@
-"""Runs real training steps of one setting and says what they took: one trial of `gpusetup tune`.
+"""Runs real training steps of one setting and says what they took: the trials of `gpusetup tune`.
 
 Run by the target interpreter by path; each line of standard input is a request in JSON, each line
-of standard output its answer (what the user's code prints goes to standard error). `bench_serve.py`
-says which requests share a process. Python 3.8 syntax.
+of standard output its answer (what the user's code prints goes to standard error). torch is
+imported once; each request runs in a fork of its own, so that its memory counts from zero and
+running out of it ends nothing else. Without forks (Windows) the answer says `"spent": true`, and
+the next request needs a fresh process. Python 3.8 syntax.
 
     {"code": "module:function" | null, "reference": "conv" | null, "pickle": path | null,
      "wish": {"base_channels": 64}, "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
@@ -14,7 +16,8 @@ says which requests share a process. Python 3.8 syntax.
 from __future__ import annotations
 
 import contextlib
-import itertools
+import importlib.util
+import json
 import os
 import sys
 import time
@@ -22,105 +25,63 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Answer = Dict[str, Any]
-PHASES = ("forward", "backward", "optimizer")
+PREFETCHED = 2
+"""Batches that each worker loads ahead."""
+LEAST_SECONDS = 0.5
+"""Steps are timed for so long at least: what disturbs them lasts for many short ones."""
+ROUNDS = 3
+"""Every worker's batch is timed so often at least."""
 
 
 def sibling(name: str) -> Any:
     """A file of this folder as a module, without this folder on the search path."""
-    import importlib.util
-
-    known = sys.modules.get("gpusetup_" + name)
-    if known is not None:
-        return known
-    path = os.path.join(HERE, name + ".py")
-    spec = importlib.util.spec_from_file_location("gpusetup_" + name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(name)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    known = "gpusetup_" + name
+    if known not in sys.modules:
+        spec: Any = importlib.util.spec_from_file_location(known, os.path.join(HERE, name + ".py"))
+        sys.modules[known] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[known])
+    return sys.modules[known]
 
 
 # --- what is trained ---------------------------------------------------------------------------
 
 
-def function_named(code: str) -> Callable[..., Any]:
-    """The function of `MODULE:FUNCTION`; MODULE may be the path of a file."""
-    import importlib
-
-    place, _, name = code.rpartition(":")
-    folders = [os.getcwd()]
-    if place.endswith(".py"):
-        folders.insert(0, os.path.dirname(os.path.abspath(place)))
-        place = os.path.splitext(os.path.basename(place))[0]
-    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
-    found: Any = importlib.import_module(place)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
-
-
 def function_of(request: Answer) -> Callable[..., Any]:
+    """The function that gives the model and its batch."""
     if request.get("code"):
-        return function_named(request["code"])
+        return sibling("trace_step").function_named(request["code"])  # type: ignore[no-any-return]
     if request.get("pickle"):
-        return sibling("bench_pickle").function_of(request["pickle"])  # type: ignore[no-any-return]
+        return saved(request["pickle"])
     return sibling("bench_models").reference(  # type: ignore[no-any-return]
         request["reference"], request.get("wish") or {}
     )
 
 
-def made(request: Answer) -> Tuple[Any, Any, Any]:
-    """(steps module, job, data set or None)."""
-    steps = sibling("trace_step")
-    function = function_of(request)
-    takes = steps.takes_batch(function)
-    returned = function(request["batch"]) if takes else function()
-    samples = None
-    if isinstance(returned, dict):
-        samples = returned.pop("dataset", None)
-    job = steps.job_of(returned)
-    if not takes:
-        job.batch = repeated(job.batch, request["batch"], steps)
-    return steps, job, samples
+def saved(path: str) -> Callable[[], Answer]:
+    """A job that the user's process saved a moment ago, as a function without parameters.
 
+    Classes of the user's script (`__main__`) are found by running that script under another name,
+    as multiprocessing does.
+    """
+    import runpy
+    import types
 
-def repeated(value: Any, batch: int, steps: Any) -> Any:
-    """An example batch made `batch` long by its own samples, over and over."""
-    import torch
+    with open(path + ".json", encoding="utf-8") as file:
+        about = json.load(file)
+    sys.path[:0] = [one for one in about["path"] if one not in sys.path]
+    if about["main"]:
+        os.environ["GPUSETUP_PROBE"] = "1"
+        module = types.ModuleType("__mp_main__")
+        module.__dict__.update(runpy.run_path(about["main"], run_name="__mp_main__"))
+        sys.modules["__main__"] = sys.modules["__mp_main__"] = module
 
-    first = next((one for one in steps.tensors(value) if one.dim()), None)
-    if first is None:
-        raise steps.Contract("no tensor of the batch has a first dimension to size")
-    count = len(first)
-    index = torch.arange(batch) % count
+    def build() -> Answer:
+        import torch
 
-    def sized(one: Any) -> Any:
-        fits = isinstance(one, torch.Tensor) and one.dim() and len(one) == count
-        return one[index.to(one.device)] if fits else one
+        job = torch.load(path, weights_only=False)
+        return {key: value for key, value in job.items() if value is not None}
 
-    return mapped(value, sized)
-
-
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        return {key: mapped(inner, change) for key, inner in value.items()}
-    if isinstance(value, tuple):
-        return tuple(mapped(inner, change) for inner in value)
-    if isinstance(value, list):
-        return [mapped(inner, change) for inner in value]
-    return change(value)
-
-
-def moved(value: Any, device: str) -> Any:
-    to = getattr(value, "to", None)
-    if not isinstance(value, (dict, tuple, list)):
-        return to(device, non_blocking=True) if to is not None else value
-    return mapped(value, lambda one: moved(one, device))
-
-
-# --- where it runs ------------------------------------------------------------------------------
+    return build
 
 
 def device_of(request: Answer) -> str:
@@ -138,26 +99,31 @@ def memory_of(device: str, request: Answer) -> Any:
     return kind(request.get("memory_limit_bytes"))
 
 
-def scaler_of(torch: Any, scale: float = 65536.0) -> Any:
+def scaler_of(torch: Any, scale: float) -> Any:
     """`torch.amp.GradScaler` came with torch 2.3."""
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler("cuda", init_scale=scale)
     return torch.cuda.amp.GradScaler(init_scale=scale)
 
 
+def loader(samples: Any, request: Answer, device: str) -> Iterator[Any]:
+    """The batches of the user's data set as a training run would load them, epoch after epoch."""
+    from torch.utils.data import DataLoader
+
+    workers = request.get("workers") or 0
+    more = {"persistent_workers": True, "prefetch_factor": PREFETCHED} if workers else {}
+    feed = DataLoader(
+        samples, batch_size=request["batch"], num_workers=workers, drop_last=True,
+        pin_memory=device.startswith("cuda"), **more,
+    )  # fmt: skip
+    with contextlib.suppress(TypeError):  # a stream of samples has no length
+        if not len(feed):
+            raise ValueError("the data set holds fewer than %d samples" % request["batch"])
+    while True:
+        yield from feed
+
+
 # --- the steps ---------------------------------------------------------------------------------
-
-
-def optimizer_of(job: Any, name: str, steps: Any) -> Any:
-    """The code's own optimizer, or the one it can make, or the one that is named."""
-    import torch
-
-    if isinstance(job.optimizer, torch.optim.Optimizer):
-        return job.optimizer
-    trained = [one for one in job.model.parameters() if one.requires_grad]
-    if not trained:
-        raise steps.Contract("the model has no parameter that is trained")
-    return (job.optimizer or steps.OPTIMIZERS[name])(trained)
 
 
 class Trial:
@@ -168,30 +134,37 @@ class Trial:
 
         self.torch, self.request = torch, request
         self.device = device_of(request)
-        self.steps, self.job, self.samples = made(request)
-        self.memory = memory_of(self.device, request)
-        self.job.model.to(self.device)
-        self.job.model.train()
-        self.optimizer = optimizer_of(self.job, request.get("optimizer") or "adamw", self.steps)
-        self.batch = moved(self.job.batch, self.device)
-        if request.get("compile"):
-            self.job.model = torch.compile(self.job.model)
-        scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
-        # Where memory is read no step may be skipped for an overflow: the optimizer's states would
-        # not be there yet.
-        scale = 65536.0 if request.get("mode") == "losses" else 1.0
-        self.scaler = scaler_of(torch, scale) if scaled else None
+        self.steps = steps = sibling("trace_step")
+        job = steps.made(function_of(request), request["batch"])
+        self.samples, self.memory = job.dataset, memory_of(self.device, request)
+        model = job.model.to(self.device).train()
+        trained = [one for one in model.parameters() if one.requires_grad]
+        if not trained:
+            raise steps.Contract("the model has no parameter that is trained")
+        self.optimizer = job.optimizer
+        if not isinstance(self.optimizer, torch.optim.Optimizer):
+            kind = steps.OPTIMIZERS[request.get("optimizer") or "adamw"]
+            self.optimizer = (self.optimizer or kind)(trained)
+        self.loss, self.batch = job.loss, self.moved(job.batch)
+        self.model = torch.compile(model) if request.get("compile") else model
+        self.scaler = None
+        if request.get("amp") == "fp16" and self.device.startswith("cuda"):
+            # Where memory is read no step may be skipped for an overflow: the optimizer's states
+            # would not be there yet.
+            self.scaler = scaler_of(torch, 65536.0 if request.get("mode") == "losses" else 1.0)
+
+    def moved(self, batch: Any) -> Any:
+        def to(one: Any) -> Any:
+            return one.to(self.device, non_blocking=True) if hasattr(one, "to") else one
+
+        return self.steps.mapped(batch, to)
 
     def batches(self) -> Iterator[Any]:
         """From the loader where workers are asked for, else the same batch again."""
-        workers = self.request.get("workers")
-        if workers is None or self.samples is None:
-            while True:
-                yield self.batch
-        feed = loader(self.samples, self.request["batch"], workers, self.device)
+        if self.request.get("workers") is not None and self.samples is not None:
+            yield from map(self.moved, loader(self.samples, self.request, self.device))
         while True:
-            for batch in started(feed, self.request):
-                yield moved(batch, self.device)
+            yield self.batch
 
     def step(self, batch: Any, phase: Callable[[str], None] = lambda _: None) -> Any:
         """One training step, as training does it; its loss. `phase` is told the end of each."""
@@ -200,7 +173,7 @@ class Trial:
             kind = self.device.partition(":")[0]
             cast = self.torch.autocast(kind, self.steps.DTYPES[self.request["amp"]])
         with cast:
-            _, loss = self.steps.loss_of(self.job.model, batch, self.job.loss)
+            _, loss = self.steps.loss_of(self.model, batch, self.loss)
         phase("forward")
         (self.scaler.scale(loss) if self.scaler else loss).backward()
         phase("backward")
@@ -224,30 +197,27 @@ class Trial:
 
         self.memory.begin()
         self.step(batch, ended)
-        return {**peaks, **self.memory.also()}
+        return peaks
 
+    def timed(self, batches: Iterator[Any], count: int) -> Tuple[List[float], Optional[float]]:
+        """The seconds of each step and what NVML said; nothing waits for the device in between."""
+        stamps = [self.stamp()]
+        for _ in range(count):
+            self.step(next(batches))
+            stamps.append(self.stamp())
+        busy = self.memory.busy()
+        if self.device.startswith("cuda"):
+            self.torch.cuda.synchronize()
+            return [stamps[i].elapsed_time(stamps[i + 1]) / 1000 for i in range(count)], busy
+        return [stamps[i + 1] - stamps[i] for i in range(count)], busy
 
-PREFETCHED = 2
-"""Batches that each worker loads ahead."""
-
-
-def loader(samples: Any, batch: int, workers: int, device: str) -> Any:
-    """The user's data set as a training run would load it."""
-    from torch.utils.data import DataLoader
-
-    more = {"persistent_workers": True, "prefetch_factor": PREFETCHED} if workers else {}
-    return DataLoader(
-        samples, batch_size=batch, num_workers=workers, pin_memory=device.startswith("cuda"),
-        drop_last=True, **more,
-    )  # fmt: skip
-
-
-def started(feed: Any, request: Answer) -> Iterator[Any]:
-    """An epoch of a loader, where it holds one whole batch."""
-    with contextlib.suppress(TypeError):  # a stream of samples has no length
-        if not len(feed):
-            raise ValueError("the data set holds fewer than %d samples" % request["batch"])
-    return iter(feed)
+    def stamp(self) -> Any:
+        """Now: on a GPU an event among its work, else the clock."""
+        if not self.device.startswith("cuda"):
+            return time.perf_counter()
+        event = self.torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
 
 def run_steps(request: Answer) -> Answer:
@@ -256,42 +226,48 @@ def run_steps(request: Answer) -> Answer:
     Without `timed` the speed is that of the steps that were read, which wait after each phase.
     """
     trial = Trial(request)
-    batches = trial.batches()
-    warming = time.perf_counter()
+    batches, most = trial.batches(), request.get("steps") or 12
     for _ in range(request.get("warm") or 1):
         trial.step(next(batches))
-    warming = time.perf_counter() - warming
     memory, ends = trial.memory, time.monotonic() + float(request.get("seconds") or 60)
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
     stands = [memory.now()]
-    while len(rows) < (request.get("steps") or 12) and (not rows or time.monotonic() < ends):
+    while len(rows) < most and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
         rows.append(trial.read(next(batches)))
         seconds.append(time.perf_counter() - began)
         stands.append(memory.now())
-        enough = warming + sum(seconds) > memory.patience
-        if sibling("bench_memory").steady(rows, stands, memory.least_rows, enough):
+        if sibling("bench_memory").steady(rows, stands):
             break
     busy = None
     if request.get("timed", True):
-        speed = sibling("bench_speed")
         workers = (request.get("workers") or 0) if trial.samples is not None else 0
         for _ in range(PREFETCHED * workers):  # what was loaded while memory was read came for free
             next(batches)
         left = max(0.0, ends - time.monotonic()) / min(seconds)
-        count = int(min(max(request.get("steps") or 12, speed.LEAST_SECONDS / min(seconds)), left))
-        seconds, busy = speed.timed(trial, batches, max(2, count, speed.ROUNDS * workers))
-        seconds = speed.in_rounds(seconds, workers)
-    batches.close()  # type: ignore[attr-defined]
-    found = summary(rows, seconds, request["batch"])
-    doubt = memory.holes() / 3 / max(1, found["peak_bytes"] or 1)
-    return {**found, "noise": max(found["noise"], doubt), "static_bytes": stands[0],
-            "leak_bytes": sibling("bench_memory").leaked(stands),
-            "limit_bytes": memory.limit, "device": trial.device,
-            "reserved_bytes": memory.reserved(), "utilization_percent": busy,
-            "samples": length_of(trial.samples, request),
-            "has_dataset": trial.samples is not None}  # fmt: skip
+        count = int(min(max(most, LEAST_SECONDS / min(seconds)), left))
+        seconds, busy = trial.timed(batches, max(2, count, ROUNDS * workers))
+        seconds = in_rounds(seconds, workers)
+    length = None
+    with contextlib.suppress(Exception):  # that of a built-in data set means nothing
+        length = None if request.get("reference") else len(trial.samples)
+    return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
+            "leak_bytes": sibling("bench_memory").leaked(stands), "samples": length,
+            "utilization_percent": busy}  # fmt: skip
+
+
+def in_rounds(seconds: List[float], workers: int) -> List[float]:
+    """Seconds a step, over as many steps at a time as there are workers.
+
+    Workers finish their batches together: one step waits for them, the others find theirs there.
+
+    >>> in_rounds([0.5, 0.25, 0.25, 0.5, 0.25, 0.5], 2)
+    [0.375, 0.375, 0.375]
+    """
+    size = max(1, workers)
+    parts = [seconds[i : i + size] for i in range(0, len(seconds) - size + 1, size)]
+    return [sum(one) / size for one in parts] or seconds
 
 
 def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: int) -> Answer:
@@ -300,28 +276,19 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     {'forward': 11}
     """
     known = [name for name in rows[0] if all(row[name] is not None for row in rows)]
-    phases = {name: sum(row[name] or 0 for row in rows) // len(rows) for name in known}
-    if "space" in phases:  # the most so far
-        phases["space"] = max(row["space"] or 0 for row in rows)
     peaks = [max((row[name] or 0 for name in known), default=0) for row in rows]
-    middle = sorted(seconds)[len(seconds) // 2]
+    ordered, cut = sorted(seconds), len(seconds) // 4
+    middle = ordered[len(ordered) // 2]
+    apart = 100 * (ordered[-1 - cut] - ordered[cut]) / middle
     return {
         "status": "ok",
-        "phases": phases,
+        "phases": {name: sum(row[name] or 0 for row in rows) // len(rows) for name in known},
         "peak_bytes": max(peaks) if known else None,
         "noise": (max(peaks) - min(peaks)) / 2 / max(1, max(peaks)),
         "readings": len(rows),
-        "step_seconds": middle,
         "samples_per_second": batch / middle,
-        "spread_percent": sibling("bench_speed").spread(seconds),
+        "spread_percent": apart if len(seconds) > 1 else None,
     }
-
-
-def length_of(samples: Any, request: Answer) -> Optional[int]:
-    """How many samples an epoch has; None of a built-in data set, whose length means nothing."""
-    with contextlib.suppress(Exception):
-        return None if request.get("reference") else len(samples)
-    return None
 
 
 def run_losses(request: Answer) -> Answer:
@@ -332,28 +299,23 @@ def run_losses(request: Answer) -> Answer:
 
     random.seed(0)
     torch.manual_seed(0)
-    trial = Trial(request)
-    if trial.samples is not None:
-        request["workers"] = 0
+    trial = Trial({**request, "workers": 0})
     torch.manual_seed(1)
     batches = trial.batches()
     found = [trial.step(next(batches)) for _ in range(request.get("steps") or 12)]
-    batches.close()  # type: ignore[attr-defined]
     return {"status": "ok", "losses": [float(one) for one in found]}
 
 
 def run_loader(request: Answer) -> Answer:
     """The loader alone: samples a second with so many workers, after the first batches."""
-    _, _, samples = made(request)
+    samples = sibling("trace_step").made(function_of(request), request["batch"]).dataset
     if samples is None:
         return {"status": "error", "detail": "the function returned no `dataset`"}
-    feed = loader(samples, request["batch"], request.get("workers") or 0, "cpu")
-    batches = (batch for _ in itertools.repeat(None) for batch in started(feed, request))
+    batches = loader(samples, request, "cpu")
     for _ in range(max(2, request.get("workers") or 0)):
         next(batches)
     began, count = time.perf_counter(), 0
-    ends = began + float(request.get("seconds") or 5)
-    while time.perf_counter() < ends:
+    while time.perf_counter() < began + float(request.get("seconds") or 5):
         next(batches)
         count += request["batch"]
     return {"status": "ok", "samples_per_second": count / (time.perf_counter() - began)}
@@ -366,11 +328,10 @@ def run_devices(request: Answer) -> Answer:
     device = device_of(request)
     cuda = device.startswith("cuda")
     memory = memory_of(device, request)
-    name = torch.cuda.get_device_name(device) if cuda else "the CPU"
-    where = {"status": "ok", "device": device, "name": name}
     old = cuda and torch.cuda.get_device_capability(device) < (8, 0)
-    return {**where, "limit_bytes": memory.limit, "counts": memory.peak() is not None,
-            "half": "fp16" if old else "bf16"}  # fmt: skip
+    return {"status": "ok", "device": device, "limit_bytes": memory.limit,
+            "name": torch.cuda.get_device_name(device) if cuda else "the CPU",
+            "counts": memory.peak() is not None, "half": "fp16" if old else "bf16"}  # fmt: skip
 
 
 MODES: Dict[str, Callable[[Answer], Answer]] = {
@@ -386,5 +347,5 @@ def run(request: Answer) -> Answer:
 
 
 if __name__ == "__main__":
-    code = sibling("bench_serve").serve(run, function_of)
-    os._exit(code)  # at once: a driver in a bad state must not be asked to tidy up
+    sibling("bench_serve").serve(run)
+    os._exit(0)

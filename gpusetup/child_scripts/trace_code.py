@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import importlib.util
 import json
 import os
 import sys
 import traceback
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLDEST = {"single": (2, 4), "fsdp": (2, 6)}
@@ -37,68 +36,14 @@ KINDS = {
 """The phase that made a storage -> what it counts as, where nothing else is known of it."""
 
 
-class Problem(Exception):
-    """What ends the trace: its kind, and the message."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
 def sibling(name: str) -> Any:
     """A file of this folder as a module, without this folder on the search path."""
     known = "gpusetup_" + name
-    spec = importlib.util.spec_from_file_location(known, os.path.join(HERE, name + ".py"))
-    if spec is None or spec.loader is None:
-        raise ImportError(name)
     if known not in sys.modules:
+        spec: Any = importlib.util.spec_from_file_location(known, os.path.join(HERE, name + ".py"))
         sys.modules[known] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[known])
     return sys.modules[known]
-
-
-# --- the user's function -----------------------------------------------------------------------
-
-
-def function_named(code: str) -> Callable[..., Any]:
-    """The function of `MODULE:FUNCTION`; MODULE may be the path of a file."""
-    place, _, name = code.rpartition(":")
-    module = module_named(place)
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise Problem("question", "`%s` has no `%s`%s" % (place, name, nearest(part, found)))
-        found = getattr(found, part)
-    if not callable(found):
-        raise Problem("question", "`%s` in `%s` is no function" % (name, place))
-    return found  # type: ignore[no-any-return]
-
-
-def module_named(place: str) -> Any:
-    if place.endswith(".py"):
-        if not os.path.isfile(place):
-            raise Problem("question", "there is no file `%s`" % place)
-        sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
-        place = os.path.splitext(os.path.basename(place))[0]
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as problem:
-        if problem.name and (place + ".").startswith(problem.name + "."):
-            raise Problem("question", "there is no module `%s`" % place) from problem
-        raise
-
-
-def nearest(name: str, module: Any) -> str:
-    """`; it has ...`: the names that look most like it."""
-    import difflib
-
-    own = (
-        [one for one in vars(module) if not one.startswith("_")]
-        if hasattr(module, "__dict__")
-        else []
-    )
-    close = difflib.get_close_matches(name, own, 3, 0.5)
-    return "; it has %s" % ", ".join("`%s`" % one for one in close) if close else ""
 
 
 # --- one trace ---------------------------------------------------------------------------------
@@ -124,12 +69,11 @@ class Tracer:
         torch.cuda._lazy_init = self.guards.no_cuda
         if request["amp"] and request["as_on"] == "cuda":
             self.rules = sibling("trace_amp").as_on_cuda()
-        self.function = function_named(request["code"])
+        self.function = self.steps.function_named(request["code"])
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.ledger = self.storages.Ledger()
         self.guard = self.guards.Guard(torch)
         self.job: Any = None
-        self.paged = 0
 
     def fake_mesh(self) -> Any:
         """As many processes as GPUs, of which only this one exists."""
@@ -162,7 +106,7 @@ class Tracer:
         before = steps.names_of(job.model)
         job.model.train()
         if request["checkpointing"] and not steps.checkpoint(job.model):
-            raise Problem("question", "the model has no repeated block to checkpoint")
+            raise self.steps.Question("the model has no repeated block to checkpoint")
         if self.mesh is not None:
             with first_chunk_only(self.torch):
                 steps.shard(job.model, self.mesh, request["amp"])
@@ -170,7 +114,6 @@ class Tracer:
         name, foreach = request["optimizer"], request["foreach"]
         self.optimizer = steps.optimizer_of(job, name, foreach, before, self.now)
         steps.warm(self.optimizer)
-        self.paged = sum(map(self.ledger.elsewhere, steps.paged_states(self.optimizer)))
         self.job = job
 
     def run(self, job: Any, ledger: Any) -> None:
@@ -221,7 +164,6 @@ class Tracer:
             "trained_bytes": sum(one.numel() * one.element_size() for one in trained),
             "values_read": self.guard.values_read,
             "compiled": bool(self.patches.compiled[0]),
-            "paged_bytes": self.paged,
             "convolves": sum("Conv2d" in one for one in layers) > layers.count("Linear"),
             "peak_phase": top,
             "standing": [
@@ -320,7 +262,7 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
     least = OLDEST[request["strategy"]]
     if tuple(int(part) for part in version.split(".")[:2]) < least:
         old = "torch %s is too old: this trace needs %d.%d or newer"
-        raise Problem("question", old % (version, *least))
+        raise sibling("trace_step").Question(old % (version, *least))
     tracer = Tracer(request)
     traces = [tracer.trace(request["batch"])]
     problem = None
@@ -361,7 +303,7 @@ def foreign(path: str) -> bool:
 
 def told(problem: BaseException) -> Dict[str, str]:
     """The answer that says what went wrong."""
-    kind, message = getattr(problem, "kind", type(problem).__name__), str(problem)
+    kind, message = type(problem).__name__, str(problem)
     guards = sibling("trace_guard")
     if isinstance(problem, guards.TouchesGpu):
         kind = "gpu"

@@ -8,7 +8,10 @@ memory (tests/real_steps.py) runs it on real ones. Python 3.8 syntax.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -22,13 +25,16 @@ OPTIMIZERS: Dict[str, Callable[..., Any]] = {
     "sgd": torch.optim.SGD,
     "adafactor": getattr(torch.optim, "Adafactor", None) or torch.optim.AdamW,
 }
-KEYS = ("model", "batch", "loss", "optimizer")
-OF_OTHERS = ("dataset",)
-"""What the function may also give: `tune --benchmark` measures loading with it."""
+KEYS = ("model", "batch", "loss", "optimizer", "dataset")
+"""What the function may give; `tune --benchmark` measures loading with the data set."""
 
 
 class Contract(Exception):
     """The user's function is not what `--code` takes."""
+
+
+class Question(Exception):
+    """There is no such function."""
 
 
 class Untrained(Contract):
@@ -42,26 +48,51 @@ class NoLoss(Contract):
 class Job:
     """A model, a batch for it, and how to train it."""
 
-    def __init__(self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None) -> None:
-        self.model = model
-        self.batch = batch
-        self.loss = loss
-        self.optimizer = optimizer
+    def __init__(
+        self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None, dataset: Any = None
+    ) -> None:
+        self.model, self.batch, self.loss = model, batch, loss
+        self.optimizer, self.dataset = optimizer, dataset
 
 
 # --- what the user's function gives ------------------------------------------------------------
 
 
+def function_named(code: str) -> Callable[..., Any]:
+    """The function of `MODULE:FUNCTION`; MODULE may be the path of a file."""
+    place, _, name = code.rpartition(":")
+    folder = os.getcwd()
+    if place.endswith(".py"):
+        if not os.path.isfile(place):
+            raise Question("there is no file `%s`" % place)
+        folder, place = os.path.split(os.path.abspath(place))
+        place = place[: -len(".py")]
+    sys.path.insert(0, folder)
+    try:
+        found: Any = importlib.import_module(place)
+    except ModuleNotFoundError as problem:
+        if (place + ".").startswith("%s." % problem.name):
+            raise Question("there is no module `%s`" % place) from problem
+        raise
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise Question("`%s` has no `%s`" % (place, name))
+        found = getattr(found, part)
+    if not callable(found):
+        raise Question("`%s` in `%s` is no function" % (name, place))
+    return found  # type: ignore[no-any-return]
+
+
 def made(function: Callable[..., Any], batch: int) -> Job:
-    """Call the user's function for a batch size and read what it returns.
+    """What the user's function returns for a batch size.
 
     A function with a parameter gets the batch size. One without returns an example batch, whose
-    tensors are made as long as the batch is to be.
+    samples are repeated until the batch is as long.
     """
-    if takes_batch(function):
-        return job_of(function(batch))
-    job = job_of(function())
-    job.batch = sized(job.batch, batch)
+    takes = takes_batch(function)
+    job = job_of(function(batch) if takes else function())
+    if not takes:
+        job.batch = sized(job.batch, batch)
     return job
 
 
@@ -81,7 +112,7 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 def job_of(returned: Any) -> Job:
     """The job in what the function returned; `Contract` where it is something else."""
     if isinstance(returned, Mapping):
-        unknown = sorted(set(map(str, returned)) - set(KEYS + OF_OTHERS))
+        unknown = sorted(set(map(str, returned)) - set(KEYS))
         if unknown or not {"model", "batch"} <= set(returned):
             raise Contract("it returned a dict with the keys %s" % ", ".join(map(str, returned)))
         job = Job(**{key: returned[key] for key in KEYS if key in returned})
@@ -125,23 +156,27 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def sized(value: Any, batch: int) -> Any:
-    """The same nest with every tensor that counts the samples made `batch` long."""
+    """The same nest; every tensor that counts the samples is `batch` long, by its own samples."""
     first = next((tensor for tensor in tensors(value) if tensor.dim()), None)
     if first is None:
         raise Contract("no tensor of the batch has a first dimension to size")
-    return _resized(value, len(first), batch)
+    index = torch.arange(batch) % len(first)
+
+    def long(one: Any) -> Any:
+        counts = isinstance(one, torch.Tensor) and one.dim() and len(one) == len(first)
+        return one[index.to(one.device)] if counts else one
+
+    return mapped(value, long)
 
 
-def _resized(value: Any, samples: int, batch: int) -> Any:
-    if isinstance(value, torch.Tensor):
-        if not value.dim() or len(value) != samples:
-            return value
-        return value.new_empty((batch, *value.shape[1:]))
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A nest with each of its leaves changed."""
     if isinstance(value, Mapping):
-        return {key: _resized(inner, samples, batch) for key, inner in value.items()}
+        return {key: mapped(inner, change) for key, inner in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_resized(inner, samples, batch) for inner in value]
-    return value
+        changed = [mapped(inner, change) for inner in value]
+        return tuple(changed) if isinstance(value, tuple) else changed
+    return change(value)
 
 
 # --- how the model is called -------------------------------------------------------------------
@@ -296,26 +331,6 @@ def warm(optimizer: Any) -> None:
     optimizer.step()
     for one in parameters:
         one.grad = None
-
-
-PAGED_FROM = 100_000
-"""Elements from which bitsandbytes pages a state (`Optimizer8bit.get_state_buffer`)."""
-
-
-def paged_states(optimizer: Any) -> List[torch.Tensor]:
-    """The states that bitsandbytes' paged optimizers keep in CUDA's unified memory.
-
-    On the CPU it makes them ordinary tensors. What is no wider than a parameter's blocks is not
-    paged: scales and tables.
-    """
-    if not getattr(optimizer, "is_paged", False):
-        return []
-    return [
-        state
-        for parameter, states in optimizer.state.items()
-        for state in states.values()
-        if isinstance(state, torch.Tensor) and state.numel() == parameter.numel() >= PAGED_FROM
-    ]
 
 
 def step(

@@ -68,13 +68,6 @@ class Ledger:
         self._change(number, storage.nbytes() - self.sizes[number])
         self.labels[number] = ("gathered", self.labels[number][1] or self.modules[-1])
 
-    def elsewhere(self, tensor: torch.Tensor) -> int:
-        """A storage that another device holds; its bytes are no longer counted here."""
-        number = self._see(tensor.untyped_storage())
-        size = self.sizes[number]
-        self._change(number, -size)
-        return size
-
     def passing(self, size: int) -> None:
         """Something of `size` bytes came and went within one operator."""
         number = len(self.sizes)

@@ -48,7 +48,9 @@ def machine_list() -> Screen:
     return Screen(labelled(name, machine, width, indent=0) for name, machine in said)
 
 
-def add_machine_options(parser: argparse.ArgumentParser, *, python: bool = True) -> None:
+def add_machine_options(
+    parser: argparse.ArgumentParser, *, python: bool = True
+) -> argparse._ArgumentGroup:
     """`--from` and, where the command has a target, `--python`."""
     group = parser.add_argument_group("machine")
     group.add_argument(
@@ -58,11 +60,11 @@ def add_machine_options(parser: argparse.ArgumentParser, *, python: bool = True)
         action=_ListMachines,
         help="a snapshot file or an example machine instead of this machine; `list` lists them",
     )
-    add_timeout(group)
     if python:
         group.add_argument(
             "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
         )
+    return group
 
 
 def add_backend_options(group: argparse._ActionsContainer) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.commands.common import gather, read_listed
 from gpusetup.commands.install_asking import talk_of
-from gpusetup.commands.install_options import check_usage, configure, kind_of
+from gpusetup.commands.install_options import check_usage, configure
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.render.console import Console
 
@@ -46,10 +46,10 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return variants.show_described(request, gather(options, out), out)
     log = open_log()
     try:
-        if kind := kind_of(options):
-            from gpusetup.commands.install_state import run_kind
+        if options.undo:
+            from gpusetup.commands.install_state import undo
 
-            return run_kind(kind, request, out, log)
+            return undo(request, out, log)
         return _install(options, request, out, log)
     except UsageError:
         log.path.unlink(missing_ok=True)

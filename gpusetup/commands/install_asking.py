@@ -59,10 +59,14 @@ def plan_screen(plan: Plan) -> str:
 
 def kept_bytes(plan: Plan) -> int | None:
     """How much is kept for `--undo`."""
-    from gpusetup.install.switching.transaction import STORE, kept_for_undo
+    from gpusetup.install.switching.files import files_below
+    from gpusetup.install.switching.journal import STORE, UNDO, read_journal
 
-    kept = kept_for_undo(Path(plan.target, STORE))
-    return None if kept is None else kept[1]
+    store = Path(plan.target, STORE)
+    undo = read_journal(store, UNDO)
+    if undo is None:
+        return None
+    return sum(Path(path).lstat().st_size for path in files_below(str(store / undo.former)))
 
 
 def is_proven(request: InstallRequest, out: Console, job: Job, target: Target, task: Task) -> bool:

@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser)
     add("--replay", metavar="FILE",
         help="judge a recording instead of watching: what `--json` or `--csv` wrote, or a log of "
-        "nvidia-smi (--query-gpu csv, dmon, pmon), dcgmi dmon or W&B; a command after `--` is not "
+        "nvidia-smi (--query-gpu csv, dmon), dcgmi dmon or W&B; a command after `--` is not "
         "run then, it says what ran")  # fmt: skip
     add("--demo", action="store_true",
         help="show what a training's run looks like, on any machine: a composed recording is "
@@ -189,12 +189,9 @@ def _once(source: Nvml, options: argparse.Namespace, out: Console) -> int:
     if options.csv:
         with _recording(options, out) as recording:
             recording.see(sample)
-    if out.json:
-        out.answer(sample)
-    else:
-        from gpusetup.render.live import once, width_of
+    from gpusetup.render.live import once
 
-        out.text(out.rendered(once(sample, width_of(sys.stdout))))
+    out.answer(sample, lambda: once(sample))
     return 0
 
 

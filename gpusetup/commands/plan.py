@@ -33,7 +33,7 @@ HOW = (
     "expert_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
-WHAT = ("model", "params", "frames", "size", "context", "batch", "accumulate", "gpus", "sp",
+WHAT = ("model", "params", "size", "context", "batch", "accumulate", "gpus", "sp",
         "solve")  # fmt: skip
 """Options that are fields of a question."""
 
@@ -98,8 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what("--context", type=tokens, metavar="N", help="tokens of a sequence: 32768, 32k")
     what("--batch", **whole, help="sequences a step on all GPUs together")
     what("--accumulate", **whole, help="micro-batches a step")
-    what("--frames", **whole, help="of a video that a denoiser makes")
-    what("--size", metavar="HxW", help="its pixels, or an image's: 480x720")
+    what("--size", metavar="[N]HxW", help="a denoiser's sample: 1024x1024, 49x480x720")
     what("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
     what("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
     what("--gpus", **whole, help="how many of them train")
@@ -190,18 +189,18 @@ def run_one(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     else:
         from gpusetup.render.plan import plan_text
 
-        out.answer(as_document(found), lambda: plan_text(found, out.width))
+        out.answer(as_document(found), lambda: plan_text(found))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 
 def run_grid(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     from gpusetup.model.documents import PlanCellsAnswer
     from gpusetup.plan.answer import grid
-    from gpusetup.render.plan import grid_screen
+    from gpusetup.render.plan import grid_text
 
     found = grid(asked, options.gpus or asked.place.count)
     cells = tuple(plan for row in found.plans for plan in row)
-    out.answer(PlanCellsAnswer(cells=cells), grid_screen(found))
+    out.answer(PlanCellsAnswer(cells=cells), lambda: grid_text(found))
     return 0 if any(plan.fits for plan in cells) else Unsatisfiable.exit_code
 
 
@@ -213,7 +212,7 @@ def run_cells(options: argparse.Namespace, out: Console) -> int:
 
     gpus = load_catalog().gpus
     found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
-    out.answer(PlanCellsAnswer(cells=found), cells_text(found))
+    out.answer(PlanCellsAnswer(cells=found), lambda: cells_text(found))
     return 0
 
 

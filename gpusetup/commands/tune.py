@@ -15,9 +15,7 @@ from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
-    from gpusetup.tune.answer import TuneAnswer
-    from gpusetup.tune.bench_run import Measured
-    from gpusetup.tune.propose import Facts, Proposal
+    from gpusetup.tune.measure import Asked
 
 SUMMARY = (
     "Proposes changes of a training config for this machine: the diff, and a reason and a source "
@@ -86,18 +84,7 @@ def _measure_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--objective", choices=("fit", "speed"), default="fit", help="the largest, or the fastest"
     )
-    group.add_argument(
-        "--multiple-of", type=int, default=1, metavar="N", help="only multiples of N"
-    )
-    group.add_argument("--power-of-two", action="store_true", help="only powers of two")
     group.add_argument("--amp", choices=("bf16", "fp16"), help="train with mixed precision")
-    group.add_argument(
-        "--margin", type=float, default=2.0, metavar="PERCENT", help="memory kept free"
-    )
-    group.add_argument("--steps", type=int, default=12, metavar="N", help="steps of a trial (12)")
-    group.add_argument(
-        "--seconds", type=float, default=20.0, metavar="N", help="seconds of timed steps in a trial"
-    )
     group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
 
 
@@ -147,9 +134,7 @@ def _check(options: argparse.Namespace) -> None:
             options.batch_size and not (options.code or options.reference),
             "`--batch-size` needs `--code MODULE:FUNCTION` (or `--reference`)",
         ),
-        (options.multiple_of < 1 or options.steps < 1, "a number below 1 makes no sense here"),
         (options.max is not None and options.max < 1, "`--max` is at least 1"),
-        (not 0 <= options.margin < 100 or options.seconds <= 0, "`--margin` is 0 to 100 percent"),
     )
     for wrong, said in rules:
         if wrong:
@@ -181,24 +166,48 @@ def _preset(options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
+def _asked(options: argparse.Namespace) -> Asked:
+    from gpusetup.probe.target import choose_target
+    from gpusetup.system.system import System
+    from gpusetup.tune.bench import Job
+    from gpusetup.tune.measure import Asked
+
+    job = Job(
+        code=options.code,
+        reference=options.reference,
+        amp=options.amp,
+        device=options.device,
+        memory_limit_bytes=options.gpu_mem,
+        python=choose_target(System(), options.python).python,
+    )
+    return Asked(
+        benchmark=options.benchmark,
+        job=job,
+        speed=options.objective == "speed",
+        most=options.max,
+        grow=options.grow_batch,
+    )
+
+
 def _batch_only(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.render.tune import measuring, tune_screen
-    from gpusetup.tune.bench_run import measure
+    from gpusetup.tune.measure import measure
 
-    measured = measure(options, partial(measuring, out.talk))
-    answer = _with_measured(measured)
+    answer, _ = measure(_asked(options), partial(measuring, out.talk))
     out.answer(answer, None if out.json else tune_screen(answer))
-    if measured.interrupted:
+    if answer.interrupted:
         return INTERRUPTED
     return 0 if answer.batch_size or answer.benchmark else Unsatisfiable.exit_code
 
 
 def _config(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.configs.config import read_config
+    from gpusetup.configs.config import read_config, written
     from gpusetup.render.tune import measuring, tune_screen
-    from gpusetup.tune.beside import fixed_beside
-    from gpusetup.tune.files import read_bytes
-    from gpusetup.tune.propose import Option, facts_of, propose
+    from gpusetup.tune.answer import TuneAnswer, difference, flags_of
+    from gpusetup.tune.case import Option, facts_of
+    from gpusetup.tune.files import read_bytes, write_tuned
+    from gpusetup.tune.propose import propose
+    from gpusetup.tune.refusals import fixed_beside
 
     if options.preset:
         from gpusetup.tune.starts import start_file
@@ -207,97 +216,42 @@ def _config(options: argparse.Namespace, out: Console) -> int:
     else:
         raw, name = read_bytes(options.config), Path(options.config).name
     config = read_config(raw, name)
-    option = Option(
+    facts, option, answer = facts_of(gather(options, out)), Option(), TuneAnswer()
+    _refuse_unknown(config, propose(config, facts).found)
+    if options.benchmark or options.batch_size:
+        from gpusetup.tune.measure import measure, start_of
+
+        showing = partial(measuring, out.talk)
+        answer, option = measure(_asked(options), showing, start_of(config))
+    option = replace(
+        option,
         grow=options.grow_batch,
         batchnorm=options.allow_batchnorm,
         fixed_beside=fixed_beside(options.config or name, config),
     )
-    measured = None
-    facts = facts_of(gather(options, out))
-    known = propose(config, facts, option)
-    _refuse_unknown(config, known)
-    if options.benchmark or options.batch_size:
-        from gpusetup.tune.bench_run import measure, start_of
-
-        measured = measure(options, partial(measuring, out.talk), start_of(config))
-        option = replace(option, **measured.option)
     proposal = propose(config, facts, option)
-    answer = _answer(config, facts, proposal, measured, options, raw)
+    tuned, written_to = written(config, proposal.edits), None
+    if options.target or options.in_place:
+        written_to = write_tuned(options.config or name, options.target, raw, tuned)
+    answer = replace(
+        answer,
+        changes=proposal.changes,
+        cannot_fit=proposal.cannot_fit,
+        recommendations=proposal.words,
+        diff=difference(config.name, config.text, tuned.decode().removeprefix("\ufeff")),
+        written=written_to,
+        flags=flags_of(read_config(tuned, config.name)) if options.flags else None,
+        device=answer.device or facts.gpu,
+    )
     shown = f"{answer.flags}\n" if options.flags else tune_screen(answer, config=options.config)
     out.answer(answer, None if out.json else shown)
-    if measured and measured.interrupted:
+    if answer.interrupted:
         return INTERRUPTED
     return Unsatisfiable.exit_code if answer.cannot_fit else 0
 
 
-def _refuse_unknown(config: Config, proposal: Proposal) -> None:
-    if proposal.found == 0:
+def _refuse_unknown(config: Config, found: int) -> None:
+    if found == 0:
         from gpusetup.configs.keys import looked_for
 
         raise BadInput(f"{config.name} has no setting that is known", hint=f"known: {looked_for()}")
-
-
-def _answer(
-    config: Config,
-    facts: Facts,
-    proposal: Proposal,
-    measured: Measured | None,
-    options: argparse.Namespace,
-    raw: bytes,
-) -> TuneAnswer:
-    """The document, once the config is written where it was asked for."""
-    from gpusetup.configs.config import read_config, written
-    from gpusetup.tune.answer import changes_of, difference, flags_of
-    from gpusetup.tune.propose import edits
-
-    tuned = written(config, edits(proposal.changes))
-    known = _with_measured(measured)
-    answer = replace(
-        known,
-        changes=changes_of(proposal),
-        cannot_fit=proposal.cannot_fit,
-        recommendations=(*known.recommendations, *proposal.words),
-        diff=difference(config.name, config.text, tuned.decode().removeprefix("\ufeff")),
-        written=_write(options, raw, tuned),
-        flags=flags_of(read_config(tuned, config.name)) if options.flags else None,
-    )
-    return answer if answer.device else replace(answer, device=facts.gpu)
-
-
-def _write(options: argparse.Namespace, before: bytes, after: bytes) -> str | None:
-    from gpusetup.tune.files import change_in_place, write_bytes
-
-    over_itself = bool(options.target) and _same_file(options.target, options.config)
-    if options.target and not over_itself:
-        write_bytes(options.target, after)
-        return str(options.target)
-    if (options.in_place or over_itself) and before != after:
-        change_in_place(options.config, before, after)
-        return str(options.config)
-    return None
-
-
-def _same_file(one: str, other: str) -> bool:
-    return named_file.is_there(one) and Path(one).samefile(other)
-
-
-def _with_measured(measured: Measured | None) -> TuneAnswer:
-    from gpusetup.tune.answer import TuneAnswer, rows_of, trials_of
-    from gpusetup.tune.search import leak
-
-    if measured is None:
-        return TuneAnswer()
-    return TuneAnswer(
-        trials=trials_of(measured.trials),
-        batch_size=measured.batch,
-        limit_bytes=measured.limit_bytes,
-        stopped=measured.stopped,
-        benchmark=rows_of(measured.rows),
-        cause=measured.cause,
-        marks=measured.marks,
-        recommendations=measured.words,
-        workers=measured.workers,
-        device=measured.device,
-        interrupted=measured.interrupted,
-        leak=leak(measured.trials),
-    )

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from gpusetup.configs.settings import Path, Setting
 from gpusetup.errors import BadInput
+from gpusetup.model.frozen import replace
 
 MOST_DEPTH = 64
 LINE_END = re.compile(r"\r\n|\r|\n")
@@ -42,17 +43,10 @@ def _last_counts(found: list[Setting]) -> Iterator[Setting]:
     """A name that is assigned twice is what the last one says, and is changed by hand."""
     last = {one.path: number for number, one in enumerate(found)}
     many = {one.path for number, one in enumerate(found) if last[one.path] != number}
-    for number, one in enumerate(found):
-        if last[one.path] != number:
-            continue
+    for number in sorted(last.values()):
+        one = found[number]
         heads = {one.path[:depth] for depth in range(1, len(one.path) + 1)}
-        yield one if not heads & many else _shared(one)
-
-
-def _shared(one: Setting) -> Setting:
-    from gpusetup.model.frozen import replace
-
-    return replace(one, shared=True)
+        yield replace(one, shared=True) if heads & many else one
 
 
 class _Walk:
@@ -115,14 +109,10 @@ class _Walk:
         )
 
     def _at(self, line: int, column: int) -> int:
+        """The character at a line's byte."""
         start = self.starts[line - 1]
-        rest = self.text[start : start + column]
-        return start + (column if rest.isascii() else self._characters(start, column))
-
-    def _characters(self, start: int, column: int) -> int:
-        """How many characters so many bytes are."""
         raw = self.text[start : start + column].encode()[:column]
-        return len(raw.decode(errors="ignore"))
+        return start + len(raw.decode(errors="ignore"))
 
 
 def _target(node: ast.expr) -> Path | None:

@@ -16,8 +16,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+MOST_DEPTH = 64
 TABLE = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
-KEY = re.compile(r"\s*([\w.\"'-]+)\s*=")
+KEY = re.compile(r"""\s*([\w.\"'-]+)\s*=\s*((?:"[^"\\]*"|'[^']*'|[^\s#"'\[{]+)\s*(?:#.*)?$)?""")
+VALUE = re.compile(r"""["']?([^"'#]*[^"'#\s])""")
+Place = tuple[int, int, int]
+"""The line of a name, and where its value stands if it is a plain one; 0 and 0 else."""
 
 
 def read_toml(text: str, name: str) -> Iterator[Setting]:
@@ -28,78 +32,41 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}: not TOML: {problem}") from problem
     except (RecursionError, ValueError) as problem:
         raise BadInput(f"{name}: nested too deeply, or a number too long for TOML") from problem
-    places = _places(text)
-    for one in _settings(values, (), dict(_lines(text)), name):
-        start, end = places.get(one.path, (0, 0))
-        placed = one.kind == "scalar" and text[start:end] == one.text
-        yield replace(one, start=start, end=end) if placed and end else one
+    for one in _settings(values, (), _places(text)):
+        if len(one.path) > MOST_DEPTH:
+            raise BadInput(f"{name}, line {one.line}: nested too deeply")
+        # What is no plain value, or only looks like the line of one, has no place.
+        placed = one.kind == "scalar" and one.end and text[one.start : one.end] == one.text
+        yield one if placed else replace(one, start=0, end=0)
 
 
-VALUE = re.compile(r"""\s*([\w."'-]+)\s*=\s*(?:"([^"\\]*)"|'([^']*)'|([^\s#"'\[{]+))\s*(?:#.*)?$""")
-
-
-def _places(text: str) -> dict[Path, tuple[int, int]]:
-    """Where plain values stand that are on a line of their own, of names that stand once."""
-    found: dict[Path, list[tuple[int, int]]] = {}
+def _places(text: str) -> dict[str, Place]:
+    """Dotted name -> its line and place, of what stands at the start of one."""
+    found: dict[str, Place] = {}
     table, at = "", 0
-    for line in text.splitlines(keepends=True):
-        head, value = TABLE.match(line.rstrip()), VALUE.match(line.rstrip())
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        head, key = TABLE.match(line.rstrip()), KEY.match(line.rstrip())
         if head:
-            table = _bare(head[1]) + "."
-        elif value:
-            path: Path = tuple((table + _bare(value[1])).split("."))
-            group = next(n for n in (2, 3, 4) if value[n] is not None)
-            found.setdefault(path, []).append((at + value.start(group), at + value.end(group)))
-        at += len(line)
-    return {path: spans[0] for path, spans in found.items() if len(spans) == 1}
-
-
-def _lines(text: str) -> Iterator[tuple[str, int]]:
-    """Dotted name -> its line, of what stands at the start of one."""
-    table = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        head, key = TABLE.match(line), KEY.match(line)
-        if head:
-            table = _bare(head[1]) + "."
-            yield table[:-1], number
+            table = re.sub(r"[\s\"']", "", head[1]) + "."
+            found[table[:-1]] = (number, 0, 0)
         elif key:
-            yield table + _bare(key[1]), number
+            word = table + re.sub(r"[\s\"']", "", key[1])
+            value = VALUE.match(line, key.start(2)) if key[2] and word not in found else None
+            found[word] = (number, *((at + end for end in value.span(1)) if value else (0, 0)))
+        at += len(line)
+    return found
 
 
-def _bare(name: str) -> str:
-    return re.sub(r"[\s\"']", "", name)
-
-
-def _settings(value: Any, path: Path, lines: Mapping[str, int], name: str) -> Iterator[Setting]:
-    line = _line(path, lines)
-    if len(path) > MOST_DEPTH:
-        raise BadInput(f"{name}, line {line}: nested too deeply")
-    if isinstance(value, dict):
-        yield _setting(path, "map", "", line)
-        for key, inner in value.items():
-            yield from _settings(inner, (*path, key), lines, name)
-    elif isinstance(value, list):
-        yield _setting(path, "list", "", line)
-        for index, inner in enumerate(value):
-            yield from _settings(inner, (*path, index), lines, name)
-    else:
-        yield _setting(path, "scalar", _text(value), line)
-
-
-MOST_DEPTH = 64
-
-
-def _line(path: Path, lines: Mapping[str, int]) -> int:
-    """The line of a name, or of the nearest one around it."""
-    words = [str(part) for part in path if isinstance(part, str)]
-    while words and ".".join(words) not in lines:
-        words.pop()
-    return lines.get(".".join(words), 1)
-
-
-def _setting(path: Path, kind: str, text: str, line: int) -> Setting:
-    return Setting(document=0, path=path, kind=kind, text=text, start=0, end=0, line=line)  # type: ignore[arg-type]
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _settings(value: Any, path: Path, places: Mapping[str, Place]) -> Iterator[Setting]:
+    words = [part for part in path if isinstance(part, str)]
+    around = (".".join(words[:depth]) for depth in range(len(words), 0, -1))
+    line, start, end = next((places[name] for name in around if name in places), (1, 0, 0))
+    kind = "map" if isinstance(value, dict) else "list" if isinstance(value, list) else "scalar"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    yield Setting(
+        document=0, path=path, kind=kind, line=line, start=start, end=end,  # type: ignore[arg-type]
+        text=text if kind == "scalar" else "",
+    )  # fmt: skip
+    inner = value.items() if isinstance(value, dict) else ()
+    for key, one in enumerate(value) if isinstance(value, list) else inner:
+        yield from _settings(one, (*path, key), places)

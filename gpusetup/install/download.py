@@ -1,4 +1,4 @@
-"""`--download DIR` and `--wheelhouse DIR`: wheels are carried to a machine without a network."""
+"""`--download DIR` and `--offline DIR`: wheels are carried to a machine without a network."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def fetch_into_folder(job: Job, target: Target, plan: Plan) -> str:
     manifest = Manifest(filled_at=now(), python=target.layout.version, platform=machine, wheels=())
     write_manifest(folder, files, manifest)
     size = size_text(sum(path.stat().st_size for path in files))
-    return f"{len(files)} wheels, {size}, are in {folder}; there: `gpusetup install --wheelhouse`"
+    return f"{len(files)} wheels, {size}, are in {folder}; there: `gpusetup install --offline`"
 
 
 def _logins(job: Job, plan: Plan) -> dict[str, tuple[str, str]]:
@@ -120,5 +120,5 @@ def _blocked(wheel: Wheel, said: str) -> Blocked:
     return Unreached(
         f"{without_credentials(wheel.url)}: {said}",
         hint="nothing was changed; run this again: what is whole stays; or name a mirror: "
-        "`--index-root URL`",
+        "`--index URL`",
     )

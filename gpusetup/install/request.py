@@ -24,7 +24,6 @@ class InstallRequest(Frozen):
     packages: tuple[str, ...] = ()
     torch: str | None = None
     backend: str = "auto"
-    installer: str = "auto"
     python: str | None = None
     venv: str | None = None
     index_root: str | None = None

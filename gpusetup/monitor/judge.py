@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.ends import hung, lost, stood_still
-from gpusetup.monitor.figures import loaders_in_words, of_seen
+from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, drawn, worked
 from gpusetup.monitor.seen import Seen
-from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.values import Verdict
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
 
@@ -51,7 +51,7 @@ def _verdict(run: Run) -> tuple[Judged, Seen | None]:
     if case.verdict != "throttled" and (apart := uneven(run)):
         return apart, None
     says = case.says if isinstance(case.says, str) else case.says(seen)
-    said = says.format_map(of_seen(seen))
+    said = sentence(says, run, seen)
     if len(run.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
         said = f"GPU {seen.gpu.label}: {said}"
     return Judged(case.verdict, case.cause, said, case.steps), seen
@@ -114,19 +114,6 @@ def graphics(run: Run) -> Judged | None:
     return Judged("good", "graphics", f"{said} draw, and for no other")
 
 
-def starving(run: Run) -> Judged | None:
-    """A GPU that hardly works because its process waits for loader workers is not idle."""
-    for gpu in () if run.at_work else run.gpus:
-        whole = gpu.parts.whole
-        if whole is None or not whole.utilization or whole.workers < 0.5:
-            continue
-        if (whole.worker_cpu or 0) >= marks.WORKER_FULL:
-            said = f"GPU {gpu.label} worked {whole.utilization:.1f} % of the time while"
-            said += f" {loaders_in_words(whole.workers)} computed without rest"
-            return Judged("input-starved", "workers", said, ("more-workers", "cheaper-items"))
-    return None
-
-
 def idle(run: Run) -> Judged | None:
     """No GPU ever worked."""
     if run.at_work:
@@ -183,7 +170,7 @@ def _begins(run: Run) -> bool:
     return run.seconds < (marks.STARTS if rose else marks.BEGINS)
 
 
-def _held(gpu: GpuTally, run: Run) -> bool:
+def _held(gpu: Gpu, run: Run) -> bool:
     """A process that computes sits on it: told, or else by its memory."""
     if gpu.has_process is not None:
         return gpu.has_process
@@ -203,7 +190,7 @@ def stopped(run: Run) -> Judged | None:
 
 
 WHOLE: tuple[Callable[[Run], Judged | None], ...] = (
-    *(one_was_lost, too_little, engines, graphics, starving, idle, stopped),
+    *(one_was_lost, too_little, engines, graphics, idle, stopped),
 )
 
 
@@ -225,12 +212,12 @@ def uneven(run: Run) -> Judged | None:
     return None
 
 
-def _utilization(gpu: GpuTally, run: Run) -> float | None:
+def _utilization(gpu: Gpu, run: Run) -> float | None:
     work = considered(gpu) if worked(gpu) else None
     return work.utilization if work else 0.0
 
 
-def _power(gpu: GpuTally, run: Run) -> float | None:
+def _power(gpu: Gpu, run: Run) -> float | None:
     """Of a GPU that is always busy: its power tells whether it works or waits in a collective."""
     work = considered(gpu) if worked(gpu) else None
     if work is None or work.utilization < marks.BUSY or len(run.team(gpu)) < 2:

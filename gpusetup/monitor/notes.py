@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import chain
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.brakes import active_brake, below_clocks
+from gpusetup.monitor.brakes import below_clocks
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.work import Work
 
 
@@ -29,36 +29,33 @@ def notes(run: Run, verdict: str | None = None) -> Iterator[str]:
     for told, draws in (("only a display draws on", True), ("not used", False)):
         if rest := [gpu.label for gpu in unused if gpu.holders.only_draws == draws]:
             yield f"{told}: GPU {', '.join(rest)}"
-    yield from host_notes(run)
+    if run.host_memory is not None and run.host_memory >= marks.MEMORY_TIGHT:
+        yield f"the machine's memory is {run.host_memory:.0f} % full"
 
 
-def always(gpu: GpuTally, run: Run, verdict: str | None) -> Iterator[str]:
+def always(gpu: Gpu, run: Run, verdict: str | None) -> Iterator[str]:
     """Its memory, heat and pauses, its errors, and who draws on it."""
     share, heat, parts = gpu.memory.p95, gpu.heat, gpu.parts
     if share is not None and worked(gpu):
         yield from memory_notes(gpu, run, share, helps=verdict in ("good", "launch-bound"))
     if heat is not None and heat > marks.HOT:
         yield f"{heat:.0f} °C, above the mark of {marks.HOT:.0f} °C"
-    capped = parts.work.reasons.get("sw_power_cap", 0.0) if parts.work else 0.0
-    if parts.work and capped >= marks.CAPPED and active_brake(parts.work, gpu) is None:
-        unknown = "" if gpu.power_default else "; `nvidia-smi -q -d POWER` tells its default"
-        yield f"at its power limit in {capped:.0f} % of the work, as a busy GPU may be{unknown}"
     if parts.warm:
         yield f"a warm-up of {parts.warm:.0f} s is left out (compilation, caches?)"
-    if pauses := parts.pauses.count:
+    if pauses := len(parts.pauses):
         kind, few = run.kind_on(gpu), parts.pause_share <= marks.WAITS
         why = " (evaluation, checkpoints?)" if kind == "training" or (not kind and few) else ""
         told = f"paused {'once' if pauses == 1 else f'{pauses} times'}, {parts.pause_share:.0f} %"
-        yield f"{told} of its time, {parts.pauses.longest:.0f} s at most{why}"
-    if gpu.ecc_uncorrected:
-        told = f"{gpu.ecc_uncorrected} errors of its memory that could not be corrected"
+        yield f"{told} of its time, {parts.longest_pause:.0f} s at most{why}"
+    if errors := max((row.gpu.ecc_uncorrected or 0 for row in gpu.rows), default=0):
+        told = f"{errors} errors of its memory that could not be corrected"
         yield f"{told}; `nvidia-smi -q -d ECC,ROW_REMAPPER`, then a reset or a replacement"
     if gpu.holders.only_draws and worked(gpu):
-        names = ", ".join(sorted(gpu.holders.drawing)[:3])
+        names = ", ".join(gpu.holders.drawing[:3])
         yield f"only programs that draw use it: {names or 'no name was told'}"
 
 
-def memory_notes(gpu: GpuTally, run: Run, share: float, *, helps: bool) -> Iterator[str]:
+def memory_notes(gpu: Gpu, run: Run, share: float, *, helps: bool) -> Iterator[str]:
     if gpu.memory.grew:
         yield f"memory grew all the time, to {gpu.memory.peak:.0f} %: a leak?"
     elif share > marks.MEMORY_HIGH and run.kind_on(gpu) != "server":
@@ -68,30 +65,18 @@ def memory_notes(gpu: GpuTally, run: Run, share: float, *, helps: bool) -> Itera
         yield f"memory {share:.0f} %: " + (f"a larger batch would fit ({told})" if helps else told)
 
 
-def card_notes(gpu: GpuTally, work: Work, verdict: str | None) -> Iterator[str]:
+def card_notes(gpu: Gpu, work: Work, verdict: str | None) -> Iterator[str]:
     """Who else is on it, its link, and its clocks."""
-    many = [(who, use) for who, use in gpu.holders.sharing() if use >= marks.SHARED]
+    names = gpu.holders.pids
+    many = [(pid, use) for pid, use in gpu.holders.shares.items() if use >= marks.SHARED]
     if len(many) > 1:
-        told = ", ".join(f"{who} with {use:.0f} %" for who, use in many[:4])
+        each = (f"{names[pid] or 'a process'} ({pid}) with {use:.0f} %" for pid, use in many[:4])
+        told = ", ".join(each)
         yield f"{len(many)} processes share its multiprocessors: {told}"
     if 0 < gpu.link_limit < marks.SLOW_LINK:
         told = f"its PCIe link carries {gpu.link_limit / 1e9:.1f} GB/s one way"
         yield f"{told}, as one to four lanes do: the slot, a riser?"
-    if verdict == "good" and (work.pcie_share or 0.0) >= marks.LOW:
-        yield f"{(work.pcie_rate or 0.0) / 1e9:.1f} GB/s over PCIe: part of its time goes there"
     low = below_clocks(work) and work.utilization >= marks.BUSY
     if low and verdict == "good" and not set(work.reasons) - {"gpu_idle"}:
         told = f"SM clock at {work.clock_share:.0f} % of its maximum, and no reason was told"
         yield f"{told}; `nvidia-smi -q -d CLOCK` shows clocks that were locked (-lgc)"
-
-
-def host_notes(run: Run) -> Iterator[str]:
-    """The CPU that others take, and memory that runs out."""
-    share, cores = run.host_memory, run.host_cores
-    if share is not None and share >= marks.MEMORY_TIGHT:
-        yield f"the machine's memory is {share:.0f} % full"
-    if not run.works or not cores or run.works[0].host_cpu is None or run.cpu is None:
-        return
-    others = run.works[0].host_cpu - (run.works[0].cpu or 0.0)
-    if others >= cores * marks.OTHERS:
-        yield f"others use {others / 100:.1f} of the machine's {cores} cores"

@@ -89,26 +89,20 @@ class Nvml:
             except EOFError as problem:
                 ended = ": ".join((str(problem), *said[-1:]))
                 raise SourceEnded(self._where(ended)) from problem
-            if line.startswith(STEP):
-                self._step = line
-            elif line.startswith(ANSWERS):
-                self._step = None if first else self._step
+            if line.startswith(ANSWERS):
                 return line
-            else:
-                said.append(line)
+            said += [] if self._noted(line) else [line]
 
     def _noted(self, line: str) -> bool:
         """A line that names a call, of which there are dozens a sample, is kept until the next."""
-        if line.startswith(STEP):
-            self._step = line
-            return True
-        if line.startswith(ANSWERS):
-            self._step = None
-        return False
+        is_step = line.startswith(STEP)
+        if is_step or line.startswith(ANSWERS):
+            self._step = line if is_step else None
+        return is_step
 
     def _where(self, problem: str) -> str:
-        step = json.loads(self._step) if self._step else None
-        return ", ".join((problem, *filter(None, (place_of(step),))))
+        place = place_of(json.loads(self._step) if self._step else None)
+        return f"{problem}, {place}" if place else problem
 
 
 STEP = '{"step"'

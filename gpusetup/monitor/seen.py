@@ -9,14 +9,14 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import Brake, active_brake
 from gpusetup.monitor.run import Run
-from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.work import Work
 
 
 class Seen:
     """One GPU that worked, in its run."""
 
-    def __init__(self, run: Run, gpu: GpuTally, work: Work) -> None:
+    def __init__(self, run: Run, gpu: Gpu, work: Work) -> None:
         self.run, self.gpu, self.work = run, gpu, work
         self.together = len(run.team(gpu))
         """How many GPUs work on the same job."""
@@ -38,6 +38,22 @@ class Seen:
     @property
     def cores(self) -> float | None:
         return self.run.cores or self.run.host_cores
+
+    @property
+    def others_cpu(self) -> float:
+        """Of the machine, used by others than the command."""
+        return (self.work.host_cpu or 0.0) - (self.work.cpu or 0.0)
+
+    @property
+    def loaders(self) -> str:
+        return loaders_in_words(self.work.workers)
+
+    @property
+    def could_draw(self) -> float | None:
+        """Watts: what the card is rated at, or can be set to, above its limit now."""
+        card, rated = self.gpu.latest, self.gpu.power_default
+        above = rated and (not card.power_limit_watts or rated > card.power_limit_watts)
+        return rated if above else card.power_limit_max_watts or rated
 
 
 class Sign:
@@ -80,7 +96,6 @@ def below(value: float | None, mark: float) -> bool:
     return value is not None and value < mark
 
 
-COMPILED = re.compile(r"--?(torch[_-])?compile\b(?![= ](0|false|no)\b)", re.I)
 MIXED = re.compile(
     r"(bf16|fp16|float16|bfloat16|--?(use[_-])?amp\b|mixed[_-]precision)"
     r"(?![= ](0|false|no|none)\b)",
@@ -93,6 +108,14 @@ MOST_WORKERS = 16
 def says(run: Run, what: re.Pattern[str]) -> bool:
     """Whether the command's words say that something is so already."""
     return bool(run.command and what.search(" ".join(run.command)))
+
+
+def loaders_in_words(count: float) -> str:
+    """
+    >>> loaders_in_words(1.2), loaders_in_words(4)
+    ('1 loader worker', '4 loader workers')
+    """
+    return f"{count:.0f} loader worker{'' if round(count) == 1 else 's'}"
 
 
 def useful_workers(run: Run) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import is_laptop
-from gpusetup.monitor.seen import COMPILED, Seen, Sign, below, least, says, sign, useful_workers
+from gpusetup.monitor.seen import Seen, Sign, below, least, sign, useful_workers
+from gpusetup.monitor.work import mean
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -51,12 +52,6 @@ def light(s: Seen) -> bool:
 
 
 @sign
-def heavy(s: Seen) -> bool:
-    """The kernels draw much power while they run."""
-    return s.weight is not None and not light(s)
-
-
-@sign
 def no_memory_traffic(s: Seen) -> bool:
     """Its memory is hardly touched."""
     return below(s.work.memory_busy, marks.QUIET)
@@ -75,15 +70,9 @@ def pauses_rule(s: Seen) -> bool:
 
 
 @sign
-def some_pauses(s: Seen) -> bool:
-    """Pauses take part of the run."""
-    return s.gpu.parts.pause_share >= marks.PAUSES_TOLD
-
-
-@sign
 def long_pauses(s: Seen) -> bool:
     """Pauses are too long for a stutter."""
-    return s.gpu.parts.pauses.mean >= marks.LONG_PAUSE
+    return (mean(s.gpu.parts.pauses) or 0.0) >= marks.LONG_PAUSE
 
 
 # --- its memory -----------------------------------------------------------------------------------
@@ -142,20 +131,6 @@ def unexplained(s: Seen) -> bool:
 
 
 @sign
-def slower_than_its_twins(s: Seen) -> bool:
-    """Its clock is far below that of its twins, and nothing tells why."""
-    mine, most = s.work.clock_mhz, clock_of_twins(s)
-    return bool(mine is not None and most and unexplained(s)) and below(
-        mine, most * marks.SLOWER / 100
-    )
-
-
-def clock_of_twins(s: Seen) -> float:
-    works = (twin.parts.work for twin in s.run.twins(s.gpu))
-    return max((work.clock_mhz or 0.0 for work in works if work), default=0.0)
-
-
-@sign
 def clocks_far_down(s: Seen) -> bool:
     """Its clock is far below its maximum, with power left, and nothing tells why."""
     low = below(s.work.clock_share, marks.FAST_ENOUGH)
@@ -181,12 +156,6 @@ def watched(s: Seen) -> bool:
 def core_full(s: Seen) -> bool:
     """Its main process fills a core."""
     return least(s.work.busiest_cpu, marks.CORE_FULL)
-
-
-@sign
-def many_threads(s: Seen) -> bool:
-    """Its main process fills several cores."""
-    return least(s.work.busiest_cpu, marks.MANY)
 
 
 @sign
@@ -255,12 +224,6 @@ def blocked(s: Seen) -> bool:
 
 
 @sign
-def reads_files(s: Seen) -> bool:
-    """It reads files, cached or not."""
-    return least(s.work.input_rate, marks.READS)
-
-
-@sign
 def receives(s: Seen) -> bool:
     """Data come over the network."""
     return least(s.work.network_rate, marks.NETWORK)
@@ -310,12 +273,6 @@ def several(s: Seen) -> bool:
 def several_nodes(s: Seen) -> bool:
     """A launcher started it on several machines."""
     return s.run.nodes > 1
-
-
-@sign
-def network_quiet(s: Seen) -> bool:
-    """Little comes over the network."""
-    return below(s.work.network_rate, marks.NETWORK)
 
 
 @sign
@@ -383,9 +340,3 @@ def launched(s: Seen) -> bool:
 def failed(s: Seen) -> bool:
     """The command ended with an error."""
     return bool(s.run.exit)
-
-
-@sign
-def compiled(s: Seen) -> bool:
-    """The command's words say that it is compiled already."""
-    return says(s.run, COMPILED)

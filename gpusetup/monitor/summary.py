@@ -40,10 +40,6 @@ def summarise(
     )
 
 
-def tallied(samples: Iterable[Sample]) -> Tally:
-    return Tally(samples)
-
-
 def replayed(documents: Iterable[Sample | Summary], exit_code: int | None = None) -> Summary:
     """The summary of a recording; of which command, its own summary tells where it has one.
 

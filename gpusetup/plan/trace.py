@@ -15,7 +15,6 @@ from typing import Literal
 from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.units import GIB
 from gpusetup.plan.decide import largest
 
 PHASES = ("forward", "backward", "optimizer")
@@ -82,8 +81,6 @@ class Traced(Frozen):
     """How often the code read the value of a tensor; each was taken as 1.0."""
     compiled: bool = False
     """Whether the code asked for `torch.compile`, which was left out."""
-    paged_bytes: int = 0
-    """States of a paged optimizer, which leave the GPU when the rest needs the room."""
     convolves: bool = False
     """Whether the model has more convolutions than linear layers."""
 
@@ -193,7 +190,7 @@ PLAIN = ("Contract", "NoLoss", "Untrained", "gpu")
 def error_of(request: CodeRequest, trouble: _Trouble) -> GpuSetupError:
     """The error that says what the child ran into."""
     problem, said = trouble.problem, trouble.message
-    if problem == "question":
+    if problem == "Question":
         return UsageError(said)
     if problem == "ModuleNotFoundError" and "'torch'" in said:
         return Blocked(
@@ -272,10 +269,7 @@ def notes(found: Trace) -> tuple[str, ...]:
         (one.values_read, f"the code reads a tensor's value (times: {one.values_read}); the trace "
          "took it as 1.0"),
         (one.compiled, "`torch.compile` was left out of the trace; a compiled step keeps less"),
-        (one.paged_bytes, f"{one.paged_bytes / GIB:.1f} GiB of paged optimizer states are the "
-         "host's, and not counted"),
-        (one.convolves, "convolutions: cuDNN's own memory is not counted, with which nine "
-         "published networks took 10 to 15 % more"),
+        (one.convolves, "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"),
         (found.refused, f"no other batch could be traced: {found.refused}"),
     )  # fmt: skip
     return tuple(text for holds, text in rows if holds)

@@ -198,7 +198,9 @@ def _differences(answer: CompareAnswer) -> list[Row]:
         for severity, rows in _by_severity(answer.differences).items()
         for row in rows
     ]
-    return table(("", "", answer.first.name, answer.second.name), rows, left=4) if rows else []
+    return (
+        table(("", "", answer.first.name, answer.second.name), rows, left=range(4)) if rows else []
+    )
 
 
 def _both(row: Difference) -> tuple[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from gpusetup.model.units import GIB
 from gpusetup.render.clock import CLOCK
@@ -23,7 +24,9 @@ from gpusetup.render.language import (
     section,
     table,
 )
-from gpusetup.tune.answer import TuneAnswer, TuneChange, TuneRow, TuneTrial
+from gpusetup.tune import answer as answers
+from gpusetup.tune.answer import TuneAnswer, TuneChange
+from gpusetup.tune.search import Trial
 
 NAMES = {"+AMP": "+ AMP", "+batch": "+ batch", "+workers": "+ workers", "+compile": "+ compile"}
 
@@ -92,12 +95,12 @@ def shown(value: object) -> str:
 
 def trials_table(answer: TuneAnswer) -> list[Row]:
     head = ("batch", "result", "peak", "samples/s")
-    return table(head, map(trial_cells, answer.trials), left=0)
+    return table(head, map(trial_cells, answer.trials), left=())
 
 
-def trial_cells(trial: TuneTrial) -> tuple[str, str, str, str]:
+def trial_cells(trial: Trial) -> tuple[str, str, str, str]:
     """
-    >>> trial_cells(TuneTrial(batch=8, status="ok", peak_bytes=1 << 30, samples_per_second=12.5))
+    >>> trial_cells(Trial(batch=8, status="ok", peak_bytes=1 << 30, samples_per_second=12.5))
     ('8', 'ran', '1.00 GiB', '12.5')
     """
     words = {"ok": "ran", "oom": "out of memory", "error": "failed"}
@@ -130,7 +133,7 @@ def _best(answer: TuneAnswer) -> Row:
     return Row("  ", (f"Batch size: {answer.batch_size}", GOOD), f"{limit}{after}", hang=4)
 
 
-def comparison(rows: tuple[TuneRow, ...]) -> list[Row]:
+def comparison(rows: tuple[answers.Row, ...]) -> list[Row]:
     """The table of the acceleration guide, with measured figures."""
     epochs = any(row.seconds_per_epoch for row in rows)
     an_epoch = ("s / epoch",) if epochs else ()
@@ -138,7 +141,7 @@ def comparison(rows: tuple[TuneRow, ...]) -> list[Row]:
     return table(head, [comparison_cells(row, epochs) for row in rows])
 
 
-def comparison_cells(row: TuneRow, epochs: bool) -> tuple[str, ...]:
+def comparison_cells(row: answers.Row, epochs: bool) -> tuple[str, ...]:
     name = NAMES.get(row.name, row.name)
     empty = ("",) * (6 if epochs else 5)
     if row.status != "ok":
@@ -157,7 +160,7 @@ def comparison_cells(row: TuneRow, epochs: bool) -> tuple[str, ...]:
     )
 
 
-def note(row: TuneRow) -> str:
+def note(row: answers.Row) -> str:
     workers = "" if row.workers is None else f"{row.workers} workers"
     said = {"+AMP": row.amp or "", "+workers": workers}.get(row.name, "")
     if row.name in NAMES:
@@ -167,11 +170,11 @@ def note(row: TuneRow) -> str:
     return said or plain(row.detail or "")
 
 
-def losses(row: TuneRow) -> str:
+def losses(row: answers.Row) -> str:
     """What mixed precision does to the loss.
 
-    >>> losses(TuneRow(name="+AMP", status="ok", batch=8, amp="bf16", workers=None, compile=False,
-    ...     loss=2.3021, loss_fp32=2.301, loss_steps=12))
+    >>> losses(answers.Row(name="+AMP", status="ok", batch=8, amp="bf16", loss=2.3021,
+    ...     loss_fp32=2.301, loss_steps=12))
     'loss after 12 steps 2.3021, in float32 2.301'
     """
     if row.loss is None or row.loss_fp32 is None:
@@ -181,27 +184,12 @@ def losses(row: TuneRow) -> str:
 
 @contextmanager
 def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[str], None]]:
-    """A callback that is told what is measured next: a bar with the time left, or plain lines."""
-    if not sys.stderr.isatty():
-        yield lambda what: say(plain(f"measuring {what}"))
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    """A callback that is told what is measured next, and shows the time that is left."""
+    steps, began = count(), time.monotonic()
 
-    CLOCK.end()
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    shown = Progress(*columns, console=Console(stderr=True), transient=True)
-    with CLOCK.still(), shown as bars:
-        task = bars.add_task("measuring", total=expected)
-        done = 0
+    def step(what: str) -> None:
+        say(plain(f"measuring {what} ..."))
+        done = next(steps)
+        CLOCK.reached(done, max(expected, done + 1), since=began)
 
-        def step(what: str) -> None:
-            nonlocal done
-            total = max(expected, done + 1)
-            bars.update(
-                task, completed=done, total=total, description=escape(f"measuring {plain(what)}")
-            )
-            done += 1
-
-        yield step
+    yield step

@@ -1,20 +1,17 @@
-"""What `gpusetup tune` answers under `--json`, and how it is made from what was decided."""
+"""What `gpusetup tune` answers under `--json`."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.configs.settings import NOTHING, name_of, truth, unquoted
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import own_word
+from gpusetup.tune.search import Trial
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
-    from gpusetup.tune.benchmark import Row
-    from gpusetup.tune.propose import Proposal
-    from gpusetup.tune.trial import Trial
 
 Plain = int | float | bool | str | None
 
@@ -32,32 +29,21 @@ class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ign
     added: bool = False
 
 
-class TuneTrial(Frozen):
-    """One batch size that was tried in a child of its own."""
+class Setup(Frozen):
+    """One way to train."""
 
     batch: int
-    status: Literal["ok", "oom", "error"]
-    peak_bytes: int | None = None
-    """The most that counted against the limit in any step: on a GPU what torch had allocated, on
-    the CPU what was resident, or under a limit of addresses these with the holes of the heap."""
-    samples_per_second: float | None = None
-    spread_percent: float | None = None
-    """How far the middle half of the steps lies apart; null where one was timed."""
-    utilization_percent: float | None = None
-    reserved_bytes: int | None = None
-    """What a GPU's allocator held at most, the fragments that serve nothing included."""
-    detail: str | None = None
+    amp: Literal["bf16", "fp16"] | None = None
+    workers: int | None = None
+    """null: the same batch over and over, no loader."""
+    compile: bool = False
 
 
-class TuneRow(Frozen):
+class Row(Setup):
     """One line of the comparison table of `--benchmark`."""
 
-    name: str
+    name: Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
     status: Literal["ok", "oom", "error", "skipped"]
-    batch: int
-    amp: str | None
-    workers: int | None
-    compile: bool
     seconds_per_1000: float | None = None
     peak_bytes: int | None = None
     samples_per_second: float | None = None
@@ -68,8 +54,10 @@ class TuneRow(Frozen):
     loss_fp32: float | None = None
     """Of +AMP: the loss after `loss_steps`, and after as many steps in float32."""
     loss_steps: int = 0
+    samples: int | None = None
+    """In an epoch, where the code returns a data set that has a length."""
     seconds_per_epoch: float | None = None
-    """Where the code returns a data set that has a length."""
+    utilization_percent: float | None = None
     detail: str | None = None
 
 
@@ -80,7 +68,7 @@ class TuneAnswer(Frozen):
     """Why not even one sample fits on this card, with plan's table; null where one may."""
     recommendations: tuple[str, ...] = ()
     """What would change the experiment, or cannot be written: in words."""
-    trials: tuple[TuneTrial, ...] = ()
+    trials: tuple[Trial, ...] = ()
     batch_size: int | None = None
     """The largest (or, with `--objective speed`, the fastest) size that ran."""
     limit_bytes: int | None = None
@@ -89,7 +77,7 @@ class TuneAnswer(Frozen):
     """What the next larger size that was tried said; null where none was."""
     leak: str | None = None
     """What is said of a training whose memory grows with every step."""
-    benchmark: tuple[TuneRow, ...] = ()
+    benchmark: tuple[Row, ...] = ()
     cause: str | None = None
     """Why nothing made it faster, where nothing did."""
     marks: str | None = None
@@ -105,65 +93,6 @@ class TuneAnswer(Frozen):
     """The line of `--flags`."""
     written: str | None = None
     interrupted: bool = False
-
-
-def changes_of(proposal: Proposal) -> tuple[TuneChange, ...]:
-    return tuple(
-        TuneChange(
-            key=one.key,
-            before=one.before,
-            after=one.after,
-            reason=one.reason,
-            source=one.source,
-            line=one.line,
-            added=one.edit.start == one.edit.end,
-        )
-        for one in proposal.changes
-    )
-
-
-def trials_of(trials: Sequence[Trial]) -> tuple[TuneTrial, ...]:
-    return tuple(
-        TuneTrial(
-            batch=one.batch,
-            status=one.status,
-            peak_bytes=one.peak_bytes,
-            samples_per_second=one.samples_per_second,
-            spread_percent=one.spread_percent,
-            utilization_percent=one.utilization_percent,
-            reserved_bytes=one.reserved_bytes,
-            detail=one.detail,
-        )
-        for one in trials
-    )
-
-
-def rows_of(rows: Sequence[Row]) -> tuple[TuneRow, ...]:
-    """The rows, each beside the first."""
-    base = rows[0].samples_per_second if rows else None
-    return tuple(
-        TuneRow(
-            name=row.name,
-            status=row.status,
-            batch=row.setup.batch,
-            amp=row.setup.amp,
-            workers=row.setup.workers,
-            compile=row.setup.compile,
-            seconds_per_1000=1000 / speed if speed else None,
-            peak_bytes=row.peak_bytes,
-            samples_per_second=speed,
-            spread_percent=row.spread_percent,
-            speed_up=speed / base if speed and base else None,
-            kept=row.kept,
-            loss=row.loss,
-            loss_fp32=row.loss_fp32,
-            loss_steps=row.loss_steps,
-            seconds_per_epoch=row.samples / speed if speed and row.samples else None,
-            detail=row.detail,
-        )
-        for row in rows
-        for speed in (row.samples_per_second,)
-    )
 
 
 def flags_of(config: Config) -> str:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gpusetup.configs.config import Config, Edit, addition, change
-from gpusetup.configs.keys import ADDED, AXOLOTL, HUGGING_FACE, Key
-from gpusetup.configs.settings import Setting, in_words, name_of, said, spelled_like, whole
+from gpusetup.configs.keys import Key, table
+from gpusetup.configs.settings import (
+    Setting,
+    in_words,
+    name_of,
+    said,
+    spelled_like,
+    unquoted,
+    whole,
+)
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot, visible_gpus
+from gpusetup.plan.verdict import Card
+from gpusetup.tune.answer import TuneChange
 from gpusetup.tune.presets import SMALL, SMALL_MOST, Preset, preset_for
-from gpusetup.tune.trainers import trainer_in
 
 
 class Facts(Frozen):
@@ -27,6 +36,14 @@ class Facts(Frozen):
     family: str | None = None
     wsl: bool = False
     jetson: bool = False
+
+    @property
+    def card(self) -> Card | None:
+        """As `plan` asks for it."""
+        if not self.memory_bytes:
+            return None
+        linux, gpus = self.family == "linux", max(1, self.gpus)
+        return Card(name=self.gpu, memory_bytes=self.memory_bytes, gpus=gpus, linux=linux)
 
 
 class Option(Frozen):
@@ -51,19 +68,15 @@ class Option(Frozen):
 
 
 class Proposed(Frozen):
-    """One change, with why and where that comes from."""
+    """One change, and the edit of the text that makes it."""
 
+    change: TuneChange
     edit: Edit
-    key: str
-    line: int
-    before: int | float | bool | str | None
-    after: int | float | bool | str | None
-    reason: str
-    source: str
 
 
 class Proposal(Frozen):
-    changes: tuple[Proposed, ...] = ()
+    changes: tuple[TuneChange, ...] = ()
+    edits: tuple[Edit, ...] = ()
     words: tuple[str, ...] = ()
     found: int = 0
     """How many settings were understood; 0: there is nothing here that we know."""
@@ -73,29 +86,22 @@ class Proposal(Frozen):
 
 MEASURED = "measured on this machine"
 Found = tuple[Setting, Key]
+Part = Proposed | str
 CALLED = ("model", "model_type", "type", "arch", "architecture", "cell", "rnn_type", "name")
 """Keys whose value says what kind of model it is."""
-Part = Proposed | str
-HF_BATCH = "per_device_train_batch_size"
-"""TrainingArguments have it; diffusers' scripts and veRL share only the names of its loader."""
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
     """The machine's facts, over the GPUs that a program would see."""
     gpus = visible_gpus(snapshot)
-    sizes = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
-    capabilities = [
-        (gpu.compute_capability.major, gpu.compute_capability.minor)
-        for gpu in gpus
-        if gpu.compute_capability
-    ]
+    found = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
     memory = snapshot.memory
     ram = [size for size in (memory.available_bytes, memory.cgroup_limit_bytes) if size]
     return Facts(
         gpu=gpus[0].name if gpus else None,
         gpus=len(gpus),
-        memory_bytes=min(sizes, default=None),
-        capability=min(capabilities, default=None),
+        memory_bytes=min(filter(None, (gpu.memory_total_bytes for gpu in gpus)), default=None),
+        capability=min(((one.major, one.minor) for one in found), default=None),
         cores=snapshot.cpu.usable_cores or snapshot.cpu.logical_cores,
         ram_bytes=min(ram, default=memory.total_bytes),
         shm_bytes=memory.shm_total_bytes,
@@ -115,83 +121,83 @@ class Case(Frozen):
     changed: Config | None = None
     """The config once everything but its batch is changed."""
 
-    def having(self, *roles: str) -> Iterator[Found]:
-        return ((setting, key) for setting, key in self.found if key.role in roles)
+    def having(self, *roles: str) -> list[Setting]:
+        return [setting for setting, key in self.found if key.role in roles]
 
-    def names(self) -> frozenset[str]:
-        """The names of the settings, and what the model is called."""
-        settings = [one for one in self.config.settings if one.path]
-        called = {one.text.strip("'\"").lower() for one in settings if name_of(one.path) in CALLED}
-        return frozenset(name_of(one.path) for one in settings) | called
+    def named(self, *names: str) -> Iterator[Setting]:
+        return (one for one in self.config.settings if name_of(one.path) in names)
 
     def preset(self) -> Preset | None:
-        wide = {
-            name_of(one.path)
-            for one in self.config.settings
-            if name_of(one.path) in SMALL and (whole(one) or 0) > SMALL_MOST
-        }
-        names = self.names()
-        return preset_for(self.facts.memory_bytes, names - set(SMALL) if wide else names)
+        names = {name_of(one.path) for one in self.config.settings}
+        names |= {unquoted(one.text).lower() for one in self.named(*CALLED)}
+        wide = any((whole(one) or 0) > SMALL_MOST for one in self.named(*SMALL))
+        return preset_for(self.facts.memory_bytes, frozenset(names - SMALL if wide else names))
 
 
-def written_over(
-    case: Case, setting: Setting, value: str, reason: str, source: str
-) -> Iterator[Part]:
+def place(setting: Setting) -> str:
+    return f"{in_words(setting.path)} (line {setting.line})"
+
+
+class Why(Frozen):
+    """A reason for a value, and where it comes from."""
+
+    reason: str
+    source: str
+
+
+def written_over(case: Case, setting: Setting, value: str, why: Why) -> Iterator[Part]:
     """The change of one setting, or words where its place does not allow it."""
     edit = change(case.config, setting, value)
     if edit is None:
-        why = "used in several places through an anchor" if setting.shared else "not a plain value"
-        yield f"{in_words(setting.path)} (line {setting.line}) is {why}: {value} by hand; {reason}"
+        odd = "used in several places through an anchor" if setting.shared else "not a plain value"
+        yield f"{place(setting)} is {odd}: {value} by hand; {why.reason}"
     elif edit.value != setting.text:
-        yield proposed(edit, setting, said(setting), value, reason, source)
+        yield _proposed(edit, setting, value, why)
 
 
-def proposed(
-    edit: Edit, at: Setting, before: object, value: str, reason: str, source: str
-) -> Proposed:
-    after: object = int(value) if value.isdigit() else {"true": True, "false": False}.get(value)
+def _proposed(edit: Edit, at: Setting, value: str, why: Why) -> Proposed:
+    after = int(value) if value.isdigit() else {"true": True, "false": False}.get(value, value)
+    added = edit.start == edit.end
     return Proposed(
         edit=edit,
-        key=in_words(edit.path),
-        line=at.line,
-        before=before,  # type: ignore[arg-type]
-        after=value if after is None else after,  # type: ignore[arg-type]
-        reason=reason,
-        source=source,
+        change=TuneChange(
+            key=in_words(edit.path),
+            line=at.line,
+            before=None if added else said(at),
+            after=after,
+            reason=why.reason,
+            source=why.source,
+            added=added,
+        ),
     )
 
 
-def added_key(case: Case, role: str, value: str, reason: str) -> Iterator[Part]:
+def added_key(case: Case, role: str, value: str, reason: str) -> list[Part]:
     """A missing key, where the config is of a family that is known to read it."""
-    if any(True for _ in case.having(role)):
-        return
-    trainer = trainer_in(case.config)
-    for beside, missing, name, source in ADDED:
-        if source == AXOLOTL and (trainer is None or trainer.name != "axolotl"):
-            continue
-        if source == HUGGING_FACE and HF_BATCH not in case.names():
+    if case.having(role):
+        return []
+    for row in table().added:
+        if row.role != role or (row.needs and not any(case.named(*row.needs.split()))):
             continue
         for setting, _ in case.found:
-            if missing == role and name_of(setting.path) == beside:
-                spelled = spelled_like(name, str(setting.path[-1]))
+            if name_of(setting.path) == row.beside:
+                spelled = spelled_like(row.name, str(setting.path[-1]))
                 edit = addition(case.config, setting, spelled, value)
                 if edit is not None:
-                    yield proposed(edit, setting, None, value, reason, source)
-                    return
+                    return [_proposed(edit, setting, value, Why(reason=reason, source=row.source))]
+    return []
 
 
 def no_number(setting: Setting) -> str:
-    place = f"{in_words(setting.path)} (line {setting.line})"
+    text = setting.text
     if setting.kind == "list":
-        return f"{place} is a list, one for each stage: left as it is"
-    if setting.kind == "alias" or setting.shared:
-        return f"{place} is shared through an anchor: left as it is"
-    if setting.text in ("auto", '"auto"', "'auto'"):
-        return f"{place} is auto: the trainer fills it in, left as it is"
-    if setting.text.startswith(('"', "'")):
-        return f"{place} is text ({setting.text}), not a number: left as it is"
-    return f"{place} is {setting.text or 'empty'}, not a plain number: left as it is"
-
-
-def edits(changes: Sequence[Proposed]) -> tuple[Edit, ...]:
-    return tuple(one.edit for one in changes)
+        why = "a list, one for each stage"
+    elif setting.kind == "alias" or setting.shared:
+        why = "shared through an anchor"
+    elif unquoted(text) == "auto":
+        why = "auto: the trainer fills it in,"
+    elif unquoted(text) != text:
+        why = f"text ({text}), not a number"
+    else:
+        why = f"{text or 'empty'}, not a plain number"
+    return f"{place(setting)} is {why}{'' if why.endswith(',') else ':'} left as it is"

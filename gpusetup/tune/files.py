@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput
+from gpusetup.errors import BadInput, GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.refused import blocked_by_files, refused
 
@@ -61,43 +61,44 @@ def _new_mode() -> int:
     return 0o666 & ~mask
 
 
-def change_in_place(path: str, before: bytes, after: bytes) -> None:
-    """Write the new bytes and keep the old ones for `--undo`.
+def write_tuned(source: str, target: str | None, before: bytes, after: bytes) -> str | None:
+    """Write a tuned config to another file, or over itself (`target` None too) with what stood
+    there kept for `--undo`; the file that was written.
 
     What stood there before the first of several changes stays the one that is kept, as long as
     nobody else changed the file in between.
     """
     from gpusetup.model.codec import to_json
 
-    first = _kept(path, before) or base64.b64encode(before).decode()
+    if target and not (Path(target).exists() and Path(target).samefile(source)):
+        write_bytes(target, after)
+        return target
+    if before == after:
+        return None
+    kept = _kept(source)
+    first = base64.b64encode(before).decode()
+    if kept is not None and kept.written_sha256 == _hash(before):
+        first = kept.before_base64
     undo = Undo(written_sha256=_hash(after), before_base64=first)
-    write_bytes(undo_path(path), to_json(undo).encode())
-    write_bytes(path, after)
+    write_bytes(undo_path(source), to_json(undo).encode())
+    write_bytes(source, after)
+    return source
 
 
-def _kept(path: str, before: bytes) -> str | None:
-    """What an earlier change kept, where the file is still what that one wrote."""
-    from gpusetup.errors import GpuSetupError
+def _kept(path: str) -> Undo | None:
+    """What an earlier change kept; None where there is none, or it cannot be read."""
     from gpusetup.model.codec import from_json
 
-    kept = undo_path(path)
-    if not Path(kept).exists():
-        return None
-    try:
-        undo = from_json(read_bytes(kept), Undo, what=kept)
-    except GpuSetupError:
-        return None
-    return undo.before_base64 if undo.written_sha256 == _hash(before) else None
+    with suppress(GpuSetupError):
+        return from_json(read_bytes(undo_path(path)), Undo, what=undo_path(path))
+    return None
 
 
 def put_back(path: str) -> None:
     """Undo the last change in place. `BadInput` where there is none, or the file changed since."""
-    from gpusetup.model.codec import from_json
-
-    kept = undo_path(path)
-    if not Path(kept).exists():
-        raise BadInput(f"There is nothing to undo for {path}", hint=f"{kept} does not exist")
-    undo = from_json(read_bytes(kept), Undo, what=kept)
+    undo, kept = _kept(path), undo_path(path)
+    if undo is None:
+        raise BadInput(f"There is nothing to undo for {path}", hint=f"{kept} cannot be read")
     if _hash(read_bytes(path)) != undo.written_sha256:
         raise BadInput(
             f"{path} was changed after gpusetup wrote it: nothing was put back",

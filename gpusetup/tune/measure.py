@@ -1,309 +1,341 @@
-"""Trials on the real device, in a child of the target interpreter (`bench_child.py`).
+"""The measuring of one `gpusetup tune`: the batch search, or the acceleration guide's table.
 
-A trial that runs out of memory, crashes or hangs ends alone. What it said is judged here: out of
-memory in any spelling is a trial that failed, anything else an error.
+The table: the config as it is, then each step added. A step stays when it is faster by more than
+both ranges that are printed, also once what it is compared with ran again; the last row measures
+all that stayed together. What was measured before a Ctrl-C is kept and answered.
 """
 
 from __future__ import annotations
 
-import itertools
+import math
 import os
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal
 
-from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
+from gpusetup.configs.settings import name_of, truth, whole
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.system.processes import Output
-from gpusetup.tune.bench_child import answered
-from gpusetup.tune.knee import next_for_speed
-from gpusetup.tune.oom import is_answer_short, is_killed_for_memory, is_out_of_memory
-from gpusetup.tune.search import hopeless, next_batch
-from gpusetup.tune.trial import Goal, Trial
+from gpusetup.tune.answer import Row, Setup, TuneAnswer
+from gpusetup.tune.bench import Bench, Job, Say, check_code, refuse_errors
+from gpusetup.tune.case import Option
+from gpusetup.tune.comparison import cause, compared, gains, marks, reach
+from gpusetup.tune.search import FIRST, Goal, Trial, answer, fastest, leak, stopped
+from gpusetup.tune.trainers import meant
 
-SECONDS = 20.0
-"""How long the timed steps of one trial go on at most."""
-STARTING_SECONDS = 280.0
-"""What a trial may take besides: importing torch, building the model."""
-COMPILING_SECONDS = 900.0
-"""What torch.compile may take besides."""
-LEAST_STEPS = 4
-"""One to warm up, one that is read, two that are timed."""
-MARGIN = 0.02
-"""This part of the memory is left free, for fragments and for other programs."""
-LEAST_MARGIN_BYTES = 300 << 20
-"""At least so much of a GPU: kernels that are loaded later and NCCL take 0.1 to 0.5 GB outside of
-the allocator, and 2 % of a card of 4 GB are 80 MB."""
+if TYPE_CHECKING:
+    from gpusetup.configs.config import Config
 
-Say = Callable[[str], None]
+Showing = Callable[[int], AbstractContextManager[Say]]
+"""Given how many children are expected, a context that shows what is measured."""
+EXPECTED = {"batch": 5, "benchmark": 20}
+"""How many trials a measuring runs, roughly: for the time left."""
+START = 8
+"""The size that is benchmarked where no config names one."""
+ENOUGH = 0.95
+"""So near to the fastest loader, fewer workers are better."""
 
 
-class Job(Frozen):
-    """What is trained, and how; one trial adds its batch size."""
+class Asked(Frozen):
+    """What is to be measured."""
 
-    code: str | None = None
-    """`MODULE:FUNCTION`; MODULE may be the path of a file."""
-    reference: str | None = None
-    pickle: str | None = None
+    benchmark: bool
+    job: Job
+    speed: bool = False
+    """Whether the fastest size is looked for, in place of the largest."""
+    most: int | None = None
+    """No size above this one is tried."""
+    grow: bool = False
+    """Whether the batch of a step of the optimizer may be another than the config's."""
+
+
+class Start(Frozen):
+    """Where measuring starts, as the config has it."""
+
+    setup: Setup = Setup(batch=START, workers=0)
+    effective: int | None = None
+    """The batch that a step of the optimizer sees; None where no config says."""
     wish: Mapping[str, int] = {}
-    """The reference model's sizes, from the config."""
-    amp: Literal["bf16", "fp16"] | None = None
-    compile: bool = False
-    optimizer: str = "adamw"
-    workers: int | None = None
-    """Workers of the loader that feeds the steps; None: one batch over and over."""
-    device: str = "auto"
-    memory_limit_bytes: int | None = None
-    steps: int = 12
-    warm: int = 1
-    timed: bool = True
-    """Whether the speed is wanted: more steps, whose memory is not read."""
-    seconds: float = SECONDS
-    left: float | None = None
-    """After so many seconds the trial is ended."""
-    python: str | None = None
-    folder: str = "."
+    """The numbers of the config: the sizes of a reference model."""
 
 
-class Device(Frozen):
-    """Where the trials run."""
-
-    device: str
-    name: str
-    limit_bytes: int
-    """What may be used of its memory."""
-    half: Literal["bf16", "fp16"] = "bf16"
-    """The 16-bit type that it computes in: fp16 below compute capability 8.0."""
+UNTOLD = Start()
 
 
-def ask(job: Job, mode: str, batch: int = 1) -> Output:
-    """One request of the child that is shared, or of one of its own."""
-    from gpusetup.model.codec import to_plain
+def start_of(config: Config) -> Start:
+    """The sizes of the reference model and the base of the table, as the config has them."""
+    numbers = {name_of(one.path): whole(one) or 0 for one in reversed(config.settings)}
+    found: dict[str, Any] = {}
+    steps = 1
+    for setting, key in meant(config):
+        number, switch = whole(setting), truth(setting)
+        if key.role == "batch" and number and number > 0:
+            found["batch"] = number
+        elif key.role == "accumulation" and number and number > 0:
+            steps = number
+        elif key.role == "workers" and number is not None and number >= 0:
+            found["workers"] = number
+        elif key.role == "compile" and switch is not None:
+            found["compile"] = switch
+        elif switch and key.role in ("amp", "bf16", "fp16"):
+            found["amp"] = "fp16" if key.role == "fp16" else "bf16"
+    setup = replace(UNTOLD.setup, **found)
+    wish = {name: number for name, number in numbers.items() if number > 0}
+    return Start(setup=setup, effective=setup.batch * steps, wish=wish)
 
-    request = to_plain(job) | {"mode": mode, "batch": batch}
-    limit = job.seconds + STARTING_SECONDS + (COMPILING_SECONDS if job.compile else 0.0)
-    limit = limit if job.left is None else max(1.0, min(limit, job.left))
-    return answered(job.python, job.folder, request, limit)
 
+def reference_for(wish: Mapping[str, int]) -> str:
+    """The built-in model whose sizes the config names.
 
-def limit_of(device: Device, margin: float, beside_bytes: int = 0) -> int:
-    """The bytes that a trial may take: without the margin, and without what training adds to it.
-
-    >>> limit_of(Device(device="cuda", name="", limit_bytes=4000 << 20), 0.02) >> 20
-    3700
+    >>> reference_for({"base_channels": 64}), reference_for({"n_embd": 768}), reference_for({})
+    ('conv', 'gpt2', 'conv')
     """
-    least = LEAST_MARGIN_BYTES if device.device.startswith("cuda") and margin > 0 else 0
-    free = max(int(device.limit_bytes * margin), least)
-    return max(1, device.limit_bytes - free - beside_bytes)
+    rows = (("gpt2", ("n_embd", "n_layer", "block_size")), ("lstm", ("hidden_size", "num_layers")))
+    return next((name for name, words in rows if set(words) & set(wish)), "conv")
 
 
-def answer_in(said: Output) -> dict[str, Any] | None:
-    """The child's answer, or None where it died before."""
-    import json
-
-    try:
-        answer = json.loads(said.stdout.strip().rpartition("\n")[2])
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None
-
-
-def device_of(job: Job) -> Device:
-    """Where the trials will run. Raises `Blocked` without torch, `ToolFailed` where it breaks."""
-    said = ask(job, "devices")
-    answer = answer_in(said)
-    if answer is None or answer.get("status") != "ok":
-        detail = str((answer or {}).get("detail") or said.problem or said.stderr[-300:].strip())
-        if "No module named 'torch'" in detail:
-            raise Blocked(
-                f"{job.python or sys.executable} has no torch",
-                hint="`gpusetup install`, or name another `--python`",
-            )
-        raise ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
-    if not answer.get("limit_bytes") or not answer.get("counts"):
-        raise Blocked("This system does not tell how much memory a process uses")
-    return Device(
-        device=str(answer["device"]),
-        name=str(answer["name"]),
-        limit_bytes=answer["limit_bytes"],
-        half="fp16" if answer.get("half") == "fp16" else "bf16",
-    )
+def measure(asked: Asked, showing: Showing, start: Start = UNTOLD) -> tuple[TuneAnswer, Option]:
+    """Everything that is asked to be measured, and what of it goes into the config."""
+    check_code(asked.job.code)
+    job = replace(asked.job, wish=dict(start.wish))
+    if not job.code:
+        job = replace(job, reference=job.reference or reference_for(start.wish))
+    kind = "benchmark" if asked.benchmark else "batch"
+    with Bench(job) as bench:
+        session = Session(asked, bench, start)
+        with showing(EXPECTED[kind]) as say:
+            session.say = say
+            try:
+                session.benchmark() if asked.benchmark else session.batch_size()
+            except KeyboardInterrupt:
+                session.interrupted = True
+    return session.answer(), session.option()
 
 
-def trial(job: Job, batch: int, *, smaller_ran: bool = False) -> Trial:
-    """Run one size in a child of its own."""
-    return judged(batch, ask(job, "steps", batch), smaller_ran=smaller_ran)
+class Session:
+    """One measuring: it keeps what it has, so that a Ctrl-C loses nothing."""
 
+    def __init__(self, asked: Asked, bench: Bench, start: Start) -> None:
+        self.asked, self.bench, self.start = asked, bench, start
+        self.say: Say = lambda line: None
+        self.device = bench.device()
+        self.limit_bytes = self.device.room()
+        self.effective = None if asked.grow else start.effective
+        self.trials: list[Trial] = []
+        self.rows: list[Row] = []
+        self.workers: int | None = None
+        self.rates: list[tuple[int, float]] = []
+        self.interrupted = False
 
-def judged(batch: int, said: Output, *, smaller_ran: bool = False) -> Trial:
-    """What a child's end means. `smaller_ran`: doubtful spellings count as out of memory too."""
-    answer = answer_in(said)
-    if answer is None:
-        return _died(batch, said, smaller_ran)
-    if answer.get("status") == "ok":
-        return _ran(batch, answer)
-    short = is_answer_short(answer, maybe=smaller_ran)
-    detail = f"{answer.get('kind')}: {answer.get('detail')}"
-    return Trial(batch=batch, status="oom" if short else "error", detail=detail)
+    def goal(self, start: int) -> Goal:
+        sizes = [size for size in (self.asked.most, self.effective) if size]
+        return Goal(limit_bytes=self.limit_bytes, start=start, largest=min(sizes, default=None))
 
+    def batch_size(self) -> None:
+        first = self.start.setup.batch if self.start.effective is not None else FIRST
+        self.bench.find(self.goal(first), self.trials, self.say, speed=self.asked.speed)
 
-def _died(batch: int, said: Output, smaller_ran: bool) -> Trial:
-    if said.problem:
-        return Trial(batch=batch, status="error", detail=said.problem)
-    short = is_killed_for_memory(said.exit) or is_out_of_memory(said.stderr, maybe=smaller_ran)
-    detail = f"ended with exit {said.exit}: {said.stderr.strip()[-300:]}"
-    return Trial(batch=batch, status="oom" if short else "error", detail=detail)
+    # --- the table ---
 
+    def benchmark(self) -> None:
+        first = self.start.setup
+        first = replace(first, amp=self.bench.job.amp or first.amp)
+        self.rows.append(self.measured("base", first))
+        if self.rows[0].status != "ok":
+            return
+        for name, step in STEPS:
+            setup = step(self, setup_of(self.best()))
+            if isinstance(setup, str):
+                row = replace(self.best(), name=name, status="skipped", detail=setup)
+                self.rows.append(replace(row, **dict.fromkeys(FIGURES), kept=False))
+            else:
+                self.rows.append(self.added(name, setup))
+        if self.best().name != "base":
+            self.rows.append(self.together(self.measured("all", setup_of(self.best()))))
 
-def _ran(batch: int, answer: Mapping[str, Any]) -> Trial:
-    return Trial(
-        batch=batch,
-        status="ok",
-        peak_bytes=answer["peak_bytes"],
-        static_bytes=answer["static_bytes"],
-        phases=answer["phases"],
-        readings=answer["readings"],
-        noise=answer["noise"],
-        samples_per_second=answer["samples_per_second"],
-        spread_percent=answer["spread_percent"],
-        utilization_percent=answer["utilization_percent"],
-        leak_bytes=answer.get("leak_bytes"),
-        reserved_bytes=answer.get("reserved_bytes"),
-        samples=answer.get("samples"),
-    )
+    def best(self) -> Row:
+        """The last row that stayed: every step that did is in it."""
+        return next(row for row in reversed(self.rows) if row.kept or row.name == "base")
 
+    def measured(self, name: Any, setup: Setup) -> Row:
+        self.say(in_words(setup))
+        trial = self.bench.trial(**plain(setup))
+        shown = {field: getattr(trial, field) for field in ("status", "detail", *FIGURES)}
+        return Row(name=name, samples=trial.samples, **plain(setup), **shown)
 
-# --- the search ---------------------------------------------------------------------------------
+    def added(self, name: Any, setup: Setup) -> Row:
+        """A step; where it gains, also against a second run of what it was added to."""
+        row, before = self.measured(name, setup), self.best()
+        if gains(row, before):
+            again = self.measured(before.name, setup_of(before))
+            if again.spread_percent is not None:  # its range holds both runs
+                ends = sorted((*reach(before), *reach(again)))
+                speed = (ends[0] + ends[-1]) / 2
+                spread = 100 * (ends[-1] - ends[0]) / speed
+                wide = replace(before, samples_per_second=speed, spread_percent=spread)
+                self.rows[self.rows.index(before)] = before = wide
+            row = replace(row, kept=gains(row, before))
+        if name != "+AMP" or row.status != "ok":
+            return row
+        plain_loss, mixed = self.losses(before), self.losses(row)
+        if not plain_loss or not mixed:
+            return row
+        broken = math.isfinite(plain_loss[-1]) and not math.isfinite(mixed[-1])
+        return replace(
+            row,
+            loss=mixed[-1] if math.isfinite(mixed[-1]) else None,
+            loss_fp32=plain_loss[-1] if math.isfinite(plain_loss[-1]) else None,
+            loss_steps=min(len(plain_loss), len(mixed)),
+            kept=row.kept and not broken,
+            detail=f"the loss is {mixed[-1]} in {row.amp}" if broken else row.detail,
+        )
 
+    def losses(self, setup: Setup) -> list[float]:
+        """The loss at each of the first steps from the same weights; none where they do not run."""
+        self.say(f"the loss, {setup.amp or 'float32'}")
+        return list(self.bench.ask("losses", **plain(setup)).get("losses", ()))
 
-def find_batch(
-    job: Job,
-    goal: Goal,
-    *,
-    objective: str = "fit",
-    keep: list[Trial] | None = None,
-    say: Say | None = None,
-) -> tuple[Trial, ...]:
-    """Try sizes until the answer stands, the largest or for `speed` the knee, or time is over.
+    def together(self, row: Row) -> Row:
+        """The last row; where a second run does not bear out what was kept, nothing is."""
+        if gains(row, self.rows[0]):
+            return row
+        self.rows[:] = [
+            replace(one, kept=False, detail=TAKEN_BACK) if one.kept else one for one in self.rows
+        ]
+        return replace(row, detail=row.detail or UNSTEADY)
 
-    Every trial is put into `keep` as soon as it ran, so that a Ctrl-C loses nothing.
-    """
-    done: list[Trial] = [] if keep is None else keep
-    job = job if objective == "speed" else replace(job, timed=False)
-    chooser = next_for_speed if objective == "speed" else next_batch
-    while not hopeless(done) and (batch := chooser(done, goal)) is not None:
-        left = None if goal.ends is None else goal.ends - time.monotonic()
-        speed = max((one.samples_per_second or 0.0 for one in done), default=0.0)
-        if left is not None and left * speed < LEAST_STEPS * batch and speed:
-            break  # its fewest steps would end after the time
-        if say:
-            say(f"batch {batch}" + ("" if left is None else f", {left:.0f} s left"))
-        ran = any(one.status == "ok" and one.batch < batch for one in done)
-        if left is not None:
-            job = replace(job, left=left, seconds=min(job.seconds, left / 2))
-        done.append(trial(job, batch, smaller_ran=ran))
-    return tuple(done)
+    def with_amp(self, setup: Setup) -> Setup | str:
+        if setup.amp:
+            return "it is on already"
+        if not self.device.is_gpu and self.bench.job.device.startswith("cuda"):
+            return "this device gains nothing by it"
+        return replace(setup, amp=self.device.half)
 
+    def with_batch(self, setup: Setup) -> Setup | str:
+        """The fastest size that keeps the effective batch, without the loader: that comes next."""
+        goal, how = self.goal(setup.batch), plain(setup)
+        del how["batch"]
+        self.bench.find(goal, self.trials, self.say, speed=True, **{**how, "workers": None})
+        found = fastest(self.trials, goal)
+        if found and self.effective:
+            found = largest_divisor(self.effective, found)
+        if found is None or found == setup.batch:
+            return "no other size is better, with the effective batch kept"
+        return replace(setup, batch=found)
 
-def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
-    """Where the code itself broke: `BadInput` with what it said."""
-    broken = next((one for one in trials if one.status == "error"), None)
-    if broken is not None and not any(one.status == "ok" for one in trials):
-        name = job.code or job.reference or "the model"
-        detail, _, hint = (broken.detail or "").partition("\nhint: ")
-        raise BadInput(
-            f"{name} with batch {broken.batch} failed: {detail}",
-            hint=hint
-            or "it must run one training step by itself, in time; the batch size is not the reason",
+    def with_workers(self, setup: Setup) -> Setup | str:
+        """The loader alone, with more and more workers."""
+        for count in worker_counts(usable_cores()):
+            self.say(f"the loader with {count} workers")
+            seconds = min(self.bench.job.seconds, 3.0)
+            said = self.bench.ask("loader", setup.batch, workers=count, seconds=seconds)
+            if said["status"] != "ok":
+                return "the code returns no `dataset`"
+            self.rates.append((count, said["samples_per_second"]))
+        most = max(rate for _, rate in self.rates)
+        self.workers = min(count for count, rate in self.rates if rate >= ENOUGH * most)
+        if self.workers == setup.workers:
+            return f"{self.workers} is the best number already"
+        return replace(setup, workers=self.workers)
+
+    def with_compile(self, setup: Setup) -> Setup | str:
+        return "it is on already" if setup.compile else replace(setup, compile=True)
+
+    # --- what was found ---
+
+    def chosen(self) -> int | None:
+        if self.asked.benchmark:
+            return self.best().batch if self.rows else None
+        goal = self.goal(FIRST)
+        return (fastest if self.asked.speed else answer)(self.trials, goal)
+
+    def answer(self) -> TuneAnswer:
+        tried = [] if self.asked.benchmark else self.trials
+        base = [row for row in self.rows[:1] if row.status == "error"]
+        failed = [Trial(batch=row.batch, status="error", detail=row.detail) for row in base]
+        refuse_errors(self.bench.job, failed or tried)
+        gpu = self.device.is_gpu
+        return TuneAnswer(
+            trials=tuple(self.trials),
+            batch_size=self.chosen(),
+            limit_bytes=self.limit_bytes,
+            stopped=None if self.asked.benchmark else stopped(self.trials, self.goal(FIRST)),
+            leak=leak(self.trials),
+            benchmark=tuple(compared(self.rows)),
+            cause=None if self.interrupted else cause(self.rows, self.rates, gpu=gpu),
+            marks=marks(self.rows, self.device.limit_bytes) if gpu else None,
+            workers=self.workers,
+            device=self.device.name,
+            interrupted=self.interrupted,
+        )
+
+    def option(self) -> Option:
+        """What goes into the config: only what was measured on this code and gained."""
+        kept = {row.name.strip("+").lower(): row.status == "ok" and row.kept for row in self.rows}
+        if self.workers is None:
+            kept.pop("workers", None)
+        no_gain = {name for name in ("amp", "workers", "compile") if kept.get(name) is False}
+        return Option(
+            measured=self.chosen(),
+            workers=self.workers if kept.get("workers") else None,  # more than the loader alone
+            amp=kept.get("amp") or None,
+            compile=kept.get("compile") or None,
+            no_gain=frozenset(no_gain),
+            interrupted=self.interrupted,
         )
 
 
-def check_code(code: str | None) -> None:
-    """`UsageError` where it is no MODULE:FUNCTION."""
-    place, colon, name = (code or "").rpartition(":")
-    if code is not None and not (place and colon and name):
-        raise UsageError(
-            f"`--code {code}` is not MODULE:FUNCTION",
-            hint="for example `--code train:build`, or `--code path/to/train.py:build`",
-        )
+Step = Callable[[Session, Setup], Setup | str]
+STEPS: tuple[tuple[Literal["+AMP", "+batch", "+workers", "+compile"], Step], ...] = (
+    ("+AMP", Session.with_amp),
+    ("+batch", Session.with_batch),
+    ("+workers", Session.with_workers),
+    ("+compile", Session.with_compile),
+)
+FIGURES = ("peak_bytes", "samples_per_second", "spread_percent", "utilization_percent")
+TAKEN_BACK = "not faster when all was run again"
+UNSTEADY = "slower than when it was added: other work disturbs this machine"
 
 
-def loader_rate(job: Job, batch: int, workers: int) -> float | None:
-    """Samples a second of the loader alone; None where it does not run."""
-    said = ask(replace(job, workers=workers, seconds=min(job.seconds, 3.0)), "loader", batch)
-    answer = answer_in(said)
-    return answer["samples_per_second"] if answer and answer.get("status") == "ok" else None
+def plain(setup: Setup) -> dict[str, Any]:
+    return {name: getattr(setup, name) for name in ("batch", "amp", "workers", "compile")}
 
 
-def losses_of(job: Job, batch: int) -> tuple[float, ...] | None:
-    """The loss at each of the first steps from the same weights; None where they do not run."""
-    answer = answer_in(ask(job, "losses", batch))
-    return tuple(answer["losses"]) if answer and answer.get("status") == "ok" else None
+def setup_of(row: Row) -> Setup:
+    return Setup(**plain(row))
 
 
-ROUNDS = itertools.count()
-"""Every agreement of a process has keys of its own; all ranks ask in the same order."""
-STORES: list[Any] = []
-"""The store that was opened here: it serves the other ranks as long as it is kept."""
-
-
-def own_device() -> str:
-    """Of several ranks on one machine each measures its own GPU."""
-    local = os.environ.get("LOCAL_RANK")
-    if local is None:
-        return "auto"
-    import torch
-
-    return f"cuda:{local}" if torch.cuda.device_count() > int(local) else "auto"
-
-
-def agreed(size: int, store: Any, rank: int, world: int, round_: int = 0) -> int:
-    """The smallest size of all ranks, over torch's store, before any collective; 0: one has none.
-
-    `store` has `set(key, value)` and `get(key)`, as `torch.distributed.TCPStore` has; `get` waits.
+def in_words(setup: Setup) -> str:
     """
-    place = f"gpusetup/batch/{round_}"
-    store.set(f"{place}/{rank}", str(size))
-    return min(int(store.get(f"{place}/{one}")) for one in range(world))
+    >>> in_words(Setup(batch=8, amp="bf16", workers=4))
+    'batch 8, bf16, 4 workers'
+    """
+    parts = [f"batch {setup.batch}", setup.amp or "", "compiled" if setup.compile else ""]
+    parts.append("" if setup.workers is None else f"{setup.workers} workers")
+    return ", ".join(part for part in parts if part)
 
 
-def store_of_ranks() -> Any:
-    """The store of the default group, else the one at MASTER_ADDR that torchrun's ranks share."""
-    import torch.distributed as dist
+def worker_counts(cores: int) -> Iterator[int]:
+    """What is tried: none, then doubling up to the usable cores.
 
-    if dist.is_initialized():
-        return dist.distributed_c10d._get_default_store()
-    if not STORES:
-        STORES.append(next(iter(dist.rendezvous("env://")))[0])
-    return STORES[0]
-
-
-# --- a model of the user's process --------------------------------------------------------------
+    >>> list(worker_counts(6))
+    [0, 1, 2, 4, 6]
+    """
+    yield 0
+    yield from (1 << power for power in range(cores.bit_length()) if 1 << power < cores)
+    yield cores
 
 
-@contextmanager
-def saved(model: Any, batch: Any, loss: Any, optimizer: Any) -> Iterator[str]:
-    """The model and its batch in a file that a child can load; `BadInput` where they cannot."""
-    import json
-    import pickle
-    import tempfile
+def usable_cores() -> int:
+    """The cores of this process: affinity and cgroup, as the probe reads them."""
+    from gpusetup.probe.host import read_cpu
+    from gpusetup.system.system import System
 
-    import torch
+    return read_cpu(System()).usable_cores or os.cpu_count() or 1
 
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
-        path = str(Path(folder) / "job.pt")
-        job = {"model": model, "batch": batch, "loss": loss, "optimizer": optimizer}
-        try:
-            torch.save(job, path)
-        except (pickle.PicklingError, AttributeError, TypeError) as problem:
-            raise BadInput(
-                f"The model cannot be given to a child process: {problem}",
-                hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
-            ) from problem
-        about = {"path": sys.path, "main": main}
-        Path(f"{path}.json").write_text(json.dumps(about), encoding="utf-8")
-        yield path
+
+def largest_divisor(number: int, most: int) -> int:
+    """
+    >>> largest_divisor(96, 40)
+    32
+    """
+    return next(size for size in range(min(most, number), 0, -1) if number % size == 0)

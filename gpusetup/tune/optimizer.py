@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
@@ -9,27 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpusetup.configs.config import Config, read_config, written
+from gpusetup.configs.settings import value_of
 from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.bench_child import shared
-from gpusetup.tune.knee import fastest, next_for_speed
-from gpusetup.tune.measure import (
-    MARGIN,
-    ROUNDS,
-    Job,
-    agreed,
-    device_of,
-    find_batch,
-    limit_of,
-    own_device,
-    refuse_errors,
-    saved,
-    store_of_ranks,
-)
-from gpusetup.tune.propose import Option, Proposal, edits, facts_of, propose
-from gpusetup.tune.search import answer, stopped
-from gpusetup.tune.trial import Goal, Trial
+from gpusetup.tune.bench import Bench, Job, refuse_errors, saved
+from gpusetup.tune.case import Option, Proposal, facts_of
+from gpusetup.tune.propose import propose
+from gpusetup.tune.search import Goal, Trial, answer, fastest, next_for_speed, stopped
 
 TOTAL_SECONDS = 120.0
 """How long a search takes at most."""
@@ -42,9 +31,9 @@ class BatchSizeOptimizer:
 
     `config` may name `loss` (a callable of output and target), `optimizer` (a name, or a callable
     of the parameters), `amp` (`bf16`, `fp16`), `compile`, `device`, `max_batch_size`,
-    `memory_limit_bytes` (on a CPU a quarter of what is free), `total_seconds` (120), `margin`,
-    `steps`, `seconds`, `multiple_of`, `power_of_two` and `say` (a callable that is told each size;
-    without it they stand on standard error).
+    `memory_limit_bytes` (on a CPU a quarter of what is free), `total_seconds` (120), `steps`,
+    `seconds` and `say` (a callable that is told each size; without it they stand on standard
+    error).
     """
 
     def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
@@ -63,52 +52,43 @@ class BatchSizeOptimizer:
         else the smallest one at the knee of samples a second; and the statistics.
 
         `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
-        of the model. Several ranks (torchrun) agree on the
-        smallest answer, each on its own GPU (`LOCAL_RANK`). Sizes grow as long as each is faster,
-        for `total_seconds` at most. Raises
+        of the model. Several ranks (torchrun) agree on the smallest answer, each on its own GPU
+        (`LOCAL_RANK`). Sizes grow as long as each is faster, for `total_seconds` at most. Raises
         `Unsatisfiable` where not even one sample fits, `BadInput` where the model does not train.
         """
         wish, began = self.config, time.monotonic()
         total = float(wish.get("total_seconds") or TOTAL_SECONDS)
-        say = wish.get("say") or told
-        optimizer = wish.get("optimizer")
-        named = optimizer if isinstance(optimizer, str) else None
-        made = None if named else optimizer
-        loss = wish.get("loss")
+        say, optimizer, loss = wish.get("say") or told, wish.get("optimizer"), wish.get("loss")
         if loss is None and hasattr(sample_data, "shape"):
             loss = mean_of
-        with saved(self.model, sample_data, loss, made) as path, shared():
+        named = optimizer if isinstance(optimizer, str) else None
+        made = {"model": self.model, "batch": sample_data, "loss": loss,
+                "optimizer": None if named else optimizer}  # fmt: skip
+        known = ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
+        with saved(made) as path:
             job = Job(
                 pickle=path,
-                amp=wish.get("amp"),
-                compile=bool(wish.get("compile")),
                 optimizer=(named or "adamw").lower(),
                 device=str(wish.get("device") or own_device()),
-                memory_limit_bytes=wish.get("memory_limit_bytes"),
-                steps=int(wish.get("steps") or 12),
-                seconds=float(wish.get("seconds") or 20.0),
+                **{name: wish[name] for name in known if wish.get(name)},
             )
-            device = device_of(job)
-            capped = device.device == "cpu" and job.memory_limit_bytes is None
-            limit = device.limit_bytes
-            if capped:  # 1 GiB at least, of which torch alone takes a part
-                limit = max(limit // 4, min(GIB, limit))
-            device = replace(device, limit_bytes=limit)
-            quarter = ", a quarter of what is free" if capped else ""
-            say(
-                f"Batch sizes on {device.name}: for {total:g} s at most (`total_seconds`), within"
-                f" {limit / GIB:.1f} GiB{quarter} (`memory_limit_bytes`)"
-            )
-            goal = Goal(
-                limit_bytes=limit_of(
-                    device, float(wish.get("margin", MARGIN)), self._buckets_bytes()
-                ),
-                largest=wish.get("max_batch_size"),
-                multiple=int(wish.get("multiple_of") or 1),
-                power_of_two=bool(wish.get("power_of_two")),
-                ends=began + total,
-            )
-            trials = find_batch(job, goal, objective="speed", say=say)
+            with Bench(job) as bench:
+                device = bench.device()
+                limit, quarter = device.limit_bytes, ""
+                if not device.is_gpu and not job.memory_limit_bytes:
+                    # 1 GiB at least, of which torch alone takes a part
+                    limit, quarter = max(limit // 4, min(GIB, limit)), ", a quarter of what is free"
+                say(
+                    f"Batch sizes on {device.name}: for {total:g} s at most (`total_seconds`),"
+                    f" within {limit / GIB:.1f} GiB{quarter} (`memory_limit_bytes`)"
+                )
+                goal = Goal(
+                    limit_bytes=replace(device, limit_bytes=limit).room(self._buckets_bytes()),
+                    largest=wish.get("max_batch_size"),
+                    ends=began + total,
+                )
+                trials: list[Trial] = []
+                bench.find(goal, trials, say, speed=True)
         size = fastest(trials, goal, busy=target_gpu_util)
         smallest = self._agreed(size or 0)  # before anything is raised: the other ranks wait for it
         refuse_errors(job, trials)
@@ -133,8 +113,7 @@ class BatchSizeOptimizer:
         world = int(os.environ.get("WORLD_SIZE", "1"))
         if world < 2 or "RANK" not in os.environ:
             return size
-        store = self.config.get("store") or store_of_ranks()
-        return agreed(size, store, int(os.environ["RANK"]), world, next(ROUNDS))
+        return agreed(size, self.config.get("store"), int(os.environ["RANK"]), world)
 
 
 def told(line: str) -> None:
@@ -152,23 +131,65 @@ def mean_of(output: Any, _: Any) -> Any:
     return first.float().mean()
 
 
-def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> dict[str, Any]:
+def statistics(trials: list[Trial], goal: Goal, size: int, limit: int) -> dict[str, Any]:
     """What the optimisation guide returns beside the size, and every trial."""
     from gpusetup.model.codec import to_plain
 
     over = next_for_speed(trials, goal) is not None
-    chosen = next((one for one in trials if one.batch == size and one.status == "ok"), None)
+    tried = [to_plain(one) for one in trials]
+    ran = (one for one in tried if one["batch"] == size and one["status"] == "ok")
+    chosen: dict[str, Any] = next(ran, {})
+    peak = chosen.get("peak_bytes")
     return {
         "batch_size": size,
         "largest_batch_size": answer(trials, goal),
-        "gpu_utilization_percent": chosen.utilization_percent if chosen else None,
-        "samples_per_second": chosen.samples_per_second if chosen else None,
-        "peak_bytes": chosen.peak_bytes if chosen else None,
-        "memory_percent": 100 * (chosen.peak_bytes or 0) / limit if chosen else None,
+        "gpu_utilization_percent": chosen.get("utilization_percent"),
+        "samples_per_second": chosen.get("samples_per_second"),
+        "peak_bytes": peak,
+        "memory_percent": 100 * peak / limit if peak else None,
         "limit_bytes": limit,
         "stopped": "its time was over" if over else stopped(trials, goal),
-        "trials": [to_plain(one) for one in trials],
+        "trials": tried,
     }
+
+
+# --- several ranks ------------------------------------------------------------------------------
+
+ROUNDS = itertools.count()
+"""Every agreement of a process has keys of its own; all ranks ask in the same order."""
+STORES: list[Any] = []
+"""The store that was opened here: it serves the other ranks as long as it is kept."""
+
+
+def own_device() -> str:
+    """Of several ranks on one machine each measures its own GPU."""
+    local = os.environ.get("LOCAL_RANK")
+    if local is None:
+        return "auto"
+    import torch
+
+    return f"cuda:{local}" if torch.cuda.device_count() > int(local) else "auto"
+
+
+def agreed(size: int, store: Any, rank: int, world: int) -> int:
+    """The smallest size of all ranks, over torch's store, before any collective; 0: one has none.
+
+    None: the store of the default group, else the one at MASTER_ADDR that torchrun's ranks share.
+    """
+    import torch.distributed as dist
+
+    if store is None and dist.is_initialized():
+        store = dist.distributed_c10d._get_default_store()
+    elif store is None:
+        if not STORES:
+            STORES.append(next(iter(dist.rendezvous("env://")))[0])
+        store = STORES[0]
+    place = f"gpusetup/batch/{next(ROUNDS)}"
+    store.set(f"{place}/{rank}", str(size))
+    return min(int(store.get(f"{place}/{one}")) for one in range(world))
+
+
+# --- a config -----------------------------------------------------------------------------------
 
 
 class TunedConfig(dict[str, Any]):
@@ -194,21 +215,35 @@ def auto_optimize_config(
     `changes` say what and why, its `words` the rest. `source` and `target` may be the same file.
     Raises `BadInput` for what is no config.
     """
-    from gpusetup.configs.config import read_config, written
-    from gpusetup.configs.tree import tree_of
-    from gpusetup.tune.beside import fixed_beside
-    from gpusetup.tune.files import change_in_place, read_bytes, write_bytes
+    from gpusetup.tune.files import read_bytes, write_tuned
+    from gpusetup.tune.refusals import fixed_beside
 
-    config = read_config(read_bytes(str(source)), Path(source).name)
+    raw, name = read_bytes(str(source)), Path(source).name
+    config = read_config(raw, name)
     option = Option(grow=grow_batch, fixed_beside=fixed_beside(str(source), config))
     proposal = propose(config, facts_of(_machine(machine)), option)
-    raw, tuned = read_bytes(str(source)), written(config, edits(proposal.changes))
-    if Path(target).exists() and Path(target).samefile(source):
-        if tuned != raw:
-            change_in_place(str(source), raw, tuned)
-    else:
-        write_bytes(str(target), tuned)
-    return TunedConfig(tree_of(read_config(tuned, Path(source).name)), proposal)
+    tuned = written(config, proposal.edits)
+    write_tuned(str(source), str(target), raw, tuned)
+    return TunedConfig(tree_of(read_config(tuned, name)), proposal)
+
+
+def tree_of(config: Config) -> dict[str, Any]:
+    """The first document's settings as they nest; what stands behind an alias is left out."""
+    found: dict[tuple[str | int, ...], Any] = {(): {}}
+    for setting in config.settings:
+        path = setting.path
+        if setting.document == 0 and path and setting.kind != "alias" and path not in found:
+            for depth in range(len(path)):  # of Python's `a.b = 1` nothing says what `a` is
+                inner = found.setdefault(path[:depth], {})
+                if depth and isinstance(found[path[: depth - 1]], dict):
+                    found[path[: depth - 1]].setdefault(path[depth - 1], inner)
+            around, value = found[path[:-1]], value_of(setting)
+            found[path] = value
+            if isinstance(around, list):
+                around.append(value)
+            elif isinstance(around, dict):
+                around[path[-1]] = value
+    return dict(found[()])
 
 
 def _machine(name: str | None) -> Any:

@@ -95,7 +95,7 @@ def bench(work: Work, **request: Any) -> dict[str, Any]:
 def test_tune_finds_the_size_that_bisection_finds(work: Work, model: str) -> None:
     size, top = (f"{LIMIT_GIB}GiB", 1 << 16) if work.on_card else ("1GiB", 8)
     words = ("tune", "--batch-size", "--reference", model, "--device", work.device)
-    more = ("--gpu-mem", size, "--max", str(top), "--steps", "3", "--seconds", "2", "--json")
+    more = ("--gpu-mem", size, "--max", str(top), "--json")
     said = work.gpusetup(*words, *more, limit=120)
     found, trials = said.document["batch_size"], len(said.document["trials"])
     by_hand = largest(trial(work, model), top)

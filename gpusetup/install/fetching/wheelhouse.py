@@ -69,7 +69,7 @@ def _noted(folder: Path) -> tuple[Kept, ...]:
 
 def wheels_in(folder: Path) -> tuple[Wheel, ...]:
     """The wheels of a folder, with the hashes of its manifest; `Blocked` where there are none."""
-    hint = "`--wheelhouse` names the folder that `gpusetup install --download DIR` filled"
+    hint = "`--offline` names the folder that `gpusetup install --download DIR` filled"
     with blocked_by_files(f"{folder} cannot be read", hint):
         files = sorted(folder.iterdir())
     noted = {one.filename: one.sha256 for one in _noted(folder)}

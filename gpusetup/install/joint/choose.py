@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Unsatisfiable
+from gpusetup.install.fetching.page import require_pages
 from gpusetup.install.joint.compile import Answer, Locked, Uv, glibc_of, listed
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.stand_ins import page_file, write_stand_ins
@@ -166,6 +167,7 @@ class _Search:
         of years ago, then the fewest that are behind, by the fewest days."""
         found = self.any(self.asked.words, prefer)
         if isinstance(found, str):
+            require_pages(self.asked.names, self.uv.places.indexes)
             raise Unsatisfiable(
                 f"No torch that fits this machine goes together with "
                 f"{' and '.join(self.asked.words)}: {found}",

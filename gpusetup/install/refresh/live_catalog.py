@@ -81,7 +81,7 @@ def ask_root(
     if not listed:
         raise Blocked(
             f"{without_credentials(root)} has no index of torch: {next(iter(pages.values()))}",
-            hint="name the right one: `--index-root URL`",
+            hint="name the right one: `--index URL`",
         )
     if missing := unknown - listed.keys():
         raise Unsatisfiable(f"{without_credentials(root)} lists no torch for {missing.pop()!r}")

@@ -38,7 +38,7 @@ SYSTEM_STORES = (
     *("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"),
 )
 """Where Linux distributions keep the certificates that they trust."""
-CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
+
 ASK_SECONDS = 30.0
 
 

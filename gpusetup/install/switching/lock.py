@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpusetup.errors import Blocked
-from gpusetup.install.switching.state_files import require_lock, require_store
+from gpusetup.install.switching.journal import require_lock, require_store
 from gpusetup.system.refused import READ_ONLY, blocked_by_files
 
 LOCK_SECONDS = 10.0
@@ -106,7 +106,7 @@ def _wait_for_installer(store: Path, say: Callable[[str], None]) -> None:
     except Timeout:
         raise Blocked(
             f"The installer of an earlier run still writes to {store.parent}",
-            hint="end it (it is uv or pip), then `gpusetup install --recover`",
+            hint="end it (it is uv), then run this again",
         ) from None
 
 

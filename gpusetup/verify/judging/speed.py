@@ -6,7 +6,7 @@ device below half of that share is at fault.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional
 
 REACHED = {"speed": 0.7, "speed-half": 0.5, "copy-within": 0.35}
 """The share of the published figure that a sound device reaches: 4096-products in float32 and in
@@ -36,31 +36,3 @@ def least(check: str, known: Optional[Figures]) -> Optional[float]:
         return None
     figure = {"speed": known.single, "speed-half": known.half, "copy-within": known.memory}[check]
     return HALF * REACHED[check] * figure if figure else None
-
-
-def held(sample: Any) -> str:
-    """What NVML says of the clock at this moment; empty where nobody asked it."""
-    if sample is None:
-        return ""
-    said = [
-        f"{sample.sm_mhz} MHz" if sample.sm_mhz is not None else "",
-        f"{sample.temperature_celsius} C" if sample.temperature_celsius is not None else "",
-        f"held by {', '.join(sample.reasons)}" if sample.reasons else "",
-    ]
-    return f" ({', '.join(filter(None, said))})" if any(said) else ""
-
-
-def backwards(readings: Sequence[float]) -> Optional[str]:
-    """Where a clock went back or stood still for long, in words; None where it did not.
-
-    >>> backwards([1.0, 2.0, 1.5])
-    'reading 2 is 0.5 s before the one before'
-    >>> backwards([1.0, 1.0, 2.0])
-    """
-    for place in range(1, len(readings)):
-        back = readings[place - 1] - readings[place]
-        if back > 0:
-            return f"reading {place} is {back:g} s before the one before"
-    if len(readings) > 1 and readings[0] == readings[-1]:
-        return f"{len(readings)} readings are one and the same"
-    return None

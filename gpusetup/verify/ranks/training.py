@@ -6,7 +6,6 @@ The one process computes what all ranks compute, one after the other.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
@@ -14,7 +13,7 @@ import torch
 from torch import nn
 
 from ..values import asked
-from .group import Group, Members, Part, State, check, hold, shared
+from .group import Group, Members, Part, State, check, hold
 from .numbers import signature
 
 TOLERANCE = 1e-9
@@ -65,7 +64,6 @@ def net(form: Form, world: int, seed: int) -> Any:
         "batch norm": lambda: nn.Sequential(
             nn.BatchNorm1d(WIDTH, 1e-5, 1.0), nn.Linear(WIDTH, OUT)
         ),
-        "embedding": lambda: nn.Sequential(nn.Embedding(13 * world, OUT)),
     }
     names = ["plain"] * 3 if form.net == "branches" else [form.net]
     return Branches(*(made[name]() for name in names)).to(getattr(torch, form.kind))
@@ -106,9 +104,6 @@ def tensor_parallel(model: Any, group: Group, members: Members, inputs: str = ""
     layout = Shard(0) if inputs == "split" else Replicate()
     rows = parallel.RowwiseParallel(output_layouts=Replicate())
     plan = {"ways.0.0": parallel.ColwiseParallel(input_layouts=layout), "ways.0.2": rows}
-    if inputs == "places":
-        rows = parallel.RowwiseParallel(input_layouts=layout, output_layouts=layout)
-        plan = {"ways.0.0": rows}
     return parallel.parallelize_module(model, mesh_of(group), plan)
 
 
@@ -117,14 +112,11 @@ FORMS: Dict[str, Dict[str, Form]] = {
     "ddp_step": {
         "plain": Form(ddp, clip=0.5),
         "many buckets": Form(ddp, {"bucket_cap_mb": 0.001}),
-        "static graph": Form(ddp, {"static_graph": True, **SMALL}),
         "buckets as views": Form(ddp, {"gradient_as_bucket_view": True, **SMALL}),
         "float32": Form(ddp, SMALL, kind="float32", limit=1e-4),
         "bfloat16": Form(ddp, kind="bfloat16", limit=0.1),
         "a large model": Form(ddp, net="large", kind="float32", limit=1e-4, steps=2),
         "accumulated": Form(ddp, SMALL, turns=2),
-    },
-    "ddp_forms": {
         "unused parameters": Form(ddp, {"find_unused_parameters": True, **SMALL}, "branches"),
         "batch norm's values": Form(ddp, net="batch norm"),
         "in a sub-group": Form(ddp, SMALL, group="stripes"),
@@ -139,27 +131,16 @@ FORMS: Dict[str, Dict[str, Form]] = {
     "tp_step": {
         "columns and rows": Form(tensor_parallel, net="block", rows="all"),
         "sequence parallel": Form(tensor_parallel, {"inputs": "split"}, "block", rows="split"),
-        "embedding by rows": Form(tensor_parallel, {"inputs": "places"}, "embedding", rows="all"),
     },
 }
 """Check -> the ways that it tries."""
 
 
 def _forms(name: str, group: Group) -> List[Part]:
-    parts: List[Part] = [
-        (form, partial(_trained, group, row, form)) for form, row in FORMS[name].items()
-    ]
-    if name == "ddp_forms":
-        parts.append(("sampler", partial(_sampled, group)))
-    if name == "tp_step":
-        for first, second in itertools.product(range(4), range(3)):
-            part = f"from {LAYOUTS[first]} to {LAYOUTS[second]}"
-            parts.append((part, partial(_laid_anew, group, first, second)))
-    return parts
+    return [(form, partial(_trained, group, row, form)) for form, row in FORMS[name].items()]
 
 
 ddp_step = check("ddp_step", partial(_forms, "ddp_step"))
-ddp_forms = check("ddp_forms", partial(_forms, "ddp_forms"))
 fsdp_step = check("fsdp_step", partial(_forms, "fsdp_step"))
 tp_step = check("tp_step", partial(_forms, "tp_step"))
 
@@ -192,9 +173,6 @@ def _trained(group: Group, form: Form, name: str) -> str:
         for rank, each in list(zip(ranks, rows))[::-1]:  # the first rank's buffers count
             (_loss(alone, each, step and step + rank) / len(ranks)).backward()
         if not last:
-            exchanged = own and not apart(gradients(model), gradients(alone), 1e-6)
-            if exchanged and len(ranks) > 1:
-                return "within no_sync the ranks exchange"
             continue
         found = gradients(model)
         said = apart(found, gradients(alone), form.limit)
@@ -218,8 +196,6 @@ def _rows(group: Group, form: Form, salt: int) -> Tuple[Any, Any]:
     maker = torch.Generator().manual_seed((asked().seed + salt) % 2**63)
     numbers = torch.randn(ROWS, WIDTH + OUT, generator=maker, dtype=torch.float64)
     inputs, targets = numbers.to(group.device, getattr(torch, form.kind)).split((WIDTH, OUT), 1)
-    if form.net == "embedding":
-        inputs = (inputs[:, 0] * 99).long() % (13 * group.world)
     return inputs, targets
 
 
@@ -253,43 +229,4 @@ def apart(found: Dict[str, Any], exact: Dict[str, Any], limit: float) -> str:
         error /= max(1.0, float(value.abs().max().item()))
         if not error <= limit:
             return f"{name} is off by {error:.2g} (limit {limit:g})"
-    return ""
-
-
-# --- samplers and layouts -------------------------------------------------------------------------
-
-
-def _sampled(group: Group) -> str:
-    """The ranks' shares of a data set: each sample once, in another order each epoch."""
-    from torch.utils.data.distributed import DistributedSampler
-
-    data, orders = list(range(24 * group.world)), []
-    mine = DistributedSampler(data, group.world, group.rank, seed=asked().seed % 2**31)
-    for epoch in (0, 1):
-        mine.set_epoch(epoch)
-        shares = ",".join(shared(group, f"sampler/{epoch}", ",".join(map(str, mine))))
-        orders.append(list(map(int, shares.split(","))))
-    if any(sorted(order) != data for order in orders):
-        return "the ranks' shares overlap"
-    return "an epoch repeats the order of the one before" if orders[0] == orders[1] else ""
-
-
-LAYOUTS = ("whole", "rows", "columns", "sum")
-
-
-def _laid_anew(group: Group, first: int, second: int) -> str:
-    """The whole of what was laid out anew is as it was, shared out evenly or not."""
-    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-
-    ways, mesh, world = (Replicate(), Shard(0), Shard(1), Partial()), mesh_of(group), group.world
-    maker = torch.Generator().manual_seed(asked().seed % 2**63)
-    for size in ((2 * world, 3 * world), (2 * world + 1, 5)):
-        exact = torch.randint(-99, 99, size, generator=maker).double().to(group.device)
-        # Rank 0's tensor counts: the others give one of their own.
-        laid = distribute_tensor(exact + group.rank, mesh, [ways[first % 3]])
-        if first == 3:
-            laid = DTensor.from_local(exact * (group.rank + 1), mesh, ways[3:])
-            exact = exact * sum(range(world + 1))
-        if not torch.equal(laid.redistribute(mesh, [ways[second]]).full_tensor(), exact):
-            return f"{size[0]} x {size[1]} numbers are not what they were"
     return ""

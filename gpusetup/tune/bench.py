@@ -1,0 +1,253 @@
+"""Trials on the real device, in a child of the target interpreter (`child_scripts/bench.py`).
+
+A trial that runs out of memory, crashes or hangs ends alone. What it said is judged here: out of
+memory in any spelling is a trial that failed, anything else an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.system.processes import Lines, no_answer_in
+from gpusetup.tune.oom import is_answer_short, is_killed_for_memory, is_out_of_memory
+from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
+
+SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
+CHILD = {"PYTHONIOENCODING": "utf-8", "GPUSETUP_PROBE": "1", "MALLOC_ARENA_MAX": "2"}
+"""Variable -> its value in the child. Every further arena of glibc takes memory, in some runs and
+in others not."""
+SECONDS = 20.0
+"""How long the timed steps of one trial go on at most."""
+STARTING_SECONDS = 280.0
+"""What a trial may take besides: importing torch, building the model."""
+COMPILING_SECONDS = 900.0
+"""What torch.compile may take besides."""
+LEAST_STEPS = 4
+"""One to warm up, one that is read, two that are timed."""
+MARGIN = 0.02
+"""This part of the memory is left free, for fragments and for other programs."""
+LEAST_MARGIN_BYTES = 300 << 20
+"""At least so much of a GPU: kernels that are loaded later and NCCL take 0.1 to 0.5 GB outside of
+the allocator, and 2 % of a card of 4 GB are 80 MB."""
+ERRORS_SHOWN = 64 << 10
+"""How much of what a trial said last on standard error is read."""
+
+Say = Callable[[str], None]
+
+
+class Job(Frozen):
+    """What is trained, and how; one trial adds its batch size."""
+
+    code: str | None = None
+    """`MODULE:FUNCTION`; MODULE may be the path of a file."""
+    reference: str | None = None
+    pickle: str | None = None
+    wish: Mapping[str, int] = {}
+    """The reference model's sizes, from the config."""
+    amp: Literal["bf16", "fp16"] | None = None
+    compile: bool = False
+    optimizer: str = "adamw"
+    workers: int | None = None
+    """Workers of the loader that feeds the steps; None: one batch over and over."""
+    device: str = "auto"
+    memory_limit_bytes: int | None = None
+    steps: int = 12
+    timed: bool = True
+    """Whether the speed is wanted: more steps, whose memory is not read."""
+    seconds: float = SECONDS
+    left: float | None = None
+    """After so many seconds the trial is ended."""
+    python: str | None = None
+
+
+class Device(Frozen):
+    """Where the trials run."""
+
+    device: str
+    name: str
+    limit_bytes: int
+    """What may be used of its memory."""
+    half: Literal["bf16", "fp16"] = "bf16"
+    """The 16-bit type that it computes in: fp16 below compute capability 8.0."""
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.device.startswith("cuda")
+
+    def room(self, beside_bytes: int = 0) -> int:
+        """The bytes that a trial may take: without the margin, and what training adds to it.
+
+        >>> Device(device="cuda", name="", limit_bytes=4000 << 20).room() >> 20
+        3700
+        """
+        free = max(int(self.limit_bytes * MARGIN), LEAST_MARGIN_BYTES if self.is_gpu else 0)
+        return max(1, self.limit_bytes - free - beside_bytes)
+
+
+class Bench:
+    """The child that runs trials, started again where it hung, died or says that it is spent."""
+
+    def __init__(self, job: Job, folder: str = ".") -> None:
+        self.job = job
+        self._argv, self._folder = (job.python or sys.executable, str(SCRIPT)), folder
+        self._lines: Lines | None = None
+        self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - `__exit__` closes it
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        self._end()
+        self._errors.close()
+
+    def _end(self) -> None:
+        if self._lines is not None:
+            self._lines.end()
+        self._lines = None
+
+    def ask(self, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
+        """The answer to one request: the job with some changes.
+
+        One that ended without an answer has `died`, with its exit code and its last words.
+        """
+        from gpusetup.model.codec import to_plain
+
+        job = replace(self.job, **changes)
+        limit = job.seconds + STARTING_SECONDS + (COMPILING_SECONDS if job.compile else 0.0)
+        limit = limit if job.left is None else max(1.0, min(limit, job.left))
+        said = os.fstat(self._errors.fileno()).st_size
+        try:
+            found = self._answered(to_plain(job) | {"mode": mode, "batch": batch}, limit)
+        except TimeoutError:
+            self._end()
+            found = {"status": "error", "detail": no_answer_in(limit)}
+        except EOFError:
+            code = self._lines.exit() if self._lines else None
+            self._end()
+            found = {"status": "died", "exit": code}
+        except OSError as problem:
+            found = {"status": "error", "detail": problem.strerror or str(problem)}
+        if found.pop("spent", False):
+            self._end()
+        if found["status"] == "died":
+            self._errors.seek(max(said, os.fstat(self._errors.fileno()).st_size - ERRORS_SHOWN))
+            found["errors"] = self._errors.read().decode("utf-8", "replace")
+        return found
+
+    def _answered(self, request: Mapping[str, Any], limit: float) -> dict[str, Any]:
+        if self._lines is None:
+            environment = {**os.environ, **CHILD}
+            self._lines = Lines(
+                self._argv, environment=environment, cwd=self._folder, errors=self._errors
+            )
+        self._lines.tell(json.dumps(request))
+        return dict(json.loads(self._lines.next(limit)))
+
+    def device(self) -> Device:
+        """Where the trials will run. `Blocked` without torch, `ToolFailed` where it breaks."""
+        said = self.ask("devices")
+        if said["status"] != "ok":
+            detail = str(said.get("detail") or said.get("errors", "")[-300:].strip())
+            if "No module named 'torch'" in detail:
+                hint = "`gpusetup install`, or name another `--python`"
+                raise Blocked(f"{self._argv[0]} has no torch", hint=hint)
+            raise ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
+        if not said.get("limit_bytes") or not said.get("counts"):
+            raise Blocked("This system does not tell how much memory a process uses")
+        return Device(**{name: said[name] for name in ("device", "name", "limit_bytes", "half")})
+
+    def trial(self, batch: int, *, smaller_ran: bool = False, **changes: Any) -> Trial:
+        """Run one size."""
+        return judged(batch, self.ask("steps", batch, **changes), smaller_ran=smaller_ran)
+
+    def find(
+        self, goal: Goal, done: list[Trial], say: Say, *, speed: bool = False, **how: Any
+    ) -> None:
+        """Try sizes until the answer stands, the largest or for `speed` the knee, or time is over.
+
+        Every trial is put into `done` as soon as it ran, so that a Ctrl-C loses nothing.
+        """
+        chooser = next_for_speed if speed else next_batch
+        how = {**how, "timed": speed}
+        while not hopeless(done) and (batch := chooser(done, goal)) is not None:
+            told = f"batch {batch}"
+            if goal.ends is not None:
+                left = goal.ends - time.monotonic()
+                fastest = max((one.samples_per_second or 0.0 for one in done), default=0.0)
+                if fastest and left * fastest < LEAST_STEPS * batch:
+                    break  # its fewest steps would end after the time
+                how |= {"left": left, "seconds": min(self.job.seconds, left / 2)}
+                told += f", {left:.0f} s left"
+            say(told)
+            ran = any(one.status == "ok" and one.batch < batch for one in done)
+            done.append(self.trial(batch, smaller_ran=ran, **how))
+
+
+def judged(batch: int, said: Mapping[str, Any], *, smaller_ran: bool = False) -> Trial:
+    """What a child's answer means. `smaller_ran`: doubtful spellings are out of memory too."""
+    if said["status"] == "ok":
+        return Trial(**{**said, "batch": batch})
+    if said["status"] == "died":
+        errors = said["errors"]
+        short = is_killed_for_memory(said["exit"]) or is_out_of_memory(errors, maybe=smaller_ran)
+        detail = f"ended with exit {said['exit']}: {errors.strip()[-300:]}"
+    else:
+        short = is_answer_short(said, maybe=smaller_ran)
+        detail = ": ".join(filter(None, (said.get("kind"), said.get("detail"))))
+    return Trial(batch=batch, status="oom" if short else "error", detail=detail)
+
+
+def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
+    """Where the code itself broke: `BadInput` with what it said."""
+    broken = next((one for one in trials if one.status == "error"), None)
+    if broken is not None and not any(one.status == "ok" for one in trials):
+        name = job.code or job.reference or "the model"
+        raise BadInput(
+            f"{name} with batch {broken.batch} failed: {broken.detail}",
+            hint="it must run one training step by itself, in time; the batch size is not the"
+            " reason",
+        )
+
+
+def check_code(code: str | None) -> None:
+    """`UsageError` where it is no MODULE:FUNCTION."""
+    if code is not None and not all(code.rpartition(":")):
+        raise UsageError(
+            f"`--code {code}` is not MODULE:FUNCTION",
+            hint="for example `--code train:build`, or `--code path/to/train.py:build`",
+        )
+
+
+# --- a model of the user's process --------------------------------------------------------------
+
+
+@contextmanager
+def saved(job: Mapping[str, Any]) -> Iterator[str]:
+    """A model, its batch, loss and optimizer in a file that a child can load; else `BadInput`."""
+    import pickle
+
+    import torch
+
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
+        path = str(Path(folder) / "job.pt")
+        try:
+            torch.save(dict(job), path)
+        except (pickle.PicklingError, AttributeError, TypeError) as problem:
+            raise BadInput(
+                f"The model cannot be given to a child process: {problem}",
+                hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
+            ) from problem
+        about = {"path": sys.path, "main": main}
+        Path(f"{path}.json").write_text(json.dumps(about), encoding="utf-8")
+        yield path

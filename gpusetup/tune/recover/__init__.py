@@ -1,0 +1,353 @@
+"""A training step that survives running out of memory, with the same gradient.
+
+    for batch in loader:
+        optimizer.zero_grad()
+        done = recover_from_oom(lambda part: loss_of(model, part), batch, model=model)
+        optimizer.step()
+
+The whole batch is tried first. Where memory runs out, everything that the attempt left behind is
+taken back (gradients, random numbers, memory), and the batch is cut in halves until the parts
+fit; each part's loss counts by its share of the samples, so that the sum of the gradients is the
+whole batch's to rounding. The size that fits is kept for the next batches.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import sys
+import traceback
+import weakref
+from collections.abc import Callable, Collection
+from typing import Any, Literal
+
+import torch
+
+from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.model.frozen import Frozen
+from gpusetup.tune.oom import is_out_of_memory
+from gpusetup.tune.recover.parts import NORMS, Case, Told, batch_size, cuts, off_by, part_of
+from gpusetup.tune.recover.undo import Ranks, Undo, ddp_of, named
+
+LOG = logging.getLogger("gpusetup.tune")
+MOST_CHECKED = 8
+FIRST_WAIT, LAST_WAIT = 8, 1024
+"""After how many batches in parts a larger part is tried again; doubled when that fails."""
+
+
+class Recovered(Frozen):
+    """What became of one batch."""
+
+    loss: torch.Tensor
+    """The whole batch's, detached."""
+    batch_size: int
+    micro_batch_size: int
+    attempts: int
+    """1 where nothing ran out."""
+    differs: tuple[str, ...] = ()
+    """In what the gradient of the parts is not the whole batch's; () where it is, to rounding."""
+
+    @property
+    def split(self) -> bool:
+        return self.micro_batch_size < self.batch_size
+
+
+class CannotRecover(GpuSetupError):
+    """Memory ran out and splitting is no way out; the cause is the original error."""
+
+    exit_code = 1
+
+
+class Remembered(Frozen):
+    """The micro-batch that fitted, and when a larger one is tried again."""
+
+    micro: int
+    calls: int = 0
+    wait: int = FIRST_WAIT
+
+
+class Checked(Frozen):
+    """How often a step's batches were split, and what the comparisons found."""
+
+    calls: int = 0
+    found: str | None = None
+
+
+REMEMBERED: weakref.WeakKeyDictionary[torch.nn.Module, Remembered] = weakref.WeakKeyDictionary()
+"""Model -> the largest micro-batch that fitted after memory ran out."""
+CHECKED: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, Checked]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Model -> code of the step -> what comparisons of some samples with their halves found."""
+
+
+def recover_from_oom(
+    step: Callable[[Any], torch.Tensor],
+    batch: Any,
+    *,
+    model: torch.nn.Module,
+    backward: Callable[[torch.Tensor], None] = lambda loss: loss.backward(),
+    reduction: Literal["mean", "sum"] = "mean",
+    weight: Callable[[Any], float] | None = None,
+    allow: Collection[str] = ("random",),
+    smallest: int = 1,
+    size: Callable[[Any], int] = batch_size,
+    split: Callable[[Any, int, int], Any] | None = None,
+    say: Callable[[str], None] = LOG.warning,
+) -> Recovered:
+    """Forward and backward of one batch; on out-of-memory again in micro-batches.
+
+    `step(part)` returns the loss of a part, a mean over its samples (`reduction="sum"`: a sum;
+    `weight(part)`: what it is a mean over, the tokens that count for example). A loss over pairs of
+    samples (contrastive) must not be split. `backward(loss)` replaces `loss.backward()`, as for a
+    GradScaler: `lambda loss: scaler.scale(loss).backward()`.
+
+    What splitting would change is refused unless `allow` names it: `batchnorm` (statistics over a
+    part differ from those over the batch), `random` (dropout draws other masks; allowed, and said).
+    Under DistributedDataParallel every rank must call this for every batch: the backward runs
+    without synchronisation, the ranks agree through the store that all have succeeded, and only
+    then are the gradients averaged.
+
+    Raises CannotRecover from the original error where `smallest` does not fit either or splitting
+    is refused, and lets every other error through; gradients are then as they were before the call.
+    """
+    ranks = Ranks(ddp_of(model))
+    undo = Undo(model)
+    with ranks.alone():
+        try:
+            count = size(batch)
+            if count < 1:
+                raise UsageError("The batch is empty", hint="leave it out")
+
+            def cut(start: int, stop: int) -> Any:
+                if split is not None:
+                    return split(batch, start, stop)
+                return part_of(batch, start, stop, count)
+
+            case = Case(step=step, cut=cut, sums=reduction == "sum", weight=weight)
+            one = _Attempts(case, batch, count, undo, backward)
+            done = one.until_it_fits(model, allow, smallest, say)
+        except BaseException:
+            undo.everything()
+            ranks.failed()
+            raise
+        others = ranks.succeeded()
+        if others:
+            undo.everything()
+            raise CannotRecover(f"{others} other rank{'s' if others > 1 else ''} could not recover")
+        undo.nothing()
+    ranks.average()
+    return done
+
+
+class _Attempts:
+    """One batch, tried in smaller and smaller parts."""
+
+    def __init__(
+        self,
+        case: Case,
+        batch: Any,
+        count: int,
+        undo: Undo,
+        backward: Callable[[torch.Tensor], None],
+    ) -> None:
+        self.case, self.batch, self.count = case, batch, count
+        self.undo, self.backward, self.told = undo, backward, Told()
+
+    def until_it_fits(
+        self,
+        model: torch.nn.Module,
+        allow: Collection[str],
+        smallest: int,
+        say: Callable[[str], None],
+    ) -> Recovered:
+        known, undo = REMEMBERED.get(model), self.undo
+        micro, attempts = self.count, 0
+        if known is not None:
+            micro = min(micro, known.micro * 2 if known.calls >= known.wait else known.micro)
+        if micro < self.count:
+            _refuse(what_differs(model, allow), None)
+        while True:
+            attempts += 1
+            loss, problem = self.attempt(micro)
+            undo.look_at_random()
+            if undo.random_moved and "random" not in allow and (micro < self.count or problem):
+                _refuse(["the step draws random numbers (dropout?)"], problem)
+            if problem is None:
+                break
+            undo.attempt()
+            lost = undo.buffers.lost()
+            there = (
+                [f"buffers were changed that we have no copy of ({named(lost)})"] if lost else []
+            )
+            _refuse([*what_differs(model, allow), *there], problem)
+            if micro <= smallest:
+                said = f"Not even {micro} of {self.count} samples fit"
+                raise CannotRecover(said, hint=next_rung(None)) from problem
+            problem = None  # nothing of the failed attempt is held while the next one runs
+            micro = max(smallest, -(-micro // 2))
+        differs = self.differs(model) if micro < self.count else []
+        _remember(model, micro, self.count, attempts > 1)
+        if attempts > 1 and (known is None or micro < known.micro):
+            same = f"but {'; '.join(differs)}" if differs else "with the same gradient"
+            say(
+                f"out of memory with {self.count} samples: went on in micro-batches of {micro},"
+                f" {same}. Next: {next_rung(micro)}"
+            )
+        return Recovered(
+            loss=loss,
+            batch_size=self.count,
+            micro_batch_size=micro,
+            attempts=attempts,
+            differs=tuple(differs),
+        )
+
+    def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
+        """The loss, or the out-of-memory error without the frames that hold the tensors."""
+        self.told = Told()
+        try:
+            return (self.whole() if micro >= self.count else self.in_parts(micro)), None
+        except Exception as problem:
+            if not is_out_of_memory(problem):
+                if micro >= self.count or isinstance(problem, GpuSetupError):
+                    raise
+                raise CannotRecover(
+                    f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
+                    hint="it must take any number of samples; `smallest=` keeps the parts larger",
+                ) from problem
+            one: BaseException | None = problem
+            while one is not None:
+                traceback.clear_frames(one.__traceback__)
+                one = one.__cause__ or one.__context__
+            return None, problem.with_traceback(None)
+
+    def whole(self) -> torch.Tensor:
+        loss = self.case.loss(self.batch)
+        if not self.undo.looked_outside():
+            self.undo.outside(loss)
+        with self.undo.steps_refused():
+            self.backward(loss)
+        return loss.detach()
+
+    def in_parts(self, micro: int) -> torch.Tensor:
+        """Forward and backward of every part; the whole batch's loss."""
+        total, expected, losses = 0.0, 0.0, []
+        for start, stop in cuts(self.count, micro):
+            loss, weight = self.case.part(start, stop, self.told)
+            if weight == 0:
+                continue  # nothing in it counts, and its mean is no number
+            # As much as the whole batch counts, if each part did as the first one, by its samples.
+            expected = expected or weight * (1.0 if self.case.sums else self.count / (stop - start))
+            total += weight
+            self.undo.outside(loss)
+            counted = loss * (weight / expected)
+            with self.undo.steps_refused():
+                self.backward(counted)
+            losses.append(counted.detach())
+        if not losses:
+            raise CannotRecover("Nothing in the batch counts", hint="leave the batch out")
+        factor = 1.0 if self.case.sums else expected / total
+        if abs(factor - 1) > 1e-12:
+            self.undo.rescale(factor)
+        return torch.stack(losses).sum() * factor
+
+    def differs(self, model: torch.nn.Module) -> list[str]:
+        """Everything in which the parts do not train as the whole does, in words."""
+        uneven = self.case.uneven(self.told.parts)
+        differs = [*what_differs(model), *uneven]
+        hooked = [name for name, one in model.named_parameters() if one._backward_hooks]
+        if hooked:
+            differs.append(f"a hook works on the gradient of each part ({named(hooked)})")
+        if self.undo.random_moved and not any("dropout" in reason for reason in differs):
+            differs.append("random numbers are drawn for each part")
+        if changed := self.undo.buffers.changed():
+            differs.append(f"buffers are updated once for each part ({named(changed)})")
+        if not uneven and (found := self.checked(model)):
+            differs.append(found)
+        return differs
+
+    def checked(self, model: torch.nn.Module) -> str | None:
+        """Whether loss and gradient of some samples are those of their halves: tried at the first
+        batch that is split, the second, the fourth and so on, each time on other samples."""
+        known = CHECKED.setdefault(model, {})
+        code = getattr(self.case.step, "__code__", None)
+        before = known.get(code, Checked())
+        calls, found = before.calls + 1, before.found
+        micro = max(2, min(self.told.parts[0].samples, MOST_CHECKED))
+        if calls & (calls - 1) == 0 and found is None and micro <= self.count:
+            start = calls.bit_length() * micro % (self.count - micro + 1)
+            with self.undo.as_now():
+                found = off_by(self.case, start, micro, model)
+        known[code] = Checked(calls=calls, found=found)
+        return found
+
+
+def _remember(model: torch.nn.Module, micro: int, count: int, failed: bool) -> None:
+    known = REMEMBERED.get(model)
+    if known is None and failed:
+        REMEMBERED[model] = Remembered(micro=micro)
+    elif known is not None and (failed or count > known.micro):
+        wait, calls = known.wait, known.calls + 1
+        if failed:  # a try at more, or less fits now
+            wait = min(wait * 2, LAST_WAIT) if micro == known.micro else FIRST_WAIT
+        if failed or micro > known.micro:
+            calls = 0
+        REMEMBERED[model] = Remembered(micro=micro, calls=calls, wait=wait)
+
+
+def _refuse(reasons: list[str], problem: BaseException | None) -> None:
+    if reasons:
+        raise CannotRecover(
+            f"Splitting the batch would change the training: {'; '.join(reasons)}",
+            hint="a smaller batch size, or `allow=` what may differ",
+        ) from problem
+
+
+def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
+    """Why the parts of a batch would not train as the whole does, in words; [] where they would."""
+    norms, drops = [], []
+    for name, module in model.named_modules():
+        rate: Any = 0
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            rate = module.p
+        elif isinstance(module, torch.nn.RNNBase | torch.nn.MultiheadAttention):
+            rate = module.dropout
+        drops += [name] if rate > 0 and module.training else []
+        norms += [name] if isinstance(module, NORMS) and module.training else []
+    reasons = []
+    if norms and "batchnorm" not in allow:
+        reasons.append(f"BatchNorm takes its statistics over a part ({named(norms)})")
+    if drops and "random" not in allow:
+        reasons.append(f"dropout draws other masks ({named(drops)})")
+    return reasons
+
+
+# --- what to change first -----------------------------------------------------------------------
+
+VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+"""The allocator's variable: the older name, and the one from torch 2.9 on."""
+WASTE = 0.1
+"""A share of reserved memory that holds no tensor from which on fragmentation is worth fighting."""
+
+
+def next_rung(micro: int | None) -> str:
+    """What to change first, where a micro-batch works, or (None) nothing did.
+
+    >>> next_rung(16)
+    'set the batch size to 16 and accumulate gradients over the rest'
+    """
+    chosen = [os.environ.get(name, "") for name in VARIABLES]
+    odd = any(word in platform.release().lower() for word in ("microsoft", "wsl", "tegra"))
+    used = torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.version.hip
+    if used and sys.platform == "linux" and not odd and "expandable" not in " ".join(chosen):
+        reserved = torch.cuda.max_memory_reserved()
+        if not reserved or 1 - torch.cuda.max_memory_allocated() / reserved >= WASTE:
+            old, new = (
+                f"{name}={value + ',' if value else ''}expandable_segments:True"
+                for name, value in zip(VARIABLES, chosen, strict=True)
+            )
+            return f"start it with {old} (from torch 2.9 on {new}): less is lost between blocks"
+    if micro is not None:
+        return f"set the batch size to {micro} and accumulate gradients over the rest"
+    return "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"

@@ -1,0 +1,347 @@
+"""What one call of the recovery may leave behind, how it is taken back, and how ranks agree.
+
+An attempt runs without synchronisation, so that a rank that runs out of memory leaves no other one
+waiting in an all-reduce. Then every rank says through the store whether it succeeded, and only
+where all did are the gradients averaged, as DDP would have done it.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from gpusetup.errors import UsageError
+from gpusetup.tune.recover.parts import NORMS
+
+OUTSIDE: weakref.WeakKeyDictionary[torch.nn.Module, list[weakref.ref[torch.Tensor]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Model -> the tensors outside of it that its losses gave a gradient; absent: not looked yet."""
+
+
+def leaves_of(loss: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors that a backward of this loss gives a gradient."""
+    waiting, seen = [loss.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [one for one, _ in node.next_functions]
+            if isinstance(variable := getattr(node, "variable", None), torch.Tensor):
+                yield variable
+
+
+def named(names: list[str]) -> str:
+    shown = ", ".join(name or "the model itself" for name in names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
+
+
+class Buffers:
+    """A model's buffers as they are; copies of BatchNorm's statistics, or of `every` one."""
+
+    def __init__(self, model: torch.nn.Module, *, every: bool = False) -> None:
+        self.rows = [
+            (f"{path}.{name}".lstrip("."), module, name, buffer, buffer._version)
+            for path, module in model.named_modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
+        self.copies = {
+            path: buffer.detach().clone()
+            for path, module, _, buffer, _ in self.rows
+            if every or (isinstance(module, NORMS) and module.training)
+        }
+
+    def put_back(self) -> None:
+        for path, module, name, buffer, version in self.rows:
+            module._buffers[name] = buffer
+            if path in self.copies and buffer._version != version:
+                with torch.no_grad():
+                    buffer.copy_(self.copies[path])
+
+    def changed(self) -> list[str]:
+        """Those without a copy that are not what they were."""
+        return [
+            path
+            for path, module, name, buffer, version in self.rows
+            if path not in self.copies
+            and (module._buffers.get(name) is not buffer or buffer._version != version)
+        ]
+
+    def lost(self) -> list[str]:
+        """Those without a copy whose numbers were changed in place."""
+        rows = (row for row in self.rows if row[0] not in self.copies)
+        return [path for path, _, _, buffer, version in rows if buffer._version != version]
+
+
+class Randomness:
+    """The state of torch's CPU and CUDA generators, of Python, and of numpy where it is in use."""
+
+    def __init__(self) -> None:
+        used = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self.torch = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if used else ())]
+        self.others: list[Any] = [random.getstate()]
+        if numpy := sys.modules.get("numpy"):
+            kind, words, *rest = numpy.random.get_state(legacy=True)
+            self.others.append((kind, tuple(words.tolist()), *rest))
+
+    def moved(self) -> bool:
+        now = Randomness()
+        pairs = zip(self.torch, now.torch, strict=False)
+        others = zip(self.others, now.others, strict=False)
+        return not all(torch.equal(one, two) for one, two in pairs) or any(
+            one != two for one, two in others
+        )
+
+    def put_back(self) -> None:
+        torch.set_rng_state(self.torch[0])
+        if self.torch[1:]:
+            torch.cuda.set_rng_state_all(self.torch[1:])
+        random.setstate(self.others[0])
+        if self.others[1:]:
+            sys.modules["numpy"].random.set_state(self.others[1])
+
+
+class Undo:
+    """Gradients, random numbers and buffers around the attempts of one batch.
+
+    Gradients that are there already are set aside, so that an attempt that fails half-way can be
+    dropped, also those of parameters outside the model; random numbers (torch's, Python's, numpy's)
+    go back to where they were; of the buffers, those of BatchNorm are copied, those assigned anew
+    are put back, and any other that an attempt changed makes it refuse to go on.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        known = [one for ref in OUTSIDE.get(model, ()) if (one := ref()) is not None]
+        if model in OUTSIDE:
+            OUTSIDE[model] = [weakref.ref(one) for one in known]
+        self.parameters = [p for p in model.parameters() if p.requires_grad] + known
+        self._refuse_hooks(self.parameters)
+        self.buffers, self._random, self.random_moved = Buffers(model), Randomness(), False
+        self._aside: list[torch.Tensor | None] = []
+        self._set_aside(self.parameters)
+
+    def _refuse_hooks(self, parameters: Iterable[torch.Tensor]) -> None:
+        if any(getattr(one, "_post_accumulate_grad_hooks", None) for one in parameters):
+            raise UsageError(
+                "A hook works on the gradients during the backward (an optimizer in it?)",
+                hint="out of memory half-way through could not be taken back",
+            )
+
+    def _set_aside(self, parameters: Iterable[torch.Tensor]) -> None:
+        for one in parameters:
+            self._aside.append(one.grad)
+            one.grad = None
+
+    def outside(self, loss: torch.Tensor) -> None:
+        """Take parameters outside the model under the same care, before the backward."""
+        known = {id(p) for p in self.parameters}
+        found = [one for one in leaves_of(loss) if id(one) not in known]
+        self._refuse_hooks(found)
+        OUTSIDE.setdefault(self._model, []).extend(weakref.ref(one) for one in found)
+        self.parameters += found
+        self._set_aside(found)
+
+    def looked_outside(self) -> bool:
+        return self._model in OUTSIDE
+
+    @contextmanager
+    def steps_refused(self) -> Iterator[None]:
+        """A backward only gathers gradients; one that steps would step once for each part."""
+        before = [parameter._version for parameter in self.parameters]
+        yield
+        if before != [parameter._version for parameter in self.parameters]:
+            raise UsageError(
+                "`backward` changes the parameters (a step of the optimizer?)",
+                hint="call `optimizer.step()` after `recover_from_oom`, once for the batch",
+            )
+
+    def rescale(self, factor: float) -> None:
+        """Multiply what the parts have gathered."""
+        with torch.no_grad():
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(factor)
+
+    def look_at_random(self) -> None:
+        """Whether an attempt has drawn random numbers."""
+        self.random_moved |= self._random.moved()
+
+    def attempt(self) -> None:
+        """Take back a failed attempt: memory, gradients, random numbers, statistics."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        self._random.put_back()
+        self.buffers.put_back()
+        torch.clear_autocast_cache()
+        gc.collect()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    @contextmanager
+    def as_now(self) -> Iterator[None]:
+        """Buffers and random numbers are afterwards what they are now."""
+        now, buffers = Randomness(), Buffers(self._model, every=True)
+        try:
+            yield
+        finally:
+            now.put_back()
+            buffers.put_back()
+
+    def everything(self) -> None:
+        """As it was before the call."""
+        self.attempt()
+        for parameter, grad in zip(self.parameters, self._aside, strict=True):
+            parameter.grad = grad
+
+    def nothing(self) -> None:
+        """It worked: what was set aside is added, in place, as autograd would have done."""
+        for parameter, grad in zip(self.parameters, self._aside, strict=True):
+            if grad is not None:
+                if parameter.grad is not None:
+                    grad.add_(parameter.grad)
+                parameter.grad = grad
+
+
+# --- several ranks ------------------------------------------------------------------------------
+
+DDP = torch.nn.parallel.DistributedDataParallel
+AROUND: weakref.WeakKeyDictionary[torch.nn.Module, Any] = weakref.WeakKeyDictionary()
+"""A model without DDP in it -> a reference to the DDP that was found around it."""
+
+
+def ddp_of(model: torch.nn.Module) -> Any:
+    """The DDP that trains a model: itself, inside of it, or around it (`.module` was given); None
+    where there is none. Refuses what synchronises in its forward."""
+    for module in model.modules():
+        kind = type(module).__name__
+        if "FullyShardedDataParallel" in kind or kind.startswith("FSDP"):
+            raise UsageError(
+                "FSDP gathers parameters in every forward: ranks cannot split on their own",
+                hint="`gpusetup plan` finds a recipe that fits",
+            )
+        if isinstance(module, torch.nn.SyncBatchNorm) and module.training:
+            raise UsageError(
+                "SyncBatchNorm synchronises in its forward: ranks cannot split on their own",
+                hint="use a smaller batch and gradient accumulation",
+            )
+    inside = [one for one in model.modules() if isinstance(one, DDP)]
+    compiled = [one for one in model.modules() if hasattr(one, "_orig_mod")]
+    found = inside[0] if inside else _around(model)
+    refused = (
+        (len(inside) > 1, "The model holds several DistributedDataParallel ones",
+         "recover each on its own, or wrap all of them in one"),
+        (inside and any(inside[0] in one.modules() for one in compiled),
+         "torch.compile stands around DistributedDataParallel: its ranks cannot split alone",
+         "compile inside: DistributedDataParallel(torch.compile(model))"),
+        (found is not None and found.static_graph,
+         "DistributedDataParallel with static_graph=True expects the same backward every time",
+         "leave static_graph out"),
+        (getattr(found, "_comm_hooks", ()),  # an older torch keeps no list
+         "A communication hook changes how DDP averages gradients",
+         "leave it out, or keep the batch small enough"),
+    )  # fmt: skip
+    for wrong, said, hint in refused:
+        if wrong:
+            raise UsageError(said, hint=hint)
+    return found
+
+
+def _around(model: torch.nn.Module) -> Any:
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        return None
+    if model not in AROUND:
+        all_of_them = [one for one in gc.get_objects() if isinstance(one, DDP)]
+        found = next((one for one in all_of_them if model in one.modules()), None)
+        AROUND[model] = (lambda: None) if found is None else weakref.ref(found)
+    return AROUND[model]()
+
+
+class Ranks:
+    """The ranks that train with a DDP model; without one (None) there is one rank."""
+
+    rounds = 0
+    """How many times ranks have agreed in this process; every rank counts alike."""
+
+    def __init__(self, ddp: Any) -> None:
+        self._ddp: Any = ddp
+        if ddp is None:
+            return
+        self._group, self._synchronises = ddp.process_group, ddp.require_backward_grad_sync
+        self._world = dist.get_world_size(self._group)
+        Ranks.rounds += 1
+        self._round = f"gpusetup/oom/{Ranks.rounds}"
+        self._store: Any = dist.distributed_c10d._get_default_store()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nothing is synchronised while it lasts: DDP's `no_sync`; the buffers that its forward
+        would broadcast are sent before it."""
+        ddp = self._ddp
+        if ddp is None:
+            yield
+            return
+        before = ddp.require_forward_param_sync
+        if before and ddp.broadcast_buffers:
+            first = dist.get_global_rank(self._group, 0)
+            for buffer in ddp.module.buffers():
+                dist.broadcast(buffer.detach(), first, group=self._group)
+        ddp.require_forward_param_sync = False
+        try:
+            with ddp.no_sync():
+                yield
+        finally:
+            ddp.require_forward_param_sync = before
+
+    def failed(self) -> None:
+        """Tell the others that this rank gives up; waits for nobody."""
+        if self._ddp is not None:
+            self._say(1)
+            self._leave()
+
+    def succeeded(self) -> int:
+        """How many ranks failed; waits until all have said so."""
+        if self._ddp is None:
+            return 0
+        self._say(0)
+        self._store.wait([f"{self._round}/all"])
+        failed = int(self._store.get(f"{self._round}/all"))
+        self._leave()
+        return failed
+
+    def _say(self, failed: int) -> None:
+        """The last to speak writes down how many failed."""
+        self._store.add(f"{self._round}/failed", failed)
+        if self._store.add(f"{self._round}/said", 1) == self._world:
+            count = self._store.add(f"{self._round}/failed", 0)
+            self._store.set(f"{self._round}/all", str(count))
+
+    def _leave(self) -> None:
+        """The last to leave wipes the keys."""
+        if self._store.add(f"{self._round}/left", 1) == self._world:
+            for name in ("failed", "said", "all", "left"):
+                self._store.delete_key(f"{self._round}/{name}")
+
+    def average(self) -> None:
+        """The mean of the gradients over the ranks, where this backward was to synchronise; of
+        parameters that only other ranks used too."""
+        if self._ddp is None or not self._synchronises:
+            return
+        trained = [one for one in self._ddp.parameters() if one.requires_grad]
+        used = torch.tensor([one.grad is not None for one in trained], dtype=torch.int32)
+        used = used.to(trained[0].device if trained else "cpu")
+        dist.all_reduce(used, group=self._group)
+        for one, count in zip(trained, used.tolist(), strict=True):
+            if count:
+                one.grad = torch.zeros_like(one) if one.grad is None else one.grad
+                dist.all_reduce(one.grad, group=self._group)
+                one.grad.div_(self._world)

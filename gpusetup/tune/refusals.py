@@ -1,0 +1,168 @@
+"""Why a batch must not be split otherwise in this very config, as sentences. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpusetup import named_file
+from gpusetup.configs.config import Config, read_config
+from gpusetup.configs.keys import not_training
+from gpusetup.configs.settings import Setting, in_words, name_of, truth, unquoted, whole
+from gpusetup.errors import GpuSetupError
+from gpusetup.tune.case import Case, place
+from gpusetup.tune.trainers import trainer_in
+
+COUNTS = re.compile(
+    r"(?ix) (?:max|min|num|total|train|warmup|decay|save|saving|eval|val|validation|checkpoint\w*"
+    r"|ckpt|lr|limit|per|every|n|test|scheduler|cooldown|stable)s?_?(?:\w*_)?(?:steps?|iters?"
+    r"|iterations?|batches|updates?)(?:_per_epoch|_ratio)?$"
+    r"| ^(?:steps?|iters?|iterations?|steps_per_epoch|num_steps|T_max|step_size|milestones"
+    r"|val_check_interval|val_interval|(?:eval|save|checkpoint)_(?:interval|every|freq)"
+    r"|overfit_batches|by_epoch)$"
+    r"| ^(?:eval|save)_every\w*$"
+)
+"""Names of what is counted in steps of some kind."""
+NOT_COUNTED = re.compile(
+    r"(?i)accum|micro|ratio|logging|log_|per_print|grad_|num_train_epochs"
+    r"|^limit_(?:val|test|predict)|sanity"
+)
+
+
+def counted(case: Case) -> Iterator[Setting]:
+    """The settings whose number is a count of steps (0, -1, ratios and epochs are none)."""
+    for one in case.config.settings:
+        name, around = name_of(one.path), [word for word in one.path[:-1] if isinstance(word, str)]
+        if not COUNTS.search(name) or NOT_COUNTED.search(name) or any(map(not_training, around)):
+            continue
+        by_steps = name == "by_epoch" and truth(one) is False
+        if one.kind == "list" or by_steps or (one.kind == "scalar" and (whole(one) or 0) > 0):
+            yield one
+
+
+IN_BATCH = re.compile(
+    r"(?i)contrastive|info_?nce|nt_?xent|multiple_?negatives|simclr|supcon|clip_?loss|siglip"
+    r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b|\bkto\b|apo_zero_unpaired"
+)
+"""Words of losses over pairs in one batch: their value depends on the micro-batch."""
+NORM = re.compile(
+    r"(?i)^(?:(?:sync_?)?bn(?:[123]d)?|(?:sync_?)?batch_?norm\w*|(?:wide_?|se_?)?resne[tx]t?\w*"
+    r"|efficientnet\w*|tf_efficientnet\w*|mobilenet\w*|regnet\w*|densenet\w*|vgg\d+_bn"
+    r"|(?:\w*_)?conformer|yolo\w*|inception\w*|mnasnet\w*|shufflenet\w*|hrnet\w*)$"
+)
+"""Values that name BatchNorm, or a model that is built with it."""
+NORM_KEYS = (
+    "norm", "norm_layer", "norm_type", "normalization", "type", "model", "arch", "backbone",
+    "model_name", "name", "encoder_name", "encoder", "cnn_module_norm", "conv_norm_type",
+)  # fmt: skip
+NORM_SWITCHES = ("batch_norm", "use_batchnorm", "use_batch_norm", "batchnorm", "use_bn")
+GOES_WITH = {
+    "optimizer_in_bwd": "steps within the backward: its trainer refuses accumulation with it",
+    "early_step_in_backward": "steps within the backward: its trainer refuses accumulation with it",
+    "steps_per_generation": "goes with the micro-batch",
+    "generation_batch_size": "goes with the micro-batch",
+}
+"""Setting, where it is on or a number -> what it says against another micro-batch."""
+
+
+def batchnorm(case: Case) -> Setting | None:
+    """The setting that says that the model has BatchNorm; None where nothing does."""
+    own_norm = any(True for _ in case.named("cnn_module_norm", "conv_norm_type"))
+    for one in case.config.settings:
+        name, value = name_of(one.path).lower(), unquoted(one.text).rpartition(".")[2]
+        said = name in NORM_KEYS and NORM.match(value)
+        if said and own_norm and value.lower().endswith("conformer"):
+            continue  # it says itself which norm it has
+        if one.kind == "scalar" and (said or (name in NORM_SWITCHES and truth(one))):
+            return one
+    return None
+
+
+def refusal(case: Case) -> str | None:
+    """The first reason against another micro-batch."""
+    return next(_refusals(case), None)
+
+
+def _refusals(case: Case) -> Iterator[str]:
+    if case.option.fixed_beside:
+        yield case.option.fixed_beside
+    trainer = trainer_in(case.config)
+    for one in case.config.settings:
+        name, text = name_of(one.path), unquoted(one.text)[:200]
+        on = truth(one) is not False and whole(one) != 0 and one.kind == "scalar"
+        if on and (IN_BATCH.search(name) or IN_BATCH.search(text)):
+            yield (
+                f"{place(one)} compares the samples of one batch with each other: another"
+                " micro-batch is another loss"
+            )
+        if name in GOES_WITH and (truth(one) or whole(one)):
+            yield f"{place(one)} {GOES_WITH[name]}"
+        if "auto_scale_lr" in one.path and name == "enable" and truth(one):
+            yield "auto_scale_lr is on: the learning rate follows the batch of the loader"
+        if "GradientAccumulationScheduler" in text:
+            yield f"line {one.line} schedules the accumulation itself"
+        if one.path == ("batch_size",) and trainer and trainer.name == "axolotl":
+            yield f"{place(one)} is axolotl's total: it derives the accumulation"
+    found = None if case.option.batchnorm else batchnorm(case)
+    if found:
+        yield (
+            f"{place(found)} is {unquoted(found.text)}, which has BatchNorm: its statistics would"
+            " be over other pieces. The choice is yours: keep the batch, synchronise BatchNorm"
+            " over GPUs, use GroupNorm, or `--allow-batchnorm`"
+        )
+
+
+COUNTED_BY = re.compile(r"(?i)^(?:numel|length|folded|dynamic|tokens?|frames?|bins)$")
+BUDGETS = ("batch_bins", "max_tokens", "batch_tokens", "tokens_per_batch", "batch_frames")
+"""Names of a batch that is counted in tokens, frames or elements."""
+
+
+def other_unit(case: Case, batch: Setting) -> str | None:
+    """Why the loader does not read this batch: it counts another unit (espnet, fairseq)."""
+    budget = next((one for one in case.named(*BUDGETS) if (whole(one) or 0) > 0), None)
+    by = f", by {in_words(budget.path)}" if budget else ""
+    unit = f"the loader counts its batch in another unit than samples{by}"
+    for one in case.named("batch_type"):
+        if COUNTED_BY.match(unquoted(one.text)):
+            return f"batch_type (line {one.line}) is {unquoted(one.text)}: {unit}"
+    if budget and budget.path[:-1] == batch.path[:-1] and whole(batch) is None:
+        return f"{place(budget)} rules: {unit}"
+    return None
+
+
+# --- the other file that holds a batch and a precision too ----------------------------------------
+
+HELD = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+DEEPSPEED = ("zero_optimization", "train_micro_batch_size_per_gpu")
+
+
+def fixed_beside(path: str, config: Config) -> str | None:
+    """Why the batch and the precision of a config must stay: an HF config and its DeepSpeed JSON
+    must agree, or the trainer refuses to start. None where they may change.
+
+    >>> fixed_beside("train.yaml", Config(name="train.yaml", text="", format="yaml", settings=()))
+    """
+    names = [one for one in config.settings if one.path == ("deepspeed",) and ".json" in one.text]
+    if any(one.path[-1:] == (name,) for one in config.settings for name in DEEPSPEED):
+        auto = next((one for one in config.settings if unquoted(one.text) == "auto"), None)
+        return f"{place(auto)} is auto: the trainer's own config decides" if auto else None
+    if not names:
+        return None
+    named = unquoted(names[0].text)
+    places = (Path(path).parent / named, Path(named))
+    file = next((one for one in places if named_file.is_there(one)), None)
+    if file is None:
+        return f"{named} holds a batch too, perhaps, and it is not here: both must agree"
+    try:
+        found = read_config(file.read_bytes(), file.name)
+    except (OSError, GpuSetupError):
+        return f"{named} cannot be read: its batch and this one must agree"
+    held = [
+        place(one)
+        for one in found.settings
+        if (name_of(one.path) in HELD and whole(one) is not None)
+        or (one.path[-2:] in (("fp16", "enabled"), ("bf16", "enabled")) and "auto" not in one.text)
+    ]
+    said = f"{named} says {', '.join(held[:3])} too, and both must agree"
+    return f"{said}: write `auto` there, or change both" if held else None

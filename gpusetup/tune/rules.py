@@ -1,0 +1,301 @@
+"""The loader, the precision, the compiler and the allocator, for a machine's facts. Pure.
+
+A change never alters the experiment; what would is said in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gpusetup.configs.settings import NOTHING, Setting, in_words, name_of, truth, unquoted, whole
+from gpusetup.model.units import GIB
+from gpusetup.tune.case import (
+    MEASURED,
+    Case,
+    Facts,
+    Part,
+    Why,
+    added_key,
+    no_number,
+    place,
+    written_over,
+)
+from gpusetup.tune.trainers import trainer_in
+
+WORKERS_MOST = 16
+"""Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
+RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}
+"""A worker that has imported torch holds 0.3 to 0.8 GiB, and its batches; on Windows (True) it also
+commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is too small)."""
+PREFETCH_LEAST = 2
+WORKERS_SOURCE = (
+    "acceleration guide, corrected: a worker for each usable core (affinity, cgroup),"
+    f" {WORKERS_MOST} at most"
+)
+LOADER_SOURCE = "optimisation guide; torch.utils.data"
+
+# --- the loader ---------------------------------------------------------------------------------
+
+
+def wanted_workers(facts: Facts) -> tuple[int, Why]:
+    """Loader workers of one process: the usable cores shared by the GPUs, and what RAM carries.
+
+    >>> wanted_workers(Facts(cores=16, gpus=2))[0], wanted_workers(Facts(cores=64, gpus=1))[0]
+    (8, 16)
+    """
+    gpus, cores = max(1, facts.gpus), facts.cores or 0
+    each = RAM_PER_WORKER_BYTES[facts.family == "windows"]
+    share, room = max(1, cores // gpus), max(1, (facts.ram_bytes or 1 << 50) // each // gpus)
+    count = min(share, room, WORKERS_MOST)
+    reason = f"{cores} usable cores" + (f" for {gpus} GPUs, a process each" if gpus > 1 else "")
+    if count < min(share, WORKERS_MOST):
+        reason += f"; RAM for {count}, at {each / GIB:g} GiB a worker"
+    elif count < share:
+        reason += f"; more than {WORKERS_MOST} workers are seldom faster"
+    return count, Why(reason=reason, source=WORKERS_SOURCE)
+
+
+def loader(case: Case) -> Iterator[Part]:
+    """The number of workers, and what goes with it."""
+    facts, measured = case.facts, case.option.workers
+    there = case.having("workers")
+    count, why = wanted_workers(facts)
+    if measured is not None:
+        count = measured
+        why = Why(reason=f"{count} was the fastest when the loader ran alone", source=MEASURED)
+    elif not facts.cores or "workers" in case.option.no_gain:
+        count = max((whole(one) or 0 for one in there), default=0)
+        yield from _with_workers(case, count)
+        return
+    needs = [*filter(truth, case.having("persistent")), *filter(whole, case.having("prefetch"))]
+    if count == 0 and needs:
+        kept = in_words(needs[0].path)
+        yield f"No workers were the fastest, but {kept} needs at least one: change both by hand"
+        return
+    for setting in there:
+        if (whole(setting) or 0) < 0 or whole(setting) is None:
+            yield no_number(setting)
+        else:
+            yield from written_over(case, setting, str(count), why)
+    added = added_key(case, "workers", str(count), why.reason)
+    yield from added
+    if not count or not (there or added):
+        return
+    if facts.family == "windows":
+        yield (
+            "On Windows each worker starts Python again: the training must start below"
+            ' `if __name__ == "__main__":`, or every worker starts it again'
+        )
+    if facts.shm_bytes is not None and facts.shm_bytes < GIB:
+        yield (
+            f"/dev/shm has {facts.shm_bytes >> 20} MiB, through which workers pass batches:"
+            " start the container with `--shm-size 8g` (or `--ipc host`)"
+        )
+    if all(whole(setting) is not None for setting in there):
+        yield from _with_workers(case, count)
+
+
+def _with_workers(case: Case, count: int) -> Iterator[Part]:
+    """Keep them between epochs, and let each have batches ready."""
+    if not count:
+        return
+    why = Why(reason="workers that stay are not started again every epoch", source=LOADER_SOURCE)
+    yield from _switched_on(case, "persistent", why)
+    yield from added_key(case, "persistent", "true", why.reason)
+    why = Why(reason=f"each worker has {PREFETCH_LEAST} batches ready", source=LOADER_SOURCE)
+    for setting in case.having("prefetch"):
+        size = whole(setting)
+        if (size is not None and size < PREFETCH_LEAST) or setting.text in NOTHING[1:]:
+            yield from written_over(case, setting, str(PREFETCH_LEAST), why)
+
+
+def _switched_on(case: Case, role: str, why: Why) -> Iterator[Part]:
+    for setting in case.having(role):
+        if truth(setting) is False:
+            yield from written_over(case, setting, "true", why)
+
+
+def other_workers(case: Case) -> Iterator[Part]:
+    """What Ray, Dask and others call as a loader does: their processes are the experiment."""
+    for setting in case.having("not a loader"):
+        yield (
+            f"{place(setting)} does not stand below a loader and may mean something else: left as"
+            " it is"
+        )
+
+
+def pinning(case: Case) -> Iterator[Part]:
+    """Pinned memory makes the copy to the GPU overlap; a Jetson's memory is the GPU's already."""
+    if case.facts.gpus and not case.facts.jetson:
+        why = "copies from pinned memory run beside the computing"
+        source = "acceleration guide; torch.utils.data"
+        yield from _switched_on(case, "pin", Why(reason=why, source=source))
+
+
+# --- computing ----------------------------------------------------------------------------------
+
+AMP = ("amp", "bf16", "fp16", "precision")
+TYPES = {"bf16": "bfloat16", "fp16": "float16"}
+
+
+def half(facts: Facts) -> str:
+    """The 16-bit type of a GPU: bf16, before Ampere fp16."""
+    return "fp16" if (facts.capability or (8, 0)) < (8, 0) else "bf16"
+
+
+def precision(case: Case) -> Iterator[Part]:
+    """Mixed precision where a key for it stands in the config and the GPU gains by it."""
+    measured, kind = case.option.amp, half(case.facts)
+    capability = case.facts.capability or ((8, 0) if measured else None)
+    if capability is None or "amp" in case.option.no_gain or case.option.fixed_beside:
+        return
+    if capability < (7, 0) and not measured:
+        if case.having(*AMP):
+            yield "This GPU has no tensor cores: mixed precision saves memory, hardly time"
+        return
+    why = Why(
+        reason="tensor cores; measured savings of memory are 1 to 49 %, by model",
+        source="acceleration guide, with its correction",
+    )
+    if measured:
+        why = Why(reason="it trains faster", source=MEASURED)
+    on = any(map(truth, case.having("amp", "bf16", "fp16")))
+    for setting, key in case.found:
+        if key.role in ("amp", kind) and truth(setting) is False and (key.role == "amp" or not on):
+            yield from written_over(case, setting, _switch(case, setting, kind), why)
+            on = True
+        elif key.role == "precision" and unquoted(setting.text) in ("32", "32-true"):
+            value = "bf16-mixed" if kind == "bf16" else "16-mixed"
+            yield from written_over(case, setting, value, why)
+        elif kind == "bf16" and key.role == "fp16" and truth(setting):
+            yield f"{in_words(setting.path)} is on: bf16 needs no loss scaling on this GPU"
+        elif (
+            kind == "fp16"
+            and key.role in AMP
+            and (
+                unquoted(setting.text).lower().startswith("bf16")
+                or (key.role == "bf16" and truth(setting))
+            )
+        ):
+            yield (
+                f"{place(setting)} asks for bf16, for which this GPU has no tensor cores (they came"
+                " with capability 8.0): fp16 with loss scaling is its 16-bit type, where the"
+                " trainer takes it; the loss may differ, so it is left"
+            )
+
+
+def _switch(case: Case, setting: Setting, kind: str) -> str:
+    """`true`, or the type where the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
+    trainer = trainer_in(case.config)
+    in_types = setting.text[:1] in ("'", '"') or (
+        trainer is not None and trainer.name in ("accelerate", "diffusers")
+    )
+    return kind if in_types and name_of(setting.path) == "mixed_precision" else "true"
+
+
+def compiling(case: Case) -> Iterator[Part]:
+    """`torch.compile` only where it was measured to be faster; it needs Triton."""
+    facts, measured = case.facts, case.option.compile
+    able = facts.family == "linux" and (facts.capability or (0, 0)) >= (7, 0) and not facts.jetson
+    if measured:
+        why = "fused kernels: fewer passes over memory; the first step takes minutes"
+        yield from _switched_on(case, "compile", Why(reason=why, source=MEASURED))
+    elif "compile" not in case.option.no_gain:
+        said = "torch.compile needs Triton (Linux, sm_70)"
+        if able:
+            said = (
+                "torch.compile makes some models faster, others slower (sizes that change), and"
+                " fails with some; `--benchmark` measures it"
+            )
+        for setting in case.having("compile"):
+            if truth(setting) is False:
+                yield f"{in_words(setting.path)} stays off: {said}"
+
+
+def without_key(case: Case) -> Iterator[Part]:
+    """What was faster here and has no key in the config: the trainer's own, or a line of code."""
+    ours, kind = case.option, half(case.facts)
+    rows = (
+        (ours.compile, ("compile",), "model = torch.compile(model)"),
+        (ours.amp, (kind, *AMP),
+         f"with torch.autocast(device, torch.{TYPES[kind]}): loss = step(batch)"),
+        (ours.workers, ("workers",), f"DataLoader(..., num_workers={ours.workers})"),
+    )  # fmt: skip
+    for faster, roles, line in rows:
+        if not faster or case.having(*roles):
+            continue
+        added = added_key(case, roles[0], "true", "it trains faster")
+        if roles != ("workers",):  # `loader` has added that one
+            yield from added
+        if not added:
+            yield f"Measured to be faster, and this config has no key for it: `{line}` in the code"
+
+
+EXPANDABLE = "expandable_segments:True"
+
+
+def allocator(case: Case) -> Iterator[Part]:
+    """Expandable segments: never on Windows, WSL and Jetson, where the driver lacks them."""
+    facts, there = case.facts, case.having("allocator")
+    if facts.family != "linux" or facts.wsl or facts.jetson or not facts.gpus:
+        return
+    gain, source = "segments that grow leave no holes between them", "resources guide; torch.cuda"
+    why = Why(reason=gain, source=f"{source} memory notes")
+    for setting in there:
+        if setting.text in NOTHING:
+            yield from written_over(case, setting, EXPANDABLE, why)
+        elif "expandable_segments" not in setting.text:
+            yield f"{in_words(setting.path)}: {EXPANDABLE} may be added to it; {gain}"
+    if not there:
+        yield (
+            f"Where memory is tight: PYTORCH_CUDA_ALLOC_CONF={EXPANDABLE} (torch 2.9 and newer also"
+            f" read PYTORCH_ALLOC_CONF) before the start; {gain}"
+        )
+
+
+# --- in words only ------------------------------------------------------------------------------
+
+
+def experiment(case: Case) -> Iterator[Part]:
+    """What would change the model, the loss or the data: never written."""
+    preset = case.preset()
+    if preset and preset.advice and case.option.measured is None:
+        yield f"{preset.advice} ({preset.source})"
+    there = case.having("model", "loss", "length")
+    named = [in_words(one.path) for one in there if isinstance(one.path[-1], str)]
+    if named:
+        yield f"Never written, because they change the experiment: {', '.join(named)}"
+
+
+def rollout(case: Case) -> Iterator[Part]:
+    """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
+    if case.having("rollout-batch"):
+        yield (
+            "The batch of a reinforcement-learning run is part of the algorithm: left as it is."
+            " Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup plan`"
+        )
+
+
+def several_gpus(case: Case) -> Iterator[Part]:
+    gpus = case.facts.gpus
+    if not gpus:
+        yield "No NVIDIA GPU is visible here: only what depends on the CPU was looked at"
+    elif gpus > 1:
+        yield (
+            f"{gpus} GPUs: start one process each (`torchrun --nproc-per-node {gpus} ...`);"
+            " DataParallel divides the loader's batch and gathers on one"
+        )
+
+
+RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
+    loader,
+    other_workers,
+    pinning,
+    precision,
+    compiling,
+    without_key,
+    allocator,
+    rollout,
+    experiment,
+)
+"""All but the batch, which is judged by the config as these leave it."""

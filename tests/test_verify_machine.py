@@ -1,0 +1,354 @@
+"""verify on devices that no test machine has: CUDA's Python interface, the driver and its messages
+are played.
+
+The stand-in computes at once on the CPU: this proves that the checks run through, what they say,
+and that they see a stand-in that is wrong in the way they look for. It proves nothing about GPUs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import shutil
+import tempfile
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from each_row import each
+from test_verify_running import SEEN, Answers
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gpusetup.verify import worker
+from gpusetup.verify.checks import memory, speed, transfers
+from gpusetup.verify.device import identity, libraries, lock
+from gpusetup.verify.device.known_gpus import figures, table
+from gpusetup.verify.judging.speed import least
+from gpusetup.verify.options import read_options
+from gpusetup.verify.program import Run
+from gpusetup.verify.ranks.launch import Rank
+from gpusetup.verify.values import FAILED, PASSED, Outcome
+
+DEVICE = "cuda:0"
+GIB = 2**30
+
+
+class OnTheCpu(TorchFunctionMode):
+    """Takes `cuda:0` for the CPU; page-locked memory is ordinary memory that says it is not."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in SPECIAL:
+            return SPECIAL[name](args[0])
+        swap = {DEVICE: "cpu"}
+        args = tuple(swap.get(x, x) if isinstance(x, str) else x for x in args)
+        kwargs = {k: swap.get(v, v) if isinstance(v, str) else v for k, v in (kwargs or {}).items()}
+        return func(*args, **kwargs)
+
+
+SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "pin_memory": lambda given: given.clone(),
+    "is_pinned": lambda _: True,
+}
+
+
+class Stream:
+    """Does everything at once."""
+
+    def __init__(self, _: Any = None) -> None: ...
+
+    def wait_stream(self, _: Any) -> None: ...
+
+    def wait_event(self, _: Any) -> None: ...
+
+    def record_event(self) -> Event:
+        return Event()
+
+    def synchronize(self) -> None: ...
+
+
+class Event:
+    def record(self, _: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class Graph(TorchDispatchMode):
+    """Remembers what was computed, to compute it again into the same memory."""
+
+    stale = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        self.done.append((func, args, kwargs or {}, found))
+        return found
+
+    def replay(self) -> None:
+        for func, args, kwargs, kept in [] if self.stale else self.done:
+            kept.copy_(func(*args, **kwargs))
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    anywhere = contextlib.nullcontext
+    stream = Stream()
+    row = types.SimpleNamespace(name="NVIDIA A100-SXM4-80GB", total_memory=GIB, major=8, minor=0)
+    for name, value in {
+        "Stream": Stream,
+        "Event": Event,
+        "CUDAGraph": Graph,
+        "graph": lambda captured, stream: captured,
+        "stream": lambda _: anywhere(),
+        "device": lambda _: anywhere(),
+        "current_stream": lambda _=None: stream,
+        "synchronize": lambda _=None: None,
+        "empty_cache": lambda: None,
+        "mem_get_info": lambda _: (GIB, GIB),
+        "memory_reserved": lambda _: 0,
+        "get_device_properties": lambda _: row,
+        "set_per_process_memory_fraction": lambda *_: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(transfers, "COPY_BYTES", 2**20)
+    monkeypatch.setattr(transfers, "CHAINED", 2**20)  # enough where nothing runs ahead of its host
+    monkeypatch.setattr(transfers, "SLOWEST_COPY", 0.0)  # a busy host is no sick device
+    with OnTheCpu():
+        yield monkeypatch
+
+
+CHECKS = (
+    transfers.copy_in,
+    transfers.copy_out,
+    transfers.pinned,
+    transfers.streams,
+    transfers.graph,
+)
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("check", CHECKS, ids=lambda each: each.__name__)
+def test_a_sound_device_passes(check: Callable[[str], Outcome]) -> None:
+    found = check(DEVICE)
+    assert found.status == "passed", found
+
+
+def test_a_device_at_fault_is_seen(cuda: pytest.MonkeyPatch) -> None:
+    cuda.setattr(Graph, "stale", True)
+    assert transfers.graph(DEVICE).detail.startswith("replay 0: ")
+    cuda.setitem(SPECIAL, "is_pinned", lambda _: False)
+    assert transfers.pinned(DEVICE).detail == "pinned: the memory is not page-locked"
+
+
+@each(
+    "free, reserved, integrated, share",
+    [(80, 0, False, 0.8), (40, 0, False, 0.1), (40, 40, False, 0.8), (80, 0, True, 0.025)],
+)
+def test_the_part_of_the_memory_that_is_tested(
+    free: int, reserved: int, integrated: bool, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Less where others work on the GPU, or where its memory is the host's."""
+    card = types.SimpleNamespace(
+        mem_get_info=lambda _: (free * GIB, 80 * GIB),
+        memory_reserved=lambda _: reserved * GIB,
+        get_device_properties=lambda _: types.SimpleNamespace(is_integrated=integrated),
+    )
+    monkeypatch.setattr(torch, "cuda", card)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 8 * GIB)
+    assert memory.amount(DEVICE)[0] == int(free * GIB * share)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_running_out_of_memory_needs_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory.out_of_memory(DEVICE).detail.startswith("too much memory: 1073741824 bytes")
+
+    def refuses(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 1024.00 MiB\nmore")
+
+    monkeypatch.setattr(torch, "empty", refuses)
+    assert memory.out_of_memory(DEVICE).status == "passed"
+
+
+@pytest.mark.usefixtures("cuda")
+def test_memory_of_a_gpu_is_tested_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(memory.CHUNK_BYTES, "cuda", 2**20)
+    monkeypatch.setattr(memory, "amount", lambda *_: (4 * 2**20, "a part"))
+    monkeypatch.setattr(memory, "alone_on", lambda _: contextlib.nullcontext(True))
+    found = memory.memory(DEVICE)
+    assert found.detail == "0.00 GiB, 4 patterns, each inverted (a part)"
+
+
+def test_a_second_verify_on_one_gpu_knows_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    one, two = "GPU-1", "GPU-2"
+    with lock.alone_on(one) as first, lock.alone_on(one) as second, lock.alone_on(two) as other:
+        assert (first, second, other) == (True, False, True)
+
+
+@pytest.mark.parametrize(("local", "asked"), [(0, True), (3, False)])
+def test_one_rank_of_a_node_copies_between_its_gpus(local: int, asked: bool) -> None:
+    rank = Rank(local, 8, local, "127.0.0.1", 29500, "node", "job")
+    link: Any = types.SimpleNamespace(come_to=lambda _: ["late"], doing=lambda _: None)
+    answers = Answers(SEEN)
+    Run(read_options(["--level", "standard"]), answers, rank, link).all()
+    assert any(name.startswith("peers@") for name in answers.asked) is asked
+
+
+@each(
+    "said, spent, hint",
+    [
+        ("CUDA error: an illegal memory access was encountered\nmore", True, "doctor"),
+        ("Triton Error [CUDA]: an illegal memory access was encountered", True, "doctor"),
+        ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR", True, "doctor"),
+        ("CUDA error: unspecified launch failure", True, "doctor"),
+        ("CUDA out of memory. Tried to allocate", False, "nvidia-smi"),
+        ("shapes do not fit", False, "doctor"),
+    ],
+)
+def test_a_sticky_error_ends_the_process(said: str, spent: bool, hint: str) -> None:
+    found = worker.raised(RuntimeError(said))
+    assert (found.status, found.spent, "\n" in found.detail) == ("failed", spent, False)
+    assert hint in (found.hint or "")
+
+
+def test_without_a_temporary_folder_what_needs_one_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "has_scratch", lambda: False)
+    for name in ("compile", "dataloader", "language-model", "determinism"):
+        found = worker.served({"name": name, "device": "cpu"}, False)["outcome"]
+        assert found["status"] == "skipped", name
+        assert "TMPDIR" in found["hint"]
+
+
+def test_a_check_of_a_gpu_makes_it_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    current: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    monkeypatch.setattr(worker, "function_of", lambda _: lambda device: Outcome("passed", device))
+    for name, device in (("float8", "cuda:1"), ("gpu", "cuda:1"), ("float8", "cpu")):
+        worker.served({"name": name, "device": device}, verbose=False)
+    assert current == ["cuda:1"]
+
+
+# --- which GPU it is ---
+
+DASHED = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+def driver(init: int = 0) -> Any:
+    def told(found: Any, _: Any) -> int:
+        found._obj[:] = list(range(16))
+        return 0
+
+    return types.SimpleNamespace(
+        cuInit=lambda _: init, cuDeviceGet=lambda *_: 0, cuDeviceGetUuid=told
+    )
+
+
+@each(
+    "name, said_by_torch, init, uuid",
+    [
+        ("Tesla T4", None, 0, f"GPU-{DASHED}"),
+        ("Tesla T4", None, 100, None),
+        ("Tesla T4", "1234", 100, "GPU-1234"),
+        ("NVIDIA A100 MIG 1g.5gb", "whole", 0, f"MIG-{DASHED}"),
+        ("NVIDIA A100 MIG 1g.5gb", "whole", 100, "MIG-whole"),
+    ],
+)
+def test_the_driver_names_a_gpu_before_torch_does(
+    name: str,
+    said_by_torch: str | None,
+    init: int,
+    uuid: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = types.SimpleNamespace(name=name, uuid=said_by_torch)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: row)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: driver(init))
+    assert identity.gpu_uuid(torch, "cuda:0") == uuid
+
+
+# --- the libraries of an image ---
+
+NO_DRIVER = "libcuda.so.1: cannot open shared object file: No such file or directory"
+NO_CUBLAS = "libcublas.so.12: cannot open shared object file: No such file or directory"
+
+
+@each(
+    "problems, status, words",
+    [
+        (("", ""), "passed", "2 CUDA libraries load"),
+        (("", NO_DRIVER), "passed", "1 CUDA libraries load, 1 wait for the driver"),
+        (("", NO_CUBLAS), "failed", NO_CUBLAS),
+        ((NO_CUBLAS, "libcuda_wrapper.so: invalid ELF header"), "failed", "invalid ELF header"),
+        ((), "failed", "no CUDA library"),
+    ],
+)
+def test_libraries_of_an_image(
+    problems: tuple[str, ...], status: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(path: str) -> None:
+        if problems[int(path[-1])]:
+            raise OSError(problems[int(path[-1])])
+
+    monkeypatch.setattr(torch.version, "cuda", "12.4")
+    paths = [Path(f"libtorch_cuda.so.{place}") for place in range(len(problems))]
+    monkeypatch.setattr(libraries, "libraries_of", lambda _: paths)
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    found = libraries.libraries_load("none")
+    assert (found.status, words in found.detail) == (status, True), found
+
+
+def test_the_libraries_that_training_needs_are_found_and_the_others_left(tmp_path: Path) -> None:
+    wanted = (
+        "torch/lib/libtorch_cuda.so",
+        "nvidia/cublas/lib/libcublas.so.12",
+        "nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9",
+        "nvidia/cu13/lib/libcudart.so.13",
+        "torch/lib/cudart64_12.dll",
+    )
+    others = ("torch/lib/libtorch_cpu.so", "nvidia/cudnn/include/cudnn.h")
+    for name in (*wanted, *others, "nvidia/cufile/lib/libcufile_rdma.so.1"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "nvidia_cufft_cu12-11.dist-info").mkdir()
+    deleted = "nvidia/cufft/lib/libcufft.so.11"
+    record = f"{deleted},sha256=x,1\nnvidia/cufft/include/cufft.h,,\n"
+    (tmp_path / "nvidia_cufft_cu12-11.dist-info" / "RECORD").write_text(record)
+    found = libraries.libraries_of(tmp_path / "torch")
+    assert {str(path.relative_to(tmp_path)) for path in found} == {*wanted, deleted}
+    shutil.rmtree(tmp_path)
+
+
+# --- rates ---
+
+
+def test_a_card_of_every_known_model_passes_as_usual_and_fails_twelve_times_slower() -> None:
+    for name in table()["gpus"]:
+        known = figures(name)
+        assert known is not None
+        for check, figure in (("speed-half", known.half), ("copy-within", known.memory)):
+            floor = least(check, known)
+            if floor is not None and figure is not None:
+                for share, status in ((0.42, PASSED), (0.42 / 12, FAILED)):
+                    rate = (share * figure, 0.01)
+                    assert speed.rated("", rate, (floor, "x/s")).status == status, (name, check)
+    assert least("speed-half", figures("no such card")) is None
+
+
+def test_more_work_is_measured_at_once_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr("time.perf_counter", lambda: 0.001 * len(ran))
+    rate, _ = speed.measured(DEVICE, lambda: ran.append(1), 5.0)
+    assert rate == pytest.approx(5000.0)
+    assert len(ran) == 1 + 3 + 7 * 21
