@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -35,14 +34,13 @@ EXAMPLES = (
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
 )
-LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 ONLY = {
-    "partition": ("slurm", r".*"),
-    "image": ("kubernetes", r"[\w][\w.:/@-]{0,500}"),
-    "namespace": ("kubernetes", rf"{LABEL}(\.{LABEL})*"),
-    "runtime_class": ("kubernetes", rf"{LABEL}(\.{LABEL})*"),
+    "partition": "slurm",
+    "image": "kubernetes",
+    "namespace": "kubernetes",
+    "runtime_class": "kubernetes",
 }
-"""What one engine alone takes: its name, and the form that it has there."""
+"""What one engine alone takes."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -119,14 +117,10 @@ def _refuse_what_is_not_meant(options: argparse.Namespace) -> None:
             "`fleet run` asks by an engine, and none is named",
             hint="one of `--slurm`, `--ray ADDRESS`, `--kubernetes`, `--hosts FILE`",
         )
-    for name, (owner, form) in ONLY.items():
-        value, flag = getattr(options, name), f"--{name.replace('_', '-')}"
-        if value is not None and owner != engine:
+    for name, owner in ONLY.items():
+        if getattr(options, name) is not None and owner != engine:
+            flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"`{flag}` is for `--{owner}`", hint="name that engine, too")
-        if value is not None and not re.fullmatch(form, value):
-            raise UsageError(
-                f"`{flag} {value}` is no name of Kubernetes", hint="as `kubectl get` shows them"
-            )
     if options.after and engine != "slurm":
         raise UsageError("what follows `--` is for `--slurm`: options of srun")
 
