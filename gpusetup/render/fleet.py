@@ -122,8 +122,8 @@ def _mixed(rows: Sequence[Mixed]) -> Iterator[Row]:
 def _left_alone(answer: FleetAnswer) -> Iterator[Row]:
     """Nodes that got no work, those of one state together."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for one in answer.not_asked:
-        groups[one.why].append(one.name)
+    for name, why in answer.not_asked.items():
+        groups[why].append(name)
     for why, names in groups.items():
         yield Row(f"  {slurm_list(names)}: {why}", hang=4)
 
