@@ -71,7 +71,7 @@ def request_of(options: argparse.Namespace, place: Place) -> CodeRequest:
         code=options.code,
         batch=FIRST_BATCH if options.batch is None else -(-options.batch // max(gpus, 1)),
         amp=None if options.amp == "none" else options.amp,
-        checkpointing=bool(options.checkpointing),
+        checkpointing=options.checkpointing not in (None, "none"),
         strategy=options.strategy or ("ddp" if gpus > 1 else "single"),
         gpus=gpus,
         optimizer=options.optimizer or "adamw",

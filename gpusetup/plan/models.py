@@ -119,7 +119,9 @@ def model_named(text: str) -> Shape:
     hint = f"known names that are near: {short or 'none'}; any other by its `config.json`"
     if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         hint += f", which `hf download {text} config.json --local-dir .` fetches"
-    raise UsageError(f"No model is called {text!r}", hint=f"{hint}, or `--params 7B`")
+    said = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
+    size = said[1].upper() if said else "7B"
+    raise UsageError(f"No model is called {text!r}", hint=f"{hint}, or `--params {size}`")
 
 
 @lru_cache(maxsize=256)
