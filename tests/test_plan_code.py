@@ -18,19 +18,21 @@ from gpusetup.commands.plan_code import trace
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.code import CodeAsked, best_batch, plan_of
-from gpusetup.plan.decide import Limits
-from gpusetup.plan.place import sized_gpu
-from gpusetup.plan.trace import (
+from gpusetup.plan.code import (
     PHASES,
+    CodeAsked,
     CodeFailed,
     CodeRequest,
     Standing,
     Trace,
     Traced,
     answer_of,
+    best_batch,
     largest_batch,
+    plan_of,
 )
+from gpusetup.plan.decide import Limits
+from gpusetup.plan.place import sized_gpu
 from gpusetup.render.plan_code import code_text
 
 pytestmark = pytest.mark.usefixtures("warm_torch")

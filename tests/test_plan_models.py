@@ -14,7 +14,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.job import Job
-from gpusetup.plan.layers import layer_bytes
+from gpusetup.plan.memory import layer_bytes
 from gpusetup.plan.models import count, key, model_in, model_named, table
 
 HERE = Path(__file__).resolve().parent

@@ -164,7 +164,7 @@ def run_one(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     decision = decided(asked)
     found = answer(asked, decision)
     if options.format == "yaml":
-        from gpusetup.plan.settings import Plan, document
+        from gpusetup.plan.trainers import Plan, document
 
         job, trainer = decision.job, asked.question.trainer or ""
         plan = Plan(trainer=trainer, job=job, recipe=decision.shown.recipe)

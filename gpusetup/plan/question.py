@@ -15,8 +15,8 @@ from gpusetup.plan.models import (
     count,
     model_named,
     model_of_size,
+    of_size,
 )
-from gpusetup.plan.sample import of_size
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.trainers import defaults
