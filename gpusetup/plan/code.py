@@ -20,8 +20,7 @@ from gpusetup.plan.memory import CONTEXT, NCCL, NCCL_LINKED
 from gpusetup.plan.place import Place
 
 PHASES = ("forward", "backward", "optimizer")
-STRATEGIES = ("single", "ddp", "fsdp", "zero3")
-"""The strategies that a trace can show; ZeRO 3 is what FSDP2 does."""
+STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is what FSDP2 does
 OPTIMIZERS = ("adamw", "adam", "sgd", "adafactor")
 LARGEST = 1 << 40
 """A batch that nobody trains: where memory does not grow with the batch."""
@@ -319,10 +318,9 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
     recipes = (Recipe(), Recipe(env=True))[: 1 + asked.limits.env]
     sizes = {recipe: total(one, recipe, asked) for recipe in recipes}
     capacity = asked.limits.capacity
-    recipe = next((each for each in recipes if sizes[each] <= capacity), recipes[-1])
+    recipe = recipes[0] if sizes[recipes[0]] <= capacity else recipes[-1]
     fits = sizes[recipe] <= capacity
-    tried = recipes[: recipes.index(recipe) + 1]
-    close = any(abs(sizes[each] / capacity - 1) < CLEAR for each in tried)
+    close = any(abs(sizes[each] / capacity - 1) < CLEAR for each in (recipes[0], recipe))
     saves = round(fragmentation(one, recipe) / GIB, 3)
     return PlanCell(
         fits=fits,
