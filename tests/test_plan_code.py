@@ -28,7 +28,6 @@ from gpusetup.plan.code import (
     Traced,
     answer_of,
     best_batch,
-    largest_batch,
     plan_of,
 )
 from gpusetup.plan.decide import Limits
@@ -69,20 +68,6 @@ def test_traced_peaks_are_those_of_real_steps(
     traced = trace(asked, folder=str(TESTS)).asked.phases
     highest = max(real[phase] for phase in PHASES)
     assert max(traced.values()) == pytest.approx(highest, rel=most)
-
-
-@pytest.mark.slow
-def test_the_largest_batch_fits_and_one_more_does_not() -> None:
-    limit = 200 * MIB
-    asked = CodeRequest(code="real_steps:transformer", batch=2, limit_bytes=limit)
-    found = trace(asked, folder=str(TESTS))
-    best = largest_batch(found, limit)
-    fits, over = (
-        trace(replace(asked, batch=batch, line=False), folder=str(TESTS)).asked.peak
-        for batch in (best, best + 1)
-    )
-    assert best > 2
-    assert fits <= limit < over
 
 
 @pytest.mark.parametrize(
@@ -243,13 +228,6 @@ def test_autocast_chooses_the_dtypes_of_cuda() -> None:
 # --- what is made of a trace -------------------------------------------------------------------
 
 
-def test_an_interpreter_without_torch_is_blocked() -> None:
-    line = json.dumps({"problem": "ModuleNotFoundError", "message": "No module named 'torch'"})
-    with pytest.raises(GpuSetupError) as caught:
-        answer_of(CodeRequest(code="a:b", batch=1), line, "", 1)
-    assert caught.value.exit_code == 3
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -271,6 +249,13 @@ def test_flags_that_contradict_code_are_refused(
     monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
     assert cli.main(["plan", "--code", "a:b", "--gpu-mem", "8GiB", *flags]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_an_interpreter_without_torch_is_blocked() -> None:
+    line = json.dumps({"problem": "ModuleNotFoundError", "message": "No module named 'torch'"})
+    with pytest.raises(GpuSetupError) as caught:
+        answer_of(CodeRequest(code="a:b", batch=1), line, "", 1)
+    assert caught.value.exit_code == 3
 
 
 # --- the answer --------------------------------------------------------------------------------

@@ -79,12 +79,6 @@ READ: dict[str, dict[str, object]] = {
     },
     "nemo_megatron.yaml": {"trainer": "megatron", "context": 512, "amp": "bf16"},
 }  # fmt: skip
-BATCHES = {
-    "axolotl.yml": (24, None, None), "deepspeed_zero2.json": (32, 256, None),
-    "torchtitan.toml": (1, None, None), "litgpt_lora.yaml": (2, 8, 1),
-    "verl_grpo.yaml": (4, None, 16), "trinity_grpo.yaml": (None, None, 8),
-    "nemo_megatron.yaml": (32, 256, 8), "unsloth.yaml": (2, None, None),
-}  # fmt: skip
 
 
 def test_each_trainers_config_is_read_as_what_it_means() -> None:
@@ -97,11 +91,6 @@ def test_each_trainers_config_is_read_as_what_it_means() -> None:
             if (found := getattr(question, field, question.how.get(field))) != value
         ]
     assert not wrong
-
-
-def test_the_batch_of_a_gpu_and_the_gpus_are_read() -> None:
-    found = {name: of_file(name) for name in BATCHES}
-    assert {n: (one.per_gpu, one.total, one.gpus) for n, one in found.items()} == BATCHES
 
 
 def test_every_key_is_read_assumed_or_named_as_not_understood() -> None:
@@ -180,13 +169,6 @@ def test_what_is_said_comes_before_the_file(capsys: pytest.CaptureFixture[str]) 
     assert (found["model"], found["context"], found["batch"]) == ("gpt2", 512, 1)
     assert main(["plan", "--from-config", file, "--gpu", "RTX 4090", "--max-batch"]) == 0
     assert "largest batch" in capsys.readouterr().out
-
-
-def test_a_config_without_a_model_says_what_to_add(capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(CONFIGS["verl_grpo.yaml"])
-    assert main(["plan", "--from-config", file, "--gpu", "H200"]) == 2
-    said = capsys.readouterr().err
-    assert "variable MODEL_PATH" in said and "--model NAME" in said
 
 
 GUIDE = """model:
