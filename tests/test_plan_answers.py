@@ -39,7 +39,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "", "--strategy device-map --batch 1", "--strategy zero1",
         "--strategy zero2", "--strategy zero2 --offload optimizer", "--strategy zero3",
         "--strategy zero3 load_whole=yes", "--strategy fsdp", "--strategy shard-grad-op",
-        "--strategy fsdp1 --lora 16", "--strategy hsdp shard=4", "--strategy fsdp --sp 4",
+        "--strategy fsdp1 --lora 16", "--strategy hsdp --gpus 16", "--strategy fsdp --sp 4",
         "--strategy fsdp --tp 4", "--strategy fsdp --tp 4 sequence_parallel=yes",
         "--strategy fsdp --cp 2", "--strategy zero1 --pp 4 --accumulate 2",
     ),

@@ -23,7 +23,7 @@ from gpusetup.plan.trainers import defaults
 
 MOST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
-    "lora": 10**5, "tensor_parallel": 1024, "shard": 10**5,
+    "lora": 10**5, "tensor_parallel": 1024,
     "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
     "trained_layers": 1024,
 }  # fmt: skip
@@ -210,8 +210,6 @@ def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str |
          f"`--tp` does not divide the {job.shape.heads} heads of the model", None),
         (job.pipeline_parallel > job.shape.layers,
          f"`--pp` is more than the {job.shape.layers} layers of the model", None),
-        ((job.shard is not None) != (strategy == "hsdp"),
-         "`--strategy hsdp` and a `shard` go together", "say `shard` in a config's `plan:`"),
         (job.is_quantized and not job.base_is_frozen,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (not re.fullmatch(r"op|[1-9]\d{0,2}", selective),

@@ -47,8 +47,12 @@ Adafactor a row and a column for each matrix (arXiv 1804.04235: next to nothing)
 
 
 def shards(job: Job, what: int) -> int:
-    """By what weights (0), gradients (1) or optimizer states (2) are divided."""
-    return (job.shard or job.data_parallel) if DIVIDES[job.strategy][what] else 1
+    """By what weights (0), gradients (1) or optimizer states (2) are divided.
+
+    HSDP divides among the GPUs of a node, of which there are eight.
+    """
+    most = 8 if job.strategy == "hsdp" else job.gpus
+    return min(job.data_parallel, most) if DIVIDES[job.strategy][what] else 1
 
 
 def mine(job: Job, parameters: float, parts: int = 1) -> float:
