@@ -241,7 +241,6 @@ def model_of_size(parameters: int, *, text: bool) -> Shape:
         key_value=hidden,
         intermediate=4 * hidden,
         gated=False,
-        activation="gelu",
         rms_norm=False,
         vocabulary=vocabulary,
     )
