@@ -62,9 +62,7 @@ def test_the_largest_context_and_concurrency_are_just_what_fits() -> None:
     ("change", "said"),
     [
         ({"serve": "tgi"}, "is no engine"),
-        ({"weights": "q4_k_m"}, "is no format"),
         ({"serve": "llama.cpp", "weights": "int4"}, "is no format"),
-        ({"cache": "int3"}, "is no type of a cache"),
         ({"gpus": 5}, "do not divide"),
         ({"model": "dinov2-large"}, "writes no text"),
     ],
