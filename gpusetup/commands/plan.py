@@ -296,10 +296,6 @@ TAKES = {
     "cells": ("predict",),
 }  # fmt: skip
 """What goes with a mode; all else says nothing to it."""
-FLAGS = {
-    "machine_from": "from", "tensor_parallel": "tp", "pipeline_parallel": "pp",
-    "context_parallel": "cp", "expert_parallel": "ep",
-}  # fmt: skip
 SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"}
 
 
@@ -324,5 +320,7 @@ def check_modes(options: argparse.Namespace) -> None:
 
 
 def flag(name: str, options: argparse.Namespace) -> str:
+    from gpusetup.plan.question import FLAGS
+
     word = SOLVERS.get(options.solve, "max-batch") if name == "solve" else FLAGS.get(name, name)
     return f"`--{word.replace('_', '-')}`"

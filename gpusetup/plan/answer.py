@@ -32,7 +32,7 @@ from gpusetup.plan.decide import (
 )
 from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
-from gpusetup.plan.models import model_of_size, said_of_sample
+from gpusetup.plan.models import said_of_sample
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.savings import helps, ladder
@@ -168,13 +168,14 @@ def answer(asked: Asked, decision: Decision) -> PlanCell:
     fewer = fewer_gpus(decision)
     said = [*asked.notes, *notes(question, decision, place)]
     said += [use_fewer(fewer, decision.job.gpus, place)] if fewer else []
-    unsure = any(left_open(question, decision, place))
-    plain = cell(decision, place.gpu)
+    unsure = asked.notes or any(left_open(question, decision, place))
+    plain, gpus = cell(decision, place.gpu), decision.job.gpus
+    shown = {"CUDA_VISIBLE_DEVICES": first_gpus(gpus)} if (place.count or 0) > gpus else {}
     return replace(
         plain,
         confidence="close" if unsure and plain.confidence == "clear" else plain.confidence,
         better=FewerGpus(gpus=fewer.job.gpus, recipe=str(fewer.recipe)) if fewer else None,
-        env={**plain.env, **visible(decision.job, place)} if decision.fits else {},
+        env={**plain.env, **shown} if decision.fits else {},
         ladder=ladder(decision),
         helps=helps(decision),
         ways=tuple(ways(asked)),
@@ -216,12 +217,6 @@ def cell(decision: Decision, gpu: str) -> PlanCell:
     )
 
 
-def visible(job: Job, place: Place) -> dict[str, str]:
-    """Which GPUs to show the trainer, if the machine has more than the plan uses."""
-    more = place.count is not None and place.count > job.gpus
-    return {"CUDA_VISIBLE_DEVICES": first_gpus(job.gpus)} if more else {}
-
-
 PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "host",
          "allocated", "reserved")  # fmt: skip
 
@@ -250,7 +245,6 @@ def runner_up(decision: Decision) -> RunnerUp | None:
 
 NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "linked", "strategy", "optimizer",
                "amp", "dtype", "checkpointing", "expandable", "autocast")  # fmt: skip
-PLAIN = Job(shape=model_of_size(10**9, text=True), context=1)
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
@@ -266,9 +260,9 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
         "mixed_precision": job.amp or half,
         "param_dtype": job.dtype,
     }
-    for name in FIELDS:
+    for name, usual in FIELDS.items():
         value = getattr(job, name)
-        if name not in NAMED_APART and value != getattr(PLAIN, name):
+        if name not in NAMED_APART and value != usual:
             found[name] = value
     if not job.shape.vocabulary:
         found.pop("loss", None)

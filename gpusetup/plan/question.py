@@ -158,7 +158,7 @@ def shape_of_question(question: Question) -> Shape:
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-         "expert_parallel": "ep"}  # fmt: skip
+         "expert_parallel": "ep", "machine_from": "from"}  # fmt: skip
 """Names whose option is another word."""
 
 
