@@ -105,18 +105,9 @@ def document(draw: random.Random) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("facts", [LAPTOP, BIG, SMALL], ids=["laptop", "big", "small"])
-@pytest.mark.slow
-def test_thirty_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
-    keep_every_byte(facts, range(30))
-
-
-@pytest.mark.parametrize("facts", [LAPTOP, BIG, SMALL], ids=["laptop", "big", "small"])
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(3)
 def test_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
-    keep_every_byte(facts, range(10))
-
-
-def keep_every_byte(facts: Facts, seeds: range) -> None:
+    seeds = range(10)
     changed = 0
     for seed in seeds:
         raw = generated(seed)
@@ -130,40 +121,6 @@ def keep_every_byte(facts: Facts, seeds: range) -> None:
         again, second = tuned(new, "c.yaml", facts)
         assert (again, second.changes) == (new, ()), seed
     assert changed > len(seeds) / 2
-
-
-@pytest.mark.parametrize(
-    "seeds", [range(60, 70), pytest.param(range(70, 90), marks=pytest.mark.slow)]
-)
-def test_another_parser_reads_the_same_but_for_the_changed_settings(seeds: range) -> None:
-    for seed in seeds:
-        raw = generated(seed)
-        try:
-            before = list(yaml.compose_all(raw.decode("utf-8-sig")))
-        except yaml.YAMLError:
-            continue
-        new, proposal = tuned(raw, "c.yaml", BIG)
-        after = list(yaml.compose_all(new.decode("utf-8-sig")))
-        old_leaves, new_leaves = list(leaves(before)), list(leaves(after))
-        assert len(old_leaves) == len(new_leaves)
-        differing = sum(one != other for one, other in zip(old_leaves, new_leaves, strict=True))
-        assert differing == len(proposal.changes)
-
-
-def leaves(nodes: list[yaml.Node]) -> Iterator[str]:
-    seen: set[int] = set()
-    waiting = list(reversed(nodes))
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.ScalarNode):
-            yield node.value
-        elif isinstance(node, yaml.MappingNode):
-            waiting += [part for pair in reversed(node.value) for part in reversed(pair)]
-        else:
-            waiting += reversed(node.value)
 
 
 # --- the effective batch ------------------------------------------------------------------------
@@ -376,7 +333,3 @@ def test_configs_of_known_trainers_change_only_where_meant(
     text = "\n".join([*lines, *(f"· {word}" for word in proposal.words)]) + "\n"
     same = request.getfixturevalue("same_as_file")
     same(text, CONFIGS.parent / "rendered" / "tune" / f"{name}.txt")
-
-
-def test_at_least_five_known_trainers_are_among_them() -> None:
-    assert len(KNOWN) >= 5

@@ -126,16 +126,6 @@ def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detai
     assert len(trials) <= 14 and detail in (stopped(trials, goal) or "")
 
 
-def test_a_first_size_that_takes_too_long_is_no_error_of_the_code() -> None:
-    def probe(batch: int) -> Trial:
-        if batch > 3:
-            return Trial(batch=batch, status="error", detail="no answer in 300 s")
-        return straight(GIB, GIB // 16, 200 * GIB, batch)
-
-    goal = Goal(limit_bytes=100 * GIB)
-    assert answer(search(probe, goal), goal) == 3
-
-
 def test_a_size_that_ran_above_the_limit_is_not_answered_and_tells_where_the_limit_is() -> None:
     goal = Goal(limit_bytes=10 * GIB)
 
