@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.configs.config import Config, read_config, written
-from gpusetup.configs.keys import PLANS
 from gpusetup.model.frozen import replace
 from gpusetup.tune.batch import batch, cannot_fit
 from gpusetup.tune.case import MEASURED, Case, Facts, Option, Proposal, Proposed
@@ -15,7 +14,7 @@ NOTHING_ASKED = Option()
 
 def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Proposal:
     """Every rule's changes and words, in the file's order."""
-    found = tuple(one for one in meant(config) if one[1].role not in PLANS)
+    found = tuple(one for one in meant(config) if not one[1].plan)
     case = Case(config=config, facts=facts, option=option, found=found)
     parts = [part for rule in RULES for part in rule(case)]
     if option.interrupted:
