@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gpusetup.errors import UsageError
 from gpusetup.tune import recover_from_oom
-from gpusetup.tune.recover import REMEMBERED, CannotRecover, next_rung, what_differs
+from gpusetup.tune.recover import REMEMBERED, CannotRecover, what_differs
 
 HERE = Path(__file__).resolve().parent
 SAID = "CUDA out of memory. Tried to allocate 2.00 GiB"
@@ -290,28 +290,3 @@ def test_what_synchronises_in_its_forward_is_refused() -> None:
     model = net(torch.nn.SyncBatchNorm(8))
     with pytest.raises(UsageError, match="SyncBatchNorm"):
         recover_from_oom(step_of(model, 99), batch_of(8), model=model)
-
-
-# --- the ladder -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("variable", "allocated", "release", "said"),
-    [
-        ("", 60, "6.8.0-31-generic", "CUDA_ALLOC_CONF=expandable_segments:True (from torch 2.9"),
-        ("max_split_size_mb:128", 60, "6.8", "=max_split_size_mb:128,expandable_segments:True"),
-        ("expandable_segments:False", 60, "6.8", "batch size to 8"),
-        ("", 60, "5.15.167.4-microsoft-standard-WSL2", "batch size to 8"),
-        ("", 95, "6.8.0", "batch size to 8"),
-    ],
-)
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no allocator has these segments")
-def test_the_next_rung_is_one_that_this_platform_has(
-    variable: str, allocated: int, release: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", variable)
-    monkeypatch.setattr("platform.release", lambda: release)
-    played = {"is_available": True, "is_initialized": True, "max_memory_reserved": 100}
-    for name, value in (played | {"max_memory_allocated": allocated}).items():
-        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
-    assert said in next_rung(8)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from machines_named import machine_named
 
-from gpusetup.configs.config import Config, addition, change, read_config, written
+from gpusetup.configs.config import Config, addition, read_config, written
 from gpusetup.errors import BadInput
 from gpusetup.tune.case import Facts, Option, Proposal, facts_of
 from gpusetup.tune.propose import propose
@@ -155,13 +155,6 @@ def test_a_larger_effective_batch_comes_only_when_asked_for_with_its_word_on_the
     )
 
 
-def test_a_measured_size_counts_more_than_a_preset() -> None:
-    raw = b"batch_size: 64\naccumulation_steps: 1\n"
-    new, proposal = tuned(raw, "c.yaml", LAPTOP, Option(measured=40))
-    assert new == b"batch_size: 32\naccumulation_steps: 2\n"
-    assert {one.source for one in proposal.changes} == {"measured on this machine"}
-
-
 # --- what the machine allows ----------------------------------------------------------------------
 
 
@@ -257,19 +250,6 @@ def test_validation_and_other_texts_are_not_taken_for_training() -> None:
     assert propose(read_config(raw, "c.yaml"), LAPTOP).found == 0
 
 
-def test_an_edit_that_reaches_further_than_its_value_is_refused() -> None:
-    config = read_config(b"batch_size: 64\nother: 1\n", "c.yaml")
-    setting = next(one for one in config.settings if one.path == ("batch_size",))
-    edit = change(config, setting, "16")
-    assert edit is not None
-    from gpusetup.model.frozen import replace
-
-    with pytest.raises(BadInput):
-        written(config, [replace(edit, text="16\nmore: 2")])
-    with pytest.raises(BadInput):
-        written(config, [replace(edit, end=edit.end + 9)])
-
-
 def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> None:
     rows = (
         (b"a:\r\n batch_size: 8 #\r\n z: 1\r\n", b"a:\r\n batch_size: 8 #\r\n new: 1\r\n z: 1\r\n"),
@@ -285,16 +265,6 @@ def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> No
 
 
 # --- JSON -----------------------------------------------------------------------------------------
-
-
-def test_json_is_changed_by_places_too() -> None:
-    raw = b'{\n\t"train_micro_batch_size_per_gpu": 64,\t"x": [1.0, "\\u00e9"],\n\t"seq_len": 8\n}'
-    new, _ = tuned(raw, "ds.json", LAPTOP)
-    assert new == (
-        b'{\n\t"train_micro_batch_size_per_gpu": 16,\n\t"gradient_accumulation_steps": 4,'
-        b'\t"x": [1.0, "\\u00e9"],\n\t"seq_len": 8\n}'
-    )
-    assert tuned(new, "ds.json", LAPTOP)[0] == new
 
 
 @pytest.mark.parametrize(

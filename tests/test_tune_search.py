@@ -104,12 +104,6 @@ def test_nothing_fits_where_one_sample_is_too_much() -> None:
     assert answer(trials, goal) is None
 
 
-def test_an_error_ends_the_search_at_once() -> None:
-    goal = Goal(limit_bytes=GIB)
-    trials = search(lambda batch: Trial(batch=batch, status="error", detail="no data"), goal)
-    assert len(trials) == 1
-
-
 @pytest.mark.parametrize("detail", ["RuntimeError: index out of range", "no answer in 300 s"])
 @pytest.mark.parametrize("fails_from", [20, 61, 500])
 def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detail: str) -> None:
