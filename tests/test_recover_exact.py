@@ -440,27 +440,6 @@ def test_lists_of_samples_are_cut_by_samples(batch: Any, count: int, columns: An
     assert {len(one) for one in columns(rest)} == {count - 1}
 
 
-def test_a_detection_batch_is_recovered() -> None:
-    class Detector(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.conv = torch.nn.Conv2d(3, 4, 3)
-
-        def forward(self, images: Any, targets: Any) -> torch.Tensor:
-            each = [
-                (self.conv(image).mean((1, 2)) - target["boxes"].mean(0)).square().mean()
-                for image, target in zip(images, targets, strict=True)
-            ]
-            return torch.stack(each).mean()
-
-    whole, model = Detector(), Detector()
-    whole(IMAGES, TARGETS).backward()
-    step = halved(lambda part: model(*part), 2, lambda part: len(part[0]))
-    done = recover_from_oom(step, (IMAGES, TARGETS), model=model, say=[].append)
-    assert off(model, whole) < EXACT and done.differs == () and done.micro_batch_size == 2
-
-
 def test_what_cannot_be_cut_is_refused_before_it_is_needed() -> None:
     model = Net()
     with pytest.raises(UsageError, match="no tensor"):

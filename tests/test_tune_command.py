@@ -210,33 +210,6 @@ def test_a_preset_is_a_file_that_tune_reads_and_only_lowers_the_batch_of(name: s
         assert all(int(one.after or 0) < int(one.before or 0) for one in batches)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.one_in(3)
-def test_the_memory_of_a_preset_is_plan_s(
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    warm_torch: None,
-) -> None:
-    text = start_file(name)
-    tree = YAML(typ="safe").load(text)
-    wish = {key: value for key, value in tree["model"].items() if isinstance(value, int)}
-    code = (
-        "from gpusetup.child_scripts.bench_models import reference\n"
-        f"build = reference({tree['model']['type']!r}, {wish})\n"
-    )
-    (tmp_path / "preset.py").write_text(code)
-    monkeypatch.chdir(tmp_path)
-    amp = "bf16" if tree["training"]["use_mixed_precision"] else "none"
-    batch = str(tree["training"]["batch_size"])
-    words = ("--code", "preset:build", "--batch", batch, "--amp", amp, "--gpu-mem", "80GiB")
-    assert main(["plan", *words, "--json"]) == 0
-    total = json.loads(capsys.readouterr().out)["memory_gib"]["total"]
-    said = re.search(r"--code` says (\S+) GiB", text)
-    assert said and float(said[1]) == pytest.approx(total, abs=0.06)
-
-
 def test_a_preset_is_shown_or_written_where_no_file_stands(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
