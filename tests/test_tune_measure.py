@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import warm
 
+from gpusetup.child_scripts import bench_serve
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
 from gpusetup.system.processes import run
@@ -190,10 +191,10 @@ def test_trials_share_one_child_and_each_ends_alone(child: Bench, tmp_path: Path
 
 
 def test_losses_start_from_the_same_weights_and_see_the_same_samples(child: Bench) -> None:
-    plain = child.ask("losses", 16, **mine("drawn"))["losses"]
-    assert len(plain) == 2 and plain == child.ask("losses", 16, **mine("drawn"))["losses"]
-    mixed = child.ask("losses", 16, **mine("drawn", amp="bf16"))["losses"]
-    assert mixed != plain and mixed[0] == pytest.approx(plain[0], rel=0.05)
+    plain = child.trial(16, **mine("drawn"))
+    assert plain.loss_steps == 2 and plain.loss == child.trial(16, **mine("drawn")).loss
+    mixed = child.trial(16, **mine("drawn", amp="bf16")).loss
+    assert mixed != plain.loss and mixed == pytest.approx(plain.loss, rel=0.05)
 
 
 def test_a_loader_is_timed_over_few_batches_again_and_again(child: Bench) -> None:
@@ -411,6 +412,28 @@ def test_the_command_shows_what_the_code_said(
     assert main(["tune", "--batch-size", "--code", f"mine:{name}", "--device", "cpu"]) == 2
     err = capsys.readouterr().err
     assert said in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("answer", "left", "request_", "spent"),
+    [
+        ({"status": "ok"}, True, {}, False),
+        ({"status": "error", "kinds": ["OutOfMemoryError"]}, True, {}, False),
+        ({"status": "error", "kinds": ["AcceleratorError"]}, True, {}, True),
+        ({"status": "ok"}, False, {}, True),
+        ({"status": "ok"}, True, {"workers": 2}, True),
+    ],
+)
+def test_on_a_gpu_a_process_is_used_again_until_something_spoils_it(
+    monkeypatch: pytest.MonkeyPatch,
+    answer: dict[str, Any],
+    left: bool,
+    request_: dict[str, Any],
+    spent: bool,
+) -> None:
+    monkeypatch.setattr(bench_serve, "on_gpu", lambda _: True)
+    monkeypatch.setattr(bench_serve, "emptied", lambda: left)
+    assert bench_serve.answered(lambda _: dict(answer), request_)["spent"] is spent
 
 
 # --- a GPU that the test plays ---
