@@ -67,13 +67,11 @@ def start_of(config: Config) -> Start:
     steps = 1
     for setting, key in meant(config):
         number, switch = whole(setting), truth(setting)
-        if key.role == "batch" and number and number > 0:
-            found["batch"] = number
-        elif key.role == "accumulation" and number and number > 0:
-            steps = number
-        elif key.role == "workers" and number is not None and number >= 0:
-            found["workers"] = number
-        elif key.role == "compile" and switch is not None:
+        if number is not None and number >= (key.role != "workers"):
+            if key.role in ("batch", "workers"):
+                found[key.role] = number
+            steps = number if key.role == "accumulation" else steps
+        if key.role == "compile" and switch is not None:
             found["compile"] = switch
         elif switch and key.role in ("amp", "bf16", "fp16"):
             found["amp"] = "fp16" if key.role == "fp16" else "bf16"
@@ -193,8 +191,6 @@ class Session:
     def with_amp(self, setup: Setup) -> Setup | str:
         if setup.amp:
             return "it is on already"
-        if not self.device.is_gpu and self.bench.job.device.startswith("cuda"):
-            return "this device gains nothing by it"
         return replace(setup, amp=self.device.half)
 
     def with_batch(self, setup: Setup) -> Setup | str:
