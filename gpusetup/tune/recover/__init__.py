@@ -104,8 +104,8 @@ def recover_from_oom(
     What splitting would change is refused unless `allow` names it: `batchnorm` (statistics over a
     part differ from those over the batch), `random` (dropout draws other masks; allowed, and said).
     Under DistributedDataParallel every rank must call this for every batch: the backward runs
-    without synchronisation, the ranks agree through the store that all have succeeded, and only
-    then are the gradients averaged.
+    without synchronisation, the ranks agree that all have succeeded, and only then gradients are
+    averaged.
 
     Raises CannotRecover from the original error where `smallest` does not fit either or splitting
     is refused, and lets every other error through; gradients are then as they were before the call.
@@ -128,9 +128,9 @@ def recover_from_oom(
             done = one.until_it_fits(model, allow, smallest, say)
         except BaseException:
             undo.everything()
-            ranks.failed()
+            ranks.agreed(failed=True)
             raise
-        others = ranks.succeeded()
+        others = ranks.agreed(failed=False)
         if others:
             undo.everything()
             raise CannotRecover(f"{others} other rank{'s' if others > 1 else ''} could not recover")
