@@ -11,7 +11,7 @@ import pytest
 import yaml
 from machines_named import machine_named
 
-from gpusetup.configs.config import Config, addition, read_config, written
+from gpusetup.configs.config import Config, addition, changed, read_config
 from gpusetup.errors import BadInput
 from gpusetup.tune.case import Facts, Option, Proposal, facts_of
 from gpusetup.tune.propose import propose
@@ -33,7 +33,7 @@ def tuned(
 ) -> tuple[bytes, Proposal]:
     config = read_config(raw, name)
     proposal = propose(config, facts, option or Option())
-    return written(config, proposal.edits), proposal
+    return changed(config, proposal.edits).raw, proposal
 
 
 def outside(config: Config, proposal: Proposal) -> tuple[str, list[str]]:
@@ -261,7 +261,7 @@ def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> No
         config = read_config(raw, "c.yaml")
         beside = next(one for one in config.settings if one.path[-1:] == ("batch_size",))
         edit = addition(config, beside, "new", "1")
-        assert (written(config, [edit]) if edit else None) == expected
+        assert (changed(config, [edit]).raw if edit else None) == expected
 
 
 # --- JSON -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.configs.config import read_config, written
+from gpusetup.configs.config import changed, read_config
 from gpusetup.errors import BadInput
 from gpusetup.tune.case import Facts, Option
 from gpusetup.tune.propose import propose
@@ -20,7 +20,7 @@ CARD = Facts(
 def tuned(text: str, name: str, facts: Facts = CARD, **asked: object) -> str:
     config = read_config(text.encode(), name)
     proposal = propose(config, facts, Option(**asked))  # type: ignore[arg-type]
-    new = written(config, proposal.edits).decode()
+    new = changed(config, proposal.edits).raw.decode()
     again = propose(read_config(new.encode(), name), facts, Option(**asked))  # type: ignore[arg-type]
     assert not again.changes, "a second run changes nothing"
     return new

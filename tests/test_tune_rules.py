@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.configs.config import read_config, written
+from gpusetup.configs.config import changed, read_config
 from gpusetup.model.frozen import replace
 from gpusetup.plan.verdict import batch_verdict
 from gpusetup.tune.case import Facts, Option, Proposal
@@ -27,7 +27,7 @@ CARDS = {gib: card(gib) for gib in (4, 6, 8, 24, 80)}
 def tuned(text: str, facts: Facts, name: str = "c.yaml", **asked: object) -> tuple[str, Proposal]:
     config = read_config(text.encode(), name)
     proposal = propose(config, facts, replace(Option(), **asked))
-    return written(config, proposal.edits).decode(), proposal
+    return changed(config, proposal.edits).raw.decode(), proposal
 
 
 def values(text: str) -> dict[tuple[object, ...], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.configs.config import Config, read_config, written
+from gpusetup.configs.config import Config, changed
 from gpusetup.model.frozen import replace
 from gpusetup.tune.batch import batch, cannot_fit
 from gpusetup.tune.case import MEASURED, Case, Facts, Option, Proposal, Proposed
@@ -20,7 +20,7 @@ def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Pro
     if option.interrupted:
         parts = [one for one in parts if isinstance(one, str) or one.change.source == MEASURED]
     edits = [part.edit for part in parts if isinstance(part, Proposed)]
-    case = replace(case, changed=read_config(written(config, edits), config.name))
+    case = replace(case, changed=changed(config, edits))
     if option.measured or not option.interrupted:
         parts = [*several_gpus(case), *batch(case), *parts]
     stopped = cannot_fit(case)
