@@ -54,7 +54,7 @@ class Key(Frozen):
     written: bool = True
     """False where the program derives other things from it: then only words."""
     plan: bool = False
-    """Whether only `plan` asks for it: it says what memory takes, and `tune` leaves it alone."""
+    """Whether only `plan` asks for it: it says what memory takes, and `tune` never writes it."""
 
 
 class Added(Frozen):
@@ -153,7 +153,7 @@ def not_training(word: str) -> bool:
 
 def looked_for() -> str:
     """The names that are written, for the message when none of them is there."""
-    rows = [row for row in table().keys if row.written and not row.under]
+    rows = [row for row in table().keys if row.written and not (row.under or row.plan)]
     return ", ".join(dict.fromkeys(name for row in rows for name in row.names.split()))
 
 
