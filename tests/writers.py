@@ -216,7 +216,17 @@ def smi_query(machine: Snapshot) -> str:
     return "\n".join(lines)
 
 
-# --- tracebacks, lists, logs ----------------------------------------------------------------------
+def pip_refusal(requirement: str, versions: str, *, index: str | None = None) -> str:
+    command = f"pip install {requirement}" + (f" --index-url {index}" if index else "")
+    looking = (f"Looking in indexes: {index}",) if index else ()
+    return "\n".join(
+        (
+            command,
+            *looking,
+            f"ERROR: Could not find a version that satisfies the requirement {requirement} (from versions: {versions})",
+            f"ERROR: No matching distribution found for {requirement}",
+        )
+    )
 
 
 # --- mixtures -------------------------------------------------------------------------------------
