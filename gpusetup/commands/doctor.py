@@ -34,7 +34,8 @@ EVERY = "every finding"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_timeout(add_machine_options(parser))
+    add_machine_options(parser)
+    add_timeout(parser)
     parser.add_argument(
         "--report",
         metavar="FILE",

@@ -108,8 +108,6 @@ class Job(Frozen):
 
     # Among GPUs.
     strategy: Strategy = "fsdp"
-    shard: int | None = None
-    """GPUs that share one copy under `hsdp`."""
     tensor_parallel: int = 1
     sequence_parallel: bool = False
     """Whether tensor parallelism also divides what is between attention and MLP."""
