@@ -10,16 +10,10 @@ if TYPE_CHECKING:
 
 HEAD = """# Error messages
 
-<<<<<<< HEAD
-What `gpusetup doctor` can find, and from what. Search this page for a few words of your message,
-without its numbers. One message may have several causes: `gpusetup doctor --report FILE` reads your
-whole log, names the root cause and prints the commands for your machine. `gpusetup doctor
---explain` prints what is here, and with an ID the source of one.
-=======
 Search for a few words of your message, without its numbers. One message may have several causes:
 `gpusetup doctor --report FILE` reads your whole log, names the root cause and prints the commands
-for your machine. `gpusetup doctor --list` and `--explain ID` print the same as these pages.
->>>>>>> main
+for your machine. `gpusetup doctor --explain` lists what these pages explain, and with an ID it
+prints one of them.
 
 Most findings are *causes*: errors that stop CUDA (or the program that a report is about), or losses
 of speed. A *symptom* says what failed and not why: if a text shows only a symptom, the answer's

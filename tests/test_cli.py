@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def offered(said: str) -> list[str]:
     """The options that an answer offers, in order."""
-    return re.findall(r"(?:did you mean `|^  )(--[a-z-]+)", said, re.MULTILINE)
+    return re.findall(r"(?:did you mean|or) `(--[a-z-]+)", said)
 
 
 @each(
@@ -33,9 +33,6 @@ def offered(said: str) -> list[str]:
         ("resolve --arch sm_86", "--gpu"),
         ("resolve --cuda-version 12.4", "--backend"),
         ("resolve --why", "--explain"),
-        ("resolve torch==2.5.1", "--torch"),
-        ("resolve 2.5.1", "--torch"),
-        ("resolve rtx4090", "--gpu"),
         ("install --device cpu", "--backend"),
         ("install --env .venv", "--venv"),
         ("install --env .venv", "--python"),
@@ -177,9 +174,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         (["doctor", "torch.cuda.is_available() is False"], "`--report FILE`"),
         (["doctor", "--report", "torch sees no GPU"], "`gpusetup doctor --report -`"),
         (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
-        (["resolve", "4090"], "did you mean `--gpu NAME`?"),
-        (["resolve", "--from", "rtx3050-laptop", "torch==2.5.1"], "did you mean `--torch SPEC`?"),
-        (["resolve", "--gpu", "T4", "torch==2.5.1"], "did you mean `--torch SPEC`?"),
+        (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),
         (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 7B`"),
         (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),
         (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),
@@ -200,7 +195,7 @@ def test_there_are_not_more_options_than_before() -> None:
     """An option counts once for each command that takes it; the aim is 200."""
     each = (parser_of(name)._actions for name in (*every_command(), ""))
     assert (
-        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 223
+        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 210
     )
 
 

@@ -61,15 +61,6 @@ def test_a_command_says_its_name_its_talk_and_how_far_it_is(terminal: Tty) -> No
     assert "Verifying ...\n" in terminal.getvalue()
 
 
-def test_an_answer_ends_the_line_and_none_comes_after_it(terminal: Tty) -> None:
-    with CLOCK.during("gpusetup doctor"):
-        assert until(lambda: "doctor 0 s" in terminal.getvalue())
-        Console().text("the answer\n")
-        seen = terminal.getvalue()
-        time.sleep(0.02)
-        assert terminal.getvalue() == seen and seen.endswith(clock.ERASED)
-
-
 @pytest.mark.parametrize("term", ("dumb", "unknown"))
 def test_a_dumb_terminal_gets_nothing(
     terminal: Tty, term: str, monkeypatch: pytest.MonkeyPatch

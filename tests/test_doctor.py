@@ -29,7 +29,7 @@ from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.shell import Line
 from gpusetup.probe.saved import dump_snapshot
 from gpusetup.render.console import Console
-from gpusetup.render.markdown import doctor_markdown, escaped
+from gpusetup.render.markdown import doctor_markdown
 from gpusetup.render.text import doctor_screen
 
 HERE = Path(__file__).resolve().parent
@@ -180,26 +180,6 @@ def test_the_laptops_reply_for_a_thread(same_as_file) -> None:  # type: ignore[n
     same_as_file(text, HERE / "rendered" / "doctor-rtx3050-laptop.md")
 
 
-def test_a_reply_keeps_foreign_text_from_acting_as_markdown() -> None:
-    text = doctor_markdown(evil_answer())
-    outside, fence = [], ""
-    for line in text.splitlines():
-        if not fence and line.startswith("```"):
-            fence = line[: len(line) - len(line.lstrip("`"))]
-        elif fence and line == fence:
-            fence = ""
-        elif not fence:
-            outside.append(line)
-    assert fence == ""
-    for line in outside:
-        bare = line.replace("**torch-missing**", "")
-        assert "<script>" not in bare and " @everyone" not in bare and " # " not in bare
-
-
-def test_a_path_in_prose_is_shown_as_it_is() -> None:
-    assert escaped(r"C:\new_env") == r"C:\\new_env"
-
-
 def test_markdown_carries_no_home_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -269,14 +249,6 @@ def test_wrong_questions_exit_2_and_say_what_is_wrong(
     assert main(["doctor", *arguments]) == 2
     shown = capsys.readouterr()
     assert shown.out == "" and said.lower() in shown.err.lower() and "Traceback" not in shown.err
-
-
-def test_torch_asks_for_another_build(capsys: pytest.CaptureFixture[str]) -> None:
-    _, document = document_of(["doctor", "--from", "rtx3050-laptop", "--torch", "2.5.1"], capsys)
-    resolution = document["resolution"]
-    assert (resolution["torch"], resolution["backend"]) == ("2.5.1", "cu124")
-    assert [choice["backend"] for choice in resolution["fallbacks"]] == ["cu121", "cu118"]
-    assert "--torch 2.5.1" in document["findings"][0]["fix"]["commands"][0]
 
 
 def test_save_writes_a_redacted_snapshot_that_from_reads(

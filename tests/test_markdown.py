@@ -76,13 +76,6 @@ def test_a_machine_is_asked_for_its_own_record_and_a_text_for_what_it_lacks() ->
     assert reply(text())[-1].startswith("Please post the whole error")
 
 
-def test_a_build_is_named_once_and_only_where_the_machine_is_known() -> None:
-    known = text(event("cuda-fork-reinit"), driver=HEALTHY.driver, torch=HEALTHY.torch)
-    assert [line for line in reply(known) if line.startswith("fits: torch ")]
-    missing = text(event("torch-missing"), driver=HEALTHY.driver, gpus=HEALTHY.gpus)
-    assert not [line for line in reply(missing) if line.startswith("fits:")]
-
-
 FOREIGN = st.text(st.sampled_from("ab `*_[]()<>#!|~@&$\\\n\x1b"), max_size=60)
 
 

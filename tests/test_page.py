@@ -12,7 +12,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -226,18 +225,6 @@ def test_a_file_that_is_another_than_was_named_is_not_used(tmp_path: Path) -> No
     assert not (tmp_path / row["file"]).exists()
 
 
-def test_the_service_worker_keeps_every_file(tmp_path: Path) -> None:
-    for name in ("index.html", "python/pyodide.mjs"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(name, encoding="utf-8")
-    text = build_page.service_worker(tmp_path)
-    assert 'const FILES = ["index.html", "python/pyodide.mjs"];' in text and "@" not in text
-    (tmp_path / "findings").mkdir()
-    (tmp_path / "findings" / "ok.html").write_text("ok", encoding="utf-8")
-    assert 'FILES = ["findings/ok.html", "index.html"' in build_page.service_worker(tmp_path)
-    assert build_page.service_worker(tmp_path) != text, "another page is another version"
-
-
 # --- one page a finding ---------------------------------------------------------------------------
 
 
@@ -249,33 +236,6 @@ def test_every_finding_has_a_page_whose_title_is_its_message() -> None:
     index = finding_pages.index()
     linked = set(re.findall(r'href="([a-z0-9-]+)\.html"', index))
     assert linked - {"index"} == {row.id for row in records()}
-
-
-class Tags(HTMLParser):
-    """Which tags are open: a page closes what it opens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "link"):
-            self.open.append(tag)
-        self.links += [value for name, value in attrs if name == "href" and value]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-@each("row", lambda: records()[::12])
-def test_a_page_of_a_finding_is_whole(row: Any) -> None:
-    tags = Tags()
-    tags.feed(finding_pages.page(row))
-    assert tags.open == []
-    ids = {one.id for one in records()}
-    near = [place for place in tags.links if re.fullmatch(r"[a-z0-9-]+\.html", place)]
-    assert {place.removesuffix(".html") for place in near} <= {*ids, "index"}
 
 
 # --- what it may do -------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
     def all_shown(self, hint: str | None) -> str:
         """A hint that ends with where everything is told."""
         end = f"`{self.prog} --help` shows all"
-        return f"{hint}{chr(10) if chr(10) in hint else ' '}{end}" if hint else end
+        return f"{hint} {end}" if hint else end
 
 
 def no_such_command(word: str) -> UsageError:
@@ -175,8 +175,10 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         epilog=_examples(module.EXAMPLES),
         formatter_class=Help,
         allow_abbrev=False,
+        add_help=False,
     )
     if actions := getattr(module, "ACTIONS", None):
+        child.add_argument("-h", "--help", action="help", help="show this and exit")
         below = child.add_subparsers(
             dest="action", metavar="ACTION", required=True, parser_class=Parser
         )
@@ -184,15 +186,24 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
             _add(below, f"{name} {action}", what)
         return
     module.configure(child)
+    if child.usage is None:
+        form: Any = Help(name)._format_args
+        words = [form(one, one.metavar or one.dest) for one in child._actions if _is_word(one)]
+        child.usage = " ".join((f"gpusetup {name} [options]", *words))
     _add_common(child, name, getattr(module, "JSON", "print exactly one JSON document"))
+
+
+def _is_word(action: argparse.Action) -> bool:
+    return not action.option_strings
 
 
 def _add_common(parser: Parser, name: str, json: str) -> None:
     """The options of every command that answers with a document."""
     parser.set_defaults(command=name, json=False, output=None)
+    group = parser.add_argument_group("common")
+    group.add_argument("-h", "--help", action="help", help="show this and exit")
     if name in WITHOUT_DOCUMENT:
         return
-    group = parser.add_argument_group("common")
     group.add_argument("--json", action="store_true", help=json)
     group.add_argument("--schema", action=_Schema, nargs=0, help="print its JSON schema")
     group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")

@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Says whether a training workload fits on these GPUs, with which recipe and by what margin. "
-    "GPUs are the trainer's; without a GPU's name, this machine's are meant."
+    "Without a GPU's name, this machine's are meant."
 )
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
-    'gpusetup plan --model qwen3-8b --context 32768 --gpu "A100 80GB" --gpus 4',
-    'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 HOW = (
@@ -86,11 +84,12 @@ class Checkpointing(argparse.BooleanOptionalAction):
 def configure(parser: argparse.ArgumentParser) -> None:
     from gpusetup.configs.values import optimizer_named, targets_named
 
-    add_machine_options(parser, python=False)
     parser.set_defaults(selective=None)
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     whole: dict[str, Any] = {"type": int, "metavar": "N"}
-    what = parser.add_argument_group("what is trained or served, and where").add_argument
+    group = parser.add_argument_group("what is trained or served, and where")
+    add_machine_options(group, python=False)
+    what = group.add_argument
     what("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
     what("--params", metavar="124M", help="a model of this size, of the usual shape")
     what("--from-config", metavar="FILE", help="what a training config says")

@@ -93,13 +93,9 @@ def option_meant(name: str, parser: argparse.ArgumentParser) -> str | None:
         return "options stand after the command, as in `gpusetup doctor --json`;"
     plain = name.lower().lstrip("-").replace("_", "-")
     called = [own for own in options if plain in (own[2:], *OPTIONS.get(own, "").split())]
-    near = called[:3] or get_close_matches(f"--{plain}", options, 1, 0.75)
-    lines = {option_line(options[one]): options[one].help or "" for one in near}
-    if len(lines) == 1:
-        return f"did you mean `{next(iter(lines))}`?"
-    width = max(map(len, lines), default=0)
-    listed = "".join(f"\n  {line:{width}}  {text}".rstrip() for line, text in lines.items())
-    return f"did you mean one of these?{listed}" if lines else None
+    near = called[:3] or get_close_matches(f"--{plain}", options, 1, 0.7)
+    lines = dict.fromkeys(f"`{option_line(options[one])}`" for one in near)
+    return f"did you mean {' or '.join(lines)}?" if lines else None
 
 
 def option_line(action: argparse.Action) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.commands.common import (
@@ -52,34 +50,10 @@ EXAMPLES = (
 FORMATS = ("text", "command", "requirements", "uv", "pixi", "conda", "dockerfile")
 
 
-class _Packages(argparse.Action):
-    """The packages; a word that is an option's value is refused with that option, once all options
-    were read: an unknown one is told of first."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        namespace.packages = values
-        namespace.refuse_words = partial(_refuse_words, parser, values)
-
-
-def _refuse_words(parser: Any, words: Sequence[str]) -> None:
-    from gpusetup.commands.refused import word_meant
-
-    for word in words:
-        if word_meant(word, parser._option_string_actions):
-            parser.refuse([word])
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "packages",
         nargs="*",
-        action=_Packages,
         metavar="PACKAGE",
         help="what is to stand on torch: `vllm`, 'jax[cuda13]'; torch is chosen with it, and your "
         "own package index is asked",
@@ -135,7 +109,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    options.refuse_words()
     read_listed(options, out)
     _torch_of_words(options)
     _check_format(options)
@@ -197,15 +170,17 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 
 def _torch_of_words(options: argparse.Namespace) -> None:
-    """A torch among the requirements of a file is what `--torch` asks for."""
-    if not options.requirements:
-        return
+    """A torch among the words is what `--torch` asks for."""
     from gpusetup.install.packages import requested_packages
 
+    if not options.packages:
+        return
     asked = requested_packages(options.packages, {})
     if options.torch and asked.torch and options.torch != asked.torch:
-        raise UsageError(f"`--torch {options.torch}` and torch {asked.torch} of the file")
+        raise UsageError(f"`--torch {options.torch}` and torch {asked.torch} exclude each other")
     options.torch = options.torch or asked.torch
+    if not asked.packages and {*asked.named} <= {"torch"}:
+        options.packages = []
 
 
 def _decision(
@@ -339,14 +314,11 @@ def _catalog(options: argparse.Namespace, root: str, out: Console) -> Catalog:
     from datetime import date
 
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.install.refresh.saved_file import is_saved
+    from gpusetup.install.refresh import ask_root, keep, merged, saved_file, with_saved
 
     catalog = load_catalog()
-    if not options.refresh and (options.machine_from or not is_saved()):
+    if not options.refresh and (options.machine_from or not saved_file().exists()):
         return catalog
-
-    from gpusetup.install.refresh.live_catalog import ask_root, merged
-    from gpusetup.install.refresh.saved import keep, with_saved
 
     if not options.refresh:
         return with_saved(catalog, root, out.talk)

@@ -26,7 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "diff", nargs="*", metavar="diff A B", help="what differs between two records"
     )
-    add_timeout(add_machine_options(parser))
+    add_machine_options(parser)
+    add_timeout(parser)
     parser.add_argument(
         "--keep-private",
         action="store_true",

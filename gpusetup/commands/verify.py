@@ -57,10 +57,10 @@ def caught(options: argparse.Namespace, out: Console) -> None:
     said = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
     if said.exit is None:
         raise Blocked(f"Cannot start {python}: {said.problem}")
-    out.answer(_document(said))
+    out.answer(document_of(said))
 
 
-def _document(said: Output) -> VerifyAnswer:
+def document_of(said: Output) -> VerifyAnswer:
     from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
     from gpusetup.model.codec import from_json
     from gpusetup.model.documents import ErrorAnswer, VerifyAnswer

@@ -232,7 +232,7 @@ def with_lines(place: Place, text: str, when: str) -> str:
 
 
 def without_lines(text: str) -> str:
-    """The text as it was before the guard.
+    r"""The text as it was before the guard.
 
     >>> without_lines("a\n# gpusetup guard, today: from here\nx\n# gpusetup guard: to here\nb")
     'a\nb'

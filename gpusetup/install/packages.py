@@ -69,6 +69,11 @@ NO_PACKAGES = (
         "`gpusetup doctor` names the driver for this system, and the commands",
     ),
     (
+        r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}",
+        "a GPU",
+        r'did you mean `--gpu "\g<0>"`?',
+    ),
+    (
         r"(tensorflow-gpu)(?:[=<>].*)?",
         "a name that is no longer published",
         'did you mean `gpusetup install "tensorflow[and-cuda]"`?',

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
+from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
 from gpusetup.causes.lenders import LENDERS
 from gpusetup.model import shell
 from gpusetup.system.processes import beside, kill_group
@@ -91,7 +92,7 @@ def notes(
 ) -> Iterator[str]:
     """Sentences below an answer: how the lender of the machine gives a GPU, and when to restart."""
     lender = next((LENDERS[name] for sign, name in SIGNS.items() if sign in environ), None)
-    if lender and "no-nvidia-gpu" in said:
+    if lender and NO_NVIDIA_GPU.id in said:
         yield f"{lender.name} gave this notebook no GPU. {lender.gives_a_gpu}"
     restart = lender.restart if lender else "Kernel, Restart Kernel"
     for name, (old, new) in loaded.items():

@@ -303,7 +303,7 @@ def _rich(width: int, *, colour: bool = False) -> Console:
 
 
 def painted(text: Text, *, colour: bool) -> str:
-    """A row with its roles in the terminal's own colours.
+    r"""A row with its roles in the terminal's own colours.
 
     >>> from rich.text import Text
     >>> painted(Text("ok", GOOD), colour=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,41 +17,16 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-BARS = "▁▂▃▄▅▆▇█"
-KEPT = 120
-"""How many samples back the longest sparkline reaches."""
 JUDGED_EVERY_SECONDS = 10.0
 """The verdict so far costs some milliseconds."""
-Past = Mapping[str, Sequence[float | None]]
-"""GPU -> its utilisation until now."""
-
-
-def sparkline(values: Sequence[float | None], width: int) -> str:
-    """The last `width` values between 0 and 100, one character each; blank where none was told.
-
-    >>> sparkline([0, 50, None, 100], 3)
-    '▅ █'
-    """
-    steps = len(BARS) - 1
-    shown = [*values][-width:]
-    return "".join(
-        " " if v is None else BARS[round(min(max(v, 0), 100) / 100 * steps)] for v in shown
-    )
-
-
-COLUMNS = ("GPU", "util", "memory", "heat", "power", "SM clock", "held down by", "name", "past")
+COLUMNS = ("GPU", "util", "memory", "heat", "power", "SM clock", "held down by", "name")
 """What matters most stands first: a narrow terminal shows no more of a line than fits."""
 
 
-def gpu_table(sample: Sample, past: Past | None = None) -> list[Row]:
+def gpu_table(sample: Sample) -> list[Row]:
     """The GPUs, one a row."""
-    names = COLUMNS if past else COLUMNS[:-1]
-    rows = []
-    for gpu in sample.gpus:
-        line = sparkline((past or {}).get(gpu.label, ()), KEPT)
-        known = {**cells(gpu), "past": (line, "")}
-        rows.append([known[name] for name in names])
-    return table(names, rows, left=(0, 6, 7, 8))
+    rows = [[cells(gpu)[name] for name in COLUMNS] for gpu in sample.gpus]
+    return table(COLUMNS, rows, left=(0, 6, 7))
 
 
 def once(sample: Sample) -> Screen:
@@ -68,20 +42,16 @@ class LiveScreen:
 
     def __init__(self, tally: Tally, live: Live, *, command: tuple[str, ...] | None) -> None:
         self._tally, self._live, self._command = tally, live, command
-        self._past: dict[str, deque[float | None]] = {}
         self._users = Users()
         self._so_far: Summary | None = None
         self._judged_at = -JUDGED_EVERY_SECONDS
 
     def sample(self, sample: Sample) -> None:
-        for gpu in sample.gpus:
-            past = self._past.setdefault(gpu.label, deque(maxlen=KEPT))
-            past.append(gpu.utilization_percent)
         if sample.seconds - self._judged_at >= JUDGED_EVERY_SECONDS and self._tally.samples > 2:
             self._judged_at = sample.seconds
             self._so_far = summarise(self._tally, command=self._command)
         users = users_table(self._users.rows(sample))
-        rows = (*beside(sample, self._so_far), *gpu_table(sample, self._past), *users)
+        rows = (*beside(sample, self._so_far), *gpu_table(sample), *users)
         self._live.update(self._drawn(Screen(rows)), refresh=True)
 
     def _drawn(self, screen: Screen) -> RenderableType:

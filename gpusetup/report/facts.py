@@ -9,6 +9,7 @@ from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
 from gpusetup.model.patterns import in_any_case
+from gpusetup.report.elsewhere import NAMED_BY_A_SENTENCE, is_in_passing
 from gpusetup.report.text import Text
 
 GUESS, HINT, USUAL, SURE = range(4)
@@ -68,11 +69,15 @@ def claims(text: Text, sayings: Iterable[Saying]) -> Iterator[Claim]:
         if not any(needle in text.low for needle in saying.needles):
             continue
         subject, _, pattern, trust, fixed = saying
+        spoken = trust <= NAMED_BY_A_SENTENCE.get(subject, -1)
         seen: set[str | bool | int] = {""}
         for start, window in text.near(*saying.needles):
             for found in in_any_case(pattern).finditer(window):
                 value = (found[1] or "").strip() if fixed is None else fixed
                 if value in seen or len(seen) > CLAIMS_A_ROW:
+                    continue
+                at, end = (start + place for place in found.span())
+                if spoken and is_in_passing(subject, text.flat, at, end):
                     continue
                 seen.add(value)
                 told = start + found.start(int(fixed is None))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.model.machine import DeviceNode, PciDevice
 from gpusetup.model.patterns import lazy
+from gpusetup.report.elsewhere import is_in_passing
 from gpusetup.report.facts import HINT, Claim, Fact
 from gpusetup.report.formats.collect_env import foreign_gpu
 from gpusetup.report.text import Text
@@ -91,6 +92,8 @@ def computers(text: Text) -> Iterator[Fact]:
             continue
         near = text.flat[max(found.start() - NEAR, 0) : found.end() + NEAR]
         if re.match(BY_MODEL, found[0], re.I) and NVIDIAS.search(near):
+            continue
+        if vendor == "apple" and is_in_passing("os.family", text.flat, *found.span()):
             continue
         source = text.source(found.start())
         yield foreign_gpu(vendor, found[found.lastindex or 0].strip(), source)
