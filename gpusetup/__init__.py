@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # as typing's, without importing it
 if TYPE_CHECKING:
     from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 _HOMES = {
     "load_ipython_extension": "gpusetup.notebooks.magic",

@@ -73,9 +73,8 @@ def diagnose(
     python: str | Path | None = None,
     torch: str | None = None,
     deep: bool = False,
-    for_gpu: Sequence[str] = (),
-    for_driver: str | None = None,
-    only: Sequence[str] = (),
+    gpu: Sequence[str] = (),
+    driver: str | None = None,
     timeout: float | None = None,
 ) -> DoctorAnswer:
     """What is wrong with a machine, this one where none is named, and the way out.
@@ -86,9 +85,7 @@ def diagnose(
     return _answer("doctor", DoctorAnswer, locals())
 
 
-def read_report(
-    text: str | bytes, *, torch: str | None = None, only: Sequence[str] = ()
-) -> DoctorAnswer:
+def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
     """What is wrong with the machine that somebody's text shows: as `gpusetup doctor --report`.
 
     `text` is the report itself, as read or as bytes in whatever encoding, and of any size; no text
@@ -97,7 +94,7 @@ def read_report(
     if not isinstance(text, str | bytes | bytearray | memoryview):
         raise TypeError(f"read_report() takes a text or bytes, not {type(text).__name__}")
     report = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
-    return _answer("doctor", DoctorAnswer, {"report": report, "torch": torch, "only": only})
+    return _answer("doctor", DoctorAnswer, {"report": report, "torch": torch})
 
 
 def resolve(
@@ -116,16 +113,14 @@ def resolve(
     explain: bool = False,
     offline: bool = False,
     refresh: bool = False,
-    index_root: str | None = None,
-    timeout: float | None = None,
+    index: str | None = None,
 ) -> ResolveAnswer:
     """Which build of torch fits a machine, this one or a described one, and why not the others.
 
     What is not given comes from this machine. With `packages` the whole set is chosen together, and
     the user's own package index is asked over the network unless `offline`; so it is by `refresh`.
     """
-    values = locals()
-    return _answer("resolve", ResolveAnswer, values, values.pop("packages"))
+    return _answer("resolve", ResolveAnswer, locals())
 
 
 class PlanQuestion(TypedDict, total=False):
@@ -139,7 +134,6 @@ class PlanQuestion(TypedDict, total=False):
     context: int | str
     batch: int
     accumulate: int
-    frames: int
     size: str
     gpu: str
     gpu_mem: str
@@ -163,7 +157,6 @@ class PlanQuestion(TypedDict, total=False):
     max_batch: bool
     gpus_needed: bool
     predict: bool
-    timeout: float
 
 
 class ServeQuestion(TypedDict, total=False):
@@ -180,7 +173,6 @@ class ServeQuestion(TypedDict, total=False):
     gpus: int
     weights: str
     cache: str
-    timeout: float
 
 
 @overload
@@ -216,7 +208,6 @@ def verify(
     baseline: str | Path | None = None,
     save_baseline: str | Path | None = None,
     junit: str | Path | None = None,
-    resume: str | Path | None = None,
 ) -> VerifyAnswer:
     """Proves by computing, in a child of the target's interpreter, that its torch works.
 
@@ -229,13 +220,11 @@ def verify(
 Answer = TypeVar("Answer")
 
 
-def _answer(
-    name: str, kind: type[Answer], values: dict[str, Any], words: Sequence[str] = ()
-) -> Answer:
+def _answer(name: str, kind: type[Answer], values: dict[str, Any]) -> Answer:
     """The document of a command, which is of that kind."""
     from gpusetup.commands.calling import answered
 
-    document = answered(name, values, words, _log)
+    document = answered(name, values, _log)
     assert isinstance(document, kind), f"{name} answered {type(document).__name__}"
     kept: Answer = unchangeable(document)
     return kept

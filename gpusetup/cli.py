@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streams.complete()
     if arguments is None:
         set_program(words)
-    out = Console(json="--json" in words, color=not _no_color(words), verbose="-v" in words)
+    color = "--no-color" not in words and not os.environ.get("NO_COLOR")
+    out = Console(json="--json" in words, color=color)
     try:
         return _ended(words, out)
     except BrokenPipeError:
@@ -94,7 +95,3 @@ QUIET = ("verify", "mcp", "completion", "fleet check", "fleet sweep", "fleet slu
 
 def _speaks_itself(options: argparse.Namespace) -> bool:
     return options.command in QUIET or (options.command == "monitor" and not options.replay)
-
-
-def _no_color(words: Sequence[str]) -> bool:
-    return "--no-color" in words or bool(os.environ.get("NO_COLOR"))

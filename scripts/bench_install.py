@@ -72,7 +72,7 @@ class Bench:
     def ours(self, *more: str) -> list[str]:
         root = self.world.index.index_root
         words = ("--python", str(self.env), "--torch", TORCH, "--backend", "cpu", "--yes")
-        return [sys.executable, "-c", PEAK, "install", *words, "--index-root", root, *more]
+        return [sys.executable, "-c", PEAK, "install", *words, "--index", root, *more]
 
     def bare(self) -> list[str]:
         """uv with no cache that others write, every file a copy of its own: what ours is."""

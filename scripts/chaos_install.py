@@ -5,10 +5,10 @@
     python scripts/chaos_install.py -n 20 --recoveries 5
 
 An installation is killed with SIGKILL after a share of its time (gpusetup alone, its child alone,
-all of them) or before one of its own file operations, counted by an audit hook. Then `gpusetup
-install --recover` runs, in some cases killed as well, and every file of the environment is compared
-by content and mode with the former and with the new state; bytecode apart. Exit 1 if any
-environment is neither. The indexes are ours, on loopback.
+all of them) or before one of its own file operations, counted by an audit hook. Then the recovery
+that every installation begins with runs, in some cases killed as well, and every file of the
+environment is compared by content and mode with the former and with the new state; bytecode apart.
+Exit 1 if any environment is neither. The indexes are ours, on loopback.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ UNSYNCED = "GPUSETUP_UNSYNCED"
 def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
     """Run gpusetup; die before the `deadly`-th file operation in the folder (0: never)."""
     from gpusetup import cli
+    from gpusetup.install.recovery import recover_unfinished
 
     count = 0
 
@@ -62,7 +63,11 @@ def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
     if os.environ.get(UNSYNCED):
         sync_nothing()
     sys.addaudithook(hook)
-    code = cli.main(words)
+    code = 0
+    if words == ["recover"]:
+        recover_unfinished(Path(folder), print)
+    else:
+        code = cli.main(["install", *words])
     Path(told).write_text(str(count))
     return code
 
@@ -127,7 +132,7 @@ class Scenario:
         command = words or self.words
         argv = [sys.executable, __file__, "--counted", str(self.env), str(deadly)]
         return subprocess.Popen(
-            [*argv, str(self.world.folder / "count"), "install", *command],
+            [*argv, str(self.world.folder / "count"), *command],
             env={**clean_environment(), **self.world.environment},
             cwd=self.world.folder / "home",
             stdout=subprocess.DEVNULL,
@@ -139,7 +144,7 @@ class Scenario:
         return int((self.world.folder / "count").read_text())
 
     def recover(self, deadly: int = 0) -> subprocess.Popen[bytes]:
-        return self.start(deadly, "--recover", "--venv", str(self.env))
+        return self.start(deadly, "recover")
 
 
 def clean_environment() -> dict[str, str]:
@@ -184,7 +189,7 @@ def small_scenarios(world: Any) -> Iterator[Scenario]:
     shutil.rmtree(there)
     world.fill(world.venv("env"), former, dependant, neighbour, world.wheel("filelock", "3.0.0"))
     shutil.copytree(there, world.folder / "upgrade", symlinks=True)
-    root = ("--index-root", world.index.index_root)
+    root = ("--index", world.index.index_root)
     wanted = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify", *root)
     here = ("--venv", str(there))
     upgrade = Scenario(

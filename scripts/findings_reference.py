@@ -1,4 +1,4 @@
-"""The reference page of doctor's findings: a section each, with the messages that show it."""
+"""A reference page for each of doctor's findings, and their index by message."""
 
 from __future__ import annotations
 
@@ -8,41 +8,47 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gpusetup.causes.record import Cause
 
-HEAD = """# Findings
+HEAD = """# Error messages
 
-What `gpusetup doctor` can find, and from what. Search this page for a few words of your message,
-without its numbers. One message may have several causes: `gpusetup doctor --report FILE` reads your
-whole log, names the root cause and prints the commands for your machine. `gpusetup doctor --list`
-and `--explain ID` print what is here, and the source of each.
+Search for a few words of your message, without its numbers. One message may have several causes:
+`gpusetup doctor --report FILE` reads your whole log, names the root cause and prints the commands
+for your machine. `gpusetup doctor --explain` lists what these pages explain, and with an ID it
+prints one of them.
 
 Most findings are *causes*: errors that stop CUDA (or the program that a report is about), or losses
 of speed. A *symptom* says what failed and not why: if a text shows only a symptom, the answer's
 `cause` is `unknown` and `symptom` names it. A *case of* another finding has that one as the `cause`
 of a report.
+
 """
 
 
-def page() -> str:
+def pages() -> Iterator[tuple[str, str]]:
+    """Each page below `docs/findings`: its name, its text."""
     from gpusetup.diagnosis.knowledge import records
 
-    return "".join([HEAD, *(text for row in records() for text in section(row))])
+    rows = tuple(records())
+    yield "index.md", HEAD + "".join(f"- [`{row.id}`]({row.id}.md)\n" for row in rows)
+    yield from ((f"{row.id}.md", "".join(page(row))) for row in rows)
 
 
-def section(row: Cause) -> Iterator[str]:
-    from finding_pages import cell, said_of
+def page(row: Cause) -> Iterator[str]:
+    from finding_pages import cell, said_of, title_of
 
-    title = f"{row.title[0].upper()}{row.title[1:]}"
-    yield f"\n## {row.id}\n\n{title}{kind(row)}. {row.means}\n\n"
-    said = {
-        "Messages": ", ".join(cell(one.message) for one in said_of(row.id)),
+    said = [cell(one.message) for one in said_of(row.id)]
+    title = title_of(row)
+    yield f"# {cell(title) if said else title}\n\n"
+    yield f"`{row.id}`: {row.title}{kind(row)}. {row.means}\n\n"
+    parts = {
+        "Messages": ", ".join(one for one in said if one != cell(title)),
         "Proven by": row.proven_by,
         "What it is not": row.not_when,
-        "Way out": row.way_out,
+        "What to do": row.way_out,
     }
-    yield from (f"- {label}: {text}\n" for label, text in said.items() if text)
+    yield from (f"- {label}: {text}\n" for label, text in parts.items() if text)
 
 
 def kind(row: Cause) -> str:
     if row.kind_of:
-        return f" (a case of [`{row.kind_of}`](#{row.kind_of}))"
+        return f" (a case of [`{row.kind_of}`]({row.kind_of}.md))"
     return " (a symptom)" if row.symptom else "" if row.place else " (a note or a warning)"

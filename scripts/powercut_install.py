@@ -6,9 +6,9 @@
 
 A filesystem of our own lies in a file, mounted by a loop device. At a chosen moment it is shut
 down as a power cut would (`EXT4_IOC_SHUTDOWN` without flushing its log: what was not synced is
-gone), the program is killed, the filesystem is mounted again and its journal replayed. Then
-`gpusetup install --recover` has to bring the environment to exactly the former or the new state,
-and whoever was told "Installed" or "Undone" has to find that. Needs root and Linux.
+gone), the program is killed, the filesystem is mounted again and its journal replayed. Then the
+recovery that every installation begins with has to bring the environment to exactly the former or
+the new state, and whoever was told "Installed" or "Undone" has to find that. Needs root and Linux.
 Exit 1 where any cut leaves something else. With `--unsynced` the program syncs nothing, and cuts
 after its end must break something: the control that this script can fail.
 """

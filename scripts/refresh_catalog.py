@@ -42,7 +42,7 @@ def main() -> int:
     before = CATALOG.read_text(encoding="utf-8")
     document = json.loads(before)
     if not options.tidy:
-        document = with_live_indexes(document, options.index_root)
+        document = with_live_indexes(document, options.index)
     after = written(document)
     sys.stdout.writelines(
         difflib.unified_diff(
@@ -59,7 +59,7 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--tidy", action="store_true", help="ask no index; one row a line")
-    parser.add_argument("--index-root", default="https://download.pytorch.org/whl")
+    parser.add_argument("--index", default="https://download.pytorch.org/whl")
     parser.add_argument("--write", action="store_true", help="write the catalog")
     return parser.parse_args()
 
@@ -100,7 +100,7 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     from gpusetup.catalog.file import read_catalog
     from gpusetup.errors import Blocked
     from gpusetup.install.fetching.page import ask_page
-    from gpusetup.install.refresh.live_catalog import (
+    from gpusetup.install.refresh import (
         backends_to_ask,
         listed_labels,
         new_build,

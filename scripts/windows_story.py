@@ -154,7 +154,7 @@ def story(asked: Laptop) -> Iterator[Step]:
     complaint = asked.cmd(f"{GPUSETUP} doctor")
     yield complaint
     install = command_of(complaint)
-    source = f"--index-root {asked.indexes.index_root}"
+    source = f"--index {asked.indexes.index_root}"
     yield asked.cmd(f"{install} --dry-run {source}")
     yield asked.cmd(f"{install} --yes {source}", gpu=True)
     yield asked.cmd(f"{GPUSETUP} doctor", gpu=True)
@@ -171,7 +171,7 @@ def command_of(doctor: Step) -> str:
 
 def killed(asked: Laptop, phase: str) -> Iterator[Step]:
     """An installation from the wheelhouse that ends in a phase, and what the person does then."""
-    words = f"--torch {TORCH} --wheelhouse {seen_from_windows(asked.house)}"
+    words = f"--torch {TORCH} --offline {seen_from_windows(asked.house)}"
     line = f"{GPUSETUP} install --yes {words}"
     was_killed = asked.kill_in_phase(line, phase)
     yield Step(f"{line}  (killed while it is {phase})", Ended(-9 if was_killed else 0, ""))

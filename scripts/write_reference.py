@@ -149,7 +149,6 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
 
 
 PAGES = {
-    "findings_reference": REFERENCE / "findings.md",
     "verdicts_reference": REFERENCE / "verdicts.md",
     "api_reference": REFERENCE / "api.md",
     "evidence_reference": ROOT / "docs" / "explanation" / "evidence.md",
@@ -162,13 +161,30 @@ def pages() -> Iterator[tuple[Path, str]]:
         yield path, GENERATED + importlib.import_module(name).page()
 
 
+FINDINGS = ROOT / "docs" / "findings"
+
+
+def finding_pages() -> Iterator[tuple[Path, str]]:
+    """A page for each finding; a page whose finding is gone has no text."""
+    from findings_reference import pages
+
+    found = {FINDINGS / name: text for name, text in pages()}
+    yield from (dict.fromkeys(FINDINGS.glob("*.md"), "") | found).items()
+
+
 WRITERS = (
     known_gpus,
+    finding_pages,
     commands,
     verify_checks,
     transcripts,
     pages,
 )
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8") if text else path.unlink()
 
 
 def main() -> int:
@@ -182,8 +198,7 @@ def main() -> int:
                 continue
             stale.append(path.relative_to(ROOT))
             if not options.check:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+                write(path, text)
     for path in stale:
         print(f"{'stale' if options.check else 'wrote'}: {path}")
     if options.check and stale:

@@ -26,8 +26,8 @@ from index_server import IndexServer, build_wheel, index_server
 from gpusetup import cli
 from gpusetup.install.fetching import page
 from gpusetup.install.settings import environment as asking
+from gpusetup.install.switching import journal as journals
 from gpusetup.install.switching import switch, transaction
-from gpusetup.install.switching.transaction import Journal
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Snapshot
 from gpusetup.model.versions import Capability
@@ -236,8 +236,8 @@ def installer(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
 
     def install(*words: str) -> Said:
         capsys.readouterr()
-        root = ("--index-root", world.index.index_root)
-        code = cli.main(["install", *(() if "--index-root" in words else root), *words])
+        root = ("--index", world.index.index_root)
+        code = cli.main(["install", *(() if "--index" in words else root), *words])
         said = capsys.readouterr()
         return Said(exit=code, out=said.out, err=said.err)
 
@@ -307,11 +307,11 @@ def killed_in(
     target: str = "--python",
 ) -> None:
     """An installation that ends without a word as soon as a phase has begun."""
-    honest = transaction.write_journal
+    honest = journals.write_journal
 
-    def write(store: Path, journal: Journal, name: str = transaction.JOURNAL) -> None:
+    def write(store: Path, journal: journals.Journal, name: str = journals.JOURNAL) -> None:
         honest(store, journal, name)
-        if journal.phase == phase and name == transaction.JOURNAL:
+        if journal.phase == phase and name == journals.JOURNAL:
             os._exit(9)
 
     child = os.fork()

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from monitoring import Use, clock, value
-
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.values import GpuSample, HostSample, ProcessUse, Sample, TreeSample
 
+Use = Callable[[float], float | None]
+"""Seconds since the start -> utilisation in percent in the second before."""
 Reasons = Callable[[float], Sequence[str]] | Sequence[str]
 
 
@@ -207,6 +207,10 @@ def _host(host: Host, tree: Tree | None, at: float, dice: random.Random) -> Host
     )
 
 
+def clock(seconds: float) -> str:
+    return f"2026-11-20T06:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}.000Z"
+
+
 def told(given: Use | float, at: float) -> float:
     return value(given, at) or 0.0
 
@@ -220,6 +224,28 @@ def rate(given: float | None, dice: random.Random) -> float | None:
 
 
 # --- shapes over time -----------------------------------------------------------------------------
+
+
+def value(given: Use | float | None, at: float) -> float | None:
+    return given(at) if callable(given) else given
+
+
+def loop(compute: float, wait: float) -> Use:
+    """A training step after step: so many seconds of kernels, then so many without."""
+
+    def busy_until(at: float) -> float:
+        whole, rest = divmod(at, compute + wait)
+        return whole * compute + min(rest, compute)
+
+    def use(at: float) -> float:
+        return 100 * (busy_until(at + 1) - busy_until(at))
+
+    return use
+
+
+def pausing(use: float, work: float, pause: float) -> Use:
+    """Work with a pause after it, again and again."""
+    return lambda at: use if at % (work + pause) < work else 0.0
 
 
 def random_bursts(dice: random.Random, work: float, rest: float, use: float = 95) -> Use:

@@ -81,36 +81,6 @@ EVIDENCE: dict[str, Class] = {
         ),
         ("Your device is too old. We require Android 12",),
     ),
-    "an old generation by its number, where a kernel is missing": Class(
-        "arch-too-old-for-wheel",
-        (
-            f"They left the 10xx series behind. {NO_IMAGE}",
-            "Nvidia has decided to leave the 10xx series behind.\nException Message: CUDA error: no kernel i",
-            f"GTX 10xx here: {NO_IMAGE}",
-        ),
-        (
-            f"{NO_IMAGE}",
-            "the 10xx series runs out of memory",
-        ),
-    ),
-    "COLMAP that was built without CUDA": Class(
-        "program-without-gpu-support",
-        (
-            "ERROR: Cannot use Sift GPU without CUDA or OpenGL support; set SiftExtraction.use_gpu or SiftMatching.use_gpu to false",
-            "ERROR: Dense stereo reconstruction requires CUDA, which is not available on your system.",
-            "colmap feature_extractor ends with: Cannot use Sift GPU without CUDA or OpenGL support",
-        ),
-        ("SIFT GPU creates its context; COLMAP runs with CUDA",),
-    ),
-    "a header of a library beside CUDA": Class(
-        "program-requirement-missing",
-        (
-            "csrc/cpu/comm/ccl.cpp:8:10: fatal error: oneapi/ccl.hpp: No such file or directory",
-            "csrc/aio.cpp:2:10: fatal error: libaio.h: No such file or directory\nerror: command 'gcc' failed with exit code 1",
-            "rasterizer.cu:4:10: fatal error: glm/glm.hpp: No such file or directory",
-        ),
-        ("fatal error: torch/extension.h: No such file or directory",),
-    ),
     "uv's log where no file fits the Python": Class(
         "python-no-wheel",
         (

@@ -14,18 +14,6 @@ SMI_591 = """\
 """
 
 LATER: dict[str, Class] = {
-    "a program that finds no GPU where the driver lists one": Class(
-        "program-sees-no-gpu",
-        (
-            f"Ollama does not use my GPU after the update\n{SMI_591}",
-            f"{SMI_591}\nthe GPU is not detected by LM Studio 0.3.30",
-            f"Isaac Sim fails to detect CUDA devices\n{SMI_591}",
-        ),
-        (
-            f"ollama does not use more than 98 MB of the GPU\n{SMI_591}",
-            f"Ollama uses the GPU\n{SMI_591}",
-        ),
-    ),
     "a GPU that a laptop's switch has off, in words": Class(
         "hybrid-gpu-off",
         (
@@ -287,18 +275,6 @@ LATER: dict[str, Class] = {
         (
             "RuntimeError: CUDA error: out of memory",
             "NVRM: Xid (PCI:0000:06:00): 79, pid=1, GPU has fallen off the bus.",
-        ),
-    ),
-    "a program that fails by itself": Class(
-        "program-failed cuda-program-error",
-        (
-            'Traceback (most recent call last):\n  File "/usr/local/lib/python3.11/site-packages/transformers/models/auto/configuration_auto.py", line 1131, in from_pretrained\n    raise ValueError(\nValueError: The checkpoint you are trying to load has model type `qwen3_moe` but Transformers does not recognize this architecture.',
-            'Traceback (most recent call last):\n  File "train.py", line 20, in <module>\n    out = model(x)\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 768x10)',
-            'Traceback (most recent call last):\n  File "x.py", line 3\nRuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!',
-        ),
-        (
-            "warning: gpu not available, using cpu\nKeyError: 'x'",
-            "ModuleNotFoundError: No module named 'flash_attn'",
         ),
     ),
     "memory that does not suffice, by other programs": Class(

@@ -121,24 +121,6 @@ TITLES: dict[str, Class] = {
         ),
         ("torch went back to full speed", "we changed the CPU of the torch server"),
     ),
-    "bfloat16 that a GPU which has it is said to lack": Class(
-        "unknown torch-cpu-build",
-        (
-            f"Two nodes with 8xH100 each. {AMPERE}",
-            f"GPU: RTX 4090\n{AMPERE}",
-            f"I train on an A100. {AMPERE}",
-        ),
-        (f"GPU: GTX 1080\n{AMPERE}", AMPERE),
-    ),
-    "llama.cpp's own kernels, built for other GPUs": Class(
-        "extension-arch-mismatch",
-        (
-            "CUDA error 209 at /src/llama.cpp/ggml-cuda.cu:6701: no kernel image is available for execution on the device",
-            "llama.cpp: ggml-cuda.cu:2199: no kernel image is available for execution on the device",
-            "ggml/src/ggml-cuda/common.cuh:91: CUDA error: no kernel image is available for execution on the device",
-        ),
-        (NO_IMAGE,),
-    ),
     "an old Quadro, for which a program beside torch has no kernels": Class(
         "arch-too-old-for-wheel",
         (
@@ -147,17 +129,6 @@ TITLES: dict[str, Class] = {
             f"Quadro K2200. {NO_IMAGE}",
         ),
         (f"{NO_IMAGE}\nThe card is an RTX 3090.",),
-    ),
-    "TensorFlow without its CUDA libraries, or too old for the GPU": Class(
-        "cuda-lib-missing arch-too-new-for-wheel",
-        (
-            "python3 -m pip install tensorflow[and-cuda]\ntf.config.list_physical_devices('GPU') gives an empty list; PyTorch uses the GPU",
-            "pip install 'tensorflow[and-cuda]'\n>>> import tensorflow as tf\n>>> tf.config.list_physical_devices('GPU')\n[]",
-            "TensorFlow 2.12 does not detect the GPU, an RTX 5070 (possibly an unsupported compute capability 12.x)",
-        ),
-        (
-            "pip install 'tensorflow[and-cuda]'\n>>> tf.config.list_physical_devices('GPU')\n[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
-        ),
     ),
     "a package of which somebody says that this system has no wheel": Class(
         "no-wheel-for-platform",

@@ -7,12 +7,12 @@ spread of 3 % and, one in twenty, are disturbed and up to three times slower.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusetup.fleet.sweep.decide import next_round
-from gpusetup.fleet.sweep.values import Exchanged, Result, Round, Unit
-from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
+from gpusetup.fleet.sweep.answer import NOTES
+from gpusetup.fleet.sweep.course import Sweep, matching, planes
+from gpusetup.fleet.sweep.judge import Group, Result, Round, Unit
 
 NODE_RATE, HOST_RATE, MESSAGES_A_RANK = 25e9, 200e9, 3
 """bytes/s between and within hosts; the question, `here`, and the answer."""
@@ -61,84 +61,60 @@ class Fleet:
         rate *= draw.lognormvariate(0, self.spread)
         return rate / draw.uniform(1, 3) if draw.random() < self.disturbed else rate
 
-    def exchanged(self, group: Sequence[int], draw: random.Random) -> Exchanged:
-        ring = zip(group, (*group[1:], group[0]), strict=True)
-        rate = min(self.path(one, other) for one, other in ring)
-        return Exchanged(group=tuple(group), rate=self.noisy(rate, draw))
+    def rate(self, group: Group) -> float:
+        if len(group) == 1:
+            return 100.0 * self.computing.get(group[0], 1.0)
+        return self.path(*group)
 
     def measured(self, asked: Round, draw: random.Random) -> Result:
         late = {r for r, since in self.hung.items() if asked.number >= since}
+        rates = {g: self.noisy(self.rate(g), draw) for g in asked.groups if late.isdisjoint(g)}
         silent = tuple(rank for rank in asked.asked if rank in late)
-        computed = {
-            rank: self.noisy(100.0 * self.computing.get(rank, 1.0), draw)
-            for rank in asked.ranks
-            if rank not in late
-        }
-        found = tuple(
-            Exchanged(group=group, rate=0.0, problem="timed out")
-            if late & set(group)
-            else self.exchanged(group, draw)
-            for group in asked.groups
-        )
-        return Result(round=asked, exchanged=found, computed=computed, silent=silent)
+        return Result(round=asked, rates=rates, silent=silent)
 
 
-def swept(fleet: Fleet, seed: int) -> tuple[tuple[Named, ...], list[Result]]:
-    """Play a sweep: what is named, and the course of it."""
-    draw, results, units = random.Random(seed), list[Result](), fleet.units
-    while (asked := next_round(units, results)) is not None:
-        results.append(fleet.measured(asked, draw))
-        assert len(results) < MOST_ROUNDS, "it does not come to an end"
-    return verdict(units, results), results
+def swept(fleet: Fleet, seed: int) -> Sweep:
+    """Play a sweep."""
+    draw, sweep = random.Random(seed), Sweep(fleet.units)
+    for asked in sweep.rounds():
+        sweep.results.append(fleet.measured(asked, draw))
+        assert len(sweep.results) < MOST_ROUNDS, "it does not come to an end"
+    return sweep
+
+
+def blamed(sweep: Sweep) -> set[tuple[str, tuple[int, ...]]]:
+    return {(one.fault, one.ranks) for one in sweep.named() if one.fault not in NOTES}
 
 
 def messages(results: Sequence[Result]) -> int:
     return sum(MESSAGES_A_RANK * len(result.round.asked) for result in results)
 
 
-Planted = Callable[[Fleet, random.Random], tuple[str, frozenset[int]]]
-
-
-def _link(share: float) -> Planted:
-    def plant(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
-        rank = draw.randrange(fleet.hosts * fleet.ranks)
-        fleet.links[rank] = share
-        return "slow-link" if share else "broken-link", frozenset((rank,))
-
-    return plant
-
-
-def _path(share: float) -> Planted:
-    """Between two ranks that the matchings of this fleet bring together."""
-
-    def plant(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
-        from gpusetup.fleet.sweep.plan import planes
-
-        stage = planes(fleet.units)[-1]
-        pair = draw.choice(stage.matched(draw.randrange(stage.turns)))
-        fleet.paths[frozenset(pair)] = share
-        return "slow-path" if share else "broken-path", frozenset(pair)
-
-    return plant
-
-
-def _compute(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
-    rank = draw.randrange(fleet.hosts * fleet.ranks)
-    fleet.computing[rank] = 0.5
-    return "slow-compute", frozenset((rank,))
-
-
-def _hung(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
-    rank = draw.randrange(fleet.hosts * fleet.ranks)
-    fleet.hung[rank] = draw.randrange(8)
-    return "hung", frozenset((rank,))
-
-
-FAULTS: dict[str, Planted] = {
-    "link at half": _link(0.5), "link at seven tenths": _link(0.7), "link down": _link(0.0),
-    "path at half": _path(0.5), "path down": _path(0.0), "computes at half": _compute,
-    "hung": _hung,
+FAULTS = {
+    "link at half": ("slow-link", 0.5), "link at seven tenths": ("slow-link", 0.7),
+    "link down": ("broken-link", 0.0), "path at half": ("slow-path", 0.5),
+    "path down": ("broken-path", 0.0), "computes at half": ("slow-compute", 0.5),
+    "hung": ("hung", 0),
 }  # fmt: skip
+
+
+def plant(fleet: Fleet, name: str, draw: random.Random) -> tuple[str, tuple[int, ...]]:
+    """A fault on a rank, or on a pair that the matchings of this fleet bring together."""
+    fault, share = FAULTS[name]
+    rank = draw.randrange(fleet.hosts * fleet.ranks)
+    if fault.endswith("path"):
+        stage = planes(fleet.units)[-1]
+        turn = draw.randrange(stage.turns)
+        pair = draw.choice([pair for group in stage.members for pair in matching(group, turn)])
+        fleet.paths[frozenset(pair)] = share
+        return fault, pair
+    if fault == "hung":
+        fleet.hung[rank] = draw.randrange(8)
+    else:
+        (fleet.computing if fault == "slow-compute" else fleet.links)[rank] = share
+    return fault, (rank,)
+
+
 FLEETS = {
     "5 hosts": Fleet(5), "8 hosts": Fleet(8), "1 host of 8": Fleet(1, ranks=8),
     "2 hosts of 8": Fleet(2, ranks=8), "17 hosts": Fleet(17), "16 hosts of 8": Fleet(16, ranks=8),
@@ -153,9 +129,8 @@ def count(name: str, fault: str, seeds: int) -> tuple[int, int]:
     for seed in range(seeds):
         draw, fleet = random.Random(f"{name} {fault} {seed}"), FLEETS[name]
         fleet = replace(fleet, links={}, paths={}, computing={}, hung={})
-        planted = FAULTS[fault](fleet, draw) if fault in FAULTS else ("", frozenset[int]())
-        blamed = (one for one in swept(fleet, seed)[0] if one.fault not in NOTES)
-        told = {(one.fault, frozenset(one.ranks)) for one in blamed}
+        planted = plant(fleet, fault, draw) if fault in FAULTS else None
+        told = blamed(swept(fleet, seed))
         found += planted in told
         false += bool(told - {planted})
     return found, false

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import os
@@ -17,7 +16,6 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "scripts"))
 
-import evidence_reference  # noqa: E402
 from acceptance import evidence  # noqa: E402
 from acceptance.claims import ALL, PARTS  # noqa: E402
 
@@ -50,30 +48,6 @@ def test_each_doubt_is_a_test_or_names_what_it_needs() -> None:
         assert known.needs or known.checks or is_tested, known.id
         assert not known.source.endswith(".md") or (ROOT / known.source).is_file()
     assert [k.id for k in ALL if "doubt" in k.id] == [f"doubt-{n}" for n in range(1, 45)]
-
-
-def test_what_the_parts_ask_verify_for_is_there() -> None:
-    from acceptance import test_clean, test_suspicions
-    from acceptance.faults.sitecustomize import FAULTS
-
-    lists = (test_suspicions.EXACT, test_suspicions.RATES, test_suspicions.GREEDY)
-    asked = {*test_clean.NUMERIC, *(check for _, check in FAULTS.values()), "load", "compile"}
-    asked |= {name for names in (*lists, *(known.checks for known in ALL)) for name in names}
-    page = (ROOT / "docs" / "reference" / "verify-checks.md").read_text(encoding="utf-8")
-    assert [name for name in sorted(asked) if f"| `{name}` |" not in page] == []
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (("--device", "tpu"), "invalid choice: 'tpu'"),
-        (("--minutes", "nan"), "invalid minutes value: 'nan'"),
-        (("--parts", "bogus"), "invalid choice: 'bogus'"),
-    ],
-)
-def test_a_wrong_word_ends_the_run_before_it_begins(words: tuple[str, ...], why: str) -> None:
-    done = run("--out", "/nowhere", *words)
-    assert done.returncode == 2 and why in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -116,14 +90,6 @@ def test_evidence_of_another_machine_or_code_is_neither_mixed_nor_lost(tmp_path:
         evidence.begun(tmp_path / "a", evidence.Evidence(**FACTS))
 
 
-def test_a_second_call_adds_to_the_first(tmp_path: Path) -> None:
-    kept(tmp_path / "a")
-    whole = evidence.begun(tmp_path / "a", evidence.Evidence(**FACTS))
-    whole.add(evidence.Result("plan", True, "done", 1.0, 2.0))
-    assert [part.name for part in whole.parts] == ["clean", "plan"]
-    assert not {"clean-runs", "plan-error"} & {claim.id for claim in whole.open}
-
-
 def test_a_claim_is_open_until_all_its_tests_ran_and_nothing_is_decided_without_a_card() -> None:
     one = {"claim": "tune-batch", "verdict": "holds", "figure": "a", "tests": 2}
     asked = [([one], "cuda"), ([one, one], "cuda"), ([one, one], "cpu")]
@@ -147,22 +113,6 @@ def test_who_and_where_and_secrets_reach_no_file(
     text = (tmp_path / evidence.FILE).read_text()
     for word in ("zebulon", "crunchbox17", "hf_Planted", "12345678-1234", "pw@"):
         assert word not in text, word
-
-
-def test_the_table_of_evidence_names_the_card_and_the_figure(tmp_path: Path) -> None:
-    assert "| none |" in evidence_reference.page(tmp_path)
-    kept(tmp_path / "h200")
-    row = "| NVIDIA H200 | 580.159.04 | 2.11.0+cu130 | 2026-11-20 | other random numbers raise no"
-    assert f"{row} alarm | holds | 7 runs &lt;b&gt; \\| none |" in evidence_reference.page(tmp_path)
-    kept(tmp_path / "cpu", stand_in=True, card=None)
-    with pytest.raises(ValueError, match="without a card"):
-        evidence_reference.page(tmp_path)
-
-
-def test_the_start_of_the_script_is_read_by_old_pythons() -> None:
-    start = SCRIPT.read_text().partition("\nimport argparse")[0]
-    ast.parse(start, feature_version=(3, 4))
-    assert "__future__" not in start and start.isascii()
 
 
 def rehearsed(out: Path, *words: str, **environment: str) -> dict[str, Any]:

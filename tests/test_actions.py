@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import triage
-import triage_decide
 import verify_job
 import yaml
 from each_row import each
@@ -149,80 +148,6 @@ def test_who_only_speaks_of_an_error_is_left_alone(title: str, body: str) -> Non
     payload = event("issues.opened")
     payload["issue"] |= {"title": title, "body": body}
     assert decide("issues", payload, [], LABELLED).act == "silent"
-
-
-CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled"
-OTHER_NVML = "Failed to initialize NVML: Driver/library version mismatch"
-TOO_OLD = "RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."
-TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 3, in <module>\n'
-SPOKEN_OF = (
-    ("Handle it", "Please support the error\n```\n{}\n```\nwith a friendlier message."),
-    ("Handle it", "Please support the error {} with a hint."),
-    ("FAQ", "I read in the FAQ that\n```\n{}\n```\nmeans another wheel. Is that so?"),
-    ("[Feature request] check first", "It would be nice to look for\n```\n{}\n```\nearlier."),
-    ("Reported by a colleague", "My colleague told me that he once saw\n\n{}\n\nelsewhere."),
-    ("Exit codes", "| error | code |\n| --- | --- |\n| {} | 3 |\n\nPlease review."),
-    ("CI", "On our CI runners tests should be skipped instead of failing with\n```\n{}\n```\n"),
-    ("Solved: wrong wheel", "For those who come here:\n```\n{}\n```\nis another wheel. Closing."),
-    ("Label them", f"Please label what has\n```\n{TRACEBACK}{{}}\n```"),
-)  # fmt: skip
-"""Title and text, about an error that happened to nobody who writes."""
-REPORTED = (
-    ("Cannot use the GPU", "Running it I get\n```\n{}\n```\n"),
-    ("help", "{}"),
-    ("Please support this card", "When I start the UI I get\n```\n{}\n```\nPlease add support."),
-    ("Question: which torch?", f"My log:\n```\n{TRACEBACK}{{}}\n```"),
-    ("报错", "运行之后报错\n```\n{}\n```"),
-    ("Loop", "The pod restarts in a loop:\n\n2026-02-01 10:00:03 ERROR worker {}\n"),
-)  # fmt: skip
-
-
-@each("title, body", SPOKEN_OF)
-def test_an_error_that_happened_to_nobody_here_is_not_asked_about(title: str, body: str) -> None:
-    payload = event("issues.opened")
-    for error in (CPU_BUILD, OTHER_NVML, TOO_OLD):
-        payload["issue"] |= {"title": title, "body": body.format(error)}
-        assert decide("issues", payload, [], LABELLED).act == "silent", error
-
-
-@each("title, body", REPORTED)
-def test_an_error_that_the_author_has_is_spoken_to(title: str, body: str) -> None:
-    payload = event("issues.opened")
-    for error in (CPU_BUILD, OTHER_NVML, TOO_OLD):
-        payload["issue"] |= {"title": title, "body": body.format(error)}
-        assert decide("issues", payload, [], LABELLED).act != "silent", error
-
-
-def test_the_same_error_as_output_is_no_mention() -> None:
-    payload = event("issues.opened")
-    line = "[ 9.1] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
-    payload["issue"] |= {"title": "Training dies", "body": f"After an hour:\n\n{line}\n"}
-    assert decide("issues", payload, [], LABELLED).finding == "gpu-fell-off-bus"
-
-
-@each("association", ["OWNER", "MEMBER", "COLLABORATOR"])
-def test_the_projects_own_people_are_left_alone(association: str) -> None:
-    payload = event("issues.opened")
-    payload["issue"]["author_association"] = association
-    assert "own people" in decide("issues", payload, [], LABELLED).why
-
-
-def test_a_title_is_no_beginning_of_the_text() -> None:
-    payload = event("issues.opened")
-    line = "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current"
-    payload["issue"] |= {"title": "help", "body": f"{line} PyTorch installation."}
-    said = decide("issues", payload, [], LABELLED)
-    assert said.finding == "arch-too-new-for-wheel"
-    assert said.body is not None and "help NVIDIA" not in said.body
-
-
-def test_what_others_wrote_in_a_quote_is_not_the_authors_machine() -> None:
-    comment = event("issue_comment.created")
-    comment["comment"]["body"] = (
-        "> Failed to initialize NVML: Driver/library version mismatch\n\nno"
-    )
-    said = decide("issue_comment", comment, [ASKED], LABELLED)
-    assert said.finding != "nvml-mismatch"
 
 
 HOSTILE = (
@@ -365,88 +290,7 @@ def test_a_dry_run_says_it_in_the_summary_only(tmp_path: Path, hub: Any) -> None
     assert "Would say:" in (tmp_path / "summary").read_text(encoding="utf-8")
 
 
-def test_the_mark_is_found_on_the_second_page(tmp_path: Path, hub: Any) -> None:
-    talk = [{"id": n, "user": {"id": 5, "type": "User"}, "body": "me too"} for n in range(130)]
-    server = hub([*talk, ANSWERED])
-    assert triage.main(job(tmp_path, server, "issues.opened")) == 0
-    assert server.posted == []
-
-
-@each("status, code", [(403, 3), (404, 3), (502, 3), (302, 3)])
-def test_github_that_refuses_is_said_in_a_line(
-    status: int, code: int, tmp_path: Path, hub: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert triage.main(job(tmp_path, hub(status=status), "issues.opened")) == code
-    assert re.fullmatch(r"::error::gpusetup triage: GitHub .*\n", capsys.readouterr().out)
-
-
-@each(
-    "name, value",
-    [
-        ("TRIAGE_DRY_RUN", "maybe"),
-        ("TRIAGE_IGNORE", "nosuch"),
-        ("GITHUB_EVENT_PATH", ""),
-        ("GITHUB_EVENT_PATH", "/nowhere/at/all"),
-        ("GITHUB_EVENT_PATH", "deep.json"),
-        ("GITHUB_REPOSITORY", "../../x"),
-        ("GITHUB_REPOSITORY", ""),
-        ("GITHUB_TOKEN", "ghs_secret\u20ac"),
-        ("GITHUB_TOKEN", "ghs_secret\nX: y"),
-        ("TRIAGE_LABEL", "a\nb"),
-    ],
-)
-def test_a_setting_that_is_none_is_refused(
-    name: str, value: str, tmp_path: Path, hub: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = hub()
-    if value == "deep.json":
-        (tmp_path / value).write_text("[" * 200_000, encoding="utf-8")
-        value = str(tmp_path / value)
-    value = value or (str(tmp_path / "event.json") if name.endswith("PATH") else "")
-    (tmp_path / "event.json").write_text("[1]", encoding="utf-8")
-    assert triage.main(job(tmp_path, server, "issues.opened", **{name: value})) == 2
-    assert capsys.readouterr().out.startswith("::error::gpusetup triage: ")
-    assert server.posted == []
-
-
-@each(
-    "changed, said",
-    [
-        ({"issue": []}, "`issue` is not an object"),
-        ({"issue": {"number": "42"}}, "`issue.number` is not a whole number from 1"),
-        ({"issue": {"number": 1, "body": ["x"]}}, "`issue.body` is not a text"),
-        ({"issue": {"number": 1, "user": "asker"}}, "`issue.user` is not an object"),
-        ({"action": {}}, "`action` is not a text"),
-    ],
-)
-def test_an_event_of_wrong_types_is_told_in_a_sentence(
-    changed: Any, said: str, tmp_path: Path, hub: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "event.json").write_text(json.dumps(event("issues.opened") | changed), "utf-8")
-    here = job(tmp_path, hub(), "issues.opened", GITHUB_EVENT_PATH=str(tmp_path / "event.json"))
-    assert triage.main(here) == 2
-    told_ = f"::error::gpusetup triage: the event's file is none of GitHub's: {said}\n"
-    assert capsys.readouterr().out == told_
-
-
 # --- verify ---------------------------------------------------------------------------------------
-
-
-def test_inputs_are_words_whatever_stands_in_them(tmp_path: Path) -> None:
-    inputs = {
-        "VERIFY_PYTHON": ".venv/bin/python",
-        "VERIFY_DEVICE": "none; rm -rf /",
-        "VERIFY_EXPECT": "torch==2.5.*\n\n arch>=8.6 \n--output=/etc/passwd",
-        "VERIFY_STRICT": "true",
-    }
-    argv = verify_job.command(inputs, tmp_path / "v.xml")
-    assert argv[:2] == (".venv/bin/python", str(ROOT / "gpusetup" / "verify"))
-    assert "--device=none; rm -rf /" in argv and "--strict" in argv
-    assert [word for word in argv if word.startswith("--expect")] == [
-        "--expect=torch==2.5.*",
-        "--expect=arch>=8.6",
-        "--expect=--output=/etc/passwd",
-    ]
 
 
 def test_an_image_is_proven_inside_with_the_folder_read_only(tmp_path: Path) -> None:
@@ -507,24 +351,6 @@ def test_the_report_becomes_a_table_and_the_exit_code_stays(
     assert verify_job.main(environment) == 3
 
 
-@each(
-    "inputs, code, said",
-    [
-        ({"VERIFY_STRICT": "maybe"}, 2, "`strict` is true or false"),
-        ({"VERIFY_IMAGE": "--privileged"}, 2, "begins with a dash"),
-        ({"VERIFY_LEVEL": "deep"}, 2, "level"),
-        ({"VERIFY_EXPECT": "nonsense"}, 2, "nonsense"),
-    ],
-)
-def test_a_wrong_input_has_an_annotation(
-    inputs: dict[str, str], code: int, said: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    here = {"VERIFY_PYTHON": sys.executable, "VERIFY_JUNIT": str(tmp_path / "v.xml")}
-    assert verify_job.main({**here, **inputs}) == code
-    annotations = [line for line in capfd.readouterr().out.splitlines() if "::error::" in line]
-    assert len(annotations) == 1 and said in annotations[0]
-
-
 INPUTS = ("python", "image", "gpus", "level", "device", "expect", "with", "strict", "junit")
 
 
@@ -540,23 +366,6 @@ def test_no_input_writes_a_line_of_its_own(
         said = capfd.readouterr().out
         assert said.count("\n") == 1 and f"`{name}`" in said, name
     assert not (tmp_path / "output").exists()
-
-
-@each(
-    "says",
-    ["exit 0", 'echo "<x" > "$FILE"', 'echo "<testsuites/>" > "$FILE"', 'ln -s /etc/hosts "$FILE"'],
-)
-def test_what_ends_with_0_and_without_a_report_proves_nothing(
-    says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    python = tmp_path / "python"
-    find = 'for word; do case "$word" in --junit=*) FILE="${word#--junit=}" ;; esac; done'
-    python.write_text(f"#!/bin/sh\n{find}\n{says}\n", encoding="utf-8")
-    python.chmod(0o755)
-    here = {"VERIFY_PYTHON": str(python), "VERIFY_JUNIT": str(tmp_path / "v.xml")}
-    assert verify_job.main(here) == 4
-    assert "::error::gpusetup verify: `python` ended with exit code 0" in capfd.readouterr().out
-    assert not (tmp_path / "v.xml").exists()
 
 
 PWNING = """#!/bin/sh
@@ -599,14 +408,6 @@ def test_a_real_environment_is_proven(tmp_path: Path) -> None:
 # --- the files that GitHub reads ------------------------------------------------------------------
 
 
-def test_both_actions_have_the_form_that_github_asks_for() -> None:
-    files = [str(path) for path in ACTIONS]
-    assert len(files) == 2
-    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-actions"]
-    done = subprocess.run([*check, *files], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @each("path", ACTIONS)
 def test_no_expression_stands_in_a_shell_and_no_event_anywhere(path: Path) -> None:
     action = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -617,31 +418,3 @@ def test_no_expression_stands_in_a_shell_and_no_event_anywhere(path: Path) -> No
     named = {f"{path.parent.name}_{name}".upper().replace("-", "_") for name in action["inputs"]}
     given = {name for step in action["runs"]["steps"] for name in step["env"]}
     assert named - {"TRIAGE_TOKEN"} <= given
-
-
-@each("page", ["triage-issues.md", "github-actions.md"])
-def test_the_documented_workflows_have_the_form_and_the_least_rights(
-    page: str, tmp_path: Path
-) -> None:
-    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
-    flows = [b for b in re.findall(r"(?ms)^```yaml\n(.*?)^```", text) if b.startswith("name:")]
-    assert flows
-    for number, flow in enumerate(flows):
-        file = tmp_path / f"{number}-{page}.yml"
-        file.write_text(flow, encoding="utf-8")
-        check = ("-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(file))
-        done = subprocess.run([sys.executable, *check], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
-        assert "github.event.issue.title" not in flow and "github.event.issue.body" not in flow
-        if "actions/triage" in flow:
-            rights = yaml.safe_load(flow)["permissions"]
-            assert rights == {"issues": "write"}
-
-
-def test_the_defaults_of_triage_name_findings_that_are() -> None:
-    from gpusetup.diagnosis.knowledge import records
-
-    action = yaml.safe_load((ROOT / "actions/triage/action.yml").read_text(encoding="utf-8"))
-    ignored = action["inputs"]["ignore"]["default"].split()
-    assert set(ignored) <= {row.id for row in records()}
-    assert triage_decide.former([]) == {}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -31,7 +29,6 @@ from gpusetup.assistants.bounded import bounded
 from gpusetup.assistants.tool import Setting, Tool
 from gpusetup.cli import main
 from gpusetup.model import shell
-from gpusetup.redaction import private_here
 
 if not find_spec("mcp"):
     pytest.skip(
@@ -71,17 +68,6 @@ def met(server: Any, talk: Callable[[Any], Any]) -> Any:
             return await talk(client)
 
     return anyio.run(meet)
-
-
-def answers(calls: Calls, *words: str) -> list[tuple[dict[str, Any], bool]]:
-    """Each tool's document, and whether it is an error."""
-
-    async def talk(client: Any) -> list[tuple[dict[str, Any], bool]]:
-        results = [await client.call_tool(name, values) for name, values in calls]
-        return [(json.loads(one.content[0].text), one.is_error) for one in results]
-
-    found: list[tuple[dict[str, Any], bool]] = conversation(talk, *words)
-    return found
 
 
 @dataclass(frozen=True)
@@ -134,62 +120,6 @@ def test_the_tools_say_what_they_take_and_that_they_change_nothing(said: Said) -
         assert tool.input_schema["additionalProperties"] is False
 
 
-PLAN: dict[str, Any] = {"model": "qwen3-8b", "gpu": "A100 80GB", "gpus": 4}
-SAME: list[tuple[str, dict[str, Any], str]] = [
-    ("diagnose", {"machine": "rtx3050-laptop"}, "doctor --from rtx3050-laptop"),
-    (
-        "resolve",
-        {"machine": "rtx3050-laptop", "torch": "2.5.1", "explain": True},
-        "resolve --from rtx3050-laptop --torch 2.5.1 --explain",
-    ),
-    (
-        "resolve",
-        {"machine": "healthy", "packages": ["xformers"]},
-        "resolve xformers --from healthy --offline",
-    ),
-    (
-        "plan",
-        {**PLAN, "context": 32768},
-        "plan --model qwen3-8b --gpu 'A100 80GB' --gpus 4 --context 32768",
-    ),
-    (
-        "plan",
-        {**PLAN, "solve": "context"},
-        "plan --model qwen3-8b --gpu 'A100 80GB' --gpus 4 --max-context",
-    ),
-    (
-        "plan",
-        {"serve": "vllm", "model": "qwen3-8b", "gpu": "RTX 4090"},
-        "plan --serve vllm --model qwen3-8b --gpu 'RTX 4090'",
-    ),
-    ("explain", {"id": "torch-cpu-build"}, "doctor --explain torch-cpu-build"),
-    ("read_report", {"text": HOSTILE}, "doctor --report -"),
-]
-
-
-def printed(words: str) -> dict[str, Any]:
-    """What a command prints under `--json`, by a process of its own."""
-    argv = [sys.executable, "-m", "gpusetup", *shlex.split(words), "--json"]
-    done = subprocess.run(argv, cwd=ROOT, input=HOSTILE.encode(), capture_output=True, check=False)
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
-
-
-@pytest.mark.slow
-def test_answers_are_those_of_the_command_line() -> None:
-    found = answers([(name, values) for name, values, _ in SAME])
-    for (document, is_error), (name, _, words) in zip(found, SAME, strict=True):
-        assert not is_error
-        expected = printed(words)
-        for part in (document, expected):
-            if name in ("diagnose", "read_report"):
-                part.pop("snapshot", None)
-            if part.get("resolution"):
-                assert len(part["resolution"]["rejections"]) == 3 or part is expected
-                part["resolution"] |= {"rejections": [], "left_out": ""}
-        assert document == expected, words
-
-
 def test_what_a_stranger_wrote_is_quoted_and_nothing_else(said: Said) -> None:
     document, here = said.answers["a stranger's text"][0], said.answers["here"][0]
     assert document["cause"] == "out-of-memory"
@@ -199,22 +129,26 @@ def test_what_a_stranger_wrote_is_quoted_and_nothing_else(said: Said) -> None:
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such tool": ("format_disk", {}, "there is no tool"),
-    "no such value": ("diagnose", {"python": "/tmp/x"}, "takes no 'python'"),
+    "no such value": ("diagnose", {"python": "/tmp/x"}, "'python' was unexpected"),
     "a path as a machine": ("diagnose", {"machine": "/etc/passwd"}, "no example machine"),
     "a path as a model": ("plan", {"model": "/etc/passwd", "gpu": "A100 80GB"}, "is a path"),
     "a relative path": ("plan", {"model": "README.md", "gpu": "A100 80GB"}, "is a path"),
-    "code to run": ("plan", {"code": "os:abort"}, "takes no 'code'"),
+    "code to run": ("plan", {"code": "os:abort"}, "'code' was unexpected"),
     "a package by address": ("resolve", {"packages": ["x @ https://evil/x.whl"]}, "no package"),
-    "a package as an option": ("resolve", {"packages": ["--index-root=x"]}, "no package"),
+    "a package as an option": ("resolve", {"packages": ["--index=x"]}, "no package"),
     "a file as a package": ("install", {"packages": ["./evil.whl"]}, "no package of an index"),
     "an option in a value": ("resolve", {"gpu": ["--help"]}, "No GPU is called '--help'"),
     "one GPU as a text": ("resolve", {"gpu": "--help"}, "No GPU is called '--help'"),
-    "another type": ("resolve", {"gpu": 4090}, "is a text, or a list of texts"),
-    "a truth as a number": ("plan", {"model": "qwen3-8b", "gpus": True}, "is a number"),
-    "no text": ("read_report", {}, "needs `text`"),
+    "another type": ("resolve", {"gpu": 4090}, "`gpu` of resolve: 4090 is not of type"),
+    "a truth as a number": (
+        "plan",
+        {"model": "qwen3-8b", "gpus": True},
+        "True is not of type 'integer'",
+    ),
+    "no text": ("read_report", {}, "'text' is a required property"),
     "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "`id` of explain"),
     "a finding that is none": ("explain", {"id": "nope"}, "no finding"),
-    "a wrong choice": ("resolve", {"os": "beos"}, "one of linux, windows, macos"),
+    "a wrong choice": ("resolve", {"os": "beos"}, "is not one of ['linux', 'windows', 'macos']"),
 }
 
 
@@ -313,32 +247,6 @@ def test_a_signal_ends_the_server_while_it_waits_for_the_client(ending: signal.S
     assert (rest, said) == (b"", b"")
 
 
-@pytest.mark.slow
-def test_what_says_who_and_where_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    venv = tmp_path / "home" / "gerlinde" / "secretproject" / ".venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    monkeypatch.setenv("HOME", str(tmp_path / "home" / "gerlinde"))
-    monkeypatch.setenv("USER", "gerlinde")
-    monkeypatch.setenv("LOGNAME", "gerlinde")
-    words = ("--python", str(venv / "bin" / "python"))
-    calls: Calls = [("diagnose", {}), ("resolve", {}), ("install", {})]
-
-    async def talk(client: Any) -> Any:
-        texts = [(await client.call_tool(*call)).content[0].text for call in calls]
-        return [*texts, (await client.read_resource(tools.SNAPSHOT)).contents[0].text]
-
-    hidden = conversation(talk, *words)
-    host = private_here().names[-1]
-    for text in hidden:
-        assert "gerlinde" not in text
-        assert "secretproject" not in text
-        assert host not in text or len(host) < 4
-    calls = []
-    assert "gerlinde" in conversation(talk, *words, "--keep-private")[0]
-
-
 WHO = ("alice", "buildhost77", "secretenv", "secretproj", "p4ssw0rdX", "hf_abc")
 FAILED_TO_LOAD = "cannot open shared object file: No such file or directory"
 LEAKY = (
@@ -400,15 +308,6 @@ def test_an_answer_never_exceeds_its_bound_and_says_when_it_was_cut(
         assert ("cut" in small) == (small != document)
 
 
-def test_a_cut_names_its_place() -> None:
-    found = bounded({"cause": "ok", "evidence": [{"text": "x" * 90_000}], "rows": [1] * 20_000})
-    assert found["cut"] == [
-        ".evidence[0].text: 4000 of 90000 characters",
-        ".rows: 200 of 20000 items",
-    ]
-    assert found["cause"] == "ok"
-
-
 # --- an installation ----------------------------------------------------------------------------
 
 
@@ -417,7 +316,7 @@ def test_a_plan_names_the_command_and_nothing_is_changed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("GPUSETUP_INDEX_ROOT", world.index.index_root)
+    monkeypatch.setenv("GPUSETUP_INDEX", world.index.index_root)
     world.add_torch("cpu")
     venv = world.venv()
     wanted = {"torch": TORCH, "backend": "cpu"}
@@ -446,24 +345,3 @@ def test_without_the_package_one_sentence_says_how_to_get_it(
     assert said.out == ""
     assert said.err.startswith("error: `gpusetup mcp` needs the package mcp")
     assert f"-m pip install {said_so}" in said.err
-
-
-def test_agents_are_told_in_forty_lines_with_commands_that_exist(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from gpusetup.commands.parser import parser_of
-
-    assert main(["mcp", "--agents"]) == 0
-    said = capsys.readouterr().out
-    assert 30 <= len(said.splitlines()) <= 45
-    assert max(map(len, said.splitlines())) <= 110
-    named = re.findall(r"`gpusetup ([\w-]+)([^`]*)`", said)
-    assert len(named) >= 10
-    for command, rest in named:
-        known = parser_of(command)._option_string_actions
-        assert set(re.findall(r"--[\w-]+", rest)) <= set(known), command
-
-
-def test_an_empty_text_is_said_to_be_empty() -> None:
-    answer = tools.call("read_report", {"text": " > "}, Setting())
-    assert "report-empty" in str(answer)

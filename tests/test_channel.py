@@ -11,7 +11,7 @@ from gpusetup.cli import main
 A100 = ("--gpu", "A100 80GB", "--driver", "580.95.05", "--os", "linux", "--machine", "x86_64")
 THERE = ("resolve", *A100, "--python", "3.12", "--glibc", "2.35", "--torch")
 Said = pytest.CaptureFixture[str]
-MIRROR = ("--index-root", "https://me:secret@mirror.example/whl")
+MIRROR = ("--index", "https://me:secret@mirror.example/whl")
 
 
 def test_the_command_is_printed_for_the_backend_that_fits_and_called_unproven(capsys: Said) -> None:

@@ -14,34 +14,16 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from machines_named import there
 
-from gpusetup import __version__
 from gpusetup.cli import main
-from gpusetup.commands.parser import COMMANDS, EXAMPLES, every_command, parser_of
+from gpusetup.commands.parser import COMMANDS, every_command, parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["docter"], "did you mean `gpusetup doctor`? `gpusetup --help` shows all"),
-        (["doctor", "--frm", "x"], "did you mean `--from MACHINE`? `gpusetup doctor --help` shows"),
-        (["verify", "--level", "quik"], "did you mean `quick`?"),
-        (["resolve", "--zzyzx"], "hint: `gpusetup resolve --help` shows all"),
-    ],
-)
-def test_a_mistyped_word_is_answered_with_the_nearest(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    assert said in capsys.readouterr().err
-
-
 def offered(said: str) -> list[str]:
     """The options that an answer offers, in order."""
-    return re.findall(r"(?:did you mean `|^  )(--[a-z-]+)", said, re.MULTILINE)
+    return re.findall(r"(?:did you mean|or) `(--[a-z-]+)", said)
 
 
 @each(
@@ -51,21 +33,17 @@ def offered(said: str) -> list[str]:
         ("resolve --arch sm_86", "--gpu"),
         ("resolve --cuda-version 12.4", "--backend"),
         ("resolve --why", "--explain"),
-        ("resolve torch==2.5.1", "--torch"),
-        ("resolve 2.5.1", "--torch"),
-        ("resolve rtx4090", "--gpu"),
         ("install --device cpu", "--backend"),
         ("install --env .venv", "--venv"),
         ("install --env .venv", "--python"),
         ("install -t /x", "--venv"),
         ("install -n base", "--python"),
         ("install --force", "--yes"),
-        ("install --extra-index-url x", "--index-root"),
-        ("install --find-links x", "--wheelhouse"),
+        ("install --extra-index-url x", "--index"),
+        ("install --find-links x", "--offline"),
         ("install --rollback", "--undo"),
         ("doctor --log x.txt", "--report"),
         ("doctor report.txt", "--report"),
-        ("doctor --debug", "--verbose"),
         ("doctor --env x", "--python"),
         ("plan --seq-len 4096", "--context"),
         ("plan --vram 8GB", "--gpu-mem"),
@@ -84,15 +62,6 @@ def test_a_foreign_option_is_answered_with_the_commands_own_of_that_meaning(
     said = capsys.readouterr().err
     assert meant in offered(said), said
     assert f"`gpusetup {words.split()[0]} --help` shows all" in said
-
-
-def test_several_meanings_are_listed_with_what_each_does(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["install", "--env", "x"]) == 2
-    said = capsys.readouterr().err
-    assert "--venv DIR" in said and "made where it is not there" in said
-    assert "--python PATH" in said
 
 
 @pytest.mark.parametrize(
@@ -126,14 +95,6 @@ def test_help_is_asked_for_in_a_word(capsys: pytest.CaptureFixture[str]) -> None
     assert [name for name in COMMANDS if f"\n    {name} " not in listed] == []
 
 
-def test_the_version_is_told_by_its_short_name(capsys: pytest.CaptureFixture[str]) -> None:
-    for word in ("-V", "--version"):
-        with pytest.raises(SystemExit) as ended:
-            main([word])
-        assert ended.value.code == 0
-        assert capsys.readouterr().out == f"gpusetup {__version__}\n"
-
-
 @pytest.mark.parametrize("words", [["resolve"], ["plan", "--params", "1B"], ["snapshot"]])
 def test_an_activated_environment_that_is_gone_is_said_in_a_line(
     words: list[str],
@@ -153,8 +114,7 @@ def test_an_activated_environment_that_is_gone_is_said_in_a_line(
     [
         (["doctor", "--from", ""], "--from"),
         (["doctor", "--python="], "--python"),
-        (["doctor", "--only", "no-driver", "--only", ""], "--only"),
-        (["install", "--wheelhouse", "", "--dry-run"], "--wheelhouse"),
+        (["install", "--offline", "", "--dry-run"], "--offline"),
         (["install", "--torch", "", "--dry-run"], "--torch"),
         (["install", "--venv", "", "--dry-run"], "--venv"),
         (["resolve", "--backend", ""], "--backend"),
@@ -207,18 +167,15 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
     [
         (["install", "--cpu"], "did you mean `--backend NAME`?"),
         (["install", "--break-system-packages"], "`--venv DIR`"),
-        (["-v"], "options stand after the command"),
         (["--strict", "doctor"], "options stand after the command"),
         (["monitor", "-l", "1"], "`--interval SECONDS`"),
-        (["resolve", "--index-root", "https://m.example/whl/cu124"], "--backend cu124`"),
+        (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["doctor", "healthy"], "did you mean `--from MACHINE`?"),
         (["doctor", "torch.cuda.is_available() is False"], "`--report FILE`"),
         (["doctor", "--report", "torch sees no GPU"], "`gpusetup doctor --report -`"),
         (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
-        (["resolve", "4090"], "did you mean `--gpu NAME`?"),
-        (["resolve", "--from", "rtx3050-laptop", "torch==2.5.1"], "did you mean `--torch SPEC`?"),
-        (["resolve", "--gpu", "T4", "torch==2.5.1"], "did you mean `--torch SPEC`?"),
-        (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
+        (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),
+        (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 7B`"),
         (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),
         (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),
     ],
@@ -234,22 +191,11 @@ def test_what_is_foreign_is_answered_with_what_to_do(
         assert said.count("\n  --") <= 3, "a few options, never all of them"
 
 
-@pytest.mark.parametrize("torch", ["11.7", "13.0"])
-def test_what_was_never_built_together_is_said(
-    torch: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--from", "rtx3050-laptop", "--torch", "2.5.1", "--backend", torch]
-    assert main(["install", "--dry-run", *words]) == 1
-    said = capsys.readouterr().err
-    assert "it is there for cpu, cu118, cu121, cu124; " in said
-    assert "is not the torch" not in said
-
-
 def test_there_are_not_more_options_than_before() -> None:
     """An option counts once for each command that takes it; the aim is 200."""
-    each = (parser_of(name)._actions for name in every_command())
+    each = (parser_of(name)._actions for name in (*every_command(), ""))
     assert (
-        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 254
+        sum(bool(one.option_strings) and one.dest != "help" for own in each for one in own) <= 210
     )
 
 
@@ -260,32 +206,16 @@ def test_a_text_to_the_letter_is_no_json(capsys: pytest.CaptureFixture[str]) -> 
     assert "has no option `--json`" in json.loads(capsys.readouterr().out)["message"]
 
 
-@pytest.mark.parametrize("name", list(every_command()))
-def test_help_fits_sixty_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    whole = parser_of(name).format_help().partition("\n\n")[2]
-    told = whole.partition(EXAMPLES)[0]
-    prose = [line for line in told.splitlines() if not line.startswith("  -")]
-    assert [line for line in prose if len(line) > 60 and " " in line.strip()] == []
-
-
 @pytest.mark.parametrize("text", ["30s", "0.5m", "500ms", "1,5 s"])
 def test_a_time_may_have_its_unit(text: str) -> None:
     assert main(["doctor", "--from", "healthy", "--timeout", text]) == 0
-
-
-def test_several_findings_in_one_value(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(["doctor", "--from", there("cpu-torch"), "--only", "torch-cpu-build,driver-slow"]) == 1
-    )
-    assert "torch-cpu-build" in capsys.readouterr().out
 
 
 # --- streams that are closed or full ------------------------------------------------------------
 
 ENDS = [
     "doctor --from rtx3050-laptop --json",
-    "doctor --list",
+    "doctor --explain",
     "doctor --from list",
     "--help",
     "verify --help",
@@ -318,7 +248,7 @@ def test_an_answer_that_stdout_does_not_take_is_one_sentence_and_exit_3(
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("doctor --list", 0),
+        ("doctor --explain", 0),
         ("completion bash", 0),
         ("mcp --agents", 0),
         ("doctor --from rtx3050-laptop --json", 1),
@@ -335,17 +265,6 @@ def test_without_a_stderr_the_answer_and_the_exit_code_stay(
     monkeypatch.setattr(sys, "stderr", stream)
     assert main(words.split()) == code
     assert bool(capsys.readouterr().out) == (code != 2)
-
-
-def test_a_process_whose_streams_are_closed_ends_as_it_should() -> None:
-    """The numbers of the streams are taken, so that no file that is opened later gets one."""
-    run = f"{sys.executable} -m gpusetup"
-    script = (
-        f"{run} doctor --schema 2>&- | head -c 1; {run} -V >&- 2>/dev/null; echo $?; "
-        f"{run} doctor --schema <&- >&- 2>&-; echo $?"
-    )
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert (done.stdout, done.stderr) == ("{3\n3\n", "")
 
 
 def test_a_ctrl_c_while_modules_are_imported_is_no_traceback() -> None:

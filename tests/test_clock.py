@@ -61,21 +61,6 @@ def test_a_command_says_its_name_its_talk_and_how_far_it_is(terminal: Tty) -> No
     assert "Verifying ...\n" in terminal.getvalue()
 
 
-def test_an_answer_ends_the_line_and_none_comes_after_it(terminal: Tty) -> None:
-    with CLOCK.during("gpusetup doctor"):
-        assert until(lambda: "doctor 0 s" in terminal.getvalue())
-        Console().text("the answer\n")
-        seen = terminal.getvalue()
-        time.sleep(0.02)
-        assert terminal.getvalue() == seen and seen.endswith(clock.ERASED)
-
-
-def test_the_line_keeps_to_the_width(terminal: Tty) -> None:
-    with CLOCK.during("word " * 40):
-        assert until(lambda: " 0 s" in terminal.getvalue())
-    assert max(map(len, terminal.getvalue().split(clock.ERASED))) < 60
-
-
 @pytest.mark.parametrize("term", ("dumb", "unknown"))
 def test_a_dumb_terminal_gets_nothing(
     terminal: Tty, term: str, monkeypatch: pytest.MonkeyPatch
@@ -97,13 +82,6 @@ def test_verify_says_which_check_of_how_many_is_running(terminal: Tty) -> None:
         line.checks("amp", "cpu")
         assert until(lambda: "check 2 of 2: amp on cpu, 0 s" in terminal.getvalue())
     assert terminal.getvalue().endswith(live.ERASED)
-
-
-def test_ranks_draw_nothing(terminal: Tty) -> None:
-    with live.Live(wanted=False) as line:
-        line.checks("amp", "cpu")
-        time.sleep(0.02)
-    assert terminal.getvalue() == ""
 
 
 ASKS = "printf 'Password: ' >/dev/tty; read said </dev/tty; sleep 0.1; echo heard $said >/dev/tty"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import re
 import shlex
@@ -28,7 +27,6 @@ from closing.shells import by_powershell
 from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
-from machines_named import there
 from source_trees import parsed
 
 from gpusetup.cli import main
@@ -239,6 +237,9 @@ def test_cmd_reads_one_word(text: str) -> None:
     assert argument(passed) == text
 
 
+# --- Windows: people paste into PowerShell and into cmd -------------------------------------------
+
+
 def argument(passed: str) -> str:
     """CommandLineToArgvW of one argument."""
     read, place, backslashes = "", 0, 0
@@ -257,56 +258,10 @@ def argument(passed: str) -> str:
 
 # --- Windows: people paste into PowerShell and into cmd -------------------------------------------
 
-ANSWERS = (
-    "doctor",
-    "resolve",
-    "resolve --explain --offline torchvision numpy>=2,<3",
-    "resolve --format command",
-    "install --dry-run",
-    "install --dry-run --torch >=2.4,<2.6",
-)
-STARTS = re.compile(r"\s*((?:& |\"?[A-Z]:|uv |gpusetup |python ).*)")
-
-
-def by_cmd(line: str) -> tuple[str, ...]:
-    """The words of a line as a program gets them from cmd."""
-    assert not re.search(r"[%^!]", line) and not set(re.sub(r'"[^"]*"', "", line)) & set("<>|&;")
-    return tuple(argument(word) for word in re.findall(r'(?:"[^"]*"|[^\s"])+', line))
-
-
-@pytest.mark.parametrize("words", ANSWERS)
-@pytest.mark.parametrize(
-    ("folder", "is_bare"),
-    [
-        ("D:\\Übung", True),
-        ("C:\\Users\\Zoë\\проект", True),
-        ("C:\\Users\\Jürgen Müller\\mein projekt", False),
-        ("C:\\Program Files (x86)\\it's", False),
-    ],
-)
-def test_cmd_gets_the_same_words_as_powershell(
-    words: str, folder: str, is_bare: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = json.loads(Path(there("rtx3050-laptop")).read_text(encoding="utf-8"))
-    machine["python"] |= {"executable": f"{folder}\\python.exe", "prefix": folder}
-    path = tmp_path / "machine.json"
-    path.write_text(json.dumps(machine), encoding="utf-8")
-    assert main([*words.split(), "--from", str(path)]) < 2
-    said = capsys.readouterr().out
-    shown = [found[1] for row in said.splitlines() if (found := STARTS.fullmatch(row))]
-    assert any(folder in line for line in shown), said
-    for line, _, remark in (one.partition("  # in cmd: ") for one in shown):
-        assert (line[0] == "&") == (remark == 'without "& "') and (line[0] != "&" or not is_bare)
-        assert not is_bare or f'"{folder}' not in line
-        (run,) = by_powershell(line)
-        assert by_cmd(line.removeprefix("& ")) == run.words
-
 
 @pytest.mark.parametrize(
     ("started", "typed"),
     [
-        ("C:\\my env\\.venv\\Scripts\\gpusetup", ".venv\\Scripts\\gpusetup guard --write"),
-        ("C:\\my env\\gpusetup", ".\\gpusetup guard --write"),
         ("C:\\Müller\\gpusetup", "C:\\Müller\\gpusetup guard --write"),
         ("D:\\a b\\gpusetup", '& "D:\\a b\\gpusetup" guard --write  # in cmd: without "& "'),
     ],
@@ -317,7 +272,6 @@ def test_what_is_not_on_path_is_started_where_it_lies(
     monkeypatch.setattr(program, "TYPED", {})
     monkeypatch.setattr(shell, "OWN_SYSTEM", "windows")
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(os, "getcwd", lambda: "c:\\My env")
     monkeypatch.setattr(sys, "argv", [started, "guard", "--python", sys.prefix])
     assert main() == 0
     assert f"\n  {typed}\n" in capsys.readouterr().out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.fleet import judge
 from gpusetup.fleet.names import expanded, slurm_list
-from gpusetup.fleet.rates import least_healthy
+from gpusetup.fleet.rates import LEAST_LOSS, least_healthy
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.saved import dump_snapshot, parse_snapshot
@@ -60,15 +59,16 @@ SOUND = {f"n{i}": node() for i in range(5)}
     ("nodes", "planted"), [(120, 50), pytest.param(10_000, 500, marks=pytest.mark.slow)]
 )
 def test_planted_faults_are_found_among_nodes_that_differ_by_nature(
-    nodes: int, planted: int, tmp_path: Path
+    nodes: int, planted: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     faults = fleet_records.write(tmp_path, nodes, planted, seed=7)
     assert planted >= len(fleet_records.FAULTS)
-    odd, most = fleet_records.odd_nodes(tmp_path)
+    odd = {
+        node["name"] for node in shown(capsys, str(tmp_path))[1]["nodes"] if node["status"] != "ok"
+    }
     # Many GPUs of another name are a kind of their own, and compared among themselves.
     left = {faults.get(name, name) for name in odd ^ set(faults)}
     assert left <= {"name"} and odd <= set(faults), left
-    assert most < 300
 
 
 def test_a_node_that_differs_has_the_field_its_value_and_the_majoritys(
@@ -158,14 +158,6 @@ def test_what_a_snapshot_hides_is_no_difference_to_a_document_that_shows_it(
     assert {d["field"] for d in row(answer, "odd")["drift"]} == {"environment.NCCL_DEBUG"}
 
 
-def test_a_finding_of_most_nodes_sets_none_apart(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, answer = shown(capsys, str(write(tmp_path / "f", SOUND)))
-    assert "triton-no-compiler" in {one["id"] for one in answer["common"]}
-    assert {one["status"] for one in answer["nodes"]} == {"ok"}
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -184,16 +176,7 @@ def test_missing_cut_and_foreign_files_are_named_and_the_others_shown(
     assert "did not answer" in row(answer, "n5")["problem"]
     assert row(answer, "n0")["status"] == "ok"
     assert [one.partition(":")[0] for one in answer["left_out"]] == ["foreign.json", "list.json"]
-    assert answer["exclude"]["slurm"] == "--exclude=n5,cut,newer"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="no file of Windows is called so")
-def test_a_name_ends_no_line_and_steers_no_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = write(tmp_path / "f", {**SOUND, "a\nb: passed": node(), "c\x1b[2J": node()})
-    _, answer = shown(capsys, str(folder))
-    assert {"a?b: passed", "c?[2J"} <= {one["name"] for one in answer["nodes"]}
+    assert answer["exclude"]["slurm"] == "--exclude=cut,n5,newer"
 
 
 @pytest.mark.parametrize(
@@ -312,7 +295,7 @@ def test_a_healthy_fleet_raises_few_alarms(devices: int) -> None:
     rng, fleets, alarms = random.Random(devices), 40_000 // devices, 0
     for _ in range(fleets):
         values = [rng.gauss(100, 2) for _ in range(devices)]
-        alarms += min(values) < least_healthy(values)
+        alarms += min(values) < least_healthy(values, LEAST_LOSS)
     assert alarms <= 0.02 * fleets + 2
 
 

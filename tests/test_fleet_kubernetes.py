@@ -7,41 +7,27 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fleet_records
 import node_python
 import pytest
-import yaml
-from kube_api import Api, authority, kube_api
+from kube_api import kube_api
 
 from gpusetup.cli import main
-from gpusetup.errors import Blocked, UsageError
-from gpusetup.fleet.engines import kubernetes_run
-from gpusetup.fleet.engines.kubernetes import (
-    CONDITION,
-    KubeItem,
-    KubeNode,
-    Setting,
-    job,
-    kube_nodes,
-    watchers,
-)
-from gpusetup.fleet.engines.kubernetes_report import Verdict, changed, condition, report
-from gpusetup.fleet.engines.kubernetes_run import chosen
+from gpusetup.errors import Blocked
+from gpusetup.fleet.engines.kubernetes import Setting, job
+from gpusetup.fleet.kubernetes_watch import CONDITION, condition, report, watchers
 from gpusetup.fleet.work import Work
-from gpusetup.model.codec import from_plain
 
 VERSIONS = ("1.29", "1.33", "1.37")
-SETTING = Setting(image="train:1", namespace="ml", run="gpusetup-1", runtime_class="nvidia")
+SETTING = Setting(image="train:1", namespace="ml", runtime_class="nvidia")
 OBJECTS = (
-    job(SETTING, Work(python="python"), "gpu-1.example.com", 8),
-    job(Setting(image="i"), Work(python="python"), "n", 0),
-    *watchers(SETTING, "/opt/env/bin/python", {"nvidia.com/gpu.present": "true"}),
+    job(SETTING, Work(python="python"), ("gpusetup-1", "gpu-1.example.com"), 8),
+    job(Setting(image="i"), Work(python="python"), ("gpusetup-1", "n"), 0),
+    *watchers(SETTING, "/opt/env/bin/python"),
 )
-NAMES = [f"{one['kind']}-{number}" for number, one in enumerate(OBJECTS)]
 
 
 # --- the objects ----------------------------------------------------------------------------------
@@ -59,150 +45,117 @@ def test_the_schemas_of_three_versions_accept_every_object(version: str) -> None
 
 def test_what_is_printed_is_what_kubectl_reads(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "run", "--kubernetes", "daemonset", "--print", "--image", "train:1"]) == 0
-    assert [one["kind"] for one in yaml.safe_load_all(capsys.readouterr().out)]
+    printed = json.loads(capsys.readouterr().out)
+    assert [one["kind"] for one in printed["items"]] == [one["kind"] for one in OBJECTS[2:]]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--namespace", "a b"),
-        ("--namespace", "a\n---\nkind: Pod"),
-        ("--runtime-class", "-x"),
-        ("--image", 'x"; rm -rf /'),
-    ],
-)
-def test_what_no_cluster_takes_is_refused_before_anything_is_printed(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, str]
-) -> None:
-    given = ("--print", "--image", "train:1", "--nodes", "n1", *words)
-    for kind in ("jobs", "daemonset"):
-        assert main(["fleet", "run", "--kubernetes", kind, *given]) == 2
-        said = capsys.readouterr()
-        assert said.out == "" and words[0] in said.err
-
-
-def test_no_object_sets_a_taint_and_the_watcher_may_do_three_things() -> None:
+def test_no_object_sets_a_taint_and_the_watcher_may_do_two_things() -> None:
     assert "taint" not in json.dumps(OBJECTS)
     (role,) = [one for one in OBJECTS if one["kind"] == "ClusterRole"]
     may = {(r["resources"][0], verb) for r in role["rules"] for verb in r["verbs"]}
-    assert may == {("nodes", "get"), ("nodes/status", "patch"), ("events", "create")}
+    assert may == {("nodes", "get"), ("nodes/status", "patch")}
 
 
-# --- nodes and conditions -------------------------------------------------------------------------
+# --- the Jobs -------------------------------------------------------------------------------------
+
+KUBECTL = """\
+#!/bin/sh
+exec {python} {program} {folder} "$@"
+"""
+NODES = """\
+n1 8 True <none>
+n2   8   True   <none>
+n3 8 True <none>
+used 8 True <none>
+cpu <none> True <none>
+noimage 8 True <none>
+full 8 True <none>
+cordoned 8 True true
+lost 8 <none> <none>
+"""
 
 
-def test_idle_nodes_are_those_that_are_ready_and_whose_gpus_are_free() -> None:
-    api = Api()
-    for name in ("n1", "used", "cpu"):
-        api.add_node(name, gpus=0 if name == "cpu" else 8)
-    api.add_node("cordoned", spec={"unschedulable": True})
-    api.add_node("lost")
-    api.objects["/api/v1/nodes/lost"]["status"]["conditions"] = []
-    items = (from_plain(one, KubeItem, what="x") for one in api.objects.values())
-    nodes = kube_nodes(list(items), {"used": 2})
-    idle, rest = chosen(nodes, ())
-    assert idle == {"n1": 8}
-    assert {one.name: one.why for one in rest} == {
-        "used": "2 of its 8 GPUs are in use",
-        "cordoned": "cordoned",
-        "lost": "not ready: its kubelet says nothing",
-    }
-    assert chosen(nodes, ("cpu",))[0] == {"cpu": 0}
-    with pytest.raises(UsageError, match="no node n9"):
-        chosen(nodes, ("n9",))
-    with pytest.raises(Blocked, match="in use"):
-        chosen(nodes, ("used",))
-    with pytest.raises(Blocked, match="none has"):
-        chosen([KubeNode(name="cpu")], ())
+def fleet(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, nodes: str, *words: str
+) -> tuple[int, Path]:
+    """`fleet run --kubernetes` with a kubectl that knows these nodes."""
+    kubectl = folder / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    (folder / "jobs").mkdir()
+    program = Path(__file__).with_name("kube_api.py")
+    kubectl.write_text(KUBECTL.format(python=sys.executable, program=program, folder=folder))
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(kubectl.parent), prepend=os.pathsep)
+    (folder / "nodes").write_text(nodes)
+    (folder / "pods").write_text("used   4,<none>,2\n<none>  8\nn1  <none>\n")
+    into = folder / "records"
+    given = ("--kubernetes", "--image", "i", "--into", str(into), *words)
+    return main(["fleet", "run", *given]), into
 
 
-def test_a_transition_is_kept_while_the_status_is_the_same() -> None:
-    bad, good = Verdict(ok=False, reason="ecc-error: GPU 3"), Verdict(ok=True, reason="8 x H100")
-    first = condition(bad, None, "t1")
-    second = condition(Verdict(ok=False, reason="ecc-error: GPU 4"), first, "t2")
-    third = condition(good, second, "t3")
-    assert [one["lastTransitionTime"] for one in (first, second, third)] == ["t1", "t1", "t3"]
-    assert [one["lastHeartbeatTime"] for one in (first, second, third)] == ["t1", "t2", "t3"]
-    assert changed(None, first) and not changed(first, second) and changed(second, third)
-    assert not changed(None, condition(good, None, "t"))
+needs_a_shell = pytest.mark.skipif(sys.platform == "win32", reason="kubectl is a shell script here")
 
 
-EVIL = '{"items": [{"metadata": {"name": "../../x"}, "status": {"allocatable": {}}}]}'
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "hello", "", "[]", '{"items": 5}', '{"items": [5, null]}', EVIL,
-        '{"items": [{"metadata": null}]}', '{"items": ' * 10_000, "\\377\\376\\000",
-        EVIL.replace("../../x", "n").replace("{}", '{"nvidia.com/gpu": "x"}'),
-    ],
-)  # fmt: skip
-@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in of kubectl is a shell script")
+@needs_a_shell
+@pytest.mark.parametrize("said", ["hello\n", "../../x 8 True <none>\n", "n x True <none>\n"])
 def test_a_kubectl_that_talks_nonsense_is_a_tool_that_failed(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "said").write_text(said)
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(f'#!/bin/sh\nexec cat "{tmp_path}/said"\n')
-    kubectl.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    into = tmp_path / "records"
-    code = main(["fleet", "run", "--kubernetes", "--image", "i", "--into", str(into)])
-    told = capsys.readouterr().err
-    assert code == 4, told
-    assert told.startswith("error: `kubectl get nodes -o json` gave no list of nodes: ")
-    assert not into.exists()
+    code, into = fleet(tmp_path, monkeypatch, said)
+    assert code == 4 and not into.exists()
+    assert "`kubectl get nodes` gave no list of nodes: " in capsys.readouterr().err
 
 
-# --- against a server -----------------------------------------------------------------------------
-
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes keys")
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return authority(tmp_path_factory.mktemp("tls") / "own")
-
-
-@pytest.fixture
-def api(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    with kube_api(tmp_path, keys) as running:
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", running.url.rpartition(":")[2])
-        monkeypatch.setenv("GPUSETUP_SERVICE_ACCOUNT", str(tmp_path / "account"))
-        yield running
-
-
-@needs_openssl
-def test_a_node_gets_its_condition_and_an_event_for_each_change(api: Api) -> None:
-    api.add_node("n1")
-    bad, good = Verdict(ok=False, reason="ecc-error: GPU 3"), Verdict(ok=True, reason="8 x H100")
-    for verdict in (good, bad, bad, good):
-        report(verdict, "n1")
-    (node,) = api.of_kind("Node")
-    conditions = {one["type"]: one for one in node["status"]["conditions"]}
-    assert set(conditions) == {"Ready", CONDITION}
-    assert conditions[CONDITION]["status"] == "False"
-    events = [(one["type"], one["reason"], one["message"]) for one in api.of_kind("Event")]
-    assert events == [
-        ("Warning", "EccError", "ecc-error: GPU 3"),
-        ("Normal", "GpusAreSound", "8 x H100"),
-    ]
-    assert api.of_kind("Event")[0]["involvedObject"]["uid"] == "uid-n1"
-    assert not any("taint" in json.dumps(one) for one in api.objects.values())
+@needs_a_shell
+def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("n1", "n2", "n3"):
+        check = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "sound", "node": name}
+        answers: dict[str, Any] = {"node-check": check, "snapshot": fleet_records.machine(0)}
+        answers["verify"] = fleet_records.report(random.Random(1))
+        node_python.record(tmp_path, name, answers)
+    python = node_python.recorded_python(tmp_path)
+    code, _ = fleet(tmp_path, monkeypatch, NODES, "--node-python", str(python), "--json")
+    answer = json.loads(capsys.readouterr().out)
+    rows = {one["name"]: one for one in answer["nodes"]}
+    assert code == 1
+    assert {name: one["status"] for name, one in rows.items()} == {
+        "n1": "ok", "n2": "ok", "n3": "ok", "noimage": "failed",
+    }  # fmt: skip
+    assert rows["noimage"]["problem"].startswith("ImagePullBackOff")
+    assert answer["not_asked"] == {
+        "used": "6 of its 8 GPUs are in use", "full": "no room: no GPU",
+        "cordoned": "cordoned", "lost": "not ready",
+    }  # fmt: skip
+    assert not [*(tmp_path / "jobs").iterdir()]
 
 
-@needs_openssl
-def test_what_the_account_may_not_do_is_said(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    api.add_node("n1")
-    api.forbidden = ("PATCH /api/v1/nodes/n1/status",)
-    with pytest.raises(Blocked, match="refuses PATCH") as problem:
-        report(Verdict(ok=True, reason="x"), "n1")
-    assert "ClusterRole" in str(problem.value.hint)
-    with pytest.raises(Blocked, match="not found"):
-        report(Verdict(ok=True, reason="x"), "n2")
+# --- the node's condition -------------------------------------------------------------------------
+
+
+def test_a_transition_is_kept_while_the_status_is_the_same() -> None:
+    first = condition(False, "ecc-error: GPU 3", {}, "t1")
+    second = condition(False, "ecc-error: GPU 4", first, "t2")
+    third = condition(True, "8 x H100", second, "t3")
+    assert [one["lastTransitionTime"] for one in (first, second, third)] == ["t1", "t1", "t3"]
+    assert [one["lastHeartbeatTime"] for one in (first, second, third)] == ["t1", "t2", "t3"]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes keys")
+def test_a_node_gets_its_condition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("GPUSETUP_SERVICE_ACCOUNT", str(tmp_path / "account"))
+    with kube_api(tmp_path) as conditions:
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(conditions.pop("port")["value"]))
+        for ok, reason in ((True, "8 x H100"), (False, "ecc-error: GPU 3")):
+            report(ok, reason, "n1")
+            assert set(conditions) == {"Ready", CONDITION}
+            assert conditions[CONDITION]["status"] == str(not ok)
+            assert conditions[CONDITION]["message"] == reason
+        with pytest.raises(Blocked, match="refuses GET") as problem:
+            report(True, "x", "n2")
+        assert "ClusterRole" in str(problem.value.hint)
 
 
 def test_outside_a_pod_it_says_so(
@@ -214,38 +167,3 @@ def test_outside_a_pod_it_says_so(
     monkeypatch.setenv("NODE_NAME", "n1")
     assert main(["fleet", "check", "--kubernetes"]) == 3
     assert "no pod" in capsys.readouterr().err
-
-
-# --- with kubectl ---------------------------------------------------------------------------------
-
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
-
-
-@pytest.mark.slow
-@needs_openssl
-@needs_kubectl
-def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(kubernetes_run, "START_SECONDS", 1)
-    for name in ("n1", "n2", "n3", "slow", "used", "noimage", "full"):
-        api.add_node(name)
-        check = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "sound", "node": name}
-        verify = fleet_records.report(random.Random(1))
-        answers: dict[str, Any] = {"node-check": check, "verify": verify}
-        node_python.record(tmp_path, name, {**answers, "snapshot": fleet_records.machine(0)})
-    (tmp_path / "slow" / "hang").write_text("snapshot")
-    api.add_pod("train", "used", 8)
-    python = node_python.recorded_python(tmp_path)
-    given = ("--image", "i", "--node-python", str(python), "--into", str(tmp_path / "records"))
-    code = main(["fleet", "run", "--kubernetes", *given, "--limit", "10", "--json"])
-    answer = json.loads(capsys.readouterr().out)
-    rows = {one["name"]: one for one in answer["nodes"]}
-    assert code == 1
-    sound = {name for name, one in rows.items() if one["status"] == "ok"}
-    assert sound == {"n1", "n2", "n3"}, rows
-    assert rows["noimage"]["problem"].startswith("ImagePullBackOff: no such image")
-    assert "did not end in time" in rows["slow"]["problem"]
-    why = {one["name"]: one["why"] for one in answer["not_asked"]}
-    assert why == {"used": "8 of its 8 GPUs are in use", "full": "no room: 0/4 nodes are available"}
-    assert api.of_kind("Job") == []

@@ -18,10 +18,9 @@ import pytest
 from gpusetup.cli import main
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet import work
-from gpusetup.fleet.conductor import conducted
-from gpusetup.fleet.engines import hosts
-from gpusetup.fleet.engines.hosts import hosts_in
-from gpusetup.fleet.engines.slurm_run import chosen, outside_a_job, slots
+from gpusetup.fleet.engines import engine, hosts
+from gpusetup.fleet.engines.engine import Engine, Wish, conducted
+from gpusetup.fleet.engines.slurm import outside_a_job, rooms_of
 from gpusetup.system.processes import Output
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nodes have a POSIX shell")
@@ -40,37 +39,37 @@ n9|idle|debug|96|(null)|none
 """
 
 
+WORK = work.Work(python="python")
+
+
+def of_slurm(partition: str | None, *nodes: str) -> Engine:
+    return Engine(Wish(work=WORK, named=nodes), rooms_of(SINFO, partition)[1], "this Slurm")
+
+
 def test_idle_nodes_are_chosen_each_once_and_the_others_say_why() -> None:
-    found = chosen(slots(SINFO), None, ())
-    rooms = [(name, room.partition, room.gpus) for name, room in found.idle.items()]
-    assert rooms == [
-        ("n1", "all", "gpu:h100:8"),
-        ("n9", "debug", ""),
-        ("n10", "all", "gpu:1g.5gb:7,gpu:2"),
-    ]
-    assert [(one.name, one.why) for one in found.not_asked] == [
-        ("n2", "allocated"),
-        ("n3", "drained* (gpusetup: ecc-error | GPU 3)"),
-    ]
-    debug = chosen(slots(SINFO), "debug", ()).idle
-    assert {name: room.partition for name, room in debug.items()} == {"n1": "debug", "n9": "debug"}
-    assert list(chosen(slots(SINFO), "all", ("n10", "n2")).idle) == ["n10"]
+    found = of_slurm(None)
+    assert found.nodes == ("n1", "n9", "n10")
+    assert found.left_alone == {"n2": "allocated", "n3": "drained* (gpusetup: ecc-error | GPU 3)"}
+    assert of_slurm("debug").nodes == ("n1", "n9")
+    assert of_slurm("all", "n10", "n2").nodes == ("n10",)
+    rooms = rooms_of(SINFO, None)[0]
+    assert rooms["n1"] == ["--partition=all", "--cpus-per-task=96", "--gres=gpu:h100:8"]
+    assert rooms["n10"][2:] == ["--gres=gpu:1g.5gb:7,gpu:2"]
 
 
 @pytest.mark.parametrize(
     ("partition", "nodes", "error", "said"),
     [
-        ("al", (), UsageError, "--partition all"),
+        ("al", (), UsageError, "it has all, debug"),
         ("all", ("n9",), UsageError, "no node n9"),
-        (None, ("n1", "n77"), UsageError, "n77"),
-        (None, ("n2", "n3"), Blocked, "n2 is allocated"),
+        (None, ("n2", "n3"), Blocked, "n2: allocated"),
     ],
 )
 def test_what_is_not_there_or_not_idle_is_named(
     partition: str | None, nodes: tuple[str, ...], error: type[UsageError | Blocked], said: str
 ) -> None:
     with pytest.raises(error) as problem:
-        chosen(slots(SINFO), partition, nodes)
+        of_slurm(partition, *nodes)
     assert said in f"{problem.value.message} {problem.value.hint}"
 
 
@@ -81,61 +80,51 @@ def test_a_job_that_we_run_in_is_not_handed_on() -> None:
     assert outside_a_job(outside) == outside
 
 
-@pytest.mark.parametrize("text", ["", "# only this\n", "a;reboot\n", "-oProxyCommand=x\n", "n[1\n"])
-def test_what_is_no_list_of_hosts_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        hosts_in(text, "hosts")
-
-
 # --- how they are asked ---------------------------------------------------------------------------
 
 
-def test_no_more_nodes_are_asked_at_once_than_allowed() -> None:
-    lock, now, most = threading.Lock(), 0, 0
+class Counted(Engine):
+    """An engine without nodes behind it."""
 
-    def ask(node: str) -> Output:
-        nonlocal now, most
-        with lock:
-            now += 1
-            most = max(most, now)
-        time.sleep(0.002)
-        with lock:
-            now -= 1
+    def __init__(self, count: int) -> None:
+        nodes = {f"n{number}": "" for number in range(count)}
+        super().__init__(Wish(work=WORK), nodes, "it")
+        self.asked, self.now, self.most, self.ended = list[str](), 0, 0, False
+        self.lock = threading.Lock()
+
+    def ask(self, node: str) -> Output:
+        with self.lock:
+            self.asked.append(node)
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(0.005)
+        with self.lock:
+            self.now -= 1
         return Output(argv=(), exit=0, stdout=node)
 
-    names = [f"n{number}" for number in range(40)]
-    said = dict(conducted(names, ask, 4, 0.0))
-    assert {name: one.stdout for name, one in said.items()} == {name: name for name in names}
-    assert 1 < most <= 4
+    def end(self) -> None:
+        self.ended = True
+
+
+def test_no_more_nodes_are_asked_at_once_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "AT_ONCE", 4)
+    monkeypatch.setattr(engine, "GAP_SECONDS", 0.0)
+    counted = Counted(40)
+    assert {name: one.stdout for name, one in conducted(counted)} == {n: n for n in counted.nodes}
+    assert 1 < counted.most <= 4 and counted.ended
 
 
 def test_what_ends_the_run_ends_the_rest() -> None:
-    asked: list[str] = []
-
-    def ask(node: str) -> Output:
-        asked.append(node)
-        return Output(argv=(), exit=0)
-
-    running = conducted([str(number) for number in range(100)], ask, 2, 0.01)
+    counted = Counted(100)
+    running = conducted(counted)
     next(running)
     with pytest.raises(KeyboardInterrupt):
         running.throw(KeyboardInterrupt)
-    time.sleep(0.1)
-    assert len(asked) < 20
+    time.sleep(0.2)
+    assert len(counted.asked) < 50 and counted.ended
 
 
 # --- what a node says -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "{", "{}", "[1]", "{\n" * 3000, '{"a":' * 5000, '{"schema": 3}\n', "null\n",
-        '{"schema": "gpusetup.snapshot/1"', '{"schema": "other/1"}\n', "\x00\x1b[2J{\n",
-    ],
-)  # fmt: skip
-def test_noise_is_no_document(text: str) -> None:
-    assert work.documents(text) == {}
 
 
 def test_documents_are_found_between_other_lines() -> None:
@@ -267,8 +256,7 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("show",), "required: DIR"),
         (("show", "x", "--slurm"), "has no option `--slurm`"),
         (("sweep", "--strict"), "has no option `--strict`"),
-        (("run", "--slurm", "--at-once", "0"), "--at-once"),
-        (("run", "--slurm", "--ranks", "all"), "--ranks"),
+        (("run", "--hosts", __file__), "is no list of nodes"),
         (("run", "--slurm", "--limit", "1"), "from 5 to 604800"),
         (("run", "--hosts", "/nonexistent"), "cannot be read"),
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
@@ -283,14 +271,6 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     assert main(["fleet", *words]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_without_a_scheduler_it_says_where_to_go(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["fleet", "run", "--slurm"]) == 3
-    assert "--hosts FILE" in capsys.readouterr().err
 
 
 def test_a_folder_with_records_is_not_mixed_with_new_ones(

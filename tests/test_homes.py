@@ -18,10 +18,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "numpy": ("verify/companions/computations.py",),
     "triton": ("verify/companions/triton_kernel.py",),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
-    "requests": (
-        *("install/fetching/page.py", "install/download.py"),
-        "fleet/engines/kubernetes_report.py",
-    ),
+    "requests": (*("install/fetching/page.py", "install/download.py"),),
     "distro": ("probe/host.py",),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
@@ -30,18 +27,18 @@ HOMES: dict[str, tuple[str, ...]] = {
     "platformdirs": ("install/", "probe/", "tune/"),
     "mcp": ("assistants/server.py",),
     "anyio": ("assistants/server.py",),
+    "jsonschema": ("assistants/tool.py",),
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
-    "ruamel": ("configs/yaml_text.py", "render/manifests.py"),
+    "ruamel": ("configs/yaml_text.py",),
     "tomlkit": (
         "install/project.py",
         "install/project_extras.py",
-        "install/project_guard.py",
         "fleet/profile.py",
     ),
     "tomli": ("install/", "configs/toml_text.py"),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
-    "ray": ("fleet/engines/ray_run.py",),
+    "ray": ("fleet/engines/ray.py",),
     "psutil": ("monitor/", "child_scripts/", "system/"),
 }
 """Dependency -> the files and folders of the package that may import it."""

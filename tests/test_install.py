@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from index_server import Fault
@@ -31,9 +27,6 @@ from installing import (
     with_a_gpu,
 )
 
-from gpusetup.model.frozen import replace
-from gpusetup.probe.saved import dump_snapshot, machine_named
-
 pytestmark = needs_linux
 
 
@@ -45,13 +38,6 @@ def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
 WANTED = ("--torch", TORCH, "--backend", "cpu")
 YES = ("--yes", "--no-verify")
-
-
-def test_a_wheel_whose_name_has_a_label_is_passed_over(world: World, install: Install) -> None:
-    wheel = world.add_torch("cpu", requires=())
-    wheel.with_name(wheel.name.replace(".whl", "-null.whl")).symlink_to(wheel)
-    assert install("--venv", "env", *WANTED, *YES).exit == 0
-    assert not world.index.asked_for("*-null.whl*")
 
 
 def test_a_new_environment_gets_torch_from_its_index_and_the_rest_from_the_default_one(
@@ -103,17 +89,6 @@ def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     assert f"torch {TORCH} from {SECOND}" in shown
 
 
-def test_an_explicit_backend_has_no_fallback(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.add_torch(SECOND)
-    with_a_gpu(monkeypatch)
-    said = install("--venv", "env", "--torch", TORCH, "--backend", FIRST, *YES)
-    assert said.exit == 3
-    assert f"{FIRST}  " in said.err and "torch was not found in the package registry" in said.err
-    assert not world.index.asked_for(f"*{SECOND}*")
-
-
 def test_no_such_wheel_on_any_fallback_is_blocked_and_every_index_is_named(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,14 +115,6 @@ def test_a_failed_proof_puts_the_former_state_back(world: World, install: Instal
     assert not (venv / ".gpusetup").exists()
 
 
-@pytest.mark.slow
-def test_a_failed_proof_in_a_new_environment_leaves_none(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    said = install("--venv", "env", *WANTED, "--yes", "--json")
-    assert (said.exit, said.answer["state"]) == (1, "restored")
-    assert not Path("env").exists()
-
-
 def test_what_is_right_already_is_left_alone(world: World, install: Install) -> None:
     world.fill(venv := world.venv(), world.add_torch("cpu"))
     before = state_of(venv)
@@ -172,20 +139,6 @@ def test_companions_that_are_there_come_along(world: World, install: Install) ->
     assert versions_in(venv)["torchvision"] == f"{row.torchvision}+cpu"
 
 
-def test_what_is_there_and_good_enough_is_not_exchanged(world: World, install: Install) -> None:
-    world.fill(venv := world.venv(), world.wheel("filelock", "3.0.0"))
-    world.add_torch("cpu")
-    said = install("--python", str(venv), *WANTED, *YES)
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["filelock"] == "3.0.0"
-
-
-def test_by_pip_nothing_is_installed_and_its_commands_are_named(install: Install) -> None:
-    said = install("--venv", "env", *WANTED, *YES, "--installer", "pip")
-    assert said.exit == 2
-    assert "`gpusetup resolve --installer pip` prints" in said.err
-
-
 def test_a_second_environment_needs_no_second_download(world: World, install: Install) -> None:
     world.add_torch("cpu")
     assert install("--venv", "one", *WANTED, *YES).exit == 0
@@ -199,7 +152,7 @@ def test_the_receipt_tells_what_came_from_where_and_no_secret(
 ) -> None:
     world.add_torch("cpu")
     root = world.index.index_root.replace("//", "//someone:geheim@")
-    said = install("--venv", "env", *WANTED, *YES, "--index-root", root, "--json")
+    said = install("--venv", "env", *WANTED, *YES, "--index", root, "--json")
     assert said.exit == 0, said.err
     text = Path(said.answer["receipt"]).read_text()
     receipt = json.loads(text)
@@ -225,36 +178,6 @@ def test_a_wheel_with_a_wrong_hash_is_refused(world: World, install: Install) ->
     assert not Path("env").exists()
 
 
-def test_an_index_that_is_not_there(world: World, install: Install) -> None:
-    root = "http://127.0.0.1:9/whl"
-    said = install("--venv", "env", *WANTED, *YES, "--index-root", root)
-    assert said.exit == 3
-    assert f"Failed to fetch: {root}/cpu/torch/" in said.err and "refused" in said.err
-    assert not Path("env").exists()
-
-
-def test_links_of_a_page_that_was_redirected_lead_on_from_where_it_is(
-    world: World, install: Install
-) -> None:
-    wheel = world.add_torch("cpu")
-    world.index.add("cdn/cpu", wheel)
-    world.index.faults[PAGE] = Fault(status=302, headers={"Location": "/cdn/cpu/torch/"})
-    world.index.faults["/whl/cpu/torch/*"] = Fault(status=404)
-    said = install("--venv", "env", *WANTED, *YES)
-    assert said.exit == 0, said.err
-    assert world.index.asked_for("GET /cdn/cpu/torch/*.whl")
-
-
-def test_no_room(world: World, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.add_torch("cpu")
-    usage = shutil.disk_usage(world.folder)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=900))
-    said = install("--venv", "env", *WANTED, *YES)
-    assert said.exit == 3
-    assert "needs " in said.err and "free 900 B" in said.err
-    assert not Path("env").exists()
-
-
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is somebody to ask, but nobody may be asked."""
@@ -269,111 +192,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Terminal())
 
 
-def cache_below_a_file(_world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    Path("file").touch()
-    monkeypatch.setenv("GPUSETUP_CACHE_DIR", str(Path("file/uv").absolute()))
-    return ("--venv", "env")
-
-
-def environment_below_a_file(_world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    Path("file").touch()
-    return ("--venv", "file/env")
-
-
-def download_below_a_file(_world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    Path("file").touch()
-    return ("--download", "file/cache")
-
-
-def read_only_parent(_world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    Path("closed").mkdir()
-    honest = os.access
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: not str(path).endswith("closed") and honest(path, mode)
-    )
-    return ("--venv", "closed/env")
-
-
-def torch_without_a_record(world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
-    next(venv.glob("lib/python*/site-packages/torch-*/RECORD")).unlink()
-    return ("--python", str(venv))
-
-
-def full_disk_of_the_wheels(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    from gpusetup.install import make_plan
-    from gpusetup.install.target import disk_space
-
-    def with_another_disk(path: str, needed_bytes: int) -> Any:
-        found = disk_space.disk_need(path, needed_bytes)
-        return replace(found, disk=99, free_bytes=9) if "cache/gpusetup" in path else found
-
-    monkeypatch.setattr(make_plan, "disk_need", with_another_disk)
-    return ("--venv", "env")
-
-
-KNOWN_BEFORE = {
-    cache_below_a_file: "set GPUSETUP_CACHE_DIR",
-    environment_below_a_file: "`--venv DIR`",
-    download_below_a_file: "`--download DIR`",
-    read_only_parent: "closed is not writable for this user",
-    torch_without_a_record: "keeps no list of its files",
-    full_disk_of_the_wheels: "cache/gpusetup/wheels: needs ",
-}
-
-
-@pytest.mark.usefixtures("terminal")
-@pytest.mark.parametrize("obstacle", KNOWN_BEFORE)
-@pytest.mark.one_in(4)
-def test_what_can_be_known_is_told_before_anybody_is_asked(
-    world: World,
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    obstacle: Callable[[World, pytest.MonkeyPatch], tuple[str, ...]],
-) -> None:
-    world.add_torch("cpu")
-    target = obstacle(world, monkeypatch)
-    said = install(*target, *WANTED)
-    assert said.exit == 3
-    assert KNOWN_BEFORE[obstacle] in " ".join(said.err.split())
-    assert not world.index.asked_for("GET *.whl")
-    assert not Path("env").exists()
-
-
-def test_a_managed_python_is_refused_with_the_way_out(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gpusetup.install.target import find
-    from gpusetup.model.frozen import replace
-
-    honest = find.layout_of
-    marker = "/usr/lib/python3/EXTERNALLY-MANAGED"
-    monkeypatch.setattr(
-        find,
-        "layout_of",
-        lambda system, python: replace(honest(system, python), externally_managed=marker),
-    )
-    said = install("--python", str(world.venv()), *WANTED, *YES)
-    assert said.exit == 3
-    assert "managed by the operating system" in said.err
-    assert "gpusetup install --venv .venv" in said.err
-
-
-def test_a_target_that_is_not_there(install: Install) -> None:
-    said = install("--python", "/nowhere/bin/python", *WANTED, *YES)
-    assert said.exit in (2, 3)
-    assert "/nowhere/bin/python" in said.err
-
-
-def test_a_folder_that_is_no_environment_is_not_touched(install: Install) -> None:
-    Path("full").mkdir()
-    Path("full/thesis.txt").write_text("years of work")
-    said = install("--venv", "full", *WANTED, *YES)
-    assert said.exit == 2
-    assert "is no environment" in said.err
-    assert Path("full/thesis.txt").exists()
-
-
 USAGE = {
     "neither a terminal nor --yes": ((), "no terminal to ask on"),
     "the same for an undo": (("--undo",), "`--yes` undoes without asking"),
@@ -385,8 +203,7 @@ USAGE = {
     "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "found out here"),
     "extras": (("--yes", "--venv", "e", "torch[opt]"), "extras of torch are not installed"),
     "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
-    "no URL": (("--yes", "--venv", "e", "--index-root", "here"), "no http or https URL"),
-    "no such installer": (("--yes", "--installer", "apt"), "apt"),
+    "no URL": (("--yes", "--venv", "e", "--index", "here"), "no http or https URL"),
 }
 
 
@@ -422,7 +239,7 @@ def test_ctrl_c_in_a_long_download_ends_it_soon(world: World) -> None:
     words = [sys.executable, "-m", "gpusetup", "install", "--python", str(venv), *WANTED, *YES]
     root = Path(__file__).resolve().parent.parent
     child = subprocess.Popen(
-        [*words, "--index-root", world.index.index_root],
+        [*words, "--index", world.index.index_root],
         env={**os.environ, "PYTHONPATH": str(root)},
         stderr=subprocess.PIPE,
         text=True,
@@ -436,39 +253,6 @@ def test_ctrl_c_in_a_long_download_ends_it_soon(world: World) -> None:
     assert state_of(venv) == before
 
 
-def test_a_tool_that_fails_changes_nothing(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gpusetup.install.switching import switch
-    from gpusetup.system.processes import Output
-
-    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
-    before = state_of(venv)
-    world.add_torch("cpu")
-    died = Output(argv=("uv",), exit=101, stderr="thread 'main' panicked")
-    monkeypatch.setattr(switch, "run_step", lambda *_: died)
-    said = install("--python", str(venv), *WANTED, *YES)
-    assert said.exit == 4
-    assert "panicked" in said.err
-    assert "hint: nothing was changed" in said.err
-    assert state_of(venv) == before
-
-
-def test_a_read_only_environment_is_refused(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever runs the tests may be root, for whom nothing is read-only."""
-    venv = world.venv()
-    honest = os.access
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: "site-packages" not in str(path) and honest(path, mode)
-    )
-    said = install("--python", str(venv), *WANTED, *YES)
-    assert said.exit == 3
-    assert "site-packages cannot be written by this user" in said.err
-    assert "gpusetup install --venv .venv" in said.err
-
-
 def test_another_machine_gets_the_steps_to_type_there(world: World, install: Install) -> None:
     said = install("--from", "rtx3050-laptop", "--dry-run", "--torch", "2.5.1", "--json")
     assert said.exit == 0, said.err
@@ -478,40 +262,3 @@ def test_another_machine_gets_the_steps_to_type_there(world: World, install: Ins
     assert "--no-deps" in first["argv"]
     assert not [word for word in second["argv"] if "index" in word]
     assert world.index.asked == []
-
-
-LONG = "C:\\" + 4 * f"{30 * 'x'}\\"
-PLACES: tuple[tuple[dict[str, str], str, int, str], ...] = (
-    ({"prefix": f"{LONG}.venv"}, "windows", 0, "longer than 260 characters"),
-    ({"prefix": f"{LONG}.venv"}, "linux", 0, ""),
-    ({"prefix": "C:\\python", "manager": "system"}, "windows", 0, "the system's own Python"),
-    ({"prefix": "/usr/local", "manager": "system"}, "linux", 0, ""),
-    ({"manager": "system", "chosen_by": "self"}, "windows", 3, "install --venv .venv"),
-    ({"manager": "conda", "chosen_by": "self"}, "windows", 0, ""),
-    ({}, "windows", 0, ""),
-)
-
-
-@pytest.mark.parametrize(("python", "family", "exit", "told"), PLACES)
-def test_a_plan_says_what_windows_makes_of_its_folder(
-    install: Install, python: dict[str, str], family: Any, exit: int, told: str
-) -> None:
-    laptop = machine_named("rtx3050-laptop")
-    changed = {"chosen_by": "--python", **python}
-    there = replace(
-        laptop, python=replace(laptop.python, **changed), os=replace(laptop.os, family=family)
-    )
-    Path("there.json").write_text(dump_snapshot(there), encoding="utf-8")
-    said = install("--from", "there.json", "--dry-run")
-    assert said.exit == exit, said.err
-    assert told in said.out + said.err
-    assert told or not re.search(r"260|own Python", said.out)
-
-
-def test_steps_for_another_machine_tell_no_password(world: World, install: Install) -> None:
-    root = "https://me:secret@mirror.example/whl"
-    for form in ((), ("--json",)):
-        said = install("--from", "rtx3050-laptop", "--dry-run", "--index-root", root, *form)
-        assert said.exit == 0, said.err
-        assert "https://mirror.example/whl" in said.out
-        assert "secret" not in said.out + said.err

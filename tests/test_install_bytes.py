@@ -126,15 +126,14 @@ def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], objec
     """The installer ends well, but what it left is not what the wheel holds."""
     from gpusetup.install.fetching.wheels import Wheel
     from gpusetup.install.switching import switch
-    from gpusetup.install.switching.stage import unpacked
-    from gpusetup.install.switching.staged import Staged
+    from gpusetup.install.switching.staged import Staged, compared
     from gpusetup.install.target.layout import Layout
 
-    def spoiled(folder: Path, wheels: Sequence[Wheel], layout: Layout) -> Staged:
-        spoil(next(folder.glob("root/lib/python*/site-packages")))
-        return unpacked(folder, wheels, layout)
+    def spoiled(root: Path, wheels: Sequence[Wheel], layout: Layout) -> Staged:
+        spoil(next(root.glob("lib/python*/site-packages")))
+        return compared(root, wheels, layout)
 
-    monkeypatch.setattr(switch, "unpacked", spoiled)
+    monkeypatch.setattr(switch, "compared", spoiled)
 
 
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {

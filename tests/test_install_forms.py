@@ -233,7 +233,7 @@ def test_killed_in_any_phase_it_is_as_it_was(
     form(world, venv)
     before, around = state_with_bytecode(venv), state_of(outside(world))
     killed_in(phase, venv, install, monkeypatch)
-    said = install("--python", str(venv), "--recover")
+    said = install("--python", str(venv), "--undo", "--yes")
     assert said.exit == 0, said.err
     assert state_with_bytecode(venv) == before
     assert state_of(outside(world)) == around

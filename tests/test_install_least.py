@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +23,12 @@ from machines_named import machine_named, there
 from gpusetup import cli
 from gpusetup.catalog.file import load_catalog
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Package, Python, Snapshot
+from gpusetup.model.machine import Package, Snapshot
 from gpusetup.probe.saved import dump_snapshot
 
 YES = ("--yes", "--no-verify")
 ACCELERATED = ("cu130", "rocm6.4", "xpu")
 LAPTOP = machine_named("rtx3050-laptop")
-HEALTHY = machine_named("healthy")
 
 
 @pytest.fixture
@@ -72,15 +69,6 @@ def test_without_a_request_it_stays_and_the_three_reasons_are_named(
 
 
 @needs_linux
-def test_a_package_that_is_there_changes_nothing(world: World, install: Install) -> None:
-    einops = world.add_default("einops", "0.8.0", requires=("torch>=2",))
-    venv = holding(world, "cu130", einops, world.wheel("filelock", "3.20.0"),
-                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
-    said = install("einops", "--python", str(venv), *YES, "--json")
-    assert (said.exit, said.answer["state"]) == (0, "unchanged")
-
-
-@needs_linux
 def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
     world: World, install: Install
 ) -> None:
@@ -118,45 +106,17 @@ def test_an_empty_image_says_which_backend_it_chose_and_why(world: World, instal
     said = install("--venv", "env", "--dry-run")
     assert said.exit == 0, said.err
     assert "cpu, because no NVIDIA GPU is seen here" in said.out
-    assert "--for-gpu NAME" in said.out
+    assert "--gpu NAME" in said.out
 
 
 @needs_linux
 def test_an_image_is_made_for_the_host_that_is_named(world: World, install: Install) -> None:
     world.add_torch("cu118", "2.7.1")
-    host = ("--for-gpu", "T4", "--for-driver", "470.256.02")
+    host = ("--gpu", "T4", "--driver", "470.256.02")
     said = install("--venv", "env", *host, *YES, "--json")
     assert said.exit == 0, said.err
     assert said.answer["after"]["torch"] == "2.7.1+cu118"
     assert install("--python", "env", *host, *YES, "--json").answer["state"] == "unchanged"
-
-
-HOSTS = (
-    ("B200", "535.183.01", "2.9.1+cu128"),
-    ("RTX 5090", "550.54.14", "2.9.1+cu128"),
-)
-
-
-@needs_linux
-@pytest.mark.parametrize(("gpu", "driver", "torch"), HOSTS)
-def test_a_driver_that_is_older_than_the_gpu_is_named_though_torch_serves_it(
-    gpu: str,
-    driver: str,
-    torch: str,
-    world: World,
-    install: Install,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    version, _, backend = torch.partition("+")
-    venv = holding(world, backend, version=version)
-    words = ["--python", str(venv), "--for-gpu", gpu, "--for-driver", driver]
-    assert cli.main(["doctor", *words, "--json"]) == 1
-    answer = json.loads(capsys.readouterr().out)
-    root = next(finding for finding in answer["findings"] if finding["root"])
-    assert "driver" in root["title"] and driver in root["title"]
-    said = install(*words, "--dry-run")
-    assert said.exit == 1
-    assert driver in said.err
 
 
 # --- what serves, what is wrong ------------------------------------------------------------------
@@ -228,20 +188,6 @@ def test_what_pins_torch_is_asked_for_anew_and_what_cannot_follow_is_named(
     said = install("--python", str(venv), "--torch", "2.6.0", "--dry-run")
     assert said.exit == 0, said.err
     assert f"lonely 1.0: it requires torch=={TORCH}; it stays, and may fail" in said.out
-
-
-@needs_linux
-def test_a_project_of_ones_own_is_not_asked_for_by_its_name(world: World, install: Install) -> None:
-    """An index may have a stranger's project of that name."""
-    own = world.wheel("mine", "1.0", requires=(f"torch=={TORCH}",))
-    venv = holding(world, "cpu", own)
-    world.add_torch("cpu", "2.6.0")
-    world.add_default("mine", "9.0", requires=("torch==2.6.0",))
-    said = install("--python", str(venv), "--torch", "2.6.0", *YES)
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["mine"] == "1.0"
-    assert f"mine 1.0: it requires torch=={TORCH}; it stays" in said.err
-    assert not world.index.asked_for("GET /simple/mine*")
 
 
 def as_from_an_index(venv: Path) -> None:
@@ -321,50 +267,6 @@ def test_a_replay_refuses_what_a_live_run_refuses(
     assert said in text and "--venv .venv" in text
 
 
-def test_a_replay_names_what_would_break(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pins = Package(name="xformers", version="0.0.28", requires=("torch==2.5.1",))
-    own = Package(name="mine", version="1", requires=("torch==2.5.1",), direct=True)
-    machine = replace(LAPTOP, packages=(*(LAPTOP.packages or ()), pins, own))
-    assert "xformers" not in replayed(machine, tmp_path, capsys)[1]
-    code, text = replayed(machine, tmp_path, capsys, "--upgrade")
-    assert code == 0
-    assert "xformers 0.0.28 requires torch==2.5.1: it is asked for anew" in text
-    assert "mine 1 requires torch==2.5.1: it cannot follow, and may fail" in text
-    second = [line for line in text.splitlines() if "pip install" in line][1]
-    assert second.endswith(" xformers") and " mine" not in text.partition("Note")[0]
-
-
-def test_a_replay_tells_of_an_unfinished_installation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    left = Event(kind="install-unfinished", values={"prefix": "/p", "phase": "moving"})
-    assert "--recover" in replayed(replace(LAPTOP, events=(left,)), tmp_path, capsys)[1]
-
-
-def test_a_replayed_package_leaves_torch_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for tool in ("uv", "pip"):
-        code, text = replayed(LAPTOP, tmp_path, capsys, "numpy", "--installer", tool)
-        (line,) = (line for line in text.splitlines() if "install" in line and "numpy" in line)
-        assert code == 0
-        assert "numpy torch==2.5.1+cpu torchvision==" in line
-        assert "download.pytorch.org" not in line
-
-
-def test_what_was_compiled_against_another_torch_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flash = Package(name="flash-attn", version="2.7.4")
-    machine = replace(LAPTOP, packages=(*(LAPTOP.packages or ()), flash))
-    assert "flash-attn" not in replayed(machine, tmp_path, capsys)[1]
-    code, text = replayed(machine, tmp_path, capsys, "--upgrade")
-    assert code == 0
-    assert "flash-attn 2.7.4 was compiled against torch 2.5.1+cpu" in text
-
-
 def test_doctor_says_what_moves_with_torch_and_what_cannot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -392,241 +294,7 @@ def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str])
     assert "--reinstall-package=torch " in text
 
 
-def test_an_environment_that_knows_no_packages_is_no_hindrance(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bare = Snapshot(os=LAPTOP.os, python=Python(version="3.11.9"), gpus=LAPTOP.gpus)
-    code, text = replayed(replace(bare, driver=LAPTOP.driver), tmp_path, capsys)
-    assert code == 0 and "pip install" in text
-
-
-# --- a target that may not be changed ------------------------------------------------------------
-
-CLOSED = ({"externally_managed": True}, {"site_writable": False})
-HIDDEN = machine_named("hidden-gpu")
-
-
-def closed(machine: Snapshot, python: dict[str, bool]) -> Snapshot:
-    return replace(machine, python=replace(machine.python, **python))
-
-
-@pytest.mark.parametrize("python", CLOSED)
-def test_what_serves_is_unchanged_where_nothing_may_be_written(
-    python: dict[str, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, text = replayed(closed(HEALTHY, python), tmp_path, capsys)
-    assert code == 0 and "Nothing to do" in text
-    assert replayed(closed(HEALTHY, python), tmp_path, capsys, "numpy")[0] == 3
-
-
-@pytest.mark.parametrize("python", CLOSED)
-def test_trouble_elsewhere_is_told_before_the_target_is_refused(
-    python: dict[str, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, text = replayed(closed(HIDDEN, python), tmp_path, capsys)
-    assert code == 1 and "CUDA_VISIBLE_DEVICES" in text and "--venv" not in text
-
-
-@pytest.mark.parametrize("python", CLOSED)
-def test_one_command_makes_beside_it_what_it_would_become(
-    python: dict[str, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = closed(LAPTOP, python)
-    wanted = "gpusetup install --venv .venv-gpu --torch 2.5.1 torchvision torchaudio"
-    assert wanted in replayed(machine, tmp_path, capsys)[1]
-    found = judged(machine, tmp_path, capsys)["findings"]
-    fixes = [one["fix"] for one in found if one["fix"]]
-    ways = {line for fix in fixes for line in fix["commands"] if "--venv" in line}
-    assert ways == {wanted}
-
-
-@needs_linux
-def test_a_target_that_serves_is_left_alone_though_it_may_not_be_written(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_a_gpu(monkeypatch)
-    venv = holding(world, FIRST)
-    monkeypatch.setattr("os.access", lambda path, mode: False)
-    said = install("--python", str(venv), *YES, "--json")
-    assert (said.exit, said.answer["state"]) == (0, "unchanged"), said.err
-    said = install("--python", str(venv), "--torch", "2.6.0", *YES)
-    assert said.exit == 3 and "--venv .venv" in said.err
-
-
-# --- two installs --------------------------------------------------------------------------------
-
-
-def test_two_installs_that_lie_over_each_other_are_told_and_nothing_serves(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = Package(
-        name="torch", version="2.5.1+cpu", installer="pip", location=HEALTHY.torch.location
-    )
-    twice = replace(HEALTHY, packages=(*(HEALTHY.packages or ()), other))
-    code, text = replayed(twice, tmp_path, capsys)
-    version = str(HEALTHY.torch.version)
-    assert code == 1 and "two-torch-installs" in text
-    assert f"--torch {version.partition('+')[0]}" in text
-    code, text = replayed(twice, tmp_path, capsys, "numpy")
-    assert code == 0 and "First: torch is installed 2 times" in text
-    assert f"now torch {version}" in text
-    code, text = replayed(machine_named("conda-and-pip"), tmp_path, capsys)
-    assert code == 1 and "mixed-conda-pip" in text
-
-
-def test_doctor_and_install_agree_on_a_torch_from_outside(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What would be installed would not be imported."""
-    cpu = {"version": "2.5.1+cpu", "backend": "cpu", "cuda": None, "kernels": None}
-    outside = "/home/user/.local/lib/python3.12/site-packages"
-    machine = replace(HEALTHY, torch=replace(HEALTHY.torch, location=outside, **cpu))
-    assert judged(machine, tmp_path, capsys)["cause"] == "torch-outside-environment"
-    code, text = replayed(machine, tmp_path, capsys)
-    assert code == 1 and "torch-outside-environment" in text
-
-
-# --- every printed command gives what its line says ----------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--for-gpu", "RTX 4090"),
-        ("--for-gpu", "RTX 4090", "--for-driver", "580.95.05"),
-        ("--backend", "cu126"),
-        ("--backend", "12.8"),
-        ("--torch", ">=2.6,<2.9"),
-        ("--installer", "pip"),
-    ],
-)
-def test_the_line_of_the_newest_gives_what_it_names(
-    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    held = {"version": "2.6.0+cu126", "backend": "cu126", "cuda": "12.6", "kernels": None}
-    machine = replace(HEALTHY, torch=replace(HEALTHY.torch, **held))
-    text = replayed(machine, tmp_path, capsys, *words)[1]
-    found = re.search(r"torch (\S+) from (\S+) fits too: `gpusetup install ([^`]+)`", text)
-    assert found is not None
-    text = replayed(machine, tmp_path, capsys, *shlex.split(found[3]))[1]
-    assert f"Install  torch {found[1]}+{found[2]}" in text
-
-
-@pytest.mark.parametrize("name", ["hidden-gpu", "gpu-lost", "library-mismatch", "no-driver"])
-def test_a_package_is_installed_and_trouble_is_told_first(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = machine_named(name)
-    code, text = replayed(machine, tmp_path, capsys, "numpy")
-    assert code == 0 and "First: " in text
-    assert f"Install  numpy; torch=={machine.torch.version}" in text
-    assert re.search(r"Install  numpy; torch==\S+.* stays?\b", text)
-
-
-def test_the_backend_is_named_where_no_version_carries_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arm = machine_named("gh200")
-    cpu = {"version": "2.5.1", "backend": "cpu", "cuda": None, "kernels": None}
-    there = replace(arm, torch=replace(arm.torch, **cpu), packages=())
-    assert "Install  torch 2.5.1 from cu124 (now" in replayed(there, tmp_path, capsys)[1]
-
-
 # --- what a package requires, what is beside torch -----------------------------------------------
-
-
-@needs_linux
-def test_a_refusal_names_the_package_that_requires_another_torch(
-    world: World, install: Install
-) -> None:
-    venv = holding(world, "cu130", world.wheel("filelock", "3.20.0"),
-                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
-    world.add_default("big", "1.0", requires=("torch==2.6.0",))
-    world.add_default("torch", "2.6.0")
-    said = install("big", "--python", str(venv), "--dry-run")
-    assert said.exit == 1
-    assert f"big comes with torch 2.6.0, not with {TORCH}+cu130" in said.err
-    assert " big --for-gpu NAME" in said.err
-
-
-@needs_linux
-def test_a_companion_that_was_left_behind_is_no_part_of_another_package(
-    world: World, install: Install
-) -> None:
-    wrong = f"{load_catalog().releases[0].torchvision}+cpu"
-    venv = holding(world, "cpu", world.wheel("torchvision", wrong))
-    world.add_default("einops", "0.8")
-    before = versions_in(venv)
-    said = install("einops", "--python", str(venv), *YES)
-    assert said.exit == 0, said.err
-    assert {**versions_in(venv), **before, "einops": "0.8"} == versions_in(venv)
-    assert f"torchvision=={wrong} does not belong to torch" in said.out + said.err
-    row = load_catalog().row_of(TORCH, "cpu", "linux", "x86_64")
-    assert row is not None and row.torchvision
-    vision = world.wheel("torchvision", f"{row.torchvision}+cpu", requires=(f"torch=={TORCH}",))
-    world.index.add("whl/cpu", vision)
-    assert "`gpusetup install torchvision` exchanges it" in said.out + said.err
-    (venv / "gpusetup-constraints.txt").write_text(f"torch=={TORCH}+cpu\ntorchvision=={wrong}\n")
-    named = install("torchvision", "--python", str(venv), *YES)
-    assert named.exit == 0, named.err
-    assert versions_in(venv)["torchvision"] == f"{row.torchvision}+cpu"
-    assert f"the guard here holds torchvision {wrong}: afterwards" in named.err
-
-
-def test_a_marker_that_does_not_hold_asks_for_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bare = replace(LAPTOP, packages=tuple(p for p in LAPTOP.packages or () if p.name == "torch"))
-    code, text = replayed(bare, tmp_path, capsys, "torchvision; python_version<'3'")
-    assert code == 0 and "Nothing to do" in text
-    assert "torchvision 0.20.1" in replayed(bare, tmp_path, capsys, "torchvision")[1]
-
-
-def test_an_extension_for_another_cuda_and_a_pin_by_address_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scatter = Package(name="torch-scatter", version="2.1.2+pt25cpu")
-    address = Package(name="own", version="1", requires=("torch @ https://x.org/torch-2.5.1.whl",))
-    machine = replace(LAPTOP, packages=(*(LAPTOP.packages or ()), scatter, address))
-    text = replayed(machine, tmp_path, capsys)[1]
-    assert "torch-scatter 2.1.2+pt25cpu was compiled against" in text
-    assert "own 1 requires" not in text
-    assert "own 1 requires torch @ https" in replayed(machine, tmp_path, capsys, "--upgrade")[1]
-
-
-def test_resolve_takes_along_what_pins_torch(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pins = Package(name="xformers", version="0.0.28", requires=("torch==2.5.1",))
-    machine = replace(LAPTOP, packages=(*(LAPTOP.packages or ()), pins))
-    file = tmp_path / "m.json"
-    file.write_text(dump_snapshot(machine), encoding="utf-8")
-    assert cli.main(["resolve", "--from", str(file), "--torch", "latest"]) == 0
-    text = capsys.readouterr().out
-    assert " xformers\n" in text and "xformers 0.0.28 requires torch==2.5.1" in text
-
-
-def test_conda_has_its_own_newest_and_its_own_companions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = machine_named("conda-and-pip")
-    torch = replace(
-        base.torch, version="2.5.1", backend="cu126", cuda="12.6", installer="conda", kernels=None
-    )
-    package = Package(name="pytorch", version="2.5.1", installer="conda", location="/env")
-    machine = replace(base, torch=torch, packages=(package,))
-    newest = judged(machine, tmp_path, capsys)["newest"]
-    code, text = replayed(machine, tmp_path, capsys, "--upgrade")
-    assert code == 0 and f"torch {newest['torch']}+{newest['backend']}" in text
-    code, text = replayed(machine, tmp_path, capsys, "torchvision")
-    assert code == 0 and "pytorch-gpu=2.5.1 torchvision" in text
-
-
-def test_a_label_says_the_backend_that_no_source_gave(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bare = replace(HEALTHY.torch, backend=None, cuda=None, kernels=None)
-    assert judged(replace(HEALTHY, torch=bare), tmp_path, capsys)["cause"] == "ok"
 
 
 @needs_linux

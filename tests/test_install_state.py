@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 from installing import (
     TORCH,
     Install,
@@ -25,9 +24,9 @@ from installing import (
     versions_in,
 )
 
-from gpusetup.errors import Blocked
-from gpusetup.install.switching.lock import ending_with_us, is_held, locked
-from gpusetup.install.switching.transaction import Journal, read_journal, write_journal
+from gpusetup.install.recovery import recover_unfinished
+from gpusetup.install.switching.journal import Journal, read_journal, write_journal
+from gpusetup.install.switching.lock import locked
 from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
@@ -110,25 +109,10 @@ def test_undo_goes_back_one_level_and_says_so(world: World, venv: Path, install:
     assert len(list((venv / ".gpusetup").glob("former*"))) == 1
     assert install("--python", str(venv), "--undo", "--yes").exit == 0
     assert state_of(venv) == first
-    receipt = json.loads((venv / ".gpusetup/receipt.json").read_text())
-    assert receipt["after"]["torch"] == f"{TORCH}+cpu"
     said = install("--python", str(venv), "--undo", "--yes")
     assert said.exit == 3
     assert "keeps nothing to undo" in said.err
     assert state_of(venv) == first
-
-
-@pytest.mark.slow
-def test_a_failed_installation_leaves_the_undo_of_the_one_before(
-    world: World, venv: Path, install: Install
-) -> None:
-    before = state_of(venv)
-    assert install("--python", str(venv), *WANTED).exit == 0
-    world.add_torch("cpu", "2.9.0")
-    failed = install("--python", str(venv), "--torch", "2.9.0", *WANTED[2:4], "--yes")
-    assert failed.exit == 1, failed.err
-    assert install("--python", str(venv), "--undo", "--yes").exit == 0
-    assert state_of(venv) == before
 
 
 def test_an_environment_that_somebody_else_changed_is_not_undone(
@@ -143,31 +127,6 @@ def test_an_environment_that_somebody_else_changed_is_not_undone(
     assert state_of(venv) == changed
 
 
-def test_what_was_kept_and_is_not_whole_is_not_brought_back(venv: Path, install: Install) -> None:
-    assert install("--python", str(venv), *WANTED).exit == 0
-    there = state_of(venv)
-    (former,) = (venv / ".gpusetup").glob("former-*")
-    shutil.rmtree(former)
-    said = install("--undo", "--python", str(venv), "--yes")
-    assert said.exit == 3
-    assert "What was kept for the undo is not whole" in said.err
-    assert state_of(venv) == there
-
-
-@pytest.mark.slow
-def test_a_spoiled_undo_is_told(venv: Path, install: Install) -> None:
-    assert install("--python", str(venv), *WANTED).exit == 0
-    (venv / ".gpusetup/undo.json").write_text('{"schema')
-    said = install("--undo", "--python", str(venv), "--yes")
-    assert said.exit == 2
-    assert "remove the file" in said.err
-    (venv / ".gpusetup/undo.json").unlink()
-    (venv / ".gpusetup/journal.json").write_text("")
-    said = install("--recover", "--python", str(venv))
-    assert said.exit == 2
-    assert "copy away the folders former-*" in " ".join(said.err.split())
-
-
 def test_nothing_is_kept_in_an_image_build(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,20 +135,6 @@ def test_nothing_is_kept_in_an_image_build(
     assert said.exit == 0
     assert "--undo" not in said.out
     assert [path.name for path in (venv / ".gpusetup").iterdir()] == ["receipt.json"]
-
-
-def test_the_plan_of_an_undo_is_shown_and_nothing_is_done(venv: Path, install: Install) -> None:
-    install("--python", str(venv), *WANTED)
-    after = state_of(venv)
-    said = install("--python", str(venv), "--undo", "--dry-run", "--json")
-    assert (said.exit, said.answer["state"]) == (0, "planned")
-    assert f"torch {TORCH}+cpu -> 2.0.0, filelock 3.20.0 goes" in said.err
-    assert state_of(venv) == after
-
-
-@pytest.mark.parametrize("words", [("--undo", "--recover"), ("--undo", "numpy"), ("--undo",)])
-def test_wrong_questions(install: Install, words: tuple[str, ...]) -> None:
-    assert install(*words).exit == 2
 
 
 # --- recovery ------------------------------------------------------------------------------------
@@ -202,7 +147,7 @@ UNDO = ("--undo", "--yes")
     ("phase", "words"),
     [
         *((phase, WANTED) for phase in ("staging", "moving", "installing", "verifying", "keeping")),
-        *((phase, UNDO) for phase in ("undoing", "returning")),
+        *((phase, UNDO) for phase in ("staging", "moving", "installing", "keeping")),
     ],
 )
 def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_says_so(
@@ -221,9 +166,9 @@ def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_
     killed_in(phase, venv, install, monkeypatch, words)
     monkeypatch.setenv("VIRTUAL_ENV", str(venv))
     there, journal = state_of(venv), (venv / ".gpusetup/journal.json").read_bytes()
-    root = ("--index-root", world.index.index_root)
+    root = ("--index", world.index.index_root)
     head = f"An installation into {venv} was interrupted while "
-    ending = f"`gpusetup install --recover --python {venv}` ends it"
+    ending = f"`gpusetup install --python {venv}` ends it first"
     dry = ("install", "--dry-run", *root, *WANTED)
     for only in (("resolve",), ("plan", "--params", "1B"), dry):
         capsys.readouterr()
@@ -241,7 +186,7 @@ def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_
     said_by_doctor = json.loads(capsys.readouterr().out)
     finding = said_by_doctor["findings"][0]
     assert said_by_doctor["cause"] == finding["id"] == "install-unfinished" and finding["root"]
-    assert finding["fix"]["commands"][0].endswith("--recover")
+    assert "install --python" in finding["fix"]["commands"][0]
     assert state_of(venv) == there
     assert (venv / ".gpusetup/journal.json").read_bytes() == journal
     again = install("--python", str(venv), *words)
@@ -254,25 +199,19 @@ def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_
 
 @pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying", "keeping"])
 @pytest.mark.one_in(6)
-def test_recovery_after_each_phase(
+def test_an_undo_that_was_killed_goes_on(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
     before = state_of(venv)
-    killed_in(phase, venv, install, monkeypatch)
-    unfinished = journal_in(venv)
-    assert unfinished is not None and unfinished.phase == phase
-    by = "--recover" if phase in ("staging", "keeping") else "--undo"
-    said = install("--python", str(venv), by, "--yes", "--json")
-    assert said.exit == 0, said.err
-    assert journal_in(venv) is None
-    if phase == "keeping":
-        assert said.answer["state"] == "installed"
-        assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
-        assert install("--python", str(venv), "--undo", "--yes").exit == 0
-    else:
-        assert said.answer["state"] == "restored"
+    assert install("--python", str(venv), *WANTED).exit == 0
+    after = state_of(venv)
+    killed_in(phase, venv, install, monkeypatch, UNDO)
+    ended = recover_unfinished(venv, lambda _text: None)
+    assert ended is not None and ended.undoes
+    assert state_of(venv) == (before if phase == "keeping" else after)
+    said = install("--python", str(venv), "--undo", "--yes")
+    assert said.exit == (3 if phase == "keeping" else 0), said.err
     assert state_of(venv) == before
-    assert install("--python", str(venv), "--recover", "--json").answer["state"] == "unchanged"
 
 
 def test_a_retry_after_a_kill_makes_the_environment_that_was_being_made(
@@ -291,6 +230,7 @@ def test_a_retry_after_a_kill_makes_the_environment_that_was_being_made(
 def altered(file: Path, _outside: Path) -> None:
     """As long as it was."""
     file.write_text(file.read_text().replace("old", "bad"))
+    os.utime(file, (1, 1))
 
 
 def exchanged(file: Path, outside: Path) -> None:
@@ -308,72 +248,29 @@ def removed(file: Path, _outside: Path) -> None:
     file.unlink()
 
 
-@pytest.mark.parametrize(
-    ("phase", "how"),
-    [
-        *((None, how) for how in (altered, exchanged, added, removed)),
-        *(("verifying", how) for how in (altered, exchanged)),
-        ("installing", added),
-    ],
-)
+@pytest.mark.parametrize("how", [altered, exchanged, added, removed])
 def test_what_is_kept_comes_back_only_as_it_went(
-    world: World,
-    venv: Path,
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    phase: str | None,
-    how: Callable[[Path, Path], None],
+    world: World, venv: Path, install: Install, how: Callable[[Path, Path], None]
 ) -> None:
-    """By an undo (no phase), and by the recovery of what was killed in a phase."""
     (site,) = venv.glob("lib/python*/site-packages")
     (site / "torch/old.py").write_text("old\n")
     before = state_of(venv)
-    if phase is None:
-        assert install("--python", str(venv), *WANTED).exit == 0
-        undo = ("--python", str(venv), "--undo")
-        ways: list[tuple[str, ...]] = [(*undo, "--yes"), (*undo, "--dry-run")]
-    else:
-        killed_in(phase, venv, install, monkeypatch)
-        ways = [("--python", str(venv), "--recover"), ("--python", str(venv), *WANTED)]
+    assert install("--python", str(venv), *WANTED).exit == 0
     (kept,) = (venv / ".gpusetup").glob("former-*")
     (file,) = kept.glob("*/old.py")
     saved = shutil.copytree(kept, world.folder / "saved", symlinks=True)
     how(file, world.folder / "outside")
     there = state_of(venv), state_of(kept)
-    for way in ways:
-        said = install(*way)
+    for last in ("--yes", "--dry-run"):
+        said = install("--python", str(venv), "--undo", last)
         assert said.exit == 3, said.out
-        seen = file.parent if how is exchanged else file.with_name(NAMED.get(how, file.name))
-        assert str(seen) in "".join(said.err.split())
-        assert WORDS[how] in " ".join(said.err.split())
+        assert "What was kept for the undo is not what it was" in " ".join(said.err.split())
         assert (state_of(venv), state_of(kept)) == there
     shutil.rmtree(kept)
     shutil.copytree(saved, kept, symlinks=True)
-    said = install(*ways[0])
+    said = install("--python", str(venv), "--undo", "--yes")
     assert said.exit == 0, said.err
     assert state_of(venv) == before
-
-
-NAMED: dict[object, str] = {added: "sitecustomize.py"}
-WORDS = {
-    altered: "was altered",
-    exchanged: "is a link to",
-    added: "was put there since",
-    removed: "is gone",
-}
-
-
-@pytest.mark.slow
-def test_an_environment_that_was_moved_meanwhile_is_recovered_where_it_is(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = state_of(venv)
-    killed_in("installing", venv, install, monkeypatch)
-    moved = venv.with_name("moved")
-    venv.rename(moved)
-    assert install("--venv", str(moved), "--recover").exit == 0
-    assert state_of(moved) == before
-    assert not venv.exists()
 
 
 def test_an_environment_that_was_being_made_goes_altogether(install: Install) -> None:
@@ -383,18 +280,8 @@ def test_an_environment_that_was_being_made_goes_altogether(install: Install) ->
     (store.parent / "bin").mkdir()
     (store.parent / "bin/half").write_text("")
     write_journal(store, Journal(phase="making", venv=True, existed=False))
-    said = install("--venv", "env", "--recover")
-    assert said.exit == 0, said.err
+    assert recover_unfinished(Path("env").absolute(), lambda _text: None) is not None
     assert not Path("env").exists()
-
-
-def test_what_a_finished_transaction_left_in_the_store_goes(venv: Path, install: Install) -> None:
-    """Killed between the journal's end and the last deletion."""
-    left = venv / ".gpusetup/former-0badcafe/00000"
-    left.mkdir(parents=True)
-    said = install("--python", str(venv), "--recover", "--json")
-    assert said.answer["state"] == "unchanged"
-    assert not (venv / ".gpusetup").exists()
 
 
 def test_a_journal_of_a_newer_gpusetup_is_refused(venv: Path, install: Install) -> None:
@@ -402,10 +289,10 @@ def test_a_journal_of_a_newer_gpusetup_is_refused(venv: Path, install: Install) 
     store.mkdir()
     write_journal(store, replace(Journal(), phase="moving"))
     journal = store / "journal.json"
-    journal.write_text(journal.read_text().replace("journal/1", "journal/2"))
-    said = install("--python", str(venv), "--recover")
+    journal.write_text(journal.read_text().replace("journal/2", "journal/3"))
+    said = install("--python", str(venv), *WANTED)
     assert said.exit == 2
-    assert "journal.json was written by a newer gpusetup (gpusetup.journal/2" in said.err
+    assert "journal.json was written by a newer gpusetup (gpusetup.journal/3" in said.err
     assert journal.exists()
 
 
@@ -468,27 +355,6 @@ def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
     assert state_of(venv) == before and not (venv / ".gpusetup").exists()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.one_in(2)
-def test_who_is_asked_to_end_puts_the_former_state_back(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
-) -> None:
-    """`kill`, a closed terminal, Ctrl-C, in the middle of the switch."""
-    from gpusetup.install.switching import switch
-
-    before = state_of(venv)
-
-    def told_to_end(*_: object) -> None:
-        assert state_of(venv) != before
-        os.kill(os.getpid(), ending)
-        time.sleep(60)
-
-    monkeypatch.setattr(switch, "place", told_to_end)
-    assert install("--python", str(venv), *WANTED).exit == 130
-    assert state_of(venv) == before
-    assert not (venv / ".gpusetup").exists()
-
-
 # --- one at a time -------------------------------------------------------------------------------
 
 
@@ -524,12 +390,6 @@ with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
-
-
-def test_the_lock_leaves_nothing_behind(tmp_path: Path) -> None:
-    with locked(tmp_path / "env/.gpusetup"):
-        assert (tmp_path / "env/.gpusetup/lock").exists()
-    assert not (tmp_path / "env").exists()
 
 
 def test_an_installer_ends_with_its_parent_and_recovery_waits_for_it(tmp_path: Path) -> None:
@@ -577,40 +437,6 @@ def state(pid: int) -> str:
         return "Z"
 
 
-def test_who_gave_up_on_an_installer_leaves_its_lock_to_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpusetup.install.switching.lock.INSTALLER_SECONDS", 0.2)
-    store = tmp_path / ".gpusetup"
-    store.mkdir()
-    with FileLock(store / "installer"):
-        for _ in range(2):
-            with pytest.raises(Blocked, match="still writes"), locked(store):
-                pass
-        assert [path.name for path in store.iterdir()] == ["installer"]
-    with locked(store):
-        pass
-    assert not store.exists()
-
-
-def test_an_installation_that_still_runs_is_not_called_interrupted(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpusetup.install.switching.lock.LOCK_SECONDS", 0.2)
-    store = venv / ".gpusetup"
-    with locked(store):
-        write_journal(store, Journal(phase="installing", prefix=str(venv)))
-        said = install("--python", str(venv), *WANTED)
-        (store / "journal.json").unlink()
-    assert said.exit == 3
-    assert "Another gpusetup is changing" in said.err
-    assert "interrupted" not in said.err
-
-
-def test_without_a_store_a_program_is_run_as_it_is() -> None:
-    assert ending_with_us(("uv", "pip"), None) == ("uv", "pip")
-
-
 @contextmanager
 def loaded(library: Path) -> Iterator[int]:
     """A process that has mapped a file of the target's torch."""
@@ -633,25 +459,6 @@ def test_who_has_torch_loaded_is_named(world: World, venv: Path, install: Instal
         said = install("--python", str(venv), *WANTED, "--dry-run")
     assert f"(process {process}) has its torch loaded" in said.out
     assert "process" not in install("--python", str(venv), *WANTED, "--dry-run").out
-
-
-@pytest.mark.slow
-def test_an_undo_names_who_has_torch_loaded_before_it_asks(venv: Path, install: Install) -> None:
-    assert install("--python", str(venv), *WANTED).exit == 0
-    (library,) = venv.glob("lib/python*/site-packages/torch/lib/libtorch.so")
-    with loaded(library) as process:
-        said = install("--undo", "--python", str(venv), "--dry-run")
-    assert f"(process {process}) has its torch loaded" in said.err
-    assert "process" not in install("--undo", "--python", str(venv), "--dry-run").err
-
-
-@pytest.mark.slow
-def test_who_is_at_work_can_be_seen(venv: Path, install: Install) -> None:
-    assert install("--python", str(venv), *WANTED).exit == 0
-    with locked(venv / ".gpusetup"):
-        assert is_held(venv / ".gpusetup")
-    assert not is_held(venv / ".gpusetup")
-    assert not is_held(venv / "nothing")
 
 
 MAP = """

@@ -141,25 +141,6 @@ def test_an_old_release_is_a_no_and_by_its_version_it_comes(install: Install, ve
     assert versions_in(venv)["stuck"] == "1.0"
 
 
-@pytest.mark.slow
-def test_beside_another_torch_the_release_of_years_ago_does_not_come(
-    world: World, install: Install, venv: Path
-) -> None:
-    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
-    said = install("server", "--python", str(venv), *YES, "--json")
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["server"] == "3.0"
-    assert versions_in(venv)["torch"] == "2.13.0+cu130"
-    assert said.answer["why"] == "beside torch 2.9.1+cu130 server would be old, or not come"
-
-
-@pytest.mark.slow
-def test_what_goes_with_the_torch_that_is_there_leaves_it(install: Install, venv: Path) -> None:
-    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
-    assert install("plain", "--python", str(venv), *YES).exit == 0
-    assert versions_in(venv)["torch"] == "2.9.1+cu130"
-
-
 def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
     world: World, install: Install
 ) -> None:
@@ -257,10 +238,3 @@ def source(world: World) -> str:
                 row.size = len(text)
                 files.addfile(row, io.BytesIO(text.encode()))
     return "madehere"
-
-
-def test_nothing_is_built_from_source(install: Install, venv: Path, source: str) -> None:
-    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
-    said = install(source, "--python", str(venv), *YES)
-    assert said.exit == 1
-    assert "`uv pip install --no-build-isolation madehere` builds it" in said.err

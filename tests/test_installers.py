@@ -65,7 +65,7 @@ def test_torchs_family_comes_from_its_index_and_the_rest_from_the_users_own(
         (GH200, "uv", "torch==2.15.0+cu130 torchvision==0.29.2"),
         (MAC, "uv", f"--default-index {INDEX}/cpu --reinstall-package=torch"),
         (MAC, "pip", "--force-reinstall"),
-        (f"{T4} {DRIVER} --index-root http://mirror/whl/", "pip", "--index-url http://mirror/whl/"),
+        (f"{T4} {DRIVER} --index http://mirror/whl/", "pip", "--index-url http://mirror/whl/"),
     ],
 )
 def test_what_a_command_names(words: str, installer: str, said: str, capsys: Said) -> None:
@@ -130,7 +130,7 @@ def test_the_real_installer_takes_each_thing_from_its_own_index(
         cpu = run(*uv, "pip", "install", "--python", python, "--no-deps", "torch==2.5.1")
         assert cpu.returncode == 0, cpu.stderr
         index.asked.clear()
-        words = f"{T4} {DRIVER} --torch 2.5.1 --index-root {index.index_root}"
+        words = f"{T4} {DRIVER} --torch 2.5.1 --index {index.index_root}"
         for line in lines(capsys, words, installer):
             argv = line.split()
             whole = (*uv, *argv[1:3], "--python", python, *argv[3:])

@@ -219,7 +219,7 @@ COMPAT = changed(
          "--index-url https://download.pytorch.org/whl/cu130|torch==2.14.1+cu130", "uv pip"),
         ("torch-cpu-build", changed(torch=replace(CPU_TORCH, installer="uv")),
          "uv pip install --python /home/me/env/bin/python", "-m pip"),
-        ("torch-cpu-build", changed(**CONDAS), "--installer conda|conda install", "pip install"),
+        ("torch-cpu-build", changed(**CONDAS), "gpusetup install|conda install", "pip install"),
         ("torch-cpu-build", changed(WINDOWS, torch=CPU_TORCH),
          'gpusetup install --python "C:\\My Env\\Scripts\\python.exe"', "/home"),
         ("torch-cpu-build", changed(torch=CPU_TORCH, python={"externally_managed": True}),

@@ -119,7 +119,7 @@ def test_every_promised_cause_can_be_the_root() -> None:
 
 
 def test_the_list_is_one_document_with_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    document = said(["--list"], capsys)
+    document = said(["--explain"], capsys)
     assert next(iter(document)) == "schema" and document["schema"] == "gpusetup.findings/1"
     assert {*CAUSES, "ok", "unknown"} <= {row["id"] for row in document["findings"]}
 

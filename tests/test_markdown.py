@@ -12,8 +12,7 @@ from test_rules_said import text
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
-from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Os, Snapshot, Torch
+from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.marks import APART
 from gpusetup.render.markdown import doctor_markdown
 from gpusetup.render.text import doctor_screen
@@ -69,51 +68,12 @@ def test_a_reply_carries_doubts_rights_and_reasons(said: str, told: str) -> None
     assert told in doctor_markdown(answered(said))
 
 
-@each("machine", [HEALTHY, text(event("out-of-memory")), text()])
-def test_a_reply_says_what_gpusetup_is_and_that_no_index_has_it(machine: Snapshot) -> None:
-    assert any("`pip install .` in a clone of its repository" in line for line in reply(machine))
-
-
 def test_a_machine_is_asked_for_its_own_record_and_a_text_for_what_it_lacks() -> None:
     assert reply(changed(torch=Torch(installed=False)))[-1].endswith("of `gpusetup snapshot`.")
     assert reply(text(event("out-of-memory")))[-1].endswith("collect_env` and `nvidia-smi`.")
     known = text(event("out-of-memory"), torch=HEALTHY.torch, driver=HEALTHY.driver)
     assert reply(known)[-1].endswith("of `gpusetup snapshot`.")
     assert reply(text())[-1].startswith("Please post the whole error")
-
-
-def test_what_was_not_read_is_not_listed_and_no_build_is_guessed() -> None:
-    whole = "\n".join(reply(replace(text(event("cuda-fork-reinit")), os=Os())))
-    assert "unknown" not in whole and "read:" not in whole and "fits:" not in whole
-
-
-def test_a_build_is_named_once_and_only_where_the_machine_is_known() -> None:
-    known = text(event("cuda-fork-reinit"), driver=HEALTHY.driver, torch=HEALTHY.torch)
-    assert [line for line in reply(known) if line.startswith("fits: torch ")]
-    missing = text(event("torch-missing"), driver=HEALTHY.driver, gpus=HEALTHY.gpus)
-    assert not [line for line in reply(missing) if line.startswith("fits:")]
-
-
-def test_no_cuda_build_is_named_for_another_makers_gpu() -> None:
-    lines = reply(text(event("no-hip-gpus"), event("foreign-gpu", vendor="amd", name="RX 6600")))
-    assert lines[0].startswith("**amd-gpu**") and not any("fits:" in line for line in lines)
-
-
-def test_what_is_done_by_hand_stands_apart_from_gpusetup() -> None:
-    lines = reply(changed(torch=Torch(installed=False)))
-    hand = next(i for i, line in enumerate(lines) if line.startswith("Or the same by pip ("))
-    assert lines[hand - 3].startswith("gpusetup install") and lines[hand + 1] == "```sh"
-    assert lines[hand + 2].startswith(("python -m pip install", "uv pip install", "/"))
-
-
-def test_a_consequence_says_what_it_follows_from() -> None:
-    machine = text(event("cuda-unavailable"), event("torch-not-compiled-with-cuda"))
-    follows = [line for line in reply(machine) if line.startswith("- error torch-sees-no-gpu")]
-    assert follows and follows[0].endswith(" (because of torch-cpu-build)")
-
-
-def test_a_healthy_machine_is_not_told_that_something_did_not_help() -> None:
-    assert reply(HEALTHY)[-1].startswith("If it still fails, post ")
 
 
 FOREIGN = st.text(st.sampled_from("ab `*_[]()<>#!|~@&$\\\n\x1b"), max_size=60)

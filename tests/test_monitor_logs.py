@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from monitor_composer import Run
 from monitor_kinds import composed
 
 from gpusetup import cli
-from gpusetup.monitor.logs import log_of, samples
-from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor.logs import read, samples, source_of
+from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import GpuSample, Sample, Summary
 
 Writer = Callable[[Run], Iterator[str]]
@@ -31,14 +33,14 @@ def mib(count: int | None) -> int:
     return (count or 0) >> 20
 
 
-def smi_csv(run: Run, *, units: bool = True) -> Iterator[str]:
+def smi_csv(run: Run) -> Iterator[str]:
     names = ("timestamp", "name", "index", "utilization.gpu [%]", "utilization.memory [%]",
              "memory.used [MiB]", "memory.total [MiB]", "temperature.gpu", "power.draw [W]",
              "power.limit [W]", "power.default_limit [W]", "clocks.current.sm [MHz]",
              "clocks.max.sm [MHz]", "clocks_event_reasons.sw_power_cap",
              "clocks_event_reasons.hw_thermal_slowdown")  # fmt: skip
     yield ", ".join(names)
-    p, w, m, z = (" %", " W", " MiB", " MHz") if units else ("", "", "", "")
+    p, w, m, z = " %", " W", " MiB", " MHz"
     for number, sample, g in rows(run):
         stamp = f"2026/11/20 06:{int(sample.seconds) // 60:02d}:{int(sample.seconds) % 60:02d}.{number % 10}00"
         on = ("Active" if r in (g.throttle_reasons or ()) else "Not Active"
@@ -71,10 +73,6 @@ def test_a_log_at_45_percent_is_answered_with_the_guides_steps_in_their_order(
     assert [line.split()[0] for line in advice] == steps
 
 
-def smi_csv_bare(run: Run) -> Iterator[str]:
-    return smi_csv(run, units=False)
-
-
 def dmon(run: Run, *, dated: bool = False) -> Iterator[str]:
     head, unit = ("#Date       Time        gpu", "#YYYYMMDD   HH:MM:SS    Idx") if dated else (
         "# gpu", "# Idx")  # fmt: skip
@@ -87,23 +85,6 @@ def dmon(run: Run, *, dated: bool = False) -> Iterator[str]:
         yield (f"{when}    {g.index}    {g.power_watts:.0f}     {g.temperature_celsius:.0f}      -"
                f"     {g.utilization_percent:.0f}     {g.memory_busy_percent:.0f}      0      0"
                f"   1593   {g.clock_sm_mhz}       0      {hot}  {mib(g.memory_used_bytes)}      5")  # fmt: skip
-
-
-def dmon_dated(run: Run) -> Iterator[str]:
-    return dmon(run, dated=True)
-
-
-def pmon(run: Run) -> Iterator[str]:
-    yield "# gpu         pid   type     sm    mem    enc    dec    jpg    ofa    command "
-    yield "# Idx           #    C/G      %      %      %      %      %      %    name "
-    for _, _, g in rows(run):
-        use = f"{g.utilization_percent:.0f}" if g.utilization_percent else "-"
-        held = g.processes or ()
-        for one in held:
-            kind = "G" if one.kind == "graphics" else "C"
-            yield f"    {g.index}      {one.pid}     {kind}     {use}     30      -      -      -      -    {one.name}"
-        if not held:
-            yield f"    {g.index}          -     -      -      -      -      -      -      -    -"
 
 
 def dcgm(run: Run) -> Iterator[str]:
@@ -145,10 +126,8 @@ def wandb_csv(run: Run) -> Iterator[str]:
 
 WRITERS: dict[str, tuple[str, Writer]] = {
     "smi csv": ("nvidia-smi csv", smi_csv),
-    "smi csv, nounits": ("nvidia-smi csv", smi_csv_bare),
     "dmon": ("nvidia-smi dmon", dmon),
-    "dmon -o DT": ("nvidia-smi dmon", dmon_dated),
-    "pmon": ("nvidia-smi pmon", pmon),
+    "dmon -o DT": ("nvidia-smi dmon", partial(dmon, dated=True)),
     "dcgmi dmon": ("dcgmi dmon", dcgm),
     "W&B jsonl": ("wandb", wandb_jsonl),
     "W&B csv": ("wandb", wandb_csv),
@@ -161,9 +140,7 @@ HOT = "one hot card of eight makes all ranks wait"
 
 def judged(lines: Iterator[str]) -> Summary:
     told = list(lines)
-    log = log_of(told[0])
-    assert log is not None
-    return summarise(tallied(samples(log.read(told), 1.0)), source=log.source)
+    return summarise(Tally(samples(read(told), 1.0)), source=source_of(told[0]))
 
 
 @each("name", WRITERS)
@@ -175,42 +152,21 @@ def test_a_log_is_known_and_judged_as_its_run(name: str) -> None:
         assert told.samples == len(composed(kind, 1).samples)
 
 
-def test_what_a_log_tells_is_read_in_its_units() -> None:
-    run = composed(FULL, 1)
-    first = run.samples[0].gpus[0]
-    for name in ("smi csv", "dcgmi dmon", "W&B csv"):
-        told = list(WRITERS[name][1](run))
-        log = log_of(told[0])
-        assert log is not None
-        gpu = next(samples(log.read(told), 1.0)).gpus[0]
-        assert abs((gpu.memory_used_bytes or 0) - (first.memory_used_bytes or 0)) < 1 << 20
-        assert gpu.memory_total_bytes == pytest.approx(first.memory_total_bytes, rel=0.01)
-        assert gpu.power_limit_watts == first.power_limit_watts
-
-
 def test_our_own_csv_gives_the_same_answer_as_our_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from gpusetup.model.codec import to_json
 
-    for kind in (
-        "neighbours take the CPU from the workers",
-        "a disk of slow seeks holds the workers",
-    ):
-        run = composed(kind, 0)
-        file, table = tmp_path / "run.jsonl", tmp_path / "run.csv"
-        file.write_text("".join(to_json(s) + "\n" for s in run.samples), encoding="utf-8")
-        command = ["--", *(run.command or ())]
-        assert (
-            cli.main(["monitor", "--replay", str(file), "--csv", str(table), "--json", *command])
-            == 0
-        )
-        told = json.loads(capsys.readouterr().out)
-        assert cli.main(["monitor", "--replay", str(table), "--json", *command]) == 0
-        again = json.loads(capsys.readouterr().out)
-        assert [again[k] for k in ("verdict", "cause", "evidence", "next", "samples")] == [
-            told[k] for k in ("verdict", "cause", "evidence", "next", "samples")]  # fmt: skip
-        assert told["command"] == list(run.command or ())
+    run = composed("neighbours take the CPU from the workers", 0)
+    file, table = tmp_path / "run.jsonl", tmp_path / "run.csv"
+    file.write_text("".join(to_json(s) + "\n" for s in run.samples), encoding="utf-8")
+    answers = []
+    for source, more in ((file, ("--csv", str(table))), (table, ())):
+        words = ["monitor", "--replay", str(source), "--json", *more, "--", *(run.command or ())]
+        assert cli.main(words) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+        answers[-1] = {name: answers[-1][name] for name in ("verdict", "evidence", "next")}
+    assert answers[0] == answers[1]
 
 
 def test_a_log_without_times_says_what_is_assumed(
@@ -228,27 +184,14 @@ def test_a_log_without_times_says_what_is_assumed(
     st.lists(
         st.one_of(
             st.sampled_from([*dmon(composed(FULL, 1)), *list(smi_csv(composed(HOT, 0)))[:9],
-                             *list(pmon(composed(FULL, 1)))[:5], "#Entity GPUTL\n", "GPU x 3"]),
+                             "#Entity GPUTL\n", "GPU x 3"]),
             st.text(max_size=60),
         ),
         min_size=1, max_size=12,
     )
 )  # fmt: skip
 def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
-    log = log_of(lines[0])
-    if log is not None:
-        summarise(tallied(samples(log.read(lines), 1.0)))
-
-
-def test_rows_without_their_heading_say_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = list(smi_csv(composed(FULL, 1)))
-    bare = tmp_path / "bare.csv"
-    bare.write_text("\n".join(lines[1:]), encoding="utf-8")
-    assert cli.main(["monitor", "--replay", str(bare)]) == 2
-    said = capsys.readouterr().err
-    assert "heading" in said and "JSON" not in said
+    summarise(Tally(samples(read(lines), 1.0)))
 
 
 def test_the_multiprocessors_tell_small_kernels_without_a_limit() -> None:

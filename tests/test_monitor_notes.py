@@ -8,14 +8,13 @@ from collections.abc import Callable
 
 import monitor_kinds_told
 from each_row import each
-from monitor_composer import A100, RTX4090, Gpu, Host, Run, Tree, compose
-from monitor_kinds import TRAIN, composed
-from monitoring import loop, pausing
+from monitor_composer import A100, RTX4090, Gpu, Run, Tree, compose, pausing
+from monitor_kinds import TRAIN
 
-from gpusetup.model.frozen import replace
-from gpusetup.monitor.logs import log_of, samples
-from gpusetup.monitor.summary import summarise, tallied
-from gpusetup.monitor.values import ProcessUse, Sample, Summary
+from gpusetup.monitor import logs
+from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.values import Sample, Summary
 
 assert monitor_kinds_told.__doc__, "its kinds are composed here"
 TREE = Tree(main=70, workers=4, each=20)
@@ -26,22 +25,12 @@ def run(gpu: Gpu, seconds: float = 90) -> Run:
 
 
 def judged(run: Run) -> Summary:
-    return summarise(tallied(run.samples), command=run.command, exit_code=run.exit)
-
-
-def shared(run: Run) -> Run:
-    """Another process takes half of the multiprocessors."""
-    both = tuple(
-        ProcessUse(pid=pid, name="python", kind="compute", sm_percent=48) for pid in (4100, 9177)
-    )
-    samples = (replace(one, gpus=(replace(one.gpus[0], processes=both),)) for one in run.samples)
-    return replace(run, samples=tuple(samples))
+    return summarise(Tally(run.samples), command=run.command, exit_code=run.exit)
 
 
 SAID: dict[str, tuple[Callable[[], Run], str]] = {
     "memory errors": (lambda: run(Gpu(use=95, ecc=3)), "3 errors of its memory"),
-    "a slow link": (lambda: run(Gpu(use=95, pcie=2e8, link=1.97e9)), "PCIe link carries 2.0 GB/s"),
-    "two processes": (lambda: shared(run(Gpu(use=97))), "2 processes share"),
+    "a slow link": (lambda: run(Gpu(use=95, pcie=2e8, link=1.97e9)), "PCIe link carries 1970 MB/s"),
     "a game": (
         lambda: run(Gpu(use=95, holders=((7, "Game.exe", "graphics"),))), "only programs that"),
     "locked clocks": (lambda: run(Gpu(use=97, clock=70, weight=0.6)), "SM clock at 70 %"),
@@ -62,12 +51,6 @@ def test_a_good_run_has_none_of_them() -> None:
     assert judged(run(Gpu(use=96, pcie=2e8))).notes == ()
 
 
-def test_pauses_of_a_warm_up_that_is_left_out_are_not_told() -> None:
-    compiling = Gpu(use=lambda at: (40 if at % 9 < 2 else 0) if at < 60 else 97)
-    notes = " ".join(judged(run(compiling, seconds=200)).notes)
-    assert "warm-up" in notes and "paused" not in notes
-
-
 def test_one_command_raises_the_limit_of_all_cards_that_it_holds_down() -> None:
     gpu = Gpu(use=98, weight=1.0, limit=0.6, clock=65, reasons=("sw_power_cap",))
     told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
@@ -75,20 +58,8 @@ def test_one_command_raises_the_limit_of_all_cards_that_it_holds_down() -> None:
     assert told.next.command == "sudo nvidia-smi -i 0,1 -pl 400"
 
 
-def test_the_pattern_alone_brings_no_advice_on_batches() -> None:
-    told = judged(compose(random.Random(1), [Gpu(use=loop(2, 3))], card=A100))
-    assert told.verdict == "bursty" and told.advice == ()
-
-
-def test_a_hang_names_the_rank_that_did_nothing() -> None:
-    told = judged(composed("dmon: one of four ranks falls silent, the others spin to the end", 0))
-    assert "did nothing" in told.evidence
-
-
 def read(lines: list[str]) -> list[Sample]:
-    log = log_of(lines[0])
-    assert log is not None
-    return list(samples(log.read(lines), 1.0))
+    return list(logs.samples(logs.read(lines), 1.0))
 
 
 def event(number: int) -> str:
@@ -101,7 +72,7 @@ def test_the_machine_is_read_from_wandb() -> None:
     taken = read([event(number) for number in range(20)])
     host = taken[-1].host
     assert host is not None and host.busy_percent == 96.0
-    assert summarise(tallied(taken)).cause == "machine"
+    assert summarise(Tally(taken)).cause == "machine"
 
 
 def test_instances_are_read_from_dcgm() -> None:
@@ -109,20 +80,4 @@ def test_instances_are_read_from_dcgm() -> None:
     lines += ["GPU-I 0   0.970  0.820  0.400", "GPU-I 3   0.960  0.810  0.410"] * 20
     taken = read(lines)
     assert [gpu.label for gpu in taken[0].gpus] == ["0:0", "0:3"] and len(taken) == 20
-    assert summarise(tallied(taken)).verdict == "good"
-
-
-def test_the_kind_of_a_desktop_s_program_is_read_from_pmon() -> None:
-    lines = ["# gpu         pid   type     sm    mem    command", "# Idx           #    C/G      %"]
-    lines += ["    0       5120   C+G      6      1    nautilus"] * 30
-    taken = read(lines)
-    processes = taken[0].gpus[0].processes
-    assert processes and processes[0].kind == "both"
-    assert summarise(tallied(taken)).verdict == "idle"
-
-
-def test_a_full_machine_is_no_input_of_a_server() -> None:
-    gpu = Gpu(use=loop(1, 4), memory=80, holders=((5, "VLLM::EngineCore", "compute"),))
-    host = Host(cores=16, others=1560)
-    told = judged(compose(random.Random(2), [gpu], None, host, card=A100))
-    assert (told.verdict, told.cause) == ("bursty", "requests")
+    assert summarise(Tally(taken)).verdict == "good"

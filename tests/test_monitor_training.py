@@ -1,4 +1,4 @@
-"""The monitor from inside a training, beside one that runs, and for Prometheus."""
+"""The monitor from inside a training."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import standin
 from standin import A100
+
+from gpusetup.monitor import memory_report
 
 HERE = Path(__file__).resolve().parent
 BUSY = {**A100, "utilization": 97, "memory_used": 30 << 30, "throttle": 0, "power_mw": 320000,
@@ -174,6 +177,45 @@ def test_a_real_trainer_of_lightning_keeps_the_record_and_the_verdict(
     assert f"verdict good {int(fails)}" in done.stdout, done.stdout + done.stderr[-2000:]
     assert ("ends here" in done.stdout) == fails
     assert '"summary"' in (tmp_path / "run.jsonl").read_text("utf-8").splitlines()[-1]
+
+
+def test_the_memory_report_starts_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from gpusetup.monitor import memory_report;"
+         "print(memory_report()); print('torch' in sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "No CUDA device is in use by this process.\nFalse\n"
+
+
+def test_the_memory_report_has_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch of plain figures: device 0 works, device 1 was never used."""
+    asked: list[int] = []
+
+    def driver(index: int) -> tuple[int, int]:
+        asked.append(index)
+        return 5 << 30, 8 << 30
+
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True,
+        device_count=lambda: 2,
+        get_device_properties=lambda index: SimpleNamespace(name="NVIDIA L4", total_memory=8 << 30),
+        mem_get_info=driver,
+        memory_allocated=lambda index: (2 << 30) * (index == 0),
+        memory_reserved=lambda index: (3 << 30) * (index == 0),
+        max_memory_allocated=lambda index: (5 << 29) * (index == 0),
+        max_memory_reserved=lambda index: (3 << 30) * (index == 0),
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    report = memory_report()
+    assert str(report).splitlines() == [
+        "cuda:0 NVIDIA L4: allocated 2.00 GiB (peak 2.50 GiB), reserved 3.00 GiB (peak 3.00 GiB), "
+        "total 8.00 GiB",
+        "cuda:1 NVIDIA L4: allocated 0.00 GiB (peak 0.00 GiB), reserved 0.00 GiB (peak 0.00 GiB), "
+        "total 8.00 GiB",
+    ]
+    assert report.devices[0].free_bytes == 5 << 30
+    assert asked == [0], "asking the driver about an unused device would make a context there"
 
 
 def test_a_callback_of_lightning_has_its_hooks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,13 @@ from each_row import each
 from machines_named import machine_named
 from scripts_loaded import script
 
-from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.knowledge import record, records
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.marks import APART, HIDDEN
 from gpusetup.probe.saved import dump_snapshot, parse_snapshot
 from gpusetup.redaction import redact
-from gpusetup.report.read import read_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"
@@ -127,15 +123,6 @@ def test_a_link_carries_the_redacted_machine(name: str) -> None:
     assert parse_snapshot(page_answers.unpacked(fragment)[0], "a link") == shared
 
 
-def test_a_link_to_a_report_names_no_home_and_has_the_same_findings() -> None:
-    first = json.loads(asked("report", raw=REPORT.encode())["json"])
-    fragment = asked("link")["out"]
-    assert b"somebody" not in page_answers.unpacked(fragment)[0]
-    again = json.loads(asked("linked", fragment)["json"])
-    assert [f["id"] for f in again["findings"]] == [f["id"] for f in first["findings"]]
-    assert again["cause"] == first["cause"] == "arch-too-new-for-wheel"
-
-
 def bomb() -> str:
     return page_answers.packed(json.dumps({"schema": "gpusetup.snapshot/1", "x": "0" * (9 << 20)}))
 
@@ -177,12 +164,6 @@ def test_hidden_marks_of_a_link_reach_no_answer() -> None:
     said = [*json.loads(answer["json"])["findings"], json.loads(answer["json"])["snapshot"]]
     for text in (json.dumps(said, ensure_ascii=False), answer["text"], asked("markdown")["out"]):
         assert not re.search(HIDDEN, text.replace(APART, "")), text
-
-
-def test_hidden_marks_of_a_report_reach_no_answer() -> None:
-    raw = f'NVIDIA driver version: 570.1{SLY}\nGPU 0: {SLY}&#8238;x\n{{"log":"GPU \\u202e0"}}\n'
-    told = json.loads(asked("report", raw=raw.encode())["json"])
-    assert not re.search(HIDDEN, json.dumps(told, ensure_ascii=False))
 
 
 # --- what is built --------------------------------------------------------------------------------
@@ -244,32 +225,7 @@ def test_a_file_that_is_another_than_was_named_is_not_used(tmp_path: Path) -> No
     assert not (tmp_path / row["file"]).exists()
 
 
-def test_a_folder_that_holds_no_page_is_not_emptied(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("dear", encoding="utf-8")
-    with pytest.raises(build_page.NotBuilt, match="not empty"):
-        build_page.build(tmp_path, tmp_path / "cache")
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_the_service_worker_keeps_every_file(tmp_path: Path) -> None:
-    for name in ("index.html", "python/pyodide.mjs"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(name, encoding="utf-8")
-    text = build_page.service_worker(tmp_path)
-    assert 'const FILES = ["index.html", "python/pyodide.mjs"];' in text and "@" not in text
-    (tmp_path / "findings").mkdir()
-    (tmp_path / "findings" / "ok.html").write_text("ok", encoding="utf-8")
-    assert 'FILES = ["findings/ok.html", "index.html"' in build_page.service_worker(tmp_path)
-    assert build_page.service_worker(tmp_path) != text, "another page is another version"
-
-
 # --- one page a finding ---------------------------------------------------------------------------
-
-
-@each("row", finding_pages.messages())
-def test_a_message_that_people_search_for_shows_its_finding(row: Any) -> None:
-    told = diagnose(read_bytes(row.text.encode()), load_catalog())
-    assert row.finding in {told.cause, *(one.id for one in told.findings)}
 
 
 def test_every_finding_has_a_page_whose_title_is_its_message() -> None:
@@ -280,33 +236,6 @@ def test_every_finding_has_a_page_whose_title_is_its_message() -> None:
     index = finding_pages.index()
     linked = set(re.findall(r'href="([a-z0-9-]+)\.html"', index))
     assert linked - {"index"} == {row.id for row in records()}
-
-
-class Tags(HTMLParser):
-    """Which tags are open: a page closes what it opens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "link"):
-            self.open.append(tag)
-        self.links += [value for name, value in attrs if name == "href" and value]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-@each("row", lambda: records()[::12])
-def test_a_page_of_a_finding_is_whole(row: Any) -> None:
-    tags = Tags()
-    tags.feed(finding_pages.page(row))
-    assert tags.open == []
-    ids = {one.id for one in records()}
-    near = [place for place in tags.links if re.fullmatch(r"[a-z0-9-]+\.html", place)]
-    assert {place.removesuffix(".html") for place in near} <= {*ids, "index"}
 
 
 # --- what it may do -------------------------------------------------------------------------------
@@ -338,13 +267,6 @@ def test_the_worker_is_asked_of_the_service_worker() -> None:
     """Firefox fetches what a blob's import statements name past the service worker."""
     code = (WEB / "ask.js").read_text(encoding="utf-8")
     assert "`import(${place})" in code and "`import ${" not in code
-
-
-def test_the_package_does_not_hold_the_page() -> None:
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    wheel = project.partition("[tool.hatch.build.targets.wheel]\n")[2].partition("\n[")[0].strip()
-    assert wheel == 'packages = ["gpusetup"]'
-    assert not [path for path in (ROOT / "gpusetup").rglob("*") if path.suffix in (".html", ".js")]
 
 
 @pytest.mark.slow

@@ -28,12 +28,8 @@ from gpusetup.plan.trace import (
     Standing,
     Trace,
     Traced,
-    _Trouble,
     answer_of,
-    check,
-    error_of,
     largest_batch,
-    notes,
 )
 from gpusetup.render.plan_code import code_text
 
@@ -100,14 +96,6 @@ def test_gradients_of_earlier_micro_batches_stand_during_the_forward_pass(
     assert more["forward"] == pytest.approx(once.trained_bytes, rel=0.01)
     assert 0 <= more["backward"] <= 1.01 * once.trained_bytes
     assert more["optimizer"] == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("code", "said"), [("convnet", True), ("mlp", False)])
-def test_convolutions_are_said_to_take_more(code: str, said: bool) -> None:
-    found = trace(CodeRequest(code=f"real_steps:{code}", batch=2, line=False),
-                  folder=str(TESTS))  # fmt: skip
-    assert any("cuDNN" in note for note in notes(found)) == said
 
 
 # --- the child ---------------------------------------------------------------------------------
@@ -197,24 +185,6 @@ def test_the_command_answers_with_one_document(
     assert set(answer["code"]["phases_gib"]) == set(PHASES)
 
 
-def test_what_the_code_raised_is_shown_in_full_only_under_v(
-    user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(user)
-    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
-    trouble = _Trouble(problem="ValueError", message="bad luck", trace="Traceback: all of it")
-
-    def fails(asked: Any) -> Any:
-        raise error_of(asked.request, trouble)
-
-    monkeypatch.setattr("gpusetup.commands.plan_code.traced", fails)
-    words = ["plan", "--code", "mine:raises", "--batch", "4", "--gpu-mem", "8GiB"]
-    assert cli.main(words) == 2
-    assert "Traceback" not in capsys.readouterr().err
-    assert cli.main([*words, "-v"]) == 2
-    assert "Traceback: all of it" in capsys.readouterr().err
-
-
 # --- inside the child, here --------------------------------------------------------------------
 
 
@@ -224,42 +194,6 @@ def inside(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="module")
-def steps() -> ModuleType:
-    return inside("trace_step")
-
-
-@pytest.fixture(scope="module")
-def storages() -> ModuleType:
-    return inside("trace_storages")
-
-
-def test_what_a_function_may_return(steps: ModuleType) -> None:
-    import torch
-
-    model, batch = torch.nn.Linear(2, 2), (torch.zeros(3, 2), torch.zeros(3, 2))
-    assert steps.job_of((model, batch)).loss is None
-    assert steps.job_of((model, batch, max)).loss is max
-    assert steps.job_of({"model": model, "batch": batch, "loss": max, "dataset": 1}).loss is max
-    by_batch = steps.made(lambda batch: (model, torch.zeros(batch, 2)), 7)
-    assert by_batch.batch.shape == (7, 2)
-
-
-@pytest.mark.parametrize(
-    ("returned", "words"),
-    [
-        (None, "it returned None"),
-        ((1,), "it returned a tuple of 1 (int)"),
-        ({"model": 1}, "it returned a dict with the keys model"),
-        ({"model": 1, "batch": 2, "los": 3}, "it returned a dict with the keys model, batch, los"),
-        ((1, 2), "the model is a value of type int, no torch.nn.Module"),
-    ],
-)
-def test_what_a_function_may_not_return(steps: ModuleType, returned: Any, words: str) -> None:
-    with pytest.raises(steps.Contract, match="^" + words.replace("(", r"\(").replace(")", r"\)")):
-        steps.job_of(returned)
 
 
 def test_autocast_chooses_the_dtypes_of_cuda() -> None:
@@ -307,22 +241,6 @@ def test_autocast_chooses_the_dtypes_of_cuda() -> None:
 # --- what is made of a trace -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"code": "train"},
-        {"code": ":f"},
-        {"strategy": "zero2"},
-        {"optimizer": "adamw8bit"},
-        {"batch": 0},
-        {"accumulate": 0},
-    ],
-)
-def test_a_question_that_cannot_be_traced_is_refused(changed: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        check(replace(CodeRequest(code="a:b", batch=1), **changed))
-
-
 def test_an_interpreter_without_torch_is_blocked() -> None:
     line = json.dumps({"problem": "ModuleNotFoundError", "message": "No module named 'torch'"})
     with pytest.raises(GpuSetupError) as caught:
@@ -339,7 +257,7 @@ def test_an_interpreter_without_torch_is_blocked() -> None:
         (["--batch", "4", "--tp", "2"], "`--tp` says nothing to `--code`"),
         (["--batch", "4", "--gpus-needed"], "finds the largest batch alone"),
         (["--batch", "4", "--strategy", "single", "--gpus", "2"], "names 2"),
-        (["--batch", "4", "--strategy", "dp", "--gpus", "2"], "cannot be traced from code"),
+        (["--batch", "4", "--strategy", "hsdp", "--gpus", "2"], "cannot be traced from code"),
     ],
 )
 def test_flags_that_contradict_code_are_refused(
@@ -401,15 +319,3 @@ def test_the_screen_of_a_trace(size: str, same_as_file: Same) -> None:
     small = Standing(kind="batch", module="", bytes=8)
     tiny = Trace(torch="2", traces=(one(1, 1, 2, 3, standing=(small,)),))
     assert "What stands" not in str(code_text(plan_of(tiny, question, None)))
-
-
-def test_without_expandable_segments_gaps_are_reckoned_with() -> None:
-    with_them, without = (
-        plan_of(found_trace(), asked("14.5", env=env), None) for env in (True, False)
-    )
-    assert (with_them.fits, with_them.recipe) == (True, "Env")
-    assert (without.fits, without.recipe) == (False, "-")
-    more = best_batch(found_trace(), asked("24", env=True))
-    fewer = best_batch(found_trace(), asked("24", env=False))
-    assert more is not None and fewer is not None
-    assert fewer < more

@@ -125,59 +125,6 @@ def test_a_branch_on_a_value_names_the_line_and_what_to_write(ordinary: Path) ->
     assert "torch.where" in (caught.value.hint or "")
 
 
-DROPOUT = """
-import torch
-from torch import nn
-
-class Attends(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.inner = nn.MultiheadAttention(64, 4, dropout=p, batch_first=True)
-
-    def forward(self, x):
-        return self.inner(x, x, x, need_weights=False)[0]
-
-class Drops(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.first, self.drop = nn.Linear(64, 64, bias=False), nn.Dropout(p)
-
-    def forward(self, x):
-        return self.drop(self.first(x))
-
-def rows(batch):
-    return torch.zeros(batch, 512, 64)
-
-def mean(output, _):
-    return output.float().mean()
-
-def attends(batch):
-    return Attends(0.1), rows(batch), mean
-
-def attends_without(batch):
-    return Attends(0.0), rows(batch), mean
-
-def drops(batch):
-    return Drops(0.1), rows(batch), mean
-
-def drops_without(batch):
-    return Drops(0.0), rows(batch), mean
-"""
-
-
-def test_dropout_holds_what_it_holds_on_cuda(tmp_path: Path) -> None:
-    """A byte an element for its mask (native_dropout); nothing within flash attention."""
-    (tmp_path / "train.py").write_text(DROPOUT, encoding="utf-8")
-
-    def forward(name: str) -> int:
-        return asked(name, tmp_path).asked.phases["forward"]
-
-    elements = 2 * 512 * 64
-    assert forward("attends") == forward("attends_without")
-    beside = forward("drops") - forward("drops_without")
-    assert beside == pytest.approx(5 * elements, abs=4096)  # its output in 32 bits, and the mask
-
-
 @pytest.mark.slow
 def test_a_peft_model_is_traced_and_only_its_adapters_are_trained(tmp_path: Path) -> None:
     pytest.importorskip("peft")

@@ -139,18 +139,6 @@ def test_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Nothing to do" in capsys.readouterr().out
 
 
-def test_the_line_ends_of_windows_stay_and_are_not_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = project_in(tmp_path)
-    path.write_bytes(PROJECT.replace("\n", "\r\n").encode())
-    for ending in ("--dry-run", "--yes"):
-        assert main([*WORDS, str(path), ending]) == 0
-        said = "".join(capsys.readouterr())
-        assert '+    "torch==2.5.1",  # the engine\n' in said and "?" not in said
-    assert path.read_bytes().count(b"\r\n") == path.read_bytes().count(b"\n")
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -170,14 +158,6 @@ def test_a_bad_project_file_gets_2_and_stays(
     assert main([*WORDS, str(path), "--yes"]) == 2
     assert said in capsys.readouterr().err
     assert (path.read_text(encoding="utf-8") if path.exists() else None) == text
-
-
-def test_packages_beside_torch_are_left_to_uv(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = project_in(tmp_path)
-    assert main(["install", "numpy", *WORDS[1:], str(path), "--yes"]) == 2
-    assert "`uv add numpy`" in capsys.readouterr().err
 
 
 IN_BASE = (
@@ -211,7 +191,7 @@ def test_uv_locks_what_was_written(
         folder = tmp_path / "project"
         folder.mkdir()
         path = project_in(folder, text)
-        assert main([*WORDS, str(path), "--index-root", index.index_root, "--yes"]) == 0
+        assert main([*WORDS, str(path), "--index", index.index_root, "--yes"]) == 0
         capsys.readouterr()
         done = subprocess.run(
             [find_uv_bin(), "lock", "--no-cache", "--python", sys.executable],
@@ -256,16 +236,6 @@ def written(file: Path) -> int:
     )
 
 
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_every_line_ends_as_the_lines_of_the_file_do(tmp_path: Path, mark: str) -> None:
-    file = tmp_path / "pyproject.toml"
-    file.write_bytes((mark + PROJECT).replace("\n", "\r\n").encode())
-    assert written(file) == 0
-    text = file.read_bytes().decode()
-    assert text.count("\n") == text.count("\r\n")
-    assert text.replace("\r\n", "\n") == mark + PINNED
-
-
 def test_a_file_of_mixed_endings_keeps_each_of_its_lines() -> None:
     mixed = PROJECT.replace("[tool.ruff]\n", "[tool.ruff]\r\n")
     made = pinned(mixed)
@@ -280,52 +250,3 @@ def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
     link.symlink_to(real)
     assert written(link) == 0
     assert link.is_symlink() and real.read_text(encoding="utf-8") == PINNED
-
-
-def test_a_file_of_two_names_keeps_both(tmp_path: Path) -> None:
-    first, second = tmp_path / "pyproject.toml", tmp_path / "same.toml"
-    first.write_text(PROJECT, encoding="utf-8")
-    second.hardlink_to(first)
-    assert written(first) == 0
-    assert second.read_text(encoding="utf-8") == PINNED and first.samefile(second)
-
-
-OF_POETRY = """
-[tool.poetry.dependencies]
-python = "^3.11"
-torch = "^2.1"
-
-[tool.poetry.group.dev.dependencies]
-torchvision = { version = "0.16" }
-
-[tool.uv]
-constraint-dependencies = ["torch<2.5"]
-"""
-
-
-def test_what_other_tables_say_of_torch_is_mentioned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "pyproject.toml"
-    file.write_text(PROJECT + OF_POETRY, encoding="utf-8")
-    assert written(file) == 0
-    said = capsys.readouterr().err
-    assert '[tool.poetry.dependencies] torch = "^2.1" stays as it is; uv does not read this' in said
-    assert "[tool.poetry.group.dev.dependencies] torchvision = " in said
-    assert "[tool.uv.constraint-dependencies] torch<2.5 stays as it is; uv reads this too" in said
-    assert 'torch = "^2.1"' in file.read_text(encoding="utf-8")
-
-
-ENDS = ("[tool.uv]", "[tool.uv]\ndev-dependencies=[]", "[tool.uv]\ndev-dependencies=[] # end",
-        "[tool.uv]\n# end", "[tool.x]\ny=1 # end", "")  # fmt: skip
-
-
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-@pytest.mark.parametrize("last", ENDS)
-def test_a_file_without_an_end_of_its_last_line_says_the_same_and_the_pin(
-    last: str, ending: str
-) -> None:
-    project = '[project]\nname="x"\nversion="0"\nrequires-python=">=3.11"\ndependencies=["torch"]'
-    text = f"{project}\n{last}".rstrip("\n").replace("\n", ending)
-    after = tomllib.loads(pinned(text))
-    assert "torch" in after["tool"]["uv"]["sources"]

@@ -48,7 +48,7 @@ def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path, script) ->
     with index_server(tmp_path / "index") as index:
         for version in ("2.15.0+cu130", "2.99.0+cu130"):
             index.add("whl/cu130", build_wheel(tmp_path / "w", "torch", version, tag=tag))
-        done = refresh("--index-root", index.index_root, home=tmp_path)
+        done = refresh("--index", index.index_root, home=tmp_path)
     assert done.returncode == 0, done.stderr
     release, platform, build = [line for line in done.stdout.splitlines() if line.startswith("+ ")][
         -3:
@@ -83,7 +83,7 @@ def test_an_index_that_cannot_be_asked_changes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["refresh", "--index-root", "http://127.0.0.1:9"])
+    monkeypatch.setattr(sys, "argv", ["refresh", "--index", "http://127.0.0.1:9"])
     assert script.main() == 0
     said = capsys.readouterr()
     assert said.out == ""
@@ -97,7 +97,7 @@ def test_what_a_companion_declares_is_read_from_beside_its_wheel(tmp_path: Path)
         for version, asks in asked.items():
             wheel = build_wheel(tmp_path / "w", "torchaudio", version, tag=tag, requires=asks)
             index.add("whl/cu132", wheel)
-        done = refresh("--index-root", index.index_root, home=tmp_path)
+        done = refresh("--index", index.index_root, home=tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = [line for line in done.stdout.splitlines() if '"version": "2.12.0"' in line]
     assert '"torch": ">=2.14"' in row and '"declares": "torch>=2.14"' in row

@@ -62,21 +62,6 @@ def test_no_build_is_said_to_fit_a_machine_of_which_nothing_was_read(
     assert "fits here" not in capsys.readouterr().out
 
 
-def test_a_missing_file_and_a_folder_are_wrong_questions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in (str(tmp_path / "absent"), str(tmp_path)):
-        code, out, err = run(capsys, "--report", name)
-        assert (code, out) == (2, "")
-        assert err.startswith(f"error: {name}")
-
-
-def test_a_report_and_a_machine_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "--report", "x", "--from", "healthy")
-    assert code == 2
-    assert "exclude each other" in err
-
-
 # --- long texts -----------------------------------------------------------------------------------
 
 
@@ -86,16 +71,6 @@ def test_of_a_long_text_the_telling_lines_are_kept() -> None:
     kept = sifted(io.BytesIO(raw)).raw
     assert b"uncorrectable ECC error" in kept
     assert len(kept) < HEAD + KEPT + 2 * END
-
-
-def test_of_a_long_text_in_utf_16_the_beginning_is_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n" + "a line\n" * WHOLE
-    (tmp_path / "wide.txt").write_bytes(said.encode("utf-16"))
-    assert json.loads(run(capsys, "--report", str(tmp_path / "wide.txt"), "--json")[1])[
-        "cause"
-    ].startswith("ecc-error")
 
 
 def test_a_long_text_says_what_was_read_of_it(
@@ -137,15 +112,3 @@ def test_fifty_megabytes_stay_within_300(tmp_path: Path) -> None:
 def test_a_device_that_never_ends_is_no_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("doctor", "--report", "/dev/zero")) != 0
     assert "is a device" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", b" \n\r\n", b"\xff\xfe", b"\xef\xbb\xbf\n", b"> ```\n", b"\x1b[0m"]
-)
-def test_an_empty_text_is_said_to_be_empty(
-    raw: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "empty.txt").write_bytes(raw)
-    code, said, _ = run(capsys, "--report", str(tmp_path / "empty.txt"))
-    assert code == 1 and said.startswith("? unknown: the text is empty")
-    assert "2>&1 | gpusetup doctor" in said

@@ -14,7 +14,6 @@ from writers import (
     machines,
     pip_list,
     pip_refusal,
-    smi_csv,
     smi_list,
     smi_query,
     smi_table,
@@ -54,7 +53,7 @@ def test_a_table_gives_back_its_gpus(machine: Snapshot, form: str) -> None:
         assert whole.startswith(own.removesuffix("..."))
 
 
-@pytest.mark.parametrize("write", [smi_list, smi_csv, smi_query])
+@pytest.mark.parametrize("write", [smi_list, smi_query])
 def test_lists_csv_and_query_give_back_their_gpus(write) -> None:  # type: ignore[no-untyped-def]
     for machine in WITH_GPUS:
         assert names(read_report(write(machine))) == names(machine)
@@ -174,7 +173,6 @@ FACTS: tuple[tuple[str, str, Any], ...] = (
     ("- PyTorch version: 2.5.1+cu124 (GPU)\n- GPU type: NVIDIA A40", "gpus", ["A40"]),
     ("{'GPU 0': 'NVIDIA RTX A6000', 'PyTorch': '2.5.1+cu124'}", "gpus", ["NVIDIA RTX A6000"]),
     ("**GPU:** NVIDIA RTX 4090", "gpus", ["RTX 4090"]),
-    ("We run it on an L20 server", "gpus", ["L20"]),
     ("NVIDIA driver 470.256.02, Tesla V100", "gpus", ["Tesla V100"]),
     ("|   0  NVIDIA GB10                    On  |", "gpus", ["NVIDIA GB10"]),
     ("GPU: RTX 4090 24G memory", "gpus", ["RTX 4090"]),
@@ -183,12 +181,9 @@ FACTS: tuple[tuple[str, str, Any], ...] = (
      "CUDA capability sm_60 is not compatible with the current PyTorch installation.", "gpus", ["Tesla P100-PCIE-16GB"]),
     ("my device is RTX 5090 with pytorch 2.6", "gpus", ["RTX 5090"]),
     ("I am using a single NVIDIA V100 here", "gpus", ["V100"]),
-    ("works on an RTX 3090 but fails on an RTX 5090", "gpus", ["RTX 5090"]),
     (">>> torch.cuda.get_device_name(0)\n'Tesla T4'\n>>> ", "gpus", ["Tesla T4"]),
     ("torch.cuda.get_device_name(0) -> Tesla T4", "gpus", ["Tesla T4"]),
     ("Model:          Tesla T4\nBrand:          Nvidia\nGPU UUID:       GPU-0\n", "gpus", ["Tesla T4"]),
-    ("RTX 4090 ×2", "gpus", ["RTX 4090", "RTX 4090"]),
-    ("2x2 RTX 4090 cm", "gpus", []),
     ("we trained on 8x A100, and it runs on an RTX 4090 too", "gpus", []),
     (LICENCE, "gpus", []),
     # --- the driver ---

@@ -15,7 +15,7 @@ from report_messages import MESSAGES
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.messages.row import row
-from gpusetup.messages.search import EVENTS_A_ROW, indexed
+from gpusetup.messages.search import EVENTS_A_ROW
 from gpusetup.report.messages import events_of
 from gpusetup.report.read import read_report
 from gpusetup.report.text import text_of
@@ -46,7 +46,7 @@ def test_the_root_quotes_the_text(cause: str, text: str) -> None:
 
 
 def test_a_message_repeated_is_one_event_and_other_values_are_others() -> None:
-    rows = indexed([row("xid", "xid", r"Xid \((?P<bus_id>[\d:.]+)\): (?P<number>\d+)")])
+    rows = [row("xid", "xid", r"Xid \((?P<bus_id>[\d:.]+)\): (?P<number>\d+)")]
     same = text_of("NVRM: Xid (0000:01:00): 79, lost\n" * 500)
     assert [event.values["number"] for event in events_of(same, rows)] == ["79"]
     other = text_of("\n".join(f"NVRM: Xid (0000:01:00): {n}, lost" for n in range(50)))

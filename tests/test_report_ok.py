@@ -53,7 +53,6 @@ CONTENT = (
 )
 NAMED = (
     Said("RuntimeError: CUDA error: device-side assert triggered\nit fails", "cuda-program-error"),
-    Said("KeyError: 'qwen3'", "program-failed"),
     Said("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "out-of-memory"),
 )
 UNSHOWN = (
@@ -80,7 +79,6 @@ FAILED = (
     Said(f"{WORKS}\nLoss.cu:250: block: [0,0,0] Assertion `t >= 0 && t < n_classes` failed.\n"
          "RuntimeError: CUDA error: device-side assert triggered", "cuda-program-error"),
     Said(f"{SMI_ONE}\nNVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python3", "cuda-program-error"),
-    Said(f"{WORKS}\nTraceback (most recent call last):\nIndexError: list index out of range", "program-failed"),
 )  # fmt: skip
 SHOWS_A_FAILURE = re.compile(
     r"(?i)Traceback|(?<!Bus )(?:Error|Exception): (?!0|N/A)|exited with code [1-9]"

@@ -74,16 +74,6 @@ def test_a_table_without_its_banner_pasted_twice_has_each_gpu_once() -> None:
     assert [len(read_report(text).gpus or ()) for text in (rows, rows * 2)] == [1, 1]
 
 
-def test_an_assertion_that_a_mail_program_broke_is_no_row_of_the_table_before_it() -> None:
-    text = (
-        "index, name, driver_version, memory.total [MiB]\n"
-        "0, NVIDIA GeForce GTX 1080 Ti, 580.95.05, 11264 MiB\n\n"
-        "../aten/src/ATen/native/cuda/Indexing.cu:1233: operator(): block: [5,0,0],\n"
-        "thread: [64,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n"
-    )
-    assert [gpu.name for gpu in read_report(text).gpus or ()] == ["NVIDIA GeForce GTX 1080 Ti"]
-
-
 def test_a_geforce_waits_for_no_fabric() -> None:
     assert answer(GPU_OF_A_LOG.encode()).cause != "system-not-ready-fabric-manager"
     assert answer(GPU_OF_A_LOG.replace("GeForce RTX 4070", "H100 80GB HBM3").encode()).cause == (

@@ -13,21 +13,15 @@ from pathlib import Path
 
 import pytest
 from installing import (
-    TORCH,
     World,
     enter,
-    installer,
     needs_linux,
     new_world,
-    state_of,
 )
 
 from gpusetup.install.settings.pip_config import pip_settings
 
 pytestmark = needs_linux
-
-WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
-ALL = {"torch": f"{TORCH}+cpu", "filelock": "3.20.0", "typing-extensions": "4.15.0"}
 
 
 @pytest.fixture(scope="module")
@@ -53,103 +47,7 @@ def home(world: World) -> Iterator[Path]:
     os.chdir(home)
 
 
-def planned(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """What would be installed is what it is without the setting, and nothing is touched."""
-    venv = world.folder / "env"
-    before = state_of(venv)
-    there = entries(world.folder / "home")
-    said = installer(world, capsys)(*("--python", str(venv), "--dry-run", "--json"), *WANTED)
-    assert said.exit == 0, said.err
-    assert said.answer["after"] == ALL
-    assert state_of(venv) == before
-    assert entries(world.folder / "home") == there
-
-
-def entries(folder: Path) -> list[Path]:
-    """What is in a home, but for uv's lock."""
-    return [path for path in sorted(folder.rglob("*")) if ".local" not in path.parts]
-
-
-UV_FILES = (
-    *("cache-dir = 'uv-cache-of-mine'", "reinstall = true", 'a-word-of-tomorrow = "x"'),
-    *('[pip]\ntorch-backend = "cu126"', "[pip]\ngenerate-hashes = true"),
-)
-
-
-@pytest.mark.parametrize("text", UV_FILES)
-@pytest.mark.one_in(8)
-def test_uvs_file(world: World, home: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
-    (home / "uv.toml").write_text(f"{text}\n")
-    planned(world, capsys)
-
-
-VARIABLES = {
-    **dict.fromkeys(("UV_REQUIRE_HASHES", "UV_SYSTEM_PYTHON", "UV_NO_BUILD", "UV_FROZEN"), "1"),
-    "UV_TORCH_BACKEND": "cu126",
-    "UV_PYTHON": "3.99",
-    "UV_PROJECT": "/nowhere",
-    "UV_HTTP_TIMEOUT": "0",
-    "UV_LINK_MODE": "symlink",
-    "RUST_LOG": "debug",
-    "PIP_TARGET": "elsewhere",
-    "PIP_REQUIRE_HASHES": "1",
-}
-
-
-@pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(("name", "value"), VARIABLES.items())
-@pytest.mark.one_in(8)
-def test_variables(
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    value: str,
-) -> None:
-    monkeypatch.setenv(name, value)
-    planned(world, capsys)
-
-
 # --- files that are none -------------------------------------------------------------------------
-
-NO_PIP_CONF: dict[str, bytes] = {
-    "no section": b"index-url = https://me:secret@i.example/simple\n",
-    "a key twice": b"[global]\nindex-url = a\nindex-url = https://me:secret@i.example\n",
-    "a section twice": b"[global]\n[global]\n",
-    "a line that is none": b"[global]\nsecret\n",
-    "bytes": bytes(range(256)),
-    "TOML": b'index = ["secret"]\n[global]\n',
-}
-
-
-@pytest.mark.parametrize("body", NO_PIP_CONF.values(), ids=NO_PIP_CONF.keys())
-def test_a_pip_conf_that_is_none_is_told_and_not_passed_over(
-    world: World,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    body: bytes,
-) -> None:
-    """Without it, packages would come from elsewhere."""
-    monkeypatch.delenv("PIP_CONFIG_FILE")
-    monkeypatch.delenv("UV_DEFAULT_INDEX")
-    (home / ".config/pip").mkdir(parents=True)
-    (home / ".config/pip/pip.conf").write_bytes(body)
-    said = installer(world, capsys)("--venv", "env", *WANTED)
-    assert said.exit == 2, said.err
-    assert "pip.conf is no configuration of pip" in said.err and "hint: mend it" in said.err
-    assert "secret" not in said.err
-    assert not Path("env").exists()
-
-
-def test_what_is_no_file_is_no_configuration(
-    world: World, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("PIP_CONFIG_FILE")
-    (home / ".config/pip/pip.conf").mkdir(parents=True)
-    (home / ".pip").mkdir()
-    os.mkfifo(home / ".pip/pip.conf")
-    planned(world, capsys)
 
 
 def test_pips_files_in_its_own_order(tmp_path: Path) -> None:

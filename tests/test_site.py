@@ -35,8 +35,9 @@ def placed(entry: object) -> list[str]:
 
 
 def test_every_page_stands_once_in_the_site() -> None:
-    pages = [path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")]
-    assert sorted(placed(SITE["nav"])) == sorted(pages)
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    listed = {page for page in pages if page.startswith("findings/")} - {"findings/index.md"}
+    assert sorted(placed(SITE["nav"])) == sorted(pages - listed)
 
 
 def test_the_site_asks_nobody_and_claims_no_address() -> None:

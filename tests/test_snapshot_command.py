@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -12,11 +11,9 @@ import pytest
 from tapes import system
 
 from gpusetup.cli import main
-from gpusetup.commands.common import gather, machine_list
 from gpusetup.errors import Blocked
 from gpusetup.probe.machine import read_machine
-from gpusetup.probe.saved import dump_snapshot, example_machines, load_snapshot, machine_named
-from gpusetup.render.console import Console
+from gpusetup.probe.saved import dump_snapshot, load_snapshot, machine_named
 from gpusetup.system.system import System
 from gpusetup.system.tape import ReplaySystem
 
@@ -34,17 +31,6 @@ def test_a_snapshot_of_this_machine_is_one_document_that_can_be_read_back(
     assert main(["snapshot", "--output", str(file)]) == 0
     assert capsys.readouterr().out == ""
     assert load_snapshot(file).os.family == System().family
-
-
-def test_what_is_printed_has_no_name_of_the_user_unless_private_is_kept(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("LOGNAME", "wilhelmina")
-    monkeypatch.setenv("CUDA_HOME", "/data/wilhelmina/cuda")
-    main(["snapshot"])
-    assert "wilhelmina" not in capsys.readouterr().out
-    main(["snapshot", "--keep-private"])
-    assert "/data/wilhelmina/cuda" in capsys.readouterr().out
 
 
 CUSTOMERS = {
@@ -87,25 +73,6 @@ def test_a_customers_name_is_not_shared_and_the_answer_stays(
         answers.append((code, answer["cause"], found))
     assert answers[0] == answers[1]
     assert {"ld-library-path-conflict", "memory-caching-off"} <= {id for id, _ in answers[0][2]}
-
-
-def test_a_named_machine_is_printed_instead_of_this_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["snapshot", "--json", "--from", "rtx3050-laptop"]) == 0
-    assert json.loads(capsys.readouterr().out)["driver"]["version"] == "581.29"
-
-
-def test_the_list_of_machines_is_printed_and_ends_the_command(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["snapshot", "--from", "list"])
-    lines = capsys.readouterr().out.splitlines()
-    assert end.value.code == 0
-    assert [line.split()[0] for line in lines] == list(example_machines())
-    assert machine_list().splitlines() == lines
-    assert all(line.isascii() for line in lines)
-    narrow = machine_list().shown(width=60, colour=False).splitlines()
-    assert max(map(len, narrow)) <= 60 and len(narrow) > len(lines)
 
 
 @pytest.mark.parametrize(
@@ -165,11 +132,6 @@ def test_a_stale_activated_environment_is_an_event() -> None:
         "path": "/gone",
         "instead": "/usr/bin/python3",
     }
-
-
-def test_the_machine_that_is_named_is_gathered_as_it_stands() -> None:
-    options = argparse.Namespace(machine_from="rtx3050-laptop", python=None)
-    assert gather(options, Console()) == machine_named("rtx3050-laptop")
 
 
 # --- cost -----------------------------------------------------------------------------------------

@@ -95,14 +95,6 @@ def test_an_unknown_cause_names_what_was_seen_and_what_to_run() -> None:
     assert f"`{answer.next_reading}`" in lines[-1]
 
 
-def test_a_text_of_which_nothing_is_known_asks_for_a_reading_of_what_its_words_are_of() -> None:
-    assert read("my GPU does something odd").next_reading == "nvidia-smi"
-    assert "gpusetup monitor" in (read("training on my GPU is slow today").next_reading or "")
-    nothing = document(read("my program is slow today"), load_catalog())
-    assert nothing.next_reading is None and "nothing of a GPU" in unknown_of(nothing)
-    assert read("ComfyUI does something odd").next_reading == "python -m torch.utils.collect_env"
-
-
 BANNER = "| NVIDIA-SMI {}       Driver Version: {}      CUDA Version: {}      |"
 
 

@@ -22,7 +22,7 @@ def test_what_is_installed_into_it_is_said_to_be_put_back(
     run_uv(world, "tool", "install", "--quiet", "trainer")
     tool = Path(world.folder, "tool_dir", "trainer")
     world.add_torch("cpu", requires=())
-    words = ("--index-root", world.index.index_root, "--python", str(tool), "--no-verify")
+    words = ("--index", world.index.index_root, "--python", str(tool), "--no-verify")
     assert cli.main(["install", *words, "--torch", TORCH, "--backend", "cpu", "--yes"]) == 0
     said = capsys.readouterr()
     way = f"`uv tool install` --torch-backend cpu --with torch=={TORCH}+cpu"

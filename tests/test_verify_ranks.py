@@ -18,8 +18,8 @@ from verifying import FOLDER, IN_THE_WAY, ROOT, states
 from gpusetup.verify.checks.rows_cluster import RANKS
 from gpusetup.verify.checks.table import LEVELS
 from gpusetup.verify.ranks.gathering import Hub, Spoke
-from gpusetup.verify.ranks.launch import Rank, port_of, rank_in
-from gpusetup.verify.values import Blocked, WrongQuestion
+from gpusetup.verify.ranks.launch import Rank, rank_in
+from gpusetup.verify.values import WrongQuestion
 
 FAULTS = ROOT / "tests" / "rank_faults"
 TOGETHER = tuple(check.name for check in RANKS)
@@ -167,38 +167,26 @@ def fault(on: str, how: str, rank: int | None = None, **when: Any) -> dict[str, 
 
 
 CAUGHT: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("all_reduce", fault("all_reduce", "lost", 1, at_least=1_000_000)),
     ("all_reduce", fault("all_reduce", "one", 0, dtype="bfloat16")),
+    ("all_reduce", fault("all_reduce", "stale", 1, at_least=1_000_000)),
     ("all_reduce", fault("all_reduce", "drift", 1)),
     ("all_reduce", fault("all_reduce", "early", later=True)),
-    ("all_reduce", fault("functional.all_reduce", "one", 1, from_call=3)),
-    ("reduce", fault("reduce", "root", root=1)),
+    ("reduce", fault("reduce", "root")),
     ("broadcast", fault("broadcast", "root", from_call=2)),
-    ("broadcast", fault("broadcast", "stale", 0, offset=1)),
-    ("all_gather", fault("all_gather", "swap", at_most=8)),
-    ("all_gather", fault("all_gather_into_tensor", "stale", 0, every=5)),
+    ("all_gather", fault("all_gather_into_tensor", "stale", 0, from_call=5)),
     ("gather", fault("gather", "early", later=True)),
-    ("scatter", fault("scatter", "one", 1, odd=1)),
-    ("reduce_scatter", fault("reduce_scatter_tensor", "op", op="MAX")),
-    ("reduce_scatter", fault("reduce_scatter_tensor", "coarse", 1, dtype="float32")),
-    ("all_to_all", fault("all_to_all_single", "swap", 0, splits=1)),
+    ("scatter", fault("scatter", "one", 1)),
+    ("reduce_scatter", fault("reduce_scatter_tensor", "coarse", 1)),
+    ("all_to_all", fault("all_to_all_single", "swap", 0)),
     ("send_recv", fault("recv", "stale", 1, from_call=2)),
     ("barrier", fault("barrier", "skip", from_call=2)),
-    ("barrier", fault("barrier", "skip", sub=1)),
-    ("objects", fault("broadcast_object_list", "root")),
     ("ddp_step", fault("ddp", "skip bucket", 1)),
-    ("ddp_step", fault("ddp", "stale", **{"from": 3})),
-    ("ddp_step", fault("ddp", "no start")),
-    ("ddp_step", fault("ddp", "drift", 1)),
-    ("ddp_step", fault("no_sync", "ignored")),
-    ("ddp_forms", fault("sampler", "same", 1)),
-    ("tp_step", fault("dtensor", "swap")),
 )
 """The check that must see it, and a fault."""
 
 
 @pytest.mark.parametrize(("check", "broken"), CAUGHT)
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(5)
 def test_what_goes_wrong_in_one_collective_is_seen(
     warm: Warm, check: str, broken: dict[str, Any]
 ) -> None:
@@ -212,17 +200,6 @@ def test_an_error_on_one_rank_ends_the_others_and_names_it(warm: Warm) -> None:
     assert "rank 1: gather/plain-" in found["gather"][0][1]
     assert "RuntimeError: Connection reset by peer" in found["gather"][0][1]
     assert {each[0] for each in found["scatter"]} == {"skipped"}
-
-
-@pytest.mark.parametrize("where", [None, 1])
-def test_without_numpy_objects_are_left_out_and_the_rest_is_proven(
-    warm: Warm, where: int | None
-) -> None:
-    found = warm.ask("objects", "gather", fault=fault("numpy", "raise", where))
-    assert "numpy is not installed" in found["objects"][0][1]
-    assert [each[0] for each in found["objects"] + found["gather"]] == ["skipped"] * 2 + [
-        "passed"
-    ] * 2
 
 
 def test_a_check_that_is_cut_says_how_many_calls_it_made_and_has_not_passed() -> None:
@@ -290,17 +267,6 @@ def test_only_a_whole_set_of_variables_makes_a_rank(environ: dict[str, str], fou
         assert (made and made[:5]) == found
 
 
-def test_two_runs_on_one_host_are_told_apart() -> None:
-    """Without --rdzv-id torchrun calls every run `none`; mpirun's ranks have one parent each."""
-    runs = [{**TORCHRUN, **MEETING, "MASTER_PORT": port} for port in ("29500", "29501")]
-    assert len({made.job for run in runs if (made := rank_in(run))}) == 2
-    mpi = [rank_in(open_mpi(0, 2, 2), parent=parent) for parent in (4711, 4712)]
-    assert len({made.port for made in mpi if made}) == 2
-    ports = {port_of({"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": "0"}) for job in range(100)}
-    assert len(ports) == 100
-    assert all(20_000 <= port < 30_000 for port in ports)
-
-
 # --- gathering ---
 
 
@@ -309,31 +275,6 @@ def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     hub = Hub(rank(0, world=3, port=free_port()))
     assert hub.come_to("meet") == ["rank 1 was never heard of", "rank 2 was never heard of"]
     assert hub.settle(1) == 1
-
-
-def test_a_rank_that_dies_is_named_with_its_last_check() -> None:
-    port = free_port()
-    hub = Hub(rank(0, port=port))
-    spoke = Spoke(rank(1, port=port))
-    spoke.doing("matmul")
-    spoke.told.close()
-    spoke.link.close()
-    assert hub.come_to("meet") == ["rank 1 on n2 was last heard of in matmul"]
-    hub.settle(1)
-
-
-def test_a_rank_that_finds_no_rank_0_of_its_job_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusetup.verify.ranks.gathering.NEVER_HEARD_SECONDS", 0.5)
-    monkeypatch.setattr("gpusetup.verify.ranks.gathering.CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr("gpusetup.verify.ranks.gathering.PLACES", 1)
-    port = free_port()
-    hub = Hub(rank(0, port=port))
-    with pytest.raises(Blocked, match=str(port + 1)):  # the one port is taken
-        Hub(rank(0, port=port))
-    with pytest.raises(Blocked, match="cannot reach rank 0"):
-        Spoke(rank(1, port=port, job="b"))
-    assert hub.come_to("meet") == ["rank 1 was never heard of"]
-    hub.settle(1)
 
 
 @pytest.mark.parametrize("said", [b"[1]\n", b"GET / HTTP/1.1\r\n", b"\xff\n", b'{"job": "x"}\n'])

@@ -8,26 +8,23 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from each_row import each
-from verifying import FOLDER, ROOT, started, states
+from verifying import FOLDER, ROOT, states
 
-from gpusetup.verify import child, worker
+from gpusetup.verify import child
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.answer.screen import as_screen
-from gpusetup.verify.checks.ration import SOURCES
 from gpusetup.verify.checks.table import LEVELS
 from gpusetup.verify.child import Child, Task
-from gpusetup.verify.cores import has_a_core_to_spare
 from gpusetup.verify.options import LEVELS as OFFERED
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
-from gpusetup.verify.values import Blocked, Check, Outcome, Report, WrongQuestion, verdict
+from gpusetup.verify.values import Check, Outcome, Report, verdict
 
 GPU = {"name": "A", "memory_total_bytes": 2**33, "compute_capability": "8.0"}
 SEEN = {"gpu": {"facts": {"available": True, "gpus": 2, "seen": ["cuda:0", "cuda:1"]}}}
@@ -95,10 +92,10 @@ def test_a_device_that_hangs_twice_is_left_alone_and_the_other_is_not() -> None:
     silent = {"status": "crashed", "detail": "no answer in 300 s"}
     given = {"float64__cuda:0": silent, "float32__cuda:0": silent}
     report, answers = run("--level", "standard", **given)
-    later = next(r for r in report.results if (r.name, r.device) == ("softmax", "cuda:0"))
+    later = next(r for r in report.results if (r.name, r.device) == ("float8", "cuda:0"))
     assert (later.outcome.status, "the device hangs" in later.outcome.detail) == ("skipped", True)
-    assert "softmax@cuda:1" in answers.asked
-    assert "softmax@cuda:0" not in answers.asked
+    assert "float8@cuda:1" in answers.asked
+    assert "float8@cuda:0" not in answers.asked
 
 
 def test_only_a_wrong_number_is_called_one() -> None:
@@ -134,10 +131,10 @@ def test_each_check_needs_only_earlier_ones(level: str) -> None:
 
 def test_what_is_named_runs_with_what_it_needs_and_what_is_to_be_skipped_does_not() -> None:
     standard = ("--device", "cpu", "--level", "standard")
-    _, answers = run(*standard, "--only", "softmax")
-    assert answers.asked == ["import@cpu", "properties@cpu", "softmax@cpu"]
-    _, answers = run(*standard, "--only", "softmax", "amp", "--skip", "amp")
-    assert answers.asked == ["import@cpu", "properties@cpu", "softmax@cpu"]
+    _, answers = run(*standard, "--only", "float8")
+    assert answers.asked == ["import@cpu", "properties@cpu", "float8@cpu"]
+    _, answers = run(*standard, "--only", "float8", "amp", "--skip", "amp")
+    assert answers.asked == ["import@cpu", "properties@cpu", "float8@cpu"]
 
 
 def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> None:
@@ -147,23 +144,6 @@ def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> Non
     assert len(answers.asked) == 2
     assert (last.name, last.outcome.status) == ("timeout", "failed")
     assert "checks were not finished" in last.outcome.detail
-
-
-def test_a_census_goes_on_where_it_was_ended(tmp_path: Path) -> None:
-    words = ("--device", "cpu", "--level", "census", "--skip", "compile")
-    kept = tmp_path / "kept"
-    _, first = run(*words, "--resume", str(kept))
-    report, again = run(*words, "--resume", str(kept))
-    spared = set(first.asked) - set(again.asked)
-    assert {name.partition("@")[0] for name in spared} == set(SOURCES)
-    assert spared <= set(results(report))
-    with pytest.raises(WrongQuestion):
-        run(*words, "--seed", "5", "--resume", str(kept))
-    for strange in ("", "{}\n[1\n", '"x"\n', "\x00\n", '{"outcome": 3}\n'):
-        kept.write_text(kept.read_text().splitlines()[0] + "\n" + strange)
-        assert run(*words, "--resume", str(kept))[1].asked == first.asked
-    with pytest.raises(Blocked):
-        run("--resume", str(tmp_path))
 
 
 def test_a_terminal_gets_colours_and_nothing_drives_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,27 +166,22 @@ CHECK = """
 import os, signal, sys, time
 sys.path.insert(0, {root!r})
 from gpusetup.verify import worker
-from gpusetup.verify.values import Check, Outcome, asked_after, seconds_left, working_on
+from gpusetup.verify.values import Check, Outcome, working_on
 
 def asks(device):
-    after = asked_after()
-    found = after.kept if after else []
-    for place in range(int(after.at) + 1 if after else 0, 30):
-        working_on(str(place), reference=place not in {of_device}, kept=found)
+    for place in range(30):
+        working_on(str(place))
         {deadly}
-        found.append(place)
-    return Outcome("passed", "%d questions" % len(found))
+    return Outcome("passed", "30 questions")
 
 worker.named = lambda name: Check(name, "", ())
 worker.function_of = lambda check: asks
 sys.exit(worker.main())
 """
 """A child whose checks ask thirty questions each."""
-DIES = "if place in {}: os.kill(os.getpid(), signal.SIGSEGV)"
 LIMIT = (
     "import resource; return Outcome('passed', str(resource.getrlimit(resource.RLIMIT_DATA)[0]))"
 )
-KERNELS = "return Outcome('passed', os.environ['TORCHINDUCTOR_CACHE_DIR'])"
 
 
 class Asked:
@@ -218,8 +193,7 @@ class Asked:
         self.child = Child(False)
 
     def __call__(self, deadly: str, device: str = "cpu", **task: Any) -> dict[str, Any]:
-        of_device = task.pop("of_device", ())
-        text = CHECK.format(root=str(ROOT), deadly=deadly, of_device=of_device)
+        text = CHECK.format(root=str(ROOT), deadly=deadly)
         if not self.file.exists() or self.file.read_text() != text:
             self.child.end()
             self.file.write_text(text)
@@ -234,25 +208,6 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     asked = Asked(tmp_path, monkeypatch)
     yield asked
     asked.child.end()
-
-
-LOST = "torch itself could not answer {} questions (the first: {})"
-
-
-@each(
-    "deadly, of_device, status, said",
-    [
-        ([], (), "passed", "30 questions"),
-        ([3, 4, 29], (), "passed", "27 questions; " + LOST.format(3, 3)),
-        ([3, 7], (7,), "crashed", "the process died of SIGSEGV at 7; " + LOST.format(1, 3)),
-        ([*range(25)], (), "crashed", "the process died of SIGSEGV at 20; " + LOST.format(20, 0)),
-    ],
-)
-def test_a_check_goes_on_behind_what_torch_itself_dies_of(
-    deadly: list[int], of_device: tuple[int, ...], status: str, said: str, ask: Asked
-) -> None:
-    outcome = ask(DIES.format(deadly), of_device=of_device)
-    assert (outcome["status"], outcome["detail"]) == (status, said)
 
 
 @each(
@@ -274,7 +229,7 @@ def test_a_check_has_its_limit_for_each_question_and_one_for_all(
 ) -> None:
     monkeypatch.setattr(child, "GRACE_SECONDS", 0.0)
     ask("break")  # a process that has been started already
-    outcome = ask(deadly, of_device=range(30), **limits)
+    outcome = ask(deadly, **limits)
     assert (outcome["status"], outcome["detail"][: len(said)]) == (status, said)
 
 
@@ -283,18 +238,6 @@ def test_only_on_a_cpu_memory_is_limited(ask: Asked) -> None:
     before, limited, after = (int(ask(LIMIT, on)["detail"]) for on in ("cuda:0", "cpu", "auto"))
     assert before == after
     assert 2**31 < limited < 2**50
-
-
-def test_what_the_child_compiles_is_its_own_and_goes_with_it(
-    ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else torch takes kernels of an earlier run, and the compiler is not asked at all."""
-    folder = Path(ask(KERNELS)["detail"])
-    assert folder.exists()
-    ask.child.end()
-    assert not folder.exists()
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    assert ask(KERNELS)["detail"] == str(tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux ties a process to a core")
@@ -314,7 +257,7 @@ def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
     ask("break")
     busy = [subprocess.Popen(spin, start_new_session=True) for _ in range(others)]
     try:
-        outcome = ask(spins, of_device=range(30), limit_seconds=1.0)
+        outcome = ask(spins, limit_seconds=1.0)
     finally:
         os.sched_setaffinity(0, mine)
         for one in busy:
@@ -375,34 +318,3 @@ def test_a_parent_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path)
         time.sleep(0.05)
     assert children
     assert not list(tmp_path.glob("verify-*"))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not has_a_core_to_spare(), reason="one core")
-def test_what_compiles_is_waited_for_last() -> None:
-    words = ("--device", "cpu", "--level", "standard", "--json", "--skip")
-    census = [each.name for each in LEVELS["standard"] if each.samples_seconds]
-    document = json.loads(started(*words, "dataloader", *census).stdout)
-    assert document["checks"][-1]["name"] == "compile"
-    assert document["verdict"] == "passed"
-
-
-def _warns(device: str) -> Outcome:
-    warnings.warn(f"a layer on {device} is called in a way that is seldom meant", stacklevel=1)
-    return Outcome("passed", "fine")
-
-
-@pytest.mark.parametrize(
-    ("name", "verbose", "heard"),
-    [("matmul", False, 0), ("matmul", True, 1), ("import", False, 1)],
-)
-def test_what_torch_says_of_odd_calls_is_for_those_who_ask(
-    name: str, verbose: bool, heard: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The census calls every layer in every way; a census printed 600 warnings."""
-    monkeypatch.setattr(worker, "function_of", lambda check: _warns)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        found = worker.served({"name": name, "device": "cpu"}, verbose)
-    assert found["outcome"]["detail"] == "fine"
-    assert len(said) == heard

@@ -71,7 +71,7 @@ CTRL_C = (
         "823543",
         "Watched",
     ),
-    ("install --yes --torch 2.5.1 --wheelhouse {house}", "Unpacking", "interrupted"),
+    ("install --yes --torch 2.5.1 --offline {house}", "Unpacking", "interrupted"),
 )
 
 

@@ -194,14 +194,6 @@ def smi_list(machine: Snapshot) -> str:
     )
 
 
-def smi_csv(machine: Snapshot) -> str:
-    rows = [
-        f"{n}, {gpu.name}, {machine.driver.version}, {(gpu.memory_total_bytes or 0) // MIB} MiB"
-        for n, gpu in enumerate(machine.gpus or ())
-    ]
-    return "\n".join(("index, name, driver_version, memory.total [MiB]", *rows))
-
-
 def smi_query(machine: Snapshot) -> str:
     lines = [
         "==============NVSMI LOG==============",
@@ -295,7 +287,6 @@ BLOCKS: tuple[Writer, ...] = (
     lambda machine: smi_table(machine, form="old"),
     lambda machine: smi_table(machine, form="610"),
     smi_list,
-    smi_csv,
     smi_query,
     pip_list,
 )

@@ -14,9 +14,10 @@ export function start(onStep) {
   const address = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
   const worker = new Worker(address, { type: "module" });
   worker.onerror = (event) => failed(event.message || "the worker did not start");
+  let steps = 0;
   worker.onmessage = ({ data }) => {
     if (data.failed) failed(data.failed);
-    else if (data.step) { listens(worker); onStep(data.step); }
+    else if (data.step) { listens(worker); steps += 1; onStep(data.step, steps); }
     else settle(data);
   };
 }

@@ -70,22 +70,22 @@ async function answered(place, question, raw, shown) {
 }
 
 function sharing() {
-  const markdown = h("button", { type: "button", id: "copy-markdown" }, "Copy as Markdown");
+  const markdown = h("button", { type: "button", id: "copy-markdown" }, "Copy answer");
   markdown.addEventListener("click", async () => copied((await ask(["markdown"])).out, markdown));
-  const link = h("button", { type: "button", id: "copy-link" }, "Copy a link to this answer");
+  const link = h("button", { type: "button", id: "copy-link" }, "Copy link");
   link.addEventListener("click", async () => {
     const address = new URL(location.href);
     address.hash = `snapshot=${(await ask(["link"])).out}`;
     history.replaceState(null, "", address);
     await copied(address.href, link);
   });
-  const what = "Both leave out names, home folders and serial numbers. The link carries the machine in itself, behind the #: no server is sent it.";
+  const what = "The answer is Markdown. Neither has names, home folders or serial numbers. The link has the machine after its #, which browsers send to no server.";
   return [h("div", { class: "row" }, markdown, link), h("p", { class: "hint" }, what)];
 }
 
-// The text, as it stands in a code block of a thread.
+// The text, as a code block of a thread.
 function textAsMarkdown({ text }) {
-  const button = h("button", { type: "button" }, "Copy as Markdown");
+  const button = h("button", { type: "button" }, "Copy answer");
   const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((run) => run.length));
   const fence = "`".repeat(longest + 1);
   button.addEventListener("click", () => copied(`${fence}text\n${text}${fence}\n`, button));
@@ -100,7 +100,7 @@ $("report-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = $("report-text").value;
   if (text.trim()) readReport(new TextEncoder().encode(text));
-  else { state("Paste what the machine printed first"); $("report-text").focus(); }
+  else { state("Paste some text first"); $("report-text").focus(); }
 });
 $("report-text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("report-form").requestSubmit();
@@ -181,12 +181,13 @@ function follow() {
 }
 
 const began = performance.now();
-start((step) => { if (step !== "Ready") state(`${step}…`); });
+start((step, place) => { $("loading").value = place; if (step !== "Ready") state(`${step}…`); });
 const read = fetch("messages.json").then((answer) => answer.json());
 Promise.all([ask(["start"]), read]).then(([answer, rows]) => {
   messages = rows;
   fill(answer);
   document.body.dataset.ready = performance.now() - began;
+  $("loading").hidden = true;
   state(`Ready after ${((performance.now() - began) / 1000).toFixed(1)} s`);
   follow();
   ask(["warm"]);

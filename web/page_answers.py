@@ -243,7 +243,7 @@ def start() -> dict[str, Any]:
         "gpus": list(dict.fromkeys(row.name for row in catalog.gpus)),
         "pythons": sorted(pythons, key=lambda text: [int(n) for n in text.rstrip("t").split(".")]),
         "packages": [project.name for project in companion_table().projects],
-        "findings": json.loads(run("doctor", "--list", "--json")["out"])["findings"],
+        "findings": json.loads(run("doctor", "--explain", "--json")["out"])["findings"],
     }
 
 

@@ -81,7 +81,7 @@ function verdict(document, root) {
   if (!document.next_reading) return [title];
   const other = document.other_causes.join(", ");
   const also = document.cause === "unknown" ? "" : "also ";
-  return [title, h("p", {}, `${other ? `It may ${also}be ${other}. ` : ""}What decides is`), block(document.next_reading, "what decides")];
+  return [title, h("p", {}, `${other ? `It may ${also}be ${other}. ` : ""}This command decides:`), block(document.next_reading, "what decides")];
 }
 
 function titled(document, root) {
@@ -94,17 +94,17 @@ export function page(id) {
 }
 
 function unknownOf(document, seen) {
-  if (document.findings.some((one) => one.id === "report-empty")) return "the text is empty, so that there is nothing to judge";
+  if (document.findings.some((one) => one.id === "report-empty")) return "the text is empty";
   const named = document.program && document.program !== "torch";
   if (seen) {
     const about = named && seen.id !== "program-sees-no-gpu" && !seen.title.includes(document.program);
-    return `${about ? `${document.program}: ` : ""}${seen.title}; why is not shown`;
+    return `${about ? `${document.program}: ` : ""}${seen.title}; the text does not show why`;
   }
   if (!document.program || document.program === "torch") {
-    return document.snapshot.origin === "report" ? "what was read shows neither what is wrong nor a working stack" : "nothing wrong was seen, and a working stack was not shown either";
+    return document.snapshot.origin === "report" ? "not enough information to tell what is wrong" : "no fault found, but no proof that everything works either";
   }
   const at = document.stage ? ` at ${document.stage}` : "";
-  return `this is about ${document.program}${at}; what was read does not say what is wrong`;
+  return `this is about ${document.program}${at}; the text does not show what is wrong`;
 }
 
 function inFull(finding) {
@@ -152,7 +152,7 @@ function machine({ snapshot, resolution, catalog_as_of: asOf }) {
     ["GPU", joined(...(snapshot.gpus ?? []).map((gpu) => gpu.name))],
     ["torch", joined(snapshot.torch.version)],
     ["Python", joined(snapshot.python.version, snapshot.python.manager)],
-    ...(resolution?.torch && founded ? [["Fits", built(resolution)]] : []),
+    ...(resolution?.torch && founded ? [["Recommended", built(resolution)]] : []),
     ["Catalog", asOf],
   ];
   return h("dl", {}, rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
@@ -184,14 +184,14 @@ function inside(document) {
     ...(document.packages.length ? [] : [["torchvision", document.torchvision], ["torchaudio", document.torchaudio]]),
     ...document.packages.filter((one) => one.asked).map((one) => [one.name, one.version ?? "any that fits (by the table of companions)"]),
     ["Needs driver", document.driver_floor && `${document.driver_floor} or newer`],
-    ["Serves", document.served.map((one) => `${one.gpu} (${one.compute_capability}) by ${one.by}`).join(", ")],
+    ["Runs on", document.served.map((one) => `${one.gpu} (${one.compute_capability}) by ${one.by}`).join(", ")],
     ["Falls back to", document.fallbacks.map((one) => one.backend).join(", then ")],
   ];
   return [h("dl", {}, rows.filter(([, value]) => value).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))];
 }
 
 function adviceOf({ change, to, gives }) {
-  return `More is possible with another ${change}: ${to} gives ${gives}.`;
+  return `With another ${change}, more is possible: ${to} gives ${gives}.`;
 }
 
 function waysOf(ways) {
@@ -219,13 +219,13 @@ function reasons(document) {
 // --- findings ----------------------------------------------------------------------------------
 
 export function finding(row, open, messages) {
-  const parts = [["What it means", row.means], ["What proves it", row.proven_by], ["What it is not", row.not_when], ["The way out", row.way_out], ["Known from", row.source]];
+  const parts = [["What it means", row.means], ["What proves it", row.proven_by], ["What it is not", row.not_when], ["What to do", row.way_out], ["Known from", row.source]];
   const explains = row.explains.map((id) => h("button", { type: "button", onclick: () => open(id) }, id));
   return [
     h("h2", { tabindex: "-1" }, h("span", { class: "id" }, row.id), ": ", ...prose(row.title)),
     ...parts.filter(([, text]) => text).flatMap(([title, text]) => [h("h3", {}, title), h("p", {}, ...prose(text))]),
     ...(messages.length ? [h("h3", {}, "Messages that show it"), ...messages.map((text) => h("pre", { class: "wrapped" }, text))] : []),
-    h("p", {}, h("a", { href: `findings/${encodeURIComponent(row.id)}.html` }, "Its own page, with what to type")),
+    h("p", {}, h("a", { href: `findings/${encodeURIComponent(row.id)}.html` }, "Its page, with the commands")),
     ...(explains.length ? [h("h3", {}, "What follows from it"), h("div", { class: "row" }, explains)] : []),
   ];
 }

@@ -19,9 +19,10 @@ async function started() {
     loadPyodide({ indexURL: new URL("python/", HERE).href }),
     bytesOf(CODE),
   ]);
-  say("Loading gpusetup");
+  say("Unpacking gpusetup");
   const place = python.runPython("import site; site.getsitepackages()[0]");
   python.unpackArchive(new Uint8Array(code), "zip", { extractDir: place });
+  say("Starting gpusetup");
   const module = python.pyimport("page_answers");
   return (question, raw) => module.answer(JSON.stringify(question), python.toPy(raw ?? new Uint8Array()));
 }

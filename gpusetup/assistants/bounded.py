@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import Any
 
 LIMIT = 24_000
@@ -19,13 +20,14 @@ def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
     >>> bounded({"cause": "ok", "rows": list(range(99))}, 60)
     {'cause': 'ok', 'cut': ['everything but the plain fields']}
     """
-    for most, longest in STEPS:
-        cut = _Cut(most, longest)
-        small = cut.of(document, "")
-        if cut.places:
-            more = len(cut.places) - PLACES_SHOWN
-            said = [f"{more} more places"] if more > 0 else []
-            small["cut"] = [*cut.places[:PLACES_SHOWN], *said]
+    small: dict[str, Any] = document
+    for step in STEPS:
+        places: list[str] = []
+        small = _cut(document, "", step, places)
+        if places:
+            more = len(places) - PLACES_SHOWN
+            rest = [f"{more} more places"] if more > 0 else []
+            small["cut"] = [*places[:PLACES_SHOWN], *rest]
         if len(json.dumps(small)) <= limit:
             return dict(small)
     plain = {key: value for key, value in small.items() if not isinstance(value, dict | list)}
@@ -33,25 +35,19 @@ def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
     return small if len(json.dumps(small)) <= limit else {"cut": ["everything: it is too long"]}
 
 
-class _Cut:
-    """Values that are cut at a step, and the places where."""
-
-    def __init__(self, most: int, longest: int) -> None:
-        self.most, self.longest = most, longest
-        self.places: list[str] = []
-
-    def of(self, value: Any, place: str) -> Any:
-        if isinstance(value, str):
-            return self._kept(value, self.longest, "characters", place)
-        if isinstance(value, dict):
-            fields = self._kept([*value.items()], max(self.most, MOST_FIELDS), "fields", place)
-            return {key: self.of(one, f"{place}.{key}"[-60:]) for key, one in fields}
-        if isinstance(value, list | tuple):
-            items = enumerate(self._kept(value, self.most, "items", place))
-            return [self.of(one, f"{place}[{number}]"[-60:]) for number, one in items]
+def _cut(value: Any, place: str, step: tuple[int, int], places: list[str]) -> Any:
+    """The value with what the step leaves of it; where something is missing goes to `places`."""
+    most, longest = step
+    kinds = {str: ("characters", longest), dict: ("fields", max(most, MOST_FIELDS))}
+    if not isinstance(value, str | dict | list | tuple):
         return value
-
-    def _kept(self, value: Any, most: int, what: str, place: str) -> Any:
-        if len(value) > most:
-            self.places.append(f"{place}: {most} of {len(value)} {what}")
-        return value[:most]
+    unit, room = kinds.get(type(value), ("items", most))
+    if len(value) > room:
+        places.append(f"{place}: {room} of {len(value)} {unit}")
+    if isinstance(value, str):
+        return value[:room]
+    if isinstance(value, dict):
+        fields = islice(value.items(), room)
+        return {key: _cut(one, f"{place}.{key}"[-60:], step, places) for key, one in fields}
+    items = enumerate(value[:room])
+    return [_cut(one, f"{place}[{number}]"[-60:], step, places) for number, one in items]

@@ -25,8 +25,6 @@ NEEDS = "mcp>=2.3"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from gpusetup.commands.common import add_timeout
-
     parser.add_argument(
         "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
     )
@@ -40,7 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="answers name users, hosts, folders and UUIDs as they are",
     )
-    add_timeout(parser)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
@@ -54,7 +51,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     except ModuleNotFoundError as problem:
         raise Blocked(
             "`gpusetup mcp` needs the package mcp, which is not installed here",
-            hint=f"`{way_to_have_it(Path(sys.prefix), sys.executable)}`",
+            hint=f"`{way_to_have_it(sys.executable)}`",
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")
@@ -62,22 +59,13 @@ def run(options: argparse.Namespace, out: Console) -> int:
         Setting(
             python=options.python,
             keep_private=options.keep_private,
-            timeout=options.timeout,
         )
     )
     return 0
 
 
-def way_to_have_it(prefix: Path, python: str) -> str:
-    """The command that adds the package to where gpusetup is installed, by what made that place.
-
-    >>> way_to_have_it(Path("/home/me/.local/share/pipx/venvs/gpusetup"), "python")
-    "pipx inject gpusetup 'mcp>=2.3'"
-    """
-    if (prefix / "uv-receipt.toml").exists():
-        return own_line("uv", "tool", "install", "--with", NEEDS, "gpusetup")
-    if {"pipx", "venvs"} <= set(prefix.parts):
-        return own_line("pipx", "inject", prefix.name, NEEDS)
+def way_to_have_it(python: str) -> str:
+    """The command that adds the package to where gpusetup is installed."""
     if importlib.util.find_spec("pip") is None:
         return own_line("uv", "pip", "install", "--python", python, NEEDS)
     return own_line(python, "-m", "pip", "install", NEEDS)

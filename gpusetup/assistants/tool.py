@@ -6,7 +6,7 @@ from argparse import Action
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpusetup.commands.calling import KINDS, kind_of, option_of, options_of
+from gpusetup.commands.calling import kind_of, option_of, options_of
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 
@@ -32,7 +32,6 @@ class Setting(Frozen):
 
     python: str | None = None
     keep_private: bool = False
-    timeout: float | None = None
 
 
 class Tool(Frozen):
@@ -77,36 +76,16 @@ def schema_of(tool: Tool) -> dict[str, Any]:
     return {**known, "required": list(tool.needs)} if tool.needs else known
 
 
+LONGEST_PROBLEM = 400
+
+
 def check(tool: Tool, values: dict[str, Any]) -> None:
-    """Raises UsageError for what is not as the schema says; one text is a list of it."""
-    known = properties_of(tool)
-    for name in tool.needs:
-        if not values.get(name) and (name, values.get(name)) != ("text", ""):
-            raise UsageError(f"{tool.name} needs `{name}`: {known[name]['description']}")
-    for name, value in values.items():
-        if name not in known:
-            raise UsageError(f"{tool.name} takes no {name!r}", hint=f"it takes {', '.join(known)}")
-        row = known[name]
-        several = isinstance(row["type"], list)
-        if several and isinstance(value, str):
-            value = values[name] = [value]
-        if wrong := _wrong(value, row, several):
-            raise UsageError(f"`{name}` of {tool.name} is {wrong}: {row['description']}")
+    """Raises UsageError for what is not as the schema says."""
+    from jsonschema import Draft202012Validator
 
-
-TYPES = {"string": str, "integer": int, "boolean": bool}
-
-
-def _wrong(value: Any, row: Mapping[str, Any], several: bool) -> str:
-    """What a value should be, where it is something else."""
-    each = value if several and isinstance(value, list) else [value]
-    kind, longest = "string" if several else row["type"], row.get("maxLength", LONGEST_WORD)
-    if len(each) > MOST_WORDS:
-        return f"a list of at most {MOST_WORDS} texts, and {len(each)} were given"
-    for one in each:
-        if not isinstance(one, TYPES[kind]) or (isinstance(one, bool) and kind != "boolean"):
-            return KINDS["strings" if several else kind]
-        if isinstance(one, str) and len(one) > longest:
-            return f"too long: {len(one):,} characters, where {longest:,} are the most"
-    known = row.get("enum", (value,))
-    return "" if value in known else f"a text, one of {', '.join(known)}"
+    schema = schema_of(tool)
+    for problem in Draft202012Validator(schema).iter_errors(values):
+        where = f"`{problem.path[0]}` of {tool.name}" if problem.path else tool.name
+        known = schema["properties"]
+        said = known[problem.path[0]]["description"] if problem.path else ", ".join(known)
+        raise UsageError(f"{where}: {problem.message[:LONGEST_PROBLEM]}", hint=f"it takes {said}")

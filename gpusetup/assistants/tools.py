@@ -8,13 +8,13 @@ whoever starts the server.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpusetup import api, named_file
 from gpusetup.assistants.bounded import bounded
 from gpusetup.assistants.tool import Setting, Tool, check, text, texts, truth
-from gpusetup.commands.calling import answered, words_of
+from gpusetup.commands.calling import answered, option_of
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.redaction import redact, redact_answer, redact_document
@@ -48,7 +48,7 @@ def _machine(values: Mapping[str, Any], setting: Setting) -> api.Snapshot | str:
     """The example that was named, else this machine, redacted unless it is to stay as it is."""
     if values.get("machine"):
         return str(values["machine"])
-    here = api.diagnose(python=setting.python, timeout=setting.timeout).snapshot
+    here = api.diagnose(python=setting.python).snapshot
     return here if setting.keep_private else redact(here)
 
 
@@ -106,24 +106,26 @@ def _few_reasons(resolution: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _resolve(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     asked = _only_examples(values)
-    packages = [_name_of(word) for word in asked.pop("packages", ())]
+    packages = _names(asked.pop("packages", ()))
     online = asked.pop("ask_index", False)
     asked["machine"] = _machine(asked, setting)
     found = _told(api.resolve(*packages, offline=not online, **asked))
     return found if asked.get("explain") else dict(_few_reasons(found) or found)
 
 
-def _name_of(word: str) -> str:
-    """A requirement by name: no address, and no file, is fetched for an assistant."""
+def _names(words: str | Sequence[str]) -> list[str]:
+    """Requirements by name: no address, and no file, is fetched for an assistant."""
     from packaging.requirements import InvalidRequirement, Requirement
 
-    try:
-        is_plain = Requirement(word).url is None
-    except InvalidRequirement:
-        is_plain = False
-    if not is_plain:
-        raise UsageError(f"{word!r} is no package of an index", hint="such as `vllm>=0.9`")
-    return word
+    asked = [words] if isinstance(words, str) else [*words]
+    for word in asked:
+        try:
+            is_plain = Requirement(word).url is None
+        except InvalidRequirement:
+            is_plain = False
+        if not is_plain:
+            raise UsageError(f"{word!r} is no package of an index", hint="such as `vllm>=0.9`")
+    return asked
 
 
 def _plan(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
@@ -153,7 +155,7 @@ def _explain(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     try:
         return _told(answered("doctor", {"explain": values["id"].strip()}))
     except UsageError as problem:
-        hint = (problem.hint or "").replace("`gpusetup doctor --list` lists them", LISTS)
+        hint = (problem.hint or "").replace("`gpusetup doctor --explain` lists them", LISTS)
         raise UsageError(problem.message, hint=hint or LISTS) from problem
 
 
@@ -162,11 +164,14 @@ LISTS = "the resource gpusetup://findings lists them"
 
 def _install(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     """The plan, which changes nothing, and the command with which a person runs it."""
-    asked = {"python": setting.python, **values}
-    packages = [_name_of(word) for word in asked.pop("packages", ())]
-    plan = _told(answered("install", {**asked, "dry_run": True}, packages))
+    asked = {**values, "packages": _names(values.get("packages", ()))}
+    plan = _told(answered("install", {**asked, "python": setting.python, "dry_run": True}))
     if plan["state"] == "planned":
-        line = shlex.join(("gpusetup", *words_of("install", asked, packages)))
+        said = {"python": setting.python, **asked}
+        packages = said.pop("packages")
+        given = ((option_of(key), value) for key, value in said.items() if value)
+        options = (one if value is True else f"{one}={value}" for one, value in given)
+        line = shlex.join(("gpusetup", "install", *options, *packages))
         plan["to_install"] = f"nothing is installed from here; the person runs `{line}`"
     return plan if setting.keep_private else dict(redact_document(plan))
 
@@ -186,7 +191,7 @@ TOOLS = (
         command="doctor",
         what="What is wrong with PyTorch and the GPU on this machine, the root cause with its "
         "evidence, and the way out. Reads only; torch is not imported.",
-        takes=("torch", "for_gpu", "for_driver", "only"),
+        takes=("torch", "gpu", "driver"),
         more=MACHINE,
         answer=_diagnose,
         shown=_without_snapshot,

@@ -34,10 +34,7 @@ POWER_THERMAL_THROTTLE = Cause(
             r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
         ),
     ),
-    examples=(
-        "Clocks Throttle Reasons\n        SW Power Cap : Active",
-        "Clocks Event Reasons\n        HW Thermal Slowdown : Active",
-    ),
+    examples=("Clocks Throttle Reasons\n        SW Power Cap : Active",),
 )
 
 PCIE_DEGRADED = Cause(
@@ -74,16 +71,12 @@ PCIE_DEGRADED = Cause(
     ),
     examples=(
         "41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",
-        "LnkCap: Port #0, Speed 32GT/s, Width x16, ASPM L1\nLnkSta: Speed 2.5GT/s (downgraded), Width x2 (downgraded)",
-        "pci 0000:41:00.0: 63.012 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x4 link at 0000:40:01.1 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)",
     ),
     not_examples=(
         "the software is licensed",
         "NV_WARN_NOTHING else",
         "HW Slowdown : Not Active",
         "sudo apt install nvidia-driver-580",
-        "the band plays unlicensed music",
-        "Persistence daemon: active",
     ),
 )
 

@@ -122,7 +122,7 @@ class Cause(Frozen):
     says: tuple[Row, ...] = ()
     """The messages of programs that say it; each becomes an event of the cause's name."""
     examples: tuple[str, ...] = ()
-    """Texts that show it and nothing else; each of its messages has two."""
+    """Texts that show it and nothing else, one for each of its messages."""
     not_examples: tuple[str, ...] = ()
     """Texts that come near its messages, and show nothing."""
     alike: tuple[Alike, ...] = ()

@@ -12,7 +12,7 @@ FILES = (
     *("cuda_start", "downloads", "driver_module", "driver_state", "driver_there"),
     *("environments", "extension_builds", "extensions", "gpu_access", "gpu_faults"),
     *("gpu_losses", "gpu_models", "host", "host_limits", "kubernetes", "libraries", "memory"),
-    *("parallel", "program_builds", "program_needs", "program_releases", "programs", "running"),
+    *("parallel", "programs", "running"),
     *("toolkit", "torch", "torch_builds", "torch_kernels", "triton", "wheels", "windows"),
     "wsl",
 )

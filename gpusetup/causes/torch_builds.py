@@ -15,6 +15,7 @@ from gpusetup.evidence.places import (
     torch_was_not_shown_on_windows,
 )
 from gpusetup.fixes import paste
+from gpusetup.messages.row import any_of
 from gpusetup.model.finding import Fix
 
 TORCH_CPU_BUILD = Cause(
@@ -164,5 +165,40 @@ GPU_CHECK_FAILED = Cause(
         text="See the checks one by one",
         look=("gpusetup verify -v",),
         see="run them again",
+    ),
+)
+
+SMI_BANNER_MISREAD = Cause(
+    id="smi-banner-misread",
+    place=(Layer.INSTALL, 240),
+    title="a tool misreads the banner of nvidia-smi",
+    means="From driver 610 on the banner says CUDA UMD Version; old patterns find nothing.",
+    proven_by="The tool says that it found no CUDA version, beside such a banner",
+    not_when="A driver that is missing or too old",
+    way_out="Name the build; update the tool",
+    source="nvidia-smi of driver 610",
+    message=Message(
+        title="{program} misreads the banner of the newer nvidia-smi: the driver is healthy",
+        plain="A tool misreads the banner of the newer nvidia-smi: the driver is healthy",
+        detail="From driver 610 on nvidia-smi prints `CUDA UMD Version`; tools that search for "
+        "`CUDA Version` find none and take the CPU build or their oldest one.",
+        text="Name the build instead of letting the tool guess, or update the tool",
+        commands=("gpusetup install",),
+    ),
+    says=any_of(
+        {
+            "cuda umd version": r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+            "nvidia-smi": r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
+            "parse": r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
+        },
+    ),
+    examples=(
+        "ValueError: could not parse 'CUDA UMD Version: 13.1'",
+        "installer: could not determine the CUDA version from nvidia-smi, using CPU",
+        "failed to parse the output of nvidia-smi",
+    ),
+    not_examples=(
+        "one is able to use gpus of 2009",
+        "CUDA UMD Version: 13.1",
     ),
 )

@@ -56,31 +56,21 @@ RESOLVER_CONFLICT = Cause(
     examples=(
         "ERROR: ResolutionImpossible: for help visit the documentation of pip",
         "ERROR: Cannot install a and b because these package versions have conflicting dependencies.",
-        "because these package versions have conflicting dependencies",
         "The conflict is caused by:\n    torchvision 0.15.0 depends on torch==2.0.0",
-        "The conflict is caused by:",
         "Because no versions of x match, version solving failed.",
-        "poetry: version solving failed",
         "Found conflicts! Looking for incompatible packages.",
-        "conda: Found conflicts!",
         "LibMambaUnsatisfiableError: Encountered problems while solving:",
         "failed to solve the pypi requirements of environment 'default' for platform 'linux-64'",
-        "failed to solve requirements of environment 'gpu' for platform 'win-64'",
         "error: Requirements contain conflicting URLs for package `torch` in all marker environments:",
-        "Requirements contain conflicting URLs for package `torchvision`",
         "pytorch ==2.4.0 cuda120_py312, which cannot be installed because there are no viable options:",
-        "jaxlib cannot be installed because there are no viable options",
         "blas * mkl, for which no candidates were found.",
-        "mkl 2024, for which no candidates were found",
         "the error shows conflicts between torch==2.8.0 and cuda libraries",
-        "there is a conflict between pytorch and the torchvision that it wants",
     ),
     not_examples=(
         "failed to solve it",
         "the requirements contain URLs for packages",
         "because there are viable options",
         "candidates were found",
-        "a conflict between torch and life",
     ),
 )
 
@@ -112,9 +102,7 @@ REQUIREMENT_BROKEN = Cause(
     ),
     examples=(
         "ImportError: Numba needs NumPy 2.0 or less",
-        "Numba needs NumPy 1.24 or less",
         "xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
-        "numba 0.60.0 requires numpy<2.1,>=1.22, but you have numpy 2.2.1 which is incompatible.",
     ),
     not_examples=("Numba needs NumPy",),
 )
@@ -175,11 +163,8 @@ PYTHON_NO_WHEEL = Cause(
         "hint: torch==2.4.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)",
         "Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation",
         "hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` (v2.8.0) with the following Python ABI tags: `cp312`",
-        "You're using CPython 3.13 (`cp313`), but `torch` (v2.4.1) only has wheels with the following Python ABI tag: `cp312`",
         "ERROR: Package 'vllm' requires a different Python: 3.13.1 not in '<3.13,>=3.9'",
-        "ERROR: Package 'numba' requires a different Python: 3.14.0 not in '<3.14,>=3.10'",
         "hint: torch==1.13.1 has no wheels with a matching Python implementation tag",
-        "torch<=2.0 has no wheels with a matching Python implementation tag (e.g., `cp312`)",
     ),
 )
 
@@ -239,17 +224,12 @@ NO_WHEEL_FOR_PLATFORM = Cause(
     ),
     examples=(
         "torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude",
-        "torchvision==0.23.0 is unusable because no wheels are available with a matching platform",
         "error: Distribution `torch==2.8.0+cu128 @ registry+x` can't be installed because it doesn't have a source distribution or wheel for the current platform",
         "hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)",
-        "torchaudio==2.7.0 has no wheels with a matching platform tag",
         "Unable to find installation candidates for torch (2.1.0+cu118)",
-        "RuntimeError: Unable to find installation candidates for torchvision (0.16.0)",
         "hint: You're on macOS (`macosx_14_0_x86_64`), but `torch` (v2.8.0) only has wheels for the following platforms: `manylinux_2_28_x86_64`",
         "error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution",
-        "found distribution torch==2.1.0 with neither wheels nor source distribution",
         "there are no prebuilt wheels for xformers 0.0.28 on Windows",
-        "отсутствие готовых wheels для flash-attn на Windows",
     ),
     not_examples=(
         "a page with neither wheels nor source distribution",
@@ -332,15 +312,10 @@ WRONG_INDEX = Cause(
     ),
     examples=(
         "ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/",
-        "HTTP status client error (404 Not Found) for url (https://download.pytorch.org/whl/cu131/torch/)",
         "error: Request failed: https://download.pytorch.org/whl/cu120/torch/ - HTTP 403 Forbidden",
-        "https://download.pytorch.org/whl/nightly/cu999/torch/: 404",
         "Because torch was not found in the package registry and you require torch, we can conclude",
-        "torchvision was not found in the package registry",
         "Because there is no version of torch==2.9.0+cu126 and you require torch==2.9.0+cu126",
-        "there is no version of torchvision==0.16.0+cu118",
         "ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel",
-        "an invalid wheel name\nERROR: Invalid requirement: 'torch 2.0'",
     ),
 )
 

@@ -51,11 +51,8 @@ WSL_DRIVER = Cause(
     examples=(
         "Failed to initialize NVML: GPU access blocked by the operating system",
         "Driver Version: 0   CUDA Version: N/A",
-        "NVIDIA-SMI 535   Driver Version: 0",
         "nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
-        "WSL environment detected but no adapters were found",
         "/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)",
-        "bash: line 1: 413 Segmentation fault /usr/lib/wsl/lib/nvidia-smi",
     ),
     not_examples=(
         "WSL environment detected and two adapters were found",

@@ -3,16 +3,15 @@
     exchange.py DEVICE      cpu:LOCAL, cuda:LOCAL or auto:LOCAL, with the place among a host's ranks
     exchange.py store       only the store where groups meet: it computes nothing, and cannot hang
 
-The first line it says is {"said": "ready", "device": "NVIDIA H100 80GB HBM3", "torch": "2.9.0"},
-that of a store {"said": "store", "port": 41234}.
+The first line it says is {"said": "ready"}, that of a store {"said": "store", "port": 41234}.
 Then each line on stdin is a question, and one line answers it:
 
     {"do": "join", "address": "10.0.0.1", "port": 41234}
-    {"said": "joined"}                                                    it is connected
+    {"said": "joined", "device": "NVIDIA H100 80GB HBM3"}                 it is connected
     {"do": "compute", "round": 3}
     {"said": "computed", "round": 3, "rate": 512.3}                       runs per second
     {"do": "exchange", "round": 4, "group": "4/0", "place": 0, "size": 2,
-     "ranks": [3, 7], "bytes": 33554432, "repeats": 8, "limit": 20.0}
+     "bytes": 33554432, "repeats": 8, "limit": 20.0, "address": "10.0.0.1", "port": 41234}
     {"said": "exchanged", "round": 4, "seconds": [0.0013, 0.0012]}
     {"said": "failed", "round": 4, "problem": "Connection reset by peer"}
 
@@ -25,21 +24,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import math
 import os
 import random
 import sys
 import time
 from datetime import timedelta
-from statistics import median
-from typing import Any, Callable, Collection, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 Message = Dict[str, Any]
 
 CPU_SIDE, GPU_SIDE = 160, 4096
 """Rows of the square matrices that are multiplied: less than half a millisecond each."""
-CPU_RUNS, CPU_BURSTS, CPU_PAUSE_SECONDS = 9, 16, 0.006
-GPU_RUNS, GPU_WARM_SECONDS = 30, 0.5
+RUNS, CPU_RUNS, CPU_PAUSE_SECONDS, GPU_WARM_SECONDS = 30, 5, 0.003, 0.5
 QUARTER = 4
 
 
@@ -74,9 +70,9 @@ def main(device: str) -> int:
         say(said="broken", problem=first_line(problem))
         return 1
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
-    say(said="ready", device=name, torch=str(torch.__version__))
+    say(said="ready")
     for asked in questions():
-        answered(torch, device, asked)
+        answered(torch, device, asked, name)
     return 0
 
 
@@ -112,11 +108,10 @@ class Joined:
     """The store that this rank is connected to: a connection may cost seconds where names are
     looked up in vain, so that it is kept."""
 
-    place: Message = {}
     store: Any = None
 
     def join(self, torch: Any, place: Message, seconds: float) -> None:
-        self.place, self.store = place, None
+        self.store = None
         limit = timedelta(seconds=seconds)
         address, port = str(place["address"]), int(place["port"])
         self.store = torch.distributed.TCPStore(
@@ -136,12 +131,12 @@ def questions() -> Iterator[Message]:
                 yield message
 
 
-def answered(torch: Any, device: str, asked: Message) -> None:
+def answered(torch: Any, device: str, asked: Message, name: str) -> None:
     number = asked.get("round")
     try:
         if asked["do"] == "join":
             JOINED.join(torch, asked, JOIN_SECONDS)
-            say(said="joined")
+            say(said="joined", device=name)
         elif asked["do"] == "compute":
             say(said="computed", round=number, rate=computed(torch, device))
         else:
@@ -159,61 +154,20 @@ def first_line(problem: BaseException) -> str:
 
 
 def computed(torch: Any, device: str) -> float:
-    """Products of two matrices per second."""
+    """Products of two matrices per second, by the faster quarter of the runs."""
     if device.startswith("cuda"):
-        return 1.0 / computed_on_gpu(torch, device)
-    one = torch.ones(CPU_SIDE, CPU_SIDE, dtype=torch.float32)
-    product(torch, one)
-    return 1.0 / usual(list(bursts(torch, one)))
-
-
-def computed_on_gpu(torch: Any, device: str) -> float:
-    """Seconds of a product, by the faster quarter of the runs."""
-    one = torch.ones(GPU_SIDE, GPU_SIDE, device=device, dtype=torch.bfloat16)
-    until = time.monotonic() + GPU_WARM_SECONDS
-    while time.monotonic() < until:  # clocks rise, and sink again where heat or power is short
-        product(torch, one)
-        torch.cuda.synchronize()
-    took = timed(torch, device, lambda: product(torch, one), GPU_RUNS)
-    return sorted(took)[len(took) // QUARTER]
-
-
-def bursts(torch: Any, one: Any) -> Iterator[float]:
-    """Seconds of a product in each of several bursts, at random moments and on each core in turn.
-
-    Programs on one core, or on its two threads, slow each other down, and what is beside a virtual
-    machine slows one of its cores for seconds. Ranks of one host that computed at the same moments,
-    or each where it stands, would meet that unevenly; so each meets its share.
-    """
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    try:
-        for core in by_turns(allowed, CPU_BURSTS):
+        one = torch.ones(GPU_SIDE, GPU_SIDE, device=device, dtype=torch.bfloat16)
+        until = time.monotonic() + GPU_WARM_SECONDS
+        while time.monotonic() < until:  # clocks rise, and sink again if heat or power is short
+            product(torch, one)
+            torch.cuda.synchronize()
+        took = timed(torch, device, lambda: product(torch, one), RUNS)
+    else:
+        one, took = torch.ones(CPU_SIDE, CPU_SIDE), []
+        for _ in range(RUNS):  # at random moments: ranks of one host disturb each other
             time.sleep(random.expovariate(1 / CPU_PAUSE_SECONDS))
-            stay_on(core)
-            yield median(timed(torch, "cpu", lambda: product(torch, one), CPU_RUNS))
-    finally:
-        stay_on(allowed)
-
-
-def by_turns(cores: Collection[int], count: int) -> List[List[int]]:
-    """So many cores, each as often as the others, in random order; where none is known, none."""
-    order: List[int] = []
-    while cores and len(order) < count:
-        order += random.sample(sorted(cores), len(cores))
-    return [order[number : number + 1] for number in range(count)]
-
-
-def stay_on(cores: Collection[int]) -> None:
-    """Run on these cores; where the system cannot say so, or took one away, on any."""
-    if cores and hasattr(os, "sched_setaffinity"):
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, cores)
-
-
-def usual(seconds: List[float]) -> float:
-    """The geometric mean without the slowest quarter: who was interrupted says nothing."""
-    kept = sorted(seconds)[: max(1, len(seconds) - len(seconds) // QUARTER)]
-    return math.exp(sum(map(math.log, kept)) / len(kept))
+            took.append(min(timed(torch, device, lambda: product(torch, one), CPU_RUNS)))
+    return 1.0 / sorted(took)[len(took) // QUARTER]
 
 
 def product(torch: Any, one: Any) -> Any:
@@ -250,7 +204,7 @@ def exchanged(torch: Any, device: str, asked: Message) -> List[float]:
 
     limit = timedelta(seconds=float(asked["limit"]) / 2)  # to meet, and again to exchange
     if JOINED.store is None:
-        JOINED.join(torch, JOINED.place, limit.total_seconds())
+        JOINED.join(torch, asked, limit.total_seconds())
     JOINED.store.set_timeout(limit)
     failed = True
     try:

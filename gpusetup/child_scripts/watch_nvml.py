@@ -2,13 +2,13 @@
 
     watch_nvml.py SECONDS [COUNT]      COUNT 0 or none: until nobody reads any more
 
-The first line says what there is (where `init` is not 0, nothing follows):
+The first line says what there is (if `init` is not 0, nothing follows):
 
     {"init": 0, "message": "Success", "driver_version": "580.95.05",
      "gpus": [{"index": 0, "mig_index": null, "mig_of": null, "name": "NVIDIA L40S",
                "uuid": "GPU-...", "lost": false, "problem": null}]}
 
-Before it stands a line for each call until then, said before it is made, in case that one never
+Before it comes a line for each call until then, said before it is made, in case that one never
 comes back: {"step": "nvmlDeviceGetHandleByIndex", "gpu": 1}.
 
 Then one line is read from stdin: the places in `gpus` to watch, as a JSON list. Then, each time:
@@ -23,13 +23,14 @@ Then one line is read from stdin: the places in `gpus` to watch, as a JSON list.
                        "kind": "compute", "sm_percent": 96}],
         "lost": false, "problem": null}]}
 
-and the limits and rates of `SELDOM` and of `nvml_links`.
-
-Where there is time for it, a line for each call stands before a sample too.
+and what else `FIELDS` and `COUNTERS` name. If there is time for it, a line for each call comes
+before a sample too.
 
 What NVML does not tell is null. NVML's memory counts for a MIG instance; its utilisation, clocks,
-power and temperature are only told for the whole GPU. Python 3.8 syntax; imports pynvml and the
-neighbours `read_nvml` and `nvml_links`.
+power and temperature are only told for the whole GPU. Units and meaning: nvml.h
+(NVML_FI_DEV_PCIE_COUNT_*: bytes; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB, over all links if
+the scope is all ones; nvmlDeviceGetProcessUtilization: percent). Python 3.8 syntax; imports pynvml
+and the neighbour `read_nvml`.
 """
 
 from __future__ import annotations
@@ -42,15 +43,19 @@ import time
 from typing import Any, Callable, Dict, List, Tuple
 
 Answer = Dict[str, Any]
-Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 
 SLOW_SECONDS = 30.0
-"""How often what hardly changes (limits) is read anew."""
+"""How often what hardly changes (limits) is read again."""
+QUICK_SECONDS = 0.2
+"""Below this interval only the first sample's calls are said before they are made."""
 ABSENT = (3, 6, 13)
 """NVML: not supported, nothing found, function not found: a gap, not a trouble."""
 LOST = 15
 HEAVIER_THAN_ALL = 1 << 62
 """NVML's "not available" for a process's memory is all bits set (Windows with WDDM)."""
+MOST_NAMES = 4096
+LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
+"""A second, one way, by the generation of PCIe (PCI-SIG)."""
 
 
 def neighbour(name: str) -> Any:
@@ -62,13 +67,8 @@ def neighbour(name: str) -> Any:
         del sys.path[0]
 
 
-READ, LINKS = neighbour("read_nvml"), neighbour("nvml_links")
+READ = neighbour("read_nvml")
 READS = dict(READ.FIELDS)
-
-
-def memory(nvml: Any, handle: Any) -> Answer:
-    used, total = (READS[name](nvml, handle) for name in MEMORY_FIELDS)
-    return {"memory_used_bytes": used, "memory_total_bytes": total}
 
 
 def utilization(nvml: Any, handle: Any) -> Answer:
@@ -76,73 +76,70 @@ def utilization(nvml: Any, handle: Any) -> Answer:
     return {"utilization_percent": int(rates.gpu), "memory_busy_percent": int(rates.memory)}
 
 
-def clock(kind: str, call: str = "nvmlDeviceGetClockInfo") -> Callable[[Any, Any], int]:
-    return lambda nvml, handle: int(getattr(nvml, call)(handle, getattr(nvml, kind)))
+def pcie_limit(nvml: Any, handle: Any) -> float | None:
+    """Bytes a second, one way."""
+    generation = int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle))
+    width = int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle))
+    return LANE_BYTES[generation] * width if generation < len(LANE_BYTES) else None
 
 
-MEMORY_FIELDS = ("memory_used_bytes", "memory_total_bytes")
-RATE_FIELDS = ("utilization_percent", "memory_busy_percent")
-GROUPS: Tuple[Tuple[Tuple[str, ...], Callable[..., Any]], ...] = (
-    (RATE_FIELDS, utilization),
-    (MEMORY_FIELDS, memory),
-)
-"""Fields that one call answers together."""
-OFTEN: Fields = (
-    ("temperature_celsius", READS["temperature_celsius"]),
-    ("power_watts", READS["power_watts"]),
-    ("clock_sm_mhz", clock("NVML_CLOCK_SM")),
-    ("clock_memory_mhz", clock("NVML_CLOCK_MEM")),
-    ("throttle_reasons", READS["throttle_reasons"]),
-)
-SELDOM: Fields = (
-    ("power_limit_watts", READS["power_limit_watts"]),
-    ("clock_sm_max_mhz", clock("NVML_CLOCK_SM", "nvmlDeviceGetMaxClockInfo")),
-    ("power_limit_default_watts", READS["power_limit_default_watts"]),
-    (
-        "power_limit_max_watts",
-        lambda n, h: n.nvmlDeviceGetPowerManagementLimitConstraints(h)[1] / 1000,
+OFTEN: Dict[str, Callable[..., Any]] = {
+    **{name: READS[name] for name in ("temperature_celsius", "power_watts", "throttle_reasons")},
+    "clock_sm_mhz": lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM),
+    "clock_memory_mhz": lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM),
+}
+SELDOM: Dict[str, Callable[..., Any]] = {
+    **{name: READS[name] for name in ("power_limit_watts", "power_limit_default_watts")},
+    "clock_sm_max_mhz": lambda n, h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM),
+    "power_limit_max_watts": lambda n, h: (
+        n.nvmlDeviceGetPowerManagementLimitConstraints(h)[1] / 1000
     ),
-    (
-        "temperature_slowdown_celsius",
-        lambda n, h: n.nvmlDeviceGetTemperatureThreshold(h, n.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+    "temperature_slowdown_celsius": lambda n, h: n.nvmlDeviceGetTemperatureThreshold(
+        h, n.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
     ),
-    ("pcie_limit_bytes_per_second", LINKS.pcie_limit),
+    "pcie_limit_bytes_per_second": pcie_limit,
+}
+MEMORY = ("memory_used_bytes", "memory_total_bytes")
+EVERY_LINK = 0xFFFFFFFF
+COUNTERS = (
+    ("pcie_rx_bytes_per_second", 198, 0, 1),
+    ("pcie_tx_bytes_per_second", 197, 0, 1),
+    ("nvlink_rx_bytes_per_second", 139, EVERY_LINK, 1024),
+    ("nvlink_tx_bytes_per_second", 138, EVERY_LINK, 1024),
 )
+"""Field of the answer, field of NVML, its scope, bytes in one."""
 
 
 class Watched:
     """One GPU or MIG instance, with what it told the last time."""
 
     def __init__(self, handle: Any, identity: Answer, bus: str | None = None) -> None:
-        self.handle = handle
-        self.bus = bus
-        self.identity = identity
+        self.handle, self.identity, self.bus = handle, identity, bus
         self.is_instance = identity["mig_of"] is not None
         self.seldom: Answer = {}
         self.seldom_at = -SLOW_SECONDS
-        self.links = LINKS.Links(0.0)
-        self.problem: str | None = identity["problem"]
-        self.lost: bool = identity["lost"]
+        self.counters: Dict[str, Tuple[float, int]] = {}
+        self.used_since = 0
+        self.lost, self.problem = identity["lost"], identity["problem"]
 
     def sample(self, nvml: Any, now: float) -> Answer:
-        self.problem, self.lost = None, False
         answer = dict(self.identity)
-        for names, read in GROUPS[1:] if self.is_instance else GROUPS:
-            answer.update(self.ask(nvml, read) or dict.fromkeys(names))
+        if self.handle is None:
+            return dict(answer, processes=None)
+        nvml.gpu, nvml.bus = self.identity["index"], self.bus
+        self.problem, self.lost = None, False
+        answer.update((name, self.ask(nvml, READS[name])) for name in MEMORY)
         if not self.is_instance:
-            for name, read in OFTEN:
-                answer[name] = self.ask(nvml, read)
-            answer.update(self.limits(nvml, now))
-            answer.update(self.links.rates(nvml, self.handle, now, self.ask))
+            answer.update(self.ask(nvml, utilization) or {})
+            answer.update((name, self.ask(nvml, read)) for name, read in OFTEN.items())
+            if now - self.seldom_at >= SLOW_SECONDS:
+                self.seldom = {name: self.ask(nvml, read) for name, read in SELDOM.items()}
+                self.seldom_at = now
+            answer.update(self.seldom)
+            answer.update(self.rates(now, self.ask(nvml, counted) or {}))
         answer["processes"] = self.processes(nvml)
         answer.update(lost=self.lost, problem=self.problem)
         return answer
-
-    def limits(self, nvml: Any, now: float) -> Answer:
-        if now - self.seldom_at >= SLOW_SECONDS:
-            self.seldom = {name: self.ask(nvml, read) for name, read in SELDOM}
-            self.seldom_at = now
-        return self.seldom
 
     def ask(self, nvml: Any, read: Callable[[Any, Any], Any]) -> Any:
         """The answer, or None; a trouble is kept, and one that is lost is asked nothing more."""
@@ -158,75 +155,74 @@ class Watched:
             self.problem = self.problem or "this binding: %s" % problem
         return None
 
+    def rates(self, now: float, told: Dict[str, int]) -> Answer:
+        """What the counters grew by a second, since the answer before."""
+        before, self.counters = self.counters, {name: (now, told[name]) for name in told}
+        since = {name: before[name] for name in told if name in before}
+        return {
+            name: round((told[name] - old) / (now - at))
+            for name, (at, old) in since.items()
+            if now > at and told[name] >= old
+        }
+
     def processes(self, nvml: Any) -> Any:
-        """Both kinds, the heaviest first; None where neither is told."""
-        lists = (self.ask(nvml, compute_processes), self.ask(nvml, graphics_processes))
-        if lists == (None, None):
-            return None
-        found = {row["pid"]: row for rows in reversed(lists) for row in rows or ()}
-        drawing = {row["pid"] for row in lists[1] or ()}
-        for row in lists[0] or ():
-            row["kind"] = "both" if row["pid"] in drawing else row["kind"]
-        use = self.ask(nvml, self.links.process_use) if found and not self.is_instance else None
+        """Both kinds, the heaviest first; None if neither is told."""
+        found: Dict[int, Answer] = {}
+        lists = {kind: self.ask(nvml, running(kind)) for kind in ("Graphics", "Compute")}
+        for kind, told in lists.items():
+            for one in told or ():
+                row = process(nvml, one)
+                row["kind"] = "both" if row["pid"] in found else kind.lower()
+                found[row["pid"]] = row
+        use = self.ask(nvml, self.process_use) if found and not self.is_instance else None
         for pid, row in found.items():
             row["sm_percent"] = (use or {}).get(pid)
-        return sorted(found.values(), key=lambda row: -(row["memory_bytes"] or 0))
+        rows = sorted(found.values(), key=lambda row: -(row["memory_bytes"] or 0))
+        return rows if any(told is not None for told in lists.values()) else None
+
+    def process_use(self, nvml: Any, handle: Any) -> Dict[int, int]:
+        """pid -> percent of the multiprocessors; the latest of each. Nothing new: NVML's error."""
+        samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
+        latest = sorted((int(one.timeStamp), int(one.pid), int(one.smUtil)) for one in samples)
+        self.used_since = latest[-1][0] if latest else self.used_since
+        return {pid: use for _, pid, use in latest if pid and use <= 100}
 
 
-NAMES_OF_ONE: Fields = READ.IDENTITY[1:]
-NAMES: dict[int, str | None] = {}
+def counted(nvml: Any, handle: Any) -> Dict[str, int]:
+    """The counters that this driver tells."""
+    values = nvml.nvmlDeviceGetFieldValues(handle, [(row[1], row[2]) for row in COUNTERS])
+    told = ((row, values[place]) for place, row in enumerate(COUNTERS))
+    return {row[0]: int(one.value.ullVal) * row[3] for row, one in told if one.nvmlReturn == 0}
+
+
+def running(kind: str) -> Callable[..., Any]:
+    return lambda nvml, h: getattr(nvml, "nvmlDeviceGet%sRunningProcesses" % kind)(h)
+
+
+NAMES: Dict[int, Any] = {}
 """What NVML calls a process; in a container it may not tell (pids are then the host's)."""
 
 
-def process_name(nvml: Any, pid: int) -> str | None:
+def process(nvml: Any, one: Any) -> Answer:
+    pid, used = int(one.pid), one.usedGpuMemory
     if pid not in NAMES:
-        if len(NAMES) > 4096:
+        if len(NAMES) > MOST_NAMES:
             NAMES.clear()
         try:
             NAMES[pid] = nvml.nvmlSystemGetProcessName(pid) or None
         except (nvml.NVMLError, UnicodeDecodeError):
             NAMES[pid] = None
-    return NAMES[pid]
-
-
-def rows_of(nvml: Any, processes: Any, kind: str) -> list[Answer]:
-    return [
-        {
-            "pid": int(one.pid),
-            "name": process_name(nvml, int(one.pid)),
-            "memory_bytes": used_memory(one.usedGpuMemory),
-            "kind": kind,
-        }
-        for one in processes
-    ]
-
-
-def used_memory(count: int | None) -> int | None:
-    return None if count is None or count >= HEAVIER_THAN_ALL else int(count)
-
-
-def compute_processes(nvml: Any, handle: Any) -> list[Answer]:
-    return rows_of(nvml, nvml.nvmlDeviceGetComputeRunningProcesses(handle), "compute")
-
-
-def graphics_processes(nvml: Any, handle: Any) -> list[Answer]:
-    return rows_of(nvml, nvml.nvmlDeviceGetGraphicsRunningProcesses(handle), "graphics")
+    known = used is not None and used < HEAVIER_THAN_ALL
+    return {"pid": pid, "name": NAMES[pid], "memory_bytes": int(used) if known else None}
 
 
 def identity(nvml: Any, index: int, handle: Any, **more: Any) -> Answer:
-    named = READ.ask(nvml, NAMES_OF_ONE, handle)
+    named = READ.ask(nvml, READ.IDENTITY[1:], handle)
     trouble = [one for one in named.pop("problems") if one["code"] not in ABSENT]
     lost = any(one["code"] == LOST for one in trouble)
     problem = trouble[0]["text"] if trouble else None
     start = {"index": index, "mig_index": None, "mig_of": None, "lost": lost, "problem": problem}
     return dict(start, **named, **more)
-
-
-def bus_of(nvml: Any, handle: Any) -> str | None:
-    try:
-        return READS["pci_bus_id"](nvml, handle)  # type: ignore[no-any-return]
-    except (nvml.NVMLError, UnicodeDecodeError):
-        return None
 
 
 def devices(nvml: Any) -> list[Watched]:
@@ -237,22 +233,15 @@ def devices(nvml: Any) -> list[Watched]:
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
         except nvml.NVMLError as problem:
-            found.append(unreachable(index, problem))
+            gone = dict.fromkeys(("mig_index", "mig_of", "name", "uuid"))
+            lost = problem.value == LOST
+            found.append(Watched(None, dict(gone, index=index, lost=lost, problem=str(problem))))
             continue
-        nvml.bus = bus_of(nvml, handle)
+        nvml.bus = READ.ask(nvml, READ.IDENTITY[:1], handle)["pci_bus_id"]
         gpu = identity(nvml, index, handle)
         found.append(Watched(handle, gpu, nvml.bus))
         found += instances(nvml, index, handle, gpu["uuid"])
     return found
-
-
-def unreachable(index: int, problem: Any) -> Watched:
-    gone = Watched(None, {
-        "index": index, "mig_index": None, "mig_of": None, "name": None, "uuid": None,
-        "lost": problem.value == LOST, "problem": str(problem),
-    })  # fmt: skip
-    gone.sample = lambda nvml, now: dict(gone.identity, processes=None)  # type: ignore[method-assign]
-    return gone
 
 
 def instances(nvml: Any, index: int, handle: Any, parent: str | None) -> list[Watched]:
@@ -273,31 +262,15 @@ def instances(nvml: Any, index: int, handle: Any, parent: str | None) -> list[Wa
     return found
 
 
-def now_in_words() -> str:
-    now = time.time()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
-
-
-QUICK_SECONDS = 0.2
-"""Below this interval only the first sample's calls are said before they are made."""
-
-
-def say(answer: Answer) -> None:
-    READ.say(answer)
-
-
 def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:
     """Samples at multiples of the interval; one that came too late is left out, not caught up."""
-    began = time.monotonic()
-    done = 0
-    for gpu in watched:
-        gpu.links = LINKS.Links(every)
+    began, done = time.monotonic(), 0
     while True:
-        seconds = time.monotonic() - began
-        gpus = [sampled(nvml, gpu, seconds) for gpu in watched]
-        if every < QUICK_SECONDS and not nvml.quiet:
-            nvml.quiet = True
-        say({"at": now_in_words(), "seconds": round(seconds, 3), "gpus": gpus})
+        seconds, now = time.monotonic() - began, time.time()
+        gpus = [gpu.sample(nvml, seconds) for gpu in watched]
+        nvml.quiet = every < QUICK_SECONDS
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
+        READ.say({"at": at, "seconds": round(seconds, 3), "gpus": gpus})
         done += 1
         if done == count:
             return
@@ -305,29 +278,24 @@ def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:
         time.sleep((passed // every + 1) * every - passed)
 
 
-def sampled(nvml: Any, one: Watched, seconds: float) -> Answer:
-    nvml.gpu, nvml.bus = one.identity["index"], one.bus
-    return one.sample(nvml, seconds)
-
-
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str]) -> Any:
     every = float(arguments[0])
     count = int(arguments[1]) if len(arguments) > 1 else 0
     try:
         nvml = READ.Announced(READ.binding())
     except ImportError as problem:
-        return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
+        return READ.say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
         nvml.nvmlInit()
         found = devices(nvml)
         nvml.gpu = nvml.bus = None
         driver = READ.ask(nvml, READ.SYSTEM_FIELDS[:1])["driver_version"]
     except nvml.NVMLError as problem:
-        return say({"init": problem.value, "message": str(problem)})
+        return READ.say({"init": problem.value, "message": str(problem)})
     except READ.NotPlausible as problem:
-        return say({"init": None, "message": "not plausible: %s" % problem})
+        return READ.say({"init": None, "message": "not plausible: %s" % problem})
     hello = {"init": 0, "message": "Success", "driver_version": driver}
-    say(dict(hello, gpus=[gpu.identity for gpu in found]))
+    READ.say(dict(hello, gpus=[gpu.identity for gpu in found]))
     chosen = json.loads(sys.stdin.readline() or "[]")
     watch(nvml, [found[place] for place in chosen], every, count)
     return None

@@ -7,18 +7,18 @@ help of the Python API and of the assistants' tools come from them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from gpusetup.commands.parser import command, parser_of, read_words
+from gpusetup.commands.parser import Parser, command, parser_of, refuse_misplaced, refuse_pages
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console, told
 
-Notify = Callable[[str], None]
+Notify = Callable[[str], object]
 OPTIONS = {"machine": "--from", "architecture": "--machine", "with_packages": "--with"}
 """A name in Python -> its option, where that is another: `from` and `with` are words of Python."""
 
@@ -27,8 +27,7 @@ class Catcher(Console):
     """Keeps the document of an answer; neither stdout nor stderr is touched."""
 
     def __init__(self, notify: Notify) -> None:
-        self.json, self.color, self.verbose = True, False, False
-        self.output = None
+        self.json, self.color, self.verbose, self.output = True, False, False, None
         self.document: object = None
         self._notify = notify
 
@@ -44,23 +43,16 @@ class Catcher(Console):
         """What is no document is for a screen."""
 
 
-def answered(
-    name: str,
-    values: Mapping[str, object],
-    packages: Iterable[str] = (),
-    notify: Notify | None = None,
-) -> object:
+def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:
     """The document with which a command answers.
 
     Raises GpuSetupError, as the command line would print it; a fault of our own too (exit 5).
     TypeError is for values of a type that no option takes.
     """
-    words = words_of(name, values, packages)
     catcher = Catcher(notify or (lambda _: None))
+    options = question(name, values)
     try:
-        kept = dict(held(values))
-        options, module = read_words(words)[1], command(name)
-        vars(options).update(kept)
+        module = command(name)
         getattr(module, "caught", module.run)(options, catcher)
     except GpuSetupError as problem:
         _hide(problem)
@@ -75,73 +67,80 @@ def answered(
     return catcher.document
 
 
-def held(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """What no word can say: a snapshot, the path of one's file, the bytes of a report."""
-    from gpusetup.probe.saved import load_snapshot
-
-    machine, report = values.get("machine"), values.get("report")
-    if machine == "list":
-        raise UsageError("`list` is no machine", hint="`gpusetup doctor --from list` lists them")
-    if isinstance(machine, Path):
-        machine = load_snapshot(machine)
-    if isinstance(machine, Snapshot):
-        yield "machine_from", machine
-    if report is not None:
-        yield "report", report
-
-
 @cache
 def options_of(command: str) -> Mapping[str, argparse.Action]:
-    """A command's options by their words."""
-    known: Mapping[str, argparse.Action] = parser_of(command)._option_string_actions
-    return known
+    """A command's options by their words, its positional arguments by their names."""
+    actions = parser_of(command)._actions
+    return {word: one for one in actions for word in one.option_strings or (f"--{one.dest}",)}
 
 
 def option_of(key: str) -> str:
     """The option of a name in Python.
 
-    >>> option_of("for_gpu"), option_of("machine")
-    ('--for-gpu', '--from')
+    >>> option_of("gpu_mem"), option_of("machine")
+    ('--gpu-mem', '--from')
     """
     return OPTIONS.get(key, f"--{key.replace('_', '-')}")
 
 
-def words_of(name: str, values: Mapping[str, object], packages: Iterable[str] = ()) -> list[str]:
-    """Named values as words; each stands in one word with its option, so that none is an option.
+def question(name: str, values: Mapping[str, object]) -> argparse.Namespace:
+    """The options of a command with these values, each checked as if it were typed.
 
     Raises TypeError for a value that is none of what its option takes.
     """
-    words = [name]
-    for key, value in values.items():
-        if value is not None and key != "report":
-            words += _spelled(key, value, options_of(name))
-    for package in packages:
-        if not isinstance(package, str):
-            raise TypeError(f"a package is a text, not {type(package).__name__}")
-        if package.startswith("-"):
-            raise UsageError(f"{package!r} is no package")
-        words.append(package)
-    return words
+    parser = parser_of(name)
+    options: argparse.Namespace = parser.parse_args([])
+    try:
+        for key, value in values.items():
+            if key == "report" or (key == "machine" and isinstance(value, Snapshot | Path)):
+                _hold(options, key, value)
+            elif value is not None:
+                _take(parser, options, key, value)
+        refuse_misplaced(parser, options)
+    except argparse.ArgumentError as problem:
+        parser.error(str(problem))
+    except GpuSetupError as problem:
+        _hide(problem)
+        raise
+    return options
 
 
-def _spelled(key: str, value: Any, known: Mapping[str, argparse.Action]) -> list[str]:
+def _hold(options: argparse.Namespace, key: str, value: Any) -> None:
+    """What no word can say: a snapshot, the path of one's file, the bytes of a report."""
+    from gpusetup.probe.saved import load_snapshot
+
+    if key != "machine":
+        options.report = value
+        return
+    if isinstance(value, Path):
+        refuse_pages([str(value)])
+        value = load_snapshot(value)
+    options.machine_from = value
+
+
+def _take(parser: Parser, options: argparse.Namespace, key: str, value: Any) -> None:
     option = option_of(key)
-    kind = kind_of(known.get(option))
-    no = f"--no-{option[2:]}"
-    if isinstance(value, bool) and (kind == "boolean" or no in known):
-        return [option] if value else [no] * (no in known)
-    if key == "machine" and isinstance(value, Snapshot | Path):
-        if "\0" in str(value):
-            raise UsageError("the path of a machine has a NUL character in it")
-        return []
-    each = [value] if kind != "strings" or isinstance(value, str | Path) else value
-    if not isinstance(each, Sequence) or isinstance(each, bytes):
-        each = [None]
-    for one in each:
-        number = isinstance(one, Real) and not isinstance(one, bool) and kind == "integer"
-        if kind == "boolean" or not (number or isinstance(one, str | Path)):
-            raise TypeError(f"`{key}` is {KINDS[kind]}, not {type(value).__name__}")
-    return [f"{option}={one}" for one in each]
+    action = options_of(parser.prog.partition(" ")[2])[option]
+    kind = kind_of(action)
+    can_be_no = isinstance(action, argparse.BooleanOptionalAction)
+    if isinstance(value, bool) and (kind == "boolean" or can_be_no):
+        if value or can_be_no:
+            action(parser, options, None, action.option_strings[not value])
+        return
+    one_text = kind != "strings" or isinstance(value, str | Path)
+    each = [value] if one_text else value if isinstance(value, Sequence) else [None]
+    kinds = {"integer": (str, Path, Real), "boolean": ()}.get(kind, (str, Path))
+    if not all(isinstance(one, kinds) and not isinstance(one, bool) for one in each):
+        raise TypeError(f"`{key}` is {KINDS[kind]}, not {type(value).__name__}")
+    if key == "machine" and value == "list":
+        raise UsageError("`list` is no machine", hint="`gpusetup doctor --from list` lists them")
+    texts = [str(one) for one in each]
+    refuse_pages([f"{option}={text}" for text in texts])
+    found = [parser._get_value(action, text) for text in texts]
+    for one in found:
+        parser._check_value(action, one)
+    for one in [found] if action.nargs in ("*", "+") else found:
+        action(parser, options, one, option)
 
 
 KINDS = {

@@ -48,17 +48,15 @@ def machine_list() -> Screen:
     return Screen(labelled(name, machine, width, indent=0) for name, machine in said)
 
 
-def add_machine_options(parser: argparse.ArgumentParser, *, python: bool = True) -> None:
+def add_machine_options(group: argparse._ActionsContainer, *, python: bool = True) -> None:
     """`--from` and, where the command has a target, `--python`."""
-    group = parser.add_argument_group("machine")
     group.add_argument(
         "--from",
         dest="machine_from",
         metavar="MACHINE",
         action=_ListMachines,
-        help="a snapshot file or an example machine instead of this machine; `list` lists them",
+        help="a snapshot file or example machine instead of this one; `list` lists them",
     )
-    add_timeout(group)
     if python:
         group.add_argument(
             "--python", metavar="PATH", help="the target interpreter, or its environment's folder"

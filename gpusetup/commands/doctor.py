@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.common import add_machine_options, add_timeout, gather
 from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
@@ -26,12 +25,17 @@ EXAMPLES = (
     "gpusetup doctor",
     "gpusetup doctor --from rtx3050-laptop",
     "gpusetup doctor --report thread.txt",
-    'gpusetup doctor --for-gpu "RTX 4090" --for-driver 550.54.14',
+    'gpusetup doctor --gpu "RTX 4090" --driver 550.54.14',
 )
+
+
+EVERY = "every finding"
+"""What `--explain` without an id asks for."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser)
+    add_timeout(parser)
     parser.add_argument(
         "--report",
         metavar="FILE",
@@ -67,26 +71,20 @@ def _add_questions(parser: argparse.ArgumentParser) -> None:
         help="also ask nvidia-smi, import torch and verify it quickly",
     )
     group.add_argument(
-        "--for-gpu",
+        "--gpu",
         metavar="NAME",
         action="append",
         default=[],
         help="judge this environment for a host with this GPU (a name, or sm_86); repeatable",
     )
-    group.add_argument("--for-driver", metavar="VERSION", help="and with this driver")
+    group.add_argument("--driver", metavar="VERSION", help="and with this driver")
 
 
 def _add_knowledge(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("knowledge")
     group.add_argument(
-        "--only",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="show only this finding; repeatable",
+        "--explain", metavar="ID", nargs="?", const=EVERY, help="what a finding means, or list all"
     )
-    group.add_argument("--list", action="store_true", help="list every finding there is")
-    group.add_argument("--explain", metavar="ID", help="explain one of them")
 
 
 def _torch_named(text: str) -> str:
@@ -96,16 +94,13 @@ def _torch_named(text: str) -> str:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    if options.list or options.explain:
+    if options.explain:
         return _tell(options, out)
     from gpusetup.catalog.file import load_catalog
 
-    options.only = [id for ids in options.only for id in ids.replace(",", " ").split()]
-    if options.only:
-        _check_ids(options.only)
     catalog = load_catalog()
     request = asked_request(options.torch, catalog)
-    other_host = bool(options.for_gpu or options.for_driver)
+    other_host = bool(options.gpu or options.driver)
     snapshot = _gathered(options, out)
     catalog = _as_last_seen(catalog, snapshot, out)
     if options.deep and snapshot.origin == "live" and not other_host:
@@ -115,7 +110,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     if other_host:
         from gpusetup.resolver.described import for_host
 
-        snapshot = for_host(snapshot, options.for_gpu, options.for_driver, catalog)
+        snapshot = for_host(snapshot, options.gpu, options.driver, catalog)
     return _answer(options, out, snapshot, catalog, request, other_host)
 
 
@@ -123,11 +118,11 @@ def _as_last_seen(catalog: Catalog, snapshot: Snapshot, out: Console) -> Catalog
     """The catalog that `install` goes by on this machine: with what its index last listed."""
     if snapshot.origin != "live":
         return catalog
-    from gpusetup.install.refresh.saved_file import is_saved
+    from gpusetup.install.refresh import saved_file
 
-    if not is_saved():
+    if not saved_file().exists():
         return catalog
-    from gpusetup.install.refresh.saved import known_catalog
+    from gpusetup.install.refresh import known_catalog
 
     return known_catalog(snapshot, out.talk, None)
 
@@ -161,7 +156,7 @@ def _answer(
     if options.format == "markdown" and not out.json:
         snapshot = for_sharing(snapshot, keep_private=options.keep_private)
     diagnosis = diagnose(snapshot, catalog, request, other_host=other_host)
-    answer = document(diagnosis, catalog, options.only)
+    answer = document(diagnosis, catalog)
     if out.json:
         out.answer(answer)
     elif options.format == "markdown":
@@ -205,19 +200,12 @@ def for_sharing(snapshot: Snapshot, *, keep_private: bool) -> Snapshot:
     return snapshot if keep_private else redact(snapshot)
 
 
-def _check_ids(ids: Sequence[str]) -> None:
-    from gpusetup.diagnosis.knowledge import record
-
-    for id in ids:
-        record(id)
-
-
 def _tell(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.diagnosis.knowledge import as_known, record, records
     from gpusetup.model.documents import FindingAnswer, FindingsAnswer
     from gpusetup.render.knowledge import explained, listed
 
-    if options.explain:
+    if options.explain != EVERY:
         row = record(options.explain)
         out.answer(FindingAnswer(finding=as_known(row)), explained(as_known(row)))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpusetup.model.finding import Severity
@@ -30,8 +29,8 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     return ANSWER_IS_NO if bad or (strict and Severity.WARNING in gravest) else 0
 
 
-def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -> DoctorAnswer:
-    """The public answer. `only` leaves findings out, the cause stays."""
+def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
+    """The public answer."""
     from gpusetup.model.documents import DoctorAnswer
     from gpusetup.resolver.offer import newest_of
 
@@ -46,7 +45,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -
         symptom=diagnosis.symptom,
         program=diagnosis.program,
         stage=diagnosis.stage,
-        findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
+        findings=tuple(diagnosis.findings),
         resolution=diagnosis.answer,
         newest=newest_of(decision, machine) if decision else None,
         snapshot=machine,

@@ -8,7 +8,7 @@ from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
 from gpusetup.fleet.sweep.answer import SweepAnswer
-from gpusetup.install.guard_answer import GuardAnswer
+from gpusetup.install.guard import GuardAnswer
 from gpusetup.model import documents as of
 from gpusetup.model.codec import json_schema
 from gpusetup.model.machine import Snapshot

@@ -1,10 +1,9 @@
-"""`gpusetup fleet check`: may this node take jobs, within seconds and beside a running one."""
+"""`gpusetup fleet check`: may this node take jobs, within seconds and while one runs."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import time
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, tell
@@ -13,13 +12,13 @@ from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.node_check import Job, NodeCheckAnswer
+    from gpusetup.fleet.node_check import NodeCheckAnswer
     from gpusetup.fleet.profile import Expectation
     from gpusetup.system.system import System
 
 SUMMARY = (
     "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
-    "and without CUDA, so that a running job notices nothing; against a profile where one is "
+    "and without CUDA, so that a running job notices nothing; against a profile if one is "
     "given. Prints one line with the reason. Exit 0: sound; 1: not."
 )
 EXAMPLES = (
@@ -37,13 +36,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--learn",
         action="store_true",
-        help="print the profile of this node; with --profile, what it changes",
+        help="print the profile of this node",
     )
     parser.add_argument("--gpus", metavar="LIST", help="only these: 0,3, as SLURM_JOB_GPUS has it")
     parser.add_argument(
         "--kubernetes",
         action="store_true",
-        help="in a pod: also set the condition GpuProblem of $NODE_NAME, and write an event",
+        help="in a pod: also set the condition GpuProblem of $NODE_NAME",
     )
     add_timeout(parser, LIMIT_WORDS)
 
@@ -53,21 +52,20 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.system.system import System
     from gpusetup.system.tape import RecordingSystem
 
-    text = _text(options.profile) if options.profile else ""
-    expected = () if options.learn else expected_of(options.profile)
+    expected = expected_of(options.profile)
     recorder = RecordingSystem(System()) if out.verbose else None
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    answer, _ = looked(expected, options.gpus, system=recorder, limit=limit)
+    answer = looked(expected, options.gpus, system=recorder, limit=limit)
     if recorder:
         tell(recorder, out)
     if options.learn:
-        return _learn(answer, text, options.profile, out)
+        return _learn(answer, out)
     if options.kubernetes:
         out.talk(_told_kubernetes(answer))
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
 
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
-    out.answer(answer, Screen((Row(state, f": {answer.reason} ({answer.seconds:g} s)", hang=2),)))
+    out.answer(answer, Screen((Row(state, f": {answer.reason}", hang=2),)))
     return 0 if answer.ok else Unsatisfiable.exit_code
 
 
@@ -78,35 +76,23 @@ def looked(
     system: System | None = None,
     limit: float | None = None,
     given_out: int | None = None,
-) -> tuple[NodeCheckAnswer, Job]:
+) -> NodeCheckAnswer:
     """The node as it is now, judged, as a job with these GPUs sees it; None: all of them.
 
-    `given_out`: how many GPUs Slurm gives out on this node, where it was asked.
+    `given_out`: how many GPUs Slurm gives out on this node, if it was asked.
     """
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.fleet.node_check import checked, only
+    from gpusetup.fleet.node_check import Job, checked, only
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.system.system import System
 
-    began = time.monotonic()
     record = read_node(system or System(), limit or LIMIT_SECONDS)
-    job = only(record.snapshot, expected, gpus)
-    answer = checked(
-        name_of_node(),
-        job.snapshot,
-        record.facts,
-        job.expected,
-        load_catalog(),
-        time.monotonic() - began,
-        absent=job.absent,
-        given_out=given_out,
-        others=job.others,
-    )
-    return answer, job
+    job = only(Job(snapshot=record.snapshot, facts=record.facts, expected=expected), gpus)
+    return checked(name_of_node(), job, load_catalog(), given_out=given_out)
 
 
 def _told_kubernetes(answer: NodeCheckAnswer) -> str:
-    from gpusetup.fleet.engines.kubernetes_report import Verdict, report
+    from gpusetup.fleet.kubernetes_watch import report
 
     name = os.environ.get("NODE_NAME")
     if not name:
@@ -114,36 +100,24 @@ def _told_kubernetes(answer: NodeCheckAnswer) -> str:
             "`--kubernetes` needs the node's name in NODE_NAME",
             hint="in the pod: `valueFrom: {fieldRef: {fieldPath: spec.nodeName}}`",
         )
-    return report(Verdict(ok=answer.ok, reason=answer.reason), name)
+    return report(answer.ok, answer.reason, name)
 
 
-def _learn(answer: NodeCheckAnswer, former: str, name: str | None, out: Console) -> int:
-    """Print the profile; on stderr what is wrong here, and what differs from the former one."""
-    from difflib import unified_diff
-
+def _learn(answer: NodeCheckAnswer, out: Console) -> int:
+    """Print the profile; on stderr what is wrong here."""
     from gpusetup.fleet.profile import faulty, learnt
 
     if not answer.ok:
         out.talk(f"this node is not sound, learn from another one: {plain(answer.reason)}")
     for field, value in faulty(answer.facts).items():
         out.talk(f"not learnt, for no sound node has it: {field} is {plain(value)}")
-    new = learnt(answer.facts)
-    if former:
-        said = unified_diff(former.splitlines(), new.splitlines(), str(name), "learnt", lineterm="")
-        out.talk("\n".join(said) or f"{name} is what would be learnt")
-    out.text(new)
+    out.text(learnt(answer.facts))
     return 0
 
 
 def expected_of(name: str | None) -> tuple[Expectation, ...]:
     """What the profile in a file asks for; without one, nothing."""
-    from gpusetup.fleet.profile import read
-
-    return read(_text(name), name) if name else ()
-
-
-def _text(name: str) -> str:
-    from gpusetup.fleet.profile import MOST_BYTES
+    from gpusetup.fleet.profile import MOST_BYTES, read
     from gpusetup.named_file import read_text
 
-    return read_text(name, MOST_BYTES)
+    return read(read_text(name, MOST_BYTES), name) if name else ()

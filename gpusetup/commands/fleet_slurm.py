@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import stat
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from gpusetup.commands.fleet_check import expected_of, looked
-from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable, UsageError
+from gpusetup.errors import BadInput, Blocked, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 from gpusetup.system.refused import blocked_by_files
 
-if TYPE_CHECKING:
-    from gpusetup.fleet.engines.slurm import Action, Memory
-    from gpusetup.fleet.node_check import Job, NodeCheckAnswer
-    from gpusetup.fleet.profile import Expectation
-
-T = TypeVar("T")
 SUMMARY = (
     "`print` shows the prolog, the health program, and the lines of slurm.conf that name them; "
     "`install --prefix DIR` writes them. Nothing of Slurm's own is changed. The health program "
@@ -33,7 +24,7 @@ EXAMPLES = (
 )
 PREFIX = "/etc/slurm/gpusetup"
 STATE = "/var/lib/gpusetup"
-SLURM_CONF = "/etc/slurm/slurm.conf"
+MEMORY_FILE = "health.json"
 SCONTROL_SECONDS = 15.0
 
 
@@ -56,30 +47,33 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 
 def _print(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.fleet.engines.slurm import files
+    from gpusetup.fleet.slurm_health import files
 
     prefix = str(Path(options.prefix or PREFIX).absolute())
-    for file in files(sys.executable, prefix, options.state, options.profile):
-        out.text(f"# --- {prefix}/{file.path}\n{file.text}\n")
+    for name, text in files(sys.executable, prefix, options.state, options.profile).items():
+        out.text(f"# --- {prefix}/{name}\n{text}\n")
     return 0
 
 
 def _install(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.fleet.engines.slurm import NAMES, files
+    from gpusetup.fleet.slurm_health import files
+    from gpusetup.install.switching.files import write_safely
 
     if not options.prefix:
         raise UsageError(
-            f"`install` writes {', '.join(NAMES)} into the folder of `--prefix`, and none is named",
+            "`install` writes prolog.sh, health.sh and slurm.conf.gpusetup into the folder of "
+            "`--prefix`, and none is named",
             hint=f"`gpusetup fleet slurm install --prefix {PREFIX}`; `print` shows them",
         )
     prefix = Path(options.prefix).absolute()
     written = files(sys.executable, str(prefix), options.state, options.profile)
     with blocked_by_files("Cannot write"):
         prefix.mkdir(parents=True, exist_ok=True)
-        for file in written:
-            _replace(prefix / file.path, file.text, 0o755 if file.executable else 0o644)
-            out.talk(f"wrote {prefix / file.path}")
-    out.text(written[-1].text)
+        for name, text in written.items():
+            write_safely(prefix / name, text)
+            (prefix / name).chmod(0o755 if name.endswith(".sh") else 0o644)
+            out.talk(f"wrote {prefix / name}")
+    out.text(written["slurm.conf.gpusetup"])
     return 0
 
 
@@ -87,90 +81,60 @@ def _install(options: argparse.Namespace, out: Console) -> int:
 
 
 def _prolog(options: argparse.Namespace, out: Console) -> int:
-    """The job's GPUs only, and no command of Slurm; a failure leaves its reason on the node.
+    """The GPUs that Slurm gives the job only, and no command of Slurm.
 
     What cannot be read of a profile or of a job's list of GPUs is said, and fails no job.
     """
-    from gpusetup.fleet.engines.slurm import REASON_FILE
+    from gpusetup.fleet.node_check import numbers_of
 
     gpus = os.environ.get("SLURM_JOB_GPUS")
-    if not gpus and _gives_gpus_out(options.state):
-        return 0  # and gave this job none
-    nothing: tuple[Expectation, ...] = ()
-    expected = _or_said(lambda: expected_of(options.profile), nothing, out)
-    answer, _ = _of_a_job(gpus, expected, out)
+    if not gpus:
+        return 0
+    try:
+        expected = expected_of(options.profile)
+    except (UsageError, Blocked) as problem:
+        expected = ()
+        out.talk(f"passed over: {plain(problem.message)}")
+    try:
+        numbers_of(gpus)
+    except UsageError as problem:
+        gpus = None
+        out.talk(f"passed over: {plain(problem.message)}")
+    answer = looked(expected, gpus)
     if answer.ok:
         return 0
     out.talk(f"failed: {plain(answer.reason)}")
-    _or_said(lambda: _write(Path(options.state) / REASON_FILE, answer.reason), None, out)
     return Unsatisfiable.exit_code
-
-
-def _of_a_job(
-    gpus: str | None, expected: tuple[Expectation, ...], out: Console
-) -> tuple[NodeCheckAnswer, Job]:
-    """The node as the job sees it; of a list that cannot be read, all GPUs are meant."""
-    from gpusetup.fleet.node_check import only
-    from gpusetup.model.machine import Snapshot
-
-    given_out = None if gpus else 0
-    readable = _or_said(lambda: only(Snapshot(), (), gpus), None, out)
-    return looked(expected, gpus if readable else None, given_out=given_out)
-
-
-def _gives_gpus_out(state: str) -> bool:
-    """Whether Slurm gives the node's GPUs out, without asking it: by what the health program
-    remembers, and before it ran first by slurm.conf."""
-    from gpusetup.fleet.engines.slurm import MEMORY_FILE, names_gpus
-    from gpusetup.named_file import read_text
-
-    memory = _memory(Path(state) / MEMORY_FILE)
-    if memory.held or memory.failed:
-        return bool(memory.gres)
-    try:
-        return names_gpus(read_text(os.environ.get("SLURM_CONF", SLURM_CONF)))
-    except UsageError:
-        return False
-
-
-def _or_said(ask: Callable[[], T], otherwise: T, out: Console) -> T:
-    """An answer, else what stops it is said and something else taken."""
-    try:
-        return ask()
-    except (UsageError, Blocked) as problem:
-        out.talk(f"passed over: {plain(problem.message)}")
-        return otherwise
 
 
 def _health(options: argparse.Namespace, out: Console) -> int:
     """Check the whole node, and tell slurmctld what follows from it."""
-    from gpusetup.fleet.engines.slurm import (
-        IN_A_ROW,
-        MEMORY_FILE,
-        REASON_FILE,
-        decide,
-        has_state,
-        node_state,
-    )
+    from gpusetup.fleet.slurm_health import Memory, decide, node_state, scontrol_words
+    from gpusetup.install.switching.files import read_json_object, write_safely
+    from gpusetup.model.codec import from_plain, to_json
     from gpusetup.model.frozen import replace
     from gpusetup.probe.node import name_of_node
 
-    state = Path(options.state)
+    memory_file = Path(options.state) / MEMORY_FILE
     node = os.environ.get("SLURMD_NODENAME") or name_of_node()
-    said = _scontrol("scontrol", "show", "node", node)
-    if not has_state(said):
+    state = node_state(_scontrol("scontrol", "show", "node", node))
+    if state is None:
         raise ToolFailed(f"`scontrol show node {node}` tells no state: nothing is done")
-    found = node_state(said)
-    answer, _ = looked(expected_of(options.profile), None, given_out=found.gres or 0)
-    before, prolog = _memory(state / MEMORY_FILE), _read(state / REASON_FILE)
-    action, memory = decide(answer.ok, answer.reason, found, before, prolog)
-    if action.kind != "none":
-        _keep(state / MEMORY_FILE, replace(memory, drained=before.drained))
-        _do(action, node, out)
-    _keep(state / MEMORY_FILE, memory)
-    if action.kind != "none" or memory.held >= IN_A_ROW:
-        (state / REASON_FILE).unlink(missing_ok=True)
-    out.talk(f"{'ok' if answer.ok else 'failed'}: {plain(answer.reason)}; {action.kind}")
+    answer = looked(expected_of(options.profile), None, given_out=state.gpus)
+    try:
+        before = from_plain(read_json_object(memory_file) or {}, Memory, what=str(memory_file))
+    except BadInput:
+        before = Memory()
+    action, memory = decide(answer.ok, answer.reason, state, before)
+    with blocked_by_files(f"Cannot write {memory_file}", "name a `--state`"):
+        memory_file.parent.mkdir(parents=True, exist_ok=True)
+        if action.kind != "none":
+            # What is kept before slurmctld obeys must not claim a drain that may not come.
+            write_safely(memory_file, to_json(replace(memory, drained=before.drained)))
+            _scontrol(*scontrol_words(action, node))
+        write_safely(memory_file, to_json(memory))
+    said = f"{action.kind} {action.reason}".rstrip()
+    out.talk(f"{node}: {'ok' if answer.ok else 'failed'}: {plain(answer.reason)}; {plain(said)}")
     return 0 if answer.ok else Unsatisfiable.exit_code
 
 
@@ -184,67 +148,3 @@ def _scontrol(*words: str) -> str:
             hint="the health program runs as root or as SlurmUser, with Slurm's commands on PATH",
         )
     return said.stdout
-
-
-def _do(action: Action, node: str, out: Console) -> None:
-    from gpusetup.fleet.engines.slurm import asked
-
-    _scontrol(*asked(action, node))
-    out.talk(f"{node}: {action.kind} {action.reason}".rstrip())
-
-
-# --- what a node remembers
-
-
-def _memory(path: Path) -> Memory:
-    from gpusetup.errors import BadInput
-    from gpusetup.fleet.engines.slurm import Memory
-    from gpusetup.model.codec import from_json
-
-    try:
-        return from_json(_read(path) or "{}", Memory, what=str(path))
-    except BadInput:
-        return Memory()
-
-
-def _keep(path: Path, memory: Memory) -> None:
-    from gpusetup.model.codec import to_json
-
-    _write(path, to_json(memory))
-
-
-def _read(path: Path) -> str:
-    """What a file of ours says; nothing of a link, a pipe or a device that lies in its place."""
-    from gpusetup.install.switching.files import no_link
-
-    try:
-        with open(path, "rb", opener=no_link) as file:
-            own = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return file.read(4096).decode() if own else ""
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _replace(path: Path, text: str, mode: int | None = None) -> None:
-    """Write a file beside and rename it: whole or not at all, and through no link.
-
-    Raises OSError. Two checks may run at once.
-    """
-    from gpusetup.install.switching.files import open_new
-
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    try:
-        with open_new(beside) as file:
-            file.write(text)
-        if mode is not None:
-            beside.chmod(mode)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str) -> None:
-    with blocked_by_files(f"Cannot write {path}", "name a `--state`"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, text)

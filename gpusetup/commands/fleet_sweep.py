@@ -13,14 +13,11 @@ from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.sweep.lead import Sizes
-    from gpusetup.fleet.sweep.values import Result
+    from gpusetup.fleet.sweep.judge import Result
     from gpusetup.verify.ranks.launch import Rank
 
 LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
 BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
-REPEATS = 8
-LEADER_SILENT_SECONDS = 60.0
 NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
 LAUNCHERS = (
     "start it with a launcher, one rank a GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
@@ -32,7 +29,7 @@ LAUNCHERS = (
 
 SUMMARY = (
     "Is started by a launcher as every rank, exchanges in pairs, and names the rank, "
-    "node or path that is slow, broken or silent. Exit 1 where one is."
+    "node or path that is slow, broken or silent. Exit 1 if one is."
 )
 EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
@@ -44,18 +41,6 @@ def configure(group: argparse.ArgumentParser) -> None:
     group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
     group.add_argument("--python", metavar="PATH", help="the interpreter whose torch is used")
     add_limit(group, f"for each round ({LIMIT_SECONDS:g})")
-    group.add_argument(
-        "--bytes", type=_bytes, metavar="SIZE", help="of a message: 64M (CPU 4M, GPU 128M)"
-    )
-
-
-def _bytes(text: str) -> int:
-    units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    word = text.strip().upper().removesuffix("IB").removesuffix("B")
-    number, unit = (word[:-1], word[-1]) if word[-1:] in units else (word, "")
-    if number.isdigit() and 1024 <= int(number) * units[unit] <= 1 << 34:
-        return int(number) * units[unit]
-    raise argparse.ArgumentTypeError(f"{text!r} is no size from 1K to 16G")
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
@@ -74,50 +59,33 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 
 def _worker(options: argparse.Namespace, device: str) -> tuple[str, ...]:
-    from gpusetup.fleet.sweep.follow import worker_of
+    from gpusetup.fleet.sweep.follow import SCRIPT
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
 
     python = choose_target(System(), options.python).python
-    return worker_of(python, device)
-
-
-def _sizes(options: argparse.Namespace) -> Sizes:
-    from gpusetup.fleet.sweep.lead import Sizes
-
-    return Sizes(
-        bytes=options.bytes or 0,
-        repeats=REPEATS,
-        limit=options.limit or LIMIT_SECONDS,
-        meet=MEET_SECONDS,
-    )
+    return python, str(SCRIPT), device
 
 
 def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.fleet.sweep.answer import Course, answer
-    from gpusetup.fleet.sweep.lead import Leader, Meeting
+    from gpusetup.fleet.sweep.answer import answer
+    from gpusetup.fleet.sweep.lead import Leader, Sizes
     from gpusetup.model.frozen import replace
     from gpusetup.render.sweep import sweep_screen
 
     worker = _worker(options, f"{options.device}:{rank.local}")
-    meeting = Meeting(command=_worker(options, "store"), address=rank.address)
-    leader, code = Leader(rank, worker, meeting, _sizes(options)), 1
+    limit = options.limit or LIMIT_SECONDS
+    sizes = Sizes(bytes=BYTES["cpu"], limit=limit, meet=MEET_SECONDS)
+    leader, code = Leader(rank, worker, _worker(options, "store"), sizes), 1
     try:
         out.talk(f"{rank.world} ranks; waiting for them at most {MEET_SECONDS:g} s")
         leader.meet()
-        kind = "cpu" if all(unit.device == "cpu" for unit in leader.units) else "cuda"
-        leader.sizes = replace(leader.sizes, bytes=leader.sizes.bytes or BYTES[kind])
+        if any(unit.device != "cpu" for unit in leader.units):
+            leader.sizes = replace(sizes, bytes=BYTES["cuda"])
         began = time.monotonic()
-        results = leader.sweep(lambda result: _tell(result, out))
-        course = Course(
-            units=leader.units,
-            results=tuple(results),
-            absent=leader.absent,
-            hosts={number: leader.host(number) for number in range(rank.world)},
-            message_bytes=leader.sizes.bytes,
-            seconds=time.monotonic() - began,
-        )
-        found = answer(course)
+        sweep = leader.sweep(lambda result: _tell(result, out))
+        hosts = {number: leader.host(number) for number in range(rank.world)}
+        found = answer(sweep, leader.absent, hosts, time.monotonic() - began)
         code = 0 if found.ok else Unsatisfiable.exit_code
         out.answer(found, sweep_screen(found))
         return code
@@ -127,7 +95,7 @@ def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
 
 def _tell(result: Result, out: Console) -> None:
     asked = result.round
-    what = f"{asked.kind} {asked.stage}".strip()
+    what = f"{asked.stage}{' again' * asked.again}"
     silent = f", silent: {list(result.silent)}" if result.silent else ""
     out.debug(f"round {asked.number}: {what}, {len(asked.asked)} ranks{silent}")
 
@@ -137,13 +105,12 @@ def _follow(rank: Rank, options: argparse.Namespace, out: Console) -> int:
     from gpusetup.verify.ranks.gathering import Spoke
 
     spoke = Spoke(rank)
-    spoke.link.settimeout(LEADER_SILENT_SECONDS)
-    beside = {"host": rank.host, "local": rank.local}
+    home = {"host": rank.host, "local": rank.local}
     worker = _worker(options, f"{options.device}:{rank.local}")
-    end = take_part(spoke, worker, beside)
+    end = take_part(spoke, worker, home)
     if not end:
         out.talk(
             f"error: rank {rank.rank} on {plain(rank.host)}: rank 0 at {plain(rank.address)} ended "
-            f"without a word, or was silent for {LEADER_SILENT_SECONDS:g} s"
+            "without a word"
         )
     return int(end.get("exit", Unsatisfiable.exit_code))

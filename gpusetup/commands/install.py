@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.commands.common import gather, read_listed
 from gpusetup.commands.install_asking import talk_of
-from gpusetup.commands.install_options import check_usage, configure, kind_of
+from gpusetup.commands.install_options import check_usage, configure
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.render.console import Console
 
@@ -46,10 +46,10 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return variants.show_described(request, gather(options, out), out)
     log = open_log()
     try:
-        if kind := kind_of(options):
-            from gpusetup.commands.install_state import run_kind
+        if options.undo:
+            from gpusetup.commands.install_state import undo
 
-            return run_kind(kind, request, out, log)
+            return undo(request, out, log)
         return _install(options, request, out, log)
     except UsageError:
         log.path.unlink(missing_ok=True)
@@ -90,7 +90,6 @@ def _installed(
         kept_bytes,
         plan_screen,
         show_unchanged,
-        tell_if_held,
     )
     from gpusetup.install.answers import plan_answer
     from gpusetup.install.decide import decide
@@ -128,7 +127,6 @@ def _installed(
         out.answer(plan_answer(job, plan, task), plan_screen(plan))
         return 0
     out.talk(plan_screen(plan))
-    tell_if_held(plan.target, job.talk)
     if is_refused(request, out):
         return 1
     outcome = execute(job, System(), target, plan, verify=not request.no_verify)

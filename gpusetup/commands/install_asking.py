@@ -40,15 +40,6 @@ def is_refused(request: InstallRequest, out: Console, what: str = "changed") -> 
     return True
 
 
-def tell_if_held(prefix: str, talk: Callable[[str], None]) -> None:
-    """Before anybody is asked: another gpusetup is at work there."""
-    from gpusetup.install.switching.journal import STORE
-    from gpusetup.install.switching.lock import is_held
-
-    if is_held(Path(prefix, STORE)):
-        talk(f"Another gpusetup is changing {prefix} right now.")
-
-
 def plan_screen(plan: Plan) -> str:
     """The plan as text, with what is free on the disk."""
     from gpusetup.install.target.disk_space import disk_need
@@ -59,10 +50,14 @@ def plan_screen(plan: Plan) -> str:
 
 def kept_bytes(plan: Plan) -> int | None:
     """How much is kept for `--undo`."""
-    from gpusetup.install.switching.transaction import STORE, kept_for_undo
+    from gpusetup.install.switching.files import files_below
+    from gpusetup.install.switching.journal import STORE, UNDO, read_journal
 
-    kept = kept_for_undo(Path(plan.target, STORE))
-    return None if kept is None else kept[1]
+    store = Path(plan.target, STORE)
+    undo = read_journal(store, UNDO)
+    if undo is None:
+        return None
+    return sum(Path(path).lstat().st_size for path in files_below(str(store / undo.former)))
 
 
 def is_proven(request: InstallRequest, out: Console, job: Job, target: Target, task: Task) -> bool:

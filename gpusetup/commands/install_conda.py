@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.install_asking import is_refused, talk_of, tell_if_held
-from gpusetup.install.conda.history import CondaUndo, conda_itself, read_undo, undo_known
-from gpusetup.install.conda.install import execute_conda, undo_by_conda
-from gpusetup.install.conda.plan import (
+from gpusetup.commands.install_asking import is_refused, talk_of
+from gpusetup.install.conda import (
+    CondaUndo,
+    builds,
     conda_answer,
-    executed_answer,
-    moves,
+    conda_says,
+    execute_conda,
     plan_by_conda,
-    require_runnable,
+    read_undo,
+    records,
+    require_cuda_seen,
+    seen,
+    undo_by_conda,
+    undo_known,
 )
 from gpusetup.install.decide import decide
 from gpusetup.install.job import Job, new_job
@@ -42,52 +46,44 @@ def install_by_conda(
     target: Target,
     machine: Snapshot,
     asked: RequestedPackages,
+    program: str,
 ) -> int:
     """Decide, plan, show, ask, execute; the exit code."""
     wanted = resolver_request(request, asked, by_conda=True)
     task = decide(request, job.talk, machine, asked, wanted)
-    plan = plan_by_conda(task, target, machine)
+    plan = plan_by_conda(task, target, program)
     if task.is_done:
         answer = conda_answer(job, plan, "unchanged")
         out.answer(answer, unchanged_text(answer, task.notes))
         return 0
     if request.dry_run:
-        out.answer(conda_answer(job, plan, "planned"), conda_text(plan, moves(plan)))
+        out.answer(conda_answer(job, plan, "planned"), conda_text(plan, conda_says(plan)))
         return 0
-    require_runnable(plan, machine)
-    tell_if_held(plan.prefix, job.talk)
-    out.talk(conda_text(plan, () if request.yes else moves(plan)))
+    require_cuda_seen(plan, machine)
+    out.talk(conda_text(plan, "" if request.yes else conda_says(plan)))
     if is_refused(request, out):
         return 1
     outcome = execute_conda(job, plan, verify=not request.no_verify)
-    answer = executed_answer(job, plan, outcome)
-    out.answer(answer, outcome_text(answer) + _way_back(plan.prefix))
+    answer = conda_answer(job, plan, "planned", outcome)
+    undo = read_undo(Path(plan.prefix, STORE))
+    way = f"`gpusetup install --undo --python {plan.prefix}` goes back to revision"
+    out.answer(answer, outcome_text(answer) + plain(f"{way} {undo.revision}\n" if undo else ""))
     return 0 if outcome.kept else 1
-
-
-def _way_back(prefix: str) -> str:
-    undo = read_undo(Path(prefix, STORE))
-    if undo is None:
-        return ""
-    return plain(
-        f"`gpusetup install --undo --python {prefix}` goes back to revision {undo.revision}\n"
-    )
 
 
 def undo(request: InstallRequest, out: Console, log: Log, folder: Path, kept: CondaUndo) -> int:
     """`--undo` where the last installation was conda's: show conda's own command, ask, run it."""
     store = folder / STORE
-    step = undo_known(store, kept, conda_itself(os.environ))
+    step = undo_known(store, kept)
     answer = InstallAnswer(
         state="planned",
         target=str(folder),
-        before=kept.after,
-        after=kept.before,
+        before=seen(builds(records(str(folder)))),
+        after=seen(kept.packages),
         steps=(DoneStep(argv=step.argv),),
         log=str(log.path),
     )
     text = undo_text(str(folder), f"revision {kept.reached} -> {kept.revision}", (step,), ())
-    tell_if_held(str(folder), talk_of(out))
     if request.dry_run:
         out.answer(answer, text)
         return 0

@@ -27,27 +27,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_backend_options(parser)
     parser.add_argument(
-        "--installer",
-        default="auto",
-        choices=("auto", "uv", "pip", "conda"),
-        help="default: auto (uv); pip's commands are printed only, with `--from`",
-    )
-    parser.add_argument(
         "--venv",
         type=lambda named: named and os.path.abspath(named),  # noqa: PTH100  # `D:.venv` too
         metavar="DIR",
         help="the target environment; made where it is not there",
     )
     parser.add_argument(
-        "--index-root",
+        "--index",
+        dest="index_root",
         metavar="URL",
-        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX_ROOT)",
+        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)",
     )
     parser.add_argument(
-        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--wheelhouse`"
+        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--offline`"
     )
     parser.add_argument(
-        "--wheelhouse", metavar="DIR", help="install from such a folder; no network is needed"
+        "--offline",
+        dest="wheelhouse",
+        metavar="DIR",
+        help="install from such a folder; no network is needed",
     )
     parser.add_argument(
         "--project",
@@ -67,29 +65,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     state.add_argument(
         "--undo", action="store_true", help="put back what the last installation replaced"
     )
-    state.add_argument(
-        "--recover", action="store_true", help="end what an interrupted installation left"
-    )
     parser.add_argument(
         "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
     )
     host = parser.add_argument_group("an image for another host")
     host.add_argument(
-        "--for-gpu",
+        "--gpu",
+        dest="for_gpu",
         metavar="NAME",
         action="append",
         default=[],
         help="install for a host with this GPU (a name, or sm_86); repeatable",
     )
-    host.add_argument("--for-driver", metavar="VERSION", help="and with this driver")
+    host.add_argument("--driver", dest="for_driver", metavar="VERSION", help="and with this driver")
     add_machine_options(parser)
-
-
-def kind_of(options: argparse.Namespace) -> str | None:
-    """`recover` or `undo`, where one of them is asked for."""
-    if options.recover and options.undo:
-        raise UsageError("`--recover` and `--undo` exclude each other")
-    return "recover" if options.recover else "undo" if options.undo else None
 
 
 def check_usage(options: argparse.Namespace) -> None:
@@ -102,7 +91,7 @@ def check_usage(options: argparse.Namespace) -> None:
         raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
     if options.download and options.wheelhouse:
         raise UsageError(
-            "`--download` and `--wheelhouse` exclude each other",
+            "`--download` and `--offline` exclude each other",
             hint="the first fills a folder, the second installs from it",
         )
     if options.machine_from and not (options.dry_run or options.project):
@@ -110,18 +99,12 @@ def check_usage(options: argparse.Namespace) -> None:
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
         )
-    if options.installer == "pip" and not options.machine_from:
-        raise UsageError(
-            "`--installer pip` installs nothing: uv does, or conda where conda installed torch",
-            hint="`gpusetup resolve --installer pip` prints pip's commands",
-        )
     if options.machine_from and options.venv:
         raise UsageError("`--from` and `--venv` exclude each other")
-    kind = kind_of(options)
-    if kind and options.project:
+    if options.undo and options.project:
         raise UsageError(
-            f"`--{kind}` is about an environment, `--project` about a file",
-            hint="the project's version control brings the former file back",
+            "`--undo` is about an environment, `--project` about a file",
+            hint="the project's version control brings the previous file back",
         )
     if options.upgrade and options.torch:
         raise UsageError(
@@ -129,14 +112,14 @@ def check_usage(options: argparse.Namespace) -> None:
             hint="the first takes the newest that fits, the second what it names",
         )
     wanted = options.packages or options.torch or options.upgrade or options.for_gpu
-    if kind and (wanted or options.machine_from):
+    if options.undo and (wanted or options.machine_from):
         raise UsageError(
-            f"`--{kind}` installs nothing",
+            "`--undo` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",
         )
-    asks = kind != "recover" and not options.dry_run and not options.yes
+    asks = not options.dry_run and not options.yes
     if asks and not sys.stdin.isatty():
-        does = "undoes" if kind else "installs"
+        does = "undoes" if options.undo else "installs"
         raise UsageError(
             "There is no terminal to ask on",
             hint=f"`--yes` {does} without asking, `--dry-run` only shows the steps",

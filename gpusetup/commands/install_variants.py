@@ -6,13 +6,14 @@ import argparse
 import difflib
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.install_asking import is_refused, plan_screen, talk_of
 from gpusetup.errors import UsageError
 from gpusetup.install.answers import plan_answer, versions_after
-from gpusetup.install.conda.plan import conda_program
+from gpusetup.install.conda import conda_program
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.described import Described, describe
 from gpusetup.install.download import (
@@ -41,19 +42,13 @@ Variant = Callable[[InstallRequest, Console, Job, Target, Snapshot, RequestedPac
 
 def variant_of(request: InstallRequest, machine: Snapshot) -> Variant | None:
     """Another way to go on from here: by conda, or only into a folder."""
-    if request.wheelhouse is None and conda_is_meant(request, machine):
+    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
+    program = conda_program(os.environ)
+    if theirs and program and not (request.wheelhouse or request.venv):
         from gpusetup.commands.install_conda import install_by_conda
 
-        return install_by_conda
+        return partial(install_by_conda, program=program)  # another would leave two in one place
     return download if request.download else None
-
-
-def conda_is_meant(request: InstallRequest, machine: Snapshot) -> bool:
-    """Where conda has installed torch, another installer would leave two in one place."""
-    if request.installer != "auto":
-        return request.installer == "conda"
-    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
-    return theirs and not request.venv and conda_program(os.environ) is not None
 
 
 # --- into a folder -------------------------------------------------------------------------------
@@ -78,7 +73,7 @@ def download(
         return 0
     if is_refused(request, out, "fetched"):
         return 1
-    text = fetch_into_folder(job, target, plan)
+    text = fetch_into_folder(job, plan)
     out.answer(plan_answer(job, plan, None), plain(f"{text}\n"))
     return 0
 
@@ -153,8 +148,8 @@ def write_project(
 
 
 def _project_text(options: argparse.Namespace) -> str:
-    if options.venv or options.installer == "conda":
-        raise UsageError("`--project` writes a file for uv: no `--venv`, no other `--installer`")
+    if options.venv:
+        raise UsageError("`--project` and `--venv` exclude each other: one is a file for uv")
     return read_project(Path(options.project))
 
 

@@ -41,12 +41,10 @@ class Recording:
         self._tally = Tally()
         self._sinks: list[record.Sink] = [Losses(self.say)]
         self._json: record.JsonLines | None = None
-        self._history = record.History()
         if csv:
             self._sinks.append(record.Csv(self._stack.enter_context(record.opened(csv))))
         if html:
             record.opened(html).close()
-            self._sinks.append(self._history)
 
     def __enter__(self) -> Recording:
         return self
@@ -112,14 +110,14 @@ class Recording:
         if self._html:
             from gpusetup.render.html import page
 
-            Path(self._html).write_text(page(summary, self._history), encoding="utf-8")
+            Path(self._html).write_text(page(summary, self._tally), encoding="utf-8")
 
     def _answer(self, summary: Summary, *, to_stderr: bool) -> None:
         from gpusetup.render.language import Screen
         from gpusetup.render.monitor import summary_text
 
         if self._json is not None:
-            self._json.document(summary)
+            self._json.sample(summary)
         elif to_stderr and not self._out.output and not self._out.json:
             self._out.tell(Screen(("", *summary_text(summary).lines)))
         else:

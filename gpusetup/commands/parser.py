@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
     def all_shown(self, hint: str | None) -> str:
         """A hint that ends with where everything is told."""
         end = f"`{self.prog} --help` shows all"
-        return f"{hint}{chr(10) if chr(10) in hint else ' '}{end}" if hint else end
+        return f"{hint} {end}" if hint else end
 
 
 def no_such_command(word: str) -> UsageError:
@@ -106,8 +106,8 @@ def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:
 
 
 def parser_of(command: str) -> Parser:
-    """The parser of a command, `doctor`, or of one action, `fleet show`."""
-    found = build_parser(command.partition(" ")[0])
+    """The parser of a command, `doctor`, of one action, `fleet show`, or of all: nothing named."""
+    found = build_parser(command.partition(" ")[0] or None)
     for word in command.split():
         found = children_of(found)[word]
     return found
@@ -146,11 +146,22 @@ def build_parser(only: str | None = None) -> Parser:
         description="From 'PyTorch does not see my GPU' to a stack that is installed and proven.",
         formatter_class=Help,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
+        parents=[of_the_screen()],
     )
     parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name in COMMANDS if only is None else (only,):
         _add(kinds, name, COMMANDS[name])
+    return parser
+
+
+def of_the_screen() -> Parser:
+    """What concerns every screen, whatever was asked; it may stand after the command, too. No
+    option with a value is among them: a value of another one would be taken for it."""
+    parser = Parser(prog="gpusetup", add_help=False, allow_abbrev=False)
+    add = parser.add_argument
+    add("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
+    add("-v", "--verbose", action="store_true", help="show what was asked, and the answers")
     return parser
 
 
@@ -164,8 +175,10 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         epilog=_examples(module.EXAMPLES),
         formatter_class=Help,
         allow_abbrev=False,
+        add_help=False,
     )
     if actions := getattr(module, "ACTIONS", None):
+        child.add_argument("-h", "--help", action="help", help="show this and exit")
         below = child.add_subparsers(
             dest="action", metavar="ACTION", required=True, parser_class=Parser
         )
@@ -173,22 +186,27 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
             _add(below, f"{name} {action}", what)
         return
     module.configure(child)
+    if child.usage is None:
+        form: Any = Help(name)._format_args
+        words = [form(one, one.metavar or one.dest) for one in child._actions if _is_word(one)]
+        child.usage = " ".join((f"gpusetup {name} [options]", *words))
     _add_common(child, name, getattr(module, "JSON", "print exactly one JSON document"))
+
+
+def _is_word(action: argparse.Action) -> bool:
+    return not action.option_strings
 
 
 def _add_common(parser: Parser, name: str, json: str) -> None:
     """The options of every command that answers with a document."""
-    parser.set_defaults(command=name, json=False, output=None, verbose=False)
+    parser.set_defaults(command=name, json=False, output=None)
+    group = parser.add_argument_group("common")
+    group.add_argument("-h", "--help", action="help", help="show this and exit")
     if name in WITHOUT_DOCUMENT:
         return
-    group = parser.add_argument_group("common")
     group.add_argument("--json", action="store_true", help=json)
     group.add_argument("--schema", action=_Schema, nargs=0, help="print its JSON schema")
     group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")
-    group.add_argument("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
-    group.add_argument(
-        "-v", "--verbose", action="store_true", help="show what was asked, and the answers"
-    )
 
 
 class _Schema(argparse.Action):
@@ -213,17 +231,21 @@ def _examples(lines: Sequence[str]) -> str:
 def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     """The parser, and the words as the options of their command, checked; `command` is None where
     none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
-    _refuse_pages(words)
-    if words and words[0] == "help":
+    refuse_pages(words)
+    end = words.index("--") if "--" in words else len(words)
+    shown, ours = of_the_screen().parse_known_args(words[:end])  # type: ignore[no-untyped-call]
+    words = (*ours, *words[end:])
+    if "help" in words[:1]:
         words = (*words[1:], "--help")
-    parser = build_parser(words[0] if words and words[0] in COMMANDS else None)
+    parser = build_parser(next((word for word in words if word in COMMANDS), None))
     options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
     asked = parser
     for word in (options.command or "").split():
         asked = children_of(asked)[word]
     if unknown:
         asked.refuse(unknown)
-    _refuse_misplaced(asked, options)
+    refuse_misplaced(asked, options)
+    vars(options).update(vars(shown))
     return parser, options
 
 
@@ -235,7 +257,7 @@ MOST_OF_A_PATH = 4096
 LONG_OPTION = 40
 
 
-def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
+def refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
     """An empty value is a variable that the caller's script forgot to set, never the default; an
     address where a file is meant would become a folder of that name."""
     for action in asked._actions:
@@ -249,7 +271,7 @@ def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
             )
 
 
-def _refuse_pages(words: Sequence[str]) -> None:
+def refuse_pages(words: Sequence[str]) -> None:
     """No word of ours is longer than a path, nor has it a NUL or half of a character, which no path
     has; somebody's command after `--` may."""
     ours = words[: words.index("--")] if "--" in words else words

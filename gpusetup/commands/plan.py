@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Says whether a training workload fits on these GPUs, with which recipe and by what margin. "
-    "GPUs are the trainer's; without a GPU's name, this machine's are meant."
+    "Without a GPU's name, this machine's are meant."
 )
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
-    'gpusetup plan --model qwen3-8b --context 32768 --gpu "A100 80GB" --gpus 4',
-    'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 HOW = (
@@ -33,7 +31,7 @@ HOW = (
     "expert_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
-WHAT = ("model", "params", "frames", "size", "context", "batch", "accumulate", "gpus", "sp",
+WHAT = ("model", "params", "size", "context", "batch", "accumulate", "gpus", "sp",
         "solve")  # fmt: skip
 """Options that are fields of a question."""
 
@@ -86,11 +84,12 @@ class Checkpointing(argparse.BooleanOptionalAction):
 def configure(parser: argparse.ArgumentParser) -> None:
     from gpusetup.configs.values import optimizer_named, targets_named
 
-    add_machine_options(parser, python=False)
     parser.set_defaults(selective=None)
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     whole: dict[str, Any] = {"type": int, "metavar": "N"}
-    what = parser.add_argument_group("what is trained or served, and where").add_argument
+    group = parser.add_argument_group("what is trained or served, and where")
+    add_machine_options(group, python=False)
+    what = group.add_argument
     what("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
     what("--params", metavar="124M", help="a model of this size, of the usual shape")
     what("--from-config", metavar="FILE", help="what a training config says")
@@ -98,8 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what("--context", type=tokens, metavar="N", help="tokens of a sequence: 32768, 32k")
     what("--batch", **whole, help="sequences a step on all GPUs together")
     what("--accumulate", **whole, help="micro-batches a step")
-    what("--frames", **whole, help="of a video that a denoiser makes")
-    what("--size", metavar="HxW", help="its pixels, or an image's: 480x720")
+    what("--size", metavar="[N]HxW", help="a denoiser's sample: 1024x1024, 49x480x720")
     what("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
     what("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
     what("--gpus", **whole, help="how many of them train")
@@ -190,18 +188,18 @@ def run_one(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     else:
         from gpusetup.render.plan import plan_text
 
-        out.answer(as_document(found), lambda: plan_text(found, out.width))
+        out.answer(as_document(found), lambda: plan_text(found))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 
 def run_grid(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     from gpusetup.model.documents import PlanCellsAnswer
     from gpusetup.plan.answer import grid
-    from gpusetup.render.plan import grid_screen
+    from gpusetup.render.plan import grid_text
 
     found = grid(asked, options.gpus or asked.place.count)
     cells = tuple(plan for row in found.plans for plan in row)
-    out.answer(PlanCellsAnswer(cells=cells), grid_screen(found))
+    out.answer(PlanCellsAnswer(cells=cells), lambda: grid_text(found))
     return 0 if any(plan.fits for plan in cells) else Unsatisfiable.exit_code
 
 
@@ -213,7 +211,7 @@ def run_cells(options: argparse.Namespace, out: Console) -> int:
 
     gpus = load_catalog().gpus
     found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
-    out.answer(PlanCellsAnswer(cells=found), cells_text(found))
+    out.answer(PlanCellsAnswer(cells=found), lambda: cells_text(found))
     return 0
 
 

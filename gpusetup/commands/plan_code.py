@@ -38,7 +38,7 @@ def run_code(options: argparse.Namespace, out: Console, place: Place) -> int:
         out.debug(problem.trace)
         raise
     answer = plan_of(found, asked, best)
-    out.answer(as_document(answer), lambda: code_text(answer, out.width))
+    out.answer(as_document(answer), lambda: code_text(answer))
     return 0 if answer.fits else Unsatisfiable.exit_code
 
 

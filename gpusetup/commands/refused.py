@@ -32,25 +32,20 @@ COMMANDS: Mapping[str, str] = {
 OPTIONS: Mapping[str, str] = {
     "--torch": "version torch-version pytorch pytorch-version torch-release spec",
     "--backend": "cuda cuda-version cudatoolkit toolkit rocm torch-backend variant device cpu",
-    "--gpu": "i device devices gpu-name card arch sm compute-capability for-gpu",
-    "--for-gpu": "gpu device card arch capability target host",
+    "--gpu": "i device devices gpu-name card arch capability sm compute-capability for-gpu",
     "--driver": "for-driver driver-version nvidia-driver",
-    "--for-driver": "driver driver-version nvidia-driver",
     "--python": "n p env environment interpreter conda-env venv prefix target name user system",
     "--venv": "t env environment virtualenv prefix target path dir user break-system-packages",
     "--upgrade": "u update latest force-reinstall",
     "--yes": "force assume-yes no-input non-interactive",
     "--dry-run": "simulate preview check what-if",
-    "--index": "index-root index-url extra-index-url default-index mirror",
-    "--index-root": "i index index-url extra-index-url default-index mirror",
+    "--index": "i index-root index-url extra-index-url default-index mirror",
     "--offline": "f wheelhouse no-index find-links",
-    "--wheelhouse": "f offline no-index find-links",
     "--undo": "rollback revert restore uninstall remove",
     "--from": "machine host snapshot replay file input load",
     "--report": "log text input stdin file read",
     "--explain": "why reason matrix details",
     "--os": "platform system",
-    "--verbose": "debug trace log-level",
     "--output": "out outfile write to",
     "--level": "quick standard stress full deep",
     "--device": "cpu no-cuda",
@@ -99,12 +94,8 @@ def option_meant(name: str, parser: argparse.ArgumentParser) -> str | None:
     plain = name.lower().lstrip("-").replace("_", "-")
     called = [own for own in options if plain in (own[2:], *OPTIONS.get(own, "").split())]
     near = called[:3] or get_close_matches(f"--{plain}", options, 1, 0.7)
-    lines = {option_line(options[one]): options[one].help or "" for one in near}
-    if len(lines) == 1:
-        return f"did you mean `{next(iter(lines))}`?"
-    width = max(map(len, lines), default=0)
-    listed = "".join(f"\n  {line:{width}}  {text}".rstrip() for line, text in lines.items())
-    return f"did you mean one of these?{listed}" if lines else None
+    lines = dict.fromkeys(f"`{option_line(options[one])}`" for one in near)
+    return f"did you mean {' or '.join(lines)}?" if lines else None
 
 
 def option_line(action: argparse.Action) -> str:
@@ -122,7 +113,6 @@ WORDS = (
     (r".*\.json", "--from"),
     (r"cpu|cu\d{2,3}|rocm[\d.]+|xpu", "--backend"),
     (GPU, "--gpu"),
-    (GPU, "--for-gpu"),
 )
 """Pattern -> the option that a bare word of it belongs to, where the command has it."""
 

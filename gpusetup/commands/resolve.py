@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.commands.common import (
@@ -17,7 +15,7 @@ from gpusetup.commands.common import (
     read_listed,
     told,
 )
-from gpusetup.commands.resolve_channel import CHANNELS, run_channel
+from gpusetup.commands.resolve_channel import CHANNELS, channel_answer, refuse_more
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -32,7 +30,10 @@ from gpusetup.resolver.spelled import (
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
-    from gpusetup.model.resolution import Offer
+    from gpusetup.install.joint.table import Joint
+    from gpusetup.model.documents import ResolveAnswer
+    from gpusetup.model.resolution import HeldBack
+    from gpusetup.render.formats import Wanted
     from gpusetup.resolver.described import Description
     from gpusetup.resolver.least import Decision
 
@@ -47,37 +48,12 @@ EXAMPLES = (
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux --explain',
 )
 FORMATS = ("text", "command", "requirements", "uv", "pixi", "conda", "dockerfile")
-NAMED = ("uv", "pixi", "conda")
-
-
-class _Packages(argparse.Action):
-    """The packages; a word that is an option's value is refused with that option, once all options
-    were read: an unknown one is told of first."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        namespace.packages = values
-        namespace.refuse_words = partial(_refuse_words, parser, values)
-
-
-def _refuse_words(parser: Any, words: Sequence[str]) -> None:
-    from gpusetup.commands.refused import word_meant
-
-    for word in words:
-        if word_meant(word, parser._option_string_actions):
-            parser.refuse([word])
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "packages",
         nargs="*",
-        action=_Packages,
         metavar="PACKAGE",
         help="what is to stand on torch: `vllm`, 'jax[cuda13]'; torch is chosen with it, and your "
         "own package index is asked",
@@ -113,7 +89,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_backend_options(wish)
     wish.add_argument("--installer", choices=("uv", "pip", "conda"))
     wish.add_argument("--format", choices=FORMATS, default="text", help="what to print (text)")
-    wish.add_argument("--name", help="what a file for conda, uv or pixi calls its environment")
     wish.add_argument("--explain", action="store_true", help="give the reason for every row")
     wish.add_argument(
         "--offline",
@@ -126,76 +101,86 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="ask the live index for builds newer than the catalog",
     )
     wish.add_argument(
-        "--index-root",
+        "--index",
+        dest="index_root",
         metavar="URL",
-        help="a mirror of https://download.pytorch.org/whl to ask and to print "
-        "(or GPUSETUP_INDEX_ROOT)",
+        help="a mirror of https://download.pytorch.org/whl to ask and to print (or GPUSETUP_INDEX)",
     )
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    options.refuse_words()
     read_listed(options, out)
     _torch_of_words(options)
-    is_channel = options.torch in CHANNELS
-    if not is_channel:
-        _check_format(options)
+    _check_format(options)
     import os
 
     from gpusetup.catalog.builds import with_catalog
     from gpusetup.install.credentials import without_credentials
     from gpusetup.install.settings.index_root import index_root_of
-    from gpusetup.probe.unfinished import unfinished
-    from gpusetup.resolver import check_request
+    from gpusetup.render.formats import Wanted
+    from gpusetup.resolver import check_request, to_answer
     from gpusetup.resolver.described import described
+    from gpusetup.resolver.joint import Asked
     from gpusetup.resolver.offer import at_root, newest_of
 
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     catalog = _catalog(options, root, out)
+    channel = options.torch if options.torch in CHANNELS else None
     installer = "conda" if options.format == "conda" else options.installer or "auto"
-    request = Request(torch=options.torch, backend=options.backend, installer=installer)
-    if not is_channel:
-        check_request(request, catalog)
+    torch = None if channel else options.torch
+    request = Request(torch=torch, backend=options.backend, installer=installer)
+    check_request(request, catalog)
     given = _description(options)
     snapshot = described(_machine(options, given, out), given, catalog)
     snapshot = with_catalog(snapshot, catalog)
     shown = without_credentials(root)
-    if is_channel:
-        return run_channel(options, snapshot, request, catalog, shown, out)
+    asked = Asked(machine=snapshot, request=request, catalog=catalog)
+    if channel:
+        return _show(channel_answer(channel, asked, shown), snapshot, options, out)
+    joint, newest = None, None
     if options.packages:
-        from gpusetup.commands.resolve_together import run_together
+        from gpusetup.commands.resolve_together import together
 
-        return run_together(options, snapshot, request, catalog, shown, out)
-    decision = _decision(snapshot, request, given, catalog)
-    decision = replace(decision, newest=at_root(decision.newest, shown))
-    resolution = at_root(decision.resolution, shown)
-    resolution = replace(
-        resolution,
-        notes=(
-            *unfinished(snapshot),
-            *resolution.notes,
-            *_branch(options, snapshot),
-            *_age(catalog),
-            *_left_out(root, shown),
-        ),
-    )
-    if options.format == "text":
-        _screen(resolution, snapshot, options, out, newest_of(decision, snapshot))
+        joint, resolution = together(options, asked, out)
     else:
-        _file(resolution, snapshot, options, out)
-    return 0 if resolution.build else Unsatisfiable.exit_code
+        decision = _decision(snapshot, request, given, catalog)
+        resolution = decision.resolution
+        newest = newest_of(replace(decision, newest=at_root(decision.newest, shown)), snapshot)
+    resolution = at_root(resolution, shown)
+    resolution = replace(resolution, notes=_notes(resolution, snapshot, options, root))
+    wanted = Wanted(
+        resolution=resolution,
+        snapshot=snapshot,
+        installer=options.installer or "uv",
+        packages=joint.packages if joint else (),
+        hashes=joint.hashes if joint else {},
+    )
+    if options.format != "text":
+        return _file(wanted, joint, options, out)
+    if joint:
+        answer = to_answer(resolution, snapshot, wanted.asked)
+        same = ("packages", "held_back", "matrix")
+        answer = replace(answer, **{name: getattr(joint, name) for name in same})
+        answer = replace(answer, commands={}) if joint.refused else answer
+    else:
+        packages, said = _beside(resolution, snapshot)
+        resolution = replace(resolution, notes=(*resolution.notes, *said))
+        answer = replace(to_answer(resolution, snapshot, packages), newest=newest)
+    return _show(answer, snapshot, options, out, joint.refused if joint else ())
 
 
 def _torch_of_words(options: argparse.Namespace) -> None:
-    """A torch among the requirements of a file is what `--torch` asks for."""
-    if not options.requirements:
-        return
+    """A torch among the words is what `--torch` asks for."""
     from gpusetup.install.packages import requested_packages
 
+    if not options.packages:
+        return
     asked = requested_packages(options.packages, {})
     if options.torch and asked.torch and options.torch != asked.torch:
-        raise UsageError(f"`--torch {options.torch}` and torch {asked.torch} of the file")
+        raise UsageError(f"`--torch {options.torch}` and torch {asked.torch} exclude each other")
     options.torch = options.torch or asked.torch
+    if not asked.packages and {*asked.named} <= {"torch"}:
+        options.packages = []
 
 
 def _decision(
@@ -221,25 +206,18 @@ def _decision(
     return replace(decision, resolution=replace(taken, rejections=rows))
 
 
-def _screen(
-    resolution: Resolution,
+def _show(
+    answer: ResolveAnswer,
     snapshot: Snapshot,
     options: argparse.Namespace,
     out: Console,
-    newest: Offer | None,
-) -> None:
+    refused: tuple[HeldBack, ...] = (),
+) -> int:
     from gpusetup.render.resolution import resolution_text
-    from gpusetup.resolver import to_answer
 
-    packages, said = _beside(resolution, snapshot)
-    resolution = replace(resolution, notes=(*resolution.notes, *said))
-    answer = replace(to_answer(resolution, snapshot, packages), newest=newest)
-    installer = options.installer or "uv"
-
-    def text() -> str:
-        return resolution_text(answer, snapshot, installer=installer, explain=options.explain)
-
-    out.answer(answer, text)
+    how = {"installer": options.installer or "uv", "explain": options.explain}
+    out.answer(answer, lambda: resolution_text(answer, snapshot, **how, refused=refused))
+    return 0 if answer.torch and not refused else Unsatisfiable.exit_code
 
 
 def _beside(resolution: Resolution, snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -253,18 +231,18 @@ def _beside(resolution: Resolution, snapshot: Snapshot) -> tuple[tuple[str, ...]
     return (*FAMILY, *followers), pinned_in_words(snapshot, build)
 
 
-def _file(
-    resolution: Resolution, snapshot: Snapshot, options: argparse.Namespace, out: Console
-) -> None:
+def _file(wanted: Wanted, joint: Joint | None, options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.install.joint.coming import refusal
     from gpusetup.render.formats import FORMATS as WRITERS
-    from gpusetup.render.formats import named
 
-    if resolution.build is None:
+    if wanted.resolution.build is None:
         raise Unsatisfiable(
             "No torch build fits", hint="`gpusetup resolve` without `--format` says why"
         )
-    text = WRITERS[options.format](resolution, snapshot, options.installer or "uv")
-    out.text(named(text, options.name))
+    if joint and joint.refused:
+        raise Unsatisfiable(*refusal(joint))
+    out.text(WRITERS[options.format](wanted))
+    return 0
 
 
 def _machine(options: argparse.Namespace, given: Description, out: Console) -> Snapshot:
@@ -290,42 +268,45 @@ def _description(options: argparse.Namespace) -> Description:
 
 
 def _check_format(options: argparse.Namespace) -> None:
-    if options.name and (options.format not in NAMED or not re.fullmatch(r"[\w.-]+", options.name)):
-        raise UsageError(
-            "`--name` is one word, for `--format conda`, `uv` or `pixi`",
-            hint="`gpusetup resolve --format conda --name NAME --output environment.yml`",
-        )
-    if options.format == "text":
+    file, installer = options.format, options.installer
+    if options.torch in CHANNELS:
+        refuse_more(options, options.torch)
+    if file == "text":
         return
     if options.json:
-        raise UsageError(f"`--json` and `--format {options.format}` exclude each other")
-    if options.format == "conda" and options.installer in ("uv", "pip"):
-        raise UsageError(
-            f"`--format conda` and `--installer {options.installer}` exclude each other"
-        )
-    if options.installer == "conda" and options.format not in ("conda", "command"):
-        raise UsageError(f"`--format {options.format}` is made of wheels, not of conda packages")
+        raise UsageError(f"`--json` and `--format {file}` exclude each other")
+    if file == "conda" and installer in ("uv", "pip"):
+        raise UsageError(f"`--format conda` and `--installer {installer}` exclude each other")
+    if installer == "conda" and file not in ("conda", "command"):
+        raise UsageError(f"`--format {file}` is made of wheels, not of conda packages")
 
 
-def _age(catalog: Catalog) -> tuple[str, ...]:
+def _notes(
+    resolution: Resolution, snapshot: Snapshot, options: argparse.Namespace, root: str
+) -> tuple[str, ...]:
     from datetime import date
 
+    from gpusetup.install.credentials import without_credentials
+    from gpusetup.probe.unfinished import unfinished
     from gpusetup.resolver.notes import age_note
 
-    note = age_note(catalog, date.today().isoformat())
-    return (note,) if note else ()
+    hidden = "the index's user and password are left out of what is shown"
+    told = (
+        *unfinished(snapshot),
+        *resolution.notes,
+        _branch(options, snapshot),
+        age_note(resolution.catalog_as_of, date.today().isoformat()),
+        hidden if root != without_credentials(root) else None,
+    )
+    return tuple(filter(None, told))
 
 
-def _branch(options: argparse.Namespace, snapshot: Snapshot) -> tuple[str, ...]:
+def _branch(options: argparse.Namespace, snapshot: Snapshot) -> str | None:
     """A driver that was given as a branch only: which one of it is meant."""
     version = snapshot.driver.version or ""
     if not options.driver or "." not in version or re.search(r"\d[.,]\d", options.driver):
-        return ()
-    return (f"driver {options.driver} is taken as {version}, the first of its branch with a CUDA",)
-
-
-def _left_out(root: str, shown: str) -> tuple[str, ...]:
-    return () if root == shown else ("the index's user and password are left out of what is shown",)
+        return None
+    return f"driver {options.driver} is taken as {version}, the first of its branch with a CUDA"
 
 
 def _catalog(options: argparse.Namespace, root: str, out: Console) -> Catalog:
@@ -333,14 +314,11 @@ def _catalog(options: argparse.Namespace, root: str, out: Console) -> Catalog:
     from datetime import date
 
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.install.refresh.saved_file import is_saved
+    from gpusetup.install.refresh import ask_root, keep, merged, saved_file, with_saved
 
     catalog = load_catalog()
-    if not options.refresh and (options.machine_from or not is_saved()):
+    if not options.refresh and (options.machine_from or not saved_file().exists()):
         return catalog
-
-    from gpusetup.install.refresh.live_catalog import ask_root, merged
-    from gpusetup.install.refresh.saved import keep, with_saved
 
     if not options.refresh:
         return with_saved(catalog, root, out.talk)

@@ -6,36 +6,22 @@ import argparse
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import ResolveAnswer
-from gpusetup.model.frozen import replace
-from gpusetup.model.shell import shell_line
-from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
-    from gpusetup.catalog.builds import Catalog
-    from gpusetup.model.machine import Snapshot
-    from gpusetup.model.resolution import Request
-    from gpusetup.render.language import Screen
+    from gpusetup.resolver.joint import Asked
 
 CHANNELS = {"nightly": "each day", "test": "soon"}
 """The channel -> when another build takes the place of its newest one."""
-FAMILY = ("torch", "torchvision", "torchaudio")
 
 
-def run_channel(
-    options: argparse.Namespace,
-    snapshot: Snapshot,
-    request: Request,
-    catalog: Catalog,
-    root: str,
-    out: Console,
-) -> int:
+def channel_answer(channel: str, asked: Asked, root: str) -> ResolveAnswer:
     """The backend is that of the newest release that fits; nobody is asked."""
     from gpusetup.resolver import resolve
+    from gpusetup.resolver.situation import python_tag
 
-    channel = options.torch
-    _refuse_more(options, channel)
-    build = resolve(snapshot, replace(request, torch=None), catalog).build
+    build = resolve(asked.machine, asked.request, asked.catalog).build
     if build is None:
         raise Unsatisfiable(
             f"No backend fits this machine, so no {channel} build does",
@@ -47,24 +33,23 @@ def run_channel(
         f"{CHANNELS[channel]}; the command takes the newest that the index has when it runs; "
         "`gpusetup verify` proves it here"
     )
-    answer = ResolveAnswer(
+    uv = ("uv", "pip", "install", "--prerelease", "allow", *FAMILY, "--index-url", index)
+    pip = ("python", "-m", "pip", "install", "--pre", *FAMILY, "--index-url", index)
+    return ResolveAnswer(
         torch=channel,
+        torchvision=channel,
+        torchaudio=channel,
+        python=python_tag(asked.machine),
         backend=build.backend,
         index_url=index,
-        commands={
-            "uv": (
-                ("uv", "pip", "install", "--prerelease", "allow", *FAMILY, "--index-url", index),
-            ),
-            "pip": (("python", "-m", "pip", "install", "--pre", *FAMILY, "--index-url", index),),
-        },
+        commands={"uv": (uv,), "pip": (pip,)},
         notes=(note,),
-        catalog_as_of=str(catalog.as_of),
+        catalog_as_of=str(asked.catalog.as_of),
     )
-    out.answer(answer, _text(answer, snapshot, options.installer or "uv"))
-    return 0
 
 
-def _refuse_more(options: argparse.Namespace, channel: str) -> None:
+def refuse_more(options: argparse.Namespace, channel: str) -> None:
+    """No package is fitted to a channel's build, and no file is written of one."""
     if options.packages:
         raise UsageError(
             f"Packages are released for releases of torch: none is fitted to a {channel} build",
@@ -76,18 +61,3 @@ def _refuse_more(options: argparse.Namespace, channel: str) -> None:
             f"A {channel} build is gone after some weeks: no file is written of one",
             hint=f"`gpusetup resolve --torch {channel}` prints the command",
         )
-
-
-def _text(answer: ResolveAnswer, snapshot: Snapshot, installer: str) -> Screen:
-    from gpusetup.render.language import GOOD, Row, Screen, command, heading, remark
-
-    argv = answer.commands[installer][0]
-    return Screen(
-        (
-            Row((f"torch {answer.torch}", GOOD), f" from {answer.torch}/{answer.backend}"),
-            "",
-            heading(f"With {installer}"),
-            command(shell_line(argv, snapshot.os.family)),
-            *(remark("note", note) for note in answer.notes),
-        )
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.common import add_machine_options, add_timeout, gather
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
@@ -27,9 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "diff", nargs="*", metavar="diff A B", help="what differs between two records"
     )
     add_machine_options(parser)
-    parser.add_argument(
-        "--deep", action="store_true", help="also ask `nvidia-smi`, and import torch in the target"
-    )
+    add_timeout(parser)
     parser.add_argument(
         "--keep-private",
         action="store_true",
@@ -44,7 +42,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.probe.saved import dump_snapshot
     from gpusetup.redaction import redact
 
-    snapshot = gather(options, out, deep=options.deep)
+    snapshot = gather(options, out)
     shared = snapshot if options.keep_private else redact(snapshot)
     out.json_text(to_json(shared) + "\n" if out.json else dump_snapshot(shared))
     return 0

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     if not out.color:
         os.environ["NO_COLOR"] = "1"
     try:
-        return start_by_path(python, words(options))
+        return start_by_path(python, [*words(options), *["--verbose"] * out.verbose])
     except OSError as problem:
         raise Blocked(f"Cannot start {python}: {problem.strerror}") from problem
 
@@ -57,10 +57,10 @@ def caught(options: argparse.Namespace, out: Console) -> None:
     said = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
     if said.exit is None:
         raise Blocked(f"Cannot start {python}: {said.problem}")
-    out.answer(_document(said))
+    out.answer(document_of(said))
 
 
-def _document(said: Output) -> VerifyAnswer:
+def document_of(said: Output) -> VerifyAnswer:
     from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
     from gpusetup.model.codec import from_json
     from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
@@ -96,7 +96,7 @@ def words(options: argparse.Namespace) -> list[str]:
     parser = argparse.ArgumentParser(add_help=False)
     add_options(parser)
     said = [] if options.output is None else [f"--output={options.output}"]
-    said += ["--json"] * options.json + ["--verbose"] * options.verbose
+    said += ["--json"] * options.json
     for action in parser._actions:
         value, flag = getattr(options, action.dest), action.option_strings[0]
         if value == action.default:

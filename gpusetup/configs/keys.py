@@ -39,8 +39,7 @@ ATTENTION, DTYPE, PURE, LOSS_KERNEL = "attention", "dtype", "pure-16-bit", "loss
 KERNELS, IN_BACKWARD, TRAINED_TOO, PROMPT = "kernels", "step-in-backward", "trained-too", "prompt"
 RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE = "response", "total-length", "dynamic", "stage"
 FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP = "flavor", "beside-mlp", "distributed-optimizer", "tp-sp"
-TRAINED_LAYERS, YARN, YARN_FROM, EVALUATES = "trained-layers", "yarn", "native-length", "evaluates"
-EVAL_BATCH = "evaluation-batch"
+TRAINED_LAYERS = "trained-layers"
 
 
 class Key(Frozen):

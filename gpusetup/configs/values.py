@@ -73,7 +73,7 @@ SHARDING = {
 STRATEGIES = {
     "fsdp2": "fsdp", "full-shard": "fsdp1", "hybrid-shard": "hsdp", "no-shard": "ddp",
     "zero-1": "zero1", "zero-2": "zero2", "zero-3": "zero3", "deepspeed-1": "zero1",
-    "deepspeed-2": "zero2", "deepspeed-3": "zero3", "dataparallel": "dp", "auto": "device-map",
+    "deepspeed-2": "zero2", "deepspeed-3": "zero3", "auto": "device-map",
 }  # fmt: skip
 """What people call a strategy -> its name; `shard-grad-op` keeps what it gathered, too."""
 ADAPTED = {
@@ -133,12 +133,6 @@ QUANTIZED = {
     "bnb.fp4-dq": "nf4-dq", "bnb.int8": "int8", "bnb.int8-training": "int8",
 }  # fmt: skip
 """LLaMA-Factory's `quantization_bit`, litgpt's `quantize` -> how the base is stored."""
-
-LITGPT_LAYERS = {
-    "lora_query": "q_proj", "lora_key": "k_proj", "lora_value": "v_proj",
-    "lora_projection": "o_proj", "lora_mlp": "mlp", "lora_head": "head",
-}  # fmt: skip
-"""litgpt's switches -> the linear layer."""
 
 ATTENTION_LAYERS = frozenset(
     ("q_proj", "k_proj", "v_proj", "o_proj", "output_proj", "query", "key", "value")

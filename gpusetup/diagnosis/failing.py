@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from gpusetup.causes.layers import STAGES
 from gpusetup.causes.record import RECORDS
-from gpusetup.evidence.context import events, in_container, is_report, on, package
-from gpusetup.messages.row import NOT_SHOWN
+from gpusetup.evidence.context import in_container, is_report, on, package
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
-    from gpusetup.messages.program import Program
+    from gpusetup.messages.programs import Program
     from gpusetup.model.failing import Stage
     from gpusetup.model.shell import Line
 
@@ -58,8 +57,6 @@ def of_the_program(context: RuleContext, finding: Finding) -> Finding:
     program, fix = program_of(context), finding.fix
     if fix is None or not is_report(context):
         return finding
-    if program and (other := dict(program.elsewhere).get(finding.id)):
-        return replace(finding, fix=Fix(text=other))
     failed = context.snapshot.failing.program
     pinned = (p for p, name in PINNING.items() if name == failed or package(context, p))
     if engine := next(pinned, None):
@@ -111,13 +108,10 @@ def failure_of(context: RuleContext, findings: tuple[Finding, ...]) -> Finding |
     """The finding that is the answer to a text where no error is: what a program failed at."""
     if not is_report(context):
         return None
-    failed = (one for one in findings if RECORDS[one.id].failure and _is_shown(context, one))
+    failed = (one for one in findings if RECORDS[one.id].failure and not _is_of_pictures(one))
     return min(failed, key=lambda one: RECORDS[one.id].failure, default=None)
 
 
-def _is_shown(context: RuleContext, finding: Finding) -> bool:
-    """Whether a program failed, and the text says at what: not while a picture was drawn."""
-    if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
-        return False
-    said = [one for one in events(context, finding.id) if "exception" not in one.values]
-    return not said or any(event.values.get("why") != NOT_SHOWN for event in said)
+def _is_of_pictures(finding: Finding) -> bool:
+    """Whether the program failed while a picture was drawn."""
+    return any("Graphics Exception: " in evidence.text for evidence in finding.evidence)

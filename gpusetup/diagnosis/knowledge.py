@@ -1,6 +1,7 @@
 """What each finding means, what proves it, what speaks against it, and where that is known from.
 
-`gpusetup doctor --list` and `--explain ID` print these rows; the reference page is made from them.
+`gpusetup doctor --explain` prints these rows, with an ID one of them; the reference page is made
+of them.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def record(id: str) -> Cause:
     import difflib
 
     near = difflib.get_close_matches(id, ids, 3, 0.4)
-    hint = f"the nearest: {', '.join(near)}" if near else "`gpusetup doctor --list` lists them"
+    hint = f"the nearest: {', '.join(near)}" if near else "`gpusetup doctor --explain` lists them"
     raise UsageError(f"There is no finding {id!r}", hint=hint)
 
 

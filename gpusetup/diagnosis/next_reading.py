@@ -11,7 +11,6 @@ from gpusetup.causes.alike import (
     KERNEL_LOG,
     LIBCUDA_IN_IT,
     LIST_GPUS,
-    NCCL_LOG,
     NODES,
     ON_THE_BUS,
     ON_THE_HOST,
@@ -21,18 +20,14 @@ from gpusetup.causes.lenders import lender_of
 from gpusetup.diagnosis.failing import program_of
 from gpusetup.evidence.context import (
     driver_answers,
-    events,
     has_nvidia,
     in_container,
     is_report,
     on,
-    readings,
 )
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import distribution_of
-from gpusetup.messages.row import FAILED
-from gpusetup.model.failing import SUBJECT
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
@@ -43,25 +38,9 @@ if TYPE_CHECKING:
 ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
 ON_A_MAC = "system_profiler SPDisplaysDataType"
 INSTALLS = "python -V  # and the installer's command, with its whole output"
-MONITOR = "gpusetup monitor 60  # in another terminal, while it runs"
-OF_SUBJECTS = {
-    "slow": MONITOR,
-    "install": INSTALLS,
-    "Slurm": "sinfo -o '%P %G %t'",
-    "Kubernetes": "kubectl describe nodes | grep nvidia.com/gpu",
-    "podman": "podman info  # on the host; and the container's own command and output",
-    "docker": "docker info  # on the host; and the container's own command and output",
-    "amd": "rocminfo",
-    "intel": "sycl-ls",
-    "apple": ON_A_MAC,
-}
-"""What shows most of what the words of a text are of (`SUBJECT`); of a GPU `nvidia-smi` does."""
 ON_WINDOWS = {
-    OF_SUBJECTS["Kubernetes"]: "kubectl describe nodes | findstr nvidia.com/gpu",
     "OLLAMA_DEBUG=1 ollama serve": "$env:OLLAMA_DEBUG=1; ollama serve",
     ON_THE_BUS: ON_A_PC,
-    "rocminfo": ON_A_PC,
-    "sycl-ls": ON_A_PC,
     NODES: LIST_GPUS,
     KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; ProviderName='nvlddmkm'}",
     HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
@@ -82,7 +61,7 @@ IN_WSL: dict[str, str] = {
 """WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
 (Microsoft, "DirectX is coming to the Windows Subsystem for Linux")."""
 IN_A_NOTEBOOK = dict.fromkeys(
-    (ON_THE_BUS, NODES, KERNEL_LOG, HOST_MEMORY, ON_THE_HOST, MONITOR, ON_A_MAC), "nvidia-smi"
+    (ON_THE_BUS, NODES, KERNEL_LOG, HOST_MEMORY, ON_THE_HOST), "nvidia-smi"
 )
 """A lent machine: its bus and its kernel's log are its lender's."""
 IN_A_CONTAINER: dict[str, str] = {
@@ -112,31 +91,22 @@ def reading_of_unknown(context: RuleContext) -> str | None:
     """The command whose answer shows most of the stage that failed; None where only the program's
     whole error does."""
     program, failing = program_of(context), context.snapshot.failing
-    said = events(context, FAILED)
-    stages = {failing.stage, *(event.values.get("stage") for event in said)}
-    if "build" in stages:
+    if failing.stage == "build":
         # Once more with all that it prints; what lies in this folder, of an unnamed distribution.
         named = (failing.program or "", *(program.packages if program else ()))
         name = next(filter(None, map(distribution_of, named)), None)
         if name or program or not failing.program:
             apart = () if program and not program.on_torch else ("--no-build-isolation",)
             return paste.pip(context, "install", "-v", *apart, name or ".")
-    if stages & {"build", "install"}:
         return INSTALLS
-    if failing.stage == "distributed":
-        return NCCL_LOG
     if program and program.reading:
         return program.reading
-    subject = next((one.value for one in readings(context, SUBJECT)), None)
     torch = context.snapshot.torch.version
-    if (torch or (program and program.on_torch)) and subject not in ("slow", "install"):
+    if torch or driver_answers(context):
         shown = torch and context.snapshot.python.version and driver_answers(context)
         return None if shown else COLLECT_ENV
-    if subject in OF_SUBJECTS:
-        return OF_SUBJECTS[subject]
-    if driver_answers(context):
-        return None if program else COLLECT_ENV
-    return "nvidia-smi" if subject or program else None
+    machine = context.snapshot
+    return "nvidia-smi" if failing.program or machine.events or machine.gpus else None
 
 
 def asked_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on, other_maker
 from gpusetup.catalog.kernels import served_by_codes
-from gpusetup.messages.row import FAILED
 from gpusetup.model.finding import Evidence, Finding
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Gpu, Package, PciDevice, Reading, Snapshot, Torch
@@ -43,7 +42,7 @@ class RuleContext(Frozen):
     request: Request = Request()
     """What was asked for, by a person or by what the machine shows."""
     other_host: bool = False
-    """The GPUs and the driver were named (`--for-gpu`), not read: what is not named is unasked."""
+    """The GPUs and the driver were named (`--gpu`), not read: what is not named is unasked."""
 
 
 Rule = Callable[[RuleContext], Iterator[Finding]]
@@ -155,8 +154,6 @@ BESIDE_THE_POINT = (
     "backend-runs",
     "ran-first",
     "torch-uninstalled",
-    FAILED,
-    "training-run",
 )
 """Events that explain no failure by themselves."""
 

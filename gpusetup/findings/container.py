@@ -160,7 +160,6 @@ def container_nvml_lost(context: RuleContext) -> Iterator[Finding]:
     """A running container whose GPU access was taken away (a systemd reload on the host)."""
     said = events(context, CONTAINER_NVML_LOST.id)
     if in_container(context):
-        said += events(context, "nvml-unknown-error")
         driver, starts = context.snapshot.driver, context.snapshot.cuda_api.init_code == 0
         if driver.nvml_code == NVML_UNKNOWN and not starts and not is_report(context):
             said += (shown(context, "driver.nvml_code", "999: Unknown Error"),)

@@ -74,9 +74,7 @@ def _says_something(context: RuleContext, code: int, said: tuple[Event, ...]) ->
     # No order: a text seldom lists the GPU that its program looked for.
     live = not is_report(context) and not gpus(context) and not nvidia_on_pci(context)
     there = False if live else has_nvidia(context)
-    # A program that asks for a function which this driver has under another version.
-    asks_late = code == UNCORRECTABLE or events(context, "program-release-too-old")
-    return not asks_late and (code != 100 or there is not False)
+    return code != UNCORRECTABLE and (code != 100 or there is not False)
 
 
 def _has_no_fabric(context: RuleContext) -> bool:

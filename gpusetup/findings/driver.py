@@ -226,7 +226,7 @@ def floor_for_the_other_host(context: RuleContext) -> Iterator[Finding]:
     needed = cuda_needed(context.snapshot.torch)
     if context.other_host and needed and not context.snapshot.driver.version:
         least = context.catalog.driver_floor(needed, _family(context)) or _newest_of(context)[1]
-        fix = Fix(text="Check it with `--for-driver VERSION`", min_driver=least)
+        fix = Fix(text="Check it with `--driver VERSION`", min_driver=least)
         said = (shown(context, "gpus", f"CUDA {needed}"),)
         yield finding(context, DRIVER_TO_EXPECT, said, fix=fix, least=least)
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.causes.gpu_losses import GPU_MEMORY_TAKEN, PCIE_DEGRADED, POWER_THERMAL_THROTTLE
-from gpusetup.causes.gpu_models import (
-    BF16_UNSUPPORTED,
-    GPU_HALF_BUSY,
-    GPU_ORDER_DIFFERS,
-    GPU_TOO_OLD_FOR_TRITON,
-)
+from gpusetup.causes.gpu_models import BF16_UNSUPPORTED, GPU_TOO_OLD_FOR_TRITON
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -20,7 +15,7 @@ from gpusetup.evidence.context import (
     is_report,
     whole_number,
 )
-from gpusetup.findings.message_rules import finding, marked, seen, shown
+from gpusetup.findings.message_rules import finding, marked, shown
 from gpusetup.fixes import which
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.machine import Gpu, visible_gpus
@@ -117,31 +112,10 @@ def too_old_for_triton(context: RuleContext) -> Iterator[Finding]:
         yield finding(context, GPU_TOO_OLD_FOR_TRITON, said, severity=only, gpus=name)
 
 
-def mixed_gpus(context: RuleContext) -> Iterator[Finding]:
-    """Several kinds of GPU in one machine: CUDA's order is not nvidia-smi's."""
-    names = {gpu.name for gpu in visible_gpus(context.snapshot)} - {*which.UNNAMED}
-    if len(names) > 1 and context.snapshot.environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        listed = ", ".join(sorted(names))
-        yield seen(context, GPU_ORDER_DIFFERS, "gpus", listed, names=listed)
-
-
-def half_busy(context: RuleContext) -> Iterator[Finding]:
-    """One line for each GPU: what utilisation, memory and heat tell."""
-    for gpu in gpus(context) if is_report(context) and not context.snapshot.events else ():
-        if 10 < (gpu.utilization_percent or 0) < 85:
-            busy, heat = f"{gpu.utilization_percent}", f"{gpu.temperature_celsius or '?'}"
-            used = f"{100 * (gpu.memory_used_bytes or 0) // (gpu.memory_total_bytes or 1)}"
-            who, text = which.titled(context, [gpu]), f"{busy} % busy"
-            said = shown(context, "gpus", text, who=who, busy=busy, used=used, heat=heat)
-            yield finding(context, GPU_HALF_BUSY, (said,))
-
-
 RULES = (
     power_thermal_throttle,
     pcie_degraded,
     memory_taken,
-    half_busy,
     no_bfloat16,
     too_old_for_triton,
-    mixed_gpus,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.causes.companions import CUDA_VERSIONS_DIFFER, NUMPY_ABI_MISMATCH
+from gpusetup.causes.companions import NUMPY_ABI_MISMATCH
 from gpusetup.causes.cuda_libraries import CUDA_LIB_MISSING
 from gpusetup.causes.cuda_start import LIBCUDA_STUB
 from gpusetup.causes.environments import (
@@ -18,7 +18,6 @@ from gpusetup.causes.host import (
     CUDA_LAUNCH_BLOCKING,
     MEMORY_CACHING_OFF,
     PIP_CACHE_DISK_FULL,
-    RDMA_MEMLOCK,
     SHM_TOO_SMALL,
     TF32_PRECISION,
 )
@@ -33,15 +32,12 @@ from gpusetup.evidence.context import (
     RuleContext,
     events,
     gib,
-    gpus,
     has_nvidia,
     in_container,
     is_cuda_build,
     is_report,
     on,
     package,
-    says_nothing_else,
-    value_evidence,
 )
 from gpusetup.evidence.plausible import exactly
 from gpusetup.findings.message_rules import case_of, finding, from_message, seen, shown
@@ -104,19 +100,6 @@ def triton(context: RuleContext) -> Iterator[Finding]:
     looked = on(context, "linux") and not is_report(context)
     if looked and lacks and is_cuda_build(machine.torch) and has_nvidia(context):
         yield seen(context, TRITON_NO_COMPILER, "PATH", "no gcc", severity=Severity.WARNING)
-
-
-def cuda_versions_told(context: RuleContext) -> Iterator[Finding]:
-    """Somebody shows the driver's CUDA beside nvcc's, and nothing that fails."""
-    own, nvcc = context.snapshot.driver.cuda, context.snapshot.toolkit.nvcc
-    if is_report(context) and says_nothing_else(context) and own and nvcc and own != nvcc:
-        yield CUDA_VERSIONS_DIFFER.found(
-            f"The driver serves CUDA up to {own}, nvcc is {nvcc}: these need not agree",
-            detail="nvidia-smi prints the newest CUDA that the driver can run, nvcc the toolkit's "
-            "own version; torch's wheels bring theirs, which the driver must reach. nvcc matters "
-            "only where CUDA code is compiled: then it needs torch's CUDA.",
-            evidence=(value_evidence(context, "toolkit.nvcc", f"nvcc: release {nvcc}"),),
-        )
 
 
 def interpreter(context: RuleContext) -> Iterator[Finding]:
@@ -187,18 +170,6 @@ def shm_too_small(context: RuleContext) -> Iterator[Finding]:
         yield seen(context, SHM_TOO_SMALL, about, text, severity=Severity.WARNING)
 
 
-CLUSTER_GPUS = 8
-"""A node with that many GPUs is usually one of several, joined by InfiniBand."""
-
-
-def memlock_low(context: RuleContext) -> Iterator[Finding]:
-    """Locked memory is limited on a cluster's node (RDMA registers memory)."""
-    limit = context.snapshot.memory.memlock_bytes
-    if limit is not None and limit < 64 << 20 and len(gpus(context)) >= CLUSTER_GPUS:
-        about, text = "memory.memlock_bytes", "RLIMIT_MEMLOCK below 64 MiB"
-        yield seen(context, RDMA_MEMLOCK, about, text, severity=Severity.NOTE)
-
-
 SETTINGS = (
     (CUDA_LAUNCH_BLOCKING, "CUDA_LAUNCH_BLOCKING", "1"),
     (MEMORY_CACHING_OFF, "PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
@@ -227,12 +198,10 @@ RULES = (
     cuda_lib_missing,
     numeric,
     triton,
-    cuda_versions_told,
     interpreter,
     environment,
     tool_environment,
     disk_full,
     shm_too_small,
-    memlock_low,
     settings,
 )

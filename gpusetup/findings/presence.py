@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
-from gpusetup.causes.driver_there import DRIVER_MISSING, GPU_PASSED_THROUGH
+from gpusetup.causes.driver_there import DRIVER_MISSING
 from gpusetup.causes.gpu_models import AMD_GPU, APPLE_SILICON, INTEL_GPU, NO_NVIDIA_GPU
 from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import Cause
@@ -18,7 +18,6 @@ from gpusetup.evidence.context import (
     driver_answers,
     event_evidence,
     events,
-    gpus,
     has_nvidia,
     in_container,
     is_report,
@@ -38,10 +37,6 @@ NVML_DRIVER_NOT_LOADED = 9
 
 
 NVML_UNKNOWN = 999
-
-
-PASSED_THROUGH = {"vfio-pci", "pci-stub", "xen-pciback"}
-"""Kernel drivers that hold a GPU for a virtual machine."""
 
 
 def absent_here(context: RuleContext) -> bool:
@@ -137,13 +132,6 @@ def nvml_said(context: RuleContext) -> tuple[Event, ...]:
     driver = context.snapshot.driver
     text = driver.nvml_message or f"error {driver.nvml_code}"
     return (shown(context, "driver.nvml_code", text),) if driver.nvml_code else ()
-
-
-def gpu_passed_through(context: RuleContext) -> Iterator[Finding]:
-    """The GPU is reserved for a virtual machine."""
-    holders = {device.driver for device in nvidia_on_pci(context)}
-    if holders and holders <= PASSED_THROUGH and not gpus(context):
-        yield finding(context, GPU_PASSED_THROUGH, on_the_bus(context))
 
 
 def serves_its_maker(context: RuleContext) -> bool:
@@ -272,9 +260,7 @@ def _runs(context: RuleContext) -> bool:
     return bool(works or not told)
 
 
-IMAGE = (
-    "; `gpusetup doctor --for-gpu NAME --for-driver VERSION` judges this image for its host instead"
-)
+IMAGE = "; `gpusetup doctor --gpu NAME --driver VERSION` judges this image for its host instead"
 
 
 def _of_whom(context: RuleContext) -> tuple[Cause, Fix]:
@@ -297,5 +283,5 @@ def _of_whom(context: RuleContext) -> tuple[Cause, Fix]:
     )
 
 
-OF_THE_DRIVER = (driver_missing, gpu_passed_through)
+OF_THE_DRIVER = (driver_missing,)
 RULES = (*OF_THE_DRIVER, no_nvidia_gpu)

@@ -8,10 +8,11 @@ from gpusetup.causes.cuda_libraries import CUDA_LIB_MISSING
 from gpusetup.causes.host import TF32_MESSAGE, TF32_PRECISION
 from gpusetup.causes.memory import OUT_OF_MEMORY
 from gpusetup.causes.parallel import NCCL_NO_SOCKET_INTERFACE, NCCL_P2P_FAILURE
-from gpusetup.causes.program_builds import PROGRAM_WITHOUT_GPU_SUPPORT, programs_own
-from gpusetup.causes.program_needs import PROGRAM_REQUIREMENT_MISSING
-from gpusetup.causes.program_releases import PROGRAM_RELEASE_TOO_OLD
-from gpusetup.causes.programs import PROGRAM_FAILED, PROGRAM_SEES_NO_GPU
+from gpusetup.causes.programs import (
+    PROGRAM_SEES_NO_GPU,
+    PROGRAM_WITHOUT_GPU_SUPPORT,
+    programs_own,
+)
 from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.running import (
     CUDA_PROGRAM_ERROR,
@@ -149,18 +150,9 @@ UNREACHED = Message(
 )
 
 
-CAUSES = (
-    PROGRAM_WITHOUT_GPU_SUPPORT,
-    PROGRAM_REQUIREMENT_MISSING,
-    PROGRAM_RELEASE_TOO_OLD,
-    PROGRAM_SEES_NO_GPU,
-    PROGRAM_FAILED,
-)
-
-
 def of_programs(context: RuleContext) -> Iterator[Finding]:
     """What a program says of itself."""
-    for cause in CAUSES:
+    for cause in (PROGRAM_WITHOUT_GPU_SUPPORT, PROGRAM_SEES_NO_GPU):
         heard = _about_it(context, *cause.kinds)
         if heard and cause.message and all(holds(context) for holds in cause.holds):
             yield from_message(context, cause, *case_of(context, cause.message, heard))
@@ -174,7 +166,7 @@ OF_A_PROGRAM = Message(
 def library_missing(context: RuleContext) -> Iterator[Finding]:
     """A program whose GPU part is there, and a CUDA library that it loads is not."""
     heard = _about_it(context, "program-lib-missing")
-    if not events(context, PROGRAM_FAILED.id, "no-nvidia-driver", "gpu-computes"):
+    if not events(context, "no-nvidia-driver", "gpu-computes"):
         heard = heard or _about_it(context, "program-lib-unfound")
     stops = events(context, CUDA_LIB_MISSING.id, "driver-too-old")
     if not driver_answers(context):
@@ -183,7 +175,7 @@ def library_missing(context: RuleContext) -> Iterator[Finding]:
         yield from_message(context, CUDA_LIB_MISSING, OF_A_PROGRAM, heard)
 
 
-UNSAID = {"lacks": "something", "beside": "driver", "library": "A CUDA library"}
+UNSAID = {"library": "A CUDA library"}
 
 
 def _about_it(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
@@ -199,8 +191,7 @@ def _about_it(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
     return tuple(
         replace(e, values={**known, "said": (e.text or "an error")[:120], **e.values})
         for e in events(context, *kinds)
-        if e.kind == PROGRAM_FAILED.id
-        or (program or "").lower() in ("", e.values.get("program", program or "").lower())
+        if (program or "").lower() in ("", e.values.get("program", program or "").lower())
     )
 
 

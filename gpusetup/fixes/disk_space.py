@@ -52,7 +52,7 @@ def _temporary(context: RuleContext) -> tuple[Line, ...]:
     return (paste.command(context, "mkdir", "-p", folder), paste.setting(context, "TMPDIR", folder))
 
 
-INSTALLS = re.compile(r"gpusetup install\b(?!.*--recover)|install\b.*\b(?:torch|pytorch)==?\d")
+INSTALLS = re.compile(r"gpusetup install\b|install\b.*\b(?:torch|pytorch)==?\d")
 
 
 def first_room(context: RuleContext, fix: Fix) -> Fix:

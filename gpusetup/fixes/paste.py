@@ -43,7 +43,7 @@ def unset(context: RuleContext, name: str) -> tuple[Line, ...]:
     return (shell.unsetting(name, _shell(context)),)
 
 
-INSTALL = re.compile(r"gpusetup install\b(?!.*--recover)")
+INSTALL = re.compile(r"gpusetup install\b")
 """A line that installs the build that was chosen."""
 LIBRARIES = "LD_LIBRARY_PATH"
 FILTERED = (
@@ -176,7 +176,7 @@ def _host(context: RuleContext) -> tuple[str, ...]:
     """The host that was named in place of this one: `install` takes the same words."""
     if not context.other_host:
         return ()
-    named = (r for r in context.snapshot.readings if r.source in ("--for-gpu", "--for-driver"))
+    named = (r for r in context.snapshot.readings if r.source in ("--gpu", "--driver"))
     return tuple(word for r in named if r.value for word in (r.source, r.value))
 
 
@@ -189,7 +189,6 @@ def gpusetup(context: RuleContext, *more: str) -> Line:
         where = ("--project",)
     else:
         where = ("--python", executable) if executable != "python" else ()
-        where += ("--installer", "conda") if context.installer == "conda" else ()
     return command(context, "gpusetup", "install", *where, *more)
 
 
@@ -294,11 +293,10 @@ def pip(context: RuleContext, *words: str) -> Line:
 def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
     """The words with which this environment's installer looks at torch's own index only."""
     from gpusetup.installers.options import InstallerOptions
-    from gpusetup.installers.pip import torch_index as by_pip
-    from gpusetup.installers.uv import torch_index as by_uv
+    from gpusetup.installers.wheels import torch_index as index_of
 
-    words = by_uv if context.installer == "uv" else by_pip
-    return words(backend, InstallerOptions(python=python(context)))
+    options = InstallerOptions(python=python(context))
+    return index_of("uv" if context.installer == "uv" else "pip", backend, options)
 
 
 IN_UV = {"--force-reinstall": "--reinstall"}

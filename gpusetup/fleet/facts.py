@@ -6,85 +6,74 @@ UUID, a bus address, free memory) is none.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import GIB, MIB
 
-UNKNOWN = "unknown"
 ABSENT = "absent"
 """The value of a package or a variable that the machine does not have."""
 
 
-class Fact(NamedTuple):
-    """One field that is compared: its place in a snapshot, what a person calls it, and how grave
-    it is where one machine differs from the others."""
-
-    name: str
-    words: str
-    severity: Severity
-
-
-E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
-COUNT = Fact("gpus.count", "number of GPUs", E)
-MACHINE = (
-    Fact("driver.version", "driver", W),
-    Fact("driver.cuda", "CUDA of the driver", W),
-    Fact("driver.library_version", "driver library", W),
-    Fact("driver.open_module", "open kernel module", N),
-    Fact("driver.persistence", "persistence mode", N),
-    Fact("os.name", "system", N),
-    Fact("os.kernel", "kernel", N),
-    Fact("os.machine", "architecture", W),
-    Fact("os.libc", "C library", N),
-    Fact("python.version", "Python", N),
-    Fact("torch.version", "torch", W),
-    Fact("torch.backend", "torch's backend", W),
-    Fact("torch.cudnn", "cuDNN", N),
-    Fact("toolkit.nvcc", "CUDA toolkit", N),
-    Fact("container.kind", "container", N),
-    Fact("cpu.name", "processor", N),
-    Fact("cpu.usable_cores", "usable cores", N),
-    Fact("memory.total_bytes", "memory", W),
-    Fact("memory.shm_total_bytes", "/dev/shm", N),
-    Fact("memory.memlock_bytes", "locked memory", N),
-)
-"""What a machine has once."""
-GPUS = (
-    Fact("gpus.name", "GPU", W),
-    Fact("gpus.memory_total_bytes", "GPU memory", W),
-    Fact("gpus.lost", "fallen off the bus", E),
-    Fact("gpus.mig_enabled", "MIG", W),
-    Fact("gpus.mig_instances", "MIG instances", W),
-    Fact("gpus.compute_mode", "compute mode", W),
-    Fact("gpus.ecc_enabled", "ECC", W),
-    Fact("gpus.recovery_action", "recovery action", W),
-    Fact("gpus.power_limit_watts", "power limit", W),
-    Fact("gpus.power_limit_default_watts", "rated power", N),
-    Fact("gpus.pcie_generation_max", "PCIe generation", W),
-    Fact("gpus.pcie_width", "PCIe lanes", W),
-    Fact("gpus.pcie_width_max", "PCIe lanes of the slot", W),
-    Fact("gpus.nvlinks_active", "active NVLinks", W),
-    Fact("gpus.fabric_state", "fabric", W),
-    Fact("gpus.vbios_version", "VBIOS", W),
-    Fact("gpus.inforom_version", "InfoROM", N),
-    Fact("gpus.clock_sm_max_mhz", "highest SM clock", W),
-    Fact("gpus.clock_memory_max_mhz", "highest memory clock", W),
-    Fact("gpus.clock_sm_application_mhz", "application clock", W),
-    Fact("gpus.driver_model", "driver model", W),
-    Fact("gpus.virtualization", "virtualisation", N),
-)
-"""What each GPU has."""
-
+FACTS: dict[Severity, dict[str, str]] = {
+    Severity.ERROR: {
+        "gpus.count": "number of GPUs",
+        "gpus.lost": "fallen off the bus",
+    },
+    Severity.WARNING: {
+        "driver.version": "driver",
+        "driver.cuda": "CUDA of the driver",
+        "driver.library_version": "driver library",
+        "os.machine": "architecture",
+        "torch.version": "torch",
+        "torch.backend": "torch's backend",
+        "memory.total_bytes": "memory",
+        "gpus.name": "GPU",
+        "gpus.memory_total_bytes": "GPU memory",
+        "gpus.mig_enabled": "MIG",
+        "gpus.mig_instances": "MIG instances",
+        "gpus.compute_mode": "compute mode",
+        "gpus.ecc_enabled": "ECC",
+        "gpus.recovery_action": "recovery action",
+        "gpus.power_limit_watts": "power limit",
+        "gpus.pcie_generation_max": "PCIe generation",
+        "gpus.pcie_width": "PCIe lanes",
+        "gpus.pcie_width_max": "PCIe lanes of the slot",
+        "gpus.nvlinks_active": "active NVLinks",
+        "gpus.fabric_state": "fabric",
+        "gpus.vbios_version": "VBIOS",
+        "gpus.clock_sm_max_mhz": "highest SM clock",
+        "gpus.clock_memory_max_mhz": "highest memory clock",
+        "gpus.clock_sm_application_mhz": "application clock",
+        "gpus.driver_model": "driver model",
+    },
+    Severity.NOTE: {
+        "driver.open_module": "open kernel module",
+        "driver.persistence": "persistence mode",
+        "os.name": "system",
+        "os.kernel": "kernel",
+        "os.libc": "C library",
+        "python.version": "Python",
+        "torch.cudnn": "cuDNN",
+        "toolkit.nvcc": "CUDA toolkit",
+        "container.kind": "container",
+        "cpu.name": "processor",
+        "cpu.usable_cores": "usable cores",
+        "memory.shm_total_bytes": "/dev/shm",
+        "memory.memlock_bytes": "locked memory",
+        "gpus.power_limit_default_watts": "rated power",
+        "gpus.inforom_version": "InfoROM",
+        "gpus.virtualization": "virtualisation",
+    },
+}
+"""How grave it is if one machine differs from the others -> the facts that are compared: each one's
+place in a snapshot, and what a person calls it."""
+WORDS = {name: words for rows in FACTS.values() for name, words in rows.items()}
+COUNT, OF_A_GPU = "gpus.count", "gpus."
 PACKAGES, VARIABLES = "packages.", "environment."
-FACTS = {fact.name: fact for fact in (*MACHINE, COUNT, *GPUS)}
-MAY_LACK = ("toolkit.nvcc",)
-"""Facts of a whole record that are told only where there is such a thing."""
 FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 """Packages whose difference stops or slows a training of several machines."""
 
@@ -96,26 +85,18 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
     >>> facts_of(Snapshot(gpus=(Gpu(name="L4", pcie_width=16), Gpu(name="L4", pcie_width=8))))
     {'gpus.count': '2', 'gpus.name': 'L4', 'gpus.pcie_width': '1 x 16, 1 x 8 (GPU 1)'}
     """
-    return dict(_facts(snapshot))
-
-
-def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    for fact in MACHINE:
-        value = shown(fact.name, attrgetter(fact.name)(snapshot))
-        if value is not None:
-            yield fact.name, value
-    gpus = snapshot.gpus
-    if gpus is not None:
-        yield COUNT.name, str(len(gpus))
-    for fact in GPUS:
-        read = attrgetter(fact.name.removeprefix("gpus."))
-        values = [shown(fact.name, read(gpu)) for gpu in gpus or ()]
-        if any(value is not None for value in values):
-            yield fact.name, summed([UNKNOWN if value is None else value for value in values])
-    for package in snapshot.packages or ():
-        yield f"{PACKAGES}{package.name}", package.version
-    for name, value in snapshot.environment.items():
-        yield f"{VARIABLES}{name}", value
+    gpus, found = snapshot.gpus, dict[str, str | None]()
+    for name in WORDS:
+        read = attrgetter(name.removeprefix(OF_A_GPU))
+        if name == COUNT:
+            found[name] = None if gpus is None else str(len(gpus))
+        elif name.startswith(OF_A_GPU):
+            found[name] = summed([shown(name, read(gpu)) for gpu in gpus or ()])
+        else:
+            found[name] = shown(name, read(snapshot))
+    found |= {f"{PACKAGES}{one.name}": one.version for one in snapshot.packages or ()}
+    found |= {f"{VARIABLES}{name}": value for name, value in snapshot.environment.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def shown(name: str, value: object) -> str | None:
@@ -139,39 +120,21 @@ def shown(name: str, value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def summed(values: Sequence[str]) -> str:
+def summed(values: Sequence[str | None]) -> str | None:
     """The values of several GPUs as one: alike, or how many have each and which are the fewer.
+    A GPU that does not tell its value is passed over.
 
-    >>> summed(["16", "16", "8"]), summed(["on", "on"])
-    ('2 x 16, 1 x 8 (GPU 2)', 'on')
+    >>> summed(["16", "16", "8"]), summed(["on", None, "on"]), summed([None])
+    ('2 x 16, 1 x 8 (GPU 2)', 'on', None)
     """
-    counts = Counter(values).most_common()
-    if len(counts) == 1:
-        return counts[0][0]
-    first = f"{counts[0][1]} x {counts[0][0]}"
-    return ", ".join(
-        (first, *(f"{n} x {value} ({_places(values, value)})" for value, n in counts[1:]))
-    )
-
-
-def known_part(value: str) -> str:
-    """The values of several GPUs without those that are unknown, where the others are alike.
-
-    >>> known_part("7 x 1980 MHz, 1 x unknown (GPU 2)")
-    '1980 MHz'
-    >>> known_part("6 x unknown, 2 x 16 (GPUs 0, 1)"), known_part("2 x 16, 1 x 8 (GPU 2)")
-    ('16', '2 x 16, 1 x 8 (GPU 2)')
-    """
-    parts = re.split(r", (?=\d+ x )", value)
-    told = [part for part in parts if not re.match(rf"\d+ x {UNKNOWN}\b", part)]
-    if len(told) == len(parts) or len(told) != 1:
-        return value
-    return re.sub(r"^\d+ x | \(GPUs? [\d, ]+\)$", "", told[0])
-
-
-def _places(values: Sequence[str], value: str) -> str:
-    places = [str(index) for index, one in enumerate(values) if one == value]
-    return f"GPU{'s' if len(places) > 1 else ''} {', '.join(places)}"
+    counts = Counter(value for value in values if value is not None).most_common()
+    if len(counts) < 2:
+        return counts[0][0] if counts else None
+    parts = [f"{counts[0][1]} x {counts[0][0]}"]
+    for value, count in counts[1:]:
+        places = ", ".join(str(index) for index, one in enumerate(values) if one == value)
+        parts.append(f"{count} x {value} (GPU{'s' * (count > 1)} {places})")
+    return ", ".join(parts)
 
 
 def words_of(name: str) -> str:
@@ -180,8 +143,7 @@ def words_of(name: str) -> str:
     >>> words_of("packages.numpy"), words_of("environment.NCCL_DEBUG"), words_of("os.kernel")
     ('numpy', 'NCCL_DEBUG', 'kernel')
     """
-    known = FACTS.get(name)
-    return known.words if known else name.removeprefix(PACKAGES).removeprefix(VARIABLES)
+    return WORDS.get(name) or name.removeprefix(PACKAGES).removeprefix(VARIABLES)
 
 
 def severity_of(name: str) -> Severity:
@@ -190,20 +152,21 @@ def severity_of(name: str) -> Severity:
     >>> severity_of("gpus.count").value, severity_of("packages.numpy").value
     ('error', 'note')
     """
-    if name in FACTS:
-        return FACTS[name].severity
-    package = name.removeprefix(PACKAGES)
-    return W if name.startswith(PACKAGES) and package.startswith(FAMILY) else N
+    known = next((severity for severity, rows in FACTS.items() if name in rows), Severity.NOTE)
+    is_family = name.startswith(PACKAGES) and name.removeprefix(PACKAGES).startswith(FAMILY)
+    return Severity.WARNING if is_family else known
 
 
-def is_optional(name: str) -> bool:
-    """Whether a machine that was read may simply not have it, so that its absence is a value."""
-    return name in MAY_LACK or name.startswith((PACKAGES, VARIABLES))
+def value_of(name: str, facts: Mapping[str, str]) -> str | None:
+    """A fact; `absent` if the record would have told it: a package or variable that the machine
+    does not have. None if the record does not tell it."""
+    value = facts.get(name)
+    if value is None and name.startswith(PACKAGES):
+        return ABSENT if any(one.startswith(PACKAGES) for one in facts) else None
+    if value is None and name.startswith((VARIABLES, "toolkit.")):
+        return ABSENT if WHOLE in facts else None
+    return value
 
 
-def told_absent(name: str, facts: Mapping[str, str]) -> bool:
-    """Whether the record would have told this fact if it were there: others of its kind are."""
-    if name in MAY_LACK:
-        return "container.kind" in facts  # a whole snapshot says that, if only `none`
-    kind = PACKAGES if name.startswith(PACKAGES) else VARIABLES
-    return is_optional(name) and (kind == VARIABLES or any(one.startswith(kind) for one in facts))
+WHOLE = "os.name"
+"""A fact of every whole snapshot."""

@@ -9,17 +9,19 @@ off is a node with a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of, summed
 from gpusetup.fleet.judge import Judged
+from gpusetup.fleet.names import natural
 from gpusetup.fleet.nodes import Node, NodeFinding, Rate
 from gpusetup.fleet.profile import Unmet, unlike
 from gpusetup.model.codec import from_json
-from gpusetup.model.documents import CheckAnswer, VerifyAnswer
+from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
@@ -36,8 +38,6 @@ BEGINS = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 so is a file in which nothing has arrived."""
 RATE_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 FAILED = ("failed", "crashed")
-CHECK = "node-check-failed"
-"""The id of what a node's check says where no finding has it."""
 
 
 class Records(Frozen):
@@ -65,7 +65,6 @@ class _NodeCheck(Frozen):
 
     ok: bool
     reason: str
-    node: str | None = None
     taken_at: str | None = None
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
@@ -79,11 +78,9 @@ def read_folder(
     are read, of how many."""
     nodes: dict[str, Node] = {}
     left_out: list[str] = []
-    files = tuple(_files(folder))
+    files = _files(folder)
     for place, path in enumerate(files):
         reached(place, len(files))
-        if path.suffix != ".json":
-            continue
         try:
             node = read_record(path, name_of(path, folder), judged)
         except _NoRecord as problem:
@@ -94,20 +91,19 @@ def read_folder(
     return Records(nodes=ordered, left_out=tuple(left_out))
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path) -> list[Path]:
     """The files of a folder and of those directly in it, by name."""
     try:
         entries = sorted(path for path in folder.iterdir() if path.name[0] != ".")
-    except NotADirectoryError as problem:
-        raise BadInput(f"{folder} is a file, and a folder of records is meant") from problem
     except OSError as problem:
-        raise BadInput(f"{folder} cannot be read: {problem.strerror or problem}") from problem
-    if len(entries) > MOST_FILES:
-        raise BadInput(f"{folder} holds {len(entries)} files: more than {MOST_FILES}")
+        raise BadInput(f"{folder} is no folder of records: {problem.strerror}") from problem
+    found: list[Path] = []
     for entry in entries:
         inside = entry.is_dir() and not entry.is_symlink()
-        each = sorted(entry.glob("[!.]*")) if inside else (entry,)
-        yield from filter(Path.is_file, each)
+        found += filter(Path.is_file, sorted(entry.glob("[!.]*.json")) if inside else (entry,))
+        if len(found) > MOST_FILES:
+            raise BadInput(f"{folder} holds more than {MOST_FILES} files")
+    return [path for path in found if path.suffix == ".json"]
 
 
 def name_of(path: Path, folder: Path) -> str:
@@ -134,17 +130,8 @@ def on_one_line(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
-def natural(name: str) -> tuple[tuple[str, int], ...]:
-    """A key that puts node9 before node10.
-
-    >>> sorted(["node10", "node9"], key=natural)
-    ['node9', 'node10']
-    """
-    return tuple((text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d{0,18})", name))
-
-
 class _NoRecord(Exception):
-    """A file that is none of ours."""
+    """A file that gpusetup did not write."""
 
 
 def read_record(path: Path, name: str, judged: Judged) -> Node:
@@ -161,13 +148,15 @@ def read_record(path: Path, name: str, judged: Judged) -> Node:
     if family not in READERS:
         raise _NoRecord(f"no record of gpusetup ({head.schema or 'it has no schema'})")
     try:
-        return READERS[family](raw, _named(head.node, name), path.name, judged)
+        node = READERS[family](raw, path.name, judged)
     except BadInput as problem:
         return Node(name=name, problem=problem.message)
+    told = head.node
+    return replace(node, name=told if told and told.isprintable() and len(told) < 256 else name)
 
 
 def named_record(path: Path, judged: Judged) -> Node:
-    """The record in a file that somebody named; `BadInput` where it is none."""
+    """The record in a file that somebody named; `BadInput` if it is none."""
     try:
         return read_record(path, on_one_line(path.stem), judged)
     except _NoRecord as problem:
@@ -176,80 +165,69 @@ def named_record(path: Path, judged: Judged) -> Node:
         ) from problem
 
 
-def _named(told: str | None, name: str) -> str:
-    return told if told and told.isprintable() and len(told) <= 255 else name
-
-
-def _from_snapshot(raw: bytes, name: str, what: str, judged: Judged) -> Node:
+def _from_snapshot(raw: bytes, what: str, judged: Judged) -> Node:
     snapshot = parse_snapshot(raw, what)
     if snapshot.taken_at is None and not snapshot.readings and not facts_of(snapshot):
         raise BadInput(f"{what} tells nothing of its machine")
-    shared = redact(Snapshot(environment=snapshot.environment))  # as most records are
     return Node(
-        name=name,
         taken_at=snapshot.taken_at,
         kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),
-        facts={**facts_of(snapshot), **facts_of(shared)},
+        facts={**facts_of(snapshot), **_as_shared(tuple(snapshot.environment.items()))},
         findings=judged(snapshot),
     )
 
 
-def _from_verify(raw: bytes, name: str, what: str, judged: Judged) -> Node:
+@lru_cache(maxsize=1024)
+def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The variables without what a snapshot hides: most records are snapshots."""
+    return facts_of(redact(Snapshot(environment=dict(environment))))
+
+
+def _from_verify(raw: bytes, what: str, judged: Judged) -> Node:
     del judged
     answer = from_json(raw, VerifyAnswer, what=what)
-    gpus = [one for one in answer.devices if str(one.get("device", "")).startswith("cuda")]
-    models = [str(one.get("name")) for one in gpus]
-    facts = {"torch.version": answer.torch, "python.version": answer.python}
-    if gpus:
-        facts |= {"gpus.count": str(len(gpus)), "gpus.name": summed(models)}
+    models = {str(one.get("device")): str(one.get("name")) for one in answer.devices}
+    gpus = [model for device, model in models.items() if device.startswith("cuda")]
+    facts = {
+        "torch.version": answer.torch,
+        "python.version": answer.python,
+        "gpus.count": str(len(gpus)) if gpus else None,
+        "gpus.name": summed(gpus),
+    }
+    failed = [one for one in answer.checks if one.status in FAILED]
+    said = [f"{c.name} {c.status} on {c.device}: {c.detail}".rstrip(": ") for c in failed]
+    if answer.verdict == "failed" and not failed:
+        said = ["verdict is failed"]
     return Node(
-        name=name,
-        kind=tuple(sorted(set(models))),
+        kind=tuple(sorted(set(gpus))),
         facts={field: value for field, value in facts.items() if value},
-        findings=(
-            *(_failure(check) for check in answer.checks if check.status in FAILED),
-            *_failed_without_a_check(answer),
+        findings=tuple(_error(GPU_CHECK_FAILED.id, f"verify's {one}") for one in said),
+        rates=tuple(
+            Rate(
+                check=one.name,
+                device=one.device,
+                model=models.get(one.device, ""),
+                value=one.value,
+                unit=one.unit,
+            )
+            for one in answer.checks
+            if one.value is not None and one.unit in RATE_UNITS and one.status != "skipped"
         ),
-        rates=tuple(rates_of(answer)),
     )
 
 
-def _failure(check: CheckAnswer) -> NodeFinding:
-    said = f": {check.detail}" if check.detail else ""
-    title = f"verify's {check.name} {check.status} on {check.device}{said}"
-    return NodeFinding(id=GPU_CHECK_FAILED.id, severity=Severity.ERROR, title=title)
+def _error(id: str, title: str) -> NodeFinding:
+    return NodeFinding(id=id, severity=Severity.ERROR, title=title)
 
 
-def _failed_without_a_check(answer: VerifyAnswer) -> Iterator[NodeFinding]:
-    if answer.verdict == "failed" and not any(one.status in FAILED for one in answer.checks):
-        yield NodeFinding(
-            id=GPU_CHECK_FAILED.id, severity=Severity.ERROR, title="verify's verdict is failed"
-        )
-
-
-def rates_of(answer: VerifyAnswer) -> Iterator[Rate]:
-    """The speeds among the values that the checks measured."""
-    models = {str(one.get("device")): str(one.get("name")) for one in answer.devices}
-    for check in answer.checks:
-        if check.value is not None and check.unit in RATE_UNITS and check.status != "skipped":
-            yield Rate(
-                check=check.name,
-                device=check.device,
-                model=models.get(check.device, ""),
-                value=check.value,
-                unit=check.unit or "",
-            )
-
-
-def _from_node_check(raw: bytes, name: str, what: str, judged: Judged) -> Node:
+def _from_node_check(raw: bytes, what: str, judged: Judged) -> Node:
     del judged
     answer = from_json(raw, _NodeCheck, what=what)
     gpu = answer.facts.get("gpus.name")
     findings = (*answer.findings, *(unlike(one.words) for one in answer.unmet))
     if not answer.ok and not any(one.severity is Severity.ERROR for one in findings):
-        findings = (*findings, NodeFinding(id=CHECK, severity=Severity.ERROR, title=answer.reason))
+        findings = (*findings, _error("node-check-failed", answer.reason))
     return Node(
-        name=name,
         taken_at=answer.taken_at,
         kind=(gpu,) if gpu else (),
         facts=answer.facts,
@@ -257,12 +235,12 @@ def _from_node_check(raw: bytes, name: str, what: str, judged: Judged) -> Node:
     )
 
 
-def _from_run(raw: bytes, name: str, what: str, judged: Judged) -> Node:
+def _from_run(raw: bytes, what: str, judged: Judged) -> Node:
     del judged
-    return Node(name=name, problem=from_json(raw, _Run, what=what).problem)
+    return Node(problem=from_json(raw, _Run, what=what).problem)
 
 
-READERS: dict[str, Callable[[bytes, str, str, Judged], Node]] = {
+READERS: dict[str, Callable[[bytes, str, Judged], Node]] = {
     "gpusetup.snapshot": _from_snapshot,
     "gpusetup.doctor": _from_snapshot,
     "gpusetup.verify": _from_verify,

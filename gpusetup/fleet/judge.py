@@ -8,6 +8,7 @@ findings, and the second one costs a look into a table. What is near a rule's li
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from gpusetup.fleet.harmless import without_harmless
 from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.model.codec import to_json
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Gpu, Reading, Snapshot
+from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 
 if TYPE_CHECKING:
@@ -57,24 +58,30 @@ def found(snapshot: Snapshot, catalog: Catalog) -> Findings:
 def settled(snapshot: Snapshot) -> Snapshot:
     """The record with what no rule tells apart set to one value."""
     named = any("GPU-" in value for value in snapshot.environment.values())
-    gpus = snapshot.gpus and tuple(_settled_gpu(gpu, keep_uuid=named) for gpu in snapshot.gpus)
     memory, driver = snapshot.memory, snapshot.driver
+    whole = memory.total_bytes and memory.total_bytes // GIB * GIB
     return replace(
         snapshot,
         taken_at=snapshot.taken_at and snapshot.taken_at[:10],
-        gpus=gpus,
+        gpus=snapshot.gpus and tuple(_settled_gpu(gpu, named) for gpu in snapshot.gpus),
         driver=replace(driver, seconds=_below(driver.seconds, QUICK_SECONDS)),
-        memory=replace(
-            memory,
-            total_bytes=memory.total_bytes and memory.total_bytes // GIB * GIB,
-            available_bytes=None,
+        memory=replace(memory, total_bytes=whole, available_bytes=None),
+        disks=tuple(
+            replace(disk, free_bytes=disk.free_bytes and min(disk.free_bytes, ENOUGH_BYTES))
+            for disk in snapshot.disks
         ),
-        disks=tuple(replace(d, free_bytes=_above(d.free_bytes)) for d in snapshot.disks),
-        readings=tuple(_settled_reading(one) for one in snapshot.readings),
+        readings=tuple(
+            replace(one, value="told") if one.value and MEASURED.match(one.subject) else one
+            for one in snapshot.readings
+        ),
     )
 
 
-def _settled_gpu(gpu: Gpu, *, keep_uuid: bool) -> Gpu:
+MEASURED = re.compile(r"(?:gpus|driver\.seconds)$|(?:disks|memory)(?:\.|$)")
+"""Subjects of readings whose text has such values in it."""
+
+
+def _settled_gpu(gpu: Gpu, keep_uuid: bool) -> Gpu:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     empty = used is not None and total is not None and used < EMPTY_SHARE * total
     return replace(
@@ -88,23 +95,8 @@ def _settled_gpu(gpu: Gpu, *, keep_uuid: bool) -> Gpu:
     )
 
 
-MEASURED = ("gpus", "driver.seconds", "disks", "memory")
-"""Subjects of readings whose text has such values in it."""
-
-
-def _settled_reading(reading: Reading) -> Reading:
-    about = reading.subject
-    if reading.value and (about in MEASURED or about.partition(".")[0] in ("disks", "memory")):
-        return replace(reading, value="told")
-    return reading
-
-
 def _below(value: float | None, limit: float) -> float | None:
     return 0 if value is not None and value < limit else value
-
-
-def _above(size: int | None) -> int | None:
-    return ENOUGH_BYTES if size is not None and size > ENOUGH_BYTES else size
 
 
 Judged = Callable[[Snapshot], Findings]

@@ -12,18 +12,17 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
 from gpusetup.errors import UsageError
 from gpusetup.findings import presence
-from gpusetup.fixes.which import placed
 from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.harmless import without_harmless
 from gpusetup.fleet.nodes import NodeFinding
-from gpusetup.fleet.profile import Expectation, Unmet, unknown, unmet
+from gpusetup.fleet.profile import Expectation, Unmet, unmet
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Event, Gpu, Snapshot
+from gpusetup.model.machine import Event, Snapshot
 from gpusetup.readings.side import slot_key
 
 NOT_OF_THE_NODE = (GPU_MEMORY_TAKEN.id,)
-"""A job that runs beside the check is no fault of the node."""
+"""A job that runs during the check is no fault of the node."""
 
 
 class NodeCheckAnswer(Frozen):
@@ -33,7 +32,6 @@ class NodeCheckAnswer(Frozen):
     reason: str
     """The whole answer in one line."""
     taken_at: str | None
-    seconds: float
     findings: tuple[NodeFinding, ...]
     unmet: tuple[Unmet, ...]
     """What is not as the profile asks."""
@@ -42,115 +40,90 @@ class NodeCheckAnswer(Frozen):
     facts: Mapping[str, str]
 
 
-def checked(
-    node: str,
-    snapshot: Snapshot,
-    more: Mapping[str, str],
-    expected: tuple[Expectation, ...],
-    catalog: Catalog,
-    seconds: float,
-    *,
-    absent: tuple[int, ...] = (),
-    given_out: int | None = None,
-    others: int = 0,
-) -> NodeCheckAnswer:
-    """Judge a node. `more`: facts that the snapshot has no place for; `absent`: GPUs that were
-    asked for and are not there; `given_out`: how many a scheduler gives out, where it was asked;
-    `others`: how many GPUs the node has beside those of the snapshot."""
-    facts = {**facts_of(snapshot), **more}
-    gone = bool(absent and others and not snapshot.gpus)
-    findings = () if gone else _findings(snapshot, catalog, others)
-    wrong = unmet(expected, facts)
-    why = (
-        *_errors(findings),
-        *(f"GPU {number} is not there" for number in absent),
-        *(one.words for one in wrong),
-        *_too_few(snapshot, expected, given_out, absent),
-    )
-    return NodeCheckAnswer(
-        node=node,
-        ok=not why,
-        reason=_on_one_line("; ".join(why)) if why else _sound(facts),
-        taken_at=snapshot.taken_at,
-        seconds=round(seconds, 2),
-        findings=findings,
-        unmet=wrong,
-        unknown=unknown(expected, facts),
-        facts=facts,
-    )
-
-
 class Job(Frozen):
     """A node as a job sees it."""
 
     snapshot: Snapshot
-    expected: tuple[Expectation, ...]
+    facts: Mapping[str, str] = {}
+    """What the snapshot has no place for: links, free disk."""
+    expected: tuple[Expectation, ...] = ()
     absent: tuple[int, ...] = ()
     """GPUs that the job has and the node has not."""
-    others: int = 0
-    """How many GPUs the node has that the job has not."""
+    alone: bool = False
+    """The node has GPUs that the job has not."""
 
 
-def only(snapshot: Snapshot, expected: tuple[Expectation, ...], gpus: str | None) -> Job:
+def checked(
+    node: str, job: Job, catalog: Catalog, *, given_out: int | None = None
+) -> NodeCheckAnswer:
+    """Judge a node. `given_out`: how many GPUs a scheduler gives out, if it was asked."""
+    snapshot = job.snapshot
+    facts = {**facts_of(snapshot), **job.facts}
+    gone = bool(job.absent and job.alone and not snapshot.gpus)
+    findings = () if gone else _findings(snapshot, catalog)
+    wrong = unmet(job.expected, facts)
+    graves = (one for one in findings if one.severity is Severity.ERROR)
+    why = (
+        *(f"{one.id}: {one.title}" for one in graves),
+        *(f"GPU {number} is not there" for number in job.absent),
+        *(one.words for one in wrong),
+        *_too_few(job, given_out),
+    )
+    count, name = facts.get("gpus.count", "0"), facts.get("gpus.name", "GPU")
+    sound = f"{count} x {name}, driver {facts.get('driver.version', 'unknown')}"
+    return NodeCheckAnswer(
+        node=node,
+        ok=not why,
+        reason=" ".join(("; ".join(why) or sound).split()),  # a GPU's name ends no line of a log
+        taken_at=snapshot.taken_at,
+        findings=findings,
+        unmet=wrong,
+        unknown=tuple(one.field for one in job.expected if one.field not in facts),
+        facts=facts,
+    )
+
+
+def only(job: Job, gpus: str | None) -> Job:
     """The node as a job sees it that has some of its GPUs (`0,3` or `0-3`); None: all.
 
     What is said of the other GPUs is left out, and so is their number; a GPU whose own number is
-    not known stays. With MIG a scheduler's
-    numbers are those of instances: none of them is called absent.
+    not known stays. With MIG a scheduler's numbers are those of instances: none of them is called
+    absent.
     """
     if not gpus:
-        return Job(snapshot=snapshot, expected=expected)
-    numbers = _numbers(gpus)
+        return job
+    numbers, snapshot = numbers_of(gpus), job.snapshot
     every = snapshot.gpus or ()
     own = tuple(gpu for gpu in every if gpu.nvml_index is None or gpu.nvml_index in numbers)
     others = {g.nvml_index: slot_key(g.pci_bus_id) for g in every if g not in own}
     slots = frozenset(slot for slot in others.values() if slot)
-    events = (_without(event, slots, others) for event in snapshot.events)
     hung = any(event.kind == "child-failed" for event in snapshot.events)
     known = snapshot.gpus is not None and not hung and not any(gpu.mig_enabled for gpu in every)
-    return Job(
+    return replace(
+        job,
         snapshot=replace(
             snapshot,
             gpus=snapshot.gpus and own,
-            events=tuple(event for event in events if event is not None),
+            events=tuple(e for e in snapshot.events if not _is_about_others(e, slots, others)),
         ),
-        expected=tuple(one for one in expected if one.field != "gpus.count"),
+        expected=tuple(one for one in job.expected if one.field != "gpus.count"),
         absent=tuple(sorted(numbers - {g.nvml_index for g in every})) if known else (),
-        others=len(others),
+        alone=bool(others),
     )
 
 
-def _without(event: Event, slots: Container[str], numbers: Container[int | None]) -> Event | None:
-    """What an event says of other GPUs than these, by their slots or its number; None: nothing."""
-    said, number = event.values, event.values.get("gpu", "")
-    places = (said.get("bus_ids") or said.get("bus_id") or "").split()
-    kept = [place for place in places if slot_key(place) not in slots]
+def _is_about_others(event: Event, slots: Container[str], numbers: Container[int | None]) -> bool:
+    """Whether an event is only about other GPUs than the job's, by their slots or its number."""
+    number = event.values.get("gpu", "")
+    places = (event.values.get("bus_ids") or event.values.get("bus_id") or "").split()
     if not places:
-        return None if number.isdecimal() and int(number) in numbers else event
-    if len(kept) in (0, len(places)):
-        return event if kept else None
-    return replace(event, values={**said, "bus_id": kept[0], "bus_ids": " ".join(kept)})
+        return number.isdecimal() and int(number) in numbers
+    return all(slot_key(place) in slots for place in places)
 
 
-def _placed(title: str, gpu: Gpu) -> str:
-    """A title that names the GPU by its number and slot: it is one of several.
-
-    >>> gpu = Gpu(name="L4", nvml_index=3)
-    >>> _placed("L4: too hot", gpu), _placed("The GPU hung", gpu)
-    ('L4 (GPU 3): too hot', 'GPU 3 hung')
-    >>> _placed("The NVIDIA GPU has fallen off the PCI bus", gpu)
-    'GPU 3 has fallen off the PCI bus'
+def numbers_of(gpus: str) -> set[int]:
     """
-    if re.search(rf"\bGPU {gpu.nvml_index}\b", title):
-        return title
-    if gpu.name in title:
-        return title.replace(gpu.name, f"{gpu.name} ({placed(gpu)})", 1)
-    return re.sub(r"^(The|A)( NVIDIA)? GPU\b", placed(gpu), title)
-
-
-def _numbers(gpus: str) -> set[int]:
-    """
-    >>> sorted(_numbers("0,2-3"))
+    >>> sorted(numbers_of("0,2-3"))
     [0, 2, 3]
     """
     found: set[int] = set()
@@ -163,56 +136,24 @@ def _numbers(gpus: str) -> set[int]:
     return found
 
 
-def _findings(snapshot: Snapshot, catalog: Catalog, others: int) -> tuple[NodeFinding, ...]:
-    """What doctor's rules about driver and GPUs find, the root first; one GPU beside `others` is
-    named by its number."""
-    gpus = snapshot.gpus or ()
-    alone = gpus[0] if others and len(gpus) == 1 else None
+def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:
+    """What doctor's rules about driver and GPUs find, the root first."""
     rules = (*presence.OF_THE_DRIVER, *rules_of(("said", *OF_A_DRIVER)))
     return tuple(
-        NodeFinding(
-            id=one.id,
-            severity=one.severity,
-            title=_placed(one.title, alone) if alone else one.title,
-            root=one.root,
-        )
+        NodeFinding(id=one.id, severity=one.severity, title=one.title, root=one.root)
         for one in diagnose(without_harmless(snapshot), catalog, rules=rules).findings
         if one.explained_by is None and one.id not in NOT_OF_THE_NODE
     )
 
 
-def _errors(findings: tuple[NodeFinding, ...]) -> tuple[str, ...]:
-    graves = (one for one in findings if one.severity is Severity.ERROR)
-    return tuple(f"{one.id}: {one.title}" for one in graves)
-
-
-def _too_few(
-    snapshot: Snapshot,
-    expected: tuple[Expectation, ...],
-    given_out: int | None,
-    absent: tuple[int, ...],
-) -> tuple[str, ...]:
-    """A node without a GPU is none to check, unless its profile or its scheduler says so."""
-    if absent or any(one.field == "gpus.count" for one in expected):
+def _too_few(job: Job, given_out: int | None) -> tuple[str, ...]:
+    """A node without a GPU fails, unless its profile or its scheduler expects none."""
+    if job.absent or any(one.field == "gpus.count" for one in job.expected):
         return ()
-    gpus = snapshot.gpus or ()
+    gpus = job.snapshot.gpus or ()
     if not gpus:
-        return () if snapshot.events or given_out == 0 else ("no GPU of NVIDIA is seen",)
+        told = job.snapshot.events or given_out == 0
+        return () if told else ("no GPU of NVIDIA is seen",)
     if len(gpus) < (given_out or 0) and not any(gpu.mig_enabled for gpu in gpus):
         return (f"number of GPUs {len(gpus)}, the scheduler gives out {given_out}",)
     return ()
-
-
-def _on_one_line(reason: str) -> str:
-    """What a GPU or a driver says ends no line of a log.
-
-    >>> _on_one_line("GPU 1 (L4\\nok: sound)")
-    'GPU 1 (L4 ok: sound)'
-    """
-    return " ".join(reason.split())
-
-
-def _sound(facts: Mapping[str, str]) -> str:
-    count, name = facts.get("gpus.count", "0"), facts.get("gpus.name", "GPU")
-    driver = facts.get("driver.version")
-    return _on_one_line(f"{count} x {name}{f', driver {driver}' if driver else ''}")

@@ -45,7 +45,7 @@ class Drift(Frozen):
 class Node(Frozen):
     """One node: what its records tell, or why they tell nothing."""
 
-    name: str
+    name: str = ""
     taken_at: str | None = None
     kind: tuple[str, ...] = ()
     """The models of its GPUs, each once, sorted."""

@@ -20,7 +20,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import FACTS, PACKAGES, VARIABLES, known_part, words_of
+from gpusetup.fleet.facts import PACKAGES, VARIABLES, WORDS, words_of
 from gpusetup.fleet.nodes import Node, NodeFinding
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
@@ -32,8 +32,6 @@ FREE_SHARE = 0.5
 MOST_BYTES = 1 << 20
 NOT_LEARNT = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes"}
 """Facts that an idle card, or an update without consequence, changes."""
-
-
 SOUND: Mapping[str, tuple[str, ...]] = {
     "gpus.fabric_state": ("completed", "not_supported"),
     "gpus.lost": ("no",),
@@ -43,34 +41,32 @@ SOUND: Mapping[str, tuple[str, ...]] = {
 }
 """What a sound node tells; anything else is no wish, however the node that was learnt from is."""
 NO_LINK = "none"
-
-
 OPEN_FAMILIES = (PACKAGES, VARIABLES, "links.", "disk.", "clock.", "imex.")
-"""How the names of facts begin that `facts.FACTS` does not list."""
+"""How the names of facts begin that `facts.WORDS` does not list."""
+HEAD = """\
+# What a node of this kind must be like; written by
+# `gpusetup fleet check --learn`. Delete what may differ.
+"""
 
 
 class Expectation(Frozen):
     """What a profile asks of one fact."""
 
     field: str
-    value: str | None = None
-    at_least: float | None = None
+    value: str
+    at_least: bool = False
+    """The value is a number, and a larger one will do."""
 
     @property
     def words(self) -> str:
-        return self.value if self.value is not None else f"at least {self.at_least:g}"
+        return f"at least {self.value}" if self.at_least else self.value
 
     def holds(self, found: str) -> bool:
-        """Whether a node's value is what is asked for."""
-        if self.at_least is None:
-            return found == self.value or self._is_whole(found)
+        """Whether a node's value is what is asked for; `700 W` is what `700` asks for."""
         number = re.match(r"-?\d+(?:\.\d+)?", found)
-        return number is not None and float(number[0]) >= self.at_least
-
-    def _is_whole(self, found: str) -> bool:
-        """Whether a whole number is meant, and the node tells it with its unit: 700 is `700 W`."""
-        value = self.value or ""
-        return value.isdecimal() and re.fullmatch(rf"0*{value} [A-Za-z]+", found) is not None
+        if self.at_least:
+            return number is not None and float(number[0]) >= float(self.value)
+        return self.value in (found, re.sub(r"^(\d+) [A-Za-z]+$", r"\1", found))
 
 
 class Unmet(Frozen):
@@ -91,82 +87,63 @@ def faulty(facts: Mapping[str, str]) -> dict[str, str]:
     >>> faulty({"imex.service": "no", "gpus.lost": "no"})
     {'imex.service': 'no'}
     """
-    found = {n: v for n, v in facts.items() if n in SOUND and known_part(v) not in SOUND[n]}
-    if _has_no_link(facts) and facts.get("links.down", NO_LINK) != NO_LINK:
+    found = {name: value for name, value in facts.items() if value not in SOUND.get(name, (value,))}
+    if facts.get("links.active") == NO_LINK and facts.get("links.down", NO_LINK) != NO_LINK:
         found["links.active"] = f"{NO_LINK}, down: {facts['links.down']}"
     return found
 
 
-def _has_no_link(facts: Mapping[str, str]) -> bool:
-    return facts.get("links.active") == NO_LINK
-
-
 def learnt(facts: Mapping[str, str]) -> str:
     """The profile of a sound node, as text; `faulty` facts are left out."""
-    document = tomlkit.document()
-    document.add(tomlkit.comment("What a node of this kind must be like; written by"))
-    document.add(tomlkit.comment("`gpusetup fleet check --learn`. Delete what may differ."))
-    document.add("schema", tomlkit.item(SCHEMA))
-    expect = tomlkit.table()
-    left_out = {*NOT_LEARNT, *faulty(facts), *(("links.active",) if _has_no_link(facts) else ())}
+    left_out = {*NOT_LEARNT, *faulty(facts)}
+    expect: dict[str, Any] = {}
     for name in sorted(facts.keys() - left_out):
-        expect.add(name, _item(name, known_part(facts[name])))
-    document.add("expect", expect)
-    return tomlkit.dumps(document)
-
-
-def _item(name: str, value: str) -> Any:
-    if not name.endswith("_free_gib"):
-        return tomlkit.item(value)
-    asked = tomlkit.inline_table()
-    asked.append(AT_LEAST, int(float(value) * FREE_SHARE))
-    return asked
+        if name.endswith("_free_gib"):
+            expect[name] = {AT_LEAST: int(float(facts[name]) * FREE_SHARE)}
+        elif facts[name] != NO_LINK or name != "links.active":
+            expect[name] = facts[name]
+    return HEAD + tomlkit.dumps({"schema": SCHEMA, "expect": expect})
 
 
 def read(text: str, what: str) -> tuple[Expectation, ...]:
     """A profile's expectations; `BadInput` names what is wrong in the file."""
-    if len(text) > MOST_BYTES:
-        raise BadInput(f"{what} is larger than {MOST_BYTES >> 20} MiB and so no profile")
     try:
         document = tomlkit.parse(text).unwrap()
     except (TOMLKitError, RecursionError) as problem:
         raise BadInput(f"{what} is no TOML: {problem}") from problem
-    schema = document.get("schema")
-    if schema != SCHEMA:
+    schema, expect = document.get("schema"), document.get("expect")
+    if schema != SCHEMA or not isinstance(expect, dict):
         raise BadInput(
-            f"{what} is no profile: `schema` is {schema!r}, not {SCHEMA!r}",
+            f"{what} is no profile: it lacks `schema = {SCHEMA!r}` or a table `[expect]`",
             hint="`gpusetup fleet check --learn > FILE` writes one on a sound node",
         )
-    expect = document.get("expect")
-    if not isinstance(expect, dict):
-        raise BadInput(f"{what} expects nothing: it has no table `[expect]`")
-    return tuple(_expectation(name, value, what) for name, value in _flat(expect))
+    return tuple(_expectation(name, value, what) for name, value in _flat(expect).items())
 
 
-def _flat(table: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """`a.b = 1` is a table `a` to TOML; here it is the name `a.b`."""
-    found: list[tuple[str, Any]] = []
+    found: dict[str, Any] = {}
     for name, value in table.items():
-        if isinstance(value, dict) and AT_LEAST not in value and value:
-            found += _flat(value, f"{before}{name}.")
+        if isinstance(value, dict) and AT_LEAST not in value:
+            found |= _flat(value, f"{before}{name}.")
         else:
-            found.append((f"{before}{name}", value))
+            found[f"{before}{name}"] = value
     return found
 
 
 def _expectation(name: str, value: Any, what: str) -> Expectation:
-    if name not in FACTS and not name.startswith(OPEN_FAMILIES):
+    if name not in WORDS and not name.startswith(OPEN_FAMILIES):
         raise BadInput(
             f"{what}: there is no fact `{name}`", hint="`--learn` prints those there are"
         )
-    if isinstance(value, dict):
-        least = value.get(AT_LEAST)
-        if set(value) == {AT_LEAST} and isinstance(least, int | float) and isfinite(least):
-            return Expectation(field=name, at_least=float(least))
-    elif isinstance(value, bool):
-        return Expectation(field=name, value="yes" if value else "no")
-    elif isinstance(value, str) or (isinstance(value, int | float) and isfinite(value)):
-        return Expectation(field=name, value=str(value))
+    is_least = isinstance(value, dict) and value.keys() == {AT_LEAST}
+    told = value[AT_LEAST] if is_least else value
+    if isinstance(told, bool | str):
+        if not is_least:
+            words = told if isinstance(told, str) else "yes" if told else "no"
+            return Expectation(field=name, value=words)
+    elif isinstance(told, int | float) and isfinite(told):
+        return Expectation(field=name, value=str(told), at_least=is_least)
     raise BadInput(f"{what}: `{name}` is neither a value nor `{{ {AT_LEAST} = NUMBER }}`")
 
 
@@ -176,35 +153,16 @@ def unmet(expected: tuple[Expectation, ...], facts: Mapping[str, str]) -> tuple[
     >>> unmet((Expectation(field="gpus.count", value="8"),), {"gpus.count": "7"})[0].words
     'number of GPUs 7, expected 8'
     """
-    return tuple(
-        Unmet(field=one.field, value=facts[one.field], expected=one.words)
-        for one in expected
-        if one.field in facts and not _is_met(one, known_part(facts[one.field]))
-    )
-
-
-def _is_met(asked: Expectation, found: str) -> bool:
-    """A sound value is met too, where an unsound one was learnt by an earlier gpusetup."""
-    return asked.holds(found) or found in SOUND.get(asked.field, ())
-
-
-UNLIKE = "unlike-profile"
-"""The id of a node's finding that a fact is not as the profile asks."""
+    told = [one for one in expected if one.field in facts and not one.holds(facts[one.field])]
+    return tuple(Unmet(field=one.field, value=facts[one.field], expected=one.words) for one in told)
 
 
 def held_against(expected: tuple[Expectation, ...], node: Node) -> Node:
     """The node with what its profile does not allow among its findings."""
     known = {one.title for one in node.findings}
-    wrong = (one.words for one in unmet(expected, node.facts))
-    return replace(
-        node, findings=(*node.findings, *map(unlike, (w for w in wrong if w not in known)))
-    )
+    wrong = [unlike(one.words) for one in unmet(expected, node.facts) if one.words not in known]
+    return replace(node, findings=(*node.findings, *wrong))
 
 
 def unlike(words: str) -> NodeFinding:
-    return NodeFinding(id=UNLIKE, severity=Severity.ERROR, title=words)
-
-
-def unknown(expected: tuple[Expectation, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
-    """The facts that the profile asks for and the node does not tell."""
-    return tuple(one.field for one in expected if one.field not in facts)
+    return NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=words)

@@ -2,7 +2,7 @@
 
 The middle is the median, the spread the median distance from it (MAD), scaled to a normal
 distribution's standard deviation: half of the values may be wild without moving either. A value is
-an outlier where it is slower than the middle by more spreads than a healthy fleet shows once in a
+an outlier if it is slower than the middle by more spreads than a healthy fleet shows once in a
 hundred looks, and by a share that matters.
 Sources: the scaling and the efficiency of the MAD, Rousseeuw and Croux, Alternatives to the Median
 Absolute Deviation, 1993; quantiles of Student's t, Abramowitz and Stegun 26.7.5.
@@ -26,7 +26,7 @@ EFFICIENCY = 0.37
 LEAST_SPREAD = 0.005
 """Of the middle: rates that agree better than a measurement can are not finer than this."""
 LEAST_LOSS = 0.05
-"""A device that is slower by a smaller share is none that anybody would exchange."""
+"""Nobody exchanges a device that is slower by a smaller share."""
 LEAST_VALUES = 5
 
 
@@ -43,7 +43,7 @@ def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
     found: dict[str, list[Drift]] = defaultdict(list)
     for rates in alike.values():
         values, count = [rate.value for _, rate in rates], len(rates)
-        least = least_healthy(values) if count >= LEAST_VALUES else 0.0
+        least = least_healthy(values, LEAST_LOSS) if count >= LEAST_VALUES else 0.0
         for name, rate in rates:
             if rate.value < least:
                 middle = median(values)
@@ -61,20 +61,21 @@ def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
     return found
 
 
-def least_healthy(values: Sequence[float]) -> float:
-    """The slowest rate that a healthy device among these may have.
+def least_healthy(values: Sequence[float], loss: float) -> float:
+    """The slowest rate that a healthy device among these may have; slower than the middle by at
+    least this loss.
 
-    >>> round(least_healthy([100, 101, 99, 100, 102, 98, 50]), 1)
+    >>> round(least_healthy([100, 101, 99, 100, 102, 98, 50], 0.05), 1)
     81.6
     """
     middle = median(values)
     spread = TO_SIGMA * median(abs(value - middle) for value in values)
     spread = max(spread, LEAST_SPREAD * middle)
-    return min(middle - spreads(len(values)) * spread, middle * (1 - LEAST_LOSS))
+    return max(0.0, min(middle - spreads(len(values)) * spread, middle * (1 - loss)))
 
 
 def spreads(count: int) -> float:
-    """How many spreads below the middle the slowest of so many healthy values may lie.
+    """How many spreads below the middle the slowest of so many healthy values may be.
 
     A quantile of Student's t, for the spread is estimated from these values themselves.
 

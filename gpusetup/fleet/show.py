@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 from gpusetup.causes.gpu_access import VGPU_UNLICENSED
@@ -15,8 +15,8 @@ from gpusetup.causes.gpu_losses import (
 )
 from gpusetup.causes.host import CUDA_LAUNCH_BLOCKING, MEMORY_CACHING_OFF
 from gpusetup.fleet.drift import LEAST_NODES, Mixed, drifts
-from gpusetup.fleet.folder import Records, natural
-from gpusetup.fleet.names import SAFE, slurm_list
+from gpusetup.fleet.folder import Records
+from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.nodes import Drift, Node, NodeFinding
 from gpusetup.fleet.rates import outliers
 from gpusetup.model.finding import Severity
@@ -59,18 +59,11 @@ class Exclude(Frozen):
     """The failed nodes as schedulers take them."""
 
     slurm: str = ""
-    """An option of sbatch and srun; empty where no node failed."""
+    """An option of sbatch and srun; empty if no node failed."""
     names: tuple[str, ...] = ()
     """For Ray and Kubernetes, by their own names of nodes."""
     not_named: tuple[str, ...] = ()
-    """Nodes whose names cannot stand in a command."""
-
-
-class NotAsked(Frozen):
-    """A node that `fleet run` left alone."""
-
-    name: str
-    why: str
+    """Nodes whose names cannot be part of a command."""
 
 
 class FleetAnswer(Frozen):
@@ -83,8 +76,8 @@ class FleetAnswer(Frozen):
     exclude: Exclude = Exclude()
     left_out: tuple[str, ...] = ()
     """Files of the folder that are no records."""
-    not_asked: tuple[NotAsked, ...] = ()
-    """Nodes that `fleet run` left alone, for they were not idle."""
+    not_asked: Mapping[str, str] = {}
+    """Nodes that `fleet run` left alone -> why."""
 
 
 def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
@@ -93,9 +86,7 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     missing = (Node(name=name, problem=NO_RECORD) for name in expected if name not in here)
     nodes, shared = (*records.nodes, *missing), common(records.nodes)
     (found, mixed), slow, usual = drifts(nodes), outliers(nodes), {one.id for one in shared}
-    rows = [
-        _row(node, (*found.get(node.name, ()), *slow.get(node.name, ())), usual) for node in nodes
-    ]
+    rows = [_row(node, (*found[node.name], *slow[node.name]), usual) for node in nodes]
     rows.sort(key=_worst_first)
     return FleetAnswer(
         nodes=tuple(rows),
@@ -111,8 +102,8 @@ NO_RECORD = "it did not answer: there is no record of it"
 
 def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
     """The findings that more than half of the nodes have."""
-    first: dict[str, NodeFinding] = {}
     counts: Counter[str] = Counter()
+    first: dict[str, NodeFinding] = {}
     for node in nodes:
         each = {one.id: one for one in node.findings}
         counts.update(each.keys())
@@ -126,33 +117,28 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
 
 
 def _row(node: Node, drift: Sequence[Drift], usual: Container[str]) -> NodeAnswer:
-    drift = sorted(drift, key=lambda one: (-GRAVITY[one.severity], one.field))
+    """An error fails a node; a warning sets it apart if most nodes have none such."""
+    graves = {one.severity for one in node.findings} | {one.severity for one in drift}
+    warned = {one.id for one in node.findings if one.severity is Severity.WARNING}
+    status: Status = "degraded" if warned.intersection(COSTS) else "ok"
+    if node.problem or Severity.ERROR in graves:
+        status = "failed"
+    elif drift or any(id not in usual for id in warned):
+        status = "differs"
     return NodeAnswer(
         name=node.name,
-        status=_status(node, drift, usual),
+        status=status,
         problem=node.problem,
         taken_at=node.taken_at,
         findings=node.findings,
-        drift=tuple(drift),
+        drift=tuple(sorted(drift, key=lambda one: (-GRAVITY[one.severity], one.field))),
     )
 
 
-def _status(node: Node, drift: Sequence[Drift], usual: Container[str]) -> Status:
-    """An error fails a node; a warning sets it apart where most nodes have none such."""
-    graves = {one.severity for one in node.findings} | {one.severity for one in drift}
-    if node.problem or Severity.ERROR in graves:
-        return "failed"
-    warned = {one.id for one in node.findings if one.severity is Severity.WARNING}
-    if drift or any(id not in usual for id in warned):
-        return "differs"
-    return "degraded" if warned.intersection(COSTS) else "ok"
-
-
-def _worst_first(row: NodeAnswer) -> tuple[int, int, int, object]:
-    status = get_args(Status).index(row.status)
+def _worst_first(row: NodeAnswer) -> tuple[object, ...]:
     found = [*(one.severity for one in row.findings), *(one.severity for one in row.drift)]
-    graves = [GRAVITY[severity] for severity in found]
-    return status, -sum(one == 2 for one in graves), -sum(graves), natural(row.name)
+    graves = sorted(-GRAVITY[severity] for severity in found)
+    return get_args(Status).index(row.status), graves, natural(row.name)
 
 
 def excluded(names: Iterable[str]) -> Exclude:
@@ -162,5 +148,5 @@ def excluded(names: Iterable[str]) -> Exclude:
     return Exclude(
         slurm=f"--exclude={slurm_list(safe)}" if safe else "",
         names=safe,
-        not_named=tuple(name for name in every if not SAFE.fullmatch(name)),
+        not_named=tuple(name for name in every if name not in safe),
     )

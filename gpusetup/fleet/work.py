@@ -1,14 +1,15 @@
 """What each node of a fleet is asked to do, and what is kept of what it says.
 
 A node runs three commands of gpusetup one after the other, each of which prints one JSON document
-on stdout. Whatever else stands there (a greeting, a module's message) is passed over.
+on stdout. Anything else there (a greeting, a module's message) is passed over.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import join, quote
 from typing import Any
@@ -40,8 +41,6 @@ class Work(Frozen):
     """The interpreter whose torch is proven; None: gpusetup on the node chooses."""
     level: str = "quick"
     device: str = "auto"
-    ranks: str | None = None
-    """`gpu` or a number: verify in so many processes by torchrun, their collectives too."""
     limit: float = LIMIT_SECONDS["quick"]
     """Seconds for all that a node does."""
 
@@ -57,25 +56,16 @@ def script(work: Work) -> str:
     """
     ours = (work.python, "-I", "-m", "gpusetup")
     target = ("--python", work.target) if work.target else ()
+    # verify gives up on its own a little before the node does, so that it says what hangs.
+    limit = f"{work.limit - min(30.0, work.limit / 4):g}"
+    asked = ("--json", "--level", work.level, "--device", work.device, "--timeout", limit)
     lines = (
         (*ours, "fleet", "check", "--json"),
         (*ours, "snapshot", "--json", *target),
-        (*_verify(work, ours, target), *_asked_of_verify(work)),
+        (*ours, "verify", *target, *asked),
+        ("exit", "0"),
     )
-    return "; ".join((*map(join, lines), "exit 0"))
-
-
-def _verify(work: Work, ours: tuple[str, ...], target: tuple[str, ...]) -> tuple[str, ...]:
-    if work.ranks is None:
-        return (*ours, "verify", *target)
-    torchrun = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={work.ranks}")
-    return (work.target or work.python, *torchrun, "-m", "gpusetup.verify")
-
-
-def _asked_of_verify(work: Work) -> tuple[str, ...]:
-    """verify gives up on its own a little before the node does, so that it says what hangs."""
-    limit = work.limit - min(30.0, work.limit / 4)
-    return ("--json", "--level", work.level, "--device", work.device, "--timeout", f"{limit:g}")
+    return "; ".join(map(join, lines))
 
 
 def shell(work: Work) -> str:
@@ -97,31 +87,26 @@ def documents(text: str) -> dict[str, Document]:
     >>> documents(said)["verify"]["verdict"]
     'passed'
     """
-    found = {}
-    for one in _objects(text):
-        family = re.fullmatch(r"gpusetup\.([a-z-]+)/\d+", str(one.get("schema")))
-        if family:
-            found[family[1]] = one
+    found: dict[str, Document] = {}
+    decoder, place = json.JSONDecoder(), 0
+    for _ in range(MOST_TRIES):
+        start = BEGINS.search(text, place)
+        if start is None:
+            break
+        place = start.end()
+        with contextlib.suppress(ValueError, RecursionError):
+            one, place = decoder.raw_decode(text, start.start())
+            family = re.fullmatch(r"gpusetup\.([a-z-]+)/\d+", str(one.get("schema")))
+            if family:
+                found[family[1]] = one
     return found
 
 
-def _objects(text: str) -> Iterator[Document]:
-    """Every JSON object that begins a line."""
-    decoder, place = json.JSONDecoder(), 0
-    for _ in range(MOST_TRIES):
-        start = re.compile(r"^\{", re.MULTILINE).search(text, place)
-        if start is None:
-            return
-        try:
-            value, place = decoder.raw_decode(text, start.start())
-        except (ValueError, RecursionError):
-            place = start.end()
-            continue
-        yield value
+BEGINS = re.compile(r"^\{", re.MULTILINE)
 
 
 def problem_of(said: Output, found: Mapping[str, Document]) -> str | None:
-    """Why a node's records are not whole; None where they are.
+    """Why a node's records are not whole; None if they are.
 
     >>> gone = Output(argv=("ssh",), exit=255, stderr="ssh: connect to host n1: No route to host")
     >>> problem_of(gone, {})
@@ -130,13 +115,10 @@ def problem_of(said: Output, found: Mapping[str, Document]) -> str | None:
     missing = [kind for kind in RECORDS if kind not in found]
     if not missing:
         return None
-    why = said.problem or _refusal(found) or _telling(said)
-    return f"{why[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
-
-
-def _refusal(found: Mapping[str, Document]) -> str:
     error = found.get("error", {})
-    return " ".join(str(error.get(key)) for key in ("message", "hint") if error.get(key))
+    refusal = " ".join(str(error[key]) for key in ("message", "hint") if error.get(key))
+    why = said.problem or refusal or _telling(said)
+    return f"{why[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
 
 
 TELLING = re.compile(

@@ -40,7 +40,7 @@ def describe(request: InstallRequest, talk: Callable[[str], None], machine: Snap
     """What would be typed on the machine that is described."""
     before = _family_of(machine)
     asked = requested_packages(request.packages, before, environment_of(machine))
-    installer = installer_for(request.installer, machine)
+    installer = installer_for(machine)
     wanted = resolver_request(request, asked, by_conda=installer == "conda")
     task = decide(request, talk, machine, asked, wanted)
     if not task.is_done:
@@ -69,10 +69,8 @@ def describe(request: InstallRequest, talk: Callable[[str], None], machine: Snap
     )
 
 
-def installer_for(named: str, machine: Snapshot) -> str:
+def installer_for(machine: Snapshot) -> str:
     """As a live run chooses it: conda where conda has installed torch, else uv."""
-    if named != "auto":
-        return named
     theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
     return "conda" if theirs else "uv"
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from gpusetup.errors import Blocked
 from gpusetup.install.job import Job, Outcome, make_environment
-from gpusetup.install.leftovers import OF_THE_GUARD, sweep
 from gpusetup.install.plan import Plan
+from gpusetup.install.switching.journal import STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.switch import putting_back, switch
-from gpusetup.install.switching.transaction import STORE, Journal, begin, read_journal
+from gpusetup.install.switching.transaction import begin
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import Layout, distributions
 from gpusetup.model.frozen import replace
@@ -27,7 +27,6 @@ def execute(job: Job, system: System, target: Target, plan: Plan, *, verify: boo
         store = Path(target.layout.prefix, STORE)
         with locked(store, job.talk):
             job.store = store
-            sweep(store.parent, OF_THE_GUARD)
             _require_unchanged(target.layout, store, distributions(target.layout) == seen, plan)
             return switch(job, plan, target.layout, verify=verify)
 

@@ -31,7 +31,7 @@ class Job(Record):
     show_progress: Progress
     talk: Callable[[str], None] = lambda _text: None
     wheels: tuple[Wheel, ...] = ()
-    """With `--wheelhouse`: what it holds; no index is asked."""
+    """With `--offline`: what it holds; no index is asked."""
     keep: bool = True
     """Whether what was there is kept for `--undo`."""
     store: Path | None = None

@@ -14,7 +14,7 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.settings.environment import own_cache
-from gpusetup.install.switching.steps import switch_step, venv_step
+from gpusetup.install.switching.switch import switch_step, venv_step
 from gpusetup.install.target.disk_space import UNPACKED_FACTOR, disk_need, require_space
 from gpusetup.install.target.find import Target, check_leaving
 from gpusetup.install.target.in_use import users_of
@@ -90,7 +90,7 @@ def _no_index(root: str, passed: list[tuple[str, str]], job: Job) -> Blocked:
     return Blocked(
         f"No index has such a wheel:\n{why}",
         hint="nothing was changed; name another version (`--torch`), another backend "
-        "(`--backend`), or another root (`--index-root URL`)",
+        "(`--backend`), or another root (`--index URL`)",
     )
 
 

@@ -44,7 +44,7 @@ NO_PACKAGES = (
     (
         r"(cuda|gpu|gpus|nvidia|cuda-enabled)",
         "what a build is for",
-        "`gpusetup install` takes the CUDA build that fits; `--backend 12.4` or `--for-gpu NAME` "
+        "`gpusetup install` takes the CUDA build that fits; `--backend 12.4` or `--gpu NAME` "
         "says which is meant",
     ),
     (
@@ -67,6 +67,11 @@ NO_PACKAGES = (
         r"((?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi|nvidia-utils(?:-\d+)?)",
         "a part of the system, which no Python package brings",
         "`gpusetup doctor` names the driver for this system, and the commands",
+    ),
+    (
+        r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}",
+        "a GPU",
+        r'did you mean `--gpu "\g<0>"`?',
     ),
     (
         r"(tensorflow-gpu)(?:[=<>].*)?",
@@ -118,7 +123,7 @@ def _refuse_a_place(word: str) -> None:
     if re.search(r"\.(whl|tar\.gz|zip)$", word) and "@" not in word:
         raise UsageError(
             f"{word!r} is a file; `install` takes the names of packages",
-            hint="`gpusetup install --wheelhouse DIR` installs from a folder of wheels",
+            hint="`gpusetup install --offline DIR` installs from a folder of wheels",
         )
     if re.search(r"\.(txt|in|toml)$", word) and "@" not in word:
         raise UsageError(
@@ -262,7 +267,7 @@ def _refuse_more_than_a_version(word: str, asked: Requirement) -> None:
     if asked.url:
         raise UsageError(
             f"{word!r}: which wheel of {asked.name} fits is found out here",
-            hint="`--torch VERSION`, `--backend`, or a mirror by `--index-root URL`",
+            hint="`--torch VERSION`, `--backend`, or a mirror by `--index URL`",
         )
     if asked.extras:
         raise UsageError(

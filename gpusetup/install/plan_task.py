@@ -7,13 +7,13 @@ from pathlib import Path
 from gpusetup.errors import GpuSetupError, ToolFailed, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
+from gpusetup.install.guard import tool_note
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import make_plan
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.find import Target
-from gpusetup.install.tool_environment import tool_note
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request

@@ -1,17 +1,16 @@
-"""What an earlier installation left in a target: it is ended before another one begins."""
+"""What an earlier change left in a target: it is ended before another one begins."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from gpusetup.install.packages import torch_family
 from gpusetup.install.request import InstallRequest
-from gpusetup.install.switching.journal import STORE, Journal, read_journal
+from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.transaction import recover
+from gpusetup.install.switching.transaction import drop_leftovers, recover
 from gpusetup.install.target.layout import distributions_in
 from gpusetup.probe.target import choose_target
 from gpusetup.probe.unfinished import ended_by, interrupted
@@ -27,50 +26,42 @@ def target_folder(request: InstallRequest) -> Path:
     return Path(choose_target(System(), named).prefix)
 
 
-Ended = tuple[Journal, Literal["former", "new"]]
-
-
-def recover_unfinished(folder: Path, talk: Callable[[str], None], *, dry_run: bool) -> Ended | None:
-    """End what a killed installation began, before another one begins; how that ended."""
+def recover_unfinished(
+    folder: Path, talk: Callable[[str], None], *, dry_run: bool = False
+) -> Journal | None:
+    """End what a killed change began, before another one begins; its journal."""
     store = folder / STORE
     journal = read_journal(store)
     if journal is None:
+        if not dry_run and (store / STAGING).is_dir():  # killed at its very end
+            with locked(store, talk):
+                if read_journal(store) is None:
+                    drop_leftovers(store)
         return None
     head = interrupted(str(folder), journal.phase)
     if dry_run:
         talk(f"{head}; {ended_by(str(folder), System().family)}.")
         return None
     with locked(store, talk):  # one that still runs has the lock
-        journal = read_journal(store)
-        if journal is None:
+        if read_journal(store) is None:
             return None
         talk(f"{head}; recovering first ...")
         ended = recover(store)
-    drop_if_made(folder, ended)
-    if ended:
-        talk(f"{folder} is in its {state_after(ended)} state again.")
-    return ended
-
-
-def state_after(ended: Ended) -> str:
-    """How the state is called in which an environment is now: an undo leads to the former one."""
-    return "new" if ended[1] == "new" and ended[0].phase == "keeping" else "former"
-
-
-def drop_if_made(folder: Path, ended: Ended | None) -> None:
-    """The folder of an environment that was never finished goes too."""
-    left = folder.is_dir() and not any(folder.iterdir())
-    if left and (ended is None or (ended[0].venv and not ended[0].existed)):
+    if ended and ended.venv and not ended.existed and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
+    if ended:
+        state = "new" if ended.phase == "keeping" else "previous"
+        talk(f"{folder} is in its {state} state again.")
+    return ended
 
 
 def undo_changes(journal: Journal) -> str:
     """What an undo changes: `torch 2.5.1+cpu -> 2.4.0`, `filelock 3.20.0 goes`."""
     return ", ".join(
-        f"{name} {version} -> {journal.after[name]}"
-        if name in journal.after
+        f"{name} {version} -> {journal.before[name]}"
+        if name in journal.before
         else f"{name} {version} goes"
-        for name, version in journal.before.items()
+        for name, version in journal.after.items()
     )
 
 

@@ -88,16 +88,15 @@ def target_options(request: InstallRequest) -> tuple[str, ...]:
 
 def host_options(request: InstallRequest) -> tuple[str, ...]:
     """The words with which another host was named."""
-    gpus = tuple(word for name in request.for_gpu for word in ("--for-gpu", name))
-    return (*gpus, *(("--for-driver", request.for_driver) if request.for_driver else ()))
+    gpus = tuple(word for name in request.for_gpu for word in ("--gpu", name))
+    return (*gpus, *(("--driver", request.for_driver) if request.for_driver else ()))
 
 
 def upgrade_line(request: InstallRequest, machine: Snapshot, wanted: Request, offer: Offer) -> str:
     """The command that takes the newest, with every word that it was chosen by."""
     newer = ("--torch", offer.torch) if wanted.torch else ("--upgrade",)
     backend = ("--backend", request.backend) if request.backend != "auto" else ()
-    installer = ("--installer", request.installer) if request.installer != "auto" else ()
-    words = (*target_options(request), *newer, *backend, *installer, *host_options(request))
+    words = (*target_options(request), *newer, *backend, *host_options(request))
     return shell_line(("gpusetup", "install", *words), machine.os.family)
 
 

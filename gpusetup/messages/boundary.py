@@ -10,7 +10,7 @@ Sources: torch/utils/data (signal handling), torch's shared memory manager, NCCL
 
 from __future__ import annotations
 
-from gpusetup.messages.row import FAILED, row, rows
+from gpusetup.messages.row import row, rows
 
 ARTICLE = r"(?:an? |the |my |free )?(?:hosted )?"
 
@@ -81,75 +81,8 @@ SLURMS = (
 """That a text is of a Slurm job, and that the job asked for GPUs (sbatch's manual page)."""
 
 
-SERVERS_PORT = {
-    "stage": "start",
-    "says": "The port on which the server listens is in use: another program, or an older run of it, has it",
-    "way": "End what listens there (`ss -ltnp` names it; on Windows `netstat -ano`), or give the server another port",
-}
-
-
-PORTS = (
-    row(
-        FAILED,
-        "bind",
-        r"\b(?:attempting to bind on address \('[\w.:]{0,40}', (?P<port>\d{2,5})\)|listen tcp \S{0,40}?:(?P<listens>\d{2,5}): bind): ?\W?(?:\[[^\]]{1,40}\] ?)?(?:address already in use|Only one usage of each socket address)",
-        **SERVERS_PORT,
-    ),
-    row(
-        FAILED,
-        "empty port in range",
-        r"Cannot find empty port in range: (?P<port>\d{2,5})",
-        **SERVERS_PORT,
-    ),
-)
-
-
-WITHOUT_A_GROUP = {
-    "stage": "distributed",
-    "says": "The ranks were not set up: the run was not started by its launcher, or its code makes no process group",
-    "way": "Start it by `torchrun --nproc-per-node=GPUS SCRIPT`, which gives each rank its variables, and call "
-    "`torch.distributed.init_process_group()` before the model is wrapped; on one GPU switch the distributed mode off",
-}
-
-
-GROUPS = (
-    *(
-        row(FAILED, needle, pattern, unless=unless, **WITHOUT_A_GROUP)
-        for needle, pattern, unless in (
-            (
-                "process group has not been initialized",
-                r"\bDefault process group has not been initialized",
-                "",
-            ),
-            (
-                "expected, but not set",
-                r"environment variable (?:(?:LOCAL_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)) expected, but not set",
-                "",
-            ),
-        )
-    ),
-    row(
-        FAILED,
-        "unrecognized arguments",
-        r"error: unrecognized arguments:[^\n]{0,200}? ?--local[-_]rank\b",
-        stage="distributed",
-        says="The script does not take the rank as the launcher of torch 2 writes it (`--local-rank`)",
-        way="Start it by `torchrun`, and read LOCAL_RANK from the environment; or take both spellings: "
-        "`parser.add_argument('--local-rank', '--local_rank', type=int)`",
-    ),
-)
-
-
 ROWS = (
     row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
-    row(
-        FAILED,
-        "executable file not found in $path",
-        r"exec: \W{0,3}(?P<lacks>(?!nvidia-)[\w./-]{1,60})\W{0,3}: executable file not found in \$PATH",
-        says="The image has no such program as its command asks for",
-        way="Name the release of the image that has it, or the command that it has",
-        stage="start",
-    ),
     row(
         "no-nvidia-driver",
         "load library failed",
@@ -206,7 +139,6 @@ ROWS = (
         service="SageMaker",
     ),
     *SLURMS,
-    *GROUPS,
     row(
         "gpus-not-given",
         "no cuda gpus are available",
@@ -241,5 +173,4 @@ ROWS = (
         rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b",
         unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)",
     ),
-    *PORTS,
 )

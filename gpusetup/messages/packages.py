@@ -158,14 +158,6 @@ TENSORFLOWS = (
         side="new",
         said="in words",
     ),
-    row(
-        "program-lib-missing",
-        "[and-cuda]",
-        r"pip3? install \S{0,24}tensorflow\[and-cuda\].{0,400}?list_physical_devices\(['\"]GPU['\"]\).{0,120}?(?:empty (?:list|array)|\[ ?\](?!\w))",
-        program="TensorFlow",
-        library="a CUDA library of TensorFlow",
-        or_else="no driver",
-    ),
 )
 
 

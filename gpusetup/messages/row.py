@@ -71,20 +71,6 @@ def any_of(patterns: Mapping[str, str], **more: str) -> tuple[Row, ...]:
     return rows("", patterns, **more)
 
 
-NOT_SHOWN = "not shown"
-"""`why` of a failure whose reason stands elsewhere, or may be the GPU's stack: nobody names it."""
-
-
-FAILED = "program-failed"
-"""The kind of a failure of a program's own, and the id of its cause."""
-
-
-def failed(program: str, needle: str, pattern: str = "", *, unless: str = "", **values: str) -> Row:
-    """A program fails by itself, no driver, torch or GPU has to be mended: what it says failed, its
-    `way` out, the `stage`; with `why=NOT_SHOWN` the answer is `unknown`."""
-    return row(FAILED, needle, pattern, unless=unless, program=program, **values)
-
-
 def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
     """Where a row's message stands in a piece of text, and its values."""
     pattern = in_any_case(one.pattern or re.escape(one.needles[0]))

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from functools import cached_property
-from typing import Generic, TypeVar
 
 from gpusetup.messages.row import Key, Row, found_in, gathered, key_of
 from gpusetup.model.frozen import Frozen
@@ -26,7 +24,6 @@ EVENTS_A_ROW = 3
 """A log says the same a thousand times; different values are different events."""
 EVENTS_BY_VALUE = 12
 """Of a row whose events are told apart by one value."""
-R = TypeVar("R")
 
 
 class Flat(Frozen):
@@ -37,8 +34,6 @@ class Flat(Frozen):
     """`flat` in lower case, of the same length."""
     starts: tuple[int, ...]
     """Where each line begins in `flat`."""
-    grams: frozenset[str]
-    """`grams_of` `low`."""
 
     def line_at(self, place: int) -> int:
         """The number of the line (from 0) that holds a place of `flat`."""
@@ -64,45 +59,6 @@ class Flat(Frozen):
         return before or first, after if after >= 0 else last
 
 
-def grams_of(text: str) -> set[str]:
-    """Each four letters of a text that stand together, and none.
-
-    >>> sorted(grams_of("xformer")), grams_of("gpu")
-    (['', 'form', 'orme', 'rmer', 'xfor'], {''})
-    """
-    return {"", *map("".join, zip(text, text[1:], text[2:], text[3:], strict=False))}
-
-
-class Index(Generic[R]):
-    """Which of many rows may be in a text: those whose needle is, found by its first and last letters."""
-
-    def __init__(self, rows: Iterable[tuple[R, tuple[str, ...]]]) -> None:
-        """Each row with its needles, of which one is enough."""
-        self._rows = tuple(rows)
-
-    @cached_property
-    def _by_gram(self) -> dict[str, list[tuple[str, str, int]]]:
-        """The needles by their first four letters, with the last four and the place of the row.
-
-        Those of a needle that is shorter are "".
-        """
-        by_gram: dict[str, list[tuple[str, str, int]]] = {}
-        for at, (_, needles) in enumerate(self._rows):
-            for needle in needles:
-                first, last = (needle[:4], needle[-4:]) if len(needle) >= 4 else ("", "")
-                by_gram.setdefault(first, []).append((last, needle, at))
-        return by_gram
-
-    def rows_in(self, text: Flat) -> Iterator[R]:
-        """Those of which a needle is in the text, in their order."""
-        low, grams = text.low, text.grams
-        shared = grams & self._by_gram.keys()
-        near = (each for first in shared for each in self._by_gram[first])
-        found = {at for last, needle, at in near if last in grams and needle in low}
-        for at in sorted(found):
-            yield self._rows[at][0]
-
-
 def _places(low: str, needle: str) -> list[int]:
     """Where windows begin, in the order of the text: from its start on, and then before its end."""
     places: list[int] = []
@@ -123,7 +79,7 @@ def flat_of(parts: Iterable[str]) -> Flat:
     lines = [" ".join(part.split()) for part in parts]
     flat = " ".join(filter(None, lines))
     low, starts = lowered(flat), tuple(_starts_of(lines))
-    return Flat(flat=flat, low=low, starts=starts, grams=frozenset(grams_of(low)))
+    return Flat(flat=flat, low=low, starts=starts)
 
 
 def _starts_of(lines: Iterable[str]) -> Iterator[int]:
@@ -143,20 +99,17 @@ class Found(Frozen):
     values: dict[str, str]
 
 
-def indexed(rows: Iterable[Row]) -> Index[Row]:
-    return Index((one, one.needles) for one in rows)
-
-
-def search(text: Flat, rows: Index[Row]) -> Iterator[Found]:
+def search(text: Flat, rows: Iterable[Row]) -> Iterator[Found]:
     """The messages of all rows that are in the text.
 
     >>> from gpusetup.messages.row import row
-    >>> rows = indexed([row("xid", "xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)")])
+    >>> rows = [row("xid", "xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)")]
     >>> next(search(flat_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
     {'bus_id': '0000:01:00', 'number': '79'}
     """
-    for one in rows.rows_in(text):
-        yield from _of_row(text, one)
+    for one in rows:
+        if any(needle in text.low for needle in one.needles):
+            yield from _of_row(text, one)
 
 
 def _of_row(text: Flat, one: Row) -> Iterator[Found]:

@@ -105,7 +105,7 @@ class KnownFinding(Frozen):
 
 
 class FindingsAnswer(Frozen):
-    """`doctor --list`."""
+    """`doctor --explain`."""
 
     schema: Literal["gpusetup.findings/1"] = "gpusetup.findings/1"
     findings: tuple[KnownFinding, ...]

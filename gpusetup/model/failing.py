@@ -20,5 +20,3 @@ class Failing(Frozen):
 
 COMPLAINT = "failing.complaint"
 """The subject of the readings that say that somebody complains in a text, of whatever."""
-SUBJECT = "failing.subject"
-"""The subject of the reading that names what the words of a text are of: `docker`, `amd`, `gpu`."""

@@ -17,7 +17,8 @@ from gpusetup.monitor.marks import (
     SLOWED,
     UNUSED,
 )
-from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.rated import rated_watts
+from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.work import Work
 
 
@@ -32,8 +33,8 @@ class Brake(NamedTuple):
 
 
 BRAKES = (
-    Brake("heat", "heat (hardware)", "hw_thermal_slowdown"),
-    Brake("heat", "heat (driver)", "sw_thermal_slowdown"),
+    Brake("heat", "heat", "hw_thermal_slowdown"),
+    Brake("heat", "heat", "sw_thermal_slowdown"),
     Brake("supply", "the power supply's brake", "hw_power_brake_slowdown"),
     Brake("supply", "the hardware's brake", "hw_slowdown"),
     Brake("power", "the power limit", "sw_power_cap", CAPPED, True),
@@ -42,7 +43,7 @@ BRAKES = (
 """In the order in which they are named. Meaning: nvml.h, nvmlClocksEventReason*."""
 
 
-def active_brake(work: Work, gpu: GpuTally) -> Brake | None:
+def active_brake(work: Work, gpu: Gpu) -> Brake | None:
     """The first that is on, with the cause that fits this card."""
     slow = below_clocks(work)
     for one in BRAKES:
@@ -52,9 +53,7 @@ def active_brake(work: Work, gpu: GpuTally) -> Brake | None:
         return None
     point = gpu.latest.temperature_slowdown_celsius or HOT + 3
     if gpu.heat is not None and gpu.heat >= point - 3:
-        return Brake("heat", "heat (no reason was told)")
-    if (work.power_share or 0.0) >= 95:
-        return _of_this_card(Brake("power", "the power limit (no reason was told)"), work, gpu)
+        return Brake("heat", "heat", "no reason was told")
     return None
 
 
@@ -62,40 +61,38 @@ def below_clocks(work: Work) -> bool:
     return work.clock_share is not None and work.clock_share < CLOCKS
 
 
-def _of_this_card(brake: Brake, work: Work, gpu: GpuTally) -> Brake | None:
+def _of_this_card(brake: Brake, work: Work, gpu: Gpu) -> Brake | None:
     """Which power limit it is; None where the card gives what it is rated for, and where nobody
     told what that is: a limit alone says nothing."""
     if brake.cause != "power":
         return brake
     cause = "withheld power" if withheld(work, gpu) else _limit_cause(work, gpu)
-    if cause not in ("", "withheld power") and is_laptop(gpu.name):
+    if cause == "lowered limit" and is_laptop(gpu.name):
         cause = "rated limit"
     return brake._replace(cause=cause) if cause else None
 
 
-def withheld(work: Work, gpu: GpuTally) -> bool:
+def withheld(work: Work, gpu: Gpu) -> bool:
     """Clocks far down under a power cap, while the limit that is told leaves power unused; or where
     none is told, far down alone. What caps it is outside of the card's own limit."""
     if (work.clock_share or 0.0) >= CLOCKS:
         return False
     if work.power_share is None or not work.utilization:
-        told = gpu.latest.power_limit_watts or gpu.power_rated
+        told = gpu.latest.power_limit_watts or rated_watts(gpu.name)
         return told is None and (work.clock_share or 100.0) < FAST_ENOUGH
     used = (work.power_share - IDLE_POWER) / work.utilization * 100 + IDLE_POWER
     return used < UNUSED
 
 
-def _limit_cause(work: Work, gpu: GpuTally) -> str:
+def _limit_cause(work: Work, gpu: Gpu) -> str:
     limit, rated = gpu.latest.power_limit_watts, gpu.power_default
     most = gpu.latest.power_limit_max_watts
     if limit and rated and limit < rated * RATED / 100:
         return "lowered limit"
-    if limit is None or (rated is None and most is None):
-        return ""
-    room = most is not None and most > limit * ROOM / 100
-    if (gpu.power_rated and not room) or (work.clock_share or 0.0) >= FAST_ENOUGH:
-        return ""
-    return "limit with room" if room else "rated limit"
+    known = rated_watts(gpu.name) or limit is None or (rated is None and most is None)
+    room = most is not None and limit is not None and most > limit * ROOM / 100
+    at_ease = (work.clock_share or 0.0) >= FAST_ENOUGH
+    return "" if known or room or at_ease else "rated limit"
 
 
 def is_laptop(name: str | None) -> bool:

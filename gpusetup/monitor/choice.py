@@ -45,39 +45,22 @@ def visible_places(
     >>> visible_places("1", two, pci_order=True)
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
-    everything = tuple(range(len(gpus)))
-    by_name = _instances(variable, gpus)
-    places = by_name or _whole_gpus(variable, gpus, pci_order)
-    said = f"{VARIABLE}={variable}"
-    if places is None:
-        return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
+    from gpusetup.model.machine import Gpu
+    from gpusetup.readings.visible import visible_by_variable
+
+    said, everything = f"{VARIABLE}={variable}", tuple(range(len(gpus)))
+    wanted = [entry.strip().lower() for entry in variable.split(",")]
+    instances = [place for place in everything if gpus[place].mig_index is not None]
+    places = tuple(place for place in instances if (gpus[place].uuid or "?").lower() in wanted)
+    if not places:  # whole GPUs, each with its instances
+        whole = [gpu for gpu in gpus if gpu.mig_index is None]
+        known = [Gpu(name=gpu.name or "", uuid=gpu.uuid) for gpu in whole]
+        visible = visible_by_variable(variable, known, pci_order=pci_order)
+        if None in visible:
+            return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
+        kept = {gpu.index for gpu, seen in zip(whole, visible, strict=True) if seen}
+        places = tuple(place for place in everything if gpus[place].index in kept)
     if not places:
         return everything, f"{said} hides every GPU from CUDA: watching all the same"
     labels = ", ".join(gpus[place].label for place in places)
     return places, f"{said}: watching GPU {labels}"
-
-
-def _instances(variable: str, gpus: Sequence[GpuSample]) -> tuple[int, ...]:
-    """MIG instances that are named by their UUID; CUDA takes the first alone."""
-    wanted = [entry.strip().lower() for entry in variable.split(",")]
-    return tuple(
-        place
-        for place, gpu in enumerate(gpus)
-        if gpu.mig_index is not None and gpu.uuid and gpu.uuid.lower() in wanted
-    )
-
-
-def _whole_gpus(
-    variable: str, gpus: Sequence[GpuSample], pci_order: bool
-) -> tuple[int, ...] | None:
-    """Whole GPUs, each with its instances."""
-    from gpusetup.model.machine import Gpu
-    from gpusetup.readings.visible import visible_by_variable
-
-    whole = [gpu for gpu in gpus if gpu.mig_index is None]
-    known = [Gpu(name=gpu.name or "", uuid=gpu.uuid) for gpu in whole]
-    visible = visible_by_variable(variable, known, pci_order=pci_order)
-    if None in visible:
-        return None
-    kept = {gpu.index for gpu, seen in zip(whole, visible, strict=True) if seen}
-    return tuple(place for place, gpu in enumerate(gpus) if gpu.index in kept)

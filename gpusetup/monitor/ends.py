@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Run, worked
-from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.tally import Gpu, Tail
 from gpusetup.monitor.work import Work
 
 
@@ -15,14 +15,7 @@ def lost(run: Run) -> str:
     if not gone or (run.at_work and not any(map(worked, gone))):
         return ""
     first = min(gone, key=lambda gpu: gpu.lost_since)
-    told = f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
-    waiting = sum(
-        gpu.tail.seconds > 0 and (gpu.tail.since or 0.0) >= first.lost_since - marks.PAUSE
-        for gpu in run.gpus
-        if gpu.lost_at is None
-    )
-    since = f"; {waiting} others look busy since then and do no work"
-    return told + (since if waiting else "")
+    return f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
 
 
 def hung(run: Run) -> str:
@@ -35,10 +28,10 @@ def hung(run: Run) -> str:
     of_a_job = run.collective_threads or run.launched or run.nodes > 1
     if len(working) < 2 and not (of_a_job and run.exit):
         return ""
-    first = min((gpu.tail for gpu in spinning), key=lambda tail: tail.since or 0.0)
-    told = _stood_still(first.since or 0.0, run)
-    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy{_at(first.work)}"
-    resting = [gpu.label for gpu in working if gpu not in spinning and gpu.stretches.rest]
+    first = min((gpu.tail for gpu in spinning if gpu.tail), key=lambda tail: tail.since)
+    told = _stood_still(first.since, run)
+    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy"
+    resting = [gpu.label for gpu in working if gpu not in spinning and gpu.parts.rest]
     if resting:
         told += f", GPU {', '.join(resting)} did nothing"
     return f"{told}, and nothing moved: a rank waits in a collective that another never reached"
@@ -48,42 +41,36 @@ def _stood_still(since: float, run: Run) -> str:
     return f"the job stood still since second {since:.0f} of {run.seconds:.0f}:"
 
 
-def _at(work: Work | None) -> str:
-    if work is None or work.power_watts is None:
-        return ""
-    share = "" if work.power_share is None else f" ({work.power_share:.0f} % of the power limit)"
-    return f" at {work.power_watts:.0f} W{share}"
-
-
-def _least(working: list[GpuTally], run: Run) -> float:
+def _least(working: list[Gpu], run: Run) -> float:
     """How long it must last. Where nobody told how the run ended, one rank may do something while
     the others wait; where all spin and none touches its memory, none does."""
     none_works = len(working) > 1 and all(
-        (work := gpu.tail.work) is not None and (work.memory_busy or 0.0) <= marks.QUIET
-        and (gpu.tail.traffic_before.value() or 0.0) > marks.QUIET * 2 for gpu in working
+        gpu.tail is not None and (gpu.tail.work.memory_busy or 0.0) <= marks.QUIET
+        and _traffic_before(gpu.tail) > marks.QUIET * 2 for gpu in working
     )  # fmt: skip
     return marks.HUNG if run.exit is not None or none_works else marks.HUNG_UNTOLD
 
 
-def _stopped(gpu: GpuTally, least: float) -> bool:
+def _stopped(gpu: Gpu, least: float) -> bool:
     tail = gpu.tail
-    work, watts = tail.work, tail.watts_before.value()
-    if work is None or tail.seconds < least or not _nothing_moves(work):
+    if tail is None or tail.seconds < least or not _nothing_moves(tail.work):
         return False
+    work, watts = tail.work, tail.before.power_watts if tail.before else None
     if watts is None or work.power_watts is None:
-        return (tail.traffic_before.value() or 0.0) > (work.memory_busy or 0.0) + marks.BLIP
+        return _traffic_before(tail) > (work.memory_busy or 0.0) + marks.BLIP
     return watts >= work.power_watts * marks.FELL
 
 
+def _traffic_before(tail: Tail) -> float:
+    """Of its memory, percent."""
+    return (tail.before.memory_busy if tail.before else None) or 0.0
+
+
 def _nothing_moves(work: Work) -> bool:
-    told = (
-        (work.link_rate, marks.LINK),
-        (work.pcie_rate, marks.PCIE),
-        (work.network_rate, marks.NETWORK),
-        (work.read_rate, marks.READS),
-        (work.write_rate, marks.WRITES),
-    )
-    return all(rate is None or rate < mark for rate, mark in told)
+    links = (work.link_rate or 0.0) < marks.LINK and (work.pcie_rate or 0.0) < marks.PCIE
+    network = (work.network_rate or 0.0) < marks.NETWORK
+    files = (work.read_rate or 0.0) < marks.READS and (work.write_rate or 0.0) < marks.WRITES
+    return links and network and files
 
 
 def stood_still(run: Run) -> str:
@@ -92,13 +79,13 @@ def stood_still(run: Run) -> str:
         return ""
     if not all(_rests(gpu, run) for gpu in run.at_work):
         return ""
-    since = max(gpu.stretches.pending_since or 0.0 for gpu in run.at_work)
+    since = max(gpu.tally.quiet_since or 0.0 for gpu in run.at_work)
     told = f"{_stood_still(since, run)} its GPUs did nothing, its processes rested, and nothing"
     return f"{told} was read"
 
 
-def _rests(gpu: GpuTally, run: Run) -> bool:
-    rest, since = gpu.stretches.rest, gpu.stretches.pending_since
+def _rests(gpu: Gpu, run: Run) -> bool:
+    rest, since = gpu.parts.rest, gpu.tally.quiet_since
     least = marks.HUNG_UNTOLD if run.exit is None else marks.HUNG
     if rest is None or since is None or run.seconds - since < least:
         return False

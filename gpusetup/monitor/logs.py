@@ -1,7 +1,10 @@
 """Logs of other monitors, and our own CSV, as samples. Pure: lines in, samples out.
 
-`nvidia-smi --query-gpu=… --format=csv` with its heading, `nvidia-smi dmon` and `pmon`, `dcgmi
-dmon`, W&B's system events as CSV or JSON lines. What a log does not tell is None.
+Every log is rows of names and cells: CSV (`nvidia-smi --query-gpu=… --format=csv` with its heading,
+our own), columns (`nvidia-smi dmon`, `dcgmi dmon`), or JSON lines (W&B's system events, CSV too).
+What the names mean is one table. What a log does not tell is None. Sources: `nvidia-smi
+--help-query-gpu`, the manual page of nvidia-smi (dmon), the short names of DCGM's fields
+(dcgm_fields.cpp), docs.wandb.ai/ref/system-metrics.
 """
 
 from __future__ import annotations
@@ -10,75 +13,137 @@ import contextlib
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from gpusetup.monitor import columns
-from gpusetup.monitor.values import GpuSample, HostSample, ProcessUse, Sample, TreeSample
+from gpusetup.model.frozen import fields
+from gpusetup.monitor.values import GpuSample, HostSample, Sample, TreeSample
+from gpusetup.readings.measures import can_be
+from gpusetup.readings.nvidia_smi import values
 
 Row = Mapping[str, str]
 """Heading -> cell, with the heading's unit behind it."""
-Place = tuple[int, int | None]
-"""The number of a GPU, and of its MIG instance."""
-MOST_DIGITS = 5
-"""Of a GPU's number."""
+Place = tuple[int, int]
+"""The number of a GPU, and of its MIG instance; -1 is the whole GPU."""
+UNITS = {
+    "mw": 1e-3, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9,
+    **dict.fromkeys(("mib", "mb"), 1048576.0), **dict.fromkeys(("gib", "gb"), 1073741824.0),
+}  # fmt: skip
+"""Unit in a heading or a cell -> what a value is multiplied with; 1 if it is not here."""
+MOST = 1e18
+"""Nothing that is measured is larger, in base units."""
+NUMBERS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_per_second")
+OURS = tuple(part.name for part in fields(GpuSample) if part.name.endswith(NUMBERS))
+TREE = {part.name: part.name for part in fields(TreeSample)}
+HOST_TOO = ("cores", "cpu_percent", "memory_used_bytes", "memory_total_bytes")
+"""Fields of the host that are `host_…` in our CSV, next to those of the command or a GPU."""
+HOST = {
+    f"host_{part.name}" if part.name in HOST_TOO else part.name: part.name
+    for part in fields(HostSample)
+}
+NAMES = {
+    "utilization_percent": "utilization.gpu sm gputl gract wandb.gpu",
+    "memory_busy_percent": "utilization.memory mem mcutl drama wandb.memory",
+    "memory_used_bytes": "memory.used fb fbusd wandb.memoryallocatedbytes",
+    "memory_total_bytes": "memory.total fbttl",
+    "memory_free_bytes": "fbfre",
+    "memory_percent": "wandb.memoryallocated",
+    "temperature_celsius": "temperature.gpu gtemp temp tmptr wandb.temp",
+    "power_watts": "power.draw power.draw.average power.draw.instant pwr power powinst "
+    "wandb.powerwatts",
+    "power_limit_watts": "power.limit enforced.power.limit pmlmt wandb.enforcedpowerlimitwatts",
+    "power_limit_default_watts": "power.default_limit",
+    "power_limit_max_watts": "power.max_limit",
+    "clock_sm_mhz": "clocks.sm clocks.current.sm clocks.gr clocks.current.graphics pclk smclk "
+    "wandb.smclock",
+    "clock_sm_max_mhz": "clocks.max.sm clocks.max.gr",
+    "clock_memory_mhz": "clocks.mem clocks.current.memory mclk mmclk wandb.memoryclock",
+    "sm_active_percent": "smact",
+    "encoder_percent": "utilization.encoder enc",
+    "decoder_percent": "utilization.decoder dec",
+    "ecc_uncorrected": "ecc.errors.uncorrected.volatile.total dbecc",
+    "pcie_rx_bytes_per_second": "rxpci pcirx wandb.pcierx",
+    "pcie_tx_bytes_per_second": "txpci pcitx wandb.pcietx",
+    "nvlink_rx_bytes_per_second": "nvlrx",
+    "nvlink_tx_bytes_per_second": "nvltx",
+}
+"""Field -> its names in nvidia-smi's CSV, its dmon, DCGM's dmon and W&B."""
+COLUMNS = {
+    **{name: name for name in OURS},
+    **{name: field for field, names in NAMES.items() for name in names.split()},
+}
+IN_UNITS = {
+    **dict.fromkeys(("memory.used", "memory.total", "fb", "fbttl", "fbusd", "fbfre"), "mib"),
+    **dict.fromkeys(("rxpci", "txpci"), "mb/s"),
+}
+"""The unit of a column if neither its heading nor its cells tell one. nvidia-smi's MB are MiB."""
+SHARES = ("gract", "smact", "drama")
+"""From 0 to 1; the others are percentages."""
+WHOLE = ("_bytes", "_mhz", "cores", "processes", "workers", "threads", "uncorrected")
+"""How the names of whole numbers end."""
+OF_GPU = re.compile(r"gpu\.(\d{1,4})\.(\w+)(?:/.*)?$")
+REASON = re.compile(r"clocks_(?:throttle|event)_reasons\.(\w+)$")
+NAMED = ("index", "gpu", "utilization.gpu", "uuid", "gpu_uuid", "pci.bus_id")
+"""One of these is in every heading of a CSV."""
 
 
 class Line(NamedTuple):
-    """What one line of a log says of one GPU, or of a MIG instance."""
+    """What a log says of one GPU, or of a MIG instance, at one moment."""
 
     place: Place
     at: float | None
     """Seconds; the first is the start."""
-    gpu: Mapping[str, Any]
-    process: ProcessUse | None = None
-    tree: Mapping[str, Any] = {}
-    host: Mapping[str, Any] = {}
+    gpu: dict[str, Any]
+    row: Row
 
 
-class Log(NamedTuple):
-    source: str
-    read: Callable[[Iterable[str]], Iterator[Line]]
-
-
-def log_of(first: str) -> Log | None:
+def source_of(first: str) -> str | None:
     """Which log it is, by its first line that says something.
 
-    >>> log_of("timestamp, index, utilization.gpu [%]").source, log_of("# gpu  pwr  sm").source
+    >>> source_of("timestamp, index, utilization.gpu [%]"), source_of("# gpu  pwr  sm")
     ('nvidia-smi csv', 'nvidia-smi dmon')
     """
     low = first.strip().lower()
     words = low.replace("#", " ").split()
     if low.startswith("#"):
-        if "entity" in words:
-            return Log("dcgmi dmon", read_columns)
-        kind = "pmon" if "pid" in words else "dmon"
-        return Log(f"nvidia-smi {kind}", read_columns) if "gpu" in words else None
+        told = {"entity": "dcgmi dmon", "gpu": "nvidia-smi dmon"}
+        return next((told[name] for name in told if name in words and "pid" not in words), None)
     if low.startswith("at,seconds,gpu,"):
-        return Log("csv", read_csv)
-    told = ("_runtime", "_timestamp", "gpu.0.") if low.startswith("{") else ("gpu.0.",)
-    if "," in low and any(name in low for name in told):
-        return Log("wandb", read_wandb)
-    return Log("nvidia-smi csv", read_csv) if "," in low and _is_heading(low.split(",")) else None
+        return "csv"
+    if "," in low and re.search(r'gpu\.\d+\.|^\{.*"_(runtime|timestamp)"', low):
+        return "wandb"
+    return "nvidia-smi csv" if "," in low and _is_heading(low.split(",")) else None
 
 
-def samples(lines: Iterator[Line], interval: float) -> Iterator[Sample]:
-    """Lines of one moment together: a GPU that is there already begins the next. Where the log
+def samples(lines: Iterable[Line], interval: float) -> Iterator[Sample]:
+    """Lines of one moment together: a GPU that is there already begins the next. If the log
     tells no time, `interval` seconds lie between."""
     start: float | None = None
     for number, group in enumerate(_moments(lines)):
         at = group[0].at
         start = at if start is None else start
-        seconds = number * interval if at is None or start is None else at - start
-        yield _sample(group, max(0.0, seconds), at)
+        seconds = number * interval if at is None or start is None else max(0.0, at - start)
+        row = group[0].row
+        tree: dict[str, Any] = numbers(row, TREE)
+        host: dict[str, Any] = numbers(row, {**HOST, "cpu": "busy_percent"})
+        yield Sample(
+            at=in_words(at if at is not None and at > 1e8 else seconds),
+            seconds=round(seconds, 3),
+            gpus=tuple(_gpu(line) for line in sorted(group, key=lambda line: line.place)),
+            tree=TreeSample(**{**TREE_LEAST, **tree}) if "cpu_percent" in tree else None,
+            host=HostSample(**host) if host else None,
+        )
 
 
-def _moments(lines: Iterator[Line]) -> Iterator[list[Line]]:
+TREE_LEAST: dict[str, Any] = {"processes": 1, "busiest_cpu_percent": 0.0, "memory_bytes": 0}
+
+
+def _moments(lines: Iterable[Line]) -> Iterator[list[Line]]:
     group: list[Line] = []
     for line in lines:
-        if any(one.place == line.place and not _of_two_processes(one, line) for one in group):
+        if any(one.place == line.place for one in group):
             yield group
             group = []
         group.append(line)
@@ -86,40 +151,14 @@ def _moments(lines: Iterator[Line]) -> Iterator[list[Line]]:
         yield group
 
 
-def _of_two_processes(one: Line, other: Line) -> bool:
-    """pmon: several processes of one GPU are one moment."""
-    return bool(one.process and other.process and one.process.pid != other.process.pid)
-
-
-def _sample(group: list[Line], seconds: float, at: float | None) -> Sample:
-    tree, host = group[0].tree, group[0].host
-    order = sorted(
-        {line.place for line in group}, key=lambda one: (one[0], -1 if one[1] is None else one[1])
-    )
-    return Sample(
-        at=in_words(at if at is not None and at > 1e8 else seconds),
-        seconds=round(seconds, 3),
-        gpus=tuple(_gpu([line for line in group if line.place == place]) for place in order),
-        tree=TreeSample(**{**TREE_LEAST, **tree}) if "cpu_percent" in tree else None,
-        host=HostSample(**host) if host else None,
-    )
-
-
-TREE_LEAST = {"processes": 1, "busiest_cpu_percent": 0.0, "memory_bytes": 0}
-
-
-def _gpu(lines: list[Line]) -> GpuSample:
-    told = {name: value for line in lines for name, value in line.gpu.items()}
-    if processes := tuple(line.process for line in lines if line.process):
-        whole = sum(one.sm_percent or 0.0 for one in processes)
-        told |= {"processes": processes, "utilization_percent": min(100.0, whole)}
-    share = told.pop("memory_percent", None)
-    if share is not None and "memory_total_bytes" not in told:
-        used = told.get("memory_used_bytes")
-        total = round(used / share * 100) if used and share else 100 << 20
-        told |= {"memory_total_bytes": total, "memory_used_bytes": used or round(share * (1 << 20))}
-    index, mig = lines[0].place
-    return GpuSample(index=index, mig_index=mig, **told)
+def _gpu(line: Line) -> GpuSample:
+    told, (index, mig) = line.gpu, line.place
+    free, share = told.pop("memory_free_bytes", None), told.pop("memory_percent", None)
+    used = told.get("memory_used_bytes", 0 if share is None else round(share * (1 << 20)))
+    whole = used + free if free is not None else round(used / share * 100) if share else None
+    if whole and "memory_total_bytes" not in told:
+        told |= {"memory_used_bytes": used, "memory_total_bytes": whole}
+    return GpuSample(index=index, mig_index=None if mig < 0 else mig, **told)
 
 
 def in_words(at: float) -> str:
@@ -128,27 +167,78 @@ def in_words(at: float) -> str:
     '1970-01-01T00:00:00.250Z'
     """
     moment = datetime.fromtimestamp(min(max(at, 0.0), 4e9), timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# --- with commas ----------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
-def read_csv(lines: Iterable[str]) -> Iterator[Line]:
-    """nvidia-smi's CSV with its heading, and our own; headings may come again."""
-    names: list[tuple[str, str]] = []
+def read(lines: Iterable[str]) -> Iterator[Line]:
+    """Each GPU of each row."""
+    first, lines = told_first(line.replace("\0", "") for line in lines)
+    kinds = {"{": _json_rows, "#": _column_rows}
     known: dict[str, int] = {}
     with contextlib.suppress(csv.Error):
-        for cells in csv.reader(line.replace("\0", "") for line in lines):
-            if _is_heading(cells):
-                names = [columns.heading(cell) for cell in cells]
-            elif names and len(cells) == len(names):
-                pairs = zip(names, cells, strict=True)
-                row = {name: with_unit(cell, unit) for (name, unit), cell in pairs if name}
-                lost = row.get("lost") in ("1", "true", "True")
-                lost |= any("lost" in cell.lower() for cell in cells)
-                told = _line((_index(row, known), None), row)
-                yield told._replace(gpu={**told.gpu, "lost": lost})
+        for row in kinds.get(first.lstrip()[:1], _csv_rows)(lines):
+            many = _gpus_of(row)
+            if not many and row.keys() & {*NAMED}:
+                many = {(_index(row, known), -1): row}
+            for place in sorted(many):
+                yield Line(place, _time(row), _told(many[place]), row)
+
+
+def _json_rows(lines: Iterable[str]) -> Iterator[Row]:
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            plain = json.loads(line)
+            if isinstance(plain, dict):
+                yield {_plain_name(name): str(cell) for name, cell in plain.items()}
+
+
+def _csv_rows(lines: Iterable[str]) -> Iterator[Row]:
+    """Headings may come again."""
+    names: list[tuple[str, str]] = []
+    for cells in csv.reader(lines):
+        if _is_heading(cells):
+            names = [heading(cell) for cell in cells]
+        elif names and len(cells) == len(names):
+            pairs = zip(names, cells, strict=True)
+            yield {name: with_unit(cell, unit) for (name, unit), cell in pairs if name}
+
+
+def _column_rows(lines: Iterable[str]) -> Iterator[Row]:
+    """Headings begin with `#`, and come again. DCGM's rows name a `GPU 0`, `GPU-I 3`."""
+    names: list[str] = []
+    for line in lines:
+        words = line.replace("#", " ").replace(",", " ").split()
+        low = [word.lower() for word in words]
+        if line.lstrip().startswith("#"):
+            told = {"gpu", "entity"} & {*low}
+            names = [name for name in low if name != "id"] if told else names
+        elif names and len(words) >= len(names) + (names[0] == "entity"):
+            if names[0] == "entity":
+                words = [" ".join(low[:2]), *words[2:]]
+            yield dict(zip(names, words, strict=False))
+
+
+def _is_heading(cells: Iterable[str]) -> bool:
+    names = {heading(cell)[0] for cell in cells}
+    return bool(names & {*NAMED}) or any(map(OF_GPU.match, names))
+
+
+def _plain_name(name: object) -> str:
+    return str(name).strip().lower().removeprefix("system.")
+
+
+def heading(text: str) -> tuple[str, str]:
+    """A heading's name and unit.
+
+    >>> heading(" memory.used [MiB]"), heading("system.gpu.0.temp")
+    (('memory.used', 'mib'), ('gpu.0.temp', ''))
+    """
+    match = re.match(r"\s*([^\[(]*?)\s*(?:[\[(](.*)[\])])?\s*$", text)
+    name, unit = match.groups() if match else (text, None)
+    return _plain_name(name), (unit or "").strip().lower()
 
 
 def with_unit(cell: str, unit: str) -> str:
@@ -160,153 +250,6 @@ def with_unit(cell: str, unit: str) -> str:
     return f"{cell} {unit}" if unit and cell[:1].isdigit() else cell
 
 
-def _is_heading(cells: Iterable[str]) -> bool:
-    names = {columns.heading(cell)[0] for cell in cells}
-    return bool(names & {"index", "gpu", "utilization.gpu", "uuid", "gpu_uuid", "pci.bus_id"})
-
-
-def _index(row: Row, known: dict[str, int]) -> int:
-    """By its index, else by what else names it, in the order in which they come."""
-    for name in ("index", "gpu"):
-        cell = row.get(name, "").partition(":")[0]
-        if cell.isdecimal() and len(cell) < MOST_DIGITS:
-            return int(cell)
-    named = next((row[name] for name in ("uuid", "gpu_uuid", "pci.bus_id") if name in row), "")
-    return known.setdefault(named, len(known))
-
-
-def _line(place: Place, row: Row) -> Line:
-    told: dict[str, Any] = columns.numbers(row, columns.COLUMNS)
-    if "fbfre" in row and "memory_used_bytes" in told:
-        free = columns.quantity(row["fbfre"], "mib") or 0
-        told["memory_total_bytes"] = told["memory_used_bytes"] + round(free)
-    for name in ("name", "gpu_name", "uuid", "gpu_uuid"):
-        if row.get(name):
-            told[name.removeprefix("gpu_")] = row[name]
-    if (reasons := columns.throttle(row)) is not None:
-        told["throttle_reasons"] = reasons
-    return Line(
-        place=place,
-        at=_time(row),
-        gpu=RESTS if "pid" in row else told,
-        process=_process(row),
-        tree=columns.numbers(row, columns.TREE),
-        host=columns.numbers(row, columns.HOST),
-    )
-
-
-RESTS = {"processes": (), "utilization_percent": 0.0}
-"""A GPU of pmon without a process."""
-TIMES = ("%Y/%m/%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S", "%Y%m%d %H:%M:%S")
-
-
-def _time(row: Row) -> float | None:
-    if "seconds" in row:
-        return columns.quantity(row["seconds"])
-    if time := row.get("time"):
-        date = row.get("date", "")
-        whole = re.fullmatch(r"\d\d:\d\d:\d\d", time)
-        return moment(f"{date if date.isdecimal() else '20000101'} {time}") if whole else None
-    return moment(row.get("timestamp", row.get("at", "")))
-
-
-def moment(text: str) -> float | None:
-    """
-    >>> moment("2026/11/20 06:03:41.500"), moment("2026-11-20T06:03:41Z"), moment("x")
-    (1795154621.5, 1795154621.0, None)
-    """
-    for form in TIMES:
-        with contextlib.suppress(ValueError):
-            return datetime.strptime(text, form).replace(tzinfo=timezone.utc).timestamp()
-    with contextlib.suppress(ValueError):
-        told = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()
-    return None
-
-
-# --- in columns -----------------------------------------------------------------------------------
-
-
-def read_columns(lines: Iterable[str]) -> Iterator[Line]:
-    """dmon and pmon of nvidia-smi, and dmon of dcgmi: headings begin with `#`, and come again."""
-    names: list[str] = []
-    units: list[str] = []
-    for line in lines:
-        words = line.replace("#", " ").replace(",", " ").split()
-        low = [word.lower() for word in words]
-        if line.lstrip().startswith("#"):
-            if {"gpu", "entity"} & {*low}:
-                names, units = low, [""] * len(low)
-            elif low[:1] and low[0] in ("idx", "yyyymmdd", "hh:mm:ss"):
-                units = [unit if unit in columns.UNITS else "" for unit in low]
-            continue
-        instance = low[:1] == ["gpu-i"]
-        if names[:1] == ["entity"]:
-            if not instance and low[:1] != ["gpu"]:
-                continue
-            heads, words, told = ["gpu", *names[1:]], words[1:], [""] * len(names)
-            heads = [name for name in heads if name != "id"]
-        else:
-            heads, told = names, units
-        if not heads or len(words) < len(heads):
-            continue
-        told = [*told, *[""] * len(heads)]
-        row = {n: with_unit(w, u) for n, w, u in zip(heads, words, told, strict=False)}
-        if row["gpu"].isdecimal() and len(row["gpu"]) < MOST_DIGITS:
-            number = int(row["gpu"])
-            yield _line((0, number) if instance else (number, None), row)
-
-
-KINDS: Mapping[str, Literal["compute", "graphics", "both"]] = {
-    "G": "graphics", "C": "compute", "C+G": "both", "M+C": "compute",
-}  # fmt: skip
-
-
-def _process(row: Row) -> ProcessUse | None:
-    pid = row.get("pid", "")
-    if not pid.isdecimal() or len(pid) > 10:
-        return None
-    used = columns.quantity(row.get("fb", ""), "mib")
-    return ProcessUse(
-        pid=int(pid),
-        name=row.get("command") or None,
-        kind=KINDS.get(row.get("type", "").upper()),
-        sm_percent=columns.quantity(row.get("sm", "")),
-        memory_bytes=None if used is None else round(used),
-    )
-
-
-# --- W&B ------------------------------------------------------------------------------------------
-
-
-def read_wandb(lines: Iterable[str]) -> Iterator[Line]:
-    """`wandb-events.jsonl`, or rows of `run.history(stream='events')` as CSV or JSON lines."""
-    for plain in _wandb_rows(lines):
-        row = {str(name).lower().removeprefix("system."): str(plain[name]) for name in plain}
-        at = columns.quantity(row.get("_runtime", row.get("_timestamp", "")))
-        busy = columns.quantity(row.get("cpu", ""))
-        host = {"busy_percent": busy} if busy is not None and 0 <= busy <= 100 else {}
-        gpus: dict[int, dict[str, str]] = {}
-        for name, cell in row.items():
-            if match := columns.WANDB_NAME.match(name):
-                gpus.setdefault(int(match[1]), {})[match[2]] = cell
-        for index in sorted(gpus):
-            yield Line((index, None), at, columns.numbers(gpus[index], columns.WANDB), host=host)
-
-
-def _wandb_rows(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    first, lines = told_first(line.replace("\0", "") for line in lines)
-    if not first.startswith("{"):
-        with contextlib.suppress(csv.Error):
-            yield from csv.DictReader(lines)
-        return
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            plain = json.loads(line)
-            if isinstance(plain, dict):
-                yield plain
-
-
 def told_first(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     """The first line that says something, and all lines."""
     kept: list[str] = []
@@ -316,3 +259,101 @@ def told_first(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
         if line.strip():
             return line, chain(kept, iterator)
     return "", iter(kept)
+
+
+# --- what a row tells -----------------------------------------------------------------------------
+
+
+def _gpus_of(row: Row) -> dict[Place, Row]:
+    """The GPUs of a row that has several, as W&B's, or that names its entity, as DCGM's."""
+    if entity := re.fullmatch(r"gpu(-i)? (\d{1,4})", row.get("entity", "")):
+        number = int(entity[2])
+        return {(0, number) if entity[1] else (number, -1): row}
+    found: dict[Place, dict[str, str]] = {}
+    for name, cell in row.items():
+        if match := OF_GPU.match(name):
+            found.setdefault((int(match[1]), -1), {})[f"wandb.{match[2]}"] = cell
+    return {**found}
+
+
+def _index(row: Row, known: dict[str, int]) -> int:
+    """By its index, else by what else names it, in the order in which they come."""
+    for name in ("index", "gpu"):
+        cell = row.get(name, "").partition(":")[0]
+        if cell.isdecimal() and len(cell) < 5:
+            return int(cell)
+    named = next((row[name] for name in ("uuid", "gpu_uuid", "pci.bus_id") if name in row), "")
+    return known.setdefault(named, len(known))
+
+
+def _told(row: Row) -> dict[str, Any]:
+    told: dict[str, Any] = numbers(row, COLUMNS)
+    for name in ("name", "gpu_name", "uuid", "gpu_uuid"):
+        if row.get(name):
+            told[name.removeprefix("gpu_")] = row[name]
+    if (reasons := throttle(row)) is not None:
+        told["throttle_reasons"] = reasons
+    lost = row.get("lost", "").lower() in ("1", "true")
+    return {**told, "lost": lost or any("lost" in cell.lower() for cell in row.values())}
+
+
+def quantity(cell: str, unit: str = "") -> float | None:
+    """A cell's value in base units, with the first unit that it has or that its heading told.
+
+    >>> quantity("97 %"), quantity("2 MiB mib"), quantity("3", "mb/s"), quantity("[N/A]")
+    (97.0, 2097152.0, 3000000.0, None)
+    """
+    number = r"\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([a-z%/]*)\s*(?:\s[a-z%/]+)?"
+    match = re.fullmatch(number, cell.lower())
+    value = float(match[1]) * UNITS.get(match[2] or unit, 1.0) if match else MOST
+    return value if abs(value) < MOST else None
+
+
+def numbers(row: Row, table: Mapping[str, str]) -> dict[str, float]:
+    """What the table knows of a row, the first column of a field."""
+    told: dict[str, float] = {}
+    for name, field in table.items():
+        value = quantity(row[name], IN_UNITS.get(name, "")) if name in row else None
+        if value is not None and field not in told:
+            exact = value * 100 if name in SHARES else value
+            exact = round(exact) if field.endswith(WHOLE) else exact
+            told |= {field: exact} if can_be(field, exact) else {}
+    return told
+
+
+def throttle(row: Row) -> tuple[str, ...] | None:
+    """From nvidia-smi's mask or its columns of reasons, from dmon's violations, or our words."""
+    if "throttle_reasons" in row:
+        return tuple(row["throttle_reasons"].split())
+    found = {match[1]: cell for name, cell in row.items() if (match := REASON.match(name))}
+    if "active" in found:
+        return values.throttle_mask(found["active"])
+    if not found and "pviol" not in row:
+        return None
+    # dmon: `pviol` is a share of the time, `tviol` a flag.
+    power, heat = (quantity(row.get(name, "")) or 0 for name in ("pviol", "tviol"))
+    on = {name: bool(values.flag(cell)) for name, cell in found.items()}
+    on |= {} if found else {"sw_power_cap": power >= 50, "sw_thermal_slowdown": heat > 0}
+    return tuple(name for _, name in values.THROTTLE_BITS if on.get(name))
+
+
+def _time(row: Row) -> float | None:
+    """Seconds of a clock, or since the start."""
+    for name in ("seconds", "_runtime", "_timestamp"):
+        if name in row:
+            return quantity(row[name])
+    if re.fullmatch(r"\d\d:\d\d:\d\d", row.get("time", "")):
+        return moment(f"{row.get('date', '20000101')} {row['time']}")
+    return moment(row.get("timestamp", row.get("at", "")))
+
+
+def moment(text: str) -> float | None:
+    """
+    >>> moment("2026/11/20 06:03:41.500"), moment("20261120 06:03:41"), moment("x")
+    (1795154621.5, 1795154621.0, None)
+    """
+    dashed = re.sub(r"^(\d{4})/?(\d\d)/?(\d\d) ", r"\1-\2-\3 ", text).replace("Z", "+00:00")
+    with contextlib.suppress(ValueError):
+        told = datetime.fromisoformat(dashed)
+        return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()
+    return None

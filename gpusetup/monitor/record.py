@@ -1,11 +1,11 @@
-"""What a run leaves behind: JSON lines, CSV, the series of a chart; and reading it back."""
+"""What a run leaves behind: JSON lines and CSV; and reading it back."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
@@ -15,8 +15,8 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.codec import from_plain, to_json
 from gpusetup.model.frozen import Frozen
-from gpusetup.monitor import columns, logs
-from gpusetup.monitor.values import GpuSample, Sample, Summary
+from gpusetup.monitor import logs
+from gpusetup.monitor.values import Sample, Summary
 from gpusetup.system.refused import refused
 
 
@@ -39,28 +39,25 @@ class JsonLines:
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
-    def sample(self, sample: Sample) -> None:
-        self.document(sample)
-
-    def document(self, document: Sample | Summary) -> None:
+    def sample(self, document: Sample | Summary) -> None:
         self._file.write(to_json(document) + "\n")
         self._file.flush()
 
 
 class Csv:
-    """One row a GPU and sample; empty cells where nothing told."""
+    """One row a GPU and sample; empty cells if nothing told."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._rows = csv.writer(file)
-        head = ("at", "seconds", "gpu", "uuid", "name", *columns.OURS, "throttle_reasons")
-        self._rows.writerow((*head, "lost", *columns.TREE, *columns.HOST))
+        head = ("at", "seconds", "gpu", "uuid", "name", *logs.OURS, "throttle_reasons")
+        self._rows.writerow((*head, "lost", *logs.TREE, *logs.HOST))
 
     def sample(self, sample: Sample) -> None:
-        tree = [getattr(sample.tree, name, None) for name in columns.TREE]
-        host = [getattr(sample.host, name, None) for name in columns.HOST.values()]
+        tree = [getattr(sample.tree, name, None) for name in logs.TREE]
+        host = [getattr(sample.host, name, None) for name in logs.HOST.values()]
         for gpu in sample.gpus:
-            told = [getattr(gpu, name) for name in columns.OURS]
+            told = [getattr(gpu, name) for name in logs.OURS]
             reasons = " ".join(gpu.throttle_reasons or ())
             who = (sample.at, sample.seconds, gpu.label, gpu.uuid, safe_cell(gpu.name))
             self._rows.writerow((*who, *told, reasons, int(gpu.lost), *tree, *host))
@@ -76,82 +73,6 @@ def safe_cell(text: str | None) -> str | None:
     return f"'{text}" if text and text[0] in "=+-@\t\r" else text
 
 
-class Point(Frozen):
-    seconds: float
-    values: tuple[float | None, ...]
-
-
-class Series:
-    """At most `most` points over any length: when it is full, neighbours become their mean."""
-
-    def __init__(self, most: int = 1200) -> None:
-        self._most = most
-        self._every = 1
-        self._waiting: list[Point] = []
-        self.points: list[Point] = []
-
-    def add(self, point: Point) -> None:
-        self._waiting.append(point)
-        if len(self._waiting) < self._every:
-            return
-        self.points.append(mean_point(self._waiting))
-        self._waiting = []
-        if len(self.points) >= self._most:
-            pairs = zip(self.points[::2], self.points[1::2], strict=True)
-            self.points = [mean_point(pair) for pair in pairs]
-            self._every *= 2
-
-    def all(self) -> tuple[Point, ...]:
-        rest = (mean_point(self._waiting),) if self._waiting else ()
-        return (*self.points, *rest)
-
-
-def mean_point(points: Any) -> Point:
-    """The mean of each value that is told.
-
-    >>> two = (Point(seconds=0, values=(1, None)), Point(seconds=2, values=(3, None)))
-    >>> mean_point(two)
-    Point(seconds=1.0, values=(2.0, None))
-    """
-    rows = list(points)
-    columns = zip(*(row.values for row in rows), strict=True)
-    means = tuple(_mean([value for value in column if value is not None]) for column in columns)
-    return Point(seconds=sum(row.seconds for row in rows) / len(rows), values=means)
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-class History:
-    """The series of every GPU and of the command, for the charts."""
-
-    GPU = ("utilization_percent", "memory", "temperature_celsius", "power_watts", "clock_sm_mhz")
-    TREE = ("cpu_percent", "loader_cpu_percent")
-
-    def __init__(self) -> None:
-        self.gpus: dict[str, Series] = {}
-        self.tree = Series()
-
-    def sample(self, sample: Sample) -> None:
-        for gpu in sample.gpus:
-            values = tuple(_charted(gpu, name) for name in self.GPU)
-            point = Point(seconds=sample.seconds, values=values)
-            self.gpus.setdefault(gpu.label, Series()).add(point)
-        if sample.tree is not None:
-            told = tuple(float(getattr(sample.tree, name)) for name in self.TREE)
-            self.tree.add(Point(seconds=sample.seconds, values=told))
-
-
-def _charted(gpu: GpuSample, name: str) -> float | None:
-    if name != "memory":
-        value: float | None = getattr(gpu, name)
-        return value
-    if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
-        return None
-    return gpu.memory_used_bytes / gpu.memory_total_bytes * 100
-
-
 LINES_APART = 256
 """After how many lines it is told how far the reading is."""
 
@@ -161,7 +82,7 @@ class Recorded(Frozen):
 
     source: str | None = None
     timed: bool = True
-    documents: Iterator[Any]
+    documents: Iterable[Any]
 
 
 def recorded(
@@ -172,23 +93,21 @@ def recorded(
     `interval`: seconds between the samples of a log that tells no time. A last line that is cut
     off is left out. `reached` is told how many bytes were read, of how many.
     """
-    lines = _lines(path, reached)
-    first, lines = logs.told_first(lines)
-    log = logs.log_of(first)
-    if log is None and first.count(",") >= 2 and not first.lstrip().startswith(("{", "[")):
+    first, lines = logs.told_first(_lines(path, reached))
+    source = logs.source_of(first)
+    if source is None and first.count(",") >= 2 and not first.lstrip().startswith(("{", "[")):
         raise BadInput(
             f"{path} has rows without their heading, so that nobody can tell its columns",
             hint="write it with --format=csv, without noheader, or put the heading in as line 1",
         )
-    if log is None:
+    if source is None:
         return Recorded(documents=_documents(path, lines))
-    told = log.read(lines)
-    begun = next(told, None)
-    if begun is None:
-        return Recorded(source=log.source, documents=iter(()))
-    whole = chain([begun], told)
-    timed = begun.at is not None
-    return Recorded(source=log.source, timed=timed, documents=logs.samples(whole, interval))
+    told = logs.read(lines)
+    begun = [*filter(None, (next(told, None),))]
+    timed = all(line.at is not None for line in begun)
+    return Recorded(
+        source=source, timed=timed, documents=logs.samples(chain(begun, told), interval)
+    )
 
 
 def _lines(path: str, reached: Callable[[int, int], object] | None) -> Iterator[str]:
@@ -207,39 +126,29 @@ def _lines(path: str, reached: Callable[[int, int], object] | None) -> Iterator[
         raise BadInput(f"{path} is not UTF-8 text: {problem}") from problem
 
 
-def _documents(path: str, lines: Iterator[str]) -> Iterator[Sample | Summary]:
+def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
     for number, line in enumerate(lines, 1):
-        document = _document(line, f"{path}, line {number}") if line.strip() else None
-        if document is not None:
-            yield document
+        where = f"{path}, line {number}"
+        try:
+            plain = json.loads(line) if line.strip() else None
+        except ValueError as problem:
+            if not line.endswith("\n"):
+                return  # the recorder was killed in the middle of it
+            hint = "`gpusetup doctor --report FILE` reads an nvidia-smi table, or what a program "
+            raise BadInput(f"{where} is no JSON: {problem}", hint=hint + "printed") from problem
+        if plain is not None:
+            yield _document(plain, where)
 
 
-def _document(line: str, where: str) -> Sample | Summary | None:
-    try:
-        plain = json.loads(line)
-    except ValueError as problem:
-        if not line.endswith("\n"):
-            return None  # the recorder was killed in the middle of it
-        hint = (
-            "`gpusetup doctor --report FILE` reads an nvidia-smi table, or what a program printed"
-        )
-        raise BadInput(f"{where} is no JSON: {problem}", hint=hint) from problem
+def _document(plain: Any, where: str) -> Sample | Summary:
     schema = plain.get("schema") if isinstance(plain, dict) else None
-    if schema != "gpusetup.monitor/1":
-        raise BadInput(
-            f"{where} is no sample of `gpusetup monitor --json`",
-            hint=newer_hint(schema),
-        )
+    if schema != SCHEMA:
+        newer = isinstance(schema, str) and schema.startswith("gpusetup.")
+        hint = f"it is {schema}; this version reads {SCHEMA}" if newer else None
+        raise BadInput(f"{where} is no sample of `gpusetup monitor --json`", hint=hint)
     kind: Any = Summary if plain.get("kind") == "summary" else Sample
     read: Sample | Summary = from_plain(plain, kind, what=where)
     return read
 
 
-def newer_hint(schema: object) -> str | None:
-    """
-    >>> newer_hint("gpusetup.monitor/2")
-    'it is gpusetup.monitor/2; this version reads gpusetup.monitor/1'
-    """
-    if isinstance(schema, str) and schema.startswith("gpusetup."):
-        return f"it is {schema}; this version reads gpusetup.monitor/1"
-    return None
+SCHEMA = "gpusetup.monitor/1"

@@ -6,8 +6,8 @@ from functools import cached_property
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
-from gpusetup.monitor.tally import GpuTally, Tally
-from gpusetup.monitor.work import Work
+from gpusetup.monitor.tally import Gpu, Tally
+from gpusetup.monitor.work import Work, mean, percent
 
 
 class Run:
@@ -17,19 +17,24 @@ class Run:
         self, tally: Tally, command: tuple[str, ...] | None = None, exit_code: int | None = None
     ) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
-        self.gpus = tuple(tally.gpus.values())
-        self.cores, self.host_cores = tally.cores, tally.host_cores
-        self.cpu = tally.tree["cpu_percent"].value()
+        self.gpus = tuple(map(Gpu, tally.gpus.values()))
+        trees, samples = tally.trees(), tally.kept.all()
+        hosts = [sample.host for sample in samples if sample.host is not None]
+        self.cores = trees[-1].cores if trees else None
+        self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
+        self.cpu = mean(tree.cpu_percent for tree in trees)
         """Mean CPU of the command's tree, 100 for each core."""
-        self.busiest_cpu = tally.busiest.value()
-        self.ranks = tally.most.get("gpu_processes") or None
+        self.busiest_cpu = mean(tree.busiest_cpu_percent for tree in trees)
+        self.ranks = max((tree.gpu_processes or 0 for tree in trees), default=0) or None
         """Processes of the command that hold a watched GPU."""
-        self.collective_threads = tally.most.get("collective_threads")
-        self.host_memory = tally.host_memory
+        self.collective_threads = max((tree.collective_threads or 0 for tree in trees), default=0)
+        shares = (percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts)
+        self.host_memory = max((share for share in shares if share is not None), default=None)
+        """Percent of the machine's memory that was in use, at most."""
         self.command, self.exit = command, exit_code
 
     @cached_property
-    def at_work(self) -> tuple[GpuTally, ...]:
+    def at_work(self) -> tuple[Gpu, ...]:
         return tuple(filter(worked, self.gpus))
 
     @cached_property
@@ -52,38 +57,31 @@ class Run:
         """A launcher started its ranks."""
         return is_launched(self.command) or (self.ranks or 0) > 1
 
-    def kind_on(self, gpu: GpuTally) -> str:
+    def kind_on(self, gpu: Gpu) -> str:
         """Of the program, by its command or by the names of the processes on a GPU."""
         return kind_of(self.command, gpu.holders.names)
 
-    def team(self, gpu: GpuTally) -> tuple[GpuTally, ...]:
-        """The GPUs at work on the same job: all of a command; else those that share a process, or
-        whose processes have one name and take like amounts of memory."""
+    def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
+        """The GPUs at work on the same job: all of a command; else cards of one name whose
+        processes have the same names."""
         if self.command or self.ranks:
             return self.at_work
-        return tuple(one for one in self.at_work if one is gpu or _alike(one, gpu))
+        job = gpu.name, gpu.holders.names
+        return tuple(one for one in self.at_work if (one.name, one.holders.names) == job)
 
-    def twins(self, gpu: GpuTally) -> tuple[GpuTally, ...]:
-        """The other GPUs of the same name that work on the same job."""
-        return tuple(one for one in self.team(gpu) if one is not gpu and one.name == gpu.name)
-
-    def belongs(self, gpu: GpuTally) -> bool:
-        """It works, or a process that computes sits on it, or it is one of the few that do not."""
-        works, count = worked(gpu), len(self.at_work)
-        if gpu.holders.only_draws and not works:
-            return False
-        held = (gpu.memory.p95 or 0.0) > marks.HELD and gpu.has_process is None
-        few = count * 2 > len(self.gpus) and (self.ranks is None or self.ranks > 1 or count > 1)
-        return works or bool(gpu.has_process) or held or few
+    def belongs(self, gpu: Gpu) -> bool:
+        """It works, or a process that computes sits on it."""
+        held = (gpu.memory.p95 or 0.0) > marks.HELD
+        return worked(gpu) or (held if gpu.has_process is None else gpu.has_process)
 
 
-def worked(gpu: GpuTally) -> bool:
+def worked(gpu: Gpu) -> bool:
     """Not idle: neither stray kernels over a whole run nor a display count as work."""
     stray = (gpu.utilization or 0.0) < marks.IDLE and gpu.utilization_p95 < marks.GAPS
     return considered(gpu) is not None and not stray and not drawn(gpu)
 
 
-def drawn(gpu: GpuTally) -> bool:
+def drawn(gpu: Gpu) -> bool:
     """Only programs that draw are on it, and they do not work it hard; or nobody told who is, and
     it does what a desktop does."""
     used, share, whole = gpu.utilization or 0.0, gpu.memory.p95, gpu.parts.whole
@@ -94,18 +92,7 @@ def drawn(gpu: GpuTally) -> bool:
     return faint and not watched and share is not None and share < marks.FAINT_MEMORY
 
 
-def considered(gpu: GpuTally) -> Work | None:
+def considered(gpu: Gpu) -> Work | None:
     """Its work without the pauses, unless the pauses are the problem."""
     parts = gpu.parts
     return parts.body if parts.pause_share > marks.WAITS else parts.work
-
-
-def _alike(one: GpuTally, other: GpuTally) -> bool:
-    mine, theirs = one.holders, other.holders
-    if one.name != other.name:
-        return False
-    if set(mine.pids) & set(theirs.pids):
-        return True
-    if mine.pids and theirs.pids and mine.names != theirs.names:
-        return False
-    return abs((one.memory.p95 or 0.0) - (other.memory.p95 or 0.0)) <= marks.LIKE_MEMORY

@@ -9,14 +9,14 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import Brake, active_brake
 from gpusetup.monitor.run import Run
-from gpusetup.monitor.tally import GpuTally
+from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.work import Work
 
 
 class Seen:
     """One GPU that worked, in its run."""
 
-    def __init__(self, run: Run, gpu: GpuTally, work: Work) -> None:
+    def __init__(self, run: Run, gpu: Gpu, work: Work) -> None:
         self.run, self.gpu, self.work = run, gpu, work
         self.together = len(run.team(gpu))
         """How many GPUs work on the same job."""
@@ -30,6 +30,11 @@ class Seen:
         return active_brake(self.work, self.gpu)
 
     @property
+    def brake_share(self) -> float:
+        """Percent of the samples with work in which it was on."""
+        return self.work.reasons.get(self.brake.reason, 100.0) if self.brake else 0.0
+
+    @property
     def weight(self) -> float | None:
         """Power above that of a resting card, in percent, for the time with work."""
         share, used = self.work.power_share, self.work.utilization
@@ -38,6 +43,22 @@ class Seen:
     @property
     def cores(self) -> float | None:
         return self.run.cores or self.run.host_cores
+
+    @property
+    def others_cpu(self) -> float:
+        """Of the machine, used by others than the command."""
+        return (self.work.host_cpu or 0.0) - (self.work.cpu or 0.0)
+
+    @property
+    def loaders(self) -> str:
+        return loaders_in_words(self.work.workers)
+
+    @property
+    def could_draw(self) -> float | None:
+        """Watts: what the card is rated at, or can be set to, above its limit now."""
+        card, rated = self.gpu.latest, self.gpu.power_default
+        above = rated and (not card.power_limit_watts or rated > card.power_limit_watts)
+        return rated if above else card.power_limit_max_watts or rated
 
 
 class Sign:
@@ -53,19 +74,14 @@ class Sign:
         return Sign(lambda seen: self(seen) and other(seen), f"{self.words}, {other.words}")
 
     def __or__(self, other: Sign) -> Sign:
-        return Sign(lambda seen: self(seen) or other(seen), f"({self.bare} or {other.bare})")
-
-    def __invert__(self) -> Sign:
-        several = "," in self.words and self.bare == self.words
         return Sign(
-            lambda seen: not self(seen), f"not ({self.words})" if several else f"not {self.words}"
+            lambda seen: self(seen) or other(seen),
+            f"({self.words.strip('()')} or {other.words.strip('()')})",
         )
 
-    @property
-    def bare(self) -> str:
-        """Its words without parentheses around all of them."""
-        inside = self.words[1:-1]
-        return inside if self.words == f"({inside})" and ")" not in inside else self.words
+    def __invert__(self) -> Sign:
+        words = f"({self.words})" if "," in self.words else self.words
+        return Sign(lambda seen: not self(seen), f"not {words}")
 
 
 def sign(test: Callable[[Seen], object]) -> Sign:
@@ -80,7 +96,6 @@ def below(value: float | None, mark: float) -> bool:
     return value is not None and value < mark
 
 
-COMPILED = re.compile(r"--?(torch[_-])?compile\b(?![= ](0|false|no)\b)", re.I)
 MIXED = re.compile(
     r"(bf16|fp16|float16|bfloat16|--?(use[_-])?amp\b|mixed[_-]precision)"
     r"(?![= ](0|false|no|none)\b)",
@@ -95,10 +110,15 @@ def says(run: Run, what: re.Pattern[str]) -> bool:
     return bool(run.command and what.search(" ".join(run.command)))
 
 
+def loaders_in_words(count: float) -> str:
+    """
+    >>> loaders_in_words(1.2), loaders_in_words(4)
+    ('1 loader worker', '4 loader workers')
+    """
+    return f"{count:.0f} loader worker{'' if round(count) == 1 else 's'}"
+
+
 def useful_workers(run: Run) -> int:
-    """The usable cores, shared by the GPUs at work; 4 where the cores are not known. Where a quota
-    holds the command back, the cores that it got."""
+    """The usable cores, shared by the GPUs at work; 4 if the cores are not known."""
     used = sum((gpu.utilization or 0.0) >= marks.IDLE for gpu in run.gpus)
-    held = any(gpu.parts.work and gpu.parts.work.held_back for gpu in run.gpus)
-    cores = min(run.cores or 4, (run.cpu or 0) / 100) if held else run.cores or 4
-    return max(1, min(MOST_WORKERS, round(cores) // max(1, used)))
+    return max(1, min(MOST_WORKERS, round(run.cores or 4) // max(1, used)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import is_laptop
-from gpusetup.monitor.seen import COMPILED, Seen, Sign, below, least, says, sign, useful_workers
+from gpusetup.monitor.seen import Seen, Sign, below, least, sign, useful_workers
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -51,12 +51,6 @@ def light(s: Seen) -> bool:
 
 
 @sign
-def heavy(s: Seen) -> bool:
-    """The kernels draw much power while they run."""
-    return s.weight is not None and not light(s)
-
-
-@sign
 def no_memory_traffic(s: Seen) -> bool:
     """Its memory is hardly touched."""
     return below(s.work.memory_busy, marks.QUIET)
@@ -72,18 +66,6 @@ def memory_bus_full(s: Seen) -> bool:
 def pauses_rule(s: Seen) -> bool:
     """Pauses take more than a quarter of the run."""
     return s.gpu.parts.pause_share > marks.WAITS
-
-
-@sign
-def some_pauses(s: Seen) -> bool:
-    """Pauses take part of the run."""
-    return s.gpu.parts.pause_share >= marks.PAUSES_TOLD
-
-
-@sign
-def long_pauses(s: Seen) -> bool:
-    """Pauses are too long for a stutter."""
-    return s.gpu.parts.pauses.mean >= marks.LONG_PAUSE
 
 
 # --- its memory -----------------------------------------------------------------------------------
@@ -142,20 +124,6 @@ def unexplained(s: Seen) -> bool:
 
 
 @sign
-def slower_than_its_twins(s: Seen) -> bool:
-    """Its clock is far below that of its twins, and nothing tells why."""
-    mine, most = s.work.clock_mhz, clock_of_twins(s)
-    return bool(mine is not None and most and unexplained(s)) and below(
-        mine, most * marks.SLOWER / 100
-    )
-
-
-def clock_of_twins(s: Seen) -> float:
-    works = (twin.parts.work for twin in s.run.twins(s.gpu))
-    return max((work.clock_mhz or 0.0 for work in works if work), default=0.0)
-
-
-@sign
 def clocks_far_down(s: Seen) -> bool:
     """Its clock is far below its maximum, with power left, and nothing tells why."""
     low = below(s.work.clock_share, marks.FAST_ENOUGH)
@@ -165,7 +133,7 @@ def clocks_far_down(s: Seen) -> bool:
 @sign
 def only_now_and_then(s: Seen) -> bool:
     """What holds it down is on less than half of the time."""
-    return s.brake is None or s.work.reasons.get(s.brake.reason, 100.0) < marks.CAPPED
+    return s.brake_share < marks.CAPPED
 
 
 # --- the command's processes ----------------------------------------------------------------------
@@ -181,12 +149,6 @@ def watched(s: Seen) -> bool:
 def core_full(s: Seen) -> bool:
     """Its main process fills a core."""
     return least(s.work.busiest_cpu, marks.CORE_FULL)
-
-
-@sign
-def many_threads(s: Seen) -> bool:
-    """Its main process fills several cores."""
-    return least(s.work.busiest_cpu, marks.MANY)
 
 
 @sign
@@ -255,12 +217,6 @@ def blocked(s: Seen) -> bool:
 
 
 @sign
-def reads_files(s: Seen) -> bool:
-    """It reads files, cached or not."""
-    return least(s.work.input_rate, marks.READS)
-
-
-@sign
 def receives(s: Seen) -> bool:
     """Data come over the network."""
     return least(s.work.network_rate, marks.NETWORK)
@@ -300,28 +256,8 @@ def writes_in_pauses(s: Seen) -> bool:
 
 @sign
 def several(s: Seen) -> bool:
-    """Several GPUs work on one job: here, or on other machines, as its launcher or what comes over
-    the network says."""
-    far = s.run.collective_threads and network_carries(s)
-    return s.together > 1 or s.run.nodes > 1 or bool(far)
-
-
-@sign
-def several_nodes(s: Seen) -> bool:
-    """A launcher started it on several machines."""
-    return s.run.nodes > 1
-
-
-@sign
-def network_quiet(s: Seen) -> bool:
-    """Little comes over the network."""
-    return below(s.work.network_rate, marks.NETWORK)
-
-
-@sign
-def network_carries(s: Seen) -> bool:
-    """Much comes over the network."""
-    return least(s.work.network_rate, marks.NETWORK_FULL)
+    """Several GPUs work on one job: here, or on other machines, as its launcher says."""
+    return s.together > 1 or s.run.nodes > 1
 
 
 @sign
@@ -339,12 +275,6 @@ def links_rule(s: Seen) -> bool:
 def slow_link(s: Seen) -> bool:
     """Its PCIe link carries little."""
     return 0 < s.gpu.link_limit < marks.SLOW_LINK
-
-
-@sign
-def links_told(s: Seen) -> bool:
-    """Link counters were read."""
-    return s.work.link_rate is not None or s.work.pcie_rate is not None
 
 
 @sign
@@ -368,24 +298,12 @@ def of_kind(*kinds: str) -> Sign:
 
 
 server, notebook = of_kind("server"), of_kind("notebook")
-simulation, physics = of_kind("simulation"), of_kind("physics")
+physics = of_kind("physics")
 no_training = of_kind("server", "notebook", "physics", "inference")
 no_loader = of_kind("server", "notebook", "physics")
-
-
-@sign
-def launched(s: Seen) -> bool:
-    """A launcher started its ranks."""
-    return s.run.launched
 
 
 @sign
 def failed(s: Seen) -> bool:
     """The command ended with an error."""
     return bool(s.run.exit)
-
-
-@sign
-def compiled(s: Seen) -> bool:
-    """The command's words say that it is compiled already."""
-    return says(s.run, COMPILED)

@@ -6,11 +6,11 @@ steps of a verdict the first that fits the run is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.figures import of_run, of_seen
+from gpusetup.monitor.figures import UNKNOWN, sentence
 from gpusetup.monitor.marks import MEMORY_HIGH
 from gpusetup.monitor.run import Run
 from gpusetup.monitor.seen import MIXED, Seen, Sign, says, useful_workers
@@ -36,17 +36,17 @@ class Step(NamedTuple):
 STEPS: dict[str, Step] = {
     "load-with-workers": Step(
         "Load with workers: num_workers={useful_workers}, pin_memory=True", TUNE,
-        when=~(s.workers | s.simulation | s.no_training | s.cores_used_up)),
+        when=~(s.workers | s.no_training | s.cores_used_up)),
     "more-workers": Step(
-        "Up to {useful_workers} loader workers (now {now:.0f}); "
+        "Up to {useful_workers} loader workers (now {work.workers:.0f}); "
         "then decode less per item or cache it", TUNE,
         when=~(s.cores_used_up | s.others_full | s.enough_workers)),
     "cheaper-items": Step(
         "Decode less per item: cache it decoded, store it smaller, or decode on the GPU"),
     "more-cores": Step("Give the command more CPU: it uses all of {its_cores:g} cores"),
     "free-the-cpu": Step(
-        "Free the CPU: other processes of this machine use {other_cores:.1f} of its "
-        "{host_cores} cores",
+        "Free the CPU: other processes of this machine use {seen.others_cpu:.0f} % CPU of its "
+        "{run.host_cores} cores",
         "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
     "faster-storage": Step(
         "Bring the data nearer: a local disk or memory, in fewer and larger files"),
@@ -70,8 +70,7 @@ STEPS: dict[str, Step] = {
     "larger-work": Step(
         "Give the GPU more per kernel: a larger batch", BENCHMARK, when=~s.memory_high),
     "compile-or-graphs": Step(
-        "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK,
-        when=~s.compiled),
+        "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": Step(
         "Put more on the GPU at once: a larger problem, more requests together, or several runs "
         "beside each other (MPS)", when=s.server | s.physics),
@@ -94,8 +93,9 @@ STEPS: dict[str, Step] = {
     "check-the-supply": Step("Check the power cables, the supply and the slot",
                              "nvidia-smi -q -d POWER,PERFORMANCE"),
     "raise-the-power-limit": Step(
-        "Raise the power limit from {limit:.0f} W to {rated:.0f} W, where its cooling allows it",
-        "sudo nvidia-smi -i {gpu} -pl {rated:.0f}"),
+        "Raise the power limit from {limit:.0f} W to {seen.could_draw:.0f} W, if its cooling "
+        "allows it",
+        "sudo nvidia-smi -i {cards} -pl {seen.could_draw:.0f}"),
     "draw-less": Step(
         "The card cannot be given more power: a laptop on its charger in performance mode, else "
         "lower precision or fewer bytes per step"),
@@ -108,19 +108,20 @@ STEPS: dict[str, Step] = {
         "nvidia-smi -q -d POWER,PERFORMANCE"),
     "unlock-the-clocks": Step(
         "See what holds its clocks: locked with `nvidia-smi -lgc`? Then take it back; else "
-        "`nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", "sudo nvidia-smi -i {gpu} -rgc"),
+        "`nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", "sudo nvidia-smi -i {cards} -rgc"),
     "reset-the-clocks": Step("Take back the clocks that were set",
-                             "sudo nvidia-smi -i {gpu} -rac; sudo nvidia-smi -i {gpu} -rgc"),
+                             "sudo nvidia-smi -i {cards} -rac; sudo nvidia-smi -i {cards} -rgc"),
     "see-who-uses-the-cpu": Step(
-        "See who uses the CPU, of which {host_share:.0f} % is busy: loaders of this job "
+        "See who uses the CPU, of which {work.host_share:.0f} % is busy: loaders of this job "
         "(less work per item, or more cores) or others",
         "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
     "read-its-error": Step(
-        "Read what the command said when it ended with exit {exit}: nothing had run on the GPU"),
-    "read-how-it-ended": Step("Read what the command said when it ended with exit {exit}"),
+        "Read what the command said when it ended with exit {run.exit}: nothing had run on the "
+        "GPU"),
+    "read-how-it-ended": Step("Read what the command said when it ended with exit {run.exit}"),
     "watch-longer": Step(
-        "Watch longer: nothing ran on the GPU in the first {seconds:.0f} s{rose}; it may still be "
-        "loading or fetching"),
+        "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s{rose}; it may still "
+        "be loading or fetching"),
     "ask-dcgm": Step(
         "Ask DCGM, which tells what each MIG instance does (`dcgmi discovery -c` names them for "
         "`-i`); keep it as a file and `gpusetup monitor --replay FILE` judges it",
@@ -131,7 +132,7 @@ STEPS: dict[str, Step] = {
     "spread-the-streams": Step(
         "Its video engine is the limit: fewer or smaller streams, a faster preset, a second card"),
     "look-at-the-link": Step(
-        "Look at the link: {link:.1f} GB/s one way is that of one to four lanes; its slot, a "
+        "Look at the link: {gpu.link_limit:MB/s} one way is that of one to four lanes; its slot, a "
         "riser, the firmware's lanes; and keep on the GPU what travels each step",
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
         "pcie.link.width.current,pcie.link.width.max --format=csv", when=s.slow_link),
@@ -168,18 +169,11 @@ def next_step(ids: Sequence[str], seen: Seen | None, run: Run) -> NextStep | Non
     for name in ids:
         row = STEPS[name]
         if seen is None or row.when is None or row.when(seen):
-            words = of_seen(seen) if seen else of_run(run)
-            return NextStep(
-                id=name, text=row.text.format_map(words), command=_command(row.command, words)
-            )
+            command = row.command and sentence(row.command, run, seen)
+            known = command and UNKNOWN not in command
+            text = sentence(row.text, run, seen)
+            return NextStep(id=name, text=text, command=command if known else None)
     return None
-
-
-def _command(row: str | None, words: Mapping[str, object]) -> str | None:
-    """None where a word of it is not known: nothing is made up."""
-    if row is None or any(word == "" and f"{{{name}}}" in row for name, word in words.items()):
-        return None
-    return row.format_map(words)
 
 
 class Advice(NamedTuple):
@@ -212,9 +206,9 @@ def ordered_advice(run: Run, verdict: str | None, cause: str) -> tuple[str, ...]
     """What helps against this cause, without what is so already, and for a training alone."""
     if run.kind not in ("training", ""):
         return ()
-    words, told = of_run(run), []
+    told = []
     for row in ADVICE:
         if {verdict, f"{verdict}/{cause}"} & {*row.helps, "bursty/short-pieces"} and row.fits(run):
-            command = _command(row.command, words)
-            told.append(row.text.format_map(words) + (f": `{command}`" if command else ""))
+            command = sentence(f": `{row.command}`" if row.command else "", run)
+            told.append(sentence(row.text, run) + (command if UNKNOWN not in command else ""))
     return tuple(told)

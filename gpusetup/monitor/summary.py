@@ -29,7 +29,7 @@ def summarise(
         evidence=judged.evidence,
         next=next_step(judged.steps, seen, run),
         advice=ordered_advice(run, judged.verdict, judged.cause) if low else (),
-        notes=tuple(notes(run, judged.verdict)),
+        notes=tuple(notes(run)),
         source=source,
         seconds=tally.seconds,
         samples=tally.samples,
@@ -38,10 +38,6 @@ def summarise(
         command=command,
         exit=exit_code,
     )
-
-
-def tallied(samples: Iterable[Sample]) -> Tally:
-    return Tally(samples)
 
 
 def replayed(documents: Iterable[Sample | Summary], exit_code: int | None = None) -> Summary:

@@ -1,206 +1,271 @@
-"""Folding samples into a summary's figures: memory stays bounded however long one watches.
+"""The samples of a run, kept in bounded memory, and what each GPU did in them. Pure.
 
-A histogram keeps a count for each rounded value, so that percentiles need no list of samples;
-means and peaks are exact. The same samples in the same order always give the same figures.
+At most `kept.MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are
+work, a pause or the start is told while they come; figures are computed from what is kept.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
+from statistics import fmean
+from typing import NamedTuple
 
-from gpusetup.monitor.histogram import Histogram, Mean
-from gpusetup.monitor.marks import GROWN, MEMORY_FULL, MEMORY_GONE, QUIET
+from gpusetup.monitor import marks
+from gpusetup.monitor.kept import Kept
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.rated import rated_watts
-from gpusetup.monitor.stretch import Parts, Stretches
-from gpusetup.monitor.tail import Tail
-from gpusetup.monitor.values import (
-    GpuSample,
-    GpuSummary,
-    ProcessUse,
-    Sample,
-    Spread,
-    TreeSummary,
-)
-from gpusetup.monitor.work import percent
+from gpusetup.monitor.values import GpuSample, GpuSummary, Sample, Spread, TreeSample, TreeSummary
+from gpusetup.monitor.work import Moment, Work, is_quiet, mean, percent, percentile, work_of
 
-QUANTA = {"memory_used_bytes": 16 << 20, "memory_bytes": 16 << 20, "read_bytes_per_second": 1e5}
-"""Field -> what percentiles are rounded to; 1 where it is not here."""
+CHUNKS = 64
+"""Parts of a run in which a warm-up is looked for."""
+LAST = 5
+"""Samples of memory that are the end."""
+STRAYS = 3
+"""Samples with work, one after the other, that end a stretch without work."""
 GPU_FIELDS = (
     *("utilization_percent", "memory_busy_percent", "memory_used_bytes"),
     *("temperature_celsius", "power_watts", "clock_sm_mhz"),
 )
-MOST_OF_TREE = ("loader_workers", "gpu_processes", "collective_threads")
 TREE_FIELDS = ("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_cpu_percent")
-LAST = 5
-"""Samples of memory that are the end."""
-MOST_MARKS = 64
-MOST_HOLDERS = 64
+START, WORK, PAUSE = "start", "work", "pause"
 
 
-class MemoryTally(Histogram):
-    """The share of a GPU's memory over the run: its spread, its end, and whether it grew."""
+class Parts(NamedTuple):
+    """A run of one GPU, taken apart."""
 
-    def __init__(self) -> None:
-        super().__init__(0.1)
-        self._last: deque[float] = deque(maxlen=LAST)
-        self._fell_from: float | None = None
-        self._marks: list[float] = []
-        """Some of all values, evenly; of neighbours the later one stays."""
-        self._every = 1
-
-    def add(self, value: float | None) -> None:
-        if value is None:
-            return
-        super().add(value)
-        if self._last and value < MEMORY_GONE and max(self._last) >= MEMORY_FULL:
-            self._fell_from = max(self._last)
-        self._last.append(value)
-        if self.count % self._every == 0:
-            self._marks.append(value)
-            if len(self._marks) >= MOST_MARKS:
-                self._marks, self._every = self._marks[1::2], self._every * 2
+    work: Work | None
+    """Between its first and its last work, without start-up, warm-up and pauses."""
+    body: Work | None
+    """The same with the pauses."""
+    paused: Work | None
+    """The pauses alone."""
+    whole: Work | None
+    """All samples, the start and the end too."""
+    rest: Work | None
+    """What came after its last work."""
+    pauses: Sequence[float]
+    """Their lengths in seconds."""
+    warm: float
+    """Seconds of the first work that was much less than what came later; it is not judged."""
 
     @property
-    def last(self) -> float | None:
-        """The highest of the last seconds, or of those before it fell to nothing."""
-        return self._fell_from or max(self._last, default=None)
+    def pause_share(self) -> float:
+        """Percent of the samples between the first and the last work."""
+        return self.paused.samples / self.body.samples * 100 if self.paused and self.body else 0.0
 
     @property
-    def fell(self) -> bool:
-        """From full to nothing, as where a process ends by it."""
-        return self._fell_from is not None
+    def times(self) -> int:
+        """How often it paused."""
+        return len(self.pauses)
 
     @property
-    def grew(self) -> bool:
-        """By much, and in each quarter of the time."""
-        count = len(self._marks)
-        if count < 8:
-            return False
-        quarters = [self._marks[min(count - 1, n * count // 4)] for n in range(5)]
-        steps = [later - sooner for sooner, later in pairwise(quarters)]
-        whole = quarters[-1] - quarters[0]
-        return whole >= GROWN and min(steps) >= whole / 12
+    def longest_pause(self) -> float:
+        return max(self.pauses, default=0.0)
 
 
-class Holders:
+class Memory(NamedTuple):
+    """The share of a GPU's memory over the run, percent."""
+
+    p95: float | None
+    peak: float
+    last: float | None
+    """The highest of the last seconds, or of those before it fell to nothing."""
+    fell: bool
+    """From full to nothing, as memory does if a process ends by it."""
+    grew: bool
+    """By much, and in each quarter of the time."""
+
+
+class Tail(NamedTuple):
+    """The last stretch in which a GPU looked busy and drew little."""
+
+    since: float
+    seconds: float
+    work: Work
+    before: Work | None
+    """Its work before that. Means over the whole run hide a hang."""
+
+
+class Holders(NamedTuple):
     """Who was seen on a GPU."""
 
-    def __init__(self) -> None:
-        self.told = self.computes = self.draws = False
-        self.pids: dict[int, str] = {}
-        """Those that compute, and their names."""
-        self.drawing: set[str] = set()
-        self._use: dict[int, Mean] = {}
-
-    def add(self, processes: tuple[ProcessUse, ...] | None) -> None:
-        self.told |= processes is not None
-        for one in processes or ():
-            drawing = is_display(one)
-            self.draws |= drawing
-            self.computes |= not drawing
-            if drawing and one.name and len(self.drawing) < MOST_HOLDERS:
-                self.drawing.add(one.name)
-            elif not drawing and (one.pid in self.pids or len(self.pids) < MOST_HOLDERS):
-                self.pids[one.pid] = one.name or ""
-                self._use.setdefault(one.pid, Mean()).add(one.sm_percent)
+    told: bool
+    pids: dict[int, str]
+    """Those that compute, and their names."""
+    drawing: tuple[str, ...]
+    """Names of those that draw; "" if they are not told."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted({name for name in self.pids.values() if name}))
+        return tuple(sorted({*self.pids.values()} - {""}))
 
     @property
     def only_draws(self) -> bool:
         """Only programs that draw were ever seen."""
-        return self.draws and not self.computes
-
-    def sharing(self) -> list[tuple[str, float]]:
-        """Name and pid, and the share of the multiprocessors, where that was told."""
-        told = ((pid, self._use[pid].value()) for pid in sorted(self.pids))
-        return [
-            (f"{self.pids[pid] or 'a process'} ({pid})", use)
-            for pid, use in told
-            if use is not None
-        ]
+        return bool(self.drawing) and not self.pids
 
 
 class GpuTally:
-    """Everything about one GPU, sample by sample."""
+    """The samples of one GPU as they come."""
 
     def __init__(self, first: GpuSample) -> None:
         self.first = self.latest = first
-        self.label, self.name = first.label, first.name
-        self.samples = 0
-        self.of = {name: Histogram(QUANTA.get(name, 1.0)) for name in GPU_FIELDS}
-        self.memory, self.stretches = MemoryTally(), Stretches()
-        self.tail, self.holders = Tail(), Holders()
+        self.kept = Kept[Moment]()
+        self.peaks: dict[str, float] = {}
+        self.pauses: list[tuple[float, float]] = []
+        """Since when, and for how many seconds."""
+        self.quiet_since: float | None = None
+        self.worked, self._use, self._count = False, 0.0, 0
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start."""
-        self.link_limit = 0.0
-        """The most that its PCIe link could carry one way, bytes a second."""
-        self.ecc_uncorrected = 0
-        self._parts: tuple[int, Parts] | None = None
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
-        self.samples += 1
-        for name, histogram in self.of.items():
-            histogram.add(getattr(gpu, name))
-        self.memory.add(percent(gpu.memory_used_bytes, gpu.memory_total_bytes))
-        self.holders.add(gpu.processes)
+        moment = Moment(gpu, sample)
+        self.kept.add(moment)
+        for name in GPU_FIELDS:
+            if (value := getattr(gpu, name)) is not None:
+                self.peaks[name] = max(value, self.peaks.get(name, value))
         if gpu.lost and self.lost_at is None:
             self.lost_since = sample.seconds
         self.lost_at = (self.lost_at or sample.at) if gpu.lost else None
-        if not gpu.lost:
-            self.latest = gpu
-        self.tail.add(gpu, sample)
-        if (gpu.utilization_percent or 0.0) > QUIET:  # a card at rest has a slower link
-            self.link_limit = max(self.link_limit, gpu.pcie_limit_bytes_per_second or 0.0)
-        self.ecc_uncorrected = max(self.ecc_uncorrected, gpu.ecc_uncorrected or 0)
+        self.latest = self.latest if gpu.lost else gpu
         if gpu.utilization_percent is not None:
-            self.stretches.add(gpu, sample)
+            self._tell(moment, gpu.utilization_percent)
 
-    @property
-    def parts(self) -> Parts:
-        """Of the samples so far, merged once."""
-        if self._parts is None or self._parts[0] != self.samples:
-            self._parts = self.samples, self.stretches.parts()
-        return self._parts[1]
+    def _tell(self, moment: Moment, use: float) -> None:
+        """Work, or quiet that waits to be told a stutter, a pause or the end."""
+        usual = self._use / max(1, self._count)
+        quiet = self.quiet_since is not None and usual >= marks.LOW
+        if use <= (marks.BLIP if quiet else marks.QUIET):
+            self.quiet_since = moment.seconds if self.quiet_since is None else self.quiet_since
+            return
+        if self.quiet_since is not None:
+            self._settle(self.quiet_since, moment.seconds)
+        moment.phase, self.worked = WORK, True
+        self._use, self._count = self._use + use, self._count + 1
 
-    @property
-    def utilization(self) -> float | None:
-        """The mean over everything; None where it is not told (MIG)."""
-        return self.of["utilization_percent"].value()
+    def _settle(self, since: float, now: float) -> None:
+        """Work came after quiet: it was the start-up, a stutter or a pause."""
+        phase = START if not self.worked else WORK if now - since < marks.PAUSE else PAUSE
+        if phase == PAUSE:
+            self.pauses.append((since, now - since))
+        for one in reversed(self.kept.all()):
+            if one.seconds < since:
+                break
+            one.phase = phase
+        self.quiet_since = None
 
-    @property
-    def utilization_p95(self) -> float:
-        return self.of["utilization_percent"].p95 or 0.0
 
-    @property
-    def heat(self) -> float | None:
-        return self.of["temperature_celsius"].p95
+class Gpu:
+    """What one GPU did in a run, of its samples so far."""
 
-    @property
-    def power_rated(self) -> float | None:
-        """By the catalog alone."""
-        return rated_watts(self.name)
-
-    @property
-    def power_default(self) -> float | None:
+    def __init__(self, tally: GpuTally) -> None:
+        self.rows = tally.kept.all()
+        self.tally, self.first, self.latest = tally, tally.first, tally.latest
+        self.label, self.name = self.first.label, self.first.name
+        self.samples, self.lost_at = tally.kept.count, tally.lost_at
+        self.lost_since = tally.lost_since
+        gpus = [row.gpu for row in self.rows]
+        used = [gpu.utilization_percent for gpu in gpus]
+        heat = [one for gpu in gpus if (one := gpu.temperature_celsius) is not None]
+        self.utilization = mean(used)
+        """The mean over everything; None if it is not told (MIG)."""
+        self.utilization_p95 = percentile([use or 0.0 for use in used], 95)
+        self.heat = percentile(heat, 95) if heat else None
+        self.power_default = self.latest.power_limit_default_watts or rated_watts(self.name)
         """What the maker rated it at, as the card tells it, else by the catalog."""
-        return self.latest.power_limit_default_watts or self.power_rated
+        self.memory_errors = max(gpu.ecc_uncorrected or 0 for gpu in gpus)
+        """Those that could not be corrected."""
+        busy = (gpu.pcie_limit_bytes_per_second or 0.0 for gpu in gpus if not is_quiet(gpu))
+        self.link_limit = max(busy, default=0.0)
+        """The most that its PCIe link could carry one way, bytes a second: at rest it is slower."""
+        begun = self.first.memory_used_bytes or 0
+        self.memory_rose = (self.latest.memory_used_bytes or 0) - begun
+        """Bytes, from the first sample to the last."""
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The warm-up is in neither the work nor the pauses."""
+        told = [row for row in self.rows if row.gpu.utilization_percent is not None]
+        body = [row for row in told if row.phase in (WORK, PAUSE)]
+        begun = body[0].seconds if body else 0.0
+        body = body[warm_up(body) :]
+        since = body[0].seconds if body else 0.0
+        return Parts(
+            work=work_of([row for row in body if row.phase == WORK]),
+            body=work_of(body),
+            paused=work_of([row for row in body if row.phase == PAUSE]),
+            whole=work_of(told),
+            rest=work_of([row for row in told if not row.phase]) if self.tally.worked else None,
+            pauses=[length for at, length in self.tally.pauses if at >= since],
+            warm=since - begun,
+        )
+
+    @cached_property
+    def memory(self) -> Memory:
+        each = (row.gpu.memory_percent for row in self.rows)
+        told = [share for share in each if share is not None]
+        full = [
+            most
+            for n, share in enumerate(told)
+            if share < marks.MEMORY_GONE
+            and (most := max(told[max(0, n - LAST) : n], default=0.0)) >= marks.MEMORY_FULL
+        ]
+        quarters = (
+            [told[min(len(told) - 1, n * len(told) // 4)] for n in range(5)] if told else [0.0]
+        )
+        steps = [later - sooner for sooner, later in pairwise(quarters)]
+        whole = quarters[-1] - quarters[0]
+        return Memory(
+            p95=percentile(told, 95) if told else None,
+            peak=max(told, default=0.0),
+            last=max(full or told[-LAST:], default=None),
+            fell=bool(full),
+            grew=len(told) >= 8 and whole >= marks.GROWN and min(steps) >= whole / 12,
+        )
+
+    @cached_property
+    def tail(self) -> Tail | None:
+        """Quiet neither begins nor ends it: a hang that was killed is quiet after it."""
+        spinning: list[Moment] = []
+        before: list[Moment] = []
+        strays = 0
+        for row in self.rows:
+            if row.gpu.utilization_percent is None or is_quiet(row.gpu):
+                continue
+            if spins(row.gpu):
+                spinning.append(row)
+                strays = 0
+                continue
+            strays += 1
+            if strays >= STRAYS:  # it belongs to what was before
+                before, spinning = before + spinning, []
+            before.append(row)
+        if not spinning:
+            return None
+        since = spinning[0].seconds
+        return Tail(since, spinning[-1].seconds - since, Work(spinning), work_of(before))
+
+    @cached_property
+    def holders(self) -> Holders:
+        each = [one for row in self.rows for one in row.gpu.processes or ()]
+        kinds = {(one.pid, one.name, one.kind): one for one in each}.values()
+        drawing = {one.pid: one.name or "" for one in kinds if is_display(one)}
+        pids = {one.pid: one.name or "" for one in kinds if one.pid not in drawing}
+        return Holders(
+            told=any(row.gpu.processes is not None for row in self.rows),
+            pids=pids,
+            drawing=tuple(sorted(set(drawing.values()))),
+        )
 
     @property
     def has_process(self) -> bool | None:
-        """Whether a process that computes was ever seen; None where processes are not told."""
-        return self.holders.computes if self.holders.told else None
-
-    @property
-    def memory_rose(self) -> int:
-        """Bytes, from the first sample to the last."""
-        return (self.latest.memory_used_bytes or 0) - (self.first.memory_used_bytes or 0)
+        """Whether a process that computes was ever seen; None if processes are not told."""
+        return bool(self.holders.pids) if self.holders.told else None
 
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
@@ -212,61 +277,84 @@ class GpuTally:
             samples=self.samples,
             memory_total_bytes=self.latest.memory_total_bytes or first.memory_total_bytes,
             throttled={k: round(v / 100, 4) for k, v in (work.reasons if work else {}).items()},
-            working_share=round((work.samples if work else 0) / self.samples, 4),
+            working_share=round((work.samples if work else 0) / len(self.rows), 4),
             lost_at=self.lost_at,
-            **{name: histogram.spread() for name, histogram in self.of.items()},
+            **{
+                name: spread((getattr(row.gpu, name) for row in self.rows), peak)
+                for name, peak in self.tally.peaks.items()
+            },
         )
+
+
+def spins(gpu: GpuSample) -> bool:
+    """It looks busy and hardly draws power, or if that is not told touches no memory."""
+    share = percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
+    if (gpu.utilization_percent or 0.0) < marks.SPINS:
+        return False
+    if share is not None:
+        return share < marks.IDLE_POWER + marks.LIGHT
+    return gpu.memory_busy_percent is not None and gpu.memory_busy_percent <= marks.QUIET
+
+
+def warm_up(body: Sequence[Moment]) -> int:
+    """How many of the first moments are a warm-up: much less work than what came later."""
+    size = len(body) // CHUNKS + 1
+    use = [row.gpu.utilization_percent or 0.0 for row in body]
+    levels = [fmean(use[at : at + size]) for at in range(0, len(use), size)]
+    later = levels[len(levels) // 2 :]
+    usual = percentile(later, 50) if later else 0.0
+    full = next((n for n, level in enumerate(levels) if level >= usual * marks.WARM_FULL), 0)
+    count = full * size
+    if not 3 <= count <= len(use) * marks.WARM_MOST / 100:
+        return 0
+    # What comes and goes is no work after a warm-up: most of it is as usual.
+    low = sum(level < usual * marks.WARM_LESS for level in levels[full:])
+    less = fmean(use[:count]) < usual * marks.WARM_LESS
+    return count if less and low * 4 <= len(levels) - full else 0
+
+
+def spread(values: Iterable[float | None], peak: float = 0.0) -> Spread | None:
+    """`peak`: what was seen at most, also in samples that are not kept."""
+    told = [float(value) for value in values if value is not None]
+    if not told:
+        return None
+    p5, p95 = (percentile(told, share) for share in (5, 95))
+    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(*told, peak))
 
 
 class Tally:
     """Everything about one run."""
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
-        self.samples = 0
-        self.seconds = 0.0
-        self.gpus: dict[tuple[int, int | None], GpuTally] = {}
-        self.tree = {name: Histogram(QUANTA.get(name, 1.0)) for name in TREE_FIELDS}
-        self.busiest = Mean()
-        self.most: dict[str, int] = {}
-        self.cores: float | None = None
-        self.host_cores: int | None = None
-        self.host_memory: float | None = None
-        """Percent of the machine's memory that was in use, at most."""
+        self.kept = Kept[Sample]()
+        self.gpus: dict[str, GpuTally] = {}
         for sample in samples:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
-        self.samples += 1
-        self.seconds = sample.seconds
+        self.kept.add(sample)
         for gpu in sample.gpus:
-            place = (gpu.index, gpu.mig_index)
-            if place not in self.gpus:
-                self.gpus[place] = GpuTally(gpu)
-            self.gpus[place].add(gpu, sample)
-        if (tree := sample.tree) is not None:
-            for name in MOST_OF_TREE:
-                self.most[name] = max(self.most.get(name, 0), getattr(tree, name) or 0)
-            self.cores = tree.cores
-            self.busiest.add(tree.busiest_cpu_percent)
-            for name, histogram in self.tree.items():
-                histogram.add(getattr(tree, name))
-        if (host := sample.host) is not None:
-            self.host_cores = host.cores or self.host_cores
-            share = percent(host.memory_used_bytes, host.memory_total_bytes)
-            if share is not None:
-                self.host_memory = max(self.host_memory or 0.0, share)
+            if gpu.label not in self.gpus:
+                self.gpus[gpu.label] = GpuTally(gpu)
+            self.gpus[gpu.label].add(gpu, sample)
+
+    @property
+    def samples(self) -> int:
+        return self.kept.count
+
+    @property
+    def seconds(self) -> float:
+        return self.kept.last.seconds if self.kept.count else 0.0
+
+    def trees(self) -> list[TreeSample]:
+        return [sample.tree for sample in self.kept.all() if sample.tree is not None]
 
     def tree_summary(self) -> TreeSummary | None:
-        told: dict[str, Spread | None] = {n: h.spread() for n, h in self.tree.items()}
-        cpu, memory = told["cpu_percent"], told["memory_bytes"]
-        workers = self.most.get("loader_workers", 0)
-        if cpu is None or memory is None:
+        trees = self.trees()
+        if not trees:
             return None
-        return TreeSummary(
-            cpu_percent=cpu,
-            memory_bytes=memory,
-            read_bytes_per_second=told["read_bytes_per_second"],
-            loader_workers=workers,
-            loader_cpu_percent=told["loader_cpu_percent"] if workers else None,
-            cores=self.cores,
-        )
+        told = {name: spread(getattr(tree, name) for tree in trees) for name in TREE_FIELDS}
+        workers = max(tree.loader_workers for tree in trees)
+        if not workers:
+            told.pop("loader_cpu_percent")
+        return TreeSummary(loader_workers=workers, cores=trees[-1].cores, **told)  # type: ignore[arg-type]

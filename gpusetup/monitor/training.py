@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from gpusetup.monitor.values import Summary
 
 START_SECONDS = 20.0
 """How long the end of the watching may take."""
+Hooks = Mapping[str, Callable[[], object]]
 RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
@@ -56,22 +57,17 @@ class TrainingMonitor:
         """Begin to watch; nothing is raised."""
         if self._child is not None:
             return
-        if not is_first_rank(os.environ):
+        if next((os.environ[name] for name in RANK if name in os.environ), "0") != "0":
             told = "the first rank on this machine watches all of them"
             self.summary = Summary(verdict=None, evidence=told)
             return
         from gpusetup.system.processes import beside
 
+        # One of several ranks: the launcher above them is watched.
+        several = any(os.environ.get(name, "1") != "1" for name in RANKS) and os.getppid() > 1
+        pid = os.getppid() if several else os.getpid()
         words = ("--json", "--output", str(self.record), "--interval", f"{self.interval:g}")
-        argv = (
-            sys.executable,
-            "-m",
-            "gpusetup",
-            "monitor",
-            *words,
-            "--pid",
-            str(watched_pid(os.environ)),
-        )
+        argv = (sys.executable, "-m", "gpusetup", "monitor", *words, "--pid", str(pid))
         try:
             self.record.unlink(missing_ok=True)
             self._child = beside(argv)
@@ -81,11 +77,14 @@ class TrainingMonitor:
     def stop(self, *, failed: bool = False) -> Summary:
         """End the watching and read its verdict. `failed`: the training ended with an error, which
         may change the verdict (memory that was full is then what ended it)."""
+        from gpusetup.errors import GpuSetupError
+        from gpusetup.monitor.record import recorded
+        from gpusetup.monitor.summary import replayed
+        from gpusetup.system.processes import interrupt
+
         child, self._child = self._child, None
         if child is None:
             return self.summary
-        from gpusetup.system.processes import interrupt
-
         early = child.poll() is None
         if early:
             interrupt(child)
@@ -94,46 +93,20 @@ class TrainingMonitor:
         except Exception:
             child.kill()
             said, _ = child.communicate()
-        found = self._read(failed)
-        if found is None:
-            self._warn("the training ended before the first sample" if early else why(said))
-        self.summary = found or self.summary
-        return self.summary
-
-    def _read(self, failed: bool) -> Summary | None:
-        """The summary at the record's end, judged again where the training failed."""
-        from gpusetup.errors import GpuSetupError
-        from gpusetup.monitor.record import recorded
-        from gpusetup.monitor.summary import replayed
-
-        if not self.record.is_file():
-            return None
         try:
             found = replayed(recorded(str(self.record)).documents, int(failed))
-        except GpuSetupError:
-            return None
-        return found if found.samples else None
+        except GpuSetupError:  # no record
+            found = None
+        if found is None or not found.samples:
+            self._warn("the training ended before the first sample" if early else why(said))
+        else:
+            self.summary = found
+        return self.summary
 
     def _warn(self, problem: str) -> None:
         self.problem = problem
         self.summary = Summary(verdict=None, evidence=problem)
         warnings.warn(f"gpusetup does not watch this training: {problem}", stacklevel=3)
-
-
-def is_first_rank(environment: Mapping[str, str]) -> bool:
-    """Of those on this machine.
-
-    >>> is_first_rank({"LOCAL_RANK": "1"}), is_first_rank({"LOCAL_RANK": "0"}), is_first_rank({})
-    (False, True, True)
-    """
-    told = next((environment[name] for name in RANK if name in environment), "0")
-    return told == "0"
-
-
-def watched_pid(environment: Mapping[str, str]) -> int:
-    """This process; where it is one of several ranks, the launcher above them."""
-    several = any(environment.get(name, "1") != "1" for name in RANKS)
-    return os.getppid() if several and os.getppid() > 1 else os.getpid()
 
 
 def why(said: bytes) -> str:
@@ -159,20 +132,13 @@ def lightning_callback(record: str | Path = "monitor.jsonl", *, interval: float 
         Trainer(callbacks=[monitor]).fit(model)
         print(monitor.summary)
     """
-    base = _class("Callback", "lightning.pytorch", "pytorch_lightning")
     watching = TrainingMonitor(record, interval=interval)
-
-    def setup(self: Any, trainer: Any, module: Any, stage: str) -> None:
-        watching.start()
-
-    def teardown(self: Any, trainer: Any, module: Any, stage: str) -> None:
-        self.summary = watching.stop()
-
-    def failed(self: Any, trainer: Any, module: Any, exception: BaseException) -> None:
-        self.summary = watching.stop(failed=True)
-
-    hooks = {"setup": setup, "teardown": teardown, "on_exception": failed}
-    return _made(base, "LightningMonitor", hooks, watching)
+    hooks: Hooks = {
+        "setup": watching.start,
+        "teardown": watching.stop,
+        "on_exception": lambda: watching.stop(failed=True),
+    }
+    return _made(_class("Callback", "lightning.pytorch", "pytorch_lightning"), hooks, watching)
 
 
 def transformers_callback(record: str | Path = "monitor.jsonl", *, interval: float = 1.0) -> Any:
@@ -183,22 +149,20 @@ def transformers_callback(record: str | Path = "monitor.jsonl", *, interval: flo
         monitor = transformers_callback()
         Trainer(model, args, callbacks=[monitor]).train()
     """
-    base = _class("TrainerCallback", "transformers")
     watching = TrainingMonitor(record, interval=interval)
-
-    def begin(self: Any, args: Any, state: Any, control: Any, **more: Any) -> None:
-        watching.start()
-
-    def end(self: Any, args: Any, state: Any, control: Any, **more: Any) -> None:
-        self.summary = watching.stop()
-
-    return _made(
-        base, "TransformersMonitor", {"on_train_begin": begin, "on_train_end": end}, watching
-    )
+    hooks: Hooks = {"on_train_begin": watching.start, "on_train_end": watching.stop}
+    return _made(_class("TrainerCallback", "transformers"), hooks, watching)
 
 
-def _made(base: Any, name: str, hooks: dict[str, Any], watching: TrainingMonitor) -> Any:
-    made = type(name, (base,), hooks)()
+def _made(base: Any, hooks: Hooks, watching: TrainingMonitor) -> Any:
+    def hook(act: Callable[[], object]) -> Callable[..., None]:
+        def called(self: Any, *words: Any, **more: Any) -> None:
+            act()
+            self.summary = watching.summary
+
+        return called
+
+    made = type("GpusetupMonitor", (base,), {name: hook(act) for name, act in hooks.items()})()
     made.monitor, made.summary = watching, watching.summary
     return made
 

@@ -85,6 +85,11 @@ class GpuSample(Frozen):
         """`0`, or `0:1` for the second MIG instance of GPU 0."""
         return str(self.index) if self.mig_index is None else f"{self.index}:{self.mig_index}"
 
+    @property
+    def memory_percent(self) -> float | None:
+        used, total = self.memory_used_bytes, self.memory_total_bytes
+        return used / total * 100 if used is not None and total else None
+
 
 class TreeSample(Frozen):
     """The command's processes together, since the sample before."""

@@ -1,190 +1,166 @@
-"""What a GPU did over some samples: sums while they come, means at the end."""
+"""What a GPU did over some of its samples: means, computed when they are asked for. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from statistics import fmean
+from typing import Any
 
-from gpusetup.model.frozen import Frozen
-from gpusetup.monitor.histogram import Histogram, Mean
 from gpusetup.monitor.marks import QUIET
 from gpusetup.monitor.rated import rated_watts
-from gpusetup.monitor.values import GpuSample, HostSample, Sample, TreeSample
+from gpusetup.monitor.values import GpuSample, Sample
 
 
-class Work(Frozen):
-    """Means over the samples in which a GPU was at work. Shares are percentages.
+class Moment:
+    """One sample of a GPU, with the command's processes and the machine at that time."""
+
+    __slots__ = ("gpu", "host", "phase", "seconds", "tree")
+
+    def __init__(self, gpu: GpuSample, sample: Sample) -> None:
+        self.gpu, self.tree, self.host = gpu, sample.tree, sample.host
+        self.seconds, self.phase = sample.seconds, ""
+
+
+class Mean:
+    """The mean of one field, of those samples that tell it; None if none does.
+
+    `running`: only of the samples in which the GPU worked.
+    """
+
+    def __init__(self, part: str, field: str, *, running: bool = False) -> None:
+        self.part, self.field, self.running = part, field, running
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, work: Work, owner: type) -> float | None:
+        rows = work.running if self.running else work.rows
+        found = mean(getattr(getattr(row, self.part), self.field, None) for row in rows)
+        work.__dict__[self.name] = found
+        return found
+
+
+class Work:
+    """Means over some moments of a GPU. Shares are percentages.
 
     What is None was told by no source. CPU percentages count cores: 400 is four of them.
     """
 
-    samples: int
-    utilization: float
-    utilization_p5: float
-    utilization_p95: float
-    quiet_share: float
-    """Of the samples in which nothing ran."""
-    reasons: Mapping[str, float] = {}
-    """Throttle reason -> the share of the samples with work in which it was on."""
-    memory_busy: float | None = None
-    sm_active: float | None = None
-    """Of the multiprocessors, while something ran."""
-    power_share: float | None = None
-    """Of the power limit; where none is told, of what the card is rated at."""
-    power_watts: float | None = None
-    clock_share: float | None = None
-    """Of the highest SM clock, while something ran."""
-    clock_mhz: float | None = None
-    busiest_cpu: float | None = None
-    """Of the busiest process that is no loader's worker; None where no command was watched."""
-    workers: float = 0.0
-    worker_cpu: float | None = None
-    """Each; None where there is none."""
-    helpers_cpu: float | None = None
-    """Of the command's other processes together: neither the busiest nor workers."""
-    cpu: float | None = None
-    """Of all of the command's processes."""
-    read_rate: float | None = None
-    input_rate: float | None = None
-    write_rate: float | None = None
-    blocked: float | None = None
-    """How many processes slept without interruption, as one does that waits for a disk."""
-    held_back: float | None = None
-    """Percent of the periods in which the cgroup's CPU quota was used up."""
-    host_cpu: float | None = None
-    host_share: float | None = None
-    """Of all cores of the machine."""
-    encoder: float | None = None
-    decoder: float | None = None
-    network_rate: float | None = None
-    """Received by the machine, bytes a second."""
-    disk_read_rate: float | None = None
-    disk_write_rate: float | None = None
-    """By the machine, bytes a second."""
-    link_rate: float | None = None
-    """NVLink, both ways, bytes a second."""
-    pcie_rate: float | None = None
-    pcie_share: float | None = None
-    """Of what the link carries, both ways."""
+    memory_busy = Mean("gpu", "memory_busy_percent")
+    power_watts = Mean("gpu", "power_watts")
+    encoder = Mean("gpu", "encoder_percent")
+    decoder = Mean("gpu", "decoder_percent")
+    sm_active = Mean("gpu", "sm_active_percent", running=True)
+    clock_mhz = Mean("gpu", "clock_sm_mhz", running=True)
+    clock_most = Mean("gpu", "clock_sm_max_mhz", running=True)
+    power_limit = Mean("gpu", "power_limit_watts")
+    pcie_in = Mean("gpu", "pcie_rx_bytes_per_second")
+    pcie_out = Mean("gpu", "pcie_tx_bytes_per_second")
+    pcie_limit = Mean("gpu", "pcie_limit_bytes_per_second")
+    nvlink_in = Mean("gpu", "nvlink_rx_bytes_per_second")
+    nvlink_out = Mean("gpu", "nvlink_tx_bytes_per_second")
+    busiest_cpu = Mean("tree", "busiest_cpu_percent")
+    """Of the busiest process that is no loader's worker; None if no command was watched."""
+    cpu = Mean("tree", "cpu_percent")
+    loader_workers = Mean("tree", "loader_workers")
+    loader_cpu = Mean("tree", "loader_cpu_percent")
+    read_rate = Mean("tree", "read_bytes_per_second")
+    write_rate = Mean("tree", "write_bytes_per_second")
+    blocked = Mean("tree", "blocked_processes")
+    held_back = Mean("tree", "held_back_percent")
+    host_cpu = Mean("host", "cpu_percent")
+    host_busy = Mean("host", "busy_percent")
+    host_cores = Mean("host", "cores")
+    network_rate = Mean("host", "network_receive_bytes_per_second")
+    disk_read_rate = Mean("host", "disk_read_bytes_per_second")
+    disk_write_rate = Mean("host", "disk_write_bytes_per_second")
 
+    def __init__(self, rows: Sequence[Moment]) -> None:
+        self.rows, self.samples = rows, len(rows)
+        self.running = [row for row in rows if not is_quiet(row.gpu)]
+        use = [row.gpu.utilization_percent or 0.0 for row in rows]
+        self.utilization, self.utilization_p95 = fmean(use), percentile(use, 95)
+        self.utilization_p5 = percentile(use, 5)
+        self.quiet_share = 100 - len(self.running) / len(rows) * 100
 
-Measures = Mapping[str, float | None]
-"""What one sample tells, by the fields of `Work`."""
-
-
-def of_gpu(gpu: GpuSample) -> Measures:
-    pcie = both(gpu.pcie_rx_bytes_per_second, gpu.pcie_tx_bytes_per_second)
-    return {
-        "memory_busy": gpu.memory_busy_percent,
-        "power_watts": gpu.power_watts,
-        "power_share": power_share(gpu),
-        "encoder": gpu.encoder_percent,
-        "decoder": gpu.decoder_percent,
-        "pcie_rate": pcie,
-        "pcie_share": percent(pcie, gpu.pcie_limit_bytes_per_second),
-        "link_rate": both(gpu.nvlink_rx_bytes_per_second, gpu.nvlink_tx_bytes_per_second),
-    }
-
-
-def while_it_runs(gpu: GpuSample) -> Measures:
-    return {
-        "sm_active": gpu.sm_active_percent,
-        "clock_share": percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz),
-        "clock_mhz": gpu.clock_sm_mhz,
-    }
-
-
-def of_tree(tree: TreeSample) -> Measures:
-    workers, computed = tree.loader_workers, tree.loader_cpu_percent
-    return {
-        "busiest_cpu": tree.busiest_cpu_percent,
-        "cpu": tree.cpu_percent,
-        "helpers_cpu": max(0.0, tree.cpu_percent - tree.busiest_cpu_percent - computed),
-        "read_rate": tree.read_bytes_per_second,
-        "input_rate": tree.input_bytes_per_second,
-        "write_rate": tree.write_bytes_per_second,
-        "blocked": tree.blocked_processes,
-        "held_back": tree.held_back_percent,
-        "worker_cpu": computed / workers if workers else None,
-    }
-
-
-def of_host(host: HostSample) -> Measures:
-    share = host.busy_percent
-    if share is None and host.cpu_percent is not None and host.cores:
-        share = host.cpu_percent / host.cores
-    return {
-        "host_cpu": host.cpu_percent,
-        "host_share": share,
-        "network_rate": host.network_receive_bytes_per_second,
-        "disk_read_rate": host.disk_read_bytes_per_second,
-        "disk_write_rate": host.disk_write_bytes_per_second,
-    }
-
-
-class WorkTally:
-    """What is summed over the samples of one stretch of a GPU's work."""
-
-    def __init__(self) -> None:
-        self.utilization = Histogram()
-        self.of: dict[str, Mean] = {}
-        self.reasons: Counter[str] = Counter()
-        self.quiet = self.workers = 0
-
-    def add(self, gpu: GpuSample, sample: Sample) -> None:
-        self.utilization.add(gpu.utilization_percent)
-        self._keep(of_gpu(gpu))
-        if is_quiet(gpu):
-            self.quiet += 1
-        else:
-            self._keep(while_it_runs(gpu))
-            self.reasons.update(gpu.throttle_reasons or ())
-        if sample.tree is not None:
-            self._keep(of_tree(sample.tree))
-            self.workers += sample.tree.loader_workers
-        if sample.host is not None:
-            self._keep(of_host(sample.host))
-
-    def _keep(self, told: Measures) -> None:
-        for name, value in told.items():
-            if value is not None:
-                self.of.setdefault(name, Mean()).add(value)
-
-    def merge(self, other: WorkTally) -> None:
-        self.utilization.merge(other.utilization)
-        for name, mean in other.of.items():
-            self.of.setdefault(name, Mean()).merge(mean)
-        self.reasons.update(other.reasons)
-        self.quiet += other.quiet
-        self.workers += other.workers
+    @cached_property
+    def reasons(self) -> dict[str, float]:
+        """Throttle reason -> the share of the samples with work in which it was on."""
+        each = Counter(name for row in self.running for name in row.gpu.throttle_reasons or ())
+        return {name: on / len(self.running) * 100 for name, on in sorted(each.items())}
 
     @property
-    def samples(self) -> int:
-        return self.utilization.count
+    def power_share(self) -> float | None:
+        """Of the power limit; if none is told, of what the card is rated at."""
+        limit = self.power_limit or rated_watts(self.rows[0].gpu.name)
+        return percent(self.power_watts, limit)
 
-    def work(self) -> Work | None:
-        """None where there is nothing in it."""
-        count, use = self.samples, self.utilization
-        if not count:
+    @property
+    def clock_share(self) -> float | None:
+        """Of the highest SM clock, while something ran."""
+        return percent(self.clock_mhz, self.clock_most)
+
+    @property
+    def pcie_rate(self) -> float | None:
+        return both(self.pcie_in, self.pcie_out)
+
+    @property
+    def pcie_share(self) -> float | None:
+        """Of what the link carries, both ways."""
+        return percent(self.pcie_rate, self.pcie_limit)
+
+    @property
+    def link_rate(self) -> float | None:
+        """NVLink, both ways, bytes a second."""
+        return both(self.nvlink_in, self.nvlink_out)
+
+    @property
+    def workers(self) -> float:
+        return self.loader_workers or 0.0
+
+    @property
+    def worker_cpu(self) -> float | None:
+        """Each; None if there is none."""
+        return self.loader_cpu / self.workers if self.workers and self.loader_cpu else None
+
+    @property
+    def helpers_cpu(self) -> float | None:
+        """Of the command's other processes together: neither the busiest nor workers."""
+        if self.cpu is None:
             return None
-        loud = max(1, count - self.quiet)
-        return Work(
-            samples=count,
-            utilization=use.total / count,
-            utilization_p5=use.percentile(5),
-            utilization_p95=use.percentile(95),
-            quiet_share=self.quiet / count * 100,
-            reasons={name: on / loud * 100 for name, on in sorted(self.reasons.items())},
-            workers=self.workers / count,
-            **{name: mean.value() for name, mean in self.of.items()},
-        )
+        return self.cpu - (self.busiest_cpu or 0.0) - (self.loader_cpu or 0.0)
+
+    @property
+    def host_share(self) -> float | None:
+        """Of all cores of the machine."""
+        cores, used = self.host_cores, self.host_cpu
+        return self.host_busy or (used / cores if used is not None and cores else None)
 
 
-def merged(tallies: Sequence[WorkTally]) -> WorkTally:
-    whole = WorkTally()
-    for tally in tallies:
-        whole.merge(tally)
-    return whole
+def work_of(rows: Sequence[Moment]) -> Work | None:
+    """None if there is nothing in it."""
+    return Work(rows) if rows else None
+
+
+def mean(values: Iterable[Any]) -> float | None:
+    """
+    >>> mean([1, None, 3]), mean([None])
+    (2.0, None)
+    """
+    told = [value for value in values if value is not None]
+    return sum(told) / len(told) if told else None
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The smallest value with at least so many percent of all at or below it.
+
+    >>> percentile([1, 2, 3, 10], 5), percentile([1, 2, 3, 10], 95)
+    (1, 10)
+    """
+    order = sorted(values)
+    return order[max(0, -int(-len(order) * share // 100) - 1)]
 
 
 def both(first: float | None, second: float | None) -> float | None:
@@ -193,10 +169,6 @@ def both(first: float | None, second: float | None) -> float | None:
     (1.0, None)
     """
     return None if first is None and second is None else (first or 0.0) + (second or 0.0)
-
-
-def power_share(gpu: GpuSample) -> float | None:
-    return percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
 
 
 def is_quiet(gpu: GpuSample) -> bool:

@@ -40,7 +40,7 @@ ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 SOURCES = {
     "measured": "measured: Trinity-RFT's GPU configuration guide",
     "fitted": "predicted by the memory model, which was fitted to measured jobs of this kind",
-    "model": "predicted by the memory model; published figures differ by a tenth in the median",
+    "model": "predicted by the memory model",
 }
 
 
@@ -69,7 +69,7 @@ def answer(asked: Asked, decision: Decision) -> PlanCell:
     fewer = fewer_gpus(decision)
     said = [*asked.notes, *notes(question, decision, place)]
     said += [use_fewer(fewer, decision.job.gpus, place)] if fewer else []
-    unsure = left_open(question, decision) is not None
+    unsure = any(left_open(question, decision, place))
     plain = cell(decision, place.gpu)
     return replace(
         plain,

@@ -10,22 +10,14 @@ from gpusetup.model.units import GIB
 MIB = 1 << 20
 
 TOTALS: tuple[tuple[str, float], ...] = (
-    ("A100 80GB", 79.15),
-    ("H20", 95.0),
-    ("H100 80GB", 79.10),
-    ("RTX 4090", 23.65),
-    ("Tesla T4", 14.75),
-)
-"""Name -> GiB as torch prints them where memory runs out ("a total capacity of 79.15 GiB"); read in
-public issue threads, 2026-11; A100 and H20 from the guide that the measured cells belong to."""
-
-SMI_MIB: tuple[tuple[str, int], ...] = (
-    ("L4", 23034), ("A10G", 23028), ("A10", 23028), ("A40", 46068), ("L40", 46068),
-    ("L40S", 46068), ("RTX 6000 Ada", 49140), ("H200", 143771), ("B200", 183359),
-    ("RTX 5090", 32607),
+    ("A100 80GB", 79.15), ("H20", 95.0), ("H100 80GB", 79.1), ("RTX 4090", 23.65),
+    ("Tesla T4", 14.75), ("L4", 22.18), ("A10G", 22.18), ("A10", 22.18), ("A40", 44.56),
+    ("L40", 44.56), ("L40S", 44.56), ("RTX 6000 Ada", 47.55), ("H200", 139.5), ("B200", 177.97),
+    ("RTX 5090", 31.48),
 )  # fmt: skip
-"""Name -> MiB as `nvidia-smi` prints them where that is not the nominal size (ECC takes its part
-of GDDR memory, HBM is sold in decimal gigabytes); read in public `nvidia-smi` tables, 2026-11."""
+"""Name -> GiB that CUDA sees where that is not by the rule below: as torch prints them where memory
+runs out ("a total capacity of 79.15 GiB"), or as `nvidia-smi` prints the total (ECC takes its part
+of GDDR memory, HBM is sold in decimal gigabytes), by the rule; read in public texts, 2026-11."""
 
 KEPT_BYTES = 0.2 * GIB
 KEPT_SHARE = 0.005
@@ -46,7 +38,7 @@ def as_cuda_sees(total_bytes: float) -> float:
 
 
 def capacity(name: str | None, total_bytes: float) -> float:
-    """The bytes that CUDA reports: from the tables where the name is in them, else by the rule.
+    """The bytes that CUDA reports: from the table if the name is in it, else by the rule.
 
     >>> capacity("NVIDIA A100-SXM4-80GB", 80 * GIB) / GIB
     79.15
@@ -54,9 +46,6 @@ def capacity(name: str | None, total_bytes: float) -> float:
     for known, gib in TOTALS:
         if name and _same(known, name) and abs(total_bytes / GIB / gib - 1) < 0.1:
             return gib * GIB
-    for known, mib in SMI_MIB:
-        if name and _same(known, name) and abs(total_bytes / MIB / mib - 1) < 0.1:
-            return as_cuda_sees(mib * MIB)
     return as_cuda_sees(total_bytes)
 
 

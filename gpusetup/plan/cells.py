@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,56 +19,51 @@ from gpusetup.plan.job import Job
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import Place, named_gpu, sized_gpu
 
-NEEDED = ("num_gpus", "model", "max_model_len")
 _model = lru_cache(maxsize=64)(model_named)
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
     """One plan a row; BadInput names the line and what is wrong with it."""
     reader = csv.DictReader(io.StringIO(named_file.read_text(path)), skipinitialspace=True)
-    names = reader.fieldnames or ()
-    missing = [name for name in NEEDED if name not in names]
-    missing += ["gpu or gpu_mem_gb"] * (not {"gpu", "gpu_mem_gb"} & {*names})
-    if missing:
+    if not {"num_gpus", "model", "max_model_len"} <= {*(reader.fieldnames or ())}:
         hint = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
-        raise BadInput(f"{path} has no column {', '.join(missing)}", hint=hint)
-    places: dict[tuple[str, str], Place] = {}
+        raise BadInput(f"{path} lacks one of the columns num_gpus, model, max_model_len", hint=hint)
+
+    @lru_cache
+    def place(name: str, gib: str) -> Place:
+        if not name:
+            return sized_gpu(round(number("gpu_mem_gb", gib, 10**4) * GIB))
+        several = gib and one_memory(rows_named(name, gpus)) is None
+        found = named_gpu(f"{name} {gib}GB" if several else name, gpus)
+        known = found.total_bytes / GIB
+        if gib and abs(known / number("gpu_mem_gb", gib, 10**4) - 1) > 0.1:
+            raise UsageError(f"{name} has {known:g} GiB of memory, gpu_mem_gb says {gib}")
+        return found
+
     for line, row in enumerate(reader, 2):
-        key = ((row.get("gpu") or "").strip(), row.get("gpu_mem_gb") or "")
         try:
-            place = places.get(key) or places.setdefault(key, _place(row, gpus))
+            where = place((row.get("gpu") or "").strip(), row.get("gpu_mem_gb") or "")
             job = Job(
                 shape=_model((row["model"] or "").strip()),
-                gpus=int(_number(row, "num_gpus", 10**5)),
-                context=int(_number(row, "max_model_len", 10**8)),
+                gpus=int(number("num_gpus", row["num_gpus"], 10**5)),
+                context=int(number("max_model_len", row["max_model_len"], 10**8)),
             )
         except UsageError as problem:
-            where = f"{path}, line {line}: {problem.message}"
-            raise BadInput(where, hint=problem.hint) from problem
-        yield cell(decide(job, place.limits(predict=predict)), place.gpu)
+            raise BadInput(
+                f"{path}, line {line}: {problem.message}", hint=problem.hint
+            ) from problem
+        yield cell(decide(job, where.limits(predict=predict)), where.gpu)
 
 
-def _place(row: Mapping[str, str], gpus: Sequence[GpuRow]) -> Place:
-    """A GPU by its name, its size in GiB, or a name that the size makes unambiguous."""
-    name = (row.get("gpu") or "").strip()
-    gib = _number(row, "gpu_mem_gb", 10**4) if row.get("gpu_mem_gb") else None
-    if not name:
-        if gib is None:
-            raise UsageError("neither `gpu` nor `gpu_mem_gb` is given")
-        return sized_gpu(round(gib * GIB))
-    several = gib is not None and one_memory(rows_named(name, gpus)) is None
-    found = named_gpu(f"{name} {gib:g}GB" if several else name, gpus)
-    if gib is not None and abs(found.total_bytes / GIB / gib - 1) > 0.1:
-        known = f"{found.total_bytes / GIB:g}"
-        raise UsageError(f"{name} has {known} GiB of memory, gpu_mem_gb says {gib:g}")
-    return found
-
-
-def _number(row: Mapping[str, str], name: str, most: int) -> float:
+def number(name: str, text: str | None, most: int) -> float:
+    """
+    >>> number("num_gpus", "8", 10)
+    8.0
+    """
     try:
-        value = float(row.get(name) or "")
-    except ValueError as problem:
-        raise UsageError(f"{name} is {row.get(name)!r}: a number is needed") from problem
+        value = float(text or "")
+    except ValueError:
+        value = 0
     if not 0 < value <= most:
-        raise UsageError(f"{name} is {row.get(name)!r}: a number up to {most:,} is needed")
+        raise UsageError(f"{name} is {text!r}: a number up to {most:,} is needed")
     return value

@@ -16,7 +16,6 @@ from gpusetup.plan.trace import (
     CodeRequest,
     Trace,
     Traced,
-    at_batch,
     by_kind,
     by_module,
     largest_batch,
@@ -41,14 +40,14 @@ class CodeAsked(Frozen):
     """Whether the largest batch was asked for."""
 
 
-def room(asked: CodeAsked) -> int:
-    """The bytes that one GPU has for tensors: without CUDA's context and NCCL's buffers."""
-    return round(asked.limits.capacity - overhead(asked))
-
-
 def overhead(asked: CodeAsked) -> float:
     nccl = NCCL_LINKED if asked.place.linked else NCCL
     return CONTEXT + nccl * (asked.request.gpus > 1)
+
+
+def room(asked: CodeAsked) -> int:
+    """The bytes that one GPU has for tensors: without CUDA's context and NCCL's buffers."""
+    return round(asked.limits.capacity - overhead(asked))
 
 
 def fragmentation(one: Traced, recipe: Recipe) -> float:
@@ -61,45 +60,36 @@ def total(one: Traced, recipe: Recipe, asked: CodeAsked) -> float:
     return one.peak + fragmentation(one, recipe) + overhead(asked)
 
 
-def recipes(limits: Limits) -> tuple[Recipe, ...]:
-    """What a plain loop can switch on without other code, the cheapest first."""
-    return (Recipe(), Recipe(env=True)) if limits.env else (Recipe(),)
-
-
 def best_batch(found: Trace, asked: CodeAsked) -> int | None:
-    """The largest batch of one GPU with the last of the recipes; None: none could be found.
-
-    Where gaps must be reckoned with, they take their share of what grows.
-    """
+    """The largest batch of one GPU with expandable segments if they work; None: none was found."""
     if len(found.traces) < 2:
         return None
-    limit = room(asked)
-    if not recipes(asked.limits)[-1].env:
-        near = min(found.traces, key=lambda one: abs(one.peak - limit))
-        limit -= round(fragmentation(near, Recipe()) * min(1.0, limit / near.peak))
-    batch = largest_batch(found, limit)
+    batch = largest_batch(found, round(room(asked) / (1 if asked.limits.env else 1.1)))
     return None if batch >= LARGEST - 1 else batch
 
 
 def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
     """The answer. `best` is what `best_batch` said, of the trace that had several batches."""
     one, request, place = found.asked, asked.request, asked.place
-    options = [(recipe, total(one, recipe, asked)) for recipe in recipes(asked.limits)]
-    fitting = [option for option in options if option[1] <= asked.limits.capacity]
-    recipe, size = fitting[0] if fitting else options[-1]
-    tried = options[: options.index((recipe, size)) + 1]
-    close = any(abs(need / asked.limits.capacity - 1) < CLEAR for _, need in tried)
+    recipes = (Recipe(), Recipe(env=True))[: 1 + asked.limits.env]
+    sizes = {recipe: total(one, recipe, asked) for recipe in recipes}
+    capacity = asked.limits.capacity
+    recipe = next((each for each in recipes if sizes[each] <= capacity), recipes[-1])
+    fits = sizes[recipe] <= capacity
+    tried = recipes[: recipes.index(recipe) + 1]
+    close = any(abs(sizes[each] / capacity - 1) < CLEAR for each in tried)
+    saves = round(fragmentation(one, recipe) / GIB, 3)
     return PlanCell(
-        fits=bool(fitting),
-        recipe=str(recipe) if fitting else NONE,
+        fits=fits,
+        recipe=str(recipe) if fits else NONE,
         basis="predicted",
         confidence="close" if close else "clear",
         memory_gib=memory(one, recipe, asked),
-        margin_percent=round(100 * (1 - size / place.capacity), 2),
-        env=ENV if fitting and recipe.env else {},
-        settings=settings(request, one) if fitting else {},
-        ladder=ladder(found, recipe, asked),
-        advice=(*notes(found), *advice(found, asked, best, bool(fitting))),
+        margin_percent=round(100 * (1 - sizes[recipe] / place.capacity), 2),
+        env=ENV if fits and recipe.env else {},
+        settings=settings(request, one) if fits else {},
+        ladder=(Rung(step="Env", saves_gib=saves),) * (asked.limits.env and not recipe.env),
+        advice=(*notes(found), *advice(found, asked, best, fits)),
         model=request.code,
         parameters=one.parameters,
         active_parameters=one.parameters,
@@ -159,38 +149,19 @@ def settings(request: CodeRequest, one: Traced) -> dict[str, object]:
     }
 
 
-def ladder(found: Trace, recipe: Recipe, asked: CodeAsked) -> tuple[Rung, ...]:
-    """What saves how much, the mildest first; what another trace would have to say is left out."""
-    one = found.asked
-    rungs = []
-    if not recipe.env and asked.limits.env:
-        rungs.append(Rung(step="Env", saves_gib=round(fragmentation(one, recipe) / GIB, 3)))
-    if one.batch > 1 and len(found.traces) > 1:
-        half = one.batch // 2
-        smaller = at_batch(found, half, one.peak)
-        rungs.append(
-            Rung(
-                step=f"batch {half * asked.request.gpus}, twice as many steps of accumulation",
-                saves_gib=round(max(0.0, one.peak - smaller) / GIB, 3),
-            )
-        )
-    return tuple(rungs)
-
-
 def advice(found: Trace, asked: CodeAsked, best: int | None, fits: bool) -> tuple[str, ...]:
     """What would help where it does not fit, and what was not looked at."""
-    request = asked.request
-    said = []
-    if best is None and len(found.traces) > 1:
-        said.append("memory does not grow with the batch: any batch fits, or none")
-    if not fits and best:
-        said.append(f"a batch of {best * request.gpus} would fit")
-    if not fits and not request.checkpointing:
-        said.append("`--checkpointing` keeps only the inputs of the repeated blocks")
-    if not fits and request.amp is None:
-        said.append("`--amp bf16` computes in 16 bits")
-    if not fits and request.strategy in ("ddp", "zero1"):
-        said.append("`--strategy fsdp` divides weights, gradients and states among the GPUs")
-    if fits and request.strategy == "zero1":
-        said.append("ZeRO 1 is reckoned from one GPU's step: states divided, gradients whole")
-    return tuple(said)
+    request, strategy = asked.request, asked.request.strategy
+    rows = (
+        (best is None and len(found.traces) > 1,
+         "memory does not grow with the batch: any batch fits, or none"),
+        (not fits and best, f"a batch of {(best or 0) * request.gpus} would fit"),
+        (not fits and not request.checkpointing,
+         "`--checkpointing` keeps only the inputs of the repeated blocks"),
+        (not fits and request.amp is None, "`--amp bf16` computes in 16 bits"),
+        (not fits and strategy in ("ddp", "zero1"),
+         "`--strategy fsdp` divides weights, gradients and states among the GPUs"),
+        (fits and strategy == "zero1",
+         "ZeRO 1 is reckoned from one GPU's step: states divided, gradients whole"),
+    )  # fmt: skip
+    return tuple(text for holds, text in rows if holds)

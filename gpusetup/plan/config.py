@@ -14,7 +14,8 @@ from typing import Any, get_type_hints
 from gpusetup import named_file
 from gpusetup.configs import keys, values
 from gpusetup.configs.config import Config
-from gpusetup.configs.settings import TRUE, truth, whole
+from gpusetup.configs.settings import TRUE
+from gpusetup.configs.settings import said as meaning
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -51,15 +52,19 @@ def question_of(
     `trainer`: whose config it is, if that is known. `variables`: those of the environment.
     """
     reader = Reader(config, variables or {})
-    said: Said = {"trainer": trainer or trainer_of(config), "notes": []}
+    trainer = trainer or trainer_of(config)
+    said: Said = {"trainer": trainer, "notes": [], "per_gpu": None, "total": None}
     for part in PARTS:
         said |= part(reader, said)
-    if said["trainer"] is None:
+    if trainer is None:
         reader.assumed.append("no trainer is recognised: a plain loop, in 32 bits unless said")
     asked = dict(defaults(Question))
     own = {name: value for name, value in said.items() if name in asked}
-    how = {name: value for name, value in said.items() if name in FIELDS}
-    how = {name: value for name, value in how.items() if name not in own and value is not None}
+    how = {
+        name: value
+        for name, value in said.items()
+        if name in FIELDS and name not in own and value is not None
+    }
     return FromConfig(
         question=Question(**own, how=how),
         per_gpu=said["per_gpu"],
@@ -68,7 +73,7 @@ def question_of(
         notes=tuple(said["notes"]),
         read=ConfigRead(
             file=config.name,
-            trainer=said["trainer"],
+            trainer=trainer,
             read=tuple(sorted(reader.used.values(), key=lambda one: one.line)),
             assumed=tuple(dict.fromkeys(reader.assumed)),
             not_understood=tuple(reader.not_understood()),
@@ -91,8 +96,6 @@ def for_gpus(found: FromConfig, gpus: int) -> Question:
 
 # --- what is trained ------------------------------------------------------------------------------
 
-PREFIX = re.compile(r"^(?:qlora|lora|dora)_")
-
 
 def model(reader: Reader, said: Said) -> Said:
     setting, text = next(reader.all(keys.NAMED), (None, ""))
@@ -112,31 +115,22 @@ def model(reader: Reader, said: Said) -> Said:
 
 def known_name(text: str) -> str:
     """A name that is in the table if the text holds one: a path's end, a component's."""
-    last = PREFIX.sub("", text.rpartition(".")[2]) if "torchtune." in text else text
-    last = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", last)
     if named_file.is_there(Path(text) / "config.json"):
         return text
-    names = (
-        last,
-        re.sub(r"(?<=\d)_(?=\d)", ".", last, count=1),
-        last.rstrip("/").rpartition("/")[2],
-    )
-    return next((name for name in names if is_known(name)), last)
-
-
-FREEZE_TRAINS = 2
-"""`freeze_trainable_layers` if it is not said (LLaMA-Factory); below 0: the first ones."""
+    last = text
+    if "torchtune." in text:
+        last = re.sub(r"^(?:qlora|lora|dora)_", "", text.rpartition(".")[2])
+        last = re.sub(r"(?<=\d)_(?=\d)", ".", last, count=1)
+    last = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", last)
+    end = last.rstrip("/").rpartition("/")[2]
+    return end if is_known(end) and not is_known(last) else last
 
 
 def adapters(reader: Reader, said: Said) -> Said:
     """LoRA if the config says it, of which rank and beside what; or the last layers alone."""
     method = (reader.word(keys.ADAPTER) or "").lower()
     if method == "freeze":
-        if (reader.word(keys.TRAINED_LAYERS) or "").startswith("-"):
-            return {
-                "notes": ["the first layers alone are trained: all are counted as if they were"]
-            }
-        return {"trained_layers": reader.number(keys.TRAINED_LAYERS, 1024) or FREEZE_TRAINS}
+        return {"trained_layers": reader.number(keys.TRAINED_LAYERS, 1024) or 2}
     on = method in ("lora", "qlora", "true", "yes")
     off = not on and (method or said["trainer"] == "trl")
     rank = None if off else reader.number(keys.RANK, MOST["lora"])
@@ -146,14 +140,10 @@ def adapters(reader: Reader, said: Said) -> Said:
     if rank is None:
         return {}
     part: Said = {"lora": rank, **({"quantize": "nf4"} if method == "qlora" else {})}
-    names = set(reader.names(keys.TARGETS))
-    for name, layer in values.LITGPT_LAYERS.items():
-        if one := reader.by_path.get((name,)):
-            names |= {layer} if reader.text(one) in TRUE else set()
-            reader.note(one, "whether it has adapters")
+    names = reader.names(keys.TARGETS)
     if names:
-        names |= {"mlp"} if reader.switch(keys.BESIDE_MLP) else set()
-        part["lora_targets"] = values.targets(frozenset(names))
+        mlp = {"mlp"} if reader.switch(keys.BESIDE_MLP) else set()
+        part["lora_targets"] = values.targets(names | mlp)
     if reader.names(keys.TRAINED_TOO) & {"embed_tokens", "lm_head", "wte", "embeddings"}:
         part["trained_embeddings"] = True
     return part
@@ -178,64 +168,49 @@ LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
 
 
 def length(reader: Reader, said: Said) -> Said:
-    """Tokens of a sequence; YaRN's factor, and the length that the factor multiplies."""
-    most, factor = MOST["context"], reader.word(keys.YARN) or ""
-    part: Said = {}
-    if re.fullmatch(r"\d{1,6}(\.\d*)?", factor):
-        part["yarn"] = (float(factor), reader.number(keys.YARN_FROM, most))
-    if said["trainer"] == "trinity":
+    """Tokens of a sequence."""
+    most, trainer = MOST["context"], said["trainer"]
+    if trainer == "trinity":
         found = reader.number(keys.TOTAL_LENGTH, most)
         prompt, response = (reader.number(role, most) for role in (keys.PROMPT, keys.RESPONSE))
         if found is None and prompt and response:
             found = prompt + response
             reader.assumed.append(f"the longest sequence is prompt and response: {found:,}")
-        return part | {"context": found}
+        return {"context": found}
     found = reader.number(keys.LENGTH, most) or reader.number(keys.TOTAL_LENGTH, most)
-    usual = LENGTHS.get(said["trainer"] or "")
+    usual = LENGTHS.get(trainer or "")
     if found is None and usual:
-        reader.assumed.append(f"no length is named: {said['trainer']}'s own {usual:,} tokens")
-    return part | {"context": found or usual}
+        reader.assumed.append(f"no length is named: {trainer}'s own {usual:,} tokens")
+    return {"context": found or usual}
 
 
 def batch(reader: Reader, said: Said) -> Said:
-    steps = reader.number(keys.ACCUMULATION, MOST["accumulate"])
-    part: Said = {"accumulate": steps, "per_gpu": None, "total": None}
-    evaluates = reader.word(keys.EVALUATES)
-    if evaluates and evaluates.lower() not in ("no", "none", "false"):
-        part["eval_batch"] = reader.number(keys.EVAL_BATCH) or 8  # transformers' own
-    if said["trainer"] == "trinity":
-        for setting, _ in reader.all(keys.ROLLOUT):
-            reader.note(setting, "the algorithm's batch: takes no memory of its own")
-        if reader.switch(keys.DYNAMIC) is not False:
-            return part | {"tokens": reader.number(keys.TOKENS, MOST["tokens"])}
-    part["per_gpu"] = reader.number(keys.BATCH, MOST["batch"])
-    if part["per_gpu"] is None or said["trainer"] != "trinity":
-        part["total"] = reader.number(keys.TOTAL, MOST["batch"])
-    if part["per_gpu"] is None and part["total"] is None and said["trainer"] != "trinity":
+    part: Said = {"accumulate": reader.number(keys.ACCUMULATION, MOST["accumulate"])}
+    trinity = said["trainer"] == "trinity"
+    if trinity and reader.switch(keys.DYNAMIC) is not False:
+        return part | {"tokens": reader.number(keys.TOKENS, MOST["tokens"])}
+    each = reader.number(keys.BATCH, MOST["batch"])
+    total = None if trinity and each else reader.number(keys.TOTAL, MOST["batch"])
+    if each is None and total is None and not trinity:
         reader.assumed.append("no batch is named: 1 on each GPU")
-        part["per_gpu"] = 1
-    return part
+        each = 1
+    return part | {"per_gpu": each, "total": total}
 
 
 # --- how ------------------------------------------------------------------------------------------
 
 
 def checkpointing(reader: Reader, said: Said) -> Said:
-    off, text = reader.switch(keys.NO_CHECKPOINTS), reader.word(keys.CHECKPOINTS)
-    part: Said = {}
+    off, text = reader.switch(keys.NO_CHECKPOINTS), (reader.word(keys.CHECKPOINTS) or "").lower()
+    away = bool(reader.switch(keys.CHECKPOINT_OFFLOAD)) or text == "unsloth"
+    part: Said = {"offload_checkpoints": away or None}
     if off is not None:
-        part = {"checkpointing": not off}
-    elif text and text.lower() == "selective":
-        # Megatron-LM's recomputes what attention without a flash kernel holds.
-        own = next((reader.text(one) for path, one in reader.by_path.items()
-                    if path[-1:] == ("selective_ac_option",)), None)  # fmt: skip
-        megatron = said["trainer"] == "megatron"
-        part = {"checkpointing": False} if megatron else {"selective": own or "op"}
-    elif text:
-        part = {"checkpointing": text.lower() not in ("none", "no", "false", "off", "n")}
-    if reader.switch(keys.CHECKPOINT_OFFLOAD) or text == "unsloth":
-        part["offload_checkpoints"] = True
-    return part
+        return part | {"checkpointing": not off}
+    if text == "selective" and said["trainer"] != "megatron":
+        return part | {"selective": "op"}
+    # Megatron-LM's selective recomputing is of what attention without a flash kernel holds.
+    on = text not in ("selective", "none", "no", "false", "off", "n")
+    return part | ({"checkpointing": on} if text else {})
 
 
 def optimizer(reader: Reader, said: Said) -> Said:
@@ -252,15 +227,15 @@ def precision(reader: Reader, said: Said) -> Said:
 
     `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
     """
-    trainer, adapted = said["trainer"], said.get("lora") is not None
+    trainer = said["trainer"]
     kept = values.dtype(reader.word(keys.DTYPE) or "")
-    both = reader.word(keys.PRECISION)
+    pair = values.PRECISIONS.get((reader.word(keys.PRECISION) or "").lower())
     pure, mixed = reader.switch(keys.PURE), reader.switch(keys.AMP)
     bf16, fp16 = reader.switch(keys.BF16), reader.switch(keys.FP16)
     half = "bf16" if bf16 or (mixed and not kept) else "fp16" if fp16 else None
     if kept:
         return {"dtype": kept, "amp": half if kept == "fp32" else None}
-    if both and (pair := values.PRECISIONS.get(both.lower())):
+    if pair:
         return {"dtype": pair[0], "amp": pair[1]}
     if pure:
         return {"dtype": "bf16", "amp": "none"}
@@ -270,7 +245,7 @@ def precision(reader: Reader, said: Said) -> Said:
     if trainer in (*PURE_BASE, "torchtitan", "megatron", "trinity"):
         key = {"axolotl": "dtype", "unsloth": "dtype", "megatron": "amp"}.get(trainer)
         return {key: "fp16"} if half == "fp16" and key else {}
-    if adapted:
+    if said.get("lora") is not None:
         return {"dtype": half}
     if said.get("trained_layers") is not None and half == "bf16":
         return {}
@@ -280,14 +255,14 @@ def precision(reader: Reader, said: Said) -> Said:
 
 def kernels(reader: Reader, said: Said) -> Said:
     plugins = " ".join(one.text for path, one in reader.by_path.items() if "plugins" in path)
-    fused = reader.switch(keys.KERNELS)
-    usual = "fused" if fused else None
-    if said["trainer"] == "axolotl" and not fused:
-        usual = "fused" if "cut_cross_entropy" in plugins else "eager"
+    fused = bool(reader.switch(keys.KERNELS))
+    usual = "fused" if fused or "cut_cross_entropy" in plugins else None
     return {
         "compile": reader.switch(keys.COMPILE),
         "fused_kernels": fused or "liger" in plugins.lower() or None,
-        "loss": reader.word(keys.LOSS_KERNEL, loss_of) or usual,
+        "loss": reader.word(keys.LOSS_KERNEL, loss_of)
+        or usual
+        or ("eager" if said["trainer"] == "axolotl" else None),
         "attention": reader.word(keys.ATTENTION, attention_of),
     }
 
@@ -314,13 +289,10 @@ PARALLEL = {
 def parallel(reader: Reader, said: Said) -> Said:
     part: Said = {field: reader.number(role, 1024) for role, field in PARALLEL.items()}
     gpus, nodes = reader.number(keys.GPUS, MOST["gpus"]), reader.number(keys.NODES, 10**4)
-    replicas = reader.number(keys.REPLICAS, MOST["gpus"])
-    note = ["replicas of shards are not counted: all GPUs are taken as one shard"]
-    return part | {
-        "sequence_parallel": reader.switch(keys.TP_SP),
-        "devices": gpus * (nodes or 1) if gpus else None,
-        "notes": said["notes"] + note * bool(replicas and replicas > 1),
-    }
+    if (reader.number(keys.REPLICAS, MOST["gpus"]) or 1) > 1:
+        said["notes"].append("replicas of shards are not counted: all GPUs are taken as one shard")
+    devices = gpus * (nodes or 1) if gpus else None
+    return part | {"sequence_parallel": reader.switch(keys.TP_SP), "devices": devices}
 
 
 def strategy(reader: Reader, said: Said) -> Said:
@@ -330,11 +302,12 @@ def strategy(reader: Reader, said: Said) -> Said:
         if not any(text.isdigit() for _, text in reader.all(keys.ZERO)):
             reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
         return {"strategy": f"zero{stage}" if stage else "ddp"}
-    texts = [text.lower() for role in (keys.FSDP, keys.STRATEGY) for _, text in reader.all(role)]
-    words = " ".join(texts).replace(",", " ").split()
-    known = [values.SHARDING[word] for word in words if word in values.SHARDING]
+    words = list[str]()
     for role in (keys.FSDP, keys.STRATEGY):
         reader.word(role)
+        for _, text in reader.all(role):
+            words += text.lower().replace(",", " ").split()
+    known = [values.SHARDING[word] for word in words if word in values.SHARDING]
     divided = reader.switch(keys.DISTRIBUTED)
     if not known:
         return {"strategy": {True: "zero1", False: "ddp", None: None}[divided]}
@@ -352,19 +325,14 @@ PAIRS = ("dpo", "kto", "ipo", "simpo", "orpo", "ppo", "rm", "grpo")
 
 def elsewhere(reader: Reader, said: Said) -> Said:
     """What goes to the host; preference training, which holds more than the plan counts."""
-    notes = list(said["notes"])
-    in_words = any("offload" in text.lower().split() for _, text in reader.all(keys.FSDP))
-    if reader.word(keys.OFFLOAD, on_host) or in_words:
-        notes.append("the file offloads parameters; the plan says whether that is needed")
+    reader.word(keys.OFFLOAD)  # the plan says whether that is needed
     stage = (reader.word(keys.STAGE) or "").lower()
     if stage in PAIRS and said["trainer"] != "trinity":
-        notes.append(f"{stage} computes pairs and may hold a reference model: neither is counted")
-    on = reader.word(keys.OPTIMIZER_OFFLOAD, on_host)
-    return {"notes": notes, **({"offload_optimizer": True} if on else {})}
-
-
-def on_host(name: str, text: str) -> str | None:
-    return "on the host" if text.lower() in ("cpu", "nvme", "true", "yes", "on") else None
+        said["notes"].append(
+            f"{stage} computes pairs and may hold a reference model: neither is counted"
+        )
+    place = (reader.word(keys.OPTIMIZER_OFFLOAD) or "").lower()
+    return {"offload_optimizer": place in ("cpu", "nvme", "true", "yes", "on") or None}
 
 
 def own_words(reader: Reader, said: Said) -> Said:
@@ -372,13 +340,10 @@ def own_words(reader: Reader, said: Said) -> Said:
     found: Said = {}
     for path, one in reader.by_path.items():
         name = str(path[-1]) if path[:-1] == ("plan",) else ""
-        if name not in FIELDS or name == "shape":
-            continue
-        text = reader.text(one) or ""
-        number, switch = whole(one), truth(one)
-        value = number if number is not None else text if switch is None else switch
-        found[name] = from_plain(value, get_type_hints(Job)[name], what=f"plan.{name}")
-        reader.note(one, f"{name} of the job")
+        if name in FIELDS and name != "shape":
+            kind = get_type_hints(Job)[name]
+            found[name] = from_plain(meaning(one), kind, what=f"plan.{name}")
+            reader.note(one, f"{name} of the job")
     return found
 
 

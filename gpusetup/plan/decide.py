@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import DIVIDES, Job, Recipe, takes_longest
@@ -205,27 +205,16 @@ def max_batch(job: Job, limits: Limits) -> Decision:
 
 
 def gpus_needed(job: Job, limits: Limits) -> Decision:
-    """The fewest GPUs with which some recipe fits.
+    """The fewest GPUs with which some recipe fits: up to eight, then whole nodes of eight.
 
     If every GPU has a whole copy, no more help than there are samples.
     """
     unit = job.tensor_parallel * job.pipeline_parallel * job.context_parallel * (job.shard or 1)
-    most = unit * max(job.batch or 1, 2) if job.copies_model else MOST_GPUS
-    last = max(min(most, MOST_GPUS) // unit, 1) * unit
-    if any(decide(replace(job, gpus=n), limits).fits for n in _roomiest(job, unit, last)):
-        every = (decide(replace(job, gpus=n), limits) for n in range(unit, last + 1, unit))
-        if found := next((one for one in every if one.fits), None):
-            return found
-    return decide(replace(job, gpus=max(MOST_GPUS // unit, 1) * unit), limits)
-
-
-def _roomiest(job: Job, unit: int, last: int) -> Iterator[int]:
-    """The numbers that leave a GPU least: the last, and the largest for each sequence degree."""
-    heads = job.shape.heads // job.tensor_parallel
-    yield last
-    yield from (
-        last // (unit * n) * unit * n or unit for n in range(2, heads + 1) if heads % n == 0
-    )
+    most = min(unit * max(job.batch or 1, 2), MOST_GPUS) if job.copies_model else MOST_GPUS
+    counts = (n * unit for n in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)) if n * unit <= most)
+    found = (decide(replace(job, gpus=n), limits) for n in counts)
+    many = decide(replace(job, gpus=max(MOST_GPUS // unit, 1) * unit), limits)
+    return next((one for one in found if one.fits), many)
 
 
 SOLVERS: dict[str, Callable[[Job, Limits], Decision]] = {

@@ -9,7 +9,7 @@ from gpusetup.model.frozen import Frozen, defaults
 from gpusetup.plan.shape import Shape, lora_parameters
 
 Strategy = Literal[
-    "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map"
+    "single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map"
 ]
 Dtype = Literal["fp32", "bf16", "fp16"]
 Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
@@ -18,7 +18,7 @@ Encoders = Literal["none", "loaded", "resident"]
 Step = Literal["foreach", "fused", "loop", "backward"]
 
 DIVIDES: dict[Strategy, tuple[bool, bool, bool]] = {
-    "single": (False, False, False), "dp": (False, False, False), "ddp": (False, False, False),
+    "single": (False, False, False), "ddp": (False, False, False),
     "device-map": (False, False, False), "zero1": (False, False, True),
     "zero2": (False, True, True), "zero3": (True, True, True), "fsdp": (True, True, True),
     "fsdp1": (True, True, True), "hsdp": (True, True, True),
@@ -51,8 +51,6 @@ class Job(Frozen):
     """The budget of tokens of one GPU, if it is not `ceil(2 * context / SP)`."""
     accumulate: int = 1
     """Micro-batches of a step."""
-    eval_batch: int | None = None
-    """Sequences of a GPU when the trainer evaluates between its steps."""
 
     # Precision.
     dtype: Dtype = "fp32"

@@ -18,15 +18,11 @@ def between(job: Job) -> int:
 def layers(job: Job) -> float:
     """Layers of which a GPU keeps something.
 
-    The first of p stages holds p micro-batches of L / p layers, which is L again, unless a step has
-    fewer micro-batches (arXiv 2104.04473). Frozen layers below the first that is trained are in no
-    graph, unless they are recomputed in a backward pass within the backward pass.
+    The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
+    2104.04473). Frozen layers below the first that is trained are in no graph.
     """
-    if job.trained_layers is not None and not (job.checkpointing and job.reentrant):
-        return min(job.trained_layers, job.shape.layers)
-    in_flight = job.accumulate if job.accumulate > 1 else job.pipeline_parallel
-    share = 1 / job.stages if job.strategy == "device-map" else in_flight / job.pipeline_parallel
-    return job.shape.layers * min(1, share)
+    held = job.shape.layers / (job.stages if job.strategy == "device-map" else 1)
+    return held if job.trained_layers is None else min(job.trained_layers, held)
 
 
 def residual_bytes(job: Job) -> int:
@@ -43,9 +39,7 @@ def kept(job: Job, recipe: Recipe) -> float:
     count = tokens(job, recipe)
     if not job.checkpointing:
         return layers(job) * layer_bytes(job) * count + weight_copies(job)
-    # What is no saved tensor of autograd stays under checkpointing by hooks.
-    attributes = eight_bit_inputs(job) * (not job.reentrant)
-    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job) + attributes) * count
+    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job)) * count
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -65,8 +59,7 @@ def selected_bytes(job: Job) -> float:
     """Bytes a token that a layer keeps under selective checkpointing.
 
     Per op: every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
-    (torchtitan's policy); a compiled layer has no use for w2's. Every n-th layer: the others keep
-    all.
+    (torchtitan's policy). Every n-th layer: the others keep all.
     """
     s = job.shape
     if job.selective is None:
@@ -94,8 +87,8 @@ def layer_bytes(job: Job) -> float:
         rates = s.sample.frozen if job.base_is_frozen else s.sample.trained
         by_autocast = job.copies_model and (job.autocast or casts(job))
         return rates[2 if by_autocast else int(job.compute_bytes < 4)] * s.hidden + pairs(job)
+    inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job)
     outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
-    inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job) + eight_bit_inputs(job)
     return outside / between(job) + inside / job.tensor_parallel
 
 
@@ -108,26 +101,18 @@ def norm_bytes(job: Job) -> int:
 
 
 def attention_bytes(job: Job) -> float:
-    """Queries, keys, values, output, flash attention's sums, norms of queries and keys, scores."""
+    """Queries, keys, values, output, norms of queries and keys, scores."""
     s, compute = job.shape, job.compute_bytes
-    both = s.query + s.key_value
-    return 2 * both * compute + 4 * s.heads + pairs(job) + s.query_key_norm * (4 + compute) * both
-
-
-def softmax_bytes(job: Job) -> int:
-    """Megatron's kernel reads and writes 16 bits, others take the softmax in 32."""
-    return job.compute_bytes if job.megatron and job.fused_kernels else 4
+    return (s.query + s.key_value) * (2 * compute + s.query_key_norm * (4 + compute)) + pairs(job)
 
 
 def pairs(job: Job) -> float:
     """Bytes a token for its scores with all others, if attention writes them to memory.
 
-    The softmax, its copy for the product in 16 bits, and a dropout's mask.
+    The softmax in 32 bits, its copy for the product in 16, and a dropout's mask.
     """
-    compute, wide = job.compute_bytes, softmax_bytes(job)
-    narrow = compute < wide
-    dropped = (1 if narrow else 1 + compute) * job.shape.dropout
-    each = wide + compute * narrow + dropped
+    half = job.compute_bytes < 4
+    each = 4 + 2 * half + (1 if half else 5) * job.shape.dropout
     return job.length * job.shape.heads * each * (job.attention == "eager")
 
 
@@ -142,20 +127,10 @@ def mlp_bytes(job: Job) -> float:
     return (s.intermediate * count + 3 * s.experts * s.hidden) * job.compute_bytes
 
 
-def eight_bit_inputs(job: Job) -> float:
-    """Inputs of bitsandbytes' 8-bit layers, as attributes of the graph (`MatMul8bitLt`)."""
-    s = job.shape
-    width = s.norms * s.hidden + s.query + s.intermediate
-    return width * job.compute_bytes * (job.quantize == "int8")
-
-
 def adapter_bytes(job: Job) -> float:
-    """What LoRA's branches keep: their products, a dropout's copy and mask of their inputs."""
-    if job.lora is None:
-        return 0.0
-    rows = targets(job.shape, job.lora_targets)
-    inputs = sum(a for a, _ in rows) * (job.compute_bytes + 1) * job.lora_dropout
-    return inputs + job.lora * len(rows) * job.trained_bytes
+    """What a dropout before LoRA keeps: a copy and a mask of its inputs."""
+    inputs = sum(a for a, _ in targets(job.shape, job.lora_targets))
+    return inputs * (job.compute_bytes + 1) * (job.lora_dropout and job.lora is not None)
 
 
 def layer(job: Job, recipe: Recipe) -> float:
@@ -167,8 +142,7 @@ def layer(job: Job, recipe: Recipe) -> float:
     scores = pairs(job) / job.tensor_parallel
     peak = 1.5 * scores
     if job.attention == "eager":
-        each = 12.0 * softmax_bytes(job) / 4 * s.heads * job.length / job.tensor_parallel
-        peak = max(peak, each)
+        peak = max(peak, 12.0 * s.heads * job.length / job.tensor_parallel)
     rest = layer_bytes(job) - scores
     passing = 0.5 * rest
     if job.fused_kernels and s.gated and not job.gradient_dtype and not s.experts:

@@ -21,7 +21,6 @@ from gpusetup.plan.states import (
     gradients,
     gradients_before,
     gradients_stay,
-    head_gradient,
     host_bytes,
     loaded,
     standing,
@@ -29,7 +28,7 @@ from gpusetup.plan.states import (
     upcast,
 )
 
-Moment = Literal["loading", "logits", "layer", "backward", "step", "evaluation"]
+Moment = Literal["loading", "logits", "layer", "backward", "step"]
 """`logits` and `layer`: the end of the forward pass, with the loss or with the first layer's
 backward pass. `backward`: a layer's backward pass when gradients are there."""
 Part = Literal["states", "checkpoints", "logits", "other"]
@@ -43,9 +42,6 @@ runs out of memory on several A100 to H200; six on cards without NVLink have 0.1
 
 TRAINER_LOGIT, EXCHANGE, LOST_LOGIT = 8.246, 15.981, 1.667
 """Of an RL trainer: bytes a logit, bytes an exchanged element, bytes a logit in gaps."""
-
-EVALUATED_LOGIT = {2: 10.0, 4: 8.0}
-"""Bytes computed in -> bytes a logit of a loss without gradients."""
 
 LOSSES: dict[str, tuple[float, float]] = {
     "trainer": (TRAINER_LOGIT, TRAINER_LOGIT + 4), "eager": (14, 16), "hf": (12, 12),
@@ -75,7 +71,7 @@ SAME_LOSS = {
 
 def runtime(job: Job, recipe: Recipe) -> float:
     """CUDA's context, and NCCL's buffers if GPUs exchange tensors."""
-    if job.gpus == 1 or job.strategy in ("dp", "device-map"):
+    if job.gpus == 1 or job.strategy == "device-map":
         return CONTEXT
     return CONTEXT + (NCCL_LINKED if job.linked and job.batch is not None else NCCL)
 
@@ -90,10 +86,10 @@ def logits(job: Job, recipe: Recipe) -> float:
 
 
 def logit_count(job: Job, recipe: Recipe) -> float:
-    """Tokens times vocabulary; DataParallel gathers those of all replicas on the first GPU."""
+    """Tokens times vocabulary, or samples times classes."""
     s = job.shape
     outputs = s.vocabulary * job.written * tokens(job, recipe) + s.classes * samples(job, recipe)
-    return outputs * (job.gpus if job.strategy == "dp" else 1) / job.tensor_parallel
+    return outputs / job.tensor_parallel
 
 
 def exchange(job: Job, recipe: Recipe) -> float:
@@ -102,33 +98,23 @@ def exchange(job: Job, recipe: Recipe) -> float:
     return width * EXCHANGE * (recipe.sp > 1)
 
 
-def evaluated(job: Job, recipe: Recipe) -> float:
-    """The logits of the trainer's evaluation between steps."""
-    rows = (job.eval_batch or 0) * job.length * job.written
-    amount = rows * job.shape.vocabulary / job.tensor_parallel
-    return amount / (recipe.sp * job.context_parallel) * EVALUATED_LOGIT[job.compute_bytes]
-
-
 # --- the terms ------------------------------------------------------------------------------------
 
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
-OUTSIDE: tuple[Moment, ...] = ("loading", "evaluation")
 TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ...] = (
     ("states", ("loading",), loaded),
-    ("states", (*IN_STEP, "evaluation"), standing),
+    ("states", IN_STEP, standing),
     ("states", IN_STEP, alone),
-    ("states", (*FORWARD, "backward", "evaluation"), gathered),
+    ("states", (*FORWARD, "backward"), gathered),
     ("states", FORWARD, gradients_before),
     ("states", ("backward", "step"), gradients),
     ("checkpoints", FORWARD, kept),
     ("logits", ("logits",), logits),
-    ("logits", ("evaluation",), evaluated),
-    ("other", ("layer",), head_gradient),
     ("other", ("layer", "backward"), layer),
     ("other", ("step",), step),
     ("other", IN_STEP, exchange),
-    ("other", (*IN_STEP, *OUTSIDE), runtime),
+    ("other", ("loading", *IN_STEP), runtime),
 )
 """What it is for, when it is there, and how much it is."""
 
@@ -242,9 +228,8 @@ def memory(job: Job, recipe: Recipe) -> Memory:
     top = max(FORWARD if job.batch is None else IN_STEP, key=at)
     passing = max(logits(job, recipe), layer(job, recipe))
     lost = gaps(job, recipe, passing, by_logits=top == "logits")
-    outside = max(OUTSIDE, key=at)
-    is_step = at(top) + lost.staying >= at(outside)
-    moment = top if is_step else outside
+    is_step = at(top) + lost.staying >= at("loading")
+    moment = top if is_step else "loading"
     staying = lost.staying * is_step
     reserved = at(top) + lost.staying + lost.cached
     return Memory(

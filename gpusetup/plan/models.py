@@ -12,10 +12,10 @@ from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
-from gpusetup.model.codec import from_json
+from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import shape_of
-from gpusetup.plan.shape import Sample, Shape
+from gpusetup.plan.shape import Shape
 
 KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
 USUAL = (
@@ -107,20 +107,18 @@ def model_named(text: str) -> Shape:
     """
     if is_known(text):
         return known_shape(hub_id(text))
-    if WITHOUT_ATTENTION.search(text.lower()) and not named_file.is_there(Path(text)):
+    path = Path(text)
+    is_file = text.endswith(".json") or named_file.is_there(path) or named_file.is_folder(path)
+    if text and is_file:
+        return model_in(path)
+    if WITHOUT_ATTENTION.search(text.lower()):
         what = "has no layers of attention, which is what is read by name and `config.json`"
         raise UsageError(f"{text!r} {what}", hint=TRACED)
     near = difflib.get_close_matches(key(text), names(), 3, 0.4)
     short = ", ".join(dict.fromkeys(names()[one].rpartition("/")[2] for one in near))
     hint = f"known names that are near: {short or 'none'}; any other by its `config.json`"
-    published = re.fullmatch(r"[\w.-]+/[\w.-]+", text) and not named_file.is_there(text)
-    is_path = text.endswith(".json") or re.search(r"[/\\]", text) or named_file.is_folder(text)
-    if text and is_path and not published:
-        return model_in(Path(text))
-    if published:
-        size = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         hint += f", which `hf download {text} config.json --local-dir .` fetches"
-        hint += f"; `--params {size[1].upper()}` takes the usual shape" if size else ""
     raise UsageError(f"No model is called {text!r}", hint=f"{hint}, or `--params 7B`")
 
 
@@ -128,12 +126,7 @@ def model_named(text: str) -> Shape:
 def known_shape(name: str) -> Shape:
     row = {"active": table().models[name]["parameters"], **table().models[name]}
     fields = {field: value for field, value in row.items() if field not in ("checked", "also")}
-    if sample := row.get("sample"):
-        lists: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in sample.items()
-        }
-        fields["sample"] = Sample(**lists)
-    return Shape(name=name.rpartition("/")[2], **fields)
+    return from_plain({"name": name.rpartition("/")[2], **fields}, Shape, what=name)
 
 
 def model_in(path: Path) -> Shape:

@@ -7,77 +7,51 @@ from collections.abc import Iterator
 from gpusetup.model.shell import setting, shell_for
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import Decision, candidates, doubt, host_holds, max_batch
-from gpusetup.plan.job import YARN_FAMILIES, Job
+from gpusetup.plan.job import yarn
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question
 from gpusetup.plan.sample import said_of_sample
 from gpusetup.plan.states import encoders, host_bytes
 
-MOMENTS = {
-    "loading": "the highest moment is before the first step: every GPU holds the whole model",
-    "evaluation": "the highest moment is the evaluation: a smaller evaluation batch lowers it",
-}
-
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
     """All of it, the model's own first."""
-    if decision.job.shape.note:
-        yield decision.job.shape.note
-    yield from said_of_sample(decision.job, question.frames, question.size)
+    job = decision.job
+    yield from (job.shape.note,) if job.shape.note else ()
+    yield from said_of_sample(job, question.size)
     yield from assumed(question, decision)
-    yield from positions(question, decision.job)
     yield from of_machine(decision, place)
-    yield from of_answer(decision)
-    if open_question := left_open(question, decision):
-        yield open_question
+    if decision.shown.memory.moment == "loading":
+        yield "the highest moment is before the first step: every GPU holds the whole model"
+    if decision.fits and not decision.measured and (kind := doubt(job, decision.shown.recipe)):
+        yield kind
+    yield from left_open(question, decision, place)
 
 
 def assumed(question: Question, decision: Decision) -> Iterator[str]:
     """What was taken because nobody said it."""
-    job, s = decision.job, decision.job.shape
-    if question.context is None and question.solve != "context" and s.fixed_tokens is None:
-        if job.context == 1:
-            yield "no `--context`: activations are those of one token (one row) a sample"
-        elif s.tokens is None:
-            yield f"no `--context`: {job.context:,} tokens of text"
+    job, s, native = decision.job, decision.job.shape, decision.job.shape.native_context
+    if question.context is None and question.solve != "context" and s.tokens is None:
+        rows = "; activations are those of one row a sample" * (job.context == 1)
+        yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text{rows}"
     if s.tower:
         yield "the tokens of images are among those of `--context`"
+    if native is not None and s.tokens is None and job.context > native:
+        extended = "the model needs its positions extended"
+        how = f"YaRN with factor {job.context / native:g}" if yarn(job) else extended
+        yield f"{job.context:,} tokens are beyond the native {native:,}: {how}"
     if job.batch is None:
         return
-    if question.trainer == "trinity":
-        yield "Trinity-RFT fills batches to a budget of tokens unless `use_dynamic_bsz: false`"
-    elif question.batch is None and question.solve is None:
+    if question.batch is None and question.solve is None:
         most = max_batch(job, decision.limits)
         more = f"; {most.job.batch:,} would fit (`--max-batch`)" if most.fits else ""
         one = "sequence" if s.tokens is None else f"sample of {s.tokens:,} tokens"
         yield f"no `--batch`: one {one} a GPU{more}"
     if question.trainer is None:
-        wide = job.compute_bytes == 4 and not {"amp", "dtype"} & question.how.keys()
-        kept = not job.checkpointing and job.context > 1 and "checkpointing" not in question.how
-        flags = ["`--amp bf16`"] * wide + ["`--checkpointing`"] * kept
-        what = ["in 32 bits"] * wide + ["without checkpointing"] * kept
-        if flags:
-            yield f"{' and '.join(what)}, as plain loops run; {' and '.join(flags)} changes that"
-
-
-def positions(question: Question, job: Job) -> Iterator[str]:
-    """Whether positions reach the length; a longer reach of YaRN changes short texts as well."""
-    native = job.shape.native_context
-    if native is None or job.shape.tokens is not None:
-        return
-    needs = job.context / native
-    if needs > 1:
-        how = f"YaRN with factor {needs:g}" if job.shape.kind in YARN_FAMILIES else (
-            "the model needs its positions extended")  # fmt: skip
-        yield f"{job.context:,} tokens are beyond the native {native:,}: {how}"
-    if question.yarn is None or abs(question.yarn[0] - max(needs, 1.0)) < 0.005:
-        return
-    reach = round(question.yarn[0] * native)
-    said = f"`rope_scaling` has factor {question.yarn[0]:g}, which reaches {reach:,} tokens"
-    if reach < job.context:
-        yield f"{said}: {job.context:,} need factor {needs:g}"
-    else:
-        yield f"{said}: for {job.context:,} factor {max(needs, 1):g} is enough"
+        if job.compute_bytes == 4 and not {"amp", "dtype"} & question.how.keys():
+            yield "in 32 bits, as plain loops run; `--amp bf16` changes that"
+        if not job.checkpointing and job.context > 1 and "checkpointing" not in question.how:
+            yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
 
 
 def of_machine(decision: Decision, place: Place) -> Iterator[str]:
@@ -98,22 +72,6 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
         yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
 
 
-def of_answer(decision: Decision) -> Iterator[str]:
-    """What would be needed, and why an answer is not sure."""
-    job, shown = decision.job, decision.shown
-    if not decision.fits:
-        need = shown.memory.total / GIB
-        yield f"as it is, {need:.1f} GiB a GPU are needed, with `{shown.recipe}`"
-    if job.strategy == "dp":
-        yield "DataParallel's first GPU is counted, which holds most: DDP is faster, FSDP smaller"
-    if shown.memory.moment in MOMENTS:
-        yield MOMENTS[shown.memory.moment]
-    if job.reference is not None and job.lora is not None:
-        yield "a LoRA needs no reference model: it is the base without adapters; one is counted"
-    if decision.fits and not decision.measured and (kind := doubt(job, shown.recipe)):
-        yield kind
-
-
 def use_fewer(fewer: Decision, of: int, place: Place) -> str:
     """That fewer of the GPUs do, and how a shell is told."""
     few, recipe = fewer.job.gpus, fewer.shown.recipe
@@ -130,21 +88,21 @@ def first_gpus(count: int) -> str:
     return ",".join(map(str, range(count)))
 
 
-def left_open(question: Question, decision: Decision) -> str | None:
+def left_open(question: Question, decision: Decision, place: Place) -> Iterator[str]:
     """What nobody said and a fit hangs on: then it is not clear."""
-    job, limits = decision.job, decision.limits
+    job, total = decision.job, decision.shown.memory.total
+    capacity = decision.limits.capacity
     if not decision.fits or decision.measured:
-        return None
+        return
     if question.params is not None and question.context is None and job.context == 1:
-        return (
+        yield (
             "memory grows with a sample's tokens: give `--context` (1: a row), or measure one step"
         )
-    more, unsaid = encoders(job), "encoders" not in question.how
-    precomputes = question.trainer == "finetrainers" or job.encoders != "none"
-    total = decision.shown.memory.total + more
-    if more and unsaid and not precomputes and total > 0.8 * limits.capacity:
-        return (
-            f"with the encoders of text and the VAE on the GPU {total / GIB:.1f} GiB are needed: "
-            "encode the data before, or load them on another GPU"
+    if total + place.used_bytes > capacity:
+        yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"
+    more = encoders(job) if job.encoders == "none" and "encoders" not in question.how else 0
+    if more and question.trainer != "finetrainers" and total + more > 0.8 * capacity:
+        yield (
+            f"with the encoders of text and the VAE on the GPU {(total + more) / GIB:.1f} GiB are "
+            "needed: encode the data before, or load them on another GPU"
         )
-    return None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusetup.errors import UsageError
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 from gpusetup.plan.decide import Limits, sequence_degrees
 from gpusetup.plan.job import BYTES, Job, least_tokens, takes_longest
 from gpusetup.plan.memory import LOSSES, SAME_LOSS
@@ -23,9 +23,9 @@ from gpusetup.plan.trainers import defaults
 
 MOST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
-    "frames": 10**6, "lora": 10**5, "tensor_parallel": 1024, "shard": 10**5,
+    "lora": 10**5, "tensor_parallel": 1024, "shard": 10**5,
     "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
-    "eval_batch": 10**6, "trained_layers": 1024,
+    "trained_layers": 1024,
 }  # fmt: skip
 """The largest number that means anything; beyond it is a slip of the finger."""
 CONTEXT = 2048
@@ -37,11 +37,8 @@ class Question(Frozen):
 
     model: str | None = None
     params: str | None = None
-    frames: int | None = None
     size: str | None = None
-    """Height and width in pixels of what a denoiser makes: `480x720`."""
-    yarn: tuple[float, int | None] | None = None
-    """The factor of a config's YaRN, and the length that it multiplies."""
+    """Frames, height and width of what a denoiser makes: `49x480x720`, `1024x1024`."""
     context: int | None = None
     batch: int | None = None
     tokens: int | None = None
@@ -168,9 +165,7 @@ def shape_of_question(question: Question) -> Shape:
     else:
         text = question.context is not None or question.solve == "context"
         shape = model_of_size(count(question.params or ""), text=text)
-    shape = of_size(shape, question.frames, question.size)
-    native = question.yarn[1] if question.yarn else None
-    return replace(shape, native_context=native) if native else shape
+    return of_size(shape, question.size)
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",

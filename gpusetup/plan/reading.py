@@ -143,19 +143,11 @@ class Reader:
 
 
 def _refuse_objects(config: Config, one: Setting) -> None:
-    """`BadInput` for a tag, which would make an object of the text, and for a cycle."""
-    if config.format != "yaml":
-        return
-    place = f"{config.name}, line {one.line}"
-    if one.kind != "alias":
-        if tag := TAG.match(config.text, one.start):
-            hint = "a config has plain values: leave the tag out"
-            raise BadInput(f"{place}: the tag `{tag[1][:60]}`", hint=hint)
-        return
-    outer = {one.path[:n] for n in range(len(one.path))}
-    around = (
-        other.start == one.start and other.document == one.document and other.path in outer
-        for other in config.settings if other.kind in ("map", "list")
-    )  # fmt: skip
-    if any(around):
-        raise BadInput(f"{place}: `{in_words(one.path)}` contains itself", hint="write it out")
+    """`BadInput` for a tag, which would make an object of the text."""
+    is_plain = config.format != "yaml" or one.kind == "alias"
+    tag = None if is_plain else TAG.match(config.text, one.start)
+    if tag:
+        raise BadInput(
+            f"{config.name}, line {one.line}: the tag `{tag[1][:60]}`",
+            hint="a config has plain values: leave the tag out",
+        )

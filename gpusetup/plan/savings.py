@@ -23,41 +23,70 @@ from gpusetup.plan.memory import memory
 
 LEAST_GIB = 0.05
 """What a change must save to be worth a line."""
+Changes = dict[str, dict[str, Any]]
+"""What a person reads -> the fields of the job."""
 
 
-def same_training(job: Job) -> dict[str, dict[str, Any]]:
-    """Changes of the settings, none of what is trained or of the optimizer -> the fields."""
-    copies = job.gpus > 1 and job.strategy in ("dp", "ddp", "zero1", "zero2")
-    loss = job.loss != "fused" and job.shape.vocabulary > 0
-    found: dict[str, tuple[bool, dict[str, Any]]] = {
-        "mixed precision (`--amp bf16`)": (not job.amp and job.dtype == "fp32", {"amp": "bf16"}),
-        "checkpointing (`--checkpointing`)": (not job.checkpointing, {"checkpointing": True}),
-        "a fused loss kernel that never holds the logits": (loss, {"loss": "fused"}),
-        "FSDP (`--strategy fsdp`)": (copies, {"strategy": "fsdp"}),
-    }
-    return {text: fields for text, (helps, fields) in found.items() if helps}
+def same_training(job: Job) -> Changes:
+    """Changes of the settings, none of what is trained or of the optimizer."""
+    copies = job.gpus > 1 and job.strategy in ("ddp", "zero1", "zero2")
+    found = (
+        (not job.amp and job.dtype == "fp32", "mixed precision (`--amp bf16`)", {"amp": "bf16"}),
+        (not job.checkpointing, "checkpointing (`--checkpointing`)", {"checkpointing": True}),
+        (job.loss != "fused" and job.shape.vocabulary > 0,
+         "a fused loss kernel that never holds the logits", {"loss": "fused"}),
+        (copies, "FSDP (`--strategy fsdp`)", {"strategy": "fsdp"}),
+    )  # fmt: skip
+    return {text: fields for helps, text, fields in found if helps}
 
 
-def small_optimizer(job: Job) -> dict[str, dict[str, Any]]:
+def small_optimizer(job: Job) -> Changes:
     is_usual = job.optimizer in ("adam", "adamw")
     return {"8-bit AdamW (`--optimizer adamw8bit`)": {"optimizer": "adamw8bit"}} if is_usual else {}
+
+
+def fewer_tokens(job: Job, recipe: Recipe) -> Changes:
+    """Half of the tokens at once; a sequence stays as long as it is."""
+    if job.batch is None:
+        least = least_tokens(job, recipe.sp)
+        few = {f"max_token_len_per_gpu {least}": {"tokens": least}}
+        return few if tokens(job, recipe) > least else {}
+    half = job.batch // 2
+    small = {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": 2}}
+    return small if job.batch >= 2 * max(job.data_parallel // recipe.sp, 1) else {}
+
+
+def adapters(job: Job) -> Changes:
+    """LoRA and quantised bases, if they are not there yet."""
+    four = {"quantize": "nf4"}
+    if job.lora is not None:
+        return {} if job.quantize else {"4-bit weights (`--quantize nf4`)": four}
+    if job.frozen or job.trained_layers is not None:
+        return {}
+    small = {"lora": 16, "dtype": "bf16", "amp": None}
+    found = {
+        "LoRA of rank 16 (`--lora 16`)": small,
+        "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)": small | four,
+    }
+    if not job.checkpointing:
+        every = small | four | {"checkpointing": True}
+        found["the same with checkpointing (`--lora 16 --quantize nf4 --checkpointing`)"] = every
+    return found
 
 
 def ladder(decision: Decision) -> tuple[Rung, ...]:
     """The rungs to climb if memory runs out: recipes that save more and more, then settings."""
     job, recipe = decision.job, decision.shown.recipe
-    here = decision.shown.memory.total
-    found, most = [], LEAST_GIB
-    for other in later(job, recipe, decision.limits):
-        saved = (here - memory(job, other).total) / GIB
-        if saved > most:
-            found.append(Rung(step=f"`{other}`", saves_gib=round(saved, 2)))
-            most = saved + LEAST_GIB
-    small = small_optimizer(job) if not recipe.offload else {}
-    for text, fields in {**fewer_tokens(job, recipe), **same_training(job), **small}.items():
-        saved = (here - memory(replace(job, **fields), recipe).total) / GIB
-        if saved > LEAST_GIB:
+    small = {} if recipe.offload else small_optimizer(job)
+    fields = fewer_tokens(job, recipe) | same_training(job) | small
+    recipes = [(f"`{other}`", job, other) for other in later(job, recipe, decision.limits)]
+    changes = [(text, replace(job, **change), recipe) for text, change in fields.items()]
+    found, most = list[Rung](), 0.0
+    for text, changed, other in (*recipes, *changes):
+        saved = (decision.shown.memory.total - memory(changed, other).total) / GIB
+        if saved > LEAST_GIB + (most if other is not recipe else 0):
             found.append(Rung(step=text, saves_gib=round(saved, 2)))
+            most = max(most, saved)
     return tuple(found)
 
 
@@ -69,29 +98,24 @@ def later(job: Job, recipe: Recipe, limits: Limits) -> Iterator[Recipe]:
     return (one for one in kept if one.env == env and host_holds(job, one, limits))
 
 
-def fewer_tokens(job: Job, recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """Half of the tokens at once; a sequence stays as long as it is."""
-    least = least_tokens(job, recipe.sp)
-    if job.batch is None:
-        few = {f"max_token_len_per_gpu {least}": {"tokens": least}}
-        return few if tokens(job, recipe) > least else {}
-    half = job.batch // 2
-    small = {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": 2}}
-    return small if job.batch >= 2 * max(job.data_parallel // recipe.sp, 1) else {}
-
-
 def helps(decision: Decision) -> tuple[Help, ...]:
     """If nothing fits, what would help, and if it fits only with Offload, the adapters that fit
     without: those that are enough first, then by what they save."""
-    job, limits = decision.job, decision.limits
+    job, limits, fields = decision.job, decision.limits, adapters(decision.job)
+    changes = list[tuple[str, Job]]()
     if decision.recipe is None:
-        changes = [*least_change(job, limits), *changed(job)]
+        same = same_training(job)
+        every = {name: value for change in same.values() for name, value in change.items()}
+        if len(same) > 1:
+            same["all of these that leave the training as it is"] = every
+        fields |= small_optimizer(job) | same
+        changes += fitting(job, limits)
     elif job.gpus == 1 and decision.shown.recipe.offload:
         limits = replace(limits, offload=False)
-        changes = [(text, replace(job, **fields)) for text, fields in adapters(job).items()]
     else:
         return ()
-    found, here = [], least(job, limits)
+    changes += [(text, replace(job, **change)) for text, change in fields.items()]
+    here, found = least(job, limits), list[Help]()
     for text, other in changes:
         saved = (here - least(other, limits)) / GIB
         if saved > LEAST_GIB:
@@ -107,53 +131,15 @@ def least(job: Job, limits: Limits) -> float:
     return min(memory(job, one).total for one in every)
 
 
-def least_change(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
+def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
     """More GPUs, fewer tokens, a smaller batch: the least that fits."""
-    more = gpus_needed(job, limits)
+    more, shorter = gpus_needed(job, limits), max_context(job, limits)
     if more.fits and more.job.gpus > job.gpus:
         yield f"{more.job.gpus} GPUs of this kind", more.job
-    shorter = max_context(job, limits)
     if job.shape.fixed_tokens is None and job.context > 1 and shorter.fits:
-        pixels = " (fewer frames or pixels)" if job.shape.sample else ""
-        yield f"{shorter.job.context:,} tokens{pixels}", shorter.job
+        yield f"{shorter.job.context:,} tokens", shorter.job
     if job.batch is not None and job.batch > job.data_parallel:
         fewer = max_batch(job, limits)
+        accumulated = replace(fewer.job, accumulate=2)
         if fewer.fits:
-            yield (
-                f"a batch of {fewer.job.batch:,}, accumulated",
-                replace(fewer.job, accumulate=2),
-            )
-
-
-def changed(job: Job) -> Iterator[tuple[str, Job]]:
-    """Each change alone, and all together that leave the training as it is."""
-    same = same_training(job)
-    everything = {name: value for fields in same.values() for name, value in fields.items()}
-    together = (
-        {"all of these that leave the training as it is": everything} if len(same) > 1 else {}
-    )
-    evaluation = {"an evaluation of one sequence": {"eval_batch": 1}}
-    smaller = evaluation if (job.eval_batch or 1) > 1 else {}
-    for text, fields in {
-        **adapters(job), **small_optimizer(job), **smaller, **same, **together,
-    }.items():  # fmt: skip
-        yield text, replace(job, **fields)
-
-
-def adapters(job: Job) -> dict[str, dict[str, Any]]:
-    """LoRA and quantised bases, if they are not there yet."""
-    if job.lora is not None:
-        four = {"4-bit weights (`--quantize nf4`)": {"quantize": "nf4"}}
-        half = {"a base in 16 bits (`--dtype bf16`)": {"dtype": "bf16", "amp": None}}
-        return {} if job.quantize else {**four, **(half if job.dtype == "fp32" else {})}
-    if job.frozen or job.trained_layers is not None:
-        return {}
-    small = {"lora": 16, "dtype": "bf16", "amp": None}
-    found = {
-        "LoRA of rank 16 (`--lora 16`)": small,
-        "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)": {**small, "quantize": "nf4"},
-    }
-    if not job.checkpointing:
-        every = {**small, "quantize": "nf4", "checkpointing": True}
-        found["the same with checkpointing (`--lora 16 --quantize nf4 --checkpointing`)"] = every
-    return found
+            yield f"a batch of {fewer.job.batch:,}, accumulated", accumulated

@@ -109,25 +109,21 @@ def said(plan: Plan) -> tuple[Values, set[str]]:
     return settings, fields
 
 
-CONDITIONS = {
-    "lora": "--lora", "quantize": "--quantize", "optimizer": "--optimizer", "loss": "the loss",
-    "attention": "attention", "trained_layers": "trained layers", "selective": "--checkpointing",
-    "trained_embeddings": "trained embeddings", "tensor_parallel": "--tp",
-    "pipeline_parallel": "--pp", "context_parallel": "--cp", "expert_parallel": "--ep",
-    "fused_kernels": "fused kernels", "compile": "torch.compile", "strategy": "--strategy",
-    "offload_optimizer": "--offload optimizer", "offload_checkpoints": "--offload checkpoints",
-    "checkpointing": "--checkpointing", "lora_targets": "--lora-targets", "dtype": "--dtype",
-    "accumulate": "--accumulate", "frozen": "what is frozen",
-}  # fmt: skip
-"""Field of a job -> what a person calls it."""
+CONDITIONS = (
+    "lora", "quantize", "optimizer", "loss", "attention", "trained_layers", "selective",
+    "trained_embeddings", "tensor_parallel", "pipeline_parallel", "context_parallel",
+    "expert_parallel", "fused_kernels", "compile", "strategy", "offload_optimizer",
+    "offload_checkpoints", "checkpointing", "lora_targets", "dtype", "accumulate", "frozen",
+)  # fmt: skip
+"""Fields of a job that a run must be told."""
 
 
 def unsaid(plan: Plan, fields: set[str]) -> Iterator[str]:
     """The conditions of a plan that its trainer does without by default and has no key for."""
     job = plan.job
     usual = FIELDS | defaults(plan.trainer, job.shape.kind, job.gpus, {})
-    for name, word in CONDITIONS.items():
-        value = getattr(job, name)
+    for name in CONDITIONS:
+        value, word = getattr(job, name), name.replace("_", " ")
         if name not in fields and value != usual[name] and (job.lora or name != "lora_targets"):
             yield word if value is True else f"{word} {value or 'none'}"
     if plan.recipe.offload and "strategy" not in fields:
@@ -144,22 +140,19 @@ def document(found: PlanCell, plan: Plan, *, text: bool) -> str:
             f"{found.model} does not fit: there are no settings for it",
             hint="`gpusetup plan` without `--format yaml` says what would help",
         )
-    head = (
-        f"# {found.model}, {found.context:,} tokens, {found.gpus} x {found.gpu}: {found.recipe}\n"
-    )
-    head += "".join(f"# export {name}={value}\n" for name, value in found.env.items())
+    lines = [f"{found.model}, {found.context:,} tokens, {found.gpus} x {found.gpu}: {found.recipe}"]
+    lines += [f"export {name}={value}" for name, value in found.env.items()]
     is_own = plan.job.batch is not None and "start" in rows().get(plan.trainer, {})
     own, fields = said(plan if is_own else replace(plan, trainer="trinity"))
-    left = ", ".join(unsaid(plan, fields)) if is_own or plan.trainer == "trinity" else ""
-    head += f"# not in these settings, see to it yourself: {left}\n" if left else ""
+    if left := ", ".join(unsaid(plan, fields)) if is_own or plan.trainer == "trinity" else "":
+        lines.append(f"not in these settings, see to it yourself: {left}")
+    lines += [start(plan, own)] if is_own else []
+    head = "".join(f"# {line}\n" for line in lines)
     if is_own:
-        return f"{head}# {start(plan, own)}\n{yaml_text(own)}"
+        return head + yaml_text(own)
     trinity = f"# Trinity-RFT\n{PROMPT}{yaml_text(own)}---\n" if text else ""
-    plain = {
-        "launch": f"torchrun --standalone --nproc_per_node={found.gpus} train.py",
-        "environment": dict(found.env),
-        **found.settings,
-    }
+    launch = f"torchrun --standalone --nproc_per_node={found.gpus} train.py"
+    plain = {"launch": launch, "environment": dict(found.env), **found.settings}
     return f"{head}{trinity}# torchrun\n{yaml_text(plain)}"
 
 
@@ -183,8 +176,8 @@ def start(plan: Plan, own: Values) -> str:
     return " ".join((line, *said))
 
 
-def yaml_text(values: Mapping[str, Any], indent: int = 0) -> str:
-    """Block YAML of mappings of plain values.
+def yaml_text(values: Mapping[str, Any], indent: str = "") -> str:
+    """Block YAML of mappings of plain values, each as JSON, which YAML reads.
 
     >>> print(yaml_text({"a": {"b": True, "c": None}, "d": "x: y"}), end="")
     a:
@@ -192,24 +185,11 @@ def yaml_text(values: Mapping[str, Any], indent: int = 0) -> str:
       c: null
     d: "x: y"
     """
-    return "".join(_lines(values, " " * indent))
-
-
-def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield f"{indent}{name}:\n"
-            yield from _lines(value, f"{indent}  ")
-        else:
-            yield f"{indent}{name}: {_scalar(value)}\n"
-
-
-def _scalar(value: Any) -> str:
-    """A word as it is, all else as JSON, which YAML reads."""
     import json
 
-    if isinstance(value, str):
-        plain = value.replace("_", "").replace("-", "").replace(".", "").isalnum()
-        if plain and not value[0].isdigit() and value not in ("true", "false", "null", "none"):
-            return value
-    return json.dumps(value)
+    return "".join(
+        f"{indent}{name}:\n{yaml_text(value, indent + '  ')}"
+        if isinstance(value, Mapping) and value
+        else f"{indent}{name}: {json.dumps(value)}\n"
+        for name, value in values.items()
+    )

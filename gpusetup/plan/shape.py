@@ -164,11 +164,10 @@ def targets(shape: Shape, which: str) -> tuple[tuple[int, int], ...]:
     return attention if which == "attention" else (*attention, *mlp)
 
 
-def lora_parameters(shape: Shape, rank: int, which: str = "all", *, dora: bool = False) -> int:
+def lora_parameters(shape: Shape, rank: int, which: str = "all") -> int:
     """The parameters of LoRA of a rank on the linear layers.
 
-    A linear layer of `a` inputs and `b` outputs gets rank x (a + b) (Hu et al., arXiv 2106.09685),
-    and b more under DoRA (Liu et al., arXiv 2402.09353).
+    A linear layer of `a` inputs and `b` outputs gets rank x (a + b) (Hu et al., arXiv 2106.09685).
 
     >>> from gpusetup.plan.models import model_named
     >>> lora_parameters(model_named("qwen3-0.6b"), 8)
@@ -179,5 +178,4 @@ def lora_parameters(shape: Shape, rank: int, which: str = "all", *, dora: bool =
     if shape.sample and shape.sample.adapted:
         attention, every = shape.sample.adapted
         return rank * {"all": every, "attention": attention, "qv": attention // 2}[which]
-    each = (rank * (a + b) + b * dora for a, b in targets(shape, which))
-    return shape.layers * sum(each)
+    return shape.layers * sum(rank * (a + b) for a, b in targets(shape, which))

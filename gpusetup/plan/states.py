@@ -74,11 +74,8 @@ def casts(job: Job) -> bool:
 
 
 def upcast(job: Job) -> bool:
-    """Whether embedding, norms and head of a quantised base are 32-bit.
-
-    Not under FSDP1, which flattens parameters of one dtype alone.
-    """
-    return job.upcast_rest and job.is_quantized and job.strategy != "fsdp1"
+    """Whether embedding, norms and head of a quantised base are 32-bit."""
+    return job.upcast_rest and job.is_quantized
 
 
 def weight_bytes(job: Job) -> int:
@@ -142,8 +139,7 @@ def standing(job: Job, recipe: Recipe) -> float:
     if job.strategy == "ddp" and not job.masters:  # its buckets are a copy of the gradients
         found += mine(job, job.trained) * gradient_bytes(job)
     if job.reference is not None:
-        width = min(BYTES[job.reference], weight_bytes(job))
-        found += mine(job, job.shape.parameters, shards(job, 0)) * width
+        found += mine(job, job.shape.parameters, shards(job, 0)) * BYTES[job.reference]
     return found + encoders(job) * (job.encoders == "resident")
 
 
@@ -156,8 +152,7 @@ def alone(job: Job, recipe: Recipe) -> float:
 def gathered(job: Job, recipe: Recipe) -> float:
     """The largest unit that is gathered, or what stays gathered.
 
-    ZeRO 3 keeps up to a billion parameters (`stage3_max_live_parameters`), and all of them if a
-    model that was not built within `zero.Init` keeps every layer's weight in its graph.
+    ZeRO 3 keeps up to a billion parameters (`stage3_max_live_parameters`).
     """
     s = job.shape
     if not DIVIDES[job.strategy][0]:
@@ -171,8 +166,7 @@ def gathered(job: Job, recipe: Recipe) -> float:
     whole = mine(job, s.parameters)
     stays = whole * (not job.reshard)
     if job.strategy == "zero3":
-        in_graph = job.load_whole and not job.checkpointing
-        stays = max(min(1e9, whole), stays, whole * in_graph)
+        stays = max(min(1e9, whole), stays)
     return max(unit, stays * job.compute_bytes)
 
 
@@ -187,14 +181,6 @@ def gradients(job: Job, recipe: Recipe) -> float:
 def gradients_before(job: Job, recipe: Recipe) -> float:
     """The gradients that stand while the forward pass runs."""
     return gradients(job, recipe) if gradients_stay(job) else 0.0
-
-
-def head_gradient(job: Job, recipe: Recipe) -> float:
-    """The gradient of a trained head, which is there when the layers' backward pass begins."""
-    stays = gradients_stay(job) or job.step == "backward" or recipe.offload
-    trains = not (job.base_is_frozen or job.trained_layers or stays)
-    head = mine(job, job.shape.vocabulary * job.shape.hidden, shards(job, 1))
-    return head * gradient_bytes(job) * trains
 
 
 def step(job: Job, recipe: Recipe) -> float:

@@ -269,8 +269,7 @@ def notes(found: Trace) -> tuple[str, ...]:
         (one.values_read, f"the code reads a tensor's value (times: {one.values_read}); the trace "
          "took it as 1.0"),
         (one.compiled, "`torch.compile` was left out of the trace; a compiled step keeps less"),
-        (one.convolves, "convolutions: cuDNN's own memory is not counted, with which nine "
-         "published networks took 10 to 15 % more"),
+        (one.convolves, "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"),
         (found.refused, f"no other batch could be traced: {found.refused}"),
     )  # fmt: skip
     return tuple(text for holds, text in rows if holds)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.settings import names_in
+from gpusetup.configs.settings import names_in, unquoted
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
@@ -117,7 +117,7 @@ FAMILIES = (
 def trainer_of(config: Config) -> str | None:
     """The trainer's name as `--trainer` takes it; None for a plain loop."""
     for one in config.settings:
-        if one.path[-1:] == ("_component_",) and one.text.startswith("torchtune."):
+        if one.path[-1:] == ("_component_",) and unquoted(one.text).startswith("torchtune."):
             return "torchtune"
     there = names_in(config.settings)
     own = ((name, word.split("+")) for name, words in FAMILIES for word in words.split())

@@ -6,7 +6,7 @@ Read under `--deep` only: the log is often closed to users, and long.
 from __future__ import annotations
 
 from gpusetup.messages.kernel import KERNEL_LOG
-from gpusetup.messages.search import flat_of, indexed, search
+from gpusetup.messages.search import flat_of, search
 from gpusetup.model.machine import Event, Reading, Snapshot
 from gpusetup.readings.kernel_log import bare_lines
 from gpusetup.system.system import System
@@ -48,7 +48,7 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     """
     lines = bare_lines(text)
     flat = flat_of(lines)
-    found = sorted(search(flat, indexed(KERNEL_LOG)), key=lambda one: one.first)
+    found = sorted(search(flat, KERNEL_LOG), key=lambda one: one.first)
     events = (
         Event(
             kind=one.row.kind,

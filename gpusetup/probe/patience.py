@@ -13,7 +13,7 @@ Notify = Callable[[str], None]
 LIMIT_SECONDS = 30.0
 """A big node without persistence mode may need it."""
 NOTICE_SECONDS = 3.0
-NOTICE = "waiting for {sources}: up to {limit:g} s (`--timeout` changes it)"
+NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 
 class Beside(Generic[T]):

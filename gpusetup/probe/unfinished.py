@@ -22,9 +22,6 @@ WHILE = {
     "installing": "the new files were being installed",
     "verifying": "the new state was being verified",
     "keeping": "the new state was being kept",
-    "restoring": "the previous state was being put back",
-    "undoing": "it was being undone",
-    "returning": "it was being undone",
 }
 """What happened in each phase of a journal."""
 
@@ -41,8 +38,8 @@ def interrupted(prefix: str, phase: str) -> str:
 
 def ended_by(prefix: str, family: str | None) -> str:
     """The command that ends what was interrupted."""
-    argv = ("gpusetup", "install", "--recover", "--python", prefix)
-    return f"`{shell_line(argv, family)}` ends it"
+    argv = ("gpusetup", "install", "--python", prefix)
+    return f"`{shell_line(argv, family)}` ends it first"
 
 
 def unfinished(machine: Snapshot) -> tuple[str, ...]:

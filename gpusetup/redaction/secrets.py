@@ -138,8 +138,8 @@ _LOGIN_OF_URL = r"(?<=:/)(/{0,2})[^/\s\"'<>]{0,300}@|(?<![\w@/])([A-Za-z]{3,6}:)
 def hide_logins(text: str) -> str:
     """Text whose URLs carry no user and no password.
 
-    >>> hide_logins("`--index-root ftp://me:p@ss@mirror.example/whl` is no http or https URL")
-    '`--index-root ftp://mirror.example/whl` is no http or https URL'
+    >>> hide_logins("`--index ftp://me:p@ss@mirror.example/whl` is no http or https URL")
+    '`--index ftp://mirror.example/whl` is no http or https URL'
     """
     return re.sub(_LOGIN_OF_URL, lambda found: found[1] or found[2] or "", text)
 

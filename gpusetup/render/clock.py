@@ -7,16 +7,14 @@ whoever lends it one, or reads from it, does so while the clock is `still`.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from gpusetup.render.language import DIM, cells, painted
-from gpusetup.render.terminal import columns_of, is_dumb, terminal_of
+from gpusetup.render.terminal import can_be_drawn_on, columns_of
 
 FIRST_SECONDS = 1.0
 """What is done sooner is not spoken of."""
@@ -36,6 +34,8 @@ class Clock:
         self.done = self.of = 0
         self.unit = ""
         self.since: float | None = None
+        self.fetched: Callable[[], int] | None = None
+        """How many bytes have come, asked each time that the line is drawn; `of` are expected."""
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
@@ -53,7 +53,7 @@ class Clock:
         self.end()
         if not self.name:
             return
-        self.done, self.of, self.unit, self.since = 0, 0, "", None
+        self.done, self.of, self.unit, self.since, self.fetched = 0, 0, "", None, None
         over = self._over = threading.Event()
         ticks = (what or self.name, sys.stderr, over)
         threading.Thread(target=self._ticks, args=ticks, daemon=True).start()
@@ -93,9 +93,10 @@ class Clock:
 
     def _ticks(self, what: str, stream: TextIO, over: threading.Event) -> None:
         began, wait = time.monotonic(), FIRST_SECONDS
-        colour = terminal_of(stream).colour
         while not over.wait(wait):
             wait = EACH_SECONDS
+            if self.fetched is not None:
+                self.done = min(self.of, round(self.fetched() / 1e6))
             with self._lock:
                 if over.is_set():
                     return
@@ -104,23 +105,20 @@ class Clock:
                 beside = said(
                     time.monotonic() - (self.since or began), self.done, self.of, self.unit
                 )
-                room = max(columns_of(stream) - cells(beside) - 1, 0)
-                dim = painted(beside, DIM if colour else "")
+                room = max(columns_of(stream) - len(beside) - 1, 0)
                 self._drawn = stream
-                _write(stream, f"{ERASED}{what[:room]}{dim}")
+                _write(stream, f"{ERASED}{what[:room]}{beside}")
 
 
 def is_live(stream: TextIO) -> bool:
     """Whether a line can be drawn again there."""
-    return stream.isatty() and not is_dumb(os.environ) and sys.platform != "win32"
+    return can_be_drawn_on(stream) and sys.platform != "win32"
 
 
 def _write(stream: TextIO, text: str) -> None:
-    try:
+    with suppress(OSError, ValueError):  # the terminal has gone
         stream.write(text)
         stream.flush()
-    except (OSError, ValueError):  # the terminal has gone
-        return
 
 
 def said(seconds: float, done: int, of: int, unit: str = "") -> str:

@@ -10,18 +10,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.marks import APART, TURNING
 from gpusetup.render.clock import CLOCK
-from gpusetup.render.language import WIDEST, Screen, plain, remark
-from gpusetup.render.terminal import COLUMNS, terminal_of
+from gpusetup.render.language import Screen, plain, remark
+from gpusetup.render.terminal import terminal_of
 from gpusetup.system.refused import blocked_by_files
 from gpusetup.verify import streams
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 ASCII = {
     "✓": "+", "✗": "x", "→": "->", "…": "...", "–": "-", "—": "-", "×": "x", "·": "-", "•": "*",
@@ -91,10 +88,6 @@ def told(problem: GpuSetupError) -> tuple[str, str | None]:
     return shared(problem.message), shared(problem.hint) if problem.hint else problem.hint
 
 
-PIPED = 100
-"""Columns of a drawn answer where there is no terminal."""
-
-
 class Console:
     """The two streams of one run, and how answers are written."""
 
@@ -109,21 +102,15 @@ class Console:
     def configure(self, *, json: bool, output: str | None, verbose: bool) -> None:
         self.json, self.output, self.verbose = json, output, verbose
 
-    def answer(
-        self, document: object, text: RenderableType | Callable[[], str] | None = None
-    ) -> None:
+    def answer(self, document: object, text: str | Callable[[], str] | None = None) -> None:
         """Give the answer: the JSON document under `--json`, else the text, which may be a function
         that makes it: what nobody reads is not rendered."""
         if self.json or text is None:
             from gpusetup.model.codec import to_json
 
             self.json_text(to_json(document) + "\n")
-        elif isinstance(text, str):
-            self.text(text)
-        elif callable(text):
-            self.text(text())
         else:
-            self.text(self.rendered(text))
+            self.text(text if isinstance(text, str) else text())
 
     def text(self, text: str) -> None:
         """Write an answer's text to stdout or to `--output FILE`."""
@@ -156,35 +143,6 @@ class Console:
                 Path(self.output).write_text(text, encoding="utf-8")
             return
         streams.put(shown(text, sys.stdout))
-
-    def rendered(self, renderable: RenderableType, *, stream: TextIO | None = None) -> str:
-        """A rich renderable as text for stdout (or `stream`), in colour only on a terminal."""
-        from io import StringIO
-
-        from rich.console import Console as Rich
-
-        target = stream or sys.stdout
-        terminal = terminal_of(target, colour=self.color and not self.output)
-        rich = Rich(
-            file=StringIO(),
-            width=min(terminal.columns, WIDEST) if terminal.is_terminal else PIPED,
-            force_terminal=terminal.colour,
-            force_jupyter=False,
-            no_color=not terminal.colour,
-            color_system="standard" if terminal.colour else None,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
-        rich.print(renderable, crop=False)  # a command keeps its whole line
-        lines = rich.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in lines) + "\n"
-
-    @property
-    def width(self) -> int:
-        """Columns of the terminal; 80 where there is none."""
-        return COLUMNS if self.output else terminal_of(sys.stdout).width or COLUMNS
 
     def talk(self, text: str) -> None:
         """Say something to the person, on stderr."""

@@ -6,9 +6,8 @@ nothing else does: a mix of indexes lets a newer CPU build win.
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
@@ -16,15 +15,12 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.installers import INSTALLERS
 from gpusetup.installers.conda import CHANNELS, conda_build, specs
 from gpusetup.installers.options import FAMILY, InstallerOptions, chosen_build, pins
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Resolution, TorchBuild
+from gpusetup.model.resolution import JointPackage, Resolution, TorchBuild
 from gpusetup.model.shell import shell_line
 from gpusetup.render.program import as_typed
 from gpusetup.resolver.situation import python_tag
-
-Writer = Callable[..., str]
-"""`(resolution, snapshot, installer, family)`: `family` is what of torch's family is written."""
-Names = tuple[str, ...]
 
 PIXI_PLATFORMS = {
     ("linux", "x86_64"): "linux-64",
@@ -33,143 +29,232 @@ PIXI_PLATFORMS = {
     ("macos", "aarch64"): "osx-arm64",
     ("macos", "x86_64"): "osx-64",
 }
+MARKERS = {
+    ("windows", "x86_64"): "sys_platform == 'win32' and platform_machine == 'AMD64'",
+    ("macos", "aarch64"): "sys_platform == 'darwin' and platform_machine == 'arm64'",
+    ("macos", "x86_64"): "sys_platform == 'darwin' and platform_machine == 'x86_64'",
+    ("linux", "x86_64"): "sys_platform == 'linux' and platform_machine == 'x86_64'",
+    ("linux", "aarch64"): "sys_platform == 'linux' and platform_machine == 'aarch64'",
+}
 
 
-def command(resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
+class Wanted(Frozen):
+    """What is written: a resolution, and the packages that were chosen with it."""
+
+    resolution: Resolution
+    snapshot: Snapshot
+    installer: str = "uv"
+    packages: tuple[JointPackage, ...] = ()
+    """The whole set, torch too; empty where torch was asked for alone."""
+    hashes: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        """What of torch's family is written."""
+        there = {one.name for one in self.packages}
+        return tuple(name for name in FAMILY if name in there) if there else FAMILY
+
+    @property
+    def others(self) -> tuple[JointPackage, ...]:
+        return tuple(one for one in self.packages if one.name not in FAMILY)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The other packages, as an installer takes them."""
+        return tuple(map(requirement, self.others))
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Torch's family and what was asked for by name, as an installer takes them."""
+        return (*self.family, *(requirement(one) for one in self.others if one.asked))
+
+
+def requirement(one: JointPackage) -> str:
+    """`vllm==0.32.0`, `jax[cuda13]==0.12.0`, or the file where no index decides."""
+    name = f"{one.name}[{','.join(one.extras)}]" if one.extras else one.name
+    if one.file:
+        return f"{name} @ {one.file}"
+    return f"{name}=={one.version}" if one.version else f"{name}{one.limits or ''}"
+
+
+def command(wanted: Wanted) -> str:
     """The steps as lines for the machine's shell."""
-    root = resolution.index_root or INDEX_ROOT
-    options = InstallerOptions(python=snapshot.python.executable, index_root=root)
-    steps = INSTALLERS[installer](resolution, options)
-    typed = (as_typed(shell_line(step.argv, snapshot.os.family)) for step in steps)
-    return "".join(f"{line}\n" for line in typed)
+    from gpusetup.resolver import to_answer
+
+    chosen_for(wanted.installer, wanted.resolution)
+    answer = to_answer(wanted.resolution, wanted.snapshot, wanted.asked)
+    system = wanted.snapshot.os.family
+    steps = answer.commands[wanted.installer]
+    return "".join(f"{as_typed(shell_line(argv, system))}\n" for argv in steps)
 
 
-def requirements(resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY) -> str:
+def chosen_for(installer: str, resolution: Resolution) -> TorchBuild:
+    return conda_build(resolution) if installer == "conda" else chosen_build(resolution)
+
+
+ONE_INDEX = "# Only torch's own index: a second one would let a newer CPU build win."
+NO_HASHES = "# No hashes: those of torch's own index are not known here, and pip takes all or none."
+PAGES = "# Only torch's family is looked for on these pages: no second index is asked for the rest."
+
+
+def requirements(wanted: Wanted) -> str:
     """A requirements file for `pip install -r`, `uv pip install -r` and `uv pip compile`.
 
-    One index for the whole file: torch's own carries what torch needs as well.
+    For torch alone one index serves the whole file: its own carries what torch needs as well. A
+    set has each package at its exact version, and hashes for all of them or for none: pip takes
+    either. A second index would be searched for every package; a page of one package's is not.
     """
-    build = chosen_build(resolution)
-    lines = [
-        head(resolution, snapshot),
-        "# Only torch's own index: a second one would let a newer CPU build win.",
-        f"--index-url {resolution.index_url}",
-        *pins(build, family),
-    ]
-    return "\n".join(lines) + "\n"
+    first, index = head(wanted), wanted.resolution.index_url
+    build = chosen_build(wanted.resolution)
+    if not wanted.packages:
+        return _lines((first, ONE_INDEX, f"--index-url {index}", *pins(build, wanted.family)))
+    hashed = all(wanted.hashes.get(one.name) for one in wanted.packages)
+    lines = [first, *(() if hashed else (NO_HASHES,)), PAGES]
+    lines += [f"--find-links {(index or '').rstrip('/')}/{name}/" for name in wanted.family]
+    for one in wanted.packages:
+        marks = wanted.hashes.get(one.name, ()) if hashed else ()
+        lines.append(" ".join((requirement(one), *(f"--hash=sha256:{mark}" for mark in marks))))
+    return _lines(lines)
 
 
-def uv_project(resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY) -> str:
+UV = """\
+{head}
+{environment}[project]
+name = "torch-project"
+version = "0.1.0"
+requires-python = "=={python}.*"
+dependencies = [
+{dependencies}]
+
+[tool.uv]
+environments = ["{marker}"]
+
+[tool.uv.sources]
+{sources}
+[[tool.uv.index]]
+name = "{index}"
+url = "{url}"
+explicit = true
+"""
+
+
+def uv_project(wanted: Wanted) -> str:
     """A `pyproject.toml` for uv: torch's index is explicit, so nothing else comes from it."""
-    build = chosen_build(resolution)
-    python = _python(snapshot, build)
+    build = chosen_build(wanted.resolution)
+    python = _python(wanted.snapshot, build)
     index = f"pytorch-{build.backend}"
-    exact = pins(build, family)
-    sources = [f'{_name(pin)} = {{ index = "{index}" }}' for pin in exact]
-    return "\n".join(
-        (
-            head(resolution, snapshot),
-            *([f"# The environment: uv venv --python {python}"] if python.endswith("t") else []),
-            "[project]",
-            'name = "torch-project"',
-            'version = "0.1.0"',
-            f'requires-python = "=={python.rstrip("t")}.*"',
-            "dependencies = [",
-            *(f'    "{pin}",' for pin in exact),
-            "]",
-            "",
-            "[tool.uv]",
-            f'environments = ["{_marker(build)}"]',
-            "",
-            "[tool.uv.sources]",
-            *sources,
-            "",
-            "[[tool.uv.index]]",
-            f'name = "{index}"',
-            f'url = "{resolution.index_url}"',
-            "explicit = true",
-            "",
-        )
+    exact = pins(build, wanted.family)
+    named = f"# The environment: uv venv --python {python}\n" if python.endswith("t") else ""
+    return UV.format(
+        head=head(wanted),
+        environment=named,
+        python=python.rstrip("t"),
+        dependencies=_lines(f'    "{word}",' for word in (*exact, *wanted.words)),
+        marker=MARKERS[build.os, build.machine],
+        sources=_lines(f'{pin.partition("==")[0]} = {{ index = "{index}" }}' for pin in exact),
+        index=index,
+        url=wanted.resolution.index_url,
     )
 
 
-def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY) -> str:
+PIXI = """\
+{head}
+[workspace]
+name = "torch-project"
+channels = ["conda-forge"]
+requires-pixi = ">={pixi}"
+platforms = [{platform}]
+
+[dependencies]
+python = "{python}.*"
+
+[pypi-dependencies]
+{rows}"""
+
+
+def pixi_project(wanted: Wanted) -> str:
     """A `pixi.toml`: Python from conda-forge, torch's wheels from torch's own index.
 
     The CUDA that the machine must have stands with its platform, as pixi has it since 0.71 (its
     `[system-requirements]` is deprecated); an older pixi says so by `requires-pixi`.
     """
-    build = chosen_build(resolution)
-    python = _ordinary(_python(snapshot, build), "this file names Python by its version alone")
+    build, snapshot = chosen_build(wanted.resolution), wanted.snapshot
     rows = []
-    for pin in pins(build, family):
+    for pin in pins(build, wanted.family):
         name, _, version = pin.partition("==")
-        rows.append(f'{name} = {{ version = "=={version}", index = "{resolution.index_url}" }}')
-    return "\n".join(
+        index = wanted.resolution.index_url
+        rows.append(f'{name} = {{ version = "=={version}", index = "{index}" }}')
+    rows += [f"{one.name} = {_pixi_value(one)}" for one in wanted.others]
+    platform = f'"{PIXI_PLATFORMS[build.os, build.machine]}"'
+    if build.cuda:
+        platform = f'{{ platform = {platform}, cuda = "{_virtual_cuda(build, snapshot)}" }}'
+    return PIXI.format(
+        head=head(wanted),
+        pixi=load_catalog().milestone("pixi"),
+        platform=platform,
+        python=_ordinary(_python(snapshot, build), "this file names Python by its version alone"),
+        rows=_lines(rows),
+    )
+
+
+def _pixi_value(one: JointPackage) -> str:
+    if one.file:
+        return f'{{ url = "{one.file}" }}'
+    version = f"=={one.version}" if one.version else one.limits or "*"
+    extras = ", ".join(f'"{extra}"' for extra in one.extras)
+    return f'{{ version = "{version}", extras = [{extras}] }}' if extras else f'"{version}"'
+
+
+def conda_environment(wanted: Wanted) -> str:
+    """An `environment.yml` for conda, mamba and micromamba."""
+    build = conda_build(wanted.resolution)
+    python = _ordinary(_python(wanted.snapshot, build), "conda's channels have no torch for it")
+    by_pip = ("pip", "pip:") if wanted.words else ()
+    return _lines(
         (
-            head(resolution, snapshot),
-            "[workspace]",
-            'name = "torch-project"',
-            'channels = ["conda-forge"]',
-            f'requires-pixi = ">={load_catalog().milestone("pixi")}"',
-            f"platforms = [{_pixi_platform(build, snapshot)}]",
-            "",
-            "[dependencies]",
-            f'python = "{python}.*"',
-            "",
-            "[pypi-dependencies]",
-            *rows,
-            "",
+            f"# torch {build.torch} ({build.backend}) from {build.channel}; "
+            f"catalog of {wanted.resolution.catalog_as_of}",
+            "name: torch",
+            "channels:",
+            *(f"  - {name}" for name in (*CHANNELS[build.channel], "nodefaults")),
+            "dependencies:",
+            *(f"  - {spec}" for spec in (f"python={python}", *specs(build, wanted.family))),
+            *(f"  - {word}" for word in by_pip),
+            *(f"    - {word}" for word in wanted.words),
         )
     )
 
 
-def conda_environment(
-    resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY
-) -> str:
-    """An `environment.yml` for conda, mamba and micromamba."""
-    build = conda_build(resolution)
-    python = _ordinary(_python(snapshot, build), "conda's channels have no torch for it")
-    wanted = (f"python={python}", *specs(build, family))
-    lines = [
-        f"# torch {build.torch} ({build.backend}) from {build.channel}; "
-        f"catalog of {resolution.catalog_as_of}",
-        "name: torch",
-        "channels:",
-        *(f"  - {name}" for name in (*CHANNELS[build.channel], "nodefaults")),
-        "dependencies:",
-        *(f"  - {spec}" for spec in wanted),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def dockerfile(resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY) -> str:
+def dockerfile(wanted: Wanted) -> str:
     """A Dockerfile on a plain Python image: the wheels bring CUDA, the host brings the driver."""
-    build = _linux_build(chosen_build(resolution))
-    python = _ordinary(_python(snapshot, build), "there is no official image of it")
-    linux = Resolution(build=build, index_url=resolution.index_url)
-    root = resolution.index_root or INDEX_ROOT
-    options = InstallerOptions(python="python", index_root=root, packages=family)
-    steps = INSTALLERS["pip"](linux, options)
+    build = _linux_build(chosen_build(wanted.resolution))
+    python = _ordinary(_python(wanted.snapshot, build), "there is no official image of it")
+    linux = Resolution(build=build, index_url=wanted.resolution.index_url)
+    root = wanted.resolution.index_root or INDEX_ROOT
+    options = InstallerOptions(python="python", index_root=root, packages=wanted.family)
     installs = " \\\n && ".join(
-        shlex.join((*step.argv[:4], "--no-cache-dir", *step.argv[4:])) for step in steps
+        shlex.join((*step.argv[:4], "--no-cache-dir", *step.argv[4:]))
+        for step in INSTALLERS["pip"](linux, options)
     )
+    more = f"RUN python -m pip install --no-cache-dir {shlex.join(wanted.words)}"
     expects = (
         f"torch.version.cuda == '{build.cuda}'" if build.cuda else "torch.version.cuda is None"
     )
-    lines = [
-        head(resolution, snapshot),
-        "# No CUDA image is needed. Run it with: docker run --gpus all ...",
-        f"FROM python:{python}-slim-bookworm",
-        f"RUN {installs}",
-        f'RUN python -c "import torch; assert {expects}, torch.__version__"',
-    ]
-    if build.cuda:
-        lines.append("ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility")
-    return "\n".join(lines) + "\n"
+    devices = "ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+    return _lines(
+        (
+            head(wanted),
+            "# No CUDA image is needed. Run it with: docker run --gpus all ...",
+            f"FROM python:{python}-slim-bookworm",
+            f"RUN {installs}",
+            *([more] if wanted.words else []),
+            f'RUN python -c "import torch; assert {expects}, torch.__version__"',
+            *([devices] if build.cuda else []),
+        )
+    )
 
 
-FORMATS: Mapping[str, Writer] = {
+FORMATS: Mapping[str, Callable[[Wanted], str]] = {
     "command": command,
     "requirements": requirements,
     "uv": uv_project,
@@ -180,19 +265,17 @@ FORMATS: Mapping[str, Writer] = {
 """What `--format` takes -> the text; `text` is the screen in `resolution.py`."""
 
 
-def named(text: str, name: str | None) -> str:
-    """The file with this name for its environment or project."""
-    usual = r'(?m)^(name: |name = ")torch[a-z-]*'
-    return re.sub(usual, rf"\1{name}", text) if name else text
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
-def head(resolution: Resolution, snapshot: Snapshot) -> str:
-    build = chosen_build(resolution)
-    gpus = ", ".join(served.gpu for served in resolution.served)
+def head(wanted: Wanted) -> str:
+    build = chosen_build(wanted.resolution)
+    gpus = ", ".join(served.gpu for served in wanted.resolution.served)
     needs = f", NVIDIA driver {build.driver_floor} or newer" if build.driver_floor else ""
     text = f"torch {build.torch} from {build.backend}{f' for {gpus}' if gpus else ''}{needs}"
     printable = "".join(c if c.isprintable() else "?" for c in text)
-    return f"# {printable}; catalog of {resolution.catalog_as_of}"
+    return f"# {printable}; catalog of {wanted.resolution.catalog_as_of}"
 
 
 def _python(snapshot: Snapshot, build: TorchBuild) -> str:
@@ -208,26 +291,6 @@ def _ordinary(python: str, why_not: str) -> str:
             hint=f"`--python {python[:-1]}`, or another `--format`",
         )
     return python
-
-
-def _name(pin: str) -> str:
-    return pin.partition("==")[0]
-
-
-def _marker(build: TorchBuild) -> str:
-    system = {"linux": "linux", "windows": "win32", "macos": "darwin"}[build.os]
-    machine = {
-        ("windows", "x86_64"): "AMD64",
-        ("macos", "aarch64"): "arm64",
-    }.get((build.os, build.machine), build.machine)
-    return f"sys_platform == '{system}' and platform_machine == '{machine}'"
-
-
-def _pixi_platform(build: TorchBuild, snapshot: Snapshot) -> str:
-    name = f'"{PIXI_PLATFORMS[build.os, build.machine]}"'
-    if not build.cuda:
-        return name
-    return f'{{ platform = {name}, cuda = "{_virtual_cuda(build, snapshot)}" }}'
 
 
 def _virtual_cuda(build: TorchBuild, snapshot: Snapshot) -> str:

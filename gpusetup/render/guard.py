@@ -9,7 +9,6 @@ from gpusetup.render.language import (
     Row,
     Screen,
     command,
-    diff_lines,
     labelled,
     remark,
     row,
@@ -20,7 +19,7 @@ from gpusetup.render.language import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpusetup.install.guard_answer import GuardAnswer, GuardFile
+    from gpusetup.install.guard import GuardAnswer, GuardFile
 
 COLUMN = 9
 
@@ -32,24 +31,24 @@ def guard_screen(answer: GuardAnswer, *, write: bool) -> Screen:
         lines += section(file.path, _added(file))
     if not answer.files:
         lines += ["", "Everything that the guard writes is there already."]
-    lines += section("For another shell", _elsewhere(answer))
-    lines += _notes(answer.notes)
+    if answer.settings:
+        lines += section("For another shell", _elsewhere(answer))
+    lines += [*([""] if answer.notes else ()), *_noted(answer)]
     if answer.files and not write:
-        lines += section("Nothing was changed. To write these files", [command(WRITE)])
+        project = "" if answer.settings else f" --project {answer.files[0].path}"
+        way = command(f"gpusetup guard{project} --write")
+        lines += section("Nothing was changed. To write these lines", [way])
     return Screen(lines)
-
-
-WRITE = "gpusetup guard --write"
 
 
 def _elsewhere(answer: GuardAnswer) -> Iterable[Row]:
     told = (
         ("pip of this environment reads its own configuration. Another pip:", ("pip",)),
         (
-            "`uv pip` reads UV_CONSTRAINT, which only conda's activation sets, and the settings of "
-            "the folder that it runs in. `uv pip install` from elsewhere reads neither; for such a "
-            "shell, and for a uv project:",
-            ("uv", "uv project"),
+            "`uv pip` reads UV_CONSTRAINT and the settings of the folder that it runs in. "
+            "`uv pip install` from elsewhere reads neither; for such a shell, for each shell of a "
+            "conda environment, and for a uv project:",
+            ("uv", "conda", "uv project"),
         ),
         (
             "ComfyUI-Manager puts back what its `pip_auto_fix.list` names, one a line:",
@@ -58,7 +57,7 @@ def _elsewhere(answer: GuardAnswer) -> Iterable[Row]:
     )
     for said, names in told:
         yield Row(f"  {said}", hang=2)
-        yield from (command(answer.settings[name], 4) for name in names)
+        yield from (command(answer.settings[n], 4) for n in names if n in answer.settings)
 
 
 def written(answer: GuardAnswer) -> Screen:
@@ -66,24 +65,11 @@ def written(answer: GuardAnswer) -> Screen:
     return Screen((_ended("Guarded", f": {_list(answer)} in {answer.target}"), *_noted(answer)))
 
 
-def undone(answer: GuardAnswer, paths: Iterable[str], nothing: str) -> Screen:
+def undone(answer: GuardAnswer, paths: Iterable[str]) -> Screen:
     """The last word of `--undo`: what is as it was, or that there was nothing."""
     there = ", ".join(paths)
-    first = _ended("As before", f": {there}") if there else Row(nothing, hang=2)
-    return Screen((first, *_noted(answer)))
-
-
-def project_guarded(answer: GuardAnswer, diff: str, *, locks: bool) -> Screen:
-    """What a uv project's file gets; `locks`: `uv lock` reads it."""
-    lock = "; `uv lock` checks it" if locks else ""
-    head = {
-        "unchanged": _ended("Nothing to do", f": {answer.target} says so already"),
-        "written": _ended("Wrote", f" {answer.target}{lock}"),
-    }.get(answer.state, Row(f"{answer.target} would become:", hang=2))
-    lines: list[str] = [head, *(("", *diff_lines(diff)) if diff else ()), *_noted(answer)]
-    if diff and answer.state == "shown":
-        lines += ["", "Nothing was changed. To write it: add `--write`"]
-    return Screen(lines)
+    nothing = Row(f"{answer.target} has no lines of the guard", hang=2)
+    return Screen((_ended("As before", f": {there}") if there else nothing,))
 
 
 def _row(label: str, said: str) -> Row:
@@ -100,11 +86,6 @@ def _added(file: GuardFile) -> Iterable[Row]:
 
 def _noted(answer: GuardAnswer) -> tuple[Row, ...]:
     return tuple(remark("note", note) for note in answer.notes)
-
-
-def _notes(notes: Iterable[str]) -> tuple[str, ...]:
-    told = tuple(remark("note", note) for note in notes)
-    return ("", *told) if told else ()
 
 
 def _list(answer: GuardAnswer) -> str:

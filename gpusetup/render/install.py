@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpusetup.install.conda.plan import CondaPlan, Move
+from gpusetup.install.conda import CondaPlan
 from gpusetup.install.credentials import without_credentials, without_logins
 from gpusetup.install.described import Described
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text, unhashed
@@ -13,6 +13,7 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.target.in_use import User
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.finding import Step
+from gpusetup.model.resolution import Choice
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
 from gpusetup.render.language import (
     BUT,
@@ -27,51 +28,63 @@ from gpusetup.render.language import (
     heading,
     labelled,
     plain,
+    section,
+    table,
     verdict,
 )
 from gpusetup.render.language import command as command_line
 
-
-def plan_text(plan: Plan, *, free_bytes: int | None) -> Screen:
-    """What will be done."""
-    lines: list[str] = [
-        _row("Target", f"{plan.target}{' (will be made)' if plan.venv else ''}"),
-        _row("Install", _what(plan)),
-        *([_row("", plan.why)] if plan.why else ()),
-    ]
-    lines += [_row("", f"passed over {name}: {why}") for name, why in plan.passed_over]
-    if plan.fallbacks:
-        rest = ", then ".join(one.backend for one in plan.fallbacks)
-        lines.append(_row("", f"if an index has no such wheel: {rest}"))
-    lines += ["", heading("Fetch"), *_wheel_lines(plan.wheels, plan.before)]
-    lines += ["", *_disk_lines(plan, free_bytes)]
-    lines += [
-        _row("Breaks", f"{name} {version}: it requires {need}; {LEFT}", WARNING)
-        for name, version, need in plan.breaks
-    ]
-    lines += in_use_lines(plan.used_by)
-    lines += _steps(map(command, plan.steps))
-    lines += _notes((*plan.notes, *unhashed(plan.wheels)))
-    return Screen(lines)
-
-
-LEFT = "it stays, and may fail when it is used"
 COLUMN = 9
 """Where what is said begins, beside its label."""
 
 
-def _row(label: str, said: str, style: str = HEADING) -> Row:
-    """A label and what it is about; without a label, what belongs to the row above."""
-    return Row((f"{label:{COLUMN}}", style), said, hang=COLUMN)
+def told(label: str, *said: str | None, style: str = HEADING) -> list[Row]:
+    """A label and what is said of it, each on a row; what is not known is left out."""
+    known = [one for one in said if one]
+    return [
+        Row((f"{label if place == 0 else '':{COLUMN}}", style), one, hang=COLUMN)
+        for place, one in enumerate(known)
+    ]
 
 
-def _steps(commands: Iterable[str]) -> list[Row]:
+def each(label: str, said: Iterable[str], style: str = HEADING) -> list[Row]:
+    return [row for one in said for row in told(label, one, style=style)]
+
+
+def versions(known: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in known.items())
+
+
+def fallback(choices: Sequence[Choice]) -> str | None:
+    rest = ", then ".join(one.backend for one in choices)
+    return f"if an index has no such wheel: {rest}" if rest else None
+
+
+def plan_text(plan: Plan, *, free_bytes: int | None) -> Screen:
+    """What will be done."""
+    passed_over = [f"passed over {name}: {why}" for name, why in plan.passed_over]
+    breaks = (
+        f"{name} {version}: it requires {need}; it stays, and may fail when it is used"
+        for name, version, need in plan.breaks
+    )
+    return Screen(
+        (
+            *told("Target", f"{plan.target}{' (will be made)' if plan.venv else ''}"),
+            *told("Install", _what(plan), plan.why, *passed_over, fallback(plan.fallbacks)),
+            *section("Fetch", _wheels(plan)),
+            "",
+            *told("Disk", _disk(plan, free_bytes)),
+            *each("Breaks", breaks, WARNING),
+            *in_use(plan.used_by),
+            *_steps(map(command, plan.steps), "Steps that gpusetup runs"),
+            *each("Note", (*plan.notes, *unhashed(plan.wheels))),
+        )
+    )
+
+
+def _steps(commands: Iterable[str], title: str = "Steps") -> list[Row]:
     steps = [command_line(one) for one in commands]
-    return [heading("Steps that gpusetup runs"), *steps] if steps else []
-
-
-def _notes(notes: Iterable[str]) -> list[Row]:
-    return [_row("Note", note) for note in notes]
+    return [heading(title), *steps] if steps else []
 
 
 def _what(plan: Plan) -> str:
@@ -83,22 +96,21 @@ def _what(plan: Plan) -> str:
     named = [wheel.name for wheel in plan.family]
     companions = f"{', '.join(named)} {where}" if named else ""
     wanted = without_logins(", ".join(filter(None, (companions, *plan.packages))))
-    return f"{wanted} by uv; {', '.join(plan.pinned)} {_stay(plan.pinned)}"
+    return f"{wanted} by uv; {_staying(plan.pinned)}"
 
 
-def unchanged_text(answer: InstallAnswer, notes: Iterable[str]) -> Screen:
-    """Nothing was to be done: what is there, and what else would fit."""
-    named = ", ".join(f"{name} {version}" for name, version in answer.before.items())
-    proven = f"; verified{_passed(answer.verdict)}" if answer.verdict is not None else ""
-    first = verdict(OK, "Nothing to do", f": {answer.target} has {named}{proven}")
-    why = [_row("Why", answer.why)] if answer.why else []
-    return Screen((first, *why, *_notes(notes)))
+def _staying(names: Sequence[str]) -> str:
+    """
+    >>> _staying(("torch==2.9.1",)), _staying(("torch==2.9.1", "torchvision==0.24.1"))
+    ('torch==2.9.1 stays', 'torch==2.9.1, torchvision==0.24.1 stay')
+    """
+    return f"{', '.join(names)} {'stays' if len(names) == 1 else 'stay'}"
 
 
-def in_use_lines(users: Iterable[User]) -> list[Row]:
+def in_use(users: Iterable[User]) -> list[Row]:
     """Who has torch of the target loaded."""
     said = "has its torch loaded, and may fail from then on"
-    return [_row("In use", f"{user.name} (process {user.pid}) {said}", WARNING) for user in users]
+    return each("In use", (f"{u.name} (process {u.pid}) {said}" for u in users), WARNING)
 
 
 def command(step: Step) -> str:
@@ -106,22 +118,14 @@ def command(step: Step) -> str:
     return without_logins(own_line(*step.argv))
 
 
-def _wheel_lines(wheels: Iterable[Wheel], before: Mapping[str, str]) -> list[Row]:
-    rows = [(_change(wheel, before), _size(wheel), _source(wheel)) for wheel in wheels]
-    width = max((len(row[0]) for row in rows), default=0)
-    return [
-        Row(head := f"  {what:{width}}  {size:>10}  ", (source, DIM), hang=len(head))
-        for what, size, source in rows
-    ]
-
-
-def _change(wheel: Wheel, before: Mapping[str, str]) -> str:
-    was = before.get(wheel.name)
-    return f"{wheel.name} {wheel.version}" + (f" (now {was})" if was else "")
-
-
-def _size(wheel: Wheel) -> str:
-    return "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
+def _wheels(plan: Plan) -> list[Row]:
+    rows = []
+    for wheel in plan.wheels:
+        was = plan.before.get(wheel.name)
+        what = f"{wheel.name} {wheel.version}{f' (now {was})' if was else ''}"
+        size = "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
+        rows.append((what, size, (_source(wheel), DIM)))
+    return table(("", "", ""), rows)[1:]
 
 
 def _source(wheel: Wheel) -> str:
@@ -130,60 +134,58 @@ def _source(wheel: Wheel) -> str:
     return "your default index" if wheel.source == DEFAULT_INDEX else wheel.source
 
 
-def _disk_lines(plan: Plan, free_bytes: int | None) -> list[Row]:
+def _disk(plan: Plan, free_bytes: int | None) -> str:
     to_fetch = sum(w.size_bytes or 0 for w in plan.wheels)
     unknown = any(w.size_bytes is None for w in plan.wheels)
     free = "" if free_bytes is None else f", {size_text(free_bytes)} free in the target"
-    fetched = f"{'at least ' if unknown else ''}{size_text(to_fetch)} to fetch"
-    return [_row("Disk", f"{fetched}, unless uv has it{free}")]
-
-
-def verdict_lines(proof: Mapping[str, Any] | None) -> list[Row]:
-    """What verify found: its failures, or one line."""
-    if proof is None:
-        return [verdict(BUT, "not verified", " (`--no-verify`)")]
-    states = ("failed", "crashed")
-    bad = [check for check in proof.get("checks", ()) if check.get("status") in states]
-    return [_failure(check) for check in bad] or [verdict(OK, "verified", _passed(proof))]
-
-
-def _passed(proof: Mapping[str, Any]) -> str:
-    passed = sum(check.get("status") == "passed" for check in proof.get("checks", ()))
-    return f": {passed} checks passed"
-
-
-def _failure(check: Mapping[str, Any]) -> Row:
-    name, device = check.get("name"), check.get("device") or ""
-    rest = f": {name} {device} {check.get('detail')}".rstrip()
-    return verdict(NO, f"{check.get('status')}", rest)
+    return f"{'at least ' * unknown}{size_text(to_fetch)} to fetch, unless uv has it{free}"
 
 
 def described_text(described: Described) -> Screen:
     """The steps for a machine that is only described."""
-    answer, family = described.answer, described.os_family or OWN_SYSTEM
-    what = without_logins(", ".join((*_coming(described), *described.asked.packages)))
+    answer, asked = described.answer, described.asked
+    new = [name for name, v in answer.after.items() if answer.before.get(name) != v]
+    named = asked.family if asked.pinned else new or answer.after
+    coming = [f"{name} {answer.after[name]}" for name in named if name in answer.after]
+    what = without_logins(", ".join((*coming, *asked.packages)))
     if what:
         what += f" from {described.unlabelled}" if described.unlabelled else ""
-        pinned = described.asked.pinned
-        what += f"; {', '.join(pinned)} {_stay(pinned)}" if pinned else ""
-    was = ", ".join(f"{name} {version}" for name, version in answer.before.items())
-    now = f" (now {was})" if was else ""
-    lines = [_row("Target", answer.target + ("" if what else now))]
-    lines += [_row("Install", what + now)] if what else []
-    lines += [_row("", answer.why)] if answer.why else []
-    if backends := ", then ".join(one.backend for one in described.fallbacks):
-        lines.append(_row("", f"if an index has no such wheel: {backends}"))
-    steps = [without_logins(shell_line(step.argv, family)) for step in described.steps]
-    lines += [heading("Steps"), *map(command_line, steps)]
-    return Screen((*lines, *_notes(described.notes)))
+        what += f"; {_staying(asked.pinned)}" if asked.pinned else ""
+    now = f" (now {versions(answer.before)})" if answer.before else ""
+    family = described.os_family or OWN_SYSTEM
+    return Screen(
+        (
+            *told("Target", answer.target + ("" if what else now)),
+            *told("Install" if what else "", what and what + now, answer.why),
+            *told("", fallback(described.fallbacks)),
+            *_steps(without_logins(shell_line(one.argv, family)) for one in described.steps),
+            *each("Note", described.notes),
+        )
+    )
 
 
-def _coming(described: Described) -> list[str]:
-    """The torch family's members that change: `torch 2.5.1+cu124`."""
-    answer, asked = described.answer, described.asked
-    new = [n for n, v in answer.after.items() if answer.before.get(n) != v]
-    named = asked.family if asked.pinned else new or answer.after
-    return [f"{name} {answer.after[name]}" for name in named if name in answer.after]
+def conda_text(plan: CondaPlan, said: str) -> Screen:
+    """The steps of conda, which plans for itself, and what it says of that."""
+    resolution = plan.task.resolution
+    build = resolution.build
+    what = f"torch {build.torch} ({build.backend}) from {build.channel}" if build else ""
+    return Screen(
+        (
+            *told("Target", plan.prefix),
+            *told("Install", what),
+            *section("conda says", [Row(plain(f"  {line}"), hang=4) for line in said.splitlines()]),
+            *in_use(plan.used_by),
+            *_steps(map(command, plan.steps)),
+            *each("Note", resolution.notes),
+        )
+    )
+
+
+def undo_text(target: str, change: str, steps: Iterable[Step], users: Iterable[User]) -> Screen:
+    """What `--undo` will do: the step back, and the commands where another program takes it."""
+    title = "Steps that gpusetup runs"
+    before = (*told("Target", target), *told("Undo", change), *in_use(users))
+    return Screen((*before, *_steps(map(command, steps), title)))
 
 
 def project_text(answer: InstallAnswer) -> Screen:
@@ -197,41 +199,26 @@ def project_text(answer: InstallAnswer) -> Screen:
     return Screen((head, "", *diff_lines(answer.diff)))
 
 
-def conda_text(plan: CondaPlan, moves: Iterable[Move] | None) -> Screen:
-    """The steps of conda, which plans for itself; `moves` None: it did not say."""
-    resolution = plan.task.resolution
-    build = resolution.build
-    what = f"torch {build.torch} ({build.backend}) from {build.channel}" if build else ""
-    lines = [_row("Target", plan.prefix), _row("Install", what), *_move_lines(moves)]
-    lines += in_use_lines(plan.used_by)
-    lines += [heading("Steps"), *(command_line(command(step)) for step in plan.steps)]
-    return Screen((*lines, *_notes(resolution.notes)))
+# --- how it ended -------------------------------------------------------------------------------
 
 
-def _move_lines(moves: Iterable[Move] | None) -> list[Row]:
-    """What conda would move: each change of what is there, then what comes in addition."""
-    if moves is None:
-        return [_row("Moves", "conda did not say which versions move; its own log will")]
-    known = tuple(moves)
-    changed = [f"  {m.name} {m.then or 'is removed'} (now {m.now})" for m in known if m.now]
-    added = ", ".join(f"{m.name} {(m.then or '').partition(' ')[0]}" for m in known if not m.now)
-    lines = changed + ([f"  in addition: {added}"] if added else [])
-    return [heading("Moves"), *(Row(line, hang=4) for line in lines)] if lines else []
-
-
-ENDINGS = {
-    "installed": (OK, "Installed", " in {target}: {after}"),
-    "restored": (NO, "The new state failed its proof", "; {target} is as it was: {before}"),
-}
+def unchanged_text(answer: InstallAnswer, notes: Iterable[str]) -> Screen:
+    """Nothing was to be done: what is there, and what else would fit."""
+    proven = f"; verified{_passed(answer.verdict)}" if answer.verdict is not None else ""
+    there = f": {answer.target} has {versions(answer.before)}{proven}"
+    first = verdict(OK, "Nothing to do", there)
+    return Screen((first, *told("Why", answer.why), *each("Note", notes)))
 
 
 def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> Screen:
     """How an installation ended, for people; `kept_bytes` is what an undo would bring back."""
-    after = ", ".join(f"{name} {version}" for name, version in answer.after.items())
-    before = ", ".join(f"{name} {version}" for name, version in answer.before.items())
-    mark, how, rest = ENDINGS[answer.state]
-    rest = rest.format(target=answer.target, after=after, before=before or "nothing was there")
-    lines: list[str] = [verdict(mark, how, rest), *verdict_lines(answer.verdict)]
+    if answer.state == "installed":
+        first = verdict(OK, "Installed", f" in {answer.target}: {versions(answer.after)}")
+    else:
+        before = versions(answer.before) or "nothing was there"
+        as_it_was = f"; {answer.target} is as it was: {before}"
+        first = verdict(NO, "The new state failed its proof", as_it_was)
+    lines: list[str] = [first, *verdict_lines(answer.verdict)]
     lines += [labelled("receipt:", f"{answer.receipt}", 9, indent=0)] if answer.receipt else []
     if kept_bytes is not None:
         lines.append(
@@ -241,15 +228,20 @@ def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> Screen
     return Screen((*lines, labelled("log:", f"{answer.log}", 5, indent=0)))
 
 
-def undo_text(target: str, change: str, steps: Iterable[Step], users: Iterable[User]) -> Screen:
-    """What `--undo` will do: the step back, and the commands where another program takes it."""
-    lines = [_row("Target", target), _row("Undo", change), *in_use_lines(users)]
-    return Screen((*lines, *_steps(map(command, steps))))
+def verdict_lines(proof: Mapping[str, Any] | None) -> list[Row]:
+    """What verify found: its failures, or one line."""
+    if proof is None:
+        return [verdict(BUT, "not verified", " (`--no-verify`)")]
+    bad = [one for one in proof.get("checks", ()) if one.get("status") in ("failed", "crashed")]
+    failures = (
+        (one["status"], f"{one.get('name')} {one.get('device') or ''} {one.get('detail')}")
+        for one in bad
+    )
+    return [verdict(NO, how, f": {what}".rstrip()) for how, what in failures] or [
+        verdict(OK, "verified", _passed(proof))
+    ]
 
 
-def _stay(names: Sequence[str]) -> str:
-    """
-    >>> _stay(("torch==2.9.1",)), _stay(("torch==2.9.1", "torchvision==0.24.1"))
-    ('stays', 'stay')
-    """
-    return "stays" if len(names) == 1 else "stay"
+def _passed(proof: Mapping[str, Any]) -> str:
+    passed = sum(check.get("status") == "passed" for check in proof.get("checks", ()))
+    return f": {passed} checks passed"

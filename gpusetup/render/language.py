@@ -9,12 +9,18 @@ colours and weights, so that dark and light grounds both keep their contrast.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from io import StringIO
+from typing import TYPE_CHECKING
 
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import told_for_cmd
 from gpusetup.render.program import as_typed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 HEADING = "bold"
 COMMAND = "cyan"
@@ -34,10 +40,6 @@ MARKS: Mapping[Severity, tuple[str, str]] = {
 }
 """What stands before a finding, and its role."""
 
-CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35",
-         "cyan": "36"}  # fmt: skip
-"""A word of a style -> its SGR parameter: none beyond the 16 colours."""
-
 WIDEST = 120
 """Columns of prose on a terminal that has more: longer lines are hard to follow."""
 NARROWEST = 24
@@ -45,10 +47,8 @@ NARROWEST = 24
 Part = tuple[str, str]
 """Text and its role."""
 
-_WORD = re.compile(r"(?:`[^`\n]+`|\S)+")
-_KEPT = "\0"
+_KEPT = "\ue000"
 """Stands for a space where a line must not be broken; `plain` leaves none in a text."""
-_SPACELESS = re.compile(rf"[^\s{_KEPT}]+")
 _QUOTED = re.compile(r"(`[^`\n]+`)")
 
 
@@ -103,8 +103,12 @@ class Screen(str):
 
     def shown(self, *, width: int | None, colour: bool) -> str:
         """The text for a terminal of `width` columns; None: no line is broken."""
-        rows = (row for line in self.lines for row in _rows(line, width))
-        return "".join(f"{_painted(row, colour=colour)}\n" for row in rows)
+        if width is None and not colour:
+            return str(self)
+        room = max(min(width or 10**6, WIDEST if width else 10**6), NARROWEST)
+        rows = (row for line in self.lines for row in _wrapped(line, room))
+        text = "".join(f"{painted(row, colour=colour).rstrip()}\n" for row in rows)
+        return text.replace(_KEPT, " ")
 
     def __add__(self, other: str) -> Screen:
         more = other.lines if isinstance(other, Screen) else map(Row, other.splitlines())
@@ -161,9 +165,11 @@ def point(said: str, indent: int = 2) -> Row:
     return Row(" " * indent, ("·", DIM), f" {said}", hang=indent + 2)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: int = 1) -> list[Row]:
-    """Rows below a dim head, figures to the right; the first `left` columns to the left. A last
-    column of words (without a title, or to the left) goes on in itself.
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: Container[int] = (0,)
+) -> list[Row]:
+    """Rows below a dim head, figures to the right, the columns of `left` to the left. A last column
+    of words (without a title, or to the left) goes on in itself.
 
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
@@ -172,14 +178,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: in
         [(plain(cell), "") if isinstance(cell, str) else (plain(cell[0]), cell[1]) for cell in one]
         for one in rows
     ]
-    count = len(head) if head[-1] and left < len(head) else len(head) - 1
-    wide = [max(cells(head[i]), *(cells(one[i][0]) for one in told)) for i in range(count)]
+    last = len(head) - 1
+    count = last if not head[-1] or last in left else last + 1
+    wide = [max(_columns(head[i]), *(_columns(one[i][0]) for one in told)) for i in range(count)]
 
     def lined(one: Sequence[Part]) -> list[Part]:
         found = []
         for i, (text, style) in enumerate(one[:count]):
-            room = " " * (wide[i] - cells(text))
-            found += [("  " + room * (i >= left), ""), (text, style), (room * (i < left), "")]
+            room = " " * (wide[i] - _columns(text))
+            found += [("  " + room * (i not in left), ""), (text, style), (room * (i in left), "")]
         return [*found, *([("  ", ""), *one[count:]] if any(t for t, _ in one[count:]) else [])]
 
     column = sum(wide) + 2 * count + 2
@@ -198,6 +205,19 @@ def _ended(parts: list[Part], hang: int, *, whole: bool) -> Row:
     if parts:
         parts[-1] = (parts[-1][0].rstrip(" "), parts[-1][1])
     return Row(*parts, hang=hang, whole=whole)
+
+
+def _columns(text: str) -> int:
+    """Columns that a text takes.
+
+    >>> _columns("a字"), _columns("e\u0301")
+    (3, 1)
+    """
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def labelled(label: str, value: str, column: int, *, indent: int = 2, style: str = "") -> Row:
@@ -244,28 +264,55 @@ def remark(word: str, text: str) -> Row:
 # --- how a terminal shows it --------------------------------------------------------------------
 
 
-def _rows(line: Row, width: int | None) -> Iterator[list[Part]]:
-    room = max(min(width or WIDEST, WIDEST), NARROWEST)
+def _wrapped(line: Row, room: int) -> Iterator[Text]:
+    """The rows of a line: it is broken between words, never inside of one nor of a command, and
+    goes on at its own column."""
+    from rich._wrap import divide_line
+    from rich.text import Text
+
+    typed = (
+        (text.replace(" ", _KEPT) if style == COMMAND and not line.whole else text, style)
+        for text, style in _with_commands(line.parts)
+    )
     hang = min(line.hang, room // 3)
-    for place, piece in enumerate(_by_newlines(_with_commands(line.parts))):
-        if line.whole or width is None:
+    whole = Text.assemble(*typed, no_wrap=line.whole, overflow="ignore")
+    for place, piece in enumerate(whole.split("\n", allow_blank=True)):
+        if line.whole:
             yield piece
             continue
-        text = "".join(t.replace(" ", _KEPT) if style == COMMAND else t for t, style in piece)
-        for start, end in broken(text, room, hang):
-            row = _cut(piece, start, end)
-            yield [(" " * hang, ""), *row] if start or (place and text[:1] != " ") else row
+        head = piece[:hang] if place == 0 or piece.plain[:1] == " " else Text(" " * hang)
+        rest = piece[hang:] if place == 0 or piece.plain[:1] == " " else piece
+        for row in rest.divide(divide_line(rest.plain, room - hang, fold=False)):
+            yield head + row
+            head = Text(" " * hang)
 
 
-def _by_newlines(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    current: list[Part] = []
-    for text, style in parts:
-        first, *more = text.split("\n")
-        current.append((first, style))
-        for rest in more:
-            yield current
-            current = [(rest, style)]
-    yield current
+@cache
+def _rich(width: int, *, colour: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        highlight=False,
+        legacy_windows=False,
+    )
+
+
+def painted(text: Text, *, colour: bool) -> str:
+    r"""A row with its roles in the terminal's own colours.
+
+    >>> from rich.text import Text
+    >>> painted(Text("ok", GOOD), colour=True)
+    '\x1b[1;32mok\x1b[0m'
+    """
+    rich = _rich(WIDEST, colour=colour)
+    with rich.capture() as caught:
+        rich.print(text, soft_wrap=True, end="")
+    return caught.get()
 
 
 def _with_commands(parts: Iterable[Part]) -> Iterator[Part]:
@@ -274,70 +321,3 @@ def _with_commands(parts: Iterable[Part]) -> Iterator[Part]:
         for place, piece in enumerate(_QUOTED.split(text)):
             if piece:
                 yield piece, style or (COMMAND if place % 2 else "")
-
-
-def broken(text: str, width: int, hang: int) -> Iterator[tuple[int, int]]:
-    """From where to where each row of a text goes: it is broken between words, never inside of
-    one, and inside of backticks only where these are wider than any row: a quoted line of a log.
-
-    >>> text = "say `one two` to it"
-    >>> [text[start:end] for start, end in broken(text, 10, 0)]
-    ['say', '`one two`', 'to it']
-    >>> [end for _, end in broken(f"`{'a log ' * 20}`", 100, 0)]
-    [98, 122]
-    """
-    start, end, room = 0, 0, width
-    for first, last in _unbroken(text):
-        if end and cells(text[start:last]) > room:
-            yield start, end
-            start, room = first, width - hang
-        end = last
-    yield start, end
-
-
-def _unbroken(text: str) -> Iterator[tuple[int, int]]:
-    """Words, and what stands in backticks as one."""
-    for match in _WORD.finditer(text):
-        if cells(match[0]) <= WIDEST:
-            yield match.span()
-        else:
-            yield from (one.span() for one in _SPACELESS.finditer(text, *match.span()))
-
-
-def cells(text: str) -> int:
-    """Columns that a text takes.
-
-    >>> cells("a字"), cells("e\u0301")
-    (3, 1)
-    """
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
-
-
-def _cut(parts: Sequence[Part], start: int, end: int) -> list[Part]:
-    found, place = [], 0
-    for text, style in parts:
-        piece = text[max(start - place, 0) : max(end - place, 0)]
-        place += len(text)
-        if piece:
-            found.append((piece, style))
-    return found
-
-
-def _painted(parts: Iterable[Part], *, colour: bool) -> str:
-    return "".join(painted(text, style if colour else "") for text, style in parts).rstrip(" ")
-
-
-def painted(text: str, style: str) -> str:
-    """Text in a role, by the terminal's own colours.
-
-    >>> painted("ok", GOOD)
-    '\\x1b[1;32mok\\x1b[0m'
-    """
-    if not style or not text.strip():
-        return text
-    return f"\x1b[{';'.join(CODES[word] for word in style.split())}m{text}\x1b[0m"

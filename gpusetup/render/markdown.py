@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.gpu_models import AMD_GPU, APPLE_SILICON, INTEL_GPU, NO_NVIDIA_GPU
 from gpusetup.model.marks import APART
 from gpusetup.render.language import HEADING, MARKS, Row, plain
-from gpusetup.render.text import fits_line, judged, machine_rows
+from gpusetup.render.text import judged, machine_rows
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer
@@ -63,17 +62,9 @@ def fenced(lines: list[str], language: str = "") -> list[str]:
     ['````', 'a ``` b', '````']
     """
     cleaned = [" ".join(plain(line).split()) for line in lines]
-    longest = max((_longest_run(line) for line in cleaned), default=0)
+    longest = max(map(len, re.findall("`+", "\n".join(cleaned))), default=0)
     fence = "`" * max(3, longest + 1)
     return [fence + language, *cleaned, fence]
-
-
-def _longest_run(line: str) -> int:
-    best = run = 0
-    for character in line:
-        run = run + 1 if character == "`" else 0
-        best = max(best, run)
-    return best
 
 
 WHAT_IT_IS = (
@@ -177,23 +168,8 @@ READ = ("system", "driver", "GPU", "torch", "Python")
 
 
 def _machine(answer: DoctorAnswer) -> Iterator[str]:
-    """What is known of the machine, and the build that fits it where that is founded on it."""
+    """What is known of the machine."""
     rows = [(name, value) for name, value in machine_rows(answer) if value != "unknown"]
     facts = (f"{name} {value}".removeprefix("system ") for name, value in rows if name in READ)
     told = " / ".join(dict.fromkeys(facts))
-    lines = ([f"read: {told}"] if told else []) + list(_fits(answer))
-    if lines:
-        yield ""
-        yield from map(escaped, lines)
-
-
-NOT_OF_TORCH = ("ok", AMD_GPU.id, INTEL_GPU.id, APPLE_SILICON.id, NO_NVIDIA_GPU.id)
-"""Causes beside which a CUDA build that would fit helps nobody."""
-
-
-def _fits(answer: DoctorAnswer) -> Iterator[str]:
-    """The build that fits, as the screen says it, unless that is a guess or beside the point."""
-    machine = answer.snapshot
-    founded = bool(machine.gpus or machine.driver.version) and answer.cause not in NOT_OF_TORCH
-    if founded and machine.torch.version is not None and answer.resolution:
-        yield f"fits: {fits_line(answer)}"
+    yield from ("", escaped(f"read: {told}")) if told else ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.figures import loaders_in_words
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
+from gpusetup.monitor.seen import loaders_in_words
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.documents import PlanCell, PlanMemory, Way
@@ -19,24 +19,17 @@ from gpusetup.render.language import (
     labelled,
     remark,
     row,
+    table,
     verdict,
 )
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from gpusetup.plan.answer import Grid
 
 LABEL = 15
-WIDTH = 80
-"""Columns where nobody says how many there are."""
-
-STYLES = (("-", "dim"), ("Offload", "magenta"), ("SP", "yellow"), ("Env", "cyan"), ("", "green"))
-"""What a recipe holds -> its colour, the first that is there."""
 
 
-def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
+def plan_text(plan: PlanCell) -> Screen:
     """The whole screen."""
     lines: list[str] = [Row(_question(plan), hang=2), "", *_verdict(plan), ""]
     if plan.ways:
@@ -44,7 +37,7 @@ def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
         lines += [*(_way(way, plan.memory_gib.capacity) for way in plan.ways), ""]
     elif plan.helps and plan.fits:
         lines += [*_helps(plan), ""]
-    lines += _memory(plan, width)
+    lines += _memory(plan)
     if plan.helps and not plan.fits:
         lines += ["", *_helps(plan)]
     if plan.settings:
@@ -102,6 +95,8 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
         host = plan.memory_gib.host
         if host:
             yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", f": {plan.recipe}")
+        elif plan.confidence == "close":
+            yield verdict(BUT, "may fit", f": {plan.recipe}; measure one step first")
         else:
             yield verdict(OK, "fits", f": {plan.recipe}")
     else:
@@ -122,15 +117,15 @@ def _confidence(plan: PlanCell) -> str:
     return {
         "measured": "measured",
         "clear": f"clear: nothing is within {near} of the limit",
-        "close": f"close: within {near} of the limit{kind}, try it before you rely on it",
+        "close": f"close: within {near} of the limit{kind}",
     }[plan.confidence]
 
 
-def _memory(plan: PlanCell, width: int) -> Iterable[str]:
+def _memory(plan: PlanCell) -> Iterable[str]:
     """The parts, a bar of them all, and what the card has."""
     memory = plan.memory_gib
     yield heading("Memory of a GPU, GiB")
-    yield row("  ", (bar(memory, width - 2), "cyan" if memory.total <= memory.capacity else "red"))
+    yield row("  ", (bar(memory), "cyan" if memory.total <= memory.capacity else "red"))
     for name, sign in SIGNS.items():
         value = getattr(memory, name)
         yield row("  ", (sign, "cyan"), (f" {name:{LABEL}}", DIM), f"{value:8.2f}")
@@ -177,124 +172,52 @@ def _line(label: str, value: str) -> Row:
 
 SIGNS = {"states": "█", "checkpoints": "▓", "logits": "▒", "fragmentation": "░", "other": "▪"}
 """Part -> its sign; an encoding without them shows `#=+-o` (render/console.py)."""
-WIDEST = 100
-"""The widest bar."""
+WIDTH = 76
 LIMIT = "│"
 
 
-def bar(memory: PlanMemory, width: int) -> str:
+def bar(memory: PlanMemory) -> str:
     """The bar between its ends; where the parts pass the card, the limit stands inside of it.
 
-    >>> m = PlanMemory(states=10, checkpoints=5, logits=0, fragmentation=0, other=1, total=16,
-    ...     capacity=20)
-    >>> bar(m, 22)
-    '│██████████▓▓▓▓▓▪    │'
-    >>> from gpusetup.model.frozen import replace
-    >>> bar(replace(m, capacity=8), 18)
-    '│████████│██▓▓▓▓▓▪'
+    >>> bar(PlanMemory(states=30, checkpoints=8, logits=0, fragmentation=0, other=0, total=38,
+    ...     capacity=19))
+    '│█████████████████████████████████████│█████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓'
     """
-    over = memory.total > memory.capacity
-    room = min(width, WIDEST) - 2
-    scale = room / max(memory.total, memory.capacity, 1e-9)
-    signs = "".join(_signs(memory, scale))[:room].ljust(0 if over else room)
-    if not over:
-        return LIMIT + signs + LIMIT
-    at = min(round(memory.capacity * scale), len(signs))
-    return LIMIT + signs[:at] + LIMIT + signs[at:]
+    scale = (WIDTH - 2) / max(memory.total, memory.capacity, 1e-9)
+    signs, end = "", 0.0
+    for name, sign in SIGNS.items():  # each from where the one before it ends: no sum of roundings
+        end += getattr(memory, name)
+        signs += sign * (round(end * scale) - len(signs))
+    at = round(memory.capacity * scale)
+    return LIMIT + signs[:at].ljust(at) + LIMIT + signs[at:]
 
 
-def _signs(memory: PlanMemory, scale: float) -> Iterator[str]:
-    """Each part from where the one before it ends, so that rounding never adds up."""
-    end = 0.0
-    for name, sign in SIGNS.items():
-        start, end = end, end + getattr(memory, name)
-        yield sign * (round(end * scale) - round(start * scale))
+# --- many plans ---------------------------------------------------------------------------------
 
 
-# --- grids --------------------------------------------------------------------------------------
-
-
-def grid_screen(found: Grid) -> RenderableType:
-    """The grid as a table, its columns in blocks that fit the screen's width."""
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.text import Text
-
-    class Screen:
-        def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-            first = found.plans[0][0]
-            yield Text(f"{first.model} on {first.gpu}\n", style="bold")
-            widths = _widths(found)
-            for block in blocks(widths, options.max_width - LABEL_WIDTH):
-                yield from _grid_block(found, block, [widths[place] for place in block])
-            yield Text(legend(first.near_percent), style="dim")
-
-    return Screen()
-
-
-LABEL_WIDTH = 9
-GAP = 3
-
-
-def _widths(found: Grid) -> list[int]:
-    titles = [_title(count) for count in found.counts]
-    columns = zip(*found.plans, strict=True)
-    return [
-        max(len(title), *(len(cell_text(plan)) for plan in column))
-        for title, column in zip(titles, columns, strict=True)
+def grid_text(found: Grid) -> Screen:
+    """Lengths down, numbers of GPUs across."""
+    first = found.plans[0][0]
+    head = ("tokens", *(f"{count} GPU{'s' * (count > 1)}" for count in found.counts))
+    rows = [
+        (f"{length:,}", *map(cell_text, plans))
+        for length, plans in zip(found.lengths, found.plans, strict=True)
     ]
+    title = heading(f"{first.model} on {first.gpu}")
+    return Screen(
+        (title, "", *table(head, rows, left=range(len(head))), "", legend(found.plans[0]))
+    )
 
 
-def _title(count: int) -> str:
-    return f"{count} GPU{'s' * (count > 1)}"
-
-
-def blocks(widths: Sequence[int], room: int) -> Iterator[range]:
-    """The columns that stand beside one another, block after block.
-
-    >>> list(blocks([20, 20, 20], 50)), list(blocks([90], 50))
-    ([range(0, 2), range(2, 3)], [range(0, 1)])
-    """
-    start = used = 0
-    for place, width in enumerate(widths):
-        if used and used + GAP + width > room:
-            yield range(start, place)
-            start, used = place, 0
-        used += GAP + width
-    yield range(start, len(widths))
-
-
-def _grid_block(found: Grid, block: range, widths: Sequence[int]) -> Iterator[Text]:
-    from rich.text import Text
-
-    yield _grid_line("tokens", [(_title(found.counts[place]), "bold") for place in block], widths)
-    for length, plans in zip(found.lengths, found.plans, strict=True):
-        cells = [(cell_text(plans[place]), _style(plans[place].recipe)) for place in block]
-        yield _grid_line(f"{length:,}", cells, widths)
-    yield Text("")
-
-
-def _grid_line(label: str, cells: Iterable[tuple[str, str]], widths: Iterable[int]) -> Text:
-    """One line, which is never wrapped: a row of the grid must stay a row."""
-    from rich.text import Text
-
-    line = Text(f"{label:>{LABEL_WIDTH}}", no_wrap=True, overflow="ignore")
-    for (text, style), width in zip(cells, widths, strict=True):
-        line.append(" " * GAP).append(f"{text:{width}}", style=style)
-    return line
-
-
-def legend(near: int) -> str:
-    """What the signs of a grid mean."""
-    return f"* measured   ~ within {near} % of the limit   - does not fit"
+def legend(plans: Sequence[PlanCell]) -> Row:
+    """What the signs beside a recipe mean."""
+    near = max((plan.near_percent for plan in plans), default=3)
+    return Row((f"* measured   ~ within {near} % of the limit   - does not fit", DIM))
 
 
 def cell_text(plan: PlanCell) -> str:
     """The recipe and how sure it is."""
     return plan.recipe + {"measured": " *", "clear": "", "close": " ~"}[plan.confidence]
-
-
-def _style(recipe: str) -> str:
-    return next(style for word, style in STYLES if word in recipe)
 
 
 def cells_text(plans: Sequence[PlanCell]) -> Screen:
@@ -310,10 +233,4 @@ def cells_text(plans: Sequence[PlanCell]) -> Screen:
         for p in plans
     ]
     head = ("model", "GPUs", "tokens", "recipe", "free")
-    widths = [max(len(cells[i]) for cells in (head, *rows)) for i in range(len(head))]
-    first, *others = (
-        "  ".join(f"{v:{w}}" for v, w in zip(cells, widths, strict=True)).rstrip()
-        for cells in (head, *rows)
-    )
-    near = max((p.near_percent for p in plans), default=3)
-    return Screen((row((first, DIM)), *map(row, others), "", Row((legend(near), DIM))))
+    return Screen((*table(head, rows, left=(0, 1, 3)), "", legend(plans)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpusetup.model.documents import CodePart, CodePlan, PlanCell
 from gpusetup.render.language import HEADING, Row, Screen, heading, labelled, section
-from gpusetup.render.plan import WIDTH, plan_text
+from gpusetup.render.plan import plan_text
 
 WORDS = {
     "parameters": "weights",
@@ -23,13 +23,13 @@ WORDS = {
 LABEL = 20
 
 
-def code_text(plan: PlanCell, width: int = WIDTH) -> Screen:
+def code_text(plan: PlanCell) -> Screen:
     """The screen of `plan --code`: the plan, and what the trace saw."""
     code = plan.code
     assert code is not None
     parts = (_part(part) for part in code.standing if part.gib >= 0.001)
     standing = section("What stands at the peak, GiB", parts)
-    return plan_text(plan, width) + Screen(("", *_phases(code), *standing, "", *_batch(code)))
+    return plan_text(plan) + Screen(("", *_phases(code), *standing, "", *_batch(code)))
 
 
 def _batch(code: CodePlan) -> Iterable[str]:

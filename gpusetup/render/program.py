@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 
@@ -36,23 +35,4 @@ def set_program(words: Sequence[str]) -> None:
 def as_typed(line: str) -> str:
     """A line of an answer, with gpusetup and uv as this person starts them."""
     first, space, rest = line.partition(" ")
-    typed = f"{TYPED.get(first, first)}{space}{rest}"
-    return _begun_in(os.getcwd(), typed) if typed[:3] == '& "' else typed  # noqa: PTH109
-
-
-def _begun_in(folder: str, line: str) -> str:
-    """A line of PowerShell whose program lies below the folder that one is in: cmd takes it too.
-
-    >>> _begun_in("C:/my env", '& "C:\\\\my env\\\\.venv\\\\python.exe" -m pip')
-    '.venv\\\\python.exe -m pip'
-    """
-    from pathlib import PureWindowsPath
-
-    from gpusetup.model.shell import A_COMMAND
-
-    found = re.match(r'& "([^"]+)"', line)
-    if found is None or not PureWindowsPath(found[1]).is_relative_to(folder):
-        return line
-    near = str(PureWindowsPath(found[1]).relative_to(folder))
-    named = near if "\\" in near else f".\\{near}"
-    return f"{named}{line[found.end() :]}" if re.fullmatch(A_COMMAND, named) else line
+    return f"{TYPED.get(first, first)}{space}{rest}"

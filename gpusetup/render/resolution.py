@@ -5,22 +5,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
+from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.model.resolution import Rejection
+from gpusetup.model.resolution import Cell, HeldBack, JointPackage, Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.render.language import (
     BUT,
+    COMMAND,
     DIM,
+    HINT,
     NO,
     OK,
     Row,
     Screen,
     command,
-    heading,
     labelled,
     remark,
+    section,
+    table,
     verdict,
 )
 from gpusetup.render.text import newest_line
@@ -28,40 +32,65 @@ from gpusetup.resolver.notes import NO_GPU
 from gpusetup.resolver.situation import python_tag
 
 LABEL = 13
+"""The width of the labels on the left."""
 MOST_ROWS = 3
 """More builds than this, all of the same backends, stand in one line."""
-"""The width of the labels on the left."""
 
 
 def resolution_text(
-    answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
+    answer: ResolveAnswer,
+    snapshot: Snapshot,
+    *,
+    installer: str = "uv",
+    explain: bool = False,
+    refused: Iterable[HeldBack] = (),
 ) -> Screen:
-    """The whole screen. Only the rows that a reader would ask about are explained, or all."""
+    """The whole screen. Only the rows that a reader would ask about are explained, or all; of a set
+    `refused` are the old releases with which alone it would go together."""
     lines: list[str] = []
     if NO_GPU in answer.notes:
         other = ". For another machine's: `--gpu NAME --driver VERSION`"
         lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), other), ""]
-    lines += _answer(answer, snapshot) if answer.torch else _no_answer(snapshot)
-    if answer.torch:
-        lines += ["", *_commands(answer, snapshot, installer)]
+    if old := {one.package: one.at for one in refused}:
+        lines += [verdict(NO, "no", ": only an old release goes together here:")]
+        lines += _members(answer.packages)
+    elif answer.torch:
+        lines += _answer(answer, snapshot)
+    else:
+        lines += _no_answer(snapshot)
+    held = (f"  {one.package} stays at {one.at}: {one.by}" for one in answer.held_back)
+    lines += section("Not newer, because", (Row(line, hang=4) for line in held))
+    lines += section("Which goes with which torch", _matrix(answer.matrix))
+    if answer.torch and not old:
+        steps = answer.commands.get(installer, ())
+        typed = [command(shell_line(argv, snapshot.os.family)) for argv in steps]
+        none = [f"  {installer} has no build that fits"]
+        lines += section(f"With {installer}", typed or none)
     why = answer.rejections if explain else interesting(answer)
-    if why:
-        lines += ["", heading("Not chosen"), *_grouped(why)]
-        if len(why) < len(answer.rejections):
-            lines.append("  `--explain` shows every row")
+    more = [] if len(why) == len(answer.rejections) else ["  `--explain` shows every row"]
+    lines += section("Not chosen", [*_grouped(why), *more] if why else ())
     if answer.advice:
         lines += ["", remark("advice", _advice(answer))]
+    if old:
+        asked = [one.name for one in answer.packages if one.asked]
+        names = " ".join(f"'{n}=={old[n]}'" if n in old else n for n in asked)
+        by_version = (f"gpusetup resolve {names}", COMMAND)
+        lines += ["", Row(("hint", HINT), ": asked for by its version it is taken: ", by_version)]
     lines += [remark("note", note) for note in answer.notes if note != NO_GPU]
     return Screen(lines)
 
 
 def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
-    yield verdict(OK, f"torch {answer.torch}", f" from {answer.backend}")
-    if answer.index_url:
-        yield _line("index", answer.index_url)
-    yield _line("torchvision", answer.torchvision or "none for it")
-    yield _line("torchaudio", answer.torchaudio or "none is known for it")
-    yield _line("Python", answer.python or "unknown")
+    if answer.packages:
+        yield verdict(OK, "These go together")
+        yield from _members(answer.packages)
+    else:
+        yield verdict(OK, f"torch {answer.torch}", f" from {answer.backend}")
+        if answer.index_url:
+            yield _line("index", answer.index_url)
+        yield _line("torchvision", answer.torchvision or "none for it")
+        yield _line("torchaudio", answer.torchaudio or "none is known for it")
+        yield _line("Python", answer.python or "unknown")
     if answer.driver_floor:
         yield _line("driver", f"{_driver(snapshot)}; {answer.driver_floor} or newer is needed")
     for served in answer.served:
@@ -70,6 +99,36 @@ def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
         yield _line("fallbacks", ", then ".join(choice.backend for choice in answer.fallbacks))
     if line := newest_line(answer.newest, answer):
         yield _line("newest", line)
+
+
+def _members(packages: Iterable[JointPackage]) -> Iterable[str]:
+    """What was asked for and torch's family, each with its version and where it comes from."""
+    known = tuple(packages)
+    shown = [one for one in known if one.asked or one.name in FAMILY]
+    rows = [(one.name, one.version or one.limits or "any that fits", _where(one)) for one in shown]
+    yield from table(("package", "version", ""), rows, left=(0, 1))
+    if len(shown) < len(known):
+        rest = len(known) - len(shown)
+        yield f"  and {rest} more that they require (`--json`, `--format requirements`)"
+
+
+def _where(one: JointPackage) -> tuple[str, str]:
+    told = "" if one.declared else "  (by the table of companions)"
+    return f"{one.file or one.index_url or ''}{told}", DIM
+
+
+def _matrix(cells: Iterable[Cell]) -> Iterable[Row]:
+    """Packages down, torch across; the reason of each empty cell below."""
+    found = {(cell.package, cell.torch): cell for cell in cells}
+    torches = tuple(dict.fromkeys(torch for _, torch in found))
+    rows = [
+        (package, *(found[package, torch].version or "-" for torch in torches))
+        for package in dict.fromkeys(package for package, _ in found)
+    ]
+    yield from table(("torch", *torches), rows, left=range(len(torches) + 1)) if rows else ()
+    for cell in found.values():
+        if cell.version is None:
+            yield Row(f"  - {cell.package} with torch {cell.torch}: {cell.reason}", hang=4)
 
 
 def _driver(snapshot: Snapshot) -> str:
@@ -87,16 +146,6 @@ def _no_answer(snapshot: Snapshot) -> Iterable[str]:
         yield _line("driver", _driver(snapshot))
     for gpu in visible_gpus(snapshot):
         yield _line("GPU", f"{gpu.name} ({gpu.compute_capability or 'unknown capability'})")
-
-
-def _commands(answer: ResolveAnswer, snapshot: Snapshot, installer: str) -> Iterable[str]:
-    steps = answer.commands.get(installer, ())
-    if not steps:
-        yield f"{installer} has no build that fits"
-        return
-    yield heading(f"With {installer}")
-    for argv in steps:
-        yield command(shell_line(argv, snapshot.os.family))
 
 
 def _advice(answer: ResolveAnswer) -> str:

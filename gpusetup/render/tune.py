@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from gpusetup.model.units import GIB
 from gpusetup.render.clock import CLOCK
@@ -94,7 +95,7 @@ def shown(value: object) -> str:
 
 def trials_table(answer: TuneAnswer) -> list[Row]:
     head = ("batch", "result", "peak", "samples/s")
-    return table(head, map(trial_cells, answer.trials), left=0)
+    return table(head, map(trial_cells, answer.trials), left=())
 
 
 def trial_cells(trial: Trial) -> tuple[str, str, str, str]:
@@ -183,27 +184,12 @@ def losses(row: answers.Row) -> str:
 
 @contextmanager
 def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[str], None]]:
-    """A callback that is told what is measured next: a bar with the time left, or plain lines."""
-    if not sys.stderr.isatty():
-        yield lambda what: say(plain(f"measuring {what}"))
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    """A callback that is told what is measured next, and shows the time that is left."""
+    steps, began = count(), time.monotonic()
 
-    CLOCK.end()
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    shown = Progress(*columns, console=Console(stderr=True), transient=True)
-    with CLOCK.still(), shown as bars:
-        task = bars.add_task("measuring", total=expected)
-        done = 0
+    def step(what: str) -> None:
+        say(plain(f"measuring {what} ..."))
+        done = next(steps)
+        CLOCK.reached(done, max(expected, done + 1), since=began)
 
-        def step(what: str) -> None:
-            nonlocal done
-            total = max(expected, done + 1)
-            bars.update(
-                task, completed=done, total=total, description=escape(f"measuring {plain(what)}")
-            )
-            done += 1
-
-        yield step
+    yield step

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from gpusetup.messages.search import Index
 from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
@@ -58,29 +57,27 @@ class Saying(NamedTuple):
 CLAIMS_A_ROW = 4
 
 
-def sayings_index(sayings: Iterable[Saying]) -> Index[Saying]:
-    return Index((one, one.needles) for one in sayings)
-
-
-def claims(text: Text, sayings: Index[Saying]) -> Iterator[Claim]:
+def claims(text: Text, sayings: Iterable[Saying]) -> Iterator[Claim]:
     """What the text says by these patterns; each different value of a row once.
 
     >>> from gpusetup.report.text import text_of
     >>> rows = [Saying("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)")]
-    >>> next(claims(text_of("Python 3.13.5"), sayings_index(rows))).value
+    >>> next(claims(text_of("Python 3.13.5"), rows)).value
     '3.13.5'
     """
-    for saying in sayings.rows_in(text):
+    for saying in sayings:
+        if not any(needle in text.low for needle in saying.needles):
+            continue
         subject, _, pattern, trust, fixed = saying
         spoken = trust <= NAMED_BY_A_SENTENCE.get(subject, -1)
         seen: set[str | bool | int] = {""}
         for start, window in text.near(*saying.needles):
             for found in in_any_case(pattern).finditer(window):
                 value = (found[1] or "").strip() if fixed is None else fixed
-                at, end = found.span()
                 if value in seen or len(seen) > CLAIMS_A_ROW:
                     continue
-                if spoken and is_in_passing(subject, text.flat, start + at, start + end):
+                at, end = (start + place for place in found.span())
+                if spoken and is_in_passing(subject, text.flat, at, end):
                     continue
                 seen.add(value)
                 told = start + found.start(int(fixed is None))

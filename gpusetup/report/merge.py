@@ -14,7 +14,6 @@ from gpusetup.causes.driver_there import HYBRID_GPU_OFF
 from gpusetup.causes.gpu_faults import GPU_FELL_OFF_BUS
 from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
 from gpusetup.causes.memory import OUT_OF_MEMORY
-from gpusetup.causes.programs import PROGRAM_FAILED
 from gpusetup.causes.running import CUDA_LIBRARY_ERROR
 from gpusetup.causes.torch_kernels import JIT_ARCH_REJECTED, NO_KERNEL_IMAGE
 from gpusetup.causes.wsl import WSL_DRIVER
@@ -41,7 +40,6 @@ from gpusetup.model.machine import (
 from gpusetup.model.versions import Capability, parsed
 from gpusetup.readings.side import UNNAMED, first_known, same_gpu, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
-from gpusetup.report.formats.failing import told_by
 
 EVENTS_KEPT = 80
 GPUS_KEPT = 64
@@ -82,15 +80,11 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
         packages=packages,
         devices=nodes,
         environment=_environment(known["environment"]),
-        failing=told_by(events, next(iter(kinds[Failing]), Failing())),
+        failing=next(iter(kinds[Failing]), Failing()),
         events=events,
         readings=(*readings, *gpu_readings),
     )
     return completed(snapshot)
-
-
-SAYS_NO_MORE = f"{PROGRAM_FAILED.id} module-missing hosted-notebook gpu-computes gpu-image capability-warning slurm-job smi-sees-it shared-node backend-runs ran-first"
-"""Events beside which an exception may be the program's own."""
 
 
 RAN = (OUT_OF_MEMORY.id, NO_KERNEL_IMAGE.id, CUDA_LIBRARY_ERROR.id)
@@ -99,7 +93,7 @@ OF_CUDA = r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image"
 
 
 def unrefuted(events: Iterable[Event]) -> list[Event]:
-    """Without an exception that a message explains, what a kernel's assertion left behind, and without "I have no GPU" where one computed.
+    """Without what a kernel's assertion left behind, and without "I have no GPU" where one computed.
 
     >>> asserted = Event(kind="cuda-error", values={"code": "710"}, text="Assertion `t < n`")
     >>> beside = (Event(kind="no-nvidia-gpu"), Event(kind="out-of-memory"), asserted)
@@ -108,8 +102,6 @@ def unrefuted(events: Iterable[Event]) -> list[Event]:
     """
     every = list(events)
     out = set()
-    if {event.kind for event in every}.difference(SAYS_NO_MORE.split()):
-        out.add(PROGRAM_FAILED.id)
     asserted = any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in every)
     if asserted or any(e.kind in RAN and re.search(OF_CUDA, e.text or "") for e in every):
         out.add(NO_NVIDIA_GPU.id)

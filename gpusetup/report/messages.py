@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpusetup.messages.row import Row
-from gpusetup.messages.search import Index, search
+from gpusetup.messages.search import search
 from gpusetup.model.machine import Event
 from gpusetup.report.text import Text
 
 
-def events_of(text: Text, rows: Index[Row]) -> Iterator[Event]:
+def events_of(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
     """The events of all rows whose message is in the text."""
     for found in search(text, rows):
         yield event(text, found.row.kind, found.first, found.last, found.values)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.causes.table import ROWS
-from gpusetup.messages.search import indexed
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report.cleaning.decode import decode, is_binary
 from gpusetup.report.facts import Fact, Reader
@@ -14,7 +13,6 @@ from gpusetup.report.formats import (
     collect_env,
     complaints,
     cuda,
-    exceptions,
     failing,
     installers,
     machine_tools,
@@ -24,17 +22,14 @@ from gpusetup.report.formats import (
     sayings,
     smi,
     surroundings,
-    training,
 )
 from gpusetup.report.merge import merged
 from gpusetup.report.messages import events_of
 from gpusetup.report.text import Text, text_of
 
-MESSAGES = indexed(ROWS)
-
 
 def messages(text: Text) -> Iterator[Event]:
-    yield from events_of(text, MESSAGES)
+    yield from events_of(text, ROWS)
 
 
 READERS: tuple[Reader, ...] = (
@@ -52,11 +47,8 @@ READERS: tuple[Reader, ...] = (
     capability.capabilities,
     cuda.cuda_errors,
     messages,
-    exceptions.exceptions,
     complaints.complaints,
-    complaints.subjects,
     failing.failing,
-    training.training,
 )
 """One reader a format; each takes the whole text and gives what it finds."""
 

@@ -52,7 +52,6 @@ def text_of(raw: str) -> Text:
         flat=text.flat,
         low=text.low,
         starts=text.starts,
-        grams=text.grams,
         inside=tuple(places(lines)),
     )
 

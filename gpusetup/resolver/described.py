@@ -115,8 +115,8 @@ def for_host(
     replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")
     still = (one for one in snapshot.readings if one.subject.partition(".")[0] not in replaced)
     named = (
-        *(Reading(subject="gpus", source="--for-gpu", value=name) for name in names),
-        *((Reading(subject="driver", source="--for-driver", value=driver),) if driver else ()),
+        *(Reading(subject="gpus", source="--gpu", value=name) for name in names),
+        *((Reading(subject="driver", source="--driver", value=driver),) if driver else ()),
     )
     return replace(
         snapshot,

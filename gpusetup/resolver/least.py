@@ -216,7 +216,7 @@ def why(decision: Decision, situation: Situation, *, asked: str | None = None) -
     if decision.how == "first" and build.cuda is None and situation.presence == "none":
         return (
             f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
-            "name it: `--for-gpu NAME --for-driver VERSION`, or `--backend cu...`"
+            "name it: `--gpu NAME --driver VERSION`, or `--backend cu...`"
         )
     was, backend = (public(held.torch), held.backend) if held is not None else ("", "")
     kept = SERVES

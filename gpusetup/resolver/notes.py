@@ -57,17 +57,14 @@ def notes_on(told: Told) -> tuple[str, ...]:
     return tuple(text for note in NOTES if (text := note(told)))
 
 
-def age_note(catalog: Catalog, today: str) -> str | None:
+def age_note(as_of: str, today: str) -> str | None:
     """A note for a catalog of more than 120 days; `today` is `YYYY-MM-DD`."""
     from datetime import date
 
-    days = (date.fromisoformat(today) - date.fromisoformat(catalog.as_of)).days
+    days = (date.fromisoformat(today) - date.fromisoformat(as_of)).days
     if days <= STALE_DAYS:
         return None
-    return (
-        f"the catalog is {days} days old ({catalog.as_of}): "
-        "`gpusetup resolve --refresh` asks the index"
-    )
+    return f"the catalog is {days} days old ({as_of}): `gpusetup resolve --refresh` asks the index"
 
 
 def torch_unknown(told: Told) -> str | None:

@@ -61,7 +61,7 @@ def reasons(
     other = Reason(because=uses, command=(*install, "--backend", backend))
     if serves_its_maker(decision, machine) and not machine.gpus:
         return (other,)
-    host = ("--backend", held.backend) if is_seen_only(maker) else ("--for-gpu", "NAME")
+    host = ("--backend", held.backend) if is_seen_only(maker) else ("--gpu", "NAME")
     whose = BY_ID[maker or nvidia.MAKER.id].name
     return (
         Reason(

@@ -13,9 +13,10 @@ SYSTEMS: Mapping[str, str] = {
     "win": "windows",
     "darwin": "macos",
     "mac": "macos",
-    "ubuntu": "linux",
-    "debian": "linux",
-    "wsl": "linux",
+    **dict.fromkeys(
+        "ubuntu debian wsl fedora rhel centos rocky alma suse opensuse arch mint amzn".split(),  # noqa: SIM905
+        "linux",
+    ),
 }
 """How a system's other names begin -> its name here."""
 ARCHITECTURES: Mapping[str, str] = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
@@ -39,7 +40,7 @@ def backend_label(text: str) -> str:
 
 def system_named(text: str) -> str:
     """
-    >>> system_named("Darwin"), system_named("linux"), system_named("Windows 11")
+    >>> system_named("Darwin"), system_named("Fedora 42"), system_named("Windows 11")
     ('macos', 'linux', 'windows')
     """
     plain = text.strip().lower()

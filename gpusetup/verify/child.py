@@ -37,8 +37,6 @@ BUSY = 5.0
 """After so many times its limit nobody waits any more for a process that waits for a core."""
 GRACE_SECONDS = 5.0
 """A check of many questions ends by itself when its time is over; after so long it is ended."""
-MOST_LOST = 20
-"""So many times a check goes on behind a question in which torch's own reference died."""
 
 CALM = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -81,10 +79,8 @@ class Child:
     """The computing process; started at the first task, and anew after it died. It serves as long
     as the checks want the same variables."""
 
-    def __init__(self, verbose: bool, asked: Optional[Asked] = None, gives_way: bool = False):
+    def __init__(self, verbose: bool, asked: Optional[Asked] = None):
         self.start_with = {"verbose": verbose, "asked": (asked or Asked())._asdict()}
-        self.gives_way = gives_way
-        """Whether it takes what other processes leave."""
         self.environment: Environment = ()
         self.process: Any = None
         self.kernels = ""
@@ -96,36 +92,16 @@ class Child:
 
     def ask(self, task: Task) -> Row:
         """Run one check: its outcome and seconds, as the worker says them."""
-        self.begin(task)
-        return self.answer(task)
-
-    def begin(self, task: Task, after: Optional[Row] = None) -> None:
         if task.environment != self.environment:
             self.end()
         if self.process is None:
             self._start(task.environment)
         self.said = {}
-        whole = min(task.whole_seconds, 1e9)
-        limits = {"limit": task.limit_seconds, "whole": whole, "after": after}
-        self._say({"name": task.check.name, "device": task.subject, **limits})
-
-    def answer(self, task: Task) -> Row:
-        """What a check that was begun answers. Where its process ends in a reference of torch's
-        own, it goes on behind it in another one."""
         began = time.monotonic()
-        until = began + task.whole_seconds
-        lost: List[str] = []
-        while True:
-            answer = self._heard(task, until)
-            again = answer.pop("again", False) and self.said.get("reference")
-            if not again or len(lost) >= MOST_LOST:
-                break
-            lost.append(self.said["at"])
-            self.begin(task._replace(whole_seconds=until - time.monotonic()), self.said)
+        limits = {"limit": task.limit_seconds, "whole": min(task.whole_seconds, 1e9)}
+        self._say({"name": task.check.name, "device": task.subject, **limits})
+        answer = self._heard(task, began + task.whole_seconds)
         answer["seconds"] = answer.get("seconds") or time.monotonic() - began
-        if lost and "outcome" in answer:
-            said = f"; torch itself could not answer {len(lost)} questions (the first: {lost[0]})"
-            answer["outcome"]["detail"] += said
         return answer
 
     def _heard(self, task: Task, until: float) -> Row:
@@ -139,7 +115,7 @@ class Child:
                 told = f", {passed} samples passed" if self.said else " before it answered"
                 return self._lost(task, SKIPPED, "time is over" + told)
             if given >= task.limit_seconds:
-                return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s", True)
+                return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
             if now - spoke >= BUSY * task.limit_seconds:
                 told = f"not finished in {now - spoke:.0f} s; this machine was busy"
                 return self._lost(task, SKIPPED, told)
@@ -151,7 +127,7 @@ class Child:
                 continue
             if not line:
                 code = process.wait()
-                return self._lost(task, CRASHED, how(code), code < 0)
+                return self._lost(task, CRASHED, how(code))
             answer: Row = json.loads(line)
             if "at" not in answer:
                 return answer
@@ -159,7 +135,7 @@ class Child:
             self.said, given, spoke = answer, 0.0, time.monotonic()
             waited = waited_seconds(process.pid)
 
-    def _lost(self, task: Task, status: str, detail: str, again: bool = False) -> Row:
+    def _lost(self, task: Task, status: str, detail: str) -> Row:
         """The answer of a check whose process ended, or ends now, before it gave one."""
         self.end()
         hint = "run it again with more time, while other programs compute less"
@@ -168,8 +144,7 @@ class Child:
             hint = f"`-v` shows the stack (a hang leaves it above); {mend}another build may help"
             detail += f" at {self.said['at']}" if self.said else ""
         hint = next((text for name, text in LAST_WORDS.items() if name in detail), hint)
-        outcome = Outcome(status, detail, hint=hint)._asdict()
-        return {"outcome": outcome, "again": again}
+        return {"outcome": Outcome(status, detail, hint=hint)._asdict()}
 
     def _start(self, environment: Environment) -> None:
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -195,8 +170,7 @@ class Child:
         for stream, answers in ((process.stdout, self.lines), (process.stderr, None)):
             self.relay = threading.Thread(target=_relay, args=(stream, answers), daemon=True)
             self.relay.start()
-        start = {"path": sys.path, "folder": folder, "gives_way": self.gives_way}
-        self._say({**self.start_with, **start})
+        self._say({**self.start_with, "path": sys.path, "folder": folder})
 
     def _say(self, message: Row) -> None:
         # Where it is dead already, the reader of its answer says how it died.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 
@@ -17,10 +16,3 @@ def waited_seconds(pid: int) -> float:
                 children = (thread / "children").read_text().split()
                 seconds += sum(waited_seconds(int(child)) for child in children)
     return seconds
-
-
-def has_a_core_to_spare() -> bool:
-    """Whether two processes can compute at a time here."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) > 1
-    return (os.cpu_count() or 1) > 1

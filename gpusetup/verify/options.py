@@ -85,11 +85,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="also import these, and compute where they have kernels of their own: flash-attn, "
         "torchvision, ...; all: whatever of them is installed",
     )
-    add(
-        "--resume",
-        metavar="FILE",
-        help="keep each result in FILE, and do not repeat those that an ended run left there",
-    )
     add("--timeout", type=seconds, metavar="N", help="end after N seconds, with what is known")
     add(
         "--device",

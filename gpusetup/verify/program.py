@@ -10,7 +10,6 @@ import time
 import traceback
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from .answer.journal import Journal
 from .answer.junit import as_junit
 from .answer.live import Live
 from .answer.render import as_github, as_json
@@ -19,7 +18,6 @@ from .answer.writing import complain, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
 from .child import Child, Task
 from .companions.rows import companions_named
-from .cores import has_a_core_to_spare
 from .device.devices import chosen
 from .ending import Ended, hearing_the_end
 from .judging.baseline import compared, read_baseline
@@ -103,7 +101,7 @@ def proven(options: Options) -> int:
         said = f"ended by {signal.Signals(ended.number).name}; what came after was not tried"
         run.results.append(Result("run", HOST, Outcome(CRASHED, said)))
     finally:
-        run.end()
+        run.child.end()
     if rank is None or link is None:
         answer = finish(run.report(), options, earlier)
         return code or answer
@@ -143,8 +141,6 @@ class Run:
         self.child = child
         self.rank = rank
         self.link = link
-        self.second: Any = None
-        """The process of a check that waits for a compiler, while it runs."""
         self.facts: Row = {"seed": options.asked.seed, "devices": []}
         self.facts["python"] = platform.python_version()
         self.results: List[Result] = []
@@ -154,7 +150,6 @@ class Run:
         self.silent: Dict[str, int] = {}
         self.stopped: Dict[str, str] = {}
         """Why nothing more is asked of a device."""
-        self.journal = Journal(options) if options.resume else None
         self.live = Live(rank is None)
 
     def all(self) -> None:
@@ -168,11 +163,6 @@ class Run:
         if self.late:
             said = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
             self.results.append(Result("timeout", HOST, Outcome(FAILED, said)))
-
-    def end(self) -> None:
-        """End the processes that compute."""
-        for child in filter(None, (self.second, self.child)):
-            child.end()
 
     def report(self) -> Report:
         """What is known so far."""
@@ -192,7 +182,8 @@ class Run:
         rows = [(device, self._chosen(on_device(level, device))) for device in devices]
         self.live.of = len(self.results) + sum(len(checks) for _, checks in rows)
         for device, checks in rows:
-            self._on_one(device, checks)
+            for check in checks:
+                self._settle(check, device, device)
         # What stands on torch, on each device; without one only whether it imports.
         for check in companions_named(self.options.beside):
             for device in devices or (HOST,):
@@ -202,18 +193,6 @@ class Run:
 
     def _chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
         return chosen_rows(checks, self.options.asked.only, self.options.skip)
-
-    def _on_one(self, device: str, checks: Tuple[Check, ...]) -> None:
-        """Every check of a device. One that waits for a compiler begins behind the first, in a
-        process of its own where there is a core for it, and is waited for last."""
-        asked, is_alone = self.options.asked, not self.rank and has_a_core_to_spare()
-        spare = device == "cpu" and is_alone and not asked.only
-        apart = [check for check in checks if spare and check.alongside]
-        for check in [*(each for each in checks if each not in apart), *apart]:
-            self._settle(check, device, device)
-            if apart and not self.second and not blocking(apart[0].needs, device, self.results):
-                self.second = Child(self.options.verbose, asked, gives_way=True)
-                self.second.begin(self._task(apart[0], device))
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
         """The checks of all ranks, once all have come; a rank that has not is named."""
@@ -230,22 +209,17 @@ class Run:
         """Run a check on what it is told of (`subject`), or skip it because of one before it."""
         self.live.checks(check.name, device)
         blocked = blocking(check.needs, device, self.results)
-        kept = self.journal.known.get((check.name, device)) if self.journal else None
         if blocked:
             self.results.append(Result(check.name, device, skip(blocked)))
         elif device in self.stopped:
             outcome = Outcome(SKIPPED, self.stopped[device])
             self.results.append(Result(check.name, device, outcome))
-        elif kept:
-            self.results.append(kept)
         elif time.monotonic() >= self.until:
             self.late += 1
         else:
             if self.link:
                 self.link.doing(check.name)
-            child = self.second if self.second and check.alongside else self.child
-            answer = child.answer if child is self.second else child.ask
-            self._learn(check, device, answer(self._task(check, subject)))
+            self._learn(check, device, self.child.ask(self._task(check, subject)))
 
     def _task(self, check: Check, subject: str) -> Task:
         limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
@@ -266,11 +240,8 @@ class Run:
             outcome = outcome._replace(hint=outcome.hint or check.then or None)
             # One that gave no answer says nothing about numbers.
             means = check.means if outcome.status == FAILED else None
-        result = Result(check.name, device, outcome, answer["seconds"], means)
-        self.results.append(result)
+        self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
         self.late += time.monotonic() >= self.until and outcome.status == SKIPPED
-        if self.journal and check.samples_seconds and outcome.status == PASSED:
-            self.journal.keep(result)
         silent = outcome.detail.startswith("no answer") and device != HOST
         self.silent[device] = self.silent.get(device, 0) + 1 if silent else 0
         if self.silent[device] >= MOST_SILENT:

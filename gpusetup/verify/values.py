@@ -67,19 +67,10 @@ def sticky(problem: BaseException) -> bool:
     return any(words in str(problem) for words in STICKY)
 
 
-class After(NamedTuple):
-    """The question behind which a check goes on: the process died in the reference of it."""
-
-    at: str
-    kept: Any = None
-    """What the check had found before it."""
-
-
 class Job(NamedTuple):
     """How the check that runs now was asked, in the process that computes."""
 
     asked: Asked = Asked()
-    after: Optional[After] = None
     until: float = float("inf")
     """When its time is over, of `time.monotonic`."""
     tell: Callable[[Row], None] = lambda said: None
@@ -103,19 +94,9 @@ def asked() -> Asked:
     return _NOW[0].asked
 
 
-def working_on(at: str, reference: bool = False, kept: Any = None) -> None:
-    """Say what a long check computes now: its limit counts from the last word of it.
-
-    `reference`: torch computes its own answer in float64 from here on, not the device's. If the
-    process dies in it, the check is asked again behind this question, with `kept` (anything that
-    JSON holds): what was found before.
-    """
-    _NOW[0].tell({"at": at, "reference": reference, "kept": kept})
-
-
-def asked_after() -> Optional[After]:
-    """Behind which question this check is to go on; None where it begins."""
-    return _NOW[0].after
+def working_on(at: str) -> None:
+    """Say what a long check computes now: its limit counts from the last word of it."""
+    _NOW[0].tell({"at": at})
 
 
 def seconds_left() -> float:
@@ -162,8 +143,6 @@ class Check(NamedTuple):
     """Variables that must be set before torch starts: the check gets a child of its own."""
     scratch: bool = False
     """Whether torch needs a writable temporary folder for it."""
-    alongside: bool = False
-    """Whether on a CPU it runs beside the census, in a second process: it waits for a compiler."""
     samples_seconds: float = 0.0
     """Of a check that takes samples and names each: all of them together may last this long, and
     `limit_seconds` is for one of them. 0: it takes none."""

@@ -23,15 +23,13 @@ from typing import Optional, TextIO
 from .checks.table import function_of, named
 from .device.importing import first_line
 from .host_memory import available_bytes
-from .values import FAILED, SKIPPED, After, Asked, Outcome, Row, WrongQuestion, begin, sticky
+from .values import FAILED, SKIPPED, Asked, Outcome, Row, WrongQuestion, begin, sticky
 
 BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 """Warnings of torch that say nothing about the device: it works without NumPy, and the compiler
 advises TF32."""
 MEMORY_SHARE, LEAST_MEMORY = 0.8, 3 * 2**30
 """Of what the machine has left, and so many bytes at least: what a CPU's check may take."""
-LEAST = 19
-"""The lowest priority of POSIX. Two threads that share a sum wait for the slower one."""
 SCRATCH = "set TMPDIR to a folder that can be written; torch's compiler is imported from there"
 
 
@@ -45,8 +43,6 @@ def main() -> int:
         warnings.filterwarnings("ignore", text)
     if not start["verbose"]:
         logging.disable(logging.WARNING)
-    if start["gives_way"] and hasattr(os, "nice"):
-        os.nice(LEAST)
     end_with_parent(start["folder"])
     faulthandler.enable()
     for line in iter(jobs(questions).get, ""):
@@ -58,8 +54,7 @@ def main() -> int:
             answers.write(json.dumps(said) + "\n")
             answers.flush()
 
-        after = job["after"] and After(job["after"]["at"], job["after"]["kept"])
-        begin(tell=tell, after=after, until=time.monotonic() + job["whole"])
+        begin(tell=tell, until=time.monotonic() + job["whole"])
         limit_memory(job["device"])
         faulthandler.dump_traceback_later(max(1.0, job["limit"] - 2.0), exit=False)
         tell(served(job, start["verbose"]))

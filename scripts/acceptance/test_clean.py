@@ -16,9 +16,8 @@ import pytest
 from acceptance.conftest import Work, unknown
 
 NUMERIC = (
-    *("matmul", "softmax", "sorting", "fft", "float64", "float32", "float16", "bfloat16", "int8"),
-    *("elementwise", "reductions", "normalization", "embedding", "indexing", "linear-algebra"),
-    *("convolution", "attention", "autograd", "amp-bfloat16", "chance", "language-model"),
+    *("matmul", "float64", "float32", "float16", "bfloat16", "chance"),
+    *("language-model", "operators", "modules", "optimizers"),
 )
 LEAST = 3
 """Fewer runs say nothing."""

@@ -29,8 +29,7 @@ def gpusetup(world: World, words: Sequence[str], typed_in: TypedIn) -> World:
         return world
     if words[0] != "install":
         raise Refused(f"gpusetup has no {words[0]}")
-    if "--recover" in words:
-        return world.without_events("install-unfinished")
+    world = world.without_events("install-unfinished")  # which it ends first
     world, rest = _target(world, list(words[1:]))
     must_have_room(world)
     answer = planned(world, rest)

@@ -45,7 +45,7 @@ def asks(typed: Typed) -> bool:
     if program in drivers.TOOLS:
         return drivers.asks(program, words[1:])
     if program in ("gpusetup", "conda", "mamba"):
-        changes = rest & {"install", "remove", "uninstall"} and "--recover" not in rest
+        changes = rest & {"install", "remove", "uninstall"}
         return bool(changes) and not rest & {"--yes", "-y"}
     by_pip = words[1:3] == ("-m", "pip") or program == "pip"
     return by_pip and "uninstall" in rest and not rest & {"-y", "--yes"}

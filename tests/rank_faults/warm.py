@@ -1,13 +1,11 @@
 """Ranks that are forked from one process which has loaded torch: a fault costs no start.
 
 Reads jobs as JSON lines: {"ranks", "port", "fault", "checks", "level", "seed"}; answers each with
-{check: [the outcomes by rank]}, where a rank that gave none in time stands as null. In the place of
-"fault" a job may have "file" and "mutant": of a file of somebody else's (verify_faults/outside.py).
+{check: [the outcomes by rank]}, where a rank that gave none in time stands as null.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
@@ -34,11 +32,9 @@ def serve(job, rank, pipe):
         LOCAL_WORLD_SIZE=str(job["ranks"]),
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(job["port"]),
-        KERNEL_FAULT_HITS=job.get("hits", ""),
     )
     import torch
     from faults import put
-    from verify_faults.outside import applied, loaded
 
     from gpusetup.verify.checks.table import function_of, named
     from gpusetup.verify.ranks import group, meeting
@@ -47,12 +43,9 @@ def serve(job, rank, pipe):
     torch.set_num_threads(1)
     group.COLLECTIVE_SECONDS = meeting.COLLECTIVE_SECONDS = 8.0  # here nobody else computes
     ask_for(Asked(seed=job.get("seed", 1), level=job.get("level", "quick")))
-    held = contextlib.ExitStack()
     for name in job["checks"]:
         if name == job["checks"][1] and job["fault"]:
             put(job["fault"], rank)
-        if name == job["checks"][1] and job.get("mutant"):
-            held.enter_context(applied(loaded(Path(job["file"])), job["mutant"], rank))
         began = time.monotonic()
         try:
             found = function_of(named(name))("cpu")
@@ -78,7 +71,7 @@ def together(job):
         os.close(theirs)
         pipes.append(ours)
         children.append(child)
-    said = gathered(pipes, job.get("seconds", SECONDS), job.get("early"))
+    said = gathered(pipes, job.get("seconds", SECONDS))
     for child in children:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -86,8 +79,8 @@ def together(job):
     return {name: [each.get(name) for each in found] for name in job["checks"]}
 
 
-def gathered(pipes, seconds, early=False):
-    """What each rank says; `early`: until the first failure."""
+def gathered(pipes, seconds):
+    """What each rank says."""
     said = dict.fromkeys(pipes, b"")
     until, open_ones = time.monotonic() + seconds, set(pipes)
     while open_ones and time.monotonic() < until:
@@ -97,8 +90,6 @@ def gathered(pipes, seconds, early=False):
             said[pipe] += part
             if not part:
                 open_ones.discard(pipe)
-            if early and b'["failed"' in part and b"\n" in part:
-                open_ones.clear()
     for pipe in pipes:
         os.close(pipe)
     return [said[pipe] for pipe in pipes]
@@ -108,7 +99,6 @@ if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from gpusetup.verify.ranks import (  # noqa: F401
         collectives,
-        exchanges,
         meeting,
         training,
     )

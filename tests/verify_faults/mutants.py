@@ -1,12 +1,229 @@
 """The mutants: what is wrong with torch, and the check that must name it.
 
-Others may see it too: the ration sees most of them.
+Others may see it too: the ration sees most of what concerns a kernel.
 """
 
-from verify_faults.arithmetic import FUNCTIONS, ORDER, PRODUCTS
-from verify_faults.mutant import Mutant
-from verify_faults.programs import MACHINE, NETWORKS
+from __future__ import annotations
 
-MUTANTS = (*PRODUCTS, *FUNCTIONS, *ORDER, *NETWORKS, *MACHINE)
+import itertools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
-__all__ = ["MUTANTS", "Mutant"]
+import torch
+from verify_faults.layers import (
+    Function,
+    Operator,
+    coarse,
+    dropout_of,
+    element,
+    kept_as,
+    one_step,
+    part,
+    patched,
+    scaled,
+    shaped,
+    turned_bit,
+)
+
+Context = AbstractContextManager[Any]
+
+
+class Mutant(NamedTuple):
+    name: str
+    catcher: str
+    make: Callable[[], Context]
+    through_dispatcher: bool = True
+    """False where compiled code is wrong too."""
+
+
+def op(names: str, change: Any, when: Any = None, exact: bool = False) -> Callable[[], Context]:
+    options = {"when": when} if when else {}
+    return lambda: Operator(names, change, exact=exact, **options)
+
+
+def beyond(size: int) -> Any:
+    return lambda found, _: found.numel() >= size
+
+
+def single(*shape: int) -> Any:
+    return lambda found, _: found.dtype == torch.float32 and tuple(found.shape) == shape
+
+
+def in_mode(name: str) -> Any:
+    return lambda *_: torch.get_float32_matmul_precision() == name
+
+
+def tall_random(found: Any, _: Any) -> bool:
+    return found.dtype == torch.float64 and float(found.abs().max()) > 1e6
+
+
+def _to_float8(found: Any, _: Any) -> bool:
+    return str(found.dtype).startswith("torch.float8")
+
+
+def _cut(found: Any, args: Any) -> Any:
+    """A number that was rounded up becomes the one before."""
+    up = found.to(torch.float32).abs() > args[0].to(torch.float32).abs()
+    return (found.view(torch.uint8) - up.to(torch.uint8)).view(found.dtype)
+
+
+def _many(found: Any, _: Any) -> bool:
+    return bool(found.numel() == 2**17)
+
+
+def _restless() -> Any:
+    """Every call gives other numbers, whatever the generator says."""
+    calls = itertools.count(1)
+    return lambda found, _: (found + 0.137 * next(calls)) % 1.0
+
+
+def _lazy_dropout(func: Any, args: Any, kwargs: Any) -> Any:
+    """0.47 where 0.5 was asked for, scaled as if it were."""
+    if not dropout_of(0.5)(args, kwargs):
+        return func(*args, **kwargs)
+    return (torch.rand_like(args[0]) >= 0.47).to(args[0].dtype) * args[0] / 0.5
+
+
+def _jitter() -> Any:
+    calls = itertools.count()
+    return lambda found, _: found * (1 + 2.0**-23 * (next(calls) % 3))
+
+
+def _from_the_begin(right: Any) -> Any:
+    def rebuilt(storage: Any, offset: int, size: Any, stride: Any) -> Any:
+        return right(storage, 0 if storage.dtype.is_floating_point else offset, size, stride)
+
+    return rebuilt
+
+
+def _stuck(block: Any) -> Any:
+    if block.dtype == torch.int64:
+        block.view(-1)[1_500_001] |= 1 << 17
+    return block
+
+
+def _promise(func: Any, args: Any, kwargs: Any) -> Any:
+    return func(16, **kwargs) if args and args[0] == 2**58 else func(*args, **kwargs)
+
+
+def _wrong_compiler(compiler: Any) -> Any:
+    def wrong(run: Any, **options: Any) -> Any:
+        built = compiler(run, **options)
+        return lambda *args: built(*args) * 1.001
+
+    return wrong
+
+
+def _fetcher() -> Any:
+    from torch.utils.data._utils.fetch import _MapDatasetFetcher
+
+    return _MapDatasetFetcher
+
+
+def _twice(fetch: Any) -> Any:
+    return lambda self, places: fetch(self, [places[0], *places[:-1]])
+
+
+MUTANTS = (
+    Mutant("one wrong element in a million", "matmul", op("mm", element(1.0), shaped(1000, 1000))),
+    Mutant(
+        "double precision loses its last bits",
+        "float64",
+        op("mm bmm", scaled(1 + 2.0**-45), tall_random, exact=True),
+    ),
+    Mutant(
+        "a tall product is off in one element", "float32", op("mm", element(1.0), single(2048, 7))
+    ),
+    Mutant(
+        "TF32 is silently on",
+        "matmul",
+        op("mm bmm addmm", coarse(13), kept_as("float32")),
+    ),
+    Mutant(
+        "the coarsest setting is far too coarse",
+        "float32-modes",
+        op("mm", scaled(1.5), in_mode("medium")),
+    ),
+    Mutant(
+        "half precision is off in its last bits", "float16", op("mm", one_step, kept_as("float16"))
+    ),
+    Mutant(
+        "8-bit floats are cut, not rounded",
+        "float8",
+        lambda: Operator("_to_copy", _cut, _to_float8),
+    ),
+    Mutant("the seed is not followed", "chance", lambda: Operator("rand", _restless(), _many)),
+    Mutant("dropout drops too little", "chance", lambda: Function("dropout", _lazy_dropout)),
+    Mutant(
+        "a gradient is not a number",
+        "amp",
+        op("threshold_backward", scaled(float("nan")), kept_as("bfloat16")),
+    ),
+    Mutant(
+        "momentum is forgotten",
+        "language-model",
+        op("_foreach_mul_", lambda f, args: [each.mul_(0.999) for each in args[0]]),
+    ),
+    Mutant(
+        "overflows go unseen",
+        "grad-scaler",
+        op("_amp_foreach_non_finite_check_and_unscale_", lambda f, args: args[1].zero_()),
+    ),
+    Mutant(
+        "one infinity at the end of a gradient goes unseen",
+        "grad-scaler",
+        op(
+            "_amp_foreach_non_finite_check_and_unscale_",
+            lambda f, args: args[1].zero_(),
+            lambda f, args: all(bool(torch.isfinite(each[:-1]).all()) for each in args[0]),
+        ),
+    ),
+    Mutant(
+        "a gradient's last bit differs each time",
+        "determinism",
+        lambda: Operator("convolution_backward", part(1, _jitter()), lambda f, _: f[1] is not None),
+    ),
+    Mutant(
+        "what is written to the device changes",
+        "properties",
+        op("clone", turned_bit(2, 77), lambda f, _: f.dtype == torch.int32 and f.numel() == 4096),
+    ),
+    Mutant(
+        "one bit of the memory is stuck",
+        "memory",
+        op("copy_", lambda f, _: _stuck(f), beyond(2**20)),
+    ),
+    Mutant(
+        "a bit turns on the way",
+        "copy-within",
+        op(
+            "copy_",
+            turned_bit(30, 1_000_003),
+            lambda f, _: f.dtype == torch.int32 and f.numel() == 2**24,
+        ),
+    ),
+    Mutant("too much memory is promised", "out-of-memory", lambda: Function("empty", _promise)),
+    Mutant(
+        "a compiler miscomputes",
+        "compile",
+        lambda: patched(torch, "compile", _wrong_compiler),
+        through_dispatcher=False,
+    ),
+    Mutant(
+        "a compiler does nothing",
+        "compile",
+        lambda: patched(torch, "compile", lambda _: lambda run, **options: run),
+        through_dispatcher=False,
+    ),
+    Mutant(
+        "a worker hands over an item twice",
+        "dataloader",
+        lambda: patched(_fetcher(), "fetch", _twice),
+    ),
+    Mutant(
+        "a part is loaded from its storage's begin",
+        "save-load",
+        lambda: patched(torch._utils, "_rebuild_tensor", _from_the_begin),
+    ),
+)

@@ -1,1 +1,1 @@
-"""What gpusetup says and does under a scheduler: one file for each."""
+"""Ways to ask the nodes of a fleet: Slurm, Ray, Kubernetes, and ssh."""

@@ -2,80 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from shlex import join
+import random
+import secrets
+import threading
+import time
+from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from shutil import which
 
-from gpusetup.errors import Blocked
-from gpusetup.fleet.show import NotAsked
-from gpusetup.system.processes import Output, run
+from gpusetup.errors import Blocked, UsageError
+from gpusetup.fleet.names import natural, slurm_list
+from gpusetup.fleet.work import Work
+from gpusetup.model.frozen import Frozen
+from gpusetup.system.processes import Output, end_children
 
+AT_ONCE = 32
+GAP_SECONDS = 0.1
+"""A scheduler sees no more beginnings than one in so many seconds, and never two in step."""
 SHOWN = 3
-"""So many nodes' commands are shown of a plan; the others differ in the name."""
+"""So many nodes are shown of a plan; the others differ in the name."""
 
 
-def nothing(said: Output) -> str:
-    """No answer means that a node was taken by others."""
-    del said
-    return ""
+class Wish(Frozen):
+    """What is asked of which nodes."""
+
+    work: Work
+    named: tuple[str, ...] = ()
+    """Empty: all that are idle."""
 
 
 class Engine:
-    """A way to ask nodes. `ask` gives what a node said and raises for nothing that it does."""
+    """A way to ask nodes. Each engine is a class of its own file."""
 
-    def __init__(
-        self,
-        what: str,
-        nodes: Sequence[str],
-        ask: Callable[[str], Output],
-        plan: str,
-        *,
-        not_asked: Sequence[NotAsked] = (),
-        taken: Callable[[Output], str] = nothing,
-        end: Callable[[], object] = lambda: None,
-        more_seconds: float = 0.0,
-    ) -> None:
-        self.what, self.nodes, self.ask, self.plan = what, tuple(nodes), ask, plan
-        self.taken, self.end = taken, end
-        self.more_seconds = more_seconds
-        """So much longer than its own limit a node is waited for: to begin, and to end."""
-        self.left_alone = {one.name: one.why for one in not_asked}
+    title = ""
+    more_seconds = 0.0
+    """So much longer than its own limit a node is waited for: to begin, and to end."""
+
+    def __init__(self, wish: Wish, states: Mapping[str, str], where: str) -> None:
+        """`states`: every node -> why it gets no work, empty if it is idle.
+
+        Raises UsageError for a named node that is not there, Blocked if none is idle.
+        """
+        self.work, self.run_name = wish.work, f"gpusetup-{secrets.token_hex(4)}"
+        absent = [name for name in wish.named if name not in states]
+        if absent:
+            there = slurm_list(sorted(states, key=natural)[:50])
+            raise UsageError(f"{where} has no node {slurm_list(absent)}", hint=f"it has {there}")
+        meant = {n: why for n, why in states.items() if not wish.named or n in wish.named}
+        self.nodes = tuple(sorted((n for n, why in meant.items() if not why), key=natural))
+        self.left_alone = {name: why for name, why in meant.items() if why}
         """Nodes that get no work, with the reason."""
+        if not self.nodes:
+            first = "; ".join(f"{name}: {why}" for name, why in [*self.left_alone.items()][:3])
+            raise Blocked(
+                f"No node is idle: {first or f'{where} has none'}",
+                hint="`fleet run` waits for no job; `gpusetup fleet check` disturbs none",
+            )
+
+    def plan(self) -> str:
+        """What would be done, for the first nodes."""
+        lines = [self.planned(node) for node in self.nodes[:SHOWN]]
+        if len(self.nodes) > SHOWN:
+            lines.append(f"# and the same for {len(self.nodes) - SHOWN} more, to {self.nodes[-1]}")
+        return "\n".join((*lines, ""))
+
+    def planned(self, node: str) -> str:
+        """What would be done for one node."""
+        raise NotImplementedError
+
+    def ask(self, node: str) -> Output:
+        """Start a node's work, wait for its end, and collect what it said; never raises for what
+        the node does."""
+        raise NotImplementedError
+
+    def taken(self, said: Output) -> str:
+        """Why a node could not be asked: others were faster. Empty if it was asked."""
+        del said
+        return ""
+
+    def end(self) -> None:
+        """Stop whatever is left of this run."""
 
 
-def by_words(
-    what: str,
-    nodes: Sequence[str],
-    words: Callable[[str], Sequence[str]],
-    limit: float,
-    environment: Mapping[str, str] | None = None,
-    more_seconds: float = 0.0,
-) -> Engine:
-    """An engine that starts one program here for each node."""
+def conducted(engine: Engine) -> Generator[tuple[str, Output], None, None]:
+    """Each node with what it said, in the order in which they end.
 
-    def ask(node: str) -> Output:
-        return run(words(node), timeout=limit, environment=environment)
+    However this ends, so do the children that were started for it, and the engine.
+    """
+    pool = ThreadPoolExecutor(max_workers=AT_ONCE)
+    turn = threading.Lock()
 
-    return Engine(what, nodes, ask, plan_of(nodes, words), more_seconds=more_seconds)
+    def asked(node: str) -> Output:
+        with turn:
+            time.sleep(GAP_SECONDS * random.uniform(0.5, 1.5))
+        return engine.ask(node)
 
-
-def plan_of(nodes: Sequence[str], words: Callable[[str], Sequence[str]]) -> str:
-    """The commands of the first nodes, and how many more there are."""
-    lines = [join(words(node)) for node in nodes[:SHOWN]]
-    if len(nodes) > SHOWN:
-        lines.append(f"# and the same for {len(nodes) - SHOWN} more, to {nodes[-1]}")
-    return "\n".join((*lines, ""))
+    try:
+        running = {pool.submit(asked, node): node for node in engine.nodes}
+        for future in as_completed(running):
+            yield running[future], future.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_children()
+        raise
+    finally:
+        engine.end()
 
 
 def needed(program: str) -> None:
-    """Raise Blocked where this machine lacks a program."""
+    """Raise Blocked if this machine lacks a program."""
     if which(program) is None:
-        raise Blocked(f"{program} is not found on PATH", hint=WHERE.get(program))
-
-
-WHERE = {
-    "sinfo": "`--slurm` runs where Slurm's commands are, as on a login node; "
-    "`--hosts FILE` needs ssh only",
-    "kubectl": "`--kubernetes --print` shows the objects without it",
-}
-"""Program -> where to go without it."""
+        raise Blocked(
+            f"{program} is not found on PATH",
+            hint="run this where it is, as on a login node; `--hosts FILE` needs ssh only",
+        )

@@ -5,14 +5,39 @@ Source: ssh(1) of OpenSSH 9.
 
 from __future__ import annotations
 
+from shlex import join
+
 from gpusetup.errors import UsageError
+from gpusetup.fleet.engines.engine import Engine, Wish, needed
 from gpusetup.fleet.names import MOST_NAMES, SAFE, expanded
+from gpusetup.fleet.work import shell
+from gpusetup.named_file import read_text
+from gpusetup.system.processes import Output, run
 
 MOST_BYTES = 8 << 20
 """Of a file of hosts."""
-CONNECT_SECONDS = 15
+SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--")
+"""Asks nobody for a password."""
 END_SECONDS = 30.0
 """So much longer than its limit a host is waited for: to connect and to part."""
+
+
+class Hosts(Engine):
+    """An ssh to each host."""
+
+    title = "hosts"
+
+    def __init__(self, wish: Wish, file: str) -> None:
+        hosts = hosts_in(read_text(file, MOST_BYTES), file)
+        needed("ssh")
+        super().__init__(wish, dict.fromkeys(hosts, ""), file)
+        self.command, self.more_seconds = shell(self.work), END_SECONDS
+
+    def planned(self, node: str) -> str:
+        return join((*SSH, node, self.command))
+
+    def ask(self, node: str) -> Output:
+        return run((*SSH, node, self.command), timeout=self.work.limit + END_SECONDS)
 
 
 def hosts_in(text: str, what: str) -> tuple[str, ...]:
@@ -23,24 +48,10 @@ def hosts_in(text: str, what: str) -> tuple[str, ...]:
     >>> hosts_in("n[1-2] slots=8\\nlogin  # by hand\\n", "hosts")
     ('n1', 'n2', 'login')
     """
-    found: list[str] = []
-    for line in text.splitlines():
-        words = line.partition("#")[0].split()
-        if words:
-            found += expanded(words[0])
-    for name in found:
-        if not SAFE.fullmatch(name):
-            raise UsageError(f"{what}: {name[:80]!r} is no host name", hint="write one host a line")
-    if not found or len(found) > MOST_NAMES:
-        raise UsageError(f"{what} names {len(found)} hosts", hint="write one host a line")
+    lines = (line.partition("#")[0].split() for line in text.splitlines())
+    found = [name for words in lines if words for name in expanded(words[0])]
+    wrong = next((name for name in found if not SAFE.fullmatch(name)), None)
+    if wrong is not None or not 0 < len(found) <= MOST_NAMES:
+        said = f"{len(found)} hosts" if wrong is None else f"{wrong[:80]!r}, which is no host name"
+        raise UsageError(f"{what} names {said}", hint="write one host a line")
     return tuple(dict.fromkeys(found))
-
-
-def ssh_words(host: str, command: str) -> tuple[str, ...]:
-    """A command on a host, which asks nobody for a password.
-
-    >>> " ".join(ssh_words("n1", "true"))
-    'ssh -n -T -o BatchMode=yes -o ConnectTimeout=15 -- n1 true'
-    """
-    options = ("-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_SECONDS}")
-    return ("ssh", "-n", "-T", *options, "--", host, command)

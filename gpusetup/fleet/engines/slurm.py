@@ -1,227 +1,124 @@
-"""Slurm: what a check of a node leads to, and the files that call it.
+"""Slurm: an exclusive job on each idle node.
 
-slurmctld writes only `Prolog error` into the reason of a node whose prolog failed. The prolog
-therefore leaves its reason in a file on the node, and the health program, which may run Slurm's
-commands, puts it into the drain's reason. A node is drained after two checks in a row that failed,
-and resumed after two that held, only where the node remembers that gpusetup drained it and the
-reason is still the one that it gave. A node that somebody took out of service is left alone.
-Source: slurm.conf(5), scontrol(1), Slurm's Prolog and Epilog Guide (22.05 to 25.05).
+Sources: sinfo(1), srun(1), scancel(1) of Slurm 22.05 to 25.05.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from shlex import join
 
-from gpusetup.errors import UsageError
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.errors import Blocked, UsageError
+from gpusetup.fleet.engines.engine import Engine, Wish, needed
+from gpusetup.fleet.names import SAFE
+from gpusetup.fleet.work import script
+from gpusetup.system.processes import Output, run
 
-OURS = "gpusetup: "
-"""How the reason begins of a node that gpusetup drained."""
-SLURMS_OWN = "Prolog error"
-IN_A_ROW = 2
-LONGEST_REASON = 200
-REASON_FILE, MEMORY_FILE = "prolog-reason", "health.json"
-
-
-OUT = (
-    *("DOWN", "FAIL", "FAILING", "FUTURE", "MAINT", "INVAL", "REBOOT_ISSUED", "REBOOT_REQUESTED"),
-    *("POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"),
-)
-"""States in which no job starts on a node, whoever decided it."""
-
-
-class NodeState(Frozen):
-    """A node as `scontrol show node` tells it."""
-
-    drained: bool
-    reason: str = ""
-    out: bool = False
-    """Out of service in another way: down, failing, in maintenance, without power."""
-    gres: int | None = None
-    """How many GPUs Slurm gives out there; None where it knows of none."""
+SINFO = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%c|%G|%E")
+SINFO_SECONDS = 30.0
+START_SECONDS = 60.0
+"""So long may an idle node take from the allocation to the first word: prolog, launch, mounts."""
+BUSY = ("Immediate execution impossible", "Requested nodes are busy")
+"""What srun says if a node was taken between the question and the job."""
+NO_SUCH_ROOM = "Requested node configuration is not available"
+"""What srun says if CPUs that sinfo counts are kept for the system."""
+OF_A_JOB = ("SLURM_", "SBATCH_", "SRUN_", "PMI", "PMIX")
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
 
 
-class Memory(Frozen):
-    """What the last checks of a node were."""
+class Slurm(Engine):
+    """A job that starts at once or not at all, and says what it has to say through srun."""
 
-    failed: int = 0
-    """So many in a row."""
-    held: int = 0
-    drained: str = ""
-    """The reason that gpusetup gave when it drained the node; empty where it did not."""
-    gres: int | None = None
-    """How many GPUs Slurm gives out on the node, for the prolog, which may not ask."""
+    def __init__(self, wish: Wish, partition: str | None, more: Sequence[str] = ()) -> None:
+        """`more`: srun's options of the caller's own."""
+        needed("sinfo")
+        self.more = tuple(more)
+        said = run(SINFO, timeout=SINFO_SECONDS)
+        if not said.ok:
+            lines = said.stderr.strip().splitlines() or [f"exit {said.exit}"]
+            raise Blocked(
+                f"Slurm does not say which nodes it has: sinfo: {said.problem or lines[-1]}",
+                hint="`scontrol ping` shows whether slurmctld answers",
+            )
+        self.rooms, states = rooms_of(said.stdout, partition)
+        super().__init__(wish, states, f"partition {partition}" if partition else "this Slurm")
+        self.title = f"Slurm gets an exclusive job ({self.run_name}) for each of"
+        self.environment = outside_a_job(os.environ)
+        self.more_seconds = min(START_SECONDS, self.work.limit)
+
+    def planned(self, node: str) -> str:
+        return join(self._srun(node, self.rooms[node]))
+
+    def ask(self, node: str) -> Output:
+        room = self.rooms[node]
+        said = self._run(self._srun(node, room))
+        if said.exit and NO_SUCH_ROOM in said.stderr:
+            fewer = [word for word in room if not word.startswith("--cpus-per-task")]
+            said = self._run(self._srun(node, fewer))
+        if said.exit is None:
+            self._run(("scancel", f"--name={self.run_name}", f"--nodelist={node}"))
+        return said
+
+    def taken(self, said: Output) -> str:
+        busy = said.exit and not said.stdout and any(words in said.stderr for words in BUSY)
+        return "it is no longer idle" if busy else ""
+
+    def end(self) -> None:
+        self._run(("scancel", f"--name={self.run_name}"))
+
+    def _srun(self, node: str, room: Sequence[str]) -> tuple[str, ...]:
+        minutes = math.ceil((self.work.limit + START_SECONDS) / 60)
+        return (
+            "srun", f"--job-name={self.run_name}", f"--nodelist={node}", *room,
+            "--nodes=1", "--ntasks=1", "--exclusive", "--mem=0", f"--time={minutes}",
+            f"--immediate={START_SECONDS:.0f}", "--input=none", "--quiet", *self.more,
+            "sh", "-c", script(self.work),
+        )  # fmt: skip
+
+    def _run(self, words: Sequence[str]) -> Output:
+        seconds = self.work.limit + self.more_seconds if words[0] == "srun" else SINFO_SECONDS
+        return run(words, timeout=seconds, environment=self.environment)
 
 
-class Action(Frozen):
-    """What is asked of slurmctld."""
+def rooms_of(text: str, partition: str | None) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Node -> srun's words for all that it has; and node -> why it is not idle, empty if it is.
 
-    kind: Literal["none", "drain", "reason", "resume"]
-    reason: str = ""
+    An exclusive job has the whole node; its step, without these words, one CPU and no GPU.
 
-
-NOTHING = Action(kind="none")
-
-
-def node_state(text: str) -> NodeState:
-    """`scontrol show node NAME` in its usual form.
-
-    >>> said = "   State=IDLE+DRAIN ThreadsPerCore=1\\n   Reason=gpusetup: hot [root@2026-11-20]"
-    >>> node_state(said)
-    NodeState(drained=True, reason='gpusetup: hot', out=False, gres=None)
+    >>> rooms_of("n1|idle|all*|96|gpu:8(S:0-1)|none\\nn2|down|all*|96|(null)|a | b\\n", None)[1]
+    {'n1': '', 'n2': 'down (a | b)'}
     """
-    state = re.search(r"\bState=(\S+)", text)
-    reason = re.search(r"\bReason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", text, re.MULTILINE)
-    flags = re.findall(r"[A-Z_]+", state[1].upper()) if state else []
-    return NodeState(
-        drained=any(flag.startswith("DRAIN") for flag in flags),
-        reason=reason[1].strip() if reason else "",
-        out=any(flag in OUT for flag in flags),
-        gres=_gpus_given_out(text),
-    )
+    rooms: dict[str, list[str]] = {}
+    states: dict[str, str] = {}
+    rows = [line.strip().split("|", 5) for line in text.splitlines()]
+    rows = [row for row in rows if len(row) == 6 and SAFE.fullmatch(row[0])]
+    rows.sort(key=lambda row: not row[2].endswith("*"))  # the default partition first
+    for node, state, of, cpus, gres, reason in rows:
+        here = of.rstrip("*")
+        if node in rooms or partition not in (None, here):
+            continue
+        gpus = re.findall(r"(?:^|,)(gpu(?::[\w.-]+)?:\d+)", gres)
+        rooms[node] = [
+            f"--partition={here}",
+            *((f"--cpus-per-task={cpus}",) if cpus.isdigit() else ()),
+            *((f"--gres={','.join(gpus)}",) if gpus else ()),
+        ]
+        why = f" ({reason})" if reason != "none" else ""
+        states[node] = "" if state == "idle" else f"{state}{why}"
+    if partition and not rooms:
+        there = ", ".join(sorted({row[2].rstrip("*") for row in rows}))
+        raise UsageError(f"this Slurm has no partition {partition!r}", hint=f"it has {there}")
+    return rooms, states
 
 
-def has_state(text: str) -> bool:
-    """Whether scontrol's answer tells a node's state: nobody acts on one that it does not know."""
-    return re.search(r"\bState=[A-Za-z]", text) is not None
-
-
-def _gpus_given_out(text: str) -> int | None:
-    """
-    >>> _gpus_given_out("   Gres=gpu:a100:4(S:0-1),gpu:4,nic:2\\n"), _gpus_given_out("Gres=(null)")
-    (8, None)
-    """
-    gres = re.search(r"\bGres=(\S+)", text)
-    counts = re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d{1,4})(?![^,(])", gres[1] if gres else "")
-    return sum(map(int, counts)) if counts else None
-
-
-def names_gpus(conf: str) -> bool:
-    """Whether a slurm.conf says that GPUs are given out.
-
-    >>> names_gpus("  GresTypes=gpu,nic # all"), names_gpus("#GresTypes=gpu\\nGresTypes=nic\\n")
-    (True, False)
-    """
-    types = re.findall(
-        r"^[ \t]*GresTypes[ \t]*=[ \t]*([^\s#]+)", conf, re.MULTILINE | re.IGNORECASE
-    )
-    return any("gpu" in one.split(",") for one in types)
-
-
-def decide(
-    ok: bool, reason: str, state: NodeState, memory: Memory, prolog: str = ""
-) -> tuple[Action, Memory]:
-    """What follows from a check. `prolog`: the reason that the node's own prolog left.
-
-    >>> decide(False, "ecc-error: GPU 3", NodeState(drained=False), Memory(failed=1))[0]
-    Action(kind='drain', reason='gpusetup: ecc-error: GPU 3')
-    """
-    ours = memory.drained if state.drained and state.reason == memory.drained else ""
-    now = Memory(
-        failed=0 if ok else memory.failed + 1,
-        held=memory.held + 1 if ok else 0,
-        drained=ours,
-        gres=state.gres,
-    )
-    if state.out:
-        return NOTHING, now
-    if state.drained and state.reason.startswith(SLURMS_OWN) and (prolog or not ok):
-        why = in_short(reason if not ok else prolog)
-        return Action(kind="reason", reason=why), replace(now, drained=why, held=0)
-    if not ok and not state.drained and now.failed >= IN_A_ROW:
-        why = in_short(reason)
-        return Action(kind="drain", reason=why), replace(now, drained=why)
-    if ok and ours and now.held >= IN_A_ROW:
-        return Action(kind="resume"), replace(now, drained="")
-    return NOTHING, now
-
-
-def in_short(reason: str) -> str:
-    """A reason as Slurm keeps it: one line, no quotes, of a length that `sinfo -R` shows.
-
-    >>> in_short('a "b"\\n c')
-    "gpusetup: a 'b' c"
-    """
-    line = " ".join(reason.replace('"', "'").split())
-    line = "".join(char for char in line if char.isprintable())
-    return f"{OURS}{line}"[:LONGEST_REASON].rstrip()
-
-
-def asked(action: Action, node: str) -> tuple[str, ...]:
-    """The `scontrol` words for an action.
-
-    >>> asked(Action(kind="resume"), "gpu1")
-    ('scontrol', 'update', 'NodeName=gpu1', 'State=RESUME')
-    """
-    update = ("scontrol", "update", f"NodeName={node}")
-    if action.kind == "resume":
-        return (*update, "State=RESUME")
-    state = ("State=DRAIN",) if action.kind == "drain" else ()
-    return (*update, *state, f"Reason={action.reason}")
-
-
-# --- the files
-
-
-NAMES = ("prolog.sh", "health.sh", "slurm.conf.gpusetup")
-IN_CONF = re.compile(r"/[\w./+@:,=~-]*")
-"""A path that slurm.conf can hold: its values end at a space, and `#` begins a comment."""
-
-
-class File(Frozen):
-    path: str
-    """Below the prefix."""
-    text: str
-    executable: bool = True
-
-
-def files(python: str, prefix: str, state: str, profile: str | None) -> tuple[File, ...]:
-    """What `slurm install` writes: two programs for slurm.conf, and its lines.
-
-    Raises UsageError for a prefix that slurm.conf cannot name.
-    """
-    if not IN_CONF.fullmatch(prefix):
-        raise UsageError(
-            f"slurm.conf cannot name files in {prefix!r}: it has no quotes for such characters",
-            hint="a path of letters, digits and ./+@:,=~_- only, as `--prefix /etc/slurm/gpusetup`",
-        )
-    more = ("--profile", profile) if profile else ()
-    call = {name: _call(python, name, state, more) for name in ("prolog", "health")}
-    return (
-        File(path="prolog.sh", text=_prolog(call["prolog"])),
-        File(path="health.sh", text=_script("HealthCheckProgram: drains, resumes", call["health"])),
-        File(path="slurm.conf.gpusetup", text=_conf(prefix), executable=False),
-    )
-
-
-def _call(python: str, name: str, state: str, more: Sequence[str]) -> str:
-    return shlex.join(
-        (python, "-I", "-m", "gpusetup", "fleet", "slurm", name, "--state", state, *more)
-    )
-
-
-def _script(what: str, call: str) -> str:
-    return f"#!/bin/sh\n# {what} (written by `gpusetup fleet slurm install`).\nexec {call}\n"
-
-
-def _prolog(call: str) -> str:
-    """Only the answer no fails a job: a gpusetup that cannot run is no fault of the node."""
-    return (
-        "#!/bin/sh\n# Prolog: the job's GPUs only (written by `gpusetup fleet slurm install`).\n"
-        "# Exit 1 is the answer that a GPU is not sound; whatever else ends it fails no job.\n"
-        f"{call}\n[ $? -ne 1 ]\n"
-    )
-
-
-def _conf(prefix: str) -> str:
-    rows: Mapping[str, str] = {
-        "Prolog": f"{prefix}/prolog.sh",
-        "HealthCheckProgram": f"{prefix}/health.sh",
-        "HealthCheckInterval": "300",
-        "HealthCheckNodeState": "ANY",
+def outside_a_job(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the job that this runs in: srun would start a step of it."""
+    inside = "SLURM_JOB_ID" in environment
+    return {
+        name: value
+        for name, value in environment.items()
+        if not inside or name in KEPT or not name.startswith(OF_A_JOB)
     }
-    lines = "".join(f"{name}={value}\n" for name, value in rows.items())
-    return f"# For slurm.conf on every node; then `scontrol reconfigure`.\n{lines}"

@@ -3,68 +3,57 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import Exclude, excluded
-from gpusetup.fleet.sweep.decide import BOTH, Seen
-from gpusetup.fleet.sweep.values import Result, Stage, Unit
-from gpusetup.fleet.sweep.verdict import NOTES, Fault, Named, verdict
+from gpusetup.fleet.sweep.course import Sweep
+from gpusetup.fleet.sweep.judge import Fault, Named, Stage, Unit
 from gpusetup.model.frozen import Frozen
 
 GB = 1e9
-OF_NODES: tuple[Fault, ...] = (*("absent", "hung", "slow-compute", "broken-link", "slow-link"),)
+NOTES = ("uneven",)
+"""What may be how the network is built: it is said, and no node is blamed."""
+OF_NODES = ("absent", "hung", "slow-compute", "broken-link", "slow-link")
 """Faults of a rank, so of its node: that one is left out of jobs."""
-
-
-class Fact(NamedTuple):
-    """What is said of a fault."""
-
-    words: str
-    """With `{who}`, `{rate}`, `{middle}`, `{share}`."""
-    then: str
-
-
-FACTS: Mapping[Fault, Fact] = {
-    "absent": Fact("{who} did not take part", "is its process running, and its torch?"),
-    "hung": Fact(
-        "{who} hangs: it answered nothing, asked twice",
+FACTS: Mapping[Fault, tuple[str, str]] = {
+    "absent": ("{who}: did not take part", "is its process running, and its torch?"),
+    "hung": (
+        "{who}: no answer, asked twice",
         "on that node: `gpusetup fleet check`, and the kernel's log for an Xid",
     ),
-    "slow-compute": Fact(
-        "{who} computes at {share} of the median",
+    "slow-compute": (
+        "{who}: computing at {share} of the median",
         "on that node: `gpusetup doctor` (clocks, power, heat, another program)",
     ),
-    "broken-link": Fact(
-        "{who} exchanges with nobody",
+    "broken-link": (
+        "{who}: no exchange with any partner",
         "its port, cable and interface: `gpusetup fleet check`, `ibstat`, `ip link`",
     ),
-    "slow-link": Fact(
-        "{who} exchanges at {rate} with every partner; the median is {middle} ({share})",
+    "slow-link": (
+        "{who}: {rate} with every partner; the median is {middle} ({share})",
         "its port, cable and slot: `gpusetup fleet check`, `ibstat`, `nvidia-smi nvlink -e`",
     ),
-    "broken-path": Fact(
+    "broken-path": (
         "no exchange between {who}, which both exchange with others",
         "the switches and routes between them",
     ),
-    "slow-path": Fact(
+    "slow-path": (
         "{rate} between {who}, both sound with others; the median is {middle} ({share})",
         "the switches and cables between them",
     ),
-    "apart": Fact(
-        "{who} reach the others at {rate}, each other faster; the median is {middle}",
-        "the uplink of their switch, where it is not built so",
+    "uneven": (
+        "{who}: {rate} with some partners, more with others; the median is {middle}",
+        "an oversubscribed network or a slow uplink: compare nodes of one switch",
     ),
-    "uneven": Fact(
-        "many pairs are slow, about {rate}; the median is {middle}: the network is uneven",
-        "an oversubscribed network shows that; compare nodes of one switch",
-    ),
-    "unmeasured": Fact(
+    "unmeasured": (
         "no exchange of any pair ended",
         "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME",
     ),
-}  # fmt: skip
+}
+"""Fault -> what is said of it, and what to do then."""
 
 
 class Finding(Frozen):
@@ -74,12 +63,10 @@ class Finding(Frozen):
     title: str
     nodes: tuple[str, ...]
     ranks: tuple[int, ...]
-    within_host: bool = False
-    """The link is that inside a host."""
+    stage: Stage
     rate: float | None = None
     """GB/s of bus bandwidth; of computing, runs per second."""
     median: float | None = None
-    share: float | None = None
     detail: str = ""
     then: str = ""
 
@@ -88,22 +75,10 @@ class Finding(Frozen):
         return self.fault not in NOTES
 
 
-class RankAnswer(Frozen):
-    """What one rank measured, as shares of the median."""
-
-    rank: int
-    node: str
-    local: int
-    device: str
-    computing: float | None = None
-    within: float | None = None
-    between: float | None = None
-
-
 class Level(Frozen):
     """What was compared."""
 
-    of: Literal["computing", "within", "between"]
+    of: Stage
     median: float
     """GB/s; of computing, runs per second."""
     sees_below: float
@@ -117,162 +92,88 @@ class SweepAnswer(Frozen):
     ok: bool
     findings: tuple[Finding, ...]
     levels: tuple[Level, ...]
-    ranks: tuple[RankAnswer, ...]
+    ranks: tuple[Unit, ...]
     nodes: int
     backend: str
     rounds: int
     seconds: float
-    message_bytes: int
     exclude: Exclude = Exclude()
 
 
-class Course(Frozen):
-    """What a sweep has at its end."""
-
-    units: tuple[Unit, ...]
-    results: tuple[Result, ...]
-    absent: Mapping[int, str] = {}
-    hosts: Mapping[int, str] = {}
-    """Rank -> its host, also of those that are absent."""
-    message_bytes: int = 0
-    seconds: float = 0.0
-
-
-def answer(course: Course) -> SweepAnswer:
-    """Judge a sweep."""
-    units, results = course.units, course.results
-    named = verdict(units, results, course.absent)
-    findings = tuple(_finding(course, group) for group in _together(course, named))
-    seen = Seen(units, results)
-    bad = {node for one in findings if one.fault in OF_NODES for node in one.nodes if node}
+def answer(
+    sweep: Sweep, absent: Mapping[int, str], hosts: Mapping[int, str], seconds: float
+) -> SweepAnswer:
+    """Judge a sweep. `absent`: ranks that did not come, and why; `hosts`: where every rank is."""
+    every = (*(Named(fault="absent", ranks=(rank,)) for rank in sorted(absent)), *sweep.named())
+    groups: dict[object, list[Named]] = defaultdict(list)
+    for number, one in enumerate(every):  # the same fault of several ranks of a node is said once
+        host = hosts.get(one.ranks[0]) if one.fault in OF_NODES else None
+        groups[one.fault, one.stage, host or number].append(one)
+    problems = " ".join(filter(None, (result.problem for result in sweep.results)))[:300]
+    findings = tuple(_finding(group, hosts, absent, problems) for group in groups.values())
+    bad = {node for one in findings if one.fault in OF_NODES for node in one.nodes}
+    compared = [*sweep.computing(), *(sweep.scores(plane.stage) for plane in sweep.planes)]
     return SweepAnswer(
         ok=not any(one.blames for one in findings),
         findings=findings,
-        levels=_levels(seen),
-        ranks=_ranks(seen),
-        nodes=len({unit.host for unit in units}),
-        backend="gloo" if all(unit.device == "cpu" for unit in units) else "nccl",
-        rounds=len(results),
-        seconds=course.seconds,
-        message_bytes=course.message_bytes,
+        levels=tuple(
+            Level(
+                of=one.stage,
+                median=one.middle / _unit(one.stage),
+                sees_below=one.limit / one.middle if one.middle else 0.0,
+            )
+            for one in compared
+            if one.of
+        ),
+        ranks=tuple(sweep.units),
+        nodes=len({unit.host for unit in sweep.units}),
+        backend="gloo" if all(unit.device == "cpu" for unit in sweep.units) else "nccl",
+        rounds=len(sweep.results),
+        seconds=seconds,
         exclude=excluded(bad),
     )
 
 
-def _together(course: Course, named: Sequence[Named]) -> list[list[Named]]:
-    """The same fault on several ranks of a node is said once."""
-    groups: dict[object, list[Named]] = defaultdict(list)
-    for number, one in enumerate(named):
-        host = course.hosts.get(one.ranks[0], "") if one.fault in OF_NODES else ""
-        groups[one.fault, one.stage, host or number].append(one)
-    return list(groups.values())
+def _unit(stage: Stage) -> float:
+    return 1.0 if stage == "computing" else GB
 
 
-def _finding(course: Course, group: Sequence[Named]) -> Finding:
-    first = group[0]
-    ranks = tuple(rank for one in group for rank in one.ranks)
-    rates = [one.rate for one in group if one.rate is not None]
-    rate, middle = (median(rates) if rates else None), first.middle
-    unit = 1.0 if first.fault == "slow-compute" else GB
-    share = rate / middle if rate is not None and middle else None
-    detail = first.detail or course.absent.get(ranks[0], "") or _problem(course, first)
-    told = {
-        "who": who(course.hosts, ranks, first.fault),
-        "rate": in_gb(rate), "middle": in_gb(middle),
-        "share": f"{share:.0%}" if share is not None else "",
-    }  # fmt: skip
+def _finding(
+    group: Sequence[Named], hosts: Mapping[int, str], absent: Mapping[int, str], problems: str
+) -> Finding:
+    first, ranks = group[0], tuple(rank for one in group for rank in one.ranks)
+    rates, unit = [one.rate for one in group if one.rate is not None], _unit(group[0].stage)
+    rate, middle = (median(rates) if rates else 0.0), first.middle or 0.0
+    words, then = FACTS[first.fault]
+    told = {"who": who(hosts, ranks), "rate": f"{rate / GB:.3g} GB/s"}
+    told |= {"middle": f"{middle / GB:.3g} GB/s", "share": f"{rate / middle if middle else 0:.0%}"}
+    broken = first.fault.startswith("broken") or first.fault == "unmeasured"
     return Finding(
         fault=first.fault,
-        title=FACTS[first.fault].words.format(**told),
-        nodes=tuple(dict.fromkeys(filter(None, (course.hosts.get(rank, "") for rank in ranks)))),
+        title=words.format(**told),
+        nodes=tuple(dict.fromkeys(hosts[rank] for rank in ranks if hosts.get(rank))),
         ranks=ranks,
-        within_host=first.stage == "within",
-        rate=rate / unit if rate is not None else None,
+        stage=first.stage,
+        rate=rate / unit if rates else None,
         median=middle / unit if middle else None,
-        share=share,
-        detail=detail,
-        then=FACTS[first.fault].then,
+        detail=absent.get(ranks[0], "") or (problems if broken else ""),
+        then=then,
     )
 
 
-def _problem(course: Course, one: Named) -> str:
-    """What a backend said in an exchange of these ranks that failed."""
-    if not one.fault.startswith("broken"):
-        return ""
-    wanted = set(one.ranks)
-    said = (e.problem for r in course.results for e in r.exchanged if wanted <= set(e.group))
-    return next(filter(None, said), "")
-
-
-def who(hosts: Mapping[int, str], ranks: Sequence[int], fault: str = "") -> str:
+def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
     """Ranks and where they are.
 
     >>> who({3: "n1", 4: "n1", 7: "n2"}, (3, 4)), who({3: "n1", 7: "n2"}, (3, 7)), who({}, (9,))
-    ('ranks 3 and 4 on n1', 'rank 3 on n1 and rank 7 on n2', 'rank 9')
+    ('ranks 3, 4 on n1', 'rank 3 on n1 and rank 7 on n2', 'rank 9')
     """
     by_host: dict[str, list[int]] = defaultdict(list)
     for rank in ranks:
         by_host[hosts.get(rank, "")].append(rank)
     if len(by_host) > 4:
-        from gpusetup.fleet.names import slurm_list
-
         return f"{len(ranks)} ranks on {slurm_list(filter(None, by_host))}"
-    return _and([_ranks_on(host, group) for host, group in by_host.items()])
-
-
-def _ranks_on(host: str, ranks: Sequence[int]) -> str:
-    numbers = _and([str(rank) for rank in ranks])
-    return f"rank{'s' if len(ranks) > 1 else ''} {numbers}{f' on {host}' if host else ''}"
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-
-
-def in_gb(rate: float | None) -> str:
-    """
-    >>> in_gb(24.96e9), in_gb(1.234e7)
-    ('25 GB/s', '0.0123 GB/s')
-    """
-    return "" if rate is None else f"{rate / GB:.3g} GB/s"
-
-
-# --- what was measured ---------------------------------------------------------------------------
-
-
-STAGES: tuple[Stage, ...] = ("within", "between")
-
-
-def _levels(seen: Seen) -> tuple[Level, ...]:
-    found = [
-        Level(of="computing", median=scores.middle, sees_below=scores.sees)
-        for scores in seen.computing()
-        if scores.of
-    ]
-    for plane in seen.planes:
-        scores = seen.scores(plane.stage)
-        of: Literal["within", "between"] = "within" if plane.stage == "within" else "between"
-        if scores.of:
-            found.append(Level(of=of, median=scores.middle / GB, sees_below=scores.sees))
-    return tuple(found)
-
-
-def _ranks(seen: Seen) -> tuple[RankAnswer, ...]:
-    computing = {r: s / c.middle for c in seen.computing() if c.middle for r, s in c.of.items()}
-    shares: dict[Stage, Callable[[int], float | None]] = {}
-    for stage in STAGES:
-        scores = seen.scores(stage, BOTH)
-        middle = scores.middle or 1.0
-        shares[stage] = {rank: rate / middle for rank, rate in scores.of.items()}.get
-    return tuple(
-        RankAnswer(
-            rank=unit.rank,
-            node=unit.host,
-            local=unit.local,
-            device=unit.device,
-            computing=computing.get(unit.rank),
-            within=shares["within"](unit.rank),
-            between=shares["between"](unit.rank),
-        )
-        for unit in seen.units
-    )
+    said = []
+    for host, group in by_host.items():
+        numbers = ", ".join(map(str, group))
+        said.append(f"rank{'s' * (len(group) > 1)} {numbers}{f' on {host}' if host else ''}")
+    return " and ".join(said)

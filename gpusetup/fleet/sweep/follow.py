@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +21,9 @@ from gpusetup.verify.ranks.gathering import Spoke
 
 SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "exchange.py"
 POLL_SECONDS = 3600.0
-AT_ONCE = {"PYTHONUNBUFFERED": "1"}
+MOST_STARTS = 3
+"""Workers that a rank may have; when the last one ends, the rank stays silent."""
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """What a library printed may wait in a buffer: it would come after the worker's last words."""
 ASIDE = re.compile(
     r"\s|$|(?:\[rank\d+\]: ?)?(?:\[[WI]\d*[] ]|[WI]\d{4} )|(?:.*\W)?(?i:\w*warn(?:ing)?)\b"
@@ -30,24 +33,20 @@ Message = dict[str, Any]
 Tell = Callable[[Message], None]
 
 
-def worker_of(python: str, device: str) -> tuple[str, ...]:
-    """The command of a worker."""
-    return python, str(SCRIPT), device
-
-
 class Follower:
-    """The worker of one rank; what it says is told, with what only this process knows."""
+    """The worker of one rank, started again if it dies; what it says is told, with what only this
+    process knows."""
 
-    def __init__(self, worker: Sequence[str], beside: Message, tell: Tell) -> None:
-        self.worker, self.beside, self.tell = tuple(worker), beside, tell
+    def __init__(self, worker: Sequence[str], home: Message, tell: Tell) -> None:
+        self.worker, self.home, self.tell = tuple(worker), home, tell
         self.lines: Lines | None = None
-        self.start()
+        self.starts = 0
+        self._start()
 
-    def start(self) -> None:
-        """Start a worker; one that is there is ended."""
-        self.end()
+    def _start(self) -> None:
+        self.starts += 1
         try:
-            lines = self.lines = Lines(self.worker, environment={**os.environ, **AT_ONCE})
+            lines = self.lines = Lines(self.worker, environment={**os.environ, **UNBUFFERED})
         except OSError as problem:
             self.tell({"said": "broken", "problem": f"{self.worker[0]}: {problem.strerror}"})
             return
@@ -62,21 +61,23 @@ class Follower:
                 continue
             except EOFError as end:
                 if self.lines is lines:
-                    said = f"{end}: {last[:300]}" if last else str(end)
-                    self.tell({"said": "died", "problem": said})
+                    self.lines = None
+                    self.tell({"said": "died", "problem": f"{end}: {last[:300]}".rstrip(": ")})
+                    if self.starts < MOST_STARTS:
+                        self._start()
                 return
             message = parsed(line)
-            if not message and (ASIDE.match(last) or not ASIDE.match(line)):
+            if message:
+                self.tell({**message, **self.home} if message["said"] == "joined" else message)
+            elif ASIDE.match(last) or not ASIDE.match(line):
                 last = line
-            if message and self.lines is lines:
-                self.tell({**message, **self.beside} if message["said"] == "ready" else message)
 
     def ask(self, question: Message) -> None:
         if self.lines is not None:
             self.lines.tell(json.dumps(question))
 
     def end(self) -> None:
-        lines, self.lines = self.lines, None
+        lines, self.lines, self.starts = self.lines, None, MOST_STARTS
         if lines is not None:
             lines.end()
 
@@ -94,32 +95,26 @@ def parsed(line: str) -> Message:
     return {}
 
 
-def take_part(
-    spoke: Spoke,
-    worker: Sequence[str],
-    beside: Message,
-    started: Callable[[Follower], None] = lambda follower: None,
-) -> Message:
-    """Be a rank of the sweep until its end, which is returned; empty where the leader is gone."""
-    follower = Follower(worker, beside, lambda message: spoke.say({"told": message}))
-    started(follower)
+def take_part(spoke: Spoke, worker: Sequence[str], home: Message) -> Message:
+    """Do what the leader asks until it says the end, which is returned; empty if it is gone."""
+    keep_alive(spoke.link)
+    follower = Follower(worker, home, lambda message: spoke.say({"told": message}))
     try:
-        return obey(follower, spoke.hear)
-    finally:
-        spoke.told.close()
-        spoke.link.close()
-
-
-def obey(follower: Follower, hear: Callable[[], Message]) -> Message:
-    """Do what the leader asks until it says the end, which is returned; empty where it is gone."""
-    try:
-        while message := hear():
+        while message := spoke.hear():
             if "exit" in message:
                 return message
             if "ask" in message:
                 follower.ask(message["ask"])
-            if message.get("renew"):
-                follower.start()
         return {}
     finally:
         follower.end()
+        spoke.told.close()
+        spoke.link.close()
+
+
+def keep_alive(link: socket.socket) -> None:
+    """Let the system notice within a minute that the other host has gone; without that, hours."""
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

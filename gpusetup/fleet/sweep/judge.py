@@ -1,164 +1,220 @@
-"""Who is slower than the others: scores of ranks, and how low a healthy one may be. Pure.
+"""Who is slower than the others, and who is named: what a second series of rounds shows too. Pure.
 
-A rank's score is the middle of what it measured with its partners. A pair should do what its
-slower end can; what it does otherwise is the noise of the measurement. A rank is suspected where
-its score lies below the fleet's median by more of that noise than a healthy fleet shows once in a
-hundred sweeps (`fleet/rates.py`), and by a share that matters; a suspicion is measured again.
+A rank's score is the middle of what it measured, with all of its partners; of computing the upper
+quarter, for what disturbs a measurement makes it slower and never faster. A rank is slow if its
+score is below the fleet's median by more of the scatter than a healthy fleet shows once in a
+hundred sweeps (`fleet/rates.py`), and by a share that matters.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from math import comb, pi, sqrt
-from statistics import median, median_high
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Literal
 
-from gpusetup.fleet.rates import FALSE_ALARMS, LEAST_SPREAD, LEAST_VALUES, TO_SIGMA, spreads
-from gpusetup.fleet.sweep.values import Result, Stage
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.fleet.rates import least_healthy
+from gpusetup.model.frozen import Frozen
 
 LOSS = 0.2
 """A link or rank that is slower by a smaller share is not named."""
 LOSS_AMONG_FEW = 1 / 3
-"""Where fewer than five are compared, a smaller loss is nobody's."""
-LEAST_COMPARED = 3
-MEDIAN_OF_NORMAL = pi / 2
-"""Values whose median is as certain as the mean of one, where they are normal."""
+"""The same, if fewer than eight are compared: so few show no scatter."""
+LEAST_COMPARED, FEW = 3, 8
+PATH_AGAIN = 4
+"""How often a slow pair is measured again: a path has one measurement a round."""
+FEW_PATHS, SHARE_OF_PATHS = 3, 0.05
+"""More slow pairs than these are no single paths: the network is uneven."""
+
+Group = tuple[int, ...]
 Pair = tuple[int, int]
+Stage = Literal["computing", "within", "between"]
+"""Each rank alone; ranks of one host; ranks of the same place on several hosts."""
+Fault = Literal[
+    "absent",
+    "hung",
+    "slow-compute",
+    "broken-link",
+    "slow-link",
+    "broken-path",
+    "slow-path",
+    "uneven",
+    "unmeasured",
+]
+
+
+class Unit(Frozen):
+    """One rank of the sweep."""
+
+    rank: int
+    host: str
+    local: int = 0
+    """Its place among the ranks of its host."""
+    device: str = ""
+    """The model of its device: rates of computing are compared among alike."""
+
+
+class Round(Frozen):
+    """What is measured at once."""
+
+    number: int
+    stage: Stage
+    groups: tuple[Group, ...]
+    """Who computes alone, or exchanges with whom: no rank is in two groups."""
+    again: bool = False
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        return tuple(rank for group in self.groups for rank in group)
+
+
+class Result(Frozen):
+    """What came back of a round."""
+
+    round: Round
+    rates: Mapping[Group, float]
+    """bytes/s of bus bandwidth, of computing runs/s; 0 if it failed or did not end in time."""
+    silent: tuple[int, ...] = ()
+    """Ranks that said nothing until the round's time was over."""
+    problem: str = ""
+    """What a backend said of an exchange that failed."""
 
 
 class Scores(Frozen):
     """The ranks of one stage (or of one model of device), compared."""
 
+    stage: Stage
     of: Mapping[int, float]
-    """Rank -> its middle rate."""
-    pairs: Mapping[Pair, float] = {}
-    once: frozenset[int] = frozenset()
-    """Ranks with one partner: of a slow pair no end can be blamed."""
-    unsure: frozenset[int] = frozenset()
-    """Ranks that were slow in no more rounds than the others' rounds let expect by chance."""
-    middle: float = 0.0
-    limit: float = 0.0
-    """A healthy one reaches it; 0 where too few are compared."""
+    """Rank -> its score."""
+    middle: float
+    limit: float
+    """A healthy rank reaches it; 0 if too few are compared."""
+    again: Mapping[int, Sequence[float]]
+    """Rank -> its rates in the second series."""
+    pairs: Mapping[Pair, float]
+    """Pair -> the best of its rates."""
+    times_again: Mapping[Pair, int]
+    partners: Mapping[int, Collection[Group]]
+    """Rank -> its groups: if it is one pair, neither end can be blamed for it."""
 
     @property
-    def sees(self) -> float:
-        """A rank slower than this share of the median is suspected."""
-        return self.limit / self.middle if self.middle else 0.0
+    def dead(self) -> tuple[int, ...]:
+        """Ranks whose exchanges with several partners failed; each costs the whole limit."""
+        return tuple(r for r, score in self.of.items() if not score and len(self.partners[r]) > 1)
 
     @property
     def slow(self) -> tuple[int, ...]:
-        out = self.once | self.unsure
-        return tuple(r for r, score in self.of.items() if score < self.limit and r not in out)
+        least = 1 if self.stage == "computing" else 2
+        slow = (rank for rank, score in self.of.items() if score < self.limit)
+        return tuple(rank for rank in slow if len(self.partners[rank]) >= least)
 
     @property
-    def paths(self) -> tuple[Pair, ...]:
+    def slow_pairs(self) -> tuple[Pair, ...]:
         """Slow pairs of which neither end is slow."""
-        slow = set(self.slow)
+        slow = {*self.slow}
         return tuple(p for p, r in self.pairs.items() if r < self.limit and slow.isdisjoint(p))
 
-
-def pair_rates(results: Iterable[Result], stage: Stage, kinds: Sequence[str]) -> dict[Pair, float]:
-    """The best that each pair did: what disturbs a measurement only makes it slower."""
-    best: dict[Pair, float] = {}
-    for result in results:
-        if result.round.stage != stage or result.round.kind not in kinds:
-            continue
-        for each in result.exchanged:
-            if len(each.group) == 2 and not set(each.group) & set(result.silent):
-                pair = (min(each.group), max(each.group))
-                best[pair] = max(best.get(pair, 0.0), each.rate)
-    return best
+    @property
+    def limit_again(self) -> float:
+        """The limit, at the speed of the sound ranks in the second series."""
+        slow = {*self.slow, *(rank for pair in self.slow_pairs for rank in pair)}
+        now = [median(rates) for rank, rates in self.again.items() if rank not in slow]
+        return self.limit * min(1.0, median(now) / self.middle) if now and self.limit else 0.0
 
 
-def link_scores(pairs: Mapping[Pair, float]) -> Scores:
-    """Scores of the ranks by their pairs.
+def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -> Scores:
+    """Compare ranks by what they measured in a stage.
 
     >>> rates = {(0, 1): 1.0, (0, 2): 0.5, (1, 2): 0.5, (0, 3): 1.0, (1, 3): 1.0, (2, 3): 0.5}
-    >>> found = link_scores(rates)
+    >>> asked = Round(number=0, stage="between", groups=tuple(rates))
+    >>> found = scores_of([Result(round=asked, rates=rates)], "between", range(4))
     >>> found.slow, found.middle
     ((2,), 1.0)
     """
-    by_rank: dict[int, list[float]] = defaultdict(list)
-    for (one, other), rate in pairs.items():
-        by_rank[one].append(rate)
-        by_rank[other].append(rate)
-    of = {rank: median_high(rates) for rank, rates in sorted(by_rank.items())}
-    noise = [abs(rate - min(of[one], of[other])) for (one, other), rate in pairs.items()]
-    once = frozenset(rank for rank, rates in by_rank.items() if len(rates) == 1)
-    return replace(_judged(of, noise), pairs=pairs, once=once)
-
-
-def compute_scores(results: Iterable[Result], ranks: Iterable[int]) -> Scores:
-    """Scores of the ranks by what each computed on its own, as shares of its rounds' middles.
-
-    What slows a whole round, as a clock that sinks does, slows all of it and leaves the shares.
-    """
-    rounds = list(shared_rounds(results, ranks))
-    by_rank: dict[int, list[float]] = defaultdict(list)
-    for _, shares in rounds:
-        for rank, share in shares.items():
-            by_rank[rank].append(share)
-    middle = median(each for each, _ in rounds) if rounds else 0.0
-    usual = {rank: median(shares) for rank, shares in sorted(by_rank.items())}
-    noise = [
-        abs(share - usual[rank]) * middle * sqrt(MEDIAN_OF_NORMAL / len(shares))
-        for rank, shares in by_rank.items()
-        for share in shares
-    ]
-    of = {rank: share * middle for rank, share in usual.items()}
-    found = _judged(of, noise or [0.0])
-    slow_in = {r: sum(s < found.sees for s in shares) for r, shares in by_rank.items()}
-    return replace(found, unsure=_unsure(slow_in, {r: len(s) for r, s in by_rank.items()}))
-
-
-def _unsure(slow_in: Mapping[int, int], rounds: Mapping[int, int]) -> frozenset[int]:
-    """Ranks whose slow rounds may be chance, at the rate at which the other ranks have such.
-
-    Clocks that sink for moments make some rounds of any rank slow; a rank that is slow is so in
-    nearly all of its own. Binomial, over as many ranks as there are.
-    """
-    every, slow = sum(rounds.values()), sum(slow_in.values())
-    chances = {
-        rank: chance(count, slow_in[rank], (slow - slow_in[rank] + 1) / (every - count + 1))
-        for rank, count in rounds.items()
-        if slow_in[rank]
-    }
-    return frozenset(r for r, each in chances.items() if each * len(rounds) > FALSE_ALARMS)
-
-
-@lru_cache(maxsize=4096)
-def chance(count: int, least: int, each: float) -> float:
-    """How likely at least so many of `count` rounds are slow, where each is with that chance.
-
-    >>> chance(5, 5, 0.5), round(chance(3, 2, 0.1), 3), chance(4, 0, 0.2)
-    (0.03125, 0.028, 1.0)
-    """
-    wanted = range(least, count + 1)
-    return min(1.0, sum(comb(count, n) * each**n * (1 - each) ** (count - n) for n in wanted))
-
-
-def shared_rounds(
-    results: Iterable[Result], ranks: Iterable[int]
-) -> Iterator[tuple[float, dict[int, float]]]:
-    """Of each round in which these ranks computed: the middle rate, and each rank's share of it."""
-    wanted = set(ranks)
+    first: dict[int, list[float]] = defaultdict(list)
+    again: dict[int, list[float]] = defaultdict(list)
+    met: dict[int, set[Group]] = defaultdict(set)
+    pairs, times = dict[Pair, float](), Counter[Pair]()
     for result in results:
-        rates = {rank: rate for rank, rate in result.computed.items() if rank in wanted}
-        if rates:
-            middle = median(rates.values())
-            yield middle, {rank: rate / middle for rank, rate in rates.items()}
+        for group, rate in result.rates.items() if result.round.stage == stage else ():
+            if not all(rank in ranks for rank in group):
+                continue
+            for rank in group:
+                (again if result.round.again else first)[rank].append(rate)
+                met[rank].add(group)
+            if len(group) == 2:
+                pairs[group] = max(rate, pairs.get(group, 0.0))
+                times[group] += result.round.again
+    of = {rank: (upper if stage == "computing" else middle)(first[rank]) for rank in sorted(first)}
+    return Scores(
+        stage=stage, of=of, middle=median(of.values()) if of else 0.0, limit=_limit([*of.values()]),
+        again=again, pairs=pairs, times_again=times, partners=met,
+    )  # fmt: skip
 
 
-def _judged(of: Mapping[int, float], noise: Sequence[float]) -> Scores:
-    values = list(of.values())
-    middle = median(values) if values else 0.0
-    if len(values) < LEAST_COMPARED:
-        return Scores(of=of, middle=middle)
-    if len(values) < LEAST_VALUES:
-        return Scores(of=of, middle=middle, limit=middle * (1 - LOSS_AMONG_FEW))
-    among = median(abs(value - middle) for value in values)
-    spread = max(TO_SIGMA * max(median(noise), among), LEAST_SPREAD * middle)
-    least = middle - spreads(max(len(noise), LEAST_VALUES)) * spread
-    return Scores(of=of, middle=middle, limit=max(0.0, min(least, middle * (1 - LOSS))))
+def middle(rates: Sequence[float]) -> float:
+    return sorted(rates)[len(rates) // 2]
+
+
+def upper(rates: Sequence[float]) -> float:
+    return sorted(rates)[len(rates) * 3 // 4]
+
+
+def _limit(scores: Sequence[float]) -> float:
+    if len(scores) < LEAST_COMPARED:
+        return 0.0
+    if len(scores) < FEW:
+        return median(scores) * (1 - LOSS_AMONG_FEW)
+    return least_healthy(scores, LOSS)
+
+
+# --- who is named ---------------------------------------------------------------------------------
+
+
+class Named(Frozen):
+    """One thing that is wrong, or a note."""
+
+    fault: Fault
+    ranks: tuple[int, ...]
+    stage: Stage = "computing"
+    rate: float | None = None
+    middle: float | None = None
+    """The median of the others, in the same unit."""
+
+
+def named_in(scores: Scores) -> Iterator[Named]:
+    """Who is named in one stage."""
+    if scores.of and not scores.middle:
+        yield Named(fault="unmeasured", ranks=tuple(scores.of), stage=scores.stage)
+        return
+    level, told = scores.limit_again, {r: scores.again[r] for r in scores.slow if r in scores.again}
+    slow = [rank for rank, rates in told.items() if upper(rates) < level]
+    for rank in slow:
+        yield _named(scores, (rank,), max(scores.of[rank], upper(told[rank])))
+    some = tuple(r for r, rates in told.items() if r not in slow and median(rates) < level)
+    if scores.stage != "computing" and some:
+        yield _uneven(scores, some)
+    paths = [
+        pair
+        for pair in scores.slow_pairs
+        if scores.times_again[pair] >= PATH_AGAIN and scores.pairs[pair] < level
+    ]
+    if len(paths) > max(FEW_PATHS, SHARE_OF_PATHS * len(scores.pairs)):
+        yield _uneven(scores, tuple(sorted({rank for pair in paths for rank in pair})))
+        return
+    for pair in paths:
+        yield _named(scores, pair, scores.pairs[pair])
+
+
+def _named(scores: Scores, ranks: Group, rate: float) -> Named:
+    fault: Fault = "slow-compute"
+    if scores.stage != "computing":
+        link: Fault = "slow-link" if rate else "broken-link"
+        path: Fault = "slow-path" if rate else "broken-path"
+        fault = link if len(ranks) == 1 else path
+    return Named(fault=fault, ranks=ranks, stage=scores.stage, rate=rate, middle=scores.middle)
+
+
+def _uneven(scores: Scores, ranks: Group) -> Named:
+    rate = median(scores.of[rank] for rank in ranks)
+    return Named(fault="uneven", ranks=ranks, stage=scores.stage, rate=rate, middle=scores.middle)

@@ -17,13 +17,17 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from gpusetup.errors import ToolFailed, Unsatisfiable
-from gpusetup.install.complaints import complaint
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
+from gpusetup.install.complaints import HINTS, complaint
 from gpusetup.install.credentials import split_login
+from gpusetup.install.fetching.page import require_pages
 from gpusetup.install.fetching.wheelhouse import checked, links_to
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.settings.environment import apart_from_guard, asking_environment
+from gpusetup.install.settings.environment import apart_from_guard, asking_environment, indexes
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import Frozen, replace
@@ -66,7 +70,23 @@ def family_of(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]
 
 
 def others_of(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
-    """The files that come besides the family: of an environment that is there, what changes."""
+    """The files that come besides the family: of an environment that is there, what changes.
+
+    `Unreached` where only torch was asked for and there is no solution: torch has all that it needs
+    on any index that is one.
+    """
+    try:
+        return _others_of(job, target, question)
+    except Unsatisfiable as no:
+        if not question.others:
+            raise Unreached(no.message, hint=HINTS[Unreached]) from no
+        names = [canonicalize_name(Requirement(one).name) for one in question.others]
+        environment = asking_environment(job.environ, Path.home(), target.layout.prefix)
+        require_pages(names if not job.wheels else (), indexes(environment))
+        raise
+
+
+def _others_of(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
     family = {one.partition("=")[0] for one in question.family}
     if target.installed:
         exact = tuple(one for one in _changes(job, target, question) if one[0] not in family)

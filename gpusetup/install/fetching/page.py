@@ -11,7 +11,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urldefrag, urljoin
 
@@ -76,11 +77,23 @@ def read_page(url: str) -> list[dict[str, Any]]:
         raise _unreached(f"{shown}: what came is no index page: {problem}") from problem
 
 
+def require_pages(names: Iterable[str], indexes: Iterable[str]) -> None:
+    """`Unreached` where an index answers for a project what is no index page, such as a log-in page
+    of a proxy: then uv's "no" is none."""
+    for index, name in product(indexes, names):
+        if index.startswith("http"):
+            try:
+                read_page(f"{index.rstrip('/')}/{name}/")
+            except Unreached as problem:
+                if not isinstance(problem.__cause__, OSError):  # it answered
+                    raise
+
+
 def _unreached(said: str) -> Unreached:
     return Unreached(
         said,
         hint="nothing was changed; try again later, check the way to that host (proxy, "
-        "certificates), or name a mirror: `--index-root URL`",
+        "certificates), or name a mirror: `--index URL`",
     )
 
 

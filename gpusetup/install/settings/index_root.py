@@ -19,21 +19,21 @@ def _has_a_host(url: str) -> bool:
 
 
 def index_root_of(named: str | None, environ: Mapping[str, str], usual: str) -> str:
-    """`--index-root`, else GPUSETUP_INDEX_ROOT, else the usual one; UsageError for no URL.
+    """`--index`, else GPUSETUP_INDEX, else the usual one; UsageError for no URL.
 
-    >>> index_root_of(None, {"GPUSETUP_INDEX_ROOT": "https://mirror.example/whl/"}, "https://x")
+    >>> index_root_of(None, {"GPUSETUP_INDEX": "https://mirror.example/whl/"}, "https://x")
     'https://mirror.example/whl'
     """
-    root = named or environ.get("GPUSETUP_INDEX_ROOT") or usual
+    root = named or environ.get("GPUSETUP_INDEX") or usual
     if not root.startswith(("http://", "https://")) or not _has_a_host(root):
         raise UsageError(
-            f"`--index-root {root}` is no http or https URL",
+            f"`--index {root}` is no http or https URL",
             hint="it is what stands before the backend: `https://download.pytorch.org/whl`",
         )
 
     if words := root_and_backend(root):
         raise UsageError(
-            f"`--index-root {root}` ends with a backend: the root stands before it",
+            f"`--index {root}` ends with a backend: the root stands before it",
             hint=f"did you mean `{' '.join(words)}`?",
         )
     return root.rstrip("/")
@@ -46,7 +46,7 @@ def root_and_backend(url: str) -> tuple[str, ...] | None:
     """The options for an index with a backend at its end; None where it has none.
 
     >>> root_and_backend("https://mirror.example/whl/cu124/")
-    ('--index-root', 'https://mirror.example/whl', '--backend', 'cu124')
+    ('--index', 'https://mirror.example/whl', '--backend', 'cu124')
     """
     from gpusetup.catalog.builds import INDEX_ROOT
 
@@ -55,5 +55,5 @@ def root_and_backend(url: str) -> tuple[str, ...] | None:
         return None
     own = found[1].removeprefix("http://").removeprefix("https://")
     usual = own.rstrip("/") == INDEX_ROOT.partition("://")[2]
-    root = () if usual else ("--index-root", own_word(found[1]))
+    root = () if usual else ("--index", own_word(found[1]))
     return (*root, "--backend", found[2].lower())

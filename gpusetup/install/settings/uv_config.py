@@ -1,4 +1,4 @@
-"""The little that is read of uv's files: whether the guard wrote one, and the form of TOML."""
+"""The little that is read of uv's files: whether only the guard wrote one, and the form of TOML."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-HEAD = "# gpusetup guard"
-"""How a `uv.toml` begins that the guard wrote: it is for other installers than us."""
+MARK = "# gpusetup guard"
+"""How the lines begin that stand around what the guard wrote."""
 
 
 def names_settings(project: Path) -> bool:
@@ -19,14 +19,12 @@ def names_settings(project: Path) -> bool:
 
 
 def is_guard(path: Path) -> bool:
-    """Whether the guard wrote a file."""
+    """Whether the guard wrote a file, and nobody else: it is for other installers than us."""
     try:
-        if not path.is_file():
-            return False
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(len(HEAD)) == HEAD
-    except OSError:
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    except (OSError, ValueError):
         return False
+    return text.startswith(MARK) and text.rstrip().rpartition("\n")[2] == f"{MARK}: to here"
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,14 +25,21 @@ BUSY_SECONDS = 0.1
 
 
 def write_safely(path: Path, text: str) -> None:
-    """Write a file so that after a crash it is the old one or the new one, and on disk."""
+    """Write a file so that after a crash it is the old one or the new one, and on disk; with the
+    mode that it had."""
     fresh = path.with_name(f"{path.name}.new")
     remove(fresh)
-    with open_new(fresh) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    try:
+        with open_new(fresh) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.is_file():
+            shutil.copymode(path, fresh)
+        fresh.replace(path)
+    except OSError:
+        remove(fresh)
+        raise
     sync_folder(path.parent)
 
 
@@ -57,7 +64,8 @@ def read_json_object(path: Path, most_bytes: int = 1 << 20) -> dict[str, Any] | 
 def open_new(path: Path) -> TextIO:
     """A file that is not there yet; never through a link that somebody has put there."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8")
+    handle = os.open(path, flags, 0o666)
+    return os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="")
 
 
 def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:
@@ -105,14 +113,6 @@ def _copied(source: Path, destination: Path, *, synced: bool = True) -> None:
         sync_folder(destination.parent)
 
 
-def move_once(path: Path, kept: Path) -> None:
-    """Move a path away. Run again, it ends what was begun; nothing where there is nothing."""
-    if os.path.lexists(kept):
-        remove(path)
-    elif os.path.lexists(path):
-        rename(path, kept)
-
-
 def bring_back(kept: Path, path: Path) -> None:
     """Put a path where it was, in place of what is there. Run again, it ends what was begun."""
     gone = kept.with_name(f"{kept.name}.gone~")
@@ -127,20 +127,6 @@ def bring_back(kept: Path, path: Path) -> None:
             _copied(kept, path)
             kept.rename(gone)
     remove(gone)
-
-
-def merge(kept: Path, path: Path) -> None:
-    """Put a path where it was, beside what others have put there since."""
-    both = all(one.is_dir() and not one.is_symlink() for one in (kept, path))
-    if not both:
-        bring_back(kept, path)
-        return
-    for child in sorted(kept.iterdir()):
-        if child.name.endswith(".gone~"):
-            remove(child)
-        else:
-            merge(child, path / child.name)
-    kept.rmdir()
 
 
 def remove(path: Path) -> None:
@@ -167,20 +153,30 @@ def remove(path: Path) -> None:
             return
 
 
-def bytes_in(folders: Iterable[Path]) -> int:
-    """How much the files of some folders hold, links not followed."""
-    waiting, total = [str(folder) for folder in folders], 0
-    while waiting:
-        try:
-            entries = list(os.scandir(waiting.pop()))
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)
-            else:
-                total += entry.stat(follow_symlinks=False).st_size
-    return total
+def files_below(top: str) -> Iterator[str]:
+    """Every file and link at a path and below it; links are not followed."""
+    if os.path.isdir(top) and not os.path.islink(top):
+        for name in os.listdir(top):
+            yield from files_below(os.path.join(top, name))
+    elif os.path.lexists(top):
+        yield top
+
+
+def folders_like(source: str, folder: str) -> None:
+    """A folder, and those above it, made with the modes that another place has."""
+    if not os.path.isdir(folder):
+        folders_like(os.path.dirname(source), os.path.dirname(folder))
+        os.mkdir(folder)
+        shutil.copymode(source, folder)
+
+
+def link_hard(source: str, copy: str) -> None:
+    """The same file under another name; a copy where the disk has no hard links."""
+    folders_like(os.path.dirname(source), os.path.dirname(copy))
+    try:
+        os.link(source, copy, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        shutil.copy2(source, copy, follow_symlinks=False)
 
 
 def link_or_copy(target: Path, link: Path) -> None:

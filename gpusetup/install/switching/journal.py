@@ -1,60 +1,60 @@
-"""The journal of a transaction: what it does to an environment, and how far it has come."""
+"""The journal of a change, and how it is read: anybody may have written what lies in a store.
+
+A checkout may bring a `.venv/.gpusetup` of its own. What is read there is a plain file of a bounded
+size that belongs to us or to whom the environment belongs, and it leads nowhere but into the
+environment: every path in it is below the prefix, with no symbolic link on the way.
+
+The store, `.gpusetup` in the target's prefix:
+
+    journal.json       an unfinished change
+    staging/           what is unpacked there before the switch
+    former-1f2e3d4c/   what was moved aside
+    undo.json          what `--undo` brings back from there, once the change is done
+    conda-undo.json    in its place, where the last installation was conda's
+    receipt.json       what was installed last
+    lock, installer    held while somebody changes the environment (`lock.py`)
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Mapping
+import re
+import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
 from gpusetup import __version__
-from gpusetup.errors import BadInput
-from gpusetup.install.switching.files import refuse_newer, write_safely
-from gpusetup.install.switching.state_files import FORMER, KEPT, first_outside, read_state
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.errors import BadInput, Blocked
+from gpusetup.install.switching.files import no_link, refuse_newer, write_safely
+from gpusetup.model.frozen import Frozen
 
 STORE = ".gpusetup"
 """The folder in the target's prefix."""
 JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.json", "receipt.next"
 CONDA_UNDO = "conda-undo.json"
 STAGING = "staging"
-"""The folder of the store in which wheels are unpacked before the switch."""
-
-Phase = Literal[
-    "making",
-    "staging",
-    "moving",
-    "installing",
-    "verifying",
-    "keeping",
-    "restoring",
-    "undoing",
-    "returning",
-]
-
-
-class Move(Frozen):
-    """A path of the environment, and the name under which it is kept in the store."""
-
-    path: str
-    kept: str
+STATE_BYTES = 32 << 20
+"""A journal of ten thousand paths has 2 MB."""
+YOURS = "nothing was changed; see what it is, and delete it yourself if nobody needs it"
+FORMER = re.compile(r"former(-[0-9a-f]{8})?")
+Phase = Literal["making", "staging", "moving", "installing", "verifying", "keeping"]
 
 
 class Journal(Frozen):
-    """What a transaction does to an environment; enough to end it either way."""
+    """What a change does to an environment; enough to end it either way. Its paths are below the
+    prefix, so that it holds where the environment was moved (`text_of`)."""
 
-    schema: Literal["gpusetup.journal/1"] = "gpusetup.journal/1"
+    schema: Literal["gpusetup.journal/2"] = "gpusetup.journal/2"
     gpusetup: str = __version__
     phase: Phase = "moving"
-    prefix: str = ""
-    """Where the environment was when this was written."""
     former: str = "former"
-    """The folder of the store that keeps what was moved aside."""
-    moves: tuple[Move, ...] = ()
+    """The folder of the store that keeps what was moved aside, by number."""
+    moves: tuple[str, ...] = ()
+    """What is moved aside."""
     made: tuple[str, ...] = ()
     """Paths that were not there before and will be."""
-    away: tuple[Move, ...] = ()
-    """What an undo takes out."""
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
     venv: bool = False
@@ -63,38 +63,64 @@ class Journal(Frozen):
     """Whether its folder was there, empty."""
     keep: bool = True
     """Whether what was there is kept for `--undo`."""
-    listed: str = ""
-    """The sha256 of the list of what was moved aside."""
+    undoes: bool = False
+    """Whether it brings back what an earlier change moved aside."""
+    kept: Mapping[str, tuple[int, int]] = {}
+    """Of an undo: what is kept, with the size and the time of each file."""
+
+    def aside(self, store: Path) -> list[tuple[Path, Path]]:
+        """What is moved: its place in the environment, and where it is kept."""
+        places = enumerate(paths_in(store, self.moves))
+        return [(path, store / self.former / f"{number:05d}") for number, path in places]
+
+
+def text_of(path: str, prefix: str) -> str:
+    """A path below the prefix as JSON can hold it: one letter for each of its bytes.
+
+    >>> text_of("/e/caf\\udce9", "/e")
+    'caf\\xe9'
+    """
+    if not path.startswith(prefix + os.sep):
+        raise outside(path, prefix)
+    return os.fsencode(path[len(prefix) + 1 :]).decode("latin-1")
+
+
+def outside(path: str | Path, prefix: str) -> Blocked:
+    return Blocked(
+        f"{path} does not lie in {prefix}: a symbolic link leads out of it",
+        hint="nothing was changed; use another environment: `--venv DIR`",
+    )
+
+
+def paths_in(store: Path, texts: Iterable[str]) -> list[Path]:
+    return [Path(os.path.join(store.parent, os.fsdecode(one.encode("latin-1")))) for one in texts]
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
     """Replace the journal in one step, on disk before this returns."""
     from gpusetup.model.codec import to_json
 
-    write_safely(store / name, to_json(with_paths(journal, as_text), indent=1))
+    write_safely(store / name, to_json(journal, indent=1))
 
 
 def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
-    """The journal of an unfinished transaction; None where there is none. Every path of it lies in
-    the environment: `Unreadable` where one does not."""
+    """The journal of an unfinished change; None where there is none. Every path of it lies in the
+    environment: `BadInput` where one does not."""
     from gpusetup.model.codec import from_json
 
     path = store / name
     raw = read_state(path)
     if raw is None:
         return None
-    refuse_newer(raw, "gpusetup.journal/1", what=str(path))
+    refuse_newer(raw, "gpusetup.journal/2", what=str(path))
     try:
-        journal = with_paths(from_json(raw, Journal, what=str(path)), as_path)
-        require_confined(moved_along(journal, str(store.parent)), store, path)
+        journal = from_json(raw, Journal, what=str(path))
+        wrong = _what_is_wrong(journal, store)
     except (BadInput, RecursionError, ValueError) as problem:
-        said = problem.message if isinstance(problem, BadInput) else f"{path} cannot be read"
-        raise Unreadable(said, hint=UNREADABLE.get(name)) from problem
-    return moved_along(journal, str(store.parent))
-
-
-class Unreadable(BadInput):
-    """A journal that somebody has spoiled."""
+        wrong = problem.message if isinstance(problem, BadInput) else "it cannot be read"
+    if wrong:
+        raise BadInput(f"{path}: {wrong}", hint=UNREADABLE[name])
+    return journal
 
 
 UNREADABLE = {
@@ -104,68 +130,90 @@ UNREADABLE = {
 }
 
 
-def require_confined(journal: Journal, store: Path, what: Path) -> None:
-    """`BadInput` where a journal leads out of the environment, or is none that we write."""
-    moves = (*journal.moves, *journal.away)
-    kept = [move.kept for move in moves]
-    if not FORMER.fullmatch(journal.former) or not all(map(KEPT.fullmatch, kept)):
-        raise BadInput(f"{what} names no folder of gpusetup's: {journal.former[:80]!r}")
-    if len(set(kept)) < len(kept):
-        raise BadInput(f"{what} keeps two things under one name")
+def _what_is_wrong(journal: Journal, store: Path) -> str | None:
     former = store / journal.former
+    if not FORMER.fullmatch(journal.former):
+        return f"it names no folder of gpusetup's: {journal.former[:80]!r}"
     if os.path.lexists(former) and (former.is_symlink() or not former.is_dir()):
-        raise BadInput(f"{former} is no folder")
+        return f"{former} is no folder"
     if journal.venv and journal.phase != "keeping" and os.path.lexists(store / RECEIPT):
-        raise BadInput(f"{what} is of an environment that is being made, but this one is done")
-    paths = (*journal.made, *(move.path for move in moves))
-    if (out := first_outside(str(store.parent), str(store), paths)) is not None:
-        raise BadInput(
-            f"{what} names what does not lie in the environment, or behind a symbolic link: "
-            f"{out[:200]!r}"
+        return "it is of an environment that is being made, but this one is done"
+    out = first_outside(store, paths_in(store, (*journal.made, *journal.moves)))
+    if out is None:
+        return None
+    return f"it names what does not lie in the environment, or behind a link: {str(out)[:200]!r}"
+
+
+def first_outside(store: Path, paths: Iterable[Path]) -> Path | None:
+    """The first of some paths that is not below the prefix, written plainly and with no symbolic
+    link on the way, or that is in the store."""
+    prefix, real = str(store.parent), os.path.realpath(store.parent)
+    known: dict[str, bool] = {}
+    for path in paths:
+        text, folder = str(path), os.path.dirname(path)
+        if folder not in known:
+            known[folder] = os.path.realpath(folder) == real + folder[len(prefix) :]
+        plain = text.startswith(prefix + os.sep) and os.path.normpath(text) == text
+        in_store = text == str(store) or text.startswith(f"{store}{os.sep}")
+        if not plain or in_store or not known[folder]:
+            return path
+    return None
+
+
+# --- files of a store -----------------------------------------------------------------------------
+
+
+def require_store(store: Path) -> bool:
+    """Whether there is a store; `Blocked` where it is a link or somebody else's folder."""
+    try:
+        found = store.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if stat.S_ISLNK(found.st_mode):
+        raise Blocked(f"{store} is a symbolic link", hint=YOURS)
+    if not stat.S_ISDIR(found.st_mode):
+        return False
+    _require_owner(store, found)
+    return True
+
+
+def _require_owner(path: Path, found: os.stat_result) -> None:
+    """Ours, root's, or of whom the environment belongs to (in a container that is often another
+    number than ours)."""
+    prefix = path.parent if path.name == STORE else path.parent.parent
+    if os.name == "posix" and found.st_uid not in (os.geteuid(), 0, prefix.stat().st_uid):
+        raise Blocked(
+            f"{path} belongs to another user (number {found.st_uid})",
+            hint="nothing was changed; let them run `gpusetup install`, or use another "
+            "environment: `--venv DIR`",
         )
 
 
-def with_paths(journal: Journal, changed: Callable[[str], str]) -> Journal:
-    def all_of(moves: tuple[Move, ...]) -> tuple[Move, ...]:
-        return tuple(Move(path=changed(move.path), kept=move.kept) for move in moves)
-
-    return replace(
-        journal,
-        moves=all_of(journal.moves),
-        away=all_of(journal.away),
-        made=tuple(map(changed, journal.made)),
-    )
-
-
-BYTES = "bytes:"
-"""Before a path that is no UTF-8, in hexadecimal; no absolute path begins so."""
-
-
-def as_text(path: str) -> str:
-    """A path as JSON can hold it.
-
-    >>> as_text("/a/b"), as_path(as_text("/caf\\udce9")) == "/caf\\udce9"
-    ('/a/b', True)
-    """
+def read_state(path: Path) -> bytes | None:
+    """A file of the store, None where there is none; `Blocked` where it is something else."""
+    if not require_store(path.parent):
+        return None
     try:
-        path.encode()
-    except UnicodeEncodeError:
-        return BYTES + os.fsencode(path).hex()
-    return path
+        with open(path, "rb", opener=no_link) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > STATE_BYTES:
+                raise Blocked(f"{path} is no file of ours ({found.st_size} bytes)", hint=YOURS)
+            _require_owner(path, found)
+            return file.read(STATE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        why = "is a symbolic link" if problem.errno == errno.ELOOP else f"{problem.strerror}"
+        raise Blocked(f"{path}: {why}", hint=YOURS) from problem
 
 
-def as_path(text: str) -> str:
-    return os.fsdecode(bytes.fromhex(text[len(BYTES) :])) if text.startswith(BYTES) else text
-
-
-def moved_along(journal: Journal, prefix: str) -> Journal:
-    """The journal of an environment that is called otherwise now: moved, or seen from outside
-    of the container that it was made in."""
-    former = journal.prefix
-    if former in ("", prefix):
-        return journal
-
-    def along(path: str) -> str:
-        return prefix + path[len(former) :] if path.startswith(former + os.sep) else path
-
-    return replace(with_paths(journal, along), prefix=prefix)
+def require_lock(path: Path) -> None:
+    """`Blocked` where a lock is something else than an empty file of ours: to open it would empty
+    what lies behind a hard link, or make what a symbolic link names."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size:
+        raise Blocked(f"{path} is no lock of gpusetup", hint=YOURS)
+    _require_owner(path, found)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpusetup.errors import Blocked
-from gpusetup.install.switching.state_files import require_lock, require_store
+from gpusetup.install.switching.journal import require_lock, require_store
 from gpusetup.system.refused import READ_ONLY, blocked_by_files
 
 LOCK_SECONDS = 10.0
@@ -54,22 +54,6 @@ def locked(
                 prefix.rmdir()
 
 
-def is_held(store: Path) -> bool:
-    """Whether somebody changes the environment right now. Changes nothing."""
-    from filelock import FileLock, Timeout
-
-    if not require_store(store) or not (store / "lock").exists():
-        return False
-    require_lock(store / "lock")
-    try:
-        with FileLock(store / "lock").acquire(timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:
-        return False
-
-
 def _acquired(path: Path, say: Callable[[str], None], seconds: float):  # type: ignore[no-untyped-def]
     from filelock import FileLock, Timeout
 
@@ -106,7 +90,7 @@ def _wait_for_installer(store: Path, say: Callable[[str], None]) -> None:
     except Timeout:
         raise Blocked(
             f"The installer of an earlier run still writes to {store.parent}",
-            hint="end it (it is uv or pip), then `gpusetup install --recover`",
+            hint="end it (it is uv), then run this again",
         ) from None
 
 

@@ -1,135 +1,195 @@
 """Changes the environment: unpacks beside it, moves aside, renames into place, proves, keeps.
 
 Until the first rename nothing of the environment is touched; whatever fails afterwards puts the
-former state back.
+previous state back.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpusetup.errors import Blocked
+from gpusetup.errors import ToolFailed
 from gpusetup.install.complaints import not_installed
+from gpusetup.install.fetching.lock import lock_text
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
 from gpusetup.install.settings.environment import FETCHING, asking_environment
-from gpusetup.install.switching.durable import sync_tree
-from gpusetup.install.switching.kept import listed
-from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
-from gpusetup.install.switching.stage import (
-    place,
-    prepare_stage,
-    require_installed,
-    unpacked,
-)
-from gpusetup.install.switching.staged import Differs, Staged
-from gpusetup.install.switching.state_files import first_outside
-from gpusetup.install.switching.transaction import (
+from gpusetup.install.switching.durable import sync_renamed, sync_tree
+from gpusetup.install.switching.files import folders_like, remove, rename
+from gpusetup.install.switching.journal import (
     NEXT_RECEIPT,
     RECEIPT,
+    STAGING,
     STORE,
     Journal,
+)
+from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
+from gpusetup.install.switching.staged import Differs, Staged, compared
+from gpusetup.install.switching.transaction import (
     begin,
-    continued,
     enter,
-    first_journal,
     keep,
+    linked,
     move_aside,
-    prepare,
+    prepared,
     put_back,
+    undo_known,
 )
 from gpusetup.install.target.layout import Layout
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.finding import Step
+from gpusetup.model.frozen import replace
 from gpusetup.system.refused import blocked_by_files, refused
 from gpusetup.system.signals import uninterrupted
+
+
+def new_journal(**more: Any) -> Journal:
+    return Journal(phase="staging", former=f"former-{secrets.token_hex(4)}", **more)
 
 
 def switch(
     job: Job, plan: Plan, layout: Layout, *, verify: bool, made: Journal | None = None
 ) -> Outcome:
-    """Change the environment, prove it, keep it or bring the former state back.
+    """Install a plan, prove it, keep it or bring the previous state back.
 
     `made` is the journal of an environment that was made for this. The caller holds the lock.
     """
+    journal = new_journal(keep=job.keep)
+    if made is not None:
+        journal = replace(journal, venv=True, existed=made.existed)
     store = Path(layout.prefix, STORE)
-    journal = first_journal(layout, keep=job.keep, made=made)
     begin(store, journal)
+    journal = _changed(job, layout, journal, lambda: _unpacked(job, plan, layout), plan.after)
+    verdict = None
     with putting_back(job, store, journal):
-        staged = _staged(job, plan, layout, store)
-        job.log.line("switch begins")
-        coming = staged.targets.values()
-        ready = continued(journal, prepare(layout, plan.after, coming, plan.after))
-        refuse_outside(layout, ready)
-        journal = enter(store, listed(store, ready), "moving")
-    with putting_back(job, store, journal):
-        journal = _renamed(job, layout, journal, staged)
-        job.log.line("switch ends")
-        verdict = (
-            prove(job, layout.python, plan.device, plan.after.get("torch")) if verify else None
-        )
+        if verify:
+            verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
     if verdict is not None and verdict.get("verdict") != "passed":
         restore(job, store, journal)
         return Outcome(kept=False, verdict=verdict)
     with putting_back(job, store, journal):
-        receipt = _receipt(job, plan, journal, verdict)
-        write_receipt(store / NEXT_RECEIPT, receipt)
-    _kept(store, journal)
+        write_receipt(store / NEXT_RECEIPT, _receipt(job, plan, journal, verdict))
+    _keep(store, journal)
     return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
 
 
-def _staged(job: Job, plan: Plan, layout: Layout, store: Path) -> Staged:
-    """Everything that comes, unpacked beside the environment, compared, and on the disk."""
-    folder = prepare_stage(store, plan.wheels)
-    _unpack(job, plan, layout)
+def undo(job: Job, layout: Layout) -> None:
+    """The packages that the last installation replaced come back, by a change like any other; what
+    came since stays. The caller holds the lock."""
+    store = Path(layout.prefix, STORE)
+    known = undo_known(store, layout)
+    journal = new_journal(keep=False, undoes=True, before=known.after)
+    begin(store, journal)
+    journal = _changed(
+        job,
+        layout,
+        journal,
+        lambda: Staged(targets=linked(store, known), records={}),
+        known.before,
+    )
+    _keep(store, journal)
+
+
+def _changed(
+    job: Job,
+    layout: Layout,
+    journal: Journal,
+    bring: Callable[[], Staged],
+    after: Mapping[str, str],
+) -> Journal:
+    """What leaves is aside and what comes in its place; both on the disk."""
+    store = Path(layout.prefix, STORE)
+    with putting_back(job, store, journal):
+        remove(store / STAGING)
+        (store / STAGING).mkdir()
+        staged = bring()
+        sync_tree(store / STAGING)
+        job.log.line("switch begins")
+        journal = prepared(journal, layout, staged.targets.values(), after)
+        journal = enter(store, journal, "moving")
+    with putting_back(job, store, journal):
+        job.talk("Installing ...")
+        move_aside(store, journal)
+        journal = enter(store, journal, "installing")
+        place(staged.targets, layout.prefix)
+        for path, wanted in staged.records.items():
+            if hashlib.sha256(Path(path).read_bytes()).hexdigest() != wanted:
+                raise ToolFailed(
+                    f"{path} is not the list that was checked",
+                    hint="somebody else installs into this environment; run this again",
+                )
+        journal = enter(store, journal, "verifying")
+        job.log.line("switch ends")
+    return journal
+
+
+def place(targets: Mapping[str, str], prefix: str) -> None:
+    """Rename what was unpacked to where it goes; on the disk before this returns."""
+    changed: set[str] = set()
+    for source, target in targets.items():
+        folder = os.path.dirname(target)
+        while folder not in changed and len(folder) >= len(prefix):
+            changed.add(folder)
+            folder = os.path.dirname(folder)
+        folders_like(os.path.dirname(source), os.path.dirname(target))
+        rename(Path(source), Path(target), synced=False)
+    sync_renamed(changed)
+
+
+# --- fetching and unpacking -----------------------------------------------------------------------
+
+
+def switch_step(program: str, python: str, prefix: str, *, hashed: bool) -> Step:
+    """The command that fetches and unpacks the wheels: each by its address and its hash, into a
+    folder of the environment `prefix` from which they are renamed to their places once they are
+    compared. `hashed`: the index names a hash of every one."""
+    stage = os.path.join(prefix, STORE, STAGING)
+    root, lock = os.path.join(stage, "root"), os.path.join(stage, "pylock.toml")
+    options: tuple[str, ...] = ("--quiet", "--no-deps", "--no-build")
+    options += ("--preview-features", "pylock", *(("--require-hashes",) if hashed else ()))
+    where = ("--python", python, "--prefix", root, "-r", lock)
+    temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
+    return Step(
+        argv=(program, "pip", "install", *options, *where),
+        title="fetch the wheels and unpack them beside the environment",
+        environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
+        timeout_seconds=6 * 3600.0,
+    )
+
+
+def venv_step(program: str, folder: str, base: str) -> Step:
+    """The command that makes an environment; the store with the journal is in it already."""
+    options = ("--quiet", "--no-project", "--allow-existing", "--python", base)
+    argv = (program, "venv", *options, folder)
+    return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
+
+
+def _unpacked(job: Job, plan: Plan, layout: Layout) -> Staged:
+    """Everything that comes, unpacked beside the environment and compared with its lists; once more
+    from the index where our cache is not what it was."""
     try:
-        staged = unpacked(folder, plan.wheels, layout)
-    except Differs as problem:  # the cache is not what it was
+        return _unpack(job, plan, layout)
+    except Differs as problem:
         job.log.line(f"{problem.message}; once more, from the index")
         environment = asking_environment(job.environ, Path.home())
         names = tuple(wheel.name for wheel in plan.wheels)
         run_step(job, Step(argv=(job.uv, "cache", "clean", *names), title=""), environment)
-        folder = prepare_stage(store, plan.wheels)
-        _unpack(job, plan, layout)
-        staged = unpacked(folder, plan.wheels, layout)
-    sync_tree(folder)
-    return staged
+        return _unpack(job, plan, layout)
 
 
-def refuse_outside(layout: Layout, journal: Journal) -> None:
-    """`Blocked` where something would be moved or made that does not lie in the environment."""
-    paths = (*journal.made, *(move.path for move in journal.moves))
-    out = first_outside(layout.prefix, os.path.join(layout.prefix, STORE), paths)
-    if out is not None:
-        raise Blocked(
-            f"{out} does not lie in {layout.prefix}: a symbolic link leads out of it",
-            hint="nothing was changed; use another environment: `--venv DIR`",
-        )
-
-
-def _renamed(job: Job, layout: Layout, journal: Journal, staged: Staged) -> Journal:
-    """What leaves is aside and what comes in its place; both on the disk."""
-    store = Path(layout.prefix, STORE)
-    job.talk("Installing ...")
-    move_aside(store, journal)
-    journal = enter(store, journal, "installing")
-    place(staged.targets, layout.prefix)
-    require_installed(staged.records)
-    return enter(store, journal, "verifying")
-
-
-def _kept(store: Path, journal: Journal) -> None:
-    hint = "mend that, then `gpusetup install --recover` ends the installation"
-    with uninterrupted(), blocked_by_files("The new state is there, but not kept", hint):
-        keep(store, journal)
-
-
-def _unpack(job: Job, plan: Plan, layout: Layout) -> None:
+def _unpack(job: Job, plan: Plan, layout: Layout) -> Staged:
+    folder = Path(layout.prefix, STORE, STAGING)
+    remove(folder)
+    (folder / "tmp").mkdir(parents=True)
+    folder.chmod(0o700)
+    (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
     environment = {**asking_environment(job.environ, Path.home(), layout.prefix), **FETCHING}
     if plan.index_url.startswith("http"):  # so that uv knows its login
         indexes = filter(None, (plan.index_url, environment.get("UV_INDEX")))
@@ -138,11 +198,21 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> None:
         output = run_step(job, plan.steps[-1], environment)
     if not output.ok:
         raise not_installed("the wheels cannot be fetched and unpacked", output)
+    return compared(folder / "root", plan.wheels, layout)
+
+
+# --- the ends -------------------------------------------------------------------------------------
+
+
+def _keep(store: Path, journal: Journal) -> None:
+    hint = "mend that, then `gpusetup install` ends it"
+    with uninterrupted(), blocked_by_files("The new state is there, but not kept", hint):
+        keep(store, journal)
 
 
 @contextmanager
 def putting_back(job: Job, store: Path, journal: Journal) -> Iterator[None]:
-    """Where the block fails, the former state comes back, and the hint says so."""
+    """Where the block fails, the previous state comes back, and the hint says so."""
     try:
         yield
     except OSError as problem:
@@ -154,25 +224,20 @@ def putting_back(job: Job, store: Path, journal: Journal) -> Iterator[None]:
         raise
 
 
-PUT_BACK = "the former state was put back"
+PUT_BACK = "the previous state was put back"
 
 
 def restore(job: Job, store: Path, journal: Journal) -> None:
-    """Put the former state back; a Ctrl-C waits until it is done."""
+    """Put the previous state back; a Ctrl-C waits until it is done."""
     if journal.venv or journal.phase != "staging":
-        job.talk("Putting the former state back ...")
+        job.talk("Putting the previous state back ...")
     job.log.line("put back")
-    hint = "mend that, then `gpusetup install --recover`; nothing is lost until then"
-    with uninterrupted(), blocked_by_files("The former state could not be put back", hint):
+    hint = "mend that, then run `gpusetup install` again; nothing is lost until then"
+    with uninterrupted(), blocked_by_files("The previous state could not be put back", hint):
         put_back(store, journal)
 
 
-def _receipt(
-    job: Job,
-    plan: Plan,
-    journal: Journal,
-    verdict: Mapping[str, Any] | None,
-) -> Receipt:
+def _receipt(job: Job, plan: Plan, journal: Journal, verdict: Mapping[str, Any] | None) -> Receipt:
     return Receipt(
         installed_at=now(),
         python=shareable(DoneStep(argv=(plan.python,))).argv[0],

@@ -2,33 +2,21 @@
 
 Everything that will leave or be made is written to a journal first, and every phase is noted there
 before it begins. Moving aside is a rename on the same filesystem, so it costs no second copy of
-gigabytes. From the journal alone `recover` brings a killed transaction to the former or to the new
+gigabytes. From the journal alone `recover` brings a killed change to the previous or to the new
 state, and may itself be killed and run again. What a phase relies on is on the disk before that
 phase is noted, so that this holds after a power cut as well.
-
-The store, `.gpusetup` in the target's prefix:
-
-    journal.json       an unfinished transaction
-    staging/           what is unpacked there before the switch
-    former-1f2e3d4c/   what was moved aside
-    undo.json          what `--undo` brings back from there, once the transaction is done
-    conda-undo.json    in its place, where the last installation was conda's
-    receipt.json       what was installed last
-    lock, installer    held while somebody changes the environment (`lock.py`)
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
 
 from gpusetup.errors import Blocked
 from gpusetup.install.switching.durable import sync_folder, sync_folders, sync_tree
-from gpusetup.install.switching.files import bring_back, bytes_in, merge, move_once, remove, rename
+from gpusetup.install.switching.files import bring_back, files_below, link_hard, remove, rename
 from gpusetup.install.switching.journal import (
     CONDA_UNDO,
     JOURNAL,
@@ -37,16 +25,15 @@ from gpusetup.install.switching.journal import (
     STAGING,
     STORE,
     UNDO,
-    UNREADABLE,
     Journal,
-    Move,
     Phase,
-    Unreadable,
+    first_outside,
+    outside,
+    paths_in,
     read_journal,
+    text_of,
     write_journal,
 )
-from gpusetup.install.switching.kept import require_as_kept
-from gpusetup.install.switching.state_files import require_store
 from gpusetup.install.target.layout import (
     Layout,
     covering_entries,
@@ -59,70 +46,34 @@ from gpusetup.install.target.owned import at_symbolic_links, files_of_all, refus
 from gpusetup.model.frozen import replace
 from gpusetup.system.refused import READ_ONLY, blocked_by_files
 
-__all__ = [
-    "CONDA_UNDO",
-    "JOURNAL",
-    "NEXT_RECEIPT",
-    "RECEIPT",
-    "STORE",
-    "UNDO",
-    "Journal",
-    "Move",
-    "Phase",
-    "Unreadable",
-    "read_journal",
-    "write_journal",
-]
 
-
-def first_journal(layout: Layout, *, keep: bool, made: Journal | None = None) -> Journal:
-    """The journal while the wheels are unpacked: nothing is changed yet. `made` is that of an
-    environment which was made for it."""
-    return Journal(
-        phase="staging",
-        prefix=layout.prefix,
-        former=f"former-{secrets.token_hex(4)}",
-        keep=keep,
-        venv=made is not None,
-        existed=made is None or made.existed,
-    )
-
-
-def prepare(
-    layout: Layout, leaving: Iterable[str], coming: Iterable[str], after: Mapping[str, str]
+def prepared(
+    journal: Journal, layout: Layout, coming: Iterable[str], after: Mapping[str, str]
 ) -> Journal:
-    """The journal of replacing the distributions named in `leaving` by the files that come.
-    Changes nothing.
+    """The journal with all that is moved aside and made, where files come in place of the
+    distributions that `after` names, and of those that the journal takes out. Changes nothing.
 
     A file that would be overwritten although nothing that leaves owns it is moved aside too; where
-    files would go behind a symbolic link, the link is.
+    files would go behind a symbolic link, the link is. `Blocked` where any lies outside.
     """
-    gone, files = files_of_all(leaving, layout)
+    gone, files = files_of_all({*after, *journal.before}, layout)
     made = frozenset(coming)
     leave, links = at_symbolic_links(files, layout.roots)
     arrive, more_links = at_symbolic_links(made, layout.roots)
     refuse_shared(links | more_links, gone, layout)
-    overwritten = those_there(arrive - leave)
-    away = covering_entries(leave | overwritten, layout.roots)
-    return Journal(
-        prefix=layout.prefix,
-        former=f"former-{secrets.token_hex(4)}",
-        moves=_numbered(away, ""),
-        made=_not_there_after(made, away, _bytecode_ends(layout)),
+    away = covering_entries(leave | those_there(arrive - leave), layout.roots)
+    fresh = _not_there_after(made, away, _bytecode_ends(layout))
+    found = replace(
+        journal,
+        moves=tuple(text_of(path, layout.prefix) for path in away),
+        made=tuple(text_of(path, layout.prefix) for path in fresh),
         before={one.name: one.version for one in gone},
         after=dict(after),
     )
-
-
-def continued(first: Journal, journal: Journal) -> Journal:
-    """A journal as the next one of the transaction that `first` began."""
-    return replace(
-        journal,
-        former=first.former,
-        keep=first.keep,
-        venv=first.venv,
-        existed=first.existed,
-    )
+    store = Path(layout.prefix, STORE)
+    if (out := first_outside(store, paths_in(store, (*found.moves, *found.made)))) is not None:
+        raise outside(out, layout.prefix)
+    return found
 
 
 def _bytecode_ends(layout: Layout) -> tuple[str, ...]:
@@ -132,12 +83,8 @@ def _bytecode_ends(layout: Layout) -> tuple[str, ...]:
     return tuple(f".{name}{level}.pyc" for name in names for level in ("", ".opt-1", ".opt-2"))
 
 
-def _numbered(paths: Iterable[str], prefix: str) -> tuple[Move, ...]:
-    return tuple(Move(path=path, kept=f"{prefix}{number:05d}") for number, path in enumerate(paths))
-
-
 def _not_there_after(
-    made: Iterable[str], away: tuple[str, ...], ends: tuple[str, ...] = ()
+    made: Iterable[str], away: tuple[str, ...], ends: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The topmost new entries once `away` has been moved; bytecode of new files among them."""
     leaving = set(away)
@@ -163,7 +110,7 @@ def _inside(path: str, folders: set[str]) -> bool:
     return True
 
 
-# --- the journal ---------------------------------------------------------------------------------
+# --- the phases -----------------------------------------------------------------------------------
 
 
 def begin(store: Path, journal: Journal) -> None:
@@ -183,51 +130,39 @@ def enter(store: Path, journal: Journal, phase: Phase) -> Journal:
 
 def move_aside(store: Path, journal: Journal) -> None:
     """Move everything that leaves into the store."""
-    for move in journal.moves:
-        rename(Path(move.path), store / journal.former / move.kept)
-    sync_folders(folders_changed(store, journal))
+    for path, kept in journal.aside(store):
+        rename(path, kept)
+    sync_folders(_folders_changed(store, journal))
 
 
-def folders_changed(store: Path, journal: Journal) -> set[str]:
-    """The folders whose entries a transaction changes."""
-    paths = (*journal.made, *(move.path for move in (*journal.moves, *journal.away)))
+def _folders_changed(store: Path, journal: Journal) -> set[str]:
+    paths = paths_in(store, (*journal.made, *journal.moves))
     return {*map(os.path.dirname, paths), str(store / journal.former)}
 
 
-# --- the ends of a transaction -------------------------------------------------------------------
-
-
 def put_back(store: Path, journal: Journal) -> None:
-    """Bring the former state back: remove what was made, rename what was moved aside.
+    """Bring the previous state back: remove what was made, rename what was moved aside.
 
     May be run again after it was stopped anywhere: a thing that is in the store was moved and is
     brought back; one that is not was never moved, or is back already.
     """
-    with contextlib.suppress(OSError):  # a full disk: the phase before leads here as well
-        journal = enter(store, journal, "restoring")
-    if journal.venv:
-        remove_environment(store)
-    for path in journal.made:
-        remove(Path(path))
-    for move in journal.moves:
-        bring_back(store / journal.former / move.kept, Path(move.path))
-    remove(store / NEXT_RECEIPT)
-    sync_folders(folders_changed(store, journal))
-    forget(store)
-
-
-def remove_environment(store: Path) -> None:
-    """Remove everything of an environment that is being made but the store. What no environment
-    has is somebody else's."""
-    for name in VENV_ENTRIES:
+    for name in VENV_ENTRIES if journal.venv else ():
         remove(store.parent / name)
+    for path in paths_in(store, journal.made):
+        remove(path)
+    for path, kept in journal.aside(store):
+        bring_back(kept, path)
+    remove(store / NEXT_RECEIPT)
+    sync_folders(_folders_changed(store, journal))
+    _forget(store)
 
 
 VENV_ENTRIES = (
     *("bin", "lib", "lib64", "include", "share", "Scripts", "Lib", "Include", "Library"),
     *("pyvenv.cfg", ".lock", ".gitignore", "CACHEDIR.TAG"),
 )
-"""What uv, venv and virtualenv make in the folder of an environment."""
+"""What uv, venv and virtualenv make in the folder of an environment: only these go with one that is
+being made."""
 
 
 def keep(store: Path, journal: Journal) -> None:
@@ -236,20 +171,20 @@ def keep(store: Path, journal: Journal) -> None:
     journal = enter(store, journal, "keeping")
     fresh, receipt = store / NEXT_RECEIPT, store / RECEIPT
     if fresh.exists():
-        if receipt.exists():
-            receipt.replace(store / journal.former / RECEIPT)
         fresh.replace(receipt)
+    elif journal.undoes:
+        receipt.unlink(missing_ok=True)
     if journal.keep:
-        write_journal(store, journal, UNDO)
+        write_journal(store, replace(journal, kept=_files_in(store, journal)), UNDO)
     else:
         (store / UNDO).unlink(missing_ok=True)
     (store / CONDA_UNDO).unlink(missing_ok=True)
-    sync_folders((str(store), str(store / journal.former)))
-    forget(store)
+    sync_folder(store)
+    _forget(store)
 
 
-def forget(store: Path) -> None:
-    """End a transaction. The journal goes first: without it the rest is only left-overs."""
+def _forget(store: Path) -> None:
+    """End a change. The journal goes first: without it the rest is only left-overs."""
     (store / JOURNAL).unlink(missing_ok=True)
     if store.is_dir():
         sync_folder(store)
@@ -259,82 +194,14 @@ def forget(store: Path) -> None:
 def drop_leftovers(store: Path) -> None:
     """Delete what no journal names; the store itself where nothing is left in it."""
     undo = read_journal(store, UNDO)
-    named = {undo.former} if undo else set()
     for folder in store.glob("former*"):
-        if folder.name not in named:
+        if undo is None or folder.name != undo.former:
             remove(folder)
     remove(store / STAGING)
     for left in store.glob("*.new"):
         remove(left)
     with contextlib.suppress(OSError):
         store.rmdir()
-
-
-# --- undo ----------------------------------------------------------------------------------------
-
-
-def kept_for_undo(store: Path) -> tuple[Journal, int] | None:
-    """What an undo would bring back, and how many bytes it keeps; None where there is nothing."""
-    undo = read_journal(store, UNDO)
-    return None if undo is None else (undo, bytes_in([store / undo.former]))
-
-
-def undo_known(store: Path, layout: Layout) -> Journal:
-    """What an undo would do. `Blocked` where there is none, or the environment has changed."""
-    undo = read_journal(store, UNDO)
-    if undo is None:
-        raise Blocked(
-            f"{layout.prefix} keeps nothing to undo",
-            hint="one installation is kept, until the next; none in an image build",
-        )
-    installed = versions(distributions(layout))
-    hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
-    other = {n: installed.get(n) for n, v in undo.after.items() if installed.get(n) != v}
-    if other:
-        now = ", ".join(f"{name} is {version or 'gone'}" for name, version in other.items())
-        raise Blocked(
-            f"{layout.prefix} has been changed since by something else: {now}",
-            hint=hint,
-        )
-    lost = [m.path for m in undo.moves if not os.path.lexists(store / undo.former / m.kept)]
-    if lost:
-        raise Blocked(
-            f"What was kept for the undo is not whole: {lost[0]} is not in {store / undo.former}",
-            hint=hint,
-        )
-    require_as_kept(store, undo, hint, whole=True)
-    return replace(undo, phase="undoing", before=undo.after, after=undo.before)
-
-
-def undo_journal(store: Path, layout: Layout) -> Journal:
-    """The journal of an undo: with every path that it takes out."""
-    undo = undo_known(store, layout)
-    gone, files = files_of_all(undo.before, layout)
-    leave, links = at_symbolic_links(files, layout.roots)
-    refuse_shared(links, gone, layout)
-    return replace(undo, away=_numbered(covering_entries(leave, layout.roots), "new-"))
-
-
-def undo(store: Path, journal: Journal) -> None:
-    """Take out what was installed and bring back what was there. Once begun it only goes on."""
-    journal = enter(store, journal, "undoing")
-    for move in journal.away:
-        move_once(Path(move.path), store / journal.former / move.kept)
-    (store / RECEIPT).unlink(missing_ok=True)
-    sync_folders((*folders_changed(store, journal), str(store)))
-    finish_undo(store, enter(store, journal, "returning"))
-
-
-def finish_undo(store: Path, journal: Journal) -> None:
-    """The second half of an undo."""
-    for move in journal.moves:
-        merge(store / journal.former / move.kept, Path(move.path))
-    former = store / journal.former / RECEIPT
-    if former.exists():
-        former.replace(store / RECEIPT)
-    sync_folders((*folders_changed(store, journal), str(store)))
-    (store / UNDO).unlink(missing_ok=True)
-    forget(store)
 
 
 def forget_undo(store: Path) -> None:
@@ -344,34 +211,62 @@ def forget_undo(store: Path) -> None:
     drop_leftovers(store)
 
 
-# --- recovery ------------------------------------------------------------------------------------
-
-ENDINGS: dict[Phase, tuple[Callable[[Path, Journal], None], Literal["former", "new"]]] = {
-    "making": (put_back, "former"),
-    "staging": (put_back, "former"),
-    "moving": (put_back, "former"),
-    "installing": (put_back, "former"),
-    "verifying": (put_back, "former"),
-    "restoring": (put_back, "former"),
-    "keeping": (keep, "new"),
-    "undoing": (undo, "new"),
-    "returning": (finish_undo, "new"),
-}
-"""The phase in which a transaction stopped -> how it is ended, and in which of its two states."""
-
-
-def recover(store: Path) -> tuple[Journal, Literal["former", "new"]] | None:
-    """End what a killed transaction began; None where nothing was left unfinished."""
+def recover(store: Path) -> Journal | None:
+    """End what a killed change began, in the new state if it was about to be kept, else in the
+    previous one; its journal, None where nothing was left unfinished."""
     journal = read_journal(store)
-    if journal is None:
-        if require_store(store):
-            drop_leftovers(store)
-        return None
-    end, state = ENDINGS[journal.phase]
-    if journal.phase != "keeping":
-        hint = f"nothing was changed; put it back as it was, or else {UNREADABLE[JOURNAL]}"
-        require_as_kept(store, journal, hint, whole=False)
-    hint = "mend that, then run this again; nothing is lost until then"
-    with blocked_by_files("What was interrupted cannot be ended", hint):
-        end(store, journal)
-    return journal, state
+    if journal is not None:
+        hint = "mend that, then run this again; nothing is lost until then"
+        with blocked_by_files("What was interrupted cannot be ended", hint):
+            (keep if journal.phase == "keeping" else put_back)(store, journal)
+    return journal
+
+
+# --- undo -----------------------------------------------------------------------------------------
+
+
+def _files_in(store: Path, journal: Journal) -> dict[str, tuple[int, int]]:
+    """Every file and link that is kept: its size, and the second of its last change."""
+    root = str(store / journal.former)
+    rows = ((text_of(path, root), os.lstat(path)) for path in files_below(root))
+    return {name: (row.st_size, int(row.st_mtime)) for name, row in rows}
+
+
+def undo_known(store: Path, layout: Layout) -> Journal:
+    """What an undo would bring back. `Blocked` where there is nothing, where others have changed
+    these packages since, and where what was kept is not what it was."""
+    undo = read_journal(store, UNDO)
+    if undo is None:
+        raise Blocked(
+            f"{layout.prefix} keeps nothing to undo",
+            hint="one installation is kept, until the next; none in an image build",
+        )
+    hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
+    installed = versions(distributions(layout))
+    other = {n: installed.get(n) for n, v in undo.after.items() if installed.get(n) != v}
+    if other:
+        now = ", ".join(f"{name} is {version or 'gone'}" for name, version in other.items())
+        raise Blocked(f"{layout.prefix} has been changed since by something else: {now}", hint=hint)
+    found = _files_in(store, undo)
+    for name in sorted(found.keys() | undo.kept.keys()):
+        if found.get(name) != undo.kept.get(name):
+            said = "was changed" if name in found else "is gone"
+            raise Blocked(
+                f"What was kept for the undo is not what it was: {store / undo.former / name} "
+                f"{said}",
+                hint=hint,
+            )
+    return undo
+
+
+def linked(store: Path, undo: Journal) -> dict[str, str]:
+    """What is kept, once more in the staging folder, by hard links where the disk has them: each
+    file, and where it goes."""
+    targets = {}
+    for path, kept in undo.aside(store):
+        for one in files_below(str(kept)):
+            below = one[len(str(kept)) :]
+            copy = f"{store / STAGING / kept.name}{below}"
+            link_hard(one, copy)
+            targets[copy] = f"{path}{below}"
+    return targets

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.install.switching.transaction import STORE, read_journal
+from gpusetup.install.switching.journal import STORE, read_journal
 from gpusetup.install.target.layout import Layout, distributions, versions
 from gpusetup.install.target.owned import at_symbolic_links, files_of_all, refuse_shared
 from gpusetup.model.codec import from_plain

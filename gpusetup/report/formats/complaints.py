@@ -6,10 +6,9 @@ only that something is wrong, in a program's words or in theirs; what is wrong s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from gpusetup.model.failing import COMPLAINT, SUBJECT
+from gpusetup.model.failing import COMPLAINT
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Claim, Fact
 from gpusetup.report.text import Text
@@ -35,32 +34,4 @@ def complaints(text: Text) -> Iterator[Fact]:
     for number, line in enumerate(text.lines, 1):
         if not line.lstrip().startswith(OF_A_TABLE) and SAYS_SO.search(line.lower()):
             yield Claim(subject=COMPLAINT, value=True, source=f"report, line {number}")
-            return
-
-
-SUBJECTS = {
-    "slow": r"(?:gpu|train|infer|cuda)\w* (?:[\w']+ ){0,6}slow\b|slow (?:\w+ ){0,4}(?:gpu|train|infer|cuda)"
-    r"|gpus? (?:\w+ )?idle|idle gpu|low gpu u|gpu[- ]?(?:util|usage)\w* (?:is|stays|at|of|only|around|below|drops)\b",
-    "install": r"\b(?:pip3?|uv|conda|mamba) (?:install|add|sync|create|pip)\b[^\n]{0,80}\b(?:fail|error|does ?n[o']t work|stuck)|subprocess-exited-with-error|resolutionimpossible",
-    "Slurm": r"slurm|sbatch|srun |salloc|scontrol|gres=",
-    "Kubernetes": r"kube|k8s|failedscheduling|nvidia\.com/gpu\b(?!=)",
-    "podman": r"podman",
-    "docker": r"docker",
-    "nvidia": r"nvidia|geforce|rtx|gtx",
-    "amd": r"rocm|radeon|amdgpu",
-    "intel": r"xpu|sycl|oneapi|intel arc|intel\(r\) arc",
-    "apple": r"mps backend|mps device|'mps'|device mps|apple silicon|macbook",
-    "gpu": r"gpu|cuda|vram|torch|tensor|\bdrivers?\b|cudnn|cublas|cufft|cusparse|nccl|nvml|nvrm|nvcc|nvlink|nvjit"
-    r"|graphics card|vbios|\bs?xid\b|ptx|triton|flash.?att|llama|vllm|sgl_|turbomind|\bjax|numba|c10\b|xformers"
-    r"|for extension|bf16|tf32|kv cache|\+cpu|hip[ls]|\bhsa_|\brock\b|rminit|pcie|comfy|\b[abhlvt]\d{1,2}0*\b"
-    r"|\b[1-5]0[5-9]0\b|显|驱动|видеокарт|grafikkarte",
-}
-"""Whose words a text has, what fails last before what lies under it; a text of none is no GPU's."""
-
-
-def subjects(text: Text) -> Iterator[Fact]:
-    """The first of them."""
-    for subject, words in SUBJECTS.items():
-        if re.search(words, text.low):
-            yield Claim(subject=SUBJECT, value=subject, source="report")
             return

@@ -23,7 +23,6 @@ from gpusetup.report.facts import (
     Fact,
     Saying,
     claims,
-    sayings_index,
 )
 from gpusetup.report.text import Text
 
@@ -169,8 +168,6 @@ ROWS = (
     Saying("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
 )  # fmt: skip
 
-SAYINGS = sayings_index(ROWS)
-
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 SYSTEMS = (
     ("windows", r"\bWin(?:dows|32)\b"),
@@ -227,7 +224,7 @@ MEANS: dict[str, Callable[[str], str | bool | int]] = {
 
 
 def sayings(text: Text) -> Iterator[Fact]:
-    for claim in claims(text, SAYINGS):
+    for claim in claims(text, ROWS):
         subject, value, source, trust = claim.subject, claim.value, claim.source, claim.trust
         if (reads := MEANS.get(subject)) and isinstance(value, str):
             value = reads(value)

@@ -1,4 +1,4 @@
-"""Everything that nvidia-smi prints, found in a text: tables, `-q`, XML, CSV, `-L`.
+"""Everything that nvidia-smi prints, found in a text: tables, `-q`, `-L`.
 
 The parsers are the probe's; here a text is cut into their pieces.
 """
@@ -6,17 +6,17 @@ The parsers are the probe's; here a text is cut into their pieces.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 
 from gpusetup.causes.driver_state import NVML_MISMATCH
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.readings.nvidia_smi.csv import is_header, parse_csv, parse_list
-from gpusetup.readings.nvidia_smi.log import GPU_HEAD, ROOT, parse_query, parse_xml
+from gpusetup.readings.nvidia_smi.csv import parse_list
+from gpusetup.readings.nvidia_smi.log import GPU_HEAD, parse_query
 from gpusetup.readings.nvidia_smi.table import SMI_VERSION, parse_table, row_of
 from gpusetup.readings.nvidia_smi.values import Smi, parse_error
 from gpusetup.readings.nvidia_smi.wsl import is_far_older, is_of_wsl
-from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Gpus
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact, Gpus
 from gpusetup.report.text import Text
 
 LINES_OF_A_TABLE = 400
@@ -25,7 +25,7 @@ LINES_OF_A_LOG = 6000
 
 def nvidia_smi(text: Text) -> Iterator[Fact]:
     """The facts of all its outputs, and its errors."""
-    for reader in (tables, logs, csv, lists, errors):
+    for reader in (tables, logs, lists, errors):
         yield from reader(text)
 
 
@@ -74,7 +74,7 @@ LOG_WORDS = ("nvsmi log", "clocks event reasons", "clocks throttle reas")
 
 
 def logs(text: Text) -> Iterator[Fact]:
-    """`nvidia-smi -q`, whole or a part, as text or XML."""
+    """`nvidia-smi -q`, whole or a part."""
     headed = "gpu 0000" in text.low and any(map(GPU_HEAD.match, text.lines))
     if headed or any(word in text.low for word in LOG_WORDS):
         starts = [n for n, line in enumerate(text.lines) if "NVSMI LOG" in line] or [0]
@@ -82,47 +82,6 @@ def logs(text: Text) -> Iterator[Fact]:
             yield from _facts(
                 parse_query("\n".join(lines)), f"nvidia-smi -q, line {start + 1}", SURE
             )
-    starts = [n for n, line in enumerate(text.lines) if f"<{ROOT}" in line][:1]
-    for start, lines in pieces(text, starts, LINES_OF_A_LOG):
-        yield from _facts(parse_xml("\n".join(lines)), f"nvidia-smi -q -x, line {start + 1}", SURE)
-
-
-CSV_WORDS = ("driver_version", "memory.", "uuid", "name,", "pci.", "index,", "power.", "temperature.", "remapped_rows.", "retired_pages.", "pid,", "query-gpu")  # fmt: skip
-CSVS = 8
-ASKED = lazy(r"--query-gpu=(?P<fields>[\w.,]{2,2000})\s.*\bnoheader\b")
-
-
-def csv(text: Text) -> Iterator[Fact]:
-    """From each header on, as long as the lines have as many fields."""
-    if not any(word in text.low for word in CSV_WORDS):
-        return
-    for start, header in islice(_headers(text.lines), CSVS):
-        rows = list(_rows(text.lines[start + 1 :], header.count(",")))
-        smi = parse_csv("\n".join((header, *rows))) if rows else None
-        if smi and smi.gpus != ():
-            trust = SURE if any(gpu.name != "unknown" for gpu in smi.gpus or ()) else GUESS
-            yield from _facts(smi, f"nvidia-smi CSV, line {start + 1}", trust)
-
-
-def _headers(lines: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Lines that head a CSV; of a command that asks for none, the fields that it names.
-
-    >>> list(_headers(("$ nvidia-smi --query-gpu=name,uuid --format=csv,noheader", "NVIDIA L4, G")))
-    [(0, 'name, uuid')]
-    """
-    for number, line in enumerate(lines):
-        if asked := ASKED.search(line) if "--query-gpu" in line else None:
-            yield number, ", ".join(asked["fields"].strip(",").split(","))
-        elif ("," in line or "." in line or "_" in line) and is_header(line.strip()):
-            yield number, line.strip()
-
-
-def _rows(lines: tuple[str, ...], commas: int) -> Iterator[str]:
-    for line in filter(str.strip, lines) if commas else lines:
-        odd = line.count(",") != commas or "=" in line or ": " in line or is_header(line.strip())
-        if not line.strip() or (odd and "GPU is lost" not in line):
-            return
-        yield line
 
 
 LISTED = lazy(r"\s*(GPU \d+): .{3,80}\((?:UUID|\.\.\.)")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import platform
 import sys
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Iterator, List, Tuple
 
 import torch
 
 from ..device.devices import GIB
-from ..device.identity import gpu_uuid
-from ..device.lock import alone_on
 from ..host_memory import available_bytes
 from ..judging.tolerance import holds, judged, numbers, same
 from ..values import FAILED, PASSED, Outcome, asked
@@ -20,8 +16,8 @@ from ..values import FAILED, PASSED, Outcome, asked
 MIB = 2**20
 CPU_BYTES = 128 * MIB
 CHUNK_BYTES = {"cpu": 64 * MIB, "cuda": 256 * MIB}
-SHARES = {"alone": 0.9, "display": 0.7, "unified": 0.25}
-"""Of the free memory: a GPU for computing, one that draws a screen, one that shares the host's."""
+SHARE, UNIFIED = 0.8, 0.25
+"""Of the free memory; of that of a GPU that shares the host's."""
 OTHERS, BESIDE = 0.1, 0.1
 """Where so much of a GPU is taken by others, so much of what is free is tested: what they ask for
 in these seconds must be there."""
@@ -31,18 +27,15 @@ BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have
 
 def memory(device: str) -> Outcome:
     """Patterns written to most of the free memory are read back as they were written."""
-    with alone_on(gpu_uuid(torch, device) if device != "cpu" else None) as alone:
-        wanted, why = amount(device)
-        if not alone and device != "cpu":
-            wanted, why = wanted // 9, "a tenth: another verify tests this GPU"
-        held = blocks(device, wanted)
-        if not held:
-            return Outcome(FAILED, "not one block of memory could be had", hint=TAKEN)
-        tested = f"{sum(block.numel() for block in held) * 8 / GIB:.2f} GiB"
-        fault = next(faults(held), "")
-        held.clear()
-        if device != "cpu":
-            torch.cuda.empty_cache()
+    wanted, why = amount(device)
+    held = blocks(device, wanted)
+    if not held:
+        return Outcome(FAILED, "not one block of memory could be had", hint=TAKEN)
+    tested = f"{sum(block.numel() for block in held) * 8 / GIB:.2f} GiB"
+    fault = next(faults(held), "")
+    held.clear()
+    if device != "cpu":
+        torch.cuda.empty_cache()
     if fault:
         return Outcome(FAILED, f"{tested} tested: {fault}", hint=BROKEN)
     return Outcome(PASSED, f"{tested}, {len(PATTERNS)} patterns, each inverted ({why})")
@@ -52,42 +45,20 @@ def amount(device: str) -> Tuple[int, str]:
     """Bytes to be tested, and the reason in words."""
     if device == "cpu":
         return min(CPU_BYTES, available_bytes() // 4), "a part of the host's memory"
-    free, total = torch.cuda.mem_get_info(device)
-    others = int(total) - int(free) - int(torch.cuda.memory_reserved(device))
-    kind = sharing(device)
-    free = min(int(free), available_bytes()) if kind == "unified" else int(free)
-    if kind == "alone" and others > max(OTHERS * int(total), GIB):
-        return int(free * BESIDE), f"{BESIDE:.0%} of what is free, others work on this GPU"
-    words = {"alone": "", "display": ", it drives a display", "unified": ", shared with the host"}
-    return int(free * SHARES[kind]), f"{SHARES[kind]:.0%} of what is free{words[kind]}"
+    free, total = (int(each) for each in torch.cuda.mem_get_info(device))
+    if is_unified(device):
+        share, why = UNIFIED, ", shared with the host"
+        free = min(free, available_bytes())
+    elif total - free - torch.cuda.memory_reserved(device) > max(OTHERS * total, GIB):
+        share, why = BESIDE, ", others work on this GPU"
+    else:
+        share, why = SHARE, ""
+    return int(free * share), f"{share:.0%} of what is free{why}"
 
 
-TIMEOUT, INTEGRATED, HOST_TABLES = 17, 18, 100
-"""CUdevice_attribute: kernels have a run time limit; the GPU is integrated; it uses the host's page
-tables (cuda.h of the CUDA toolkit)."""
-
-
-def attributes(index: int) -> Dict[int, int]:
-    """What the driver says of these attributes; empty where it cannot be asked."""
-    try:
-        driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
-    except OSError:
-        return {}
-    handle, value, found = ctypes.c_int(), ctypes.c_int(), {}
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), index):
-        return {}
-    for attribute in (TIMEOUT, INTEGRATED, HOST_TABLES):
-        if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, handle) == 0:
-            found[attribute] = value.value
-    return found
-
-
-def sharing(device: str) -> str:
-    """With whom a GPU shares its memory: a key of SHARES."""
-    found = attributes(int(device.partition(":")[2] or 0))
-    if found.get(INTEGRATED) or found.get(HOST_TABLES):
-        return "unified"
-    return "display" if found.get(TIMEOUT) else "alone"
+def is_unified(device: str) -> bool:
+    """Whether a GPU has no memory of its own."""
+    return bool(getattr(torch.cuda.get_device_properties(device), "is_integrated", False))
 
 
 def blocks(device: str, wanted: int) -> List[Any]:
@@ -180,9 +151,8 @@ def out_of_memory(device: str) -> Outcome:
 def driver_refuses(device: str) -> bool:
     """Whether the driver says no to more than the GPU has. Windows, also below WSL, and GPUs that
     share the host's memory give of the host's instead."""
-    if not sys.platform.startswith("linux") or "microsoft" in platform.release().lower():
-        return False
-    return sharing(device) != "unified"
+    own = sys.platform.startswith("linux") and "microsoft" not in platform.release().lower()
+    return own and not is_unified(device)
 
 
 def _overdrawn(device: str, count: int) -> Outcome:

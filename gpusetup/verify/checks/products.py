@@ -1,4 +1,4 @@
-"""Matrix products of whole numbers, in every format: each bit is known, whatever the order."""
+"""Matrix products of whole numbers in every format, and how formats round: each bit is known."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import torch
 
-from ..judging.precision import read_precision
-from ..judging.refusals import has_bfloat16, refuses
+from ..judging.precision import capability_of, has_bfloat16, read_precision
+from ..judging.refusals import refuses
 from ..judging.tolerance import Part, judged, same, source
 from ..values import SKIPPED, Outcome, kind
-from .trials import capability_of
 
 Shape = Tuple[int, int, int]
 """Rows, inner length, columns."""
@@ -24,7 +23,6 @@ MOST: Dict[str, Tuple[int, int]] = {
     "float16": (2**4, 2**2),
     "bfloat16": (2**2, 2),
     "float8_e4m3fn": (2**2, 2),
-    "int8": (2**5, 2),
 }
 """The greatest numbers of the factors. Each number is exact in its format, or in that to which a
 setting permits to round it, and so is each sum of ONES products and each part of it."""
@@ -86,11 +84,12 @@ def _of_format(device: str, name: str, shapes: Tuple[Shape, ...] = ()) -> Outcom
     usual = SHAPES if kind(device) == "cpu" and name != "float32" else (*SHAPES, largest)
     try:
         parts = list(multiplied(device, name, shapes or usual))
+        parts += _codes(device, name) if name in CODED else []
     except RuntimeError as problem:
         if not lacks(device, name, problem):
             raise
         return Outcome(SKIPPED, f"torch {torch.__version__} multiplies no {name} on {device}")
-    permitted = read_precision(torch, device, capability_of(device))
+    permitted = read_precision(torch, device)
     coarse = name == "float32" and permitted.name != "ieee"
     said = f", {permitted.name} by {permitted.because}" if coarse else ""
     return judged(parts, f"whole numbers, every element{said}", WRONG)
@@ -105,7 +104,7 @@ WRONG = (
 def lacks(device: str, name: str, problem: BaseException) -> bool:
     """Whether an error only says that this device has no such products; a GPU that has the units
     for it must not say so."""
-    if name == "bfloat16" and not has_bfloat16(capability_of(device)):
+    if name == "bfloat16" and not has_bfloat16(torch, device):
         return refuses(problem)
     return "not implemented for" in str(problem)
 
@@ -118,8 +117,7 @@ def multiplied(
     A row of a product times weights is a row of the left factor times what the right one makes of
     the weights (Freivalds). All are whole numbers, so one wrong element of 16 millions is seen.
     """
-    precision = read_precision(torch, device, capability_of(device)).name
-    most, least = MOST[precision if name == "float32" else name]
+    most, least = MOST[read_precision(torch, device).name if name == "float32" else name]
     for rows, inner, columns in shapes:
         made = source(torch, inner)
         left = torch.randint(-most, most + 1, (rows, inner), generator=made)
@@ -137,18 +135,53 @@ def _weighed(x: Any, weights: Any) -> Any:
     return torch.cat([(part.double() * weights).sum(1) for part in x.split(256)])
 
 
-def int8(device: str) -> Outcome:
-    """Products of 8-bit integers summed in 32 bits."""
-    if not hasattr(torch, "_int_mm"):
-        return Outcome(SKIPPED, f"torch {torch.__version__} multiplies no int8")
-    shapes, parts = ((64, 128, 64), (32, 512, 40), (136, 64, 8)), []
-    # some libraries take the right factor by columns alone
-    for run in (torch._int_mm, lambda a, b: torch._int_mm(a, b.t().contiguous().t())):
-        try:
-            parts += list(multiplied(device, "int8", shapes, run))
-        except RuntimeError as problem:
-            if not refuses(problem):
-                raise
-    if not parts:
-        return Outcome(SKIPPED, "the library multiplies no int8 on this device")
-    return judged(parts, "whole numbers, every element")
+CODED = {"bfloat16": (8, 7), "float16": (5, 10), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}
+"""Bits of exponent and fraction (OCP 8-bit floating point specification, revision 1.0)."""
+FLOAT8_FROM = (8, 9)
+
+
+def _codes(device: str, name: str) -> Iterator[Part]:
+    """Each number is read from its code and written again; what lies in the middle of two is
+    rounded to the one whose code is even."""
+    dtype, (wide, fraction) = getattr(torch, name), CODED[name]
+    bias, codes = 2 ** (wide - 1) - 1, torch.arange(2 ** (wide + fraction))
+    exponents, fractions = codes >> fraction, codes % 2**fraction
+    # a float64 that is made of its bits; subnormal numbers by an exact product
+    normal = ((exponents - bias + 1023) << 52) + (fractions << (52 - fraction))
+    tiny = fractions.double() * 2.0 ** (1 - bias - fraction)
+    exact = torch.where(exponents > 0, normal.view(torch.float64), tiny)
+    # float32 must hold them without being subnormal
+    kept = (exact <= torch.finfo(dtype).max) & ((exact == 0) | (exact >= 2.0**-126))
+    codes, exact = codes[kept], exact[kept]
+    raw = codes.to(torch.uint8 if "float8" in name else torch.int16).to(device)
+    yield same(f"{name} read", raw.view(dtype).double(), exact)
+    evens = torch.where(codes % 2 == 0, exact, exact.roll(-1))[1:-1]
+    middles = (exact[2:] + exact[1:-1]) / 2
+    for what, given, wanted in (("written", exact, exact), ("rounded", middles, evens)):
+        both = torch.cat([given, -given]).float().to(device).to(dtype)
+        yield same(f"{name} {what}", both.double(), torch.cat([wanted, -wanted]))
+
+
+def float8(device: str) -> Outcome:
+    """Every number of both 8-bit formats is read and written as the format's definition says;
+    where the hardware multiplies them, products agree with float64."""
+    if not hasattr(torch, "float8_e4m3fn"):
+        return Outcome(SKIPPED, f"torch {torch.__version__} has no 8-bit floating point")
+    parts = [part for name in CODED if "float8" in name for part in _codes(device, name)]
+    capability = capability_of(torch, device)
+    if capability is None or capability < FLOAT8_FROM:
+        return judged(parts, "the definition; no products: hardware from 8.9 on has them")
+    try:
+        parts += multiplied(device, "float8_e4m3fn", ((64, 64, 64), (48, 512, 32)), _scaled)
+    except RuntimeError as problem:
+        if not refuses(problem):
+            raise
+        return judged(parts, "the definition; this torch has no products for this device")
+    return judged(parts, "the definition and float64")
+
+
+def _scaled(left: Any, right: Any) -> Any:
+    """`torch._scaled_mm`, which takes the right factor by columns."""
+    one, by_columns = torch.ones((), device=left.device), right.t().contiguous().t()
+    found = torch._scaled_mm(left, by_columns, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    return found[0] if isinstance(found, tuple) else found

@@ -27,7 +27,6 @@ from ..values import (
     Outcome,
     WrongQuestion,
     asked,
-    asked_after,
     seconds_left,
     sticky,
     working_on,
@@ -92,19 +91,15 @@ def ration(name: str, device: str) -> Outcome:
 
 
 def chosen(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
-    """The entries and turns that the level takes, or the one that was asked for; behind the last
-    one where a process ended in it."""
-    turns = list(_turns(name, known))
+    """The entries and turns that the level takes, or the one that was asked for."""
     only = dict(each.partition("/")[::2] for each in asked().only).get(name)
     if only:
         entry, _, turn = only.rpartition("/")
         if entry not in known or not turn.isdigit():
             hint = "as ENTRY/NUMBER, in the words of a failure's hint"
             raise WrongQuestion(f"{only!r} names no question of {name} with this torch", hint)
-        turns = [(known[entry], int(turn))]
-    after = asked_after()
-    at = [f"{entry.name}/{turn}" for entry, turn in turns] if after else []
-    yield from turns[at.index(after.at) + 1 if after and after.at in at else 0 :]
+        return iter([(known[entry], int(turn))])
+    return _turns(name, known)
 
 
 def _turns(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
@@ -130,17 +125,11 @@ class Found:
         """The entry that was asked last."""
         self.bad = self.tried = self.not_asked = self.entries = 0
         self.began = time.monotonic(), time.thread_time()
-        self.before = 0.0
-        after = asked_after()
-        if after:
-            self.tried, self.not_asked, self.before, self.entries, parts = after.kept
-            self.last = after.at.rpartition("/")[0]
-            self._keep([Part(*each) for each in parts])
 
     def spent(self) -> float:
         """Seconds of a core, or, if this machine gives hardly any, a third of those that passed."""
         passed, computed = time.monotonic() - self.began[0], time.thread_time() - self.began[1]
-        return self.before + max(computed, passed / 3)
+        return max(computed, passed / 3)
 
     def is_over(self) -> bool:
         late = asked().level != "census" and self.spent() >= SOURCES[self.check].seconds
@@ -149,16 +138,13 @@ class Found:
     def ask(self, torch: Any, device: str, entry: Any, turn: int) -> None:
         """Compares one answer."""
         name = f"{entry.name}/{turn}"
-        kept = [self.tried, self.not_asked, self.spent(), self.entries, self.parts]
-        working_on(name, reference=True, kept=kept)
+        working_on(name)
         question: Optional[Question] = None
         parts: List[Part] = []
         try:
             question = entry.question(torch, device, asked().seed, turn)
             if question is None:
                 return
-            odd = bool(question.form.lengths or question.form.option)
-            working_on(name, reference=odd, kept=kept)  # torch itself may die of odd arguments
             parts = compared(torch, device, question)
         except Exception as problem:  # whatever a kernel raises is its answer
             if sticky(problem):

@@ -72,7 +72,7 @@ QUICK: Tuple[Check, ...] = (
     ),
     of(
         "amp",
-        "mixed_precision:amp",
+        "training:amp",
         "a few steps of mixed-precision training lower the loss and stay finite",
         "mixed-precision training cannot be trusted here",
         then="`gpusetup doctor`, then another build of torch",
@@ -80,7 +80,6 @@ QUICK: Tuple[Check, ...] = (
 )
 NUMBERS = "models would compute wrong numbers"
 TRAINED = "training would follow wrong numbers"
-PLACES = "data would silently land in wrong places"
 MOVED = "data would arrive changed, or slowly"
 SLOWLY = "training would take many times as long as it should"
 
@@ -98,98 +97,16 @@ STANDARD: Tuple[Check, ...] = (
     of("bfloat16", "products:bfloat16", "bfloat16 products of whole numbers are exact", NUMBERS),
     of(
         "float8",
-        "elementwise:float8",
+        "products:float8",
         "both 8-bit floating-point formats read, write and round as defined; products",
         "models quantized to 8-bit floating point would be wrong",
     ),
     of(
-        "int8",
-        "products:int8",
-        "8-bit integer products are exact",
-        "models quantized to 8-bit integers would be wrong",
-    ),
-    of(
-        "elementwise",
-        "elementwise:elementwise",
-        "functions of numbers of every exponent and casts agree with Python's mathematics",
-        "activations and losses would be wrong",
-    ),
-    of(
-        "reductions",
-        "lists:reductions",
-        "sums, means, variances, norms, extremes and running sums of up to 70001 numbers",
-        "losses, metrics and gradient clipping would be wrong",
-    ),
-    of(
-        "softmax",
-        "normalization:softmax",
-        "softmax and losses agree with their definitions, also of large and masked numbers",
-        "classifiers and attention would learn from wrong numbers",
-    ),
-    of(
-        "normalization",
-        "normalization:normalization",
-        "layer, RMS, group and batch norm agree with their definitions, also far from zero",
-        "nearly every network would train on wrong numbers",
-    ),
-    of(
-        "embedding",
-        "lists:embedding",
-        "rows are looked up bit for bit and gradients add up every use",
-        "language and recommendation models would mix up their tokens",
-    ),
-    of("indexing", "lists:indexing", "gather, scatter, masks, adding at places are exact", PLACES),
-    of(
-        "sorting",
-        "lists:sorting",
-        "shuffled ranges come back in order; topk, median, unique, search",
-        "sampling, metrics and beam search would choose wrongly",
-    ),
-    of(
-        "fft",
-        "algebra:fft",
-        "Fourier transforms of three kinds of length are sums of waves and come back",
-        "audio, imaging and physics models would be wrong",
-    ),
-    of(
-        "linear-algebra",
-        "algebra:linear_algebra",
-        "solve, Cholesky, QR and eigenvalues give back what was given",
-        "solvers and second-order optimizers would be wrong",
-    ),
-    of(
-        "convolution",
-        "convolution:convolution",
-        "five kinds of convolution, forward and backward, with and without cuDNN (oneDNN)",
-        "image models would train on wrong numbers",
-        then="`torch.backends.cudnn.enabled = False` until another cuDNN or build is installed",
-    ),
-    of(
-        "attention",
-        "attention:attention",
-        "attention by every backend that offers itself, forward and backward",
-        "transformers would train on wrong numbers",
-        then="choose a sound backend with `torch.nn.attention.sdpa_kernel` until another build",
-    ),
-    of(
-        "autograd",
-        "training:autograd",
-        "the loss and all gradients of a small transformer agree with float64 on the CPU",
-        TRAINED,
-    ),
-    of(
         "grad-scaler",
-        "mixed_precision:grad_scaler",
+        "training:grad_scaler",
         "an overflow, also of one number in a gradient, is noticed and the step left out",
         "float16 training would end in NaN",
         then="train in bfloat16 until another build is installed",
-    ),
-    of(
-        "amp-bfloat16",
-        "training:amp_bfloat16",
-        "bfloat16 autocast rounds what it should and keeps weights in float32",
-        "bfloat16 training would lose precision where it must not",
-        then="train without autocast until another build is installed",
     ),
     of(
         "memory",
@@ -274,7 +191,6 @@ STANDARD: Tuple[Check, ...] = (
         "compiled models would be wrong, or not start",
         then="`TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",
         scratch=True,
-        alongside=True,
     ),
     of(
         "dataloader",
@@ -301,13 +217,6 @@ STANDARD: Tuple[Check, ...] = (
     ),
 )
 PROGRAMS: Tuple[Check, ...] = (
-    of(
-        "clock",
-        "speed:clock",
-        "the clocks that programs measure with do not go back",
-        "timeouts, rates and schedules would be wrong",
-        then="`dmesg | grep -i clocksource`; in a virtual machine look at its host",
-    ),
     of(
         "chance",
         "chance:chance",

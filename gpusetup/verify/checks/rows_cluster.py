@@ -60,27 +60,15 @@ RANKS: Tuple[Check, ...] = (
     among_ranks("reduce_scatter", "each rank gets its part of the sum", "meet"),
     among_ranks("all_to_all", "parts reach the rank they are for", "meet"),
     among_ranks("send_recv", "what a rank sends to another one arrives there", "meet"),
+    among_ranks("barrier", "no rank leaves a barrier before all have come", "meet"),
     among_ranks(
-        "barrier", "no rank leaves a barrier before all have come", "meet", module="exchanges"
-    ),
-    among_ranks(
-        "objects", "Python objects reach the ranks they are for", "meet", module="exchanges"
-    ),
-    among_ranks(
-        "gradients", "gradients pass through collectives to their ranks", "meet", module="exchanges"
-    ),
-    among_ranks(
-        "ddp_step", "DDP's gradients and steps agree with one process", "meet", module="training"
-    ),
-    among_ranks(
-        "ddp_forms",
-        "DDP with branches, buffers, in sub-groups and with samplers is right",
+        "ddp_step",
+        "DDP, with small buckets, accumulated and in sub-groups, agrees with one process",
         "meet",
         module="training",
     ),
     among_ranks("fsdp_step", "FSDP2 agrees with one process", "meet", module="training"),
     among_ranks("tp_step", "tensor parallel agrees with one process", "meet", module="training"),
-    among_ranks("bandwidth", "the ranks exchange; how fast", "meet", module="exchanges"),
 )
 """Rows that run in addition, at any level, where torchrun or srun started several ranks."""
 

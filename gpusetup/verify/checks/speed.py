@@ -1,4 +1,4 @@
-"""How fast a device multiplies and copies, and whether its clocks go forward."""
+"""How fast a device multiplies and copies."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Any, Callable, Tuple
 
 import torch
 
-from ..device.identity import gpu_uuid
-from ..device.known_gpus import figures
-from ..device.nvml import watch
-from ..judging.speed import backwards, held, least
+from ..device.known_gpus import least
 from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, kind
 
@@ -47,7 +44,7 @@ def _speed(device: str, name: str, check: str) -> Outcome:
     out = torch.empty_like(left)
     found = measured(device, lambda: torch.mm(left, right, out=out), 2 * size**3 / 1e12)
     floor = least_rate(device, check)
-    return rated(f"{size} x {size} products in {name}", found, (floor, "TFLOP/s"), device)
+    return rated(f"{size} x {size} products in {name}", found, (floor, "TFLOP/s"))
 
 
 def least_rate(device: str, check: str) -> float:
@@ -55,8 +52,8 @@ def least_rate(device: str, check: str) -> float:
     floor = SLOWEST_COPY if check == "copy-within" else SLOWEST_PRODUCTS[kind(device)]
     if kind(device) != "cuda":
         return floor
-    known = figures(str(torch.cuda.get_device_properties(device).name))
-    return max(floor, least(check, known) or 0.0)
+    name = str(torch.cuda.get_device_properties(device).name)
+    return max(floor, least(check, name) or 0.0)
 
 
 def measured(device: str, run: Callable[[], Any], work: float) -> Tuple[float, float]:
@@ -81,35 +78,10 @@ def measured(device: str, run: Callable[[], Any], work: float) -> Tuple[float, f
     return work * times / seconds[0], 1 - seconds[0] / seconds[ROUNDS // 2]
 
 
-def rated(
-    detail: str, found: Tuple[float, float], least: Tuple[float, str], device: str
-) -> Outcome:
-    """Passed at the floor or above; a slow GPU is told with its clock, while it is still warm."""
-    (rate, spread), (floor, unit) = found, least
+def rated(detail: str, found: Tuple[float, float], lowest: Tuple[float, str]) -> Outcome:
+    """Passed at the floor or above."""
+    (rate, spread), (floor, unit) = found, lowest
     if rate >= floor:
         return Outcome(PASSED, detail, rate, floor, unit, spread=round(spread, 4))
-    said = ""
-    if kind(device) == "cuda":
-        gpu = watch(gpu_uuid(torch, device))
-        said = held(gpu.sample() if gpu else None)
     hint = "look for another job on the device, a power limit, or a card in the wrong slot"
-    return Outcome(FAILED, f"{detail}, but slowly{said}", rate, floor, unit, hint, spread=spread)
-
-
-READINGS = 2000
-CLOCK = "look at the clock source: /sys/devices/system/clocksource/clocksource0/current_clocksource"
-
-
-def clock(device: str) -> Outcome:
-    """The clocks of this machine go forward while the device computes."""
-    block = torch.ones(2**16, device=device)
-    for name in ("monotonic", "perf_counter"):
-        readings = []
-        for turn in range(READINGS):
-            readings.append(getattr(time, name)())
-            if turn % 50 == 0:
-                block.mul_(1.0)
-        wrong = backwards(readings)
-        if wrong:
-            return Outcome(FAILED, f"time.{name}: {wrong}", hint=CLOCK)
-    return Outcome(PASSED, f"{READINGS} readings of two clocks, each at or after the one before")
+    return Outcome(FAILED, f"{detail}, but slowly", rate, floor, unit, hint, spread=spread)

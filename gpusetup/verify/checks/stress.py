@@ -11,7 +11,7 @@ import torch
 
 from ..device.identity import gpu_uuid
 from ..device.importing import first_line
-from ..device.known_gpus import peaks
+from ..device.known_gpus import gpus
 from ..device.nvml import Watch, summed, watch
 from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, asked, kind
@@ -23,21 +23,19 @@ MEMORY_SHARE = 0.25
 MOST_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
 WINDOW_SECONDS = 60.0
 """The first and the last minute are compared; of a shorter run, the first and last third."""
-STEADY = 0.9
-"""The share of its first rate that a GPU must keep. A CPU shares its time with other programs, so
-its rate is told and not judged."""
-LESS_STEADY = 0.7
-"""The same where only the power limit lowers the clock, or in a laptop: warm silicon draws
-more, so the clock within the same limit falls (inferred; never measured by this project)."""
+STEADY, LESS_STEADY = 0.9, 0.7
+"""The share of its first rate that a GPU must keep; in a laptop, or where only the power limit
+lowers the clock: warm silicon draws more, so the clock within the same limit falls (inferred; never
+measured by this project). A CPU shares its time with other programs: its rate is told alone."""
 CAPPED = "sw_power_cap"
-LEAST_CAPPED = 0.25
-"""The share of the peak below which no power limit is an excuse: a Tesla T4, whose 70 W hold it
-most, makes 24 of its 65 TFLOPS (NVIDIA's developer forum, topic 264462)."""
 MOVING = re.compile(r"Laptop|Max-Q|Mobile")
 FLOORS = {7: 0.45, 8: 0.6, 9: 0.55, 10: 0.5, 12: 0.5}
 """Major capability -> the share of the published dense float16 peak that 8192-products must reach.
 Best measured: 0.81 to 0.87 on A100, 0.80 on H100, 0.73 to 0.79 on B200, B300 and GB200
 (ml-engineering, accelerator page); Volta, Turing and 12 inferred."""
+LEAST_CAPPED = 0.25
+"""The same where a power limit holds the clock, or nobody tells what does: a Tesla T4, whose 70 W
+hold it most, makes 24 of its 65 TFLOPS (NVIDIA's developer forum, topic 264462)."""
 WITHOUT_TENSOR_CORES = "NVIDIA GeForce GTX"
 """Their published peak is that of sums in float16; cuBLAS keeps them in float32."""
 KEPT = "of its first rate, at least"
@@ -57,39 +55,33 @@ class Load(NamedTuple):
     """What NVML said (`summed`); empty without NVML."""
 
 
-class Yardstick(NamedTuple):
-    """What the GPU model should reach, in TFLOPS, and its least share."""
+class Least(NamedTuple):
+    """What a device must reach."""
 
-    tflops: float
-    floor: float
+    kept: Optional[float] = None
+    """The share of its first rate; None for a CPU."""
+    tflops: float = 0.0
 
 
 def load(device: str) -> Outcome:
     """Load a device for the asked time and judge what it did."""
-    name, major = None, None
-    if kind(device) == "cuda":
-        found = torch.cuda.get_device_properties(device)
-        name, major = str(found.name), int(getattr(found, "major", 0))
-    gpu = watch(gpu_uuid(torch, device)) if name else None
+    found = torch.cuda.get_device_properties(device) if kind(device) == "cuda" else None
+    gpu = watch(gpu_uuid(torch, device)) if found else None
     with contextlib.ExitStack() as stack:
         watching = stack.enter_context(Watch(gpu)) if gpu else None
-
-        def said() -> Dict[str, Any]:
-            if watching is None:
-                return {}
-            return summed([sample for _, sample in watching.samples], watching.xids)
-
+        lost, done = "", Load()
         try:
             done = loaded(device, asked().seconds, time.monotonic)
         except RuntimeError as problem:
             time.sleep(SETTLE_SECONDS if watching else 0.0)  # NVML tells it a moment later
-            if not (said().get("lost") or said().get("xids")):
-                raise
-            told = [*faults(Load(watched=said()), None, None), first_line(problem)]
-            return Outcome(FAILED, "; ".join(told), spent=True)
-    reasons = said().get("reasons")
-    against = yardstick(name, major, said().get("mhz"), reasons or ())
-    return judged(done._replace(watched=said()), least_kept(name, reasons), against)
+            lost, error = first_line(problem), problem
+    said = summed([each for _, each in watching.samples], watching.xids) if watching else {}
+    done = done._replace(watched=said)
+    if lost:
+        if not (said.get("lost") or said.get("xids")):
+            raise error
+        return Outcome(FAILED, "; ".join([*faults(done, Least()), lost]), spent=True)
+    return judged(done, least_of(found, said) if found else Least())
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
@@ -134,56 +126,33 @@ def _memory(device: str) -> Callable[[int], int]:
     return copied
 
 
-def yardstick(
-    name: Optional[str], major: Optional[int], mhz: Optional[float], reasons: Tuple[str, ...] = ()
-) -> Optional[Yardstick]:
-    """The published peak of a GPU and the share it must reach. None where no peak is known.
+def least_of(found: Any, said: Dict[str, Any]) -> Least:
+    """What a GPU must reach, by its properties and what NVML said of its clocks.
 
-    At its present clock where that depends on the laptop around it, or where the power limit alone
-    holds it: that is how the card was built. Where NVML does not tell the clock, nobody knows what
-    held it, and only the least is asked.
+    Where nobody knows what held them, it may have been the power limit.
     """
-    row, floor = peaks().get(name or ""), FLOORS.get(major or 0)
-    if row is None or floor is None or (name or "").startswith(WITHOUT_TENSOR_CORES):
-        return None
-    tflops, boost, variable = row
-    if variable:
-        return Yardstick(tflops * mhz / boost, floor) if mhz and boost else None
-    if mhz is None:
-        return Yardstick(tflops, LEAST_CAPPED)
-    if reasons != (CAPPED,) or not boost:
-        return Yardstick(tflops, floor)
-    return Yardstick(tflops * min(1.0, max(LEAST_CAPPED / floor, mhz / boost)), floor)
+    name, held = str(found.name), said.get("reasons", (CAPPED,)) == (CAPPED,)
+    kept = LESS_STEADY if held or MOVING.search(name) else STEADY
+    tflops, _, variable, *_ = gpus().get(name, (0.0, None, False))
+    if variable or name.startswith(WITHOUT_TENSOR_CORES):
+        return Least(kept)
+    return Least(kept, tflops * (LEAST_CAPPED if held else FLOORS.get(int(found.major), 0.0)))
 
 
-def least_kept(name: Optional[str], reasons: Optional[Tuple[str, ...]]) -> Optional[float]:
-    """The share of its first rate that a GPU must keep; None for a CPU.
-
-    >>> least_kept("Tesla T4", ("sw_power_cap",)), least_kept("Tesla T4", ())
-    (0.7, 0.9)
-    """
-    if name is None:
-        return None
-    # Where nobody knows what held the clock, it may have been the power limit.
-    return LESS_STEADY if reasons in (None, (CAPPED,)) or MOVING.search(name) else STEADY
-
-
-def judged(done: Load, least: Optional[float], against: Optional[Yardstick]) -> Outcome:
-    """The outcome of a load; the worst fault first. `least`: the share of its rate to keep."""
+def judged(done: Load, least: Least) -> Outcome:
+    """The outcome of a load; the worst fault first."""
     kept, rate = _rates(done.rates)
     said = [f"{done.products} products and {done.copies} copies compared", f"{rate:.3g} TFLOPS"]
-    if against:
-        said[-1] += f" ({rate / against.tflops:.0%} of peak)"
     if done.watched.get("hottest") is not None:
         said.append(f"{done.watched['hottest']} C at most")
     if done.watched.get("reasons"):
         said.append(f"clocks held by {', '.join(done.watched['reasons'])}")
-    fault = next(faults(done, least, against), None)
+    fault = next(faults(done, least), None)
     detail = f"{fault}; {', '.join(said)}" if fault else ", ".join(said)
-    return Outcome(FAILED if fault else PASSED, detail, kept, least, KEPT)
+    return Outcome(FAILED if fault else PASSED, detail, kept, least.kept, KEPT)
 
 
-def faults(done: Load, least: Optional[float], against: Optional[Yardstick]) -> Iterator[str]:
+def faults(done: Load, least: Least) -> Iterator[str]:
     """What makes a run fail, the gravest first."""
     said, (kept, rate) = done.watched, _rates(done.rates)
     if said.get("lost"):
@@ -196,12 +165,10 @@ def faults(done: Load, least: Optional[float], against: Optional[Yardstick]) -> 
         yield f"the driver reported Xid {', '.join(map(str, said['xids']))}"
     if said.get("ecc_new", 0) > 0:
         yield f"{said['ecc_new']} new uncorrectable ECC errors"
-    throttled = f" ({', '.join(said['reasons'])})" if said.get("reasons") else ""
-    if kept < (least or 0.0):
-        yield f"the rate fell to {kept:.0%} of the first{throttled}"
-    if against and rate < against.floor * against.tflops:
-        reached = f"{rate:.1f} TFLOPS are {rate / against.tflops:.0%} of this model's peak"
-        yield f"{reached}, {against.floor:.0%} is the least{throttled}"
+    if kept < (least.kept or 0.0):
+        yield f"the rate fell to {kept:.0%} of the first"
+    if rate < least.tflops:
+        yield f"{rate:.1f} TFLOPS, {least.tflops:.1f} are the least of this model"
 
 
 def _rates(rates: Tuple[Tuple[float, float], ...]) -> Tuple[float, float]:
@@ -211,7 +178,7 @@ def _rates(rates: Tuple[Tuple[float, float], ...]) -> Tuple[float, float]:
     (0.5, 2.0)
     """
     if not rates:
-        return 1.0, 0.0
+        return 1.0, float("inf")
     whole = rates[-1][0]
     window = min(WINDOW_SECONDS, whole / 3)
     first = [rate for when, rate in rates if when <= window] or [rates[0][1]]

@@ -1,123 +1,190 @@
-"""A small transformer, in float32 and bfloat16, trained; the same training twice."""
+"""Small trainings: mixed precision, a scaler that notices overflows, a transformer; all twice."""
 
 from __future__ import annotations
 
-from math import sqrt
-from typing import Any, Callable, Dict
+import copy
+from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from ..judging.refusals import has_bfloat16
-from ..judging.tolerance import ROUNDOFF, agree, holds, judged, numbers, same, source
-from ..values import SKIPPED, Outcome, asked
-from .trials import capability_of, roundoff_of, sizes
+from ..judging.precision import UNIT_ROUNDOFF, has_bfloat16, read_precision
+from ..judging.tolerance import Part, agree, holds, judged, numbers, same, source
+from ..values import PASSED, SKIPPED, Outcome, asked, kind
 
-WORDS, WIDTH, HEADS, LENGTH, BLOCKS = 97, 64, 4, 24, 2
-Tensors = Dict[str, Any]
+STEPS, RATE = 12, 1.0
+LOSS_LEFT = 0.5
+"""The share of the first loss that may be left after STEPS. A sound training leaves a quarter."""
+LEFT = "of the first loss"
+FIRST_SCALE = 2.0**10
+"""Large enough to be a test of scaling, small enough that nothing overflows in float16 here."""
+TOO_LARGE = 2.0**40
+"""A scale at which every float16 gradient overflows: 65504 is its greatest number."""
+
+
+class Descent:
+    """Plain gradient descent, as a GradScaler sees an optimizer.
+
+    Not `torch.optim.SGD`: to construct one imports torch's compiler, which takes as long as torch.
+    """
+
+    def __init__(self, parameters: List[Any]) -> None:
+        self.param_groups: List[Dict[str, Any]] = [{"params": parameters}]
+
+    def step(self) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            parameter.data.add_(parameter.grad, alpha=-RATE)
+
+
+def trained(device: str, low: Any, scaler: Any, steps: int) -> Tuple[List[float], str]:
+    """The losses of a net of two layers, under autocast, with a scaler or None; and the format in
+    which autocast really multiplied. The same numbers everywhere."""
+    torch.manual_seed(asked().seed)
+    inputs = torch.randn(128, 32)
+    targets = torch.tanh(inputs @ torch.randn(32, 8) / 4).to(device)
+    net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+    starts = [each.detach().clone() for each in net.parameters()]
+    leaves = list(net.to(device).parameters())
+    descent, inputs, losses = Descent(leaves), inputs.to(device), []
+    for _ in range(steps):
+        for leaf in leaves:
+            leaf.grad = None
+        with torch.autocast(device_type=kind(device), dtype=low):
+            guess = net(inputs)
+        loss = ((guess.float() - targets) ** 2).mean()
+        losses.append(float(loss.item()))
+        if scaler is None:
+            loss.backward()
+            descent.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.step(descent)
+            scaler.update()
+    still = any(leaf.cpu().equal(start) for leaf, start in zip(leaves, starts))
+    return losses, f"{guess.dtype}" + (", and a parameter did not move" if still else "")
+
+
+def scaler_of(device: str, scale: float) -> Any:
+    """`torch.amp.GradScaler` from torch 2.3 on, before that the one of `torch.cuda.amp`."""
+    options = {"init_scale": scale, "growth_interval": 8}
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler(kind(device), **options)
+    return torch.cuda.amp.GradScaler(**options)
+
+
+def amp(device: str) -> Outcome:
+    """A few steps of mixed-precision training lower the loss: in bfloat16 where the device has it,
+    on GPUs in float16 with a scaler."""
+    on_gpu = device.startswith("cuda")
+    lows = [torch.float16] * on_gpu + [torch.bfloat16] * has_bfloat16(torch, device)
+    parts: List[Part] = []
+    for low in lows:
+        scaler = scaler_of(device, FIRST_SCALE) if low == torch.float16 else None
+        losses, told = trained(device, low, scaler, STEPS)
+        parts.append(holds("autocast", told == f"{low}", f"multiplied in {told}, not in {low}"))
+        if scaler:
+            parts.append(holds("the scale", scaler.get_scale() >= FIRST_SCALE, "backed off"))
+    names = " and ".join(str(low)[6:] for low in lows)
+    return _fallen(parts, losses, f"{STEPS} steps in {names}, the loss falls")
+
+
+def _fallen(parts: List[Part], losses: List[float], detail: str) -> Outcome:
+    """A failure as it is; else what was done, and how much of the loss is left."""
+    left = losses[-1] / losses[0]
+    outcome = judged([*parts, holds("the loss", left < LOSS_LEFT, f"{left:.2f} of it is left")], "")
+    return outcome if outcome.status != PASSED else Outcome(PASSED, detail, left, LOSS_LEFT, LEFT)
+
+
+def grad_scaler(device: str) -> Outcome:
+    """float16 with a GradScaler: overflows are noticed, their steps left out, the scale backs off,
+    and training goes on."""
+    if not device.startswith("cuda") and not hasattr(torch.amp, "GradScaler"):
+        return Outcome(SKIPPED, f"torch {torch.__version__} has a GradScaler for GPUs only")
+    scaler = scaler_of(device, TOO_LARGE)
+    losses, _ = trained(device, torch.float16, scaler, 45)
+    detail = f"from a scale of {TOO_LARGE:g} it backed off to {scaler.get_scale():g}"
+    backed = holds("the scale", scaler.get_scale() < 2.0**30, f"{scaler.get_scale():g}")
+    return _fallen([backed, *_one_spoilt(device)], losses, f"{detail}, then the loss falls")
+
+
+SPOILT = (1, 7, 33, 1031, 65_543)
+"""Sizes of gradients of which one number is spoilt: none is a multiple of a vector."""
+
+
+def _one_spoilt(device: str) -> Iterator[Part]:
+    """One infinity or NaN, in any place of any gradient, is noticed; without one none is, and each
+    gradient comes back from its scale."""
+    exact = [numbers(torch, size, salt=60 + place) for place, size in enumerate(SPOILT)]
+    leaves = [torch.zeros(size, device=device) for size in SPOILT]
+    scaler, descent = scaler_of(device, 8.0), Descent(leaves)
+    scaler.scale(torch.ones((), device=device))
+    ends = [(place, at) for place, size in enumerate(SPOILT) for at in {0, size // 2, size - 1}]
+    wheres: Tuple[Any, ...] = (None, *ends)
+    for turn, where in enumerate(wheres):
+        before = scaler.get_scale()
+        for leaf, grad in zip(leaves, exact):
+            leaf.grad = grad.to(device) * before
+        if where:
+            leaves[where[0]].grad[where[1]] = float("inf" if turn % 2 else "nan")
+        scaler.step(descent)
+        scaler.update()
+        good = scaler.get_scale() == (before / 2 if where else before)
+        yield holds(f"one number at {where}", good, f"the scale is {scaler.get_scale():g}")
+    yield from (same("one step of all", leaf, -RATE * grad) for leaf, grad in zip(leaves, exact))
+
+
+WORDS, WIDTH, LENGTH = 97, 64, 24
 DEEP = 256.0
 """Some thirty operations one after the other, each a few roundings of sums of up to 256 terms."""
 
 
-def parameters_of() -> Tensors:
-    """A small transformer's parameters, in float32 on the CPU."""
-    shapes = {"words": (WORDS, WIDTH), "places": (LENGTH, WIDTH), "head": (WORDS, WIDTH)}
-    for block in range(BLOCKS):
-        each = {"qkv": 3 * WIDTH, "out": WIDTH, "up": 4 * WIDTH}
-        shapes.update({f"{block}.{name}": (rows, WIDTH) for name, rows in each.items()})
-        shapes[f"{block}.down"] = (WIDTH, 4 * WIDTH)
-        shapes.update({f"{block}.norm": (1, WIDTH), f"{block}.shift": (1, WIDTH)})
-    return {
-        name: numbers(torch, *shape, salt=70 + place) / sqrt(shape[1]) + name.endswith("norm")
-        for place, (name, shape) in enumerate(shapes.items())
-    }
+def transformer() -> Any:
+    """A small one, in float32 on the CPU."""
+    torch.manual_seed(asked().seed)
+    nn = torch.nn
+    layer = nn.TransformerEncoderLayer(
+        WIDTH, 4, 4 * WIDTH, 0.0, "gelu", batch_first=True, norm_first=True
+    )
+    layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    return nn.Sequential(nn.Embedding(WORDS, WIDTH), layers, nn.Linear(WIDTH, WORDS))
 
 
 def text() -> Any:
     return torch.randint(0, WORDS, (8, LENGTH), generator=source(torch, 69))
 
 
-def loss_of(weights: Tensors, words: Any) -> Any:
-    """The next-word loss of the transformer."""
-    functional = torch.nn.functional
-    x = functional.embedding(words, weights["words"]) + weights["places"]
-    blind = torch.ones(LENGTH, LENGTH, dtype=torch.bool, device=x.device).triu(1)
-    for block in range(BLOCKS):
-        mine = {name[2:]: each for name, each in weights.items() if name[0] == str(block)}
-        y = functional.layer_norm(x, (WIDTH,), mine["norm"][0], mine["shift"][0])
-        joined = functional.linear(y, mine["qkv"]).unflatten(-1, (3, HEADS, WIDTH // HEADS))
-        q, k, v = joined.permute(2, 0, 3, 1, 4)
-        scores = (q @ k.transpose(-1, -2) / sqrt(WIDTH // HEADS)).masked_fill(blind, float("-inf"))
-        y = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-        x = x + functional.linear(y, mine["out"])
-        x = x + functional.linear(functional.gelu(functional.linear(x, mine["up"])), mine["down"])
-    logits = functional.linear(x, weights["head"])
-    return functional.cross_entropy(logits[:, :-1].flatten(0, 1), words[:, 1:].flatten())
-
-
-def gradients(weights: Tensors, words: Any) -> Tensors:
-    """The loss and the gradient of each parameter."""
-    leaves = {name: each.detach().requires_grad_() for name, each in weights.items()}
-    loss = loss_of(leaves, words)
-    loss.backward()
-    return {"loss": loss.detach(), **{name: leaf.grad for name, leaf in leaves.items()}}
-
-
-def placed(weights: Tensors, to: Any) -> Tensors:
-    return {name: each.to(to) for name, each in weights.items()}
-
-
-def autograd(device: str) -> Outcome:
-    """The loss and every gradient of a small transformer agree with float64 on the CPU."""
-    return _as_in_float64(gradients, device, DEEP)
+def loss_of(model: Any, words: Any) -> Any:
+    """It is to say the word before."""
+    wanted = words.roll(1, 1).flatten()
+    return torch.nn.functional.cross_entropy(model(words).flatten(0, 1), wanted)
 
 
 def language_model(device: str) -> Outcome:
     """The transformer is trained as in float64: two batches accumulated in each of four steps,
     clipped, with momentum."""
-    return _as_in_float64(_trained, device, 8 * DEEP)
-
-
-def _as_in_float64(run: Callable[..., Tensors], device: str, roundings: float) -> Outcome:
-    weights, words = parameters_of(), text()
-    exact = run(placed(weights, torch.float64), words)
-    found = run(placed(weights, device), words.to(device))
-    share = roundings * roundoff_of(device)
-    parts = [agree(name, found[name], exact[name], share * sizes(exact[name])) for name in exact]
+    model, words = transformer(), text()
+    exact = _trained(copy.deepcopy(model).double(), words)
+    found = _trained(model.to(device), words.to(device))
+    share = 8 * DEEP * UNIT_ROUNDOFF[read_precision(torch, device).name]
+    parts = []
+    for name, moved in exact.items():  # the length of the difference, as part of the exact one's
+        away = (found[name].cpu().double() - moved).norm() / moved.norm()
+        parts.append(agree(name, away, torch.zeros(()), share))
     return judged(parts, "float64 on the CPU")
 
 
-def _trained(start: Tensors, words: Any) -> Tensors:
+def _trained(model: Any, words: Any) -> Dict[str, Any]:
     """How far each parameter moved."""
-    leaves = {name: each.detach().clone().requires_grad_() for name, each in start.items()}
-    every = list(leaves.values())
+    start = {name: each.detach().clone() for name, each in model.named_parameters()}
+    every = list(model.parameters())
     at_once = every[0].dtype == torch.float32  # the exact one goes from tensor to tensor
     optimizer = torch.optim.SGD(every, lr=0.5, momentum=0.9, foreach=at_once)
     for _ in range(4):
         optimizer.zero_grad()
         for batch in words.split(4):
-            (loss_of(leaves, batch) / 2).backward()
+            (loss_of(model, batch) / 2).backward()
         torch.nn.utils.clip_grad_norm_(every, 0.5)
         optimizer.step()
-    return {name: leaf.detach() - start[name] for name, leaf in leaves.items()}
-
-
-def amp_bfloat16(device: str) -> Outcome:
-    """A transformer under bfloat16 autocast: what should be rounded is, weights stay float32,
-    the gradients are those of float64 but for the rounding."""
-    if not has_bfloat16(capability_of(device)):
-        return Outcome(SKIPPED, "this GPU has no bfloat16: hardware from 8.0 on has it")
-    weights, words = parameters_of(), text()
-    exact = gradients(placed(weights, torch.float64), words)
-    here = placed(weights, device)
-    with torch.autocast(device_type=device.partition(":")[0], dtype=torch.bfloat16):
-        product = torch.nn.functional.linear(here["words"], here["0.qkv"])
-        found = gradients(here, words.to(device))
-    parts = [holds("dtype of a product", product.dtype == torch.bfloat16, str(product.dtype))]
-    for name, wanted in exact.items():
-        parts.append(holds(f"dtype of {name}", found[name].dtype == torch.float32, "is rounded"))
-        away = (found[name].cpu().double() - wanted).norm() / wanted.norm()
-        parts.append(agree(name, away, torch.zeros(()), 16 * ROUNDOFF["bfloat16"]))
-    return judged(parts, "float64, as far as bfloat16 reaches")
+    return {name: each.detach() - start[name] for name, each in model.named_parameters()}
 
 
 def determinism(device: str) -> Outcome:
@@ -135,7 +202,7 @@ def determinism(device: str) -> Outcome:
     return judged(parts, "the same run, every bit", hint)
 
 
-def _seeded(device: str, shift: int) -> Tensors:
+def _seeded(device: str, shift: int) -> Dict[str, Any]:
     """Convolution, dropout and a product: what came out, and the gradients."""
     functional = torch.nn.functional
     torch.manual_seed((asked().seed + shift) % 2**63)

@@ -44,7 +44,7 @@ def _copied(device: str, from_device: str, to_device: str) -> Outcome:
     if from_device == to_device:
         floor = least_rate(device, "copy-within")
     detail = f"{COPY_BYTES >> 20} MiB from {from_device} to {to_device}, every bit arrives"
-    return rated(detail, found, (floor, "GB/s"), device)
+    return rated(detail, found, (floor, "GB/s"))
 
 
 def pinned(device: str) -> Outcome:
@@ -64,7 +64,7 @@ def pinned(device: str) -> Outcome:
     if any(part.worst for part in parts):
         return judged(parts, "")
     found = measured(device, lambda: there.copy_(locked, non_blocking=True), COPY_BYTES / GB)
-    return rated("page-locked copies arrive whole", found, (SLOWEST_COPY, "GB/s"), device)
+    return rated("page-locked copies arrive whole", found, (SLOWEST_COPY, "GB/s"))
 
 
 LINKS = 64

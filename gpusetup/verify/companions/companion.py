@@ -15,18 +15,14 @@ HALF = 4e-3
 """What float16 products and a float16 answer may be off, of values around 1."""
 
 
-class CannotHere(Exception):
-    """The companion cannot do this on this device; no fault of either."""
-
-
 class Companion(NamedTuple):
     """A package that stands on torch, or shares its GPU, and its smallest real computation."""
 
     name: str
     proves: str = "it imports"
     compute: Optional[Callable[[Any, Any, str], Compared]] = None
-    """(torch, the module, the device) -> a comparison; CannotHere says why it cannot compute
-    there. What has no kernels of its own for a tensor of torch is imported alone."""
+    """(torch, the module, the device) -> a comparison. What has no kernels of its own for a tensor
+    of torch is imported alone."""
     module: str = ""
     """What is imported, where that is not its name."""
     gpu: Optional[Tuple[int, int]] = None

@@ -9,7 +9,7 @@ import math
 from typing import Any, Callable
 
 from ..values import asked
-from .companion import HALF, CannotHere, Compared
+from .companion import HALF, Compared
 
 Compute = Callable[[Any, Any, str], Compared]
 
@@ -46,34 +46,6 @@ def exact_attention(torch: Any, q: Any, k: Any, v: Any) -> Any:
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     hidden = torch.ones_like(scores).triu(1).bool()
     return (scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v).transpose(1, 2)
-
-
-PRODUCT_MODEL = (
-    b"\x08\x08"  # the version of the form
-    b":[\n\x11\n\x01a\n\x01b\x12\x01c\x22\x06MatMul\x12\x07product"  # c = MatMul(a, b)
-    b"Z\x13\n\x01a\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\x08\x30\n\x02\x08\x40"  # a: float [48, 64]
-    b"Z\x13\n\x01b\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\x08\x40\n\x02\x08\x20"  # b: float [64, 32]
-    b"b\x13\n\x01c\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\x08\x30\n\x02\x08\x20"  # c: float [48, 32]
-    b"B\x02\x10\x0d"  # of operator set 13
-)
-"""An ONNX model in protobuf's encoding (onnx.proto of ONNX 1.14)."""
-
-
-def onnxruntime(torch: Any, ort: Any, device: str) -> Compared:
-    """A product by a session that really runs on the device: it falls back in silence."""
-    name, _, index = device.partition(":")
-    wanted = f"{name.upper()}ExecutionProvider"
-    if wanted not in ort.get_available_providers():
-        raise CannotHere("this is its build for the CPU; onnxruntime-gpu has the GPU's")
-    options = {"device_id": int(index)} if index else {}
-    session = ort.InferenceSession(PRODUCT_MODEL, providers=[(wanted, options)])
-    used = session.get_providers()[0]
-    if used != wanted:
-        raise RuntimeError(f"it fell back to {used}: its CUDA libraries do not load")
-    a, b = numbers(torch, 48, 64), numbers(torch, 64, 32)
-    found = session.run(None, {"a": a.numpy(), "b": b.numpy()})[0]
-    # Its products are TF32 on a GPU.
-    return torch.from_numpy(found), a.double() @ b.double(), 0.1 if index else 1e-3
 
 
 def bitsandbytes(torch: Any, bits: Any, device: str) -> Compared:

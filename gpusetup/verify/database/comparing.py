@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 from ..device.importing import first_line
 from ..judging.refusals import refuses
-from ..judging.tolerance import ROUNDOFF, Part, holds
+from ..judging.tolerance import ROUNDOFF, Part, holds, pointed
 from ..values import sticky
 from .calls import (
     WHOLE,
@@ -32,7 +32,7 @@ from .calls import (
     tensors_of,
 )
 from .limits import greatest, limits
-from .rules import HALVES, ROOM, SCALE_OF_ARGUMENTS, WRITES_BACK, matches
+from .rules import HALVES, ROOM, SCALE_OF_ARGUMENTS, matches
 from .targets import Target, kind_of, targets
 from .ways import Asking, NoWay, Way, directly
 
@@ -53,46 +53,57 @@ NO_WAY = (
 """What torch says where an operator has no such form, or not for such strides."""
 
 
-class Question:
-    """One call in its working format, on its device."""
+class NotAsked(Exception):
+    """What a sample has no exact answer for."""
 
-    def __init__(
-        self, torch: Any, device: str, run: Any, call: Call, dtype: str, words: str
-    ) -> None:
-        self.torch, self.device, self.run, self.call, self.dtype = torch, device, run, call, dtype
-        self.words = words
-        self.chance = random.Random(words)
-        self.made = torch.Generator().manual_seed(self.chance.getrandbits(62))
-        self.u = ROUNDOFF.get(dtype, ROUNDOFF["float32"])
-        self.moves_by = self.u
+
+class Question:
+    """One call in its working format, on its device, and its exact answer."""
+
+    def __init__(self, torch: Any, device: str, asked: Any, call: Call) -> None:
+        entry = asked.entry
+        self.torch, self.device, self.call, self.dtype = torch, device, call, asked.dtype
+        self.run, self.unique = entry.run, entry.unique
+        chance = random.Random(asked.words)
+        self.made = torch.Generator().manual_seed(chance.getrandbits(62))
+        self.u = ROUNDOFF.get(self.dtype, ROUNDOFF["float32"])
+        self.once = getattr(entry, "once", False) and self.dtype in HALVES
+        self.moves_by = ROUNDOFF["float32"] if self.once else self.u
         """By how much arguments are moved: by less, if all is computed in float32."""
-        self.room = 1.0
-        self.at_least = 0.0
-        """The size of the answer below which its roundoff does not fall."""
-        self.height = 0.0
-        """The greatest size of an answer. Derivatives are computed by way of its cube, which may
-        be past the end of float16."""
+        self.room = ROOM.get(entry.name, 1.0) * entry.room
         given = tensors_of(torch, (call.given, call.options))
         self.height_given = max(map(greatest, given), default=0.0)
         """The greatest size of an argument. Its exponential may be past the end of the format."""
         longest = max((n for x in given for n in x.shape), default=1)
         places = any(x.dtype == torch.int64 for x in given)
-        self.many = 1.0 if dtype in HALVES and not places else 2.0 * (1 + sqrt(longest) / 8)
+        halves = self.dtype in HALVES and not places
+        self.many = 1.0 if halves else 2.0 * (1 + sqrt(longest) / 8)
         """What is added up may be rounded so often; half precision, what meets at one place."""
         self.upstream: List[Any] = []
         self.along = 0.0
-        self.wide = exactly(torch, call, dtype)
-        self.unique, self.once = True, False
-        self.back = 0.0
-        """By how many roundoffs an argument may be other than before."""
+        self.wide = exactly(torch, call, self.dtype)
         self.moves: Optional[List[Answer]] = None
         """Exact answers of moved arguments, once one was asked for."""
+        try:
+            self.exact = self._exact()
+        except Exception as problem:  # what has no answer in float64 either is not asked
+            raise NotAsked(first_line(problem)) from problem
+        self.at_least = 0.0
+        """The size of the answer below which its roundoff does not fall."""
+        if matches(entry.name, SCALE_OF_ARGUMENTS):
+            self.at_least = 20 * max(map(greatest, given + self.upstream), default=1.0)
+        fractions = [x for x in self.exact.outputs if kind_of(x) != "whole"]
+        self.height = max(map(greatest, fractions), default=0.0)
+        """The greatest size of an answer. Derivatives are computed by way of its cube, which may
+        be past the end of float16."""
 
     def as_before(self, x: Any, before: Any) -> bool:
-        near = self.back and self.torch.allclose(x, before, rtol=self.back * self.u, atol=0.0)
-        return bool(near or self.torch.equal(x, before))
+        """Instance norm writes its running values back as the mean of so many like ones."""
+        if not x.is_floating_point():
+            return bool(self.torch.equal(x, before))
+        return bool(self.torch.allclose(x, before, rtol=2 * self.u, atol=0.0))
 
-    def exact(self) -> Answer:
+    def _exact(self) -> Answer:
         """In float64; draws along what the gradients are."""
 
         def drawn(learned: List[Any]) -> List[Any]:
@@ -142,15 +153,15 @@ class Question:
             upstream = [shifted(g) for g in self.upstream]
             return answered(torch, self.run, call, lambda _: upstream, self.unique)
 
-    def moved_answers(self, exact: Answer) -> List[Answer]:
+    def moved_answers(self) -> List[Answer]:
         if self.moves is None:
-            self.moves = self._all_moved(exact)
+            self.moves = self._all_moved()
         return self.moves
 
-    def _all_moved(self, exact: Answer) -> List[Answer]:
+    def _all_moved(self) -> List[Answer]:
         """Three moved answers. Whole arguments are moved where the answer is no whole number, and
         the operator takes others."""
-        if self.dtype in WHOLE and all(kind_of(x) == "whole" for x in exact.outputs):
+        if self.dtype in WHOLE and all(kind_of(x) == "whole" for x in self.exact.outputs):
             return []
         found = []
         for step in STEPS:
@@ -160,13 +171,34 @@ class Question:
             if not found:
                 raise NotAsked("arguments that are moved have no answer")
             return found
-        alike = [list(map(kind_of, each.outputs)) for each in (exact, *found)]
+        alike = [list(map(kind_of, each.outputs)) for each in (self.exact, *found)]
         return found if all(each == alike[0] for each in alike) else []
 
     def here(self, way: Way = directly, layout: str = "", learns: bool = True) -> Answer:
         """In the working format on the device."""
         found = self.by(way, self.call, layout, learns and bool(self.upstream), self.device)
         return Answer(*[[None if x is None else x.cpu() for x in part] for part in found])
+
+    def is_right(self, way: Way, layout: str, learns: bool) -> bool:
+        """Whether torch's own float64 is right in this form."""
+        torch = self.torch
+        try:
+            with in_float64(torch):
+                found = self.by(way, self.wide, layout, learns and bool(self.upstream))
+        except Exception:
+            return False
+        pairs = [*zip(found.outputs, self.exact.outputs)]
+        pairs += zip(found.gradients, self.exact.gradients)
+        return all(
+            x is y
+            or (
+                x is not None
+                and y is not None
+                and x.shape == y.shape
+                and bool(torch.allclose(x.to(y.dtype), y, 1e-6, 1e-9, True))
+            )
+            for x, y in pairs
+        )
 
     def by(self, way: Way, call: Call, layout: str, learns: bool, device: str = "cpu") -> Answer:
         """A call's answer in one of the ways, of copies of its arguments."""
@@ -183,7 +215,7 @@ class Question:
         return way(torch, Asking(self.run, made, answer))
 
 
-def judged(question: Question, target: Target, exact: Answer) -> Part:
+def judged(question: Question, target: Target) -> Part:
     """Moved arguments are asked for where the answer is farther off than by its own roundoff."""
     found, right = target.found, target.exact
     if found.shape != right.shape:
@@ -193,11 +225,10 @@ def judged(question: Question, target: Target, exact: Answer) -> Part:
         told = f"{found.dtype}, for {right.dtype} of the exact".replace("torch.", "")
         return holds(target.label, False, told)
     if kind_of(found) == "whole":
-        return _whole(question, target, exact)
+        return _whole(question, target)
     part = _close(question, target, [])
     if part.worst > 1:
-        moves = question.moved_answers(exact)
-        part = _close(question, target, [target.of(each) for each in moves])
+        part = _close(question, target, [target.of(each) for each in question.moved_answers()])
     if part.worst > 1 and question.moves:
         for step in FURTHER[: AGAIN - len(question.moves)]:
             with contextlib.suppress(Exception):
@@ -206,7 +237,7 @@ def judged(question: Question, target: Target, exact: Answer) -> Part:
     return part
 
 
-def _whole(question: Question, target: Target, exact: Answer) -> Part:
+def _whole(question: Question, target: Target) -> Part:
     torch = question.torch
     found, right = target.found.to(torch.int64), target.exact.to(torch.int64)
     bad = found != right
@@ -216,7 +247,7 @@ def _whole(question: Question, target: Target, exact: Answer) -> Part:
         reach = torch.iinfo(target.found.dtype)
         bad &= (right > reach.min) & (right < reach.max)
     for step in (1.3, -0.9):
-        for moved in question.moved_answers(exact) and [question.moved(step, alike=True)]:
+        for moved in question.moved_answers() and [question.moved(step, alike=True)]:
             near = target.of(moved)
             if near is None or near.shape != right.shape:
                 return Part(target.label, 0.0, 0.0)
@@ -246,19 +277,7 @@ def _close(question: Question, target: Target, moves: List[Any]) -> Part:
 def _told(torch: Any, target: Target, bad: Any, worst: float, most: float) -> Part:
     if not bool(bad.any()):
         return Part(target.label, worst if most else 0.0, most)
-    place = tuple(int(each) for each in torch.nonzero(bad)[0]) if bad.dim() else ()
-    found, exact = _number(target.found[place]), _number(target.exact[place])
-    said = f"first at {list(place)}: {found}, not {exact}"
-    return Part(target.label, worst, most, int(bad.sum()), bad.numel(), said)
-
-
-def _number(x: Any) -> str:
-    value = x.item()
-    return f"{value:.6g}" if not isinstance(value, bool) else str(value)
-
-
-class NotAsked(Exception):
-    """What a sample has no exact answer for."""
+    return pointed(torch, target.label, target.found, target.exact, bad, (worst, most))
 
 
 def compared(torch: Any, device: str, asked: Any) -> List[Part]:
@@ -301,26 +320,15 @@ def _nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
 
 
 def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
-    entry = asked.entry
-    question = Question(torch, device, entry.run, call, asked.dtype, asked.words)
-    question.unique = entry.unique
-    if getattr(entry, "once", False) and asked.dtype in HALVES:
-        question.moves_by, question.once = ROUNDOFF["float32"], True
-    try:
-        exact = question.exact()
-    except Exception as problem:  # what has no answer in float64 either is not asked
-        raise NotAsked(first_line(problem)) from problem
-    question.room = ROOM.get(entry.name, 1.0) * entry.room
-    question.back = 2.0 if entry.name in WRITES_BACK else 0.0
-    if matches(entry.name, SCALE_OF_ARGUMENTS):
-        given = tensors_of(torch, (call.given, call.options)) + question.upstream
-        question.at_least = 20 * max(map(greatest, given), default=1.0)
-    question.height = max(
-        (greatest(x) for x in exact.outputs if kind_of(x) != "whole"), default=0.0
-    )
-    for label, way, layout, learns in (("", directly, "", True), *entry.other_ways(asked)):
+    question = Question(torch, device, asked, call)
+    for label, way, layout, learns in (("", directly, "", True), *asked.entry.other_ways(asked)):
+        said = ", ".join(filter(None, (layout, label)))
         try:
             found = question.here(way, layout, learns)
+            parts = [
+                each if isinstance(each, Part) else judged(question, each)
+                for each in targets(question, said, found, question.exact)
+            ]
         except NoWay:
             continue
         except Exception as problem:
@@ -328,46 +336,7 @@ def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
                 continue
             if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
                 raise
-            if not _raises(torch, question, way, layout):
-                yield holds(", ".join(filter(None, (layout, label))), False, first_line(problem))
-            continue
-        said = ", ".join(filter(None, (layout, label)))
-        parts = [
-            each if isinstance(each, Part) else judged(question, each, exact)
-            for each in targets(question, said, found, exact)
-        ]
-        if any(part.worst > 1 for part in parts) and said:
-            try:
-                with in_float64(torch):
-                    itself = question.by(
-                        way, question.wide, layout, learns and bool(question.upstream)
-                    )
-            except Exception:
-                continue
-            if not _agree(torch, itself, exact):
-                continue  # torch's own fault in this form
-        yield from parts
-
-
-def _raises(torch: Any, question: Question, way: Way, layout: str) -> bool:
-    """Whether float64 has no answer in this form either."""
-    try:
-        with in_float64(torch):
-            question.by(way, question.wide, layout, bool(question.upstream))
-    except Exception:
-        return True
-    return False
-
-
-def _agree(torch: Any, one: Answer, other: Answer) -> bool:
-    pairs = [*zip(one.outputs, other.outputs), *zip(one.gradients, other.gradients)]
-    return all(
-        x is y
-        or (
-            x is not None
-            and y is not None
-            and x.shape == y.shape
-            and bool(torch.allclose(x.to(y.dtype), y, 1e-6, 1e-9, True))
-        )
-        for x, y in pairs
-    )
+            parts = [holds(said, False, first_line(problem))]
+        wrong = any(part.worst > 1 for part in parts)
+        if not (wrong and said) or question.is_right(way, layout, learns):
+            yield from parts

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .calls import Call, replaced
-from .forms import LENGTHS, Form, Maker, Question, form, numbered
-from .ways import Way, after_other_numbers, directly, for_inference, on_a_thread
+from .calls import Call, replaced, tensors_of
+from .forms import LENGTHS, Question, form
+from .ways import WAYS, Way, directly
 
 FLOATS = ("float32", "bfloat16", "float32", "float16")
 SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
@@ -70,10 +70,6 @@ class Own(NamedTuple):
         words = f"{seed}:{self.name}:{turn}"
         dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
         wanted = form(turn)
-        if wanted.numbers not in ("ties", "equal", "steps"):
-            wanted = wanted._replace(numbers="")
-        if dtype == "float16":
-            wanted = wanted._replace(numbers="")
         draw = Draw(torch, words, wanted.lengths)
         given, options = self.draw(draw)
         low = getattr(torch, dtype)
@@ -84,9 +80,9 @@ class Own(NamedTuple):
         call = replaced(torch, Call(given, options, lambda x: x), lowered)
         if turn % 2 and any(x.dim() == 4 for x in given if hasattr(x, "dim")):
             wanted = wanted._replace(layout="channels-last")
-        if wanted.numbers:
-            call = numbered(Maker(torch, draw.chance, draw.made), call, wanted.numbers)
-        learns = self.learns and not wanted.numbers and low.is_floating_point
+        kind = wanted.numbers if dtype != "float16" else ""
+        call = numbered(draw, call, kind)
+        learns = self.learns and not kind and low.is_floating_point
         if wanted.layout == "channels-last" and dtype != "float32":
             learns = False  # convolutions leave parts of such a gradient unwritten (2.13.0, CPU)
 
@@ -96,13 +92,34 @@ class Own(NamedTuple):
         return Question(self, dtype, turn, replaced(torch, call, learning), words, wanted)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
-        yield from plain_ways(asked.form)
+        form = asked.form
+        way = WAYS.get(form.way, directly)
+        if way is not directly or form.layout:
+            label = form.way if way is not directly else ""
+            yield label, way, form.layout, form.way in ("gradient", "out")
 
 
-def plain_ways(form: Form) -> Iterator[Tuple[str, Way, str, bool]]:
-    """The ways that each entry has."""
-    found = {"thread": on_a_thread, "again": after_other_numbers, "inference": for_inference}
-    way = found.get(form.way, directly)
-    learns = form.way in ("gradient", "out")
-    if way is not directly or form.layout:
-        yield form.way if way is not directly else "", way, form.layout, learns
+def numbered(draw: Draw, call: Call, kind: str) -> Call:
+    """Other numbers of that kind, of all tensors of fractions or of one."""
+    torch, chance = draw.torch, draw.chance
+    given = tensors_of(torch, (call.given, call.options))
+    given = [x for x in given if x.is_floating_point() and x.numel()]
+    if not given or not kind:
+        return call
+    one = id(chance.choice(given)) if chance.random() < 0.4 else None
+
+    def changed(x: Any) -> Any:
+        chosen = x.is_floating_point() and x.numel() and one in (None, id(x))
+        return _numbers(draw, x, kind) if chosen else x
+
+    return replaced(torch, call, changed)
+
+
+def _numbers(draw: Draw, x: Any, kind: str) -> Any:
+    torch = draw.torch
+    if kind == "ties":
+        return (x * 2).round() / 2
+    if kind == "equal":
+        return torch.full_like(x, float(x.reshape(-1)[0]))
+    count = torch.arange(x.numel(), dtype=torch.float64) % draw.choice((3, 17, 127))
+    return (count.reshape(x.shape) - 1).to(x.dtype)

@@ -6,13 +6,11 @@ import random
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .calls import Call, replaced
+from .calls import Call
 from .forms import Question, form
 from .loading import Database, kept_chance, seeded
-from .rules import BY_SIGN, FULL_RANK, PLAIN, left_out, matches, release, without_gradient
-from .ways import Way, after_other_numbers, directly, for_inference, in_place, into_out, on_a_thread
-
-FORMATS = ("float32", "bfloat16", "float16", "complex64", "int32", "int16", "int8", "uint8")
+from .rules import BY_SIGN, LEFT_OUT, NO_GRADIENT, reason
+from .ways import WAYS, Way, directly, in_place, into_out
 
 
 class Entry(NamedTuple):
@@ -30,17 +28,17 @@ class Entry(NamedTuple):
     """By so much more than others it may be off."""
 
     def formats(self, torch: Any, device: str) -> List[str]:
+        """In the order in which they come round."""
         kind = device.partition(":")[0]
-        has, now = self.info.supported_dtypes(kind), release(torch)
-        return [n for n in FORMATS if getattr(torch, n) in has and not left_out(self.name, n, now)]
+        has = self.info.supported_dtypes(kind)
+        return [n for n in TURNS if getattr(torch, n) in has and not reason(LEFT_OUT, self.name, n)]
 
     def learns(self, torch: Any, device: str, dtype: str) -> bool:
         kind = device.partition(":")[0]
-        # float16 ends or vanishes within what most gradients are computed by; those of a
-        # decomposition lose more with a bad matrix than its roundoff tells.
-        if dtype == "float16" or matches(self.name, FULL_RANK):
+        # float16 ends or vanishes within what most gradients are computed by.
+        if dtype == "float16" or not self.info.supports_autograd:
             return False
-        if not self.info.supports_autograd or without_gradient(self.name, dtype, release(torch)):
+        if reason(NO_GRADIENT, self.name, dtype):
             return False
         return getattr(torch, dtype) in self.info.supported_backward_dtypes(kind)
 
@@ -57,7 +55,7 @@ class Entry(NamedTuple):
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
         """The call of a turn, in its form as far as it has an answer in that."""
-        formats = self.turns(torch, device)
+        formats = self.formats(torch, device)
         if not formats:
             return None
         dtype = formats[turn % len(formats)]
@@ -72,43 +70,25 @@ class Entry(NamedTuple):
         calls = MADE[key]
         if not calls:
             return None
-        # With lengths or numbers that its samples have not, an entry is soon asked for what it is
-        # not made for, and a sound machine is called wrong: our own entries vary those.
-        wanted = form(turn)._replace(lengths=(), numbers="", option=False)
-        call = chance.choice(calls)
-        if not wanted.learns:
-            call = replaced(torch, call, lambda x: x.detach())
-        return Question(self, dtype, turn, call, words, wanted)
-
-    def turns(self, torch: Any, device: str) -> List[str]:
-        """The formats in the order in which they come round."""
-        has = self.formats(torch, device)
-        return [name for name in TURNS if name in has]
+        return Question(self, dtype, turn, chance.choice(calls), words, form(turn))
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
         """The same numbers computed in the way of the question, in its layout."""
         form = asked.form
-        plain = "test_noncontiguous_samples" in self.skips or matches(self.name, PLAIN)
-        layout = "" if plain else form.layout
-        label, learns = form.way, False
         way: Way = directly
-        if not self.unique:
-            label = "gradient"
-        if label == "gradient":
-            label, learns = "", True
-        elif label == "out" and self.info.supports_out and "test_out" not in self.skips:
+        plain = "test_noncontiguous_samples" in self.skips
+        layout, learns = "" if plain else form.layout, not self.unique or form.way == "gradient"
+        if learns:
+            pass
+        elif form.way == "out" and self.info.supports_out and "test_out" not in self.skips:
             way = into_out if not self.listed else directly
-        elif label == "in place" and self.info.inplace_variant:
+        elif form.way == "in place" and self.info.inplace_variant:
             if "test_variant_consistency_eager" not in self.skips:
                 way = in_place(self.info.inplace_variant)
-        elif label == "thread":
-            way = on_a_thread
-        elif label == "again":
-            way = after_other_numbers
-        elif label == "inference":
-            way = for_inference
+        else:
+            way = WAYS.get(form.way, directly)
         if way is not directly or layout:
-            yield label if way is not directly else "", way, layout, learns
+            yield form.way if way is not directly else "", way, layout, learns
 
 
 MADE: Dict[Tuple[str, str, str, int], List[Call]] = {}
@@ -128,6 +108,6 @@ def entries(database: Database) -> Dict[str, Entry]:
         name = ".".join(filter(None, (info.name, info.variant_test_name)))
         run = info.op or info.method_variant
         skips = tuple({str(d.test_name) for d in info.decorators if getattr(d, "test_name", None)})
-        if run is not None and not left_out(name):
+        if run is not None and not reason(LEFT_OUT, name):
             found[name] = Entry(name, run, info, skips, name not in BY_SIGN, takes_lists)
     return found

@@ -43,16 +43,33 @@ def draw_attention(d: Draw, kind: str = "") -> Any:
         "causal": causal,
         "scale": d.choice((None, None, 0.3)),
         "grouped": groups > 1,
+        "backend": d.choice((None, *BACKENDS)),
     }
 
 
-def attended(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: Any, grouped: bool) -> Any:
-    import torch
+BACKENDS = ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
+NOT_OFFERED = (
+    *("No available kernel", "No viable backend", "cuDNN Frontend error", "No execution plan"),
+)
 
-    more = {"enable_gqa": True} if grouped else {}
-    return torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, mask, 0.0, causal, scale=scale, **more
-    )
+
+def attended(
+    q: Any, k: Any, v: Any, mask: Any, causal: bool, grouped: bool, backend: Any, **scale: Any
+) -> Any:
+    """By one backend, or, if that does not offer itself, by the one that torch chooses."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    more = {"enable_gqa": True, **scale} if grouped else scale
+    compute = torch.nn.functional.scaled_dot_product_attention
+    if backend and q.dtype != torch.float64 and hasattr(SDPBackend, backend):
+        try:
+            with sdpa_kernel(getattr(SDPBackend, backend)):
+                return compute(q, k, v, mask, 0.0, causal, **more)
+        except RuntimeError as problem:
+            if not any(words in str(problem) for words in NOT_OFFERED):
+                raise
+    return compute(q, k, v, mask, 0.0, causal, **more)
 
 
 def draw_recurrent(gates: int) -> Callable[[Draw], Any]:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from .calls import Call, mapped
 from .forms import Question, form
 from .loading import kept_chance, seeded
-from .rules import CHAIN_ROOM, CHAINS, HALVES, matches, module_left_out
+from .rules import CHAIN_ROOM, CHAINS, HALVES, LEFT_OUT, matches, reason
 from .ways import Way, directly
 
 FORMATS = ("float32", *HALVES)
@@ -68,8 +68,7 @@ class ModuleEntry(NamedTuple):
         """One case, with weights of its own."""
         modes = self.modes()
         mode = modes[turn % len(modes)]
-        formats = [name for name in FORMATS if not module_left_out(self.name, name)]
-        dtype = formats[turn // len(modes) % len(formats)]
+        dtype = FORMATS[turn // len(modes) % len(FORMATS)]
         words = f"{seed}:{self.name}:{turn}"
         chance = random.Random(words)
         cases = self.cases(torch, mode, seed)
@@ -153,7 +152,7 @@ def entries(infos: List[Any]) -> Dict[str, ModuleEntry]:
     """By name; without those that are left out."""
     found: Dict[str, ModuleEntry] = {}
     for info in infos:
-        if not module_left_out(info.name):
+        if not reason(LEFT_OUT, info.name):
             found.setdefault(info.name, ModuleEntry(info.name, info))
     return found
 

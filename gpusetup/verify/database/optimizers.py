@@ -12,21 +12,24 @@ import random
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..judging.refusals import lacks_form, refuses
-from .calls import Answer, Call, dense
+from .calls import Answer, Call
 from .forms import Question, form
-from .rules import COUNTING, OPTIMIZER_ROOM, known_wrong_form, optimizer_left_out, release
+from .rules import HALVES, LEFT_OUT, reason, release
 from .ways import Asking, NoWay, Way
 
 FORMATS = ("float32", "bfloat16")
 STEPS, SAVED, MISSING = 5, 2, 3
 """Steps; after so many the state may be saved and read; the step at which a parameter has no
 gradient."""
-CASES = ("sizes", "many", "sparse")
+CASES = ("sizes", "many")
 SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
 """Around the widths of vectors; the fourth is transposed, the last but one misses a gradient once,
 the last has none."""
 MANY = 75
 """More tensors than one call of a kernel on lists takes; in two groups with unlike rates."""
+COUNTING = 4.0
+"""Forms that count their steps in a tensor take 1 less a power of nearly 1 in float32."""
+RIGHT_FUSED_SGD = (2, 15)
 SIZE = 0.05
 """Of the parameters, so that a step is seen beside them."""
 FORMS: Dict[str, Dict[str, bool]] = {
@@ -37,69 +40,31 @@ FORMS: Dict[str, Dict[str, bool]] = {
 }
 
 
-def more(torch: Any, name: str) -> List[Dict[str, Any]]:
-    """Options together, as torch's database has them not."""
-    adam: List[Dict[str, Any]] = [
-        {"lr": torch.tensor(0.01)},
-        {"betas": (0.5, 0.7), "eps": 1e-3, "amsgrad": True, "maximize": True},
-        {"lr": 0.01, "weight_decay": 0.1, "amsgrad": True, "maximize": True},
-    ]
-    rows: Dict[str, List[Dict[str, Any]]] = {
-        "Adam": adam,
-        "AdamW": adam,
-        "SGD": [
-            {"lr": 0.1, "momentum": 0.9, "nesterov": True},
-            {"lr": 0.1, "momentum": 0.9, "nesterov": True, "maximize": True, "weight_decay": 0.1},
-        ],
-        "ASGD": [{"t0": 1, "lr": 0.05}],
-        "RMSprop": [{"lr": 0.02, "momentum": 0.9, "alpha": 0.5}],
-    }
-    return rows.get(name, [])
-
-
 class OptimizerEntry(NamedTuple):
     name: str
     info: Any
     """torch's `OptimizerInfo`."""
 
-    def settings(self, torch: Any, case: str) -> List[Dict[str, Any]]:
-        if case == "sparse" and not self.info.only_supports_sparse_grads:
-            return [dict(self.info.metadata_for_sparse[0])]
-        found = [dict(each.kwargs) for each in self.info.optim_inputs_func(device="cpu")]
-        if self.name == "LBFGS":  # a search compares losses: it goes another way by a roundoff
-            found = [each for each in found if "line_search_fn" not in each]
-            return [{**each, "max_iter": 2} for each in found]
-        return found + more(torch, self.name)
-
-    def cases(self) -> Tuple[str, ...]:
-        if self.info.only_supports_sparse_grads:
-            return ("sparse",)
-        return CASES if self.info.supports_sparse else CASES[:2]
-
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
         """One setting in one case."""
         words = f"{seed}:{self.name}:{turn}"
         chance = random.Random(words)
-        formats = [name for name in FORMATS if not optimizer_left_out(self.name, name)]
-        dtype = formats[turn // 2 % len(formats)]
-        case = self.cases()[turn % len(self.cases())]
+        dtype, case = FORMATS[turn // 2 % len(FORMATS)], CASES[turn % len(CASES)]
         made = torch.Generator().manual_seed(chance.getrandbits(62))
         shapes: Tuple[Tuple[int, ...], ...] = SHAPES
         if case == "many":
             shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
-        if self.name == "Muon":  # takes matrices alone
-            shapes = tuple((shape[0], 3) if len(shape) < 2 else shape for shape in shapes)
-        if self.name == "LBFGS":  # takes no gradient that is transposed
-            shapes = tuple((math.prod(shape),) for shape in shapes)
         low = getattr(torch, dtype)
 
         def values(size: float) -> List[Any]:
             drawn = (torch.randn(math.prod(shape), generator=made) for shape in shapes)
             return [(size * x).to(low) for x in drawn]
 
-        options = chance.choice(self.settings(torch, case))
+        found = [each.kwargs for each in self.info.optim_inputs_func(device="cpu")]
+        # Two together, as torch's database does not have them.
+        options = {**chance.choice(found), **chance.choice(found)}
         call = Call((values(SIZE), [values(1.0) for _ in range(STEPS)]), options, lambda x: x)
-        room = OPTIMIZER_ROOM.get(self.name, COUNTING) if dtype == "float32" else 1.0
+        room = COUNTING if dtype == "float32" else 1.0
         kind = device.partition(":")[0]
         trial = Trial(self.name, self.info, case, dtype, shapes, room, kind)
         return Question(trial, dtype, turn, call, words, form(turn))
@@ -151,15 +116,16 @@ class Trial(NamedTuple):
 
     def forms(self, torch: Any, kind: str) -> List[str]:
         fused = self._takes("fused") and kind in self.info.supports_fused_on
-        sparse = self.case == "sparse"
         has = {
             "foreach": self._takes("foreach"),
-            "fused": fused and not sparse,
-            "differentiable": self._takes("differentiable") and not sparse,
+            "fused": fused,
+            "differentiable": self._takes("differentiable"),
             "capturable": self.info.has_capturable_arg and kind == "cuda",
         }
-        asked = (self.name, self.dtype, kind, release(torch))
-        return [name for name, here in has.items() if here and not known_wrong_form(name, *asked)]
+        if (self.name, kind) == ("SGD", "cpu") and self.dtype in HALVES:
+            # It writes no whole vector: of 33 parameters only the last one has a step.
+            has["fused"] = has["fused"] and release(torch) >= RIGHT_FUSED_SGD
+        return [name for name, here in has.items() if here]
 
     def trained(
         self, form: Dict[str, bool], given: Any, options: Dict[str, Any], saved: bool = False
@@ -199,39 +165,19 @@ class Trial(NamedTuple):
     def _step(self, torch: Any, optimizer: Any, own: List[Any], given: Any, number: int) -> None:
         learning = own if self.case != "sizes" else own[:-1]
         slopes = [_placed(g, shape) for g, shape in zip(given, self.shapes)]
-        if self.case == "sparse":
-            slopes = [_sparse(torch, g, number) for g in slopes]
         for p in own:
             p.grad = None
         for place, p in enumerate(learning):
             if self.case == "sizes" and number == MISSING and place == len(own) - 2:
                 continue
             p.grad = slopes[place]
-        if not self.info.step_requires_closure:
-            optimizer.step()
-            return
-
-        def loss() -> Any:
-            for p, g in zip(learning, slopes):
-                p.grad = g + 2 * p.detach()
-            return sum((p.detach() * (g + p.detach())).sum() for p, g in zip(learning, slopes))
-
-        optimizer.step(loss)
+        optimizer.step()
 
 
 def _placed(x: Any, shape: Tuple[int, ...]) -> Any:
     """Numbers of their own in this shape; one of two axes is transposed in memory."""
     y = x.detach().clone()
     return y if len(shape) < 2 else y.reshape(shape[::-1]).t()
-
-
-def _sparse(torch: Any, x: Any, number: int) -> Any:
-    """Every third line, from another one each step; at each other step in two halves."""
-    places = torch.arange(number % min(3, x.shape[0]), x.shape[0], 3, device=x.device)
-    values = x[places]
-    if number % 2:
-        places, values = torch.cat([places, places]), torch.cat([values / 2, values / 2])
-    return torch.sparse_coo_tensor(places[None], values, x.shape)
 
 
 def _state(torch: Any, optimizer: Any, own: List[Any]) -> List[Any]:
@@ -241,20 +187,12 @@ def _state(torch: Any, optimizer: Any, own: List[Any]) -> List[Any]:
         for name, value in optimizer.state.get(p, {}).items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 value = torch.tensor(float(value), device=p.device)
-            if isinstance(value, torch.Tensor) and name not in LBFGS_KEEPS:
-                rows.setdefault(name, []).append(dense(torch, value).detach().reshape(-1).clone())
+            if isinstance(value, torch.Tensor):
+                rows.setdefault(name, []).append(value.detach().reshape(-1).clone())
     return [torch.cat([x.to(rows[name][0].device) for x in rows[name]]) for name in sorted(rows)]
-
-
-LBFGS_KEEPS = ("d", "t", "func_evals", "n_iter", "H_diag", "prev_flat_grad", "prev_loss")
-"""By way of a search: how far it goes may differ."""
 
 
 def entries(infos: List[Any]) -> Dict[str, OptimizerEntry]:
     """By name; without those that are left out."""
     named_rows = ((info.optim_cls.__name__, info) for info in infos)
-    return {
-        name: OptimizerEntry(name, info)
-        for name, info in named_rows
-        if not optimizer_left_out(name)
-    }
+    return {n: OptimizerEntry(n, info) for n, info in named_rows if not reason(LEFT_OUT, n)}

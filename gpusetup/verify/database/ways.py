@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple
 
 from .calls import Answer, Call, overlaps, tensors_of
 
@@ -105,3 +105,11 @@ def in_place(run: Callable[..., Any]) -> Way:
         return asking.answer(called, asking.call)._replace(gradients=[])
 
     return way
+
+
+WAYS: Dict[str, Way] = {
+    "thread": on_a_thread,
+    "again": after_other_numbers,
+    "inference": for_inference,
+}
+"""Those that every call has."""

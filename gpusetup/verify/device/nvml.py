@@ -16,7 +16,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 LIBRARY = "nvml.dll" if os.name == "nt" else "libnvidia-ml.so.1"
 LOST = 15
 """NVML_ERROR_GPU_IS_LOST."""
-CELSIUS, SM_CLOCK, UNCORRECTED, VOLATILE = 0, 1, 1, 0
+CELSIUS, UNCORRECTED, VOLATILE = 0, 1, 0
 XID_EVENTS = 8
 """nvmlEventTypeXidCriticalError."""
 REASONS = {
@@ -33,7 +33,6 @@ class Sample(NamedTuple):
     """What a GPU said at one moment."""
 
     temperature_celsius: Optional[int] = None
-    sm_mhz: Optional[int] = None
     reasons: Tuple[str, ...] = ()
     ecc_uncorrected: Optional[int] = None
     lost: bool = False
@@ -81,7 +80,6 @@ class Watched:
         bits = number("CurrentClocksThrottleReasons", c_ulonglong) or 0
         return Sample(
             number("Temperature", c_uint, CELSIUS),
-            number("ClockInfo", c_uint, SM_CLOCK),
             tuple(name for bit, name in REASONS.items() if bits & bit),
             number("TotalEccErrors", c_ulonglong, UNCORRECTED, VOLATILE),
             LOST in codes,
@@ -147,11 +145,9 @@ def summed(samples: List[Sample], xids: List[int]) -> Dict[str, Any]:
     >>> summed([Sample(temperature_celsius=40, ecc_uncorrected=1), hot], [])["ecc_new"]
     1
     """
-    clocks = [s.sm_mhz for s in samples[1:] if s.sm_mhz is not None]
     ecc = [s.ecc_uncorrected for s in samples if s.ecc_uncorrected is not None]
     return {
         "hottest": max((s.temperature_celsius or 0 for s in samples), default=0) or None,
-        "mhz": sum(clocks) / len(clocks) if clocks else None,
         "reasons": tuple(sorted({reason for s in samples for reason in s.reasons})),
         "ecc_new": ecc[-1] - ecc[0] if ecc else 0,
         "xids": tuple(xids),

@@ -1,7 +1,7 @@
-"""How exact a float32 matrix product may be expected to be here. Rules pure, readers thin.
+"""How exact a float32 matrix product may be expected to be here.
 
-The limit follows from the arithmetic that the libraries were told to use, which is read from
-torch's settings and the libraries' own variables, never assumed.
+That follows from the arithmetic that the libraries were told to use, which is read from torch's
+settings and the libraries' own variables, never assumed.
 """
 
 from __future__ import annotations
@@ -9,26 +9,17 @@ from __future__ import annotations
 import operator
 import os
 import warnings
-from math import sqrt
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 UNIT_ROUNDOFF = {"ieee": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
 """Half the distance from 1 to the next number, of what the factors are rounded to first:
 24, 11 and 8 significant bits."""
-ACCUMULATOR_ROUNDOFF = 2.0**-24
-"""Sums are kept in float32 under every setting."""
-
-ROUNDED_FACTORS = 16.0
-"""The worst of a million elements, in u * sqrt(K): 3 where both factors are rounded to nearest,
-8 where the low bits are cut off (both measured in float64, K = 1000). 16 leaves the double."""
-RUNNING_SUM = 8.0
-"""The worst of a million elements, in u * K: 3.6 where each product is added to one running sum,
-0.9 with the blocked sums of a CPU library (both measured, K = 1000). 8 leaves the double."""
-
-TF32_FROM = (8, 0)
-"""The first compute capability whose tensor cores know TF32."""
+TF32_FROM, BFLOAT16_FROM = (8, 0), (8, 0)
+"""The first compute capability whose tensor cores know TF32, and that computes bfloat16. Older ones
+imitate bfloat16 by float32, from 7.0 on nearly everywhere, before that nowhere."""
 ONEDNN_MODES = {"BF16": "bf16", "F16": "bf16", "TF32": "tf32", "ANY": "bf16"}
 """DNNL_DEFAULT_FPMATH_MODE -> the coarsest it permits."""
+ONEDNN = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 COARSE = {"True": "tf32", "tf32": "tf32", "bf16": "bf16", "high": "tf32", "medium": "bf16"}
 """What a setting of torch says -> what it permits, where that is not IEEE: `high` permits TF32 (or
 three bf16 products), `medium` one bf16 product."""
@@ -36,8 +27,6 @@ MATMUL = "get_float32_matmul_precision"
 SETTINGS = {
     "cuda": ("backends.cuda.matmul.fp32_precision", "backends.cuda.matmul.allow_tf32", MATMUL),
     "cpu": ("backends.mkldnn.matmul.fp32_precision", MATMUL),
-    "cuda conv": ("backends.cudnn.conv.fp32_precision", "backends.cudnn.allow_tf32"),
-    "cpu conv": ("backends.mkldnn.conv.fp32_precision",),
 }
 """Where torch keeps it; `fp32_precision` in torch 2.9 and later."""
 
@@ -52,70 +41,36 @@ class Precision(NamedTuple):
 IEEE = Precision("ieee", "")
 
 
-def matmul_limit(name: str, inner: int) -> float:
-    """The greatest error allowed, relative to |row| * |column|, for random factors.
-
-    Absolute: ROUNDED_FACTORS * u * sqrt(K) + RUNNING_SUM * u32 * K, and |row| * |column| is
-    about K.
-
-    >>> f"{matmul_limit('ieee', 1000):.1e} {matmul_limit('tf32', 1000):.1e}"
-    '5.1e-07 2.5e-04'
-    """
-    factors = ROUNDED_FACTORS * UNIT_ROUNDOFF[name] / sqrt(inner)
-    return factors + RUNNING_SUM * ACCUMULATOR_ROUNDOFF
+def capability_of(torch: Any, device: str) -> Optional[Tuple[int, int]]:
+    """The compute capability of a GPU, (major, minor); None for the CPU."""
+    if not device.startswith("cuda"):
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    return int(major), int(minor)
 
 
-def coarsest(found: Sequence[Precision]) -> Precision:
-    """The one with the largest unit roundoff.
-
-    >>> coarsest((IEEE, Precision("tf32", "a setting"))).name
-    'tf32'
-    """
-    return max(found, key=lambda each: UNIT_ROUNDOFF[each.name])
+def has_bfloat16(torch: Any, device: str) -> bool:
+    """Whether a device computes bfloat16 itself."""
+    capability = capability_of(torch, device)
+    return capability is None or capability >= BFLOAT16_FROM
 
 
-def effective_cuda(
-    settings: Sequence[Precision], environ: Mapping[str, str], capability: Tuple[int, int]
-) -> Precision:
-    """What cuBLAS may do with float32: the variable of the NVIDIA libraries outranks torch.
-
-    TORCH_ALLOW_TF32_CUBLAS_OVERRIDE only sets with what torch's own setting begins.
-    """
-    override = environ.get("NVIDIA_TF32_OVERRIDE", "")
-    if capability < TF32_FROM or override == "0":
-        return IEEE
-    forced = [Precision("tf32", f"NVIDIA_TF32_OVERRIDE={override}")] if override == "1" else []
-    # cuBLAS reads `medium` as TF32 too.
-    usual = [each._replace(name="tf32") for each in settings if each.name != "ieee"]
-    return coarsest((IEEE, *forced, *usual))
-
-
-def effective_cpu(settings: Sequence[Precision], environ: Mapping[str, str]) -> Precision:
-    """What oneDNN may do with float32."""
-    named = [
-        Precision(ONEDNN_MODES[environ[name].upper()], f"{name}={environ[name]}")
-        for name in ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
-        if environ.get(name, "").upper() in ONEDNN_MODES
-    ]
-    return coarsest((IEEE, *named, *settings))
-
-
-def read_precision(
-    torch: Any, device: str, capability: Optional[Tuple[int, int]], what: str = ""
-) -> Precision:
-    """The effective precision of float32 products on a device, from this torch's settings."""
+def read_precision(torch: Any, device: str) -> Precision:
+    """The effective precision of float32 products on a device: the coarsest that is permitted."""
+    capability = capability_of(torch, device)
+    found = [IEEE, *_said(torch, "cuda" if capability else "cpu")]
     if capability is None:
-        return effective_cpu(_said(torch, "cpu" + what), os.environ)
-    return effective_cuda(_said(torch, "cuda" + what), os.environ, capability)
-
-
-def read_conv_precision(
-    torch: Any, device: str, capability: Optional[Tuple[int, int]]
-) -> Precision:
-    """The same of convolutions; cuDNN may use TF32 by default, and some of its ways, and all of
-    those without it, are matrix products."""
-    kinds = ("", " conv")
-    return coarsest([read_precision(torch, device, capability, what) for what in kinds])
+        modes = [(name, ONEDNN_MODES.get(os.environ.get(name, "").upper())) for name in ONEDNN]
+        found += [Precision(mode, f"{name}={os.environ[name]}") for name, mode in modes if mode]
+    else:
+        # The variable of the NVIDIA libraries outranks torch; cuBLAS reads `medium` as TF32 too.
+        override = os.environ.get("NVIDIA_TF32_OVERRIDE", "")
+        if capability < TF32_FROM or override == "0":
+            return IEEE
+        found = [each if each.name == "ieee" else each._replace(name="tf32") for each in found]
+        if override == "1":
+            found.insert(0, Precision("tf32", f"NVIDIA_TF32_OVERRIDE={override}"))
+    return max(found, key=lambda each: UNIT_ROUNDOFF[each.name])
 
 
 def _said(torch: Any, of: str) -> List[Precision]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 WORDS = (
     "not implemented for",
     "NOT_SUPPORTED",
@@ -15,9 +13,6 @@ WORDS = (
 """Of torch's and the CUDA libraries' messages. After one of these the device is as before."""
 NO_FORM = ("require", "support", "not implemented", "unexpected keyword", "could not run")
 """What torch's refusal of an optimizer's form has one of."""
-BFLOAT16_FROM = (8, 0)
-"""The first compute capability that computes bfloat16. Older ones imitate it by float32, from 7.0
-on nearly everywhere, before that nowhere (CUBLAS_STATUS_NOT_SUPPORTED)."""
 
 
 def refuses(problem: BaseException) -> bool:
@@ -29,15 +24,6 @@ def refuses(problem: BaseException) -> bool:
     False
     """
     return any(words in str(problem) for words in WORDS)
-
-
-def has_bfloat16(capability: Any) -> bool:
-    """Whether a GPU of this capability (None: the CPU) computes bfloat16 itself.
-
-    >>> has_bfloat16((7, 5)), has_bfloat16((8, 6)), has_bfloat16(None)
-    (False, True, True)
-    """
-    return capability is None or tuple(capability) >= BFLOAT16_FROM
 
 
 def lacks_form(problem: Exception) -> bool:

@@ -1,26 +1,26 @@
 """The collectives: one loop makes each call of the table; every rank works out the numbers of all
-others, so that each judges its own answer."""
+others, so that each judges its own answer. Barriers."""
 
 from __future__ import annotations
 
 import random
 import time
 from functools import partial
-from typing import Any, List, NamedTuple
+from typing import Any, List
 
 import torch
 import torch.distributed as dist
 
 from ..values import asked
 from .draws import COLLECTIVES, Draw, drawn, ring_step
-from .group import Group, Part, State, check, hold
+from .group import Group, Members, Part, State, check, hold
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
 """How long the calls of one check may take; a quiet machine needs a tenth of it."""
 ROUNDS = {"standard": 2, "census": 6}
-LATE_SECONDS = 0.015
-UNEVEN = ("uneven", "functional", "lists")
+LATE_SECONDS = 0.02
+UNEVEN = ("uneven", "lists")
 """Ways of all-to-all in which each part has a length of its own; gloo has no such lists."""
 JUNK = 77
 MARGIN = 19
@@ -30,7 +30,7 @@ MARGIN = 19
 class Turn:
     """The tensors of one call on this rank, by the names that the table gives them."""
 
-    axis, nothing, bucket = 0, None, 1 << 12
+    nothing = None
 
     def __init__(self, group: Group, op: str, draw: Draw, turn: int = 0) -> None:
         self.collective, self.draw, self.nccl = COLLECTIVES[op], draw, group.backend == "nccl"
@@ -38,18 +38,17 @@ class Turn:
         # NCCL's are kernels that wait for each other: in one batch.
         self.calls = ways["together" if self.nccl and draw.way == "handles" else draw.way]
         self.handle, ranks, self.me = self.members = State.groups[draw.group]
-        self.group = self.handle or dist.distributed_c10d._get_default_group()
         world, self.later = len(ranks), draw.mode.endswith(("async", "flight"))
         self.root = draw.root % world
-        self.place, self.how = ranks[self.root], draw.kind[1].replace("fraction", "sum")
+        self.place, how = ranks[self.root], draw.kind[1].replace("fraction", "sum")
         step = ring_step(self.root, world)
         self.to, self.whence = (ranks[(self.me + each) % world] for each in (step, -step))
         # Those who send upwards send first, the others receive first.
         self.order = -1 if whose == "ring" and ranks[self.me] > self.to else 1
-        self.op = getattr(dist.ReduceOp, self.how.upper(), None)
+        self.op = getattr(dist.ReduceOp, how.upper(), None)
         self.chance = random.Random(f"{asked().seed} {op}/{draw.name} {turn}")
         counts = [[draw.size] * (world if parts else 1)] * world
-        if op == "all_to_all" and draw.way in UNEVEN[: 3 if self.nccl else 2]:
+        if op == "all_to_all" and draw.way in UNEVEN[: 2 if self.nccl else 1]:
             some = self.chance.randrange
             counts = [[some(draw.size + 1) * bool(some(5)) for _ in row] for row in counts]
         self.sent = counts[self.me]
@@ -70,7 +69,7 @@ class Turn:
         self.parts = list(self.given.split(self.sent))
         self.pieces = list(self.found.split(self.received)) if pieces else None
         self.root_parts = self.parts if self.me == self.root else None
-        self.tensors, self.shown = list(self.given.split(1000)), self.given
+        self.shown = self.given
         if draw.layout == "transposed" and len(self.given) % 2 == 0 < len(self.given):
             self.shown = self.given.view(2, -1).t()  # the same memory
 
@@ -92,17 +91,9 @@ class Turn:
         """Make the call, or both in their order; the handles to wait for."""
         works: List[Any] = []
         for name, *words in [call.split() for call in self.calls.split("|")][:: self.order]:
-            given = [getattr(self, word) for word in words]
-            if name.startswith("functional."):
-                call = getattr(dist._functional_collectives, name.partition(".")[2])
-                works.append(Ended(partial(self._fetch, call(*given))))
-            else:
-                work = getattr(dist, name)(*given)
-                works += work if isinstance(work, list) else [work]
+            work = getattr(dist, name)(*(getattr(self, word) for word in words))
+            works += work if isinstance(work, list) else [work]
         return works
-
-    def _fetch(self, answer: Any) -> None:
-        self.found.copy_(dist._functional_collectives.wait_tensor(answer))
 
     def wrong(self) -> str:
         """What is not as it must be; empty where all is."""
@@ -115,29 +106,16 @@ class Turn:
         return said
 
 
-class Ended(NamedTuple):
-    """A handle of our own."""
-
-    wait: Any
-
-
 def performed(group: Group, op: str, draw: Draw) -> str:
     """Make a call in its mode; what is wrong with it."""
-    several = 3 if draw.number and (draw.mode == "flight" or draw.way == "batch") else 1
+    several = 3 if draw.number and draw.mode == "flight" else 1
     turns = [Turn(group, op, draw, number) for number in range(several)]
     first, works = turns[0], []
     if COLLECTIVES[op].whose == "ring" and len(first.members.ranks) == 1:
         return ""
     if "late" in draw.mode and first.me == (draw.root + draw.number) % len(first.members.ranks):
         time.sleep(LATE_SECONDS)
-    if draw.way == "batch":  # as FSDP and the tensor-parallel optimizers make them
-        manager = dist.distributed_c10d._coalescing_manager
-        device = torch.device(group.device) if first.nccl else None
-        with manager(group=first.handle, device=device, async_ops=first.later) as handle:
-            for turn in turns:
-                turn.start()
-        works.append(handle if first.later else None)
-    for turn in turns if not works else []:
+    for turn in turns:
         works += turn.start()
         while works and not first.later:
             end(works.pop())
@@ -174,3 +152,27 @@ scatter = check("scatter", partial(planned, "scatter"), SECONDS)
 reduce_scatter = check("reduce_scatter", partial(planned, "reduce_scatter"), SECONDS)
 all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
 send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
+
+
+def _barriers(group: Group) -> List[Part]:
+    return [
+        (f"{name} {mode} {turn}", partial(_waited, group, members, f"{name} {mode} {turn}", turn))
+        for turn, (name, members) in enumerate([*State.groups.items()] * 2)
+        for mode in ("async", "sync")[:: 1 if turn % 2 else -1]
+    ]
+
+
+def _waited(group: Group, members: Members, place: str, turn: int) -> str:
+    """One member comes late and says through the store that it has; the others must see that."""
+    late = members.ranks[(turn + turn // 4) % len(members.ranks)]
+    if group.rank == late:
+        time.sleep(LATE_SECONDS)
+        group.store.add(f"barrier/{place}/{late}", 1)
+    end(dist.barrier(group=members.handle, async_op="async" in place))
+    if group.backend == "nccl":
+        torch.cuda.synchronize(group.device)
+    came = group.store.add(f"barrier/{place}/{late}", 0)
+    return "" if came else f"it did not wait for rank {late}"
+
+
+barrier = check("barrier", _barriers)

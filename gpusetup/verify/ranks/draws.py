@@ -21,19 +21,15 @@ EXACT_TO: Dict[str, int] = {
 }
 """Format -> up to which number every integer is exact in it."""
 EVERY = tuple(EXACT_TO)
-FLOATS, WHOLE, NUMBERS = EVERY[:4], EVERY[4:8], EVERY[:8]
+FLOATS, NUMBERS = EVERY[:4], EVERY[:8]
 Kind = Tuple[str, str]
 """A format, and how it is reduced; `bits`: moved only."""
 FORMATS: Dict[str, Tuple[str, ...]] = {
     "sum": NUMBERS + EVERY[9:],
     "fraction": FLOATS,
     "avg": FLOATS,
-    "product": NUMBERS,
     "min": EVERY[:9],
     "max": EVERY[:9],
-    "band": WHOLE,
-    "bor": WHOLE,
-    "bxor": WHOLE,
 }
 """Reduction -> the formats of which it is asked; `fraction` is a sum of fractional numbers."""
 SIZES: Tuple[Tuple[int, ...], ...] = (
@@ -95,8 +91,6 @@ COLLECTIVES: Dict[str, Collective] = {
         "sum",
         {
             "plain": "all_reduce shown op handle later",
-            "batch": "all_reduce given op handle",
-            "functional": "functional.all_reduce given how group",
         },
     ),
     "reduce": Collective("sum", {"plain": "reduce shown place op handle later"}, at_root=True),
@@ -104,7 +98,6 @@ COLLECTIVES: Dict[str, Collective] = {
         "root",
         {
             "plain": "broadcast shown place handle later",
-            "buckets": "_broadcast_coalesced group tensors bucket root",
         },
     ),
     "all_gather": Collective(
@@ -112,8 +105,6 @@ COLLECTIVES: Dict[str, Collective] = {
         {
             "plain": "all_gather pieces given handle later",
             "tensor": "all_gather_into_tensor found given handle later",
-            "batch": "all_gather_into_tensor found given handle",
-            "functional": "functional.all_gather_tensor given axis group",
         },
     ),
     "gather": Collective("each", {"plain": "gather given pieces place handle later"}, at_root=True),
@@ -123,8 +114,6 @@ COLLECTIVES: Dict[str, Collective] = {
         {
             "plain": "reduce_scatter found parts op handle later",
             "tensor": "reduce_scatter_tensor found given op handle later",
-            "batch": "reduce_scatter_tensor found given op handle",
-            "functional": "functional.reduce_scatter_tensor given how axis group",
         },
         parts=True,
     ),
@@ -134,7 +123,6 @@ COLLECTIVES: Dict[str, Collective] = {
             "even": "all_to_all_single found given nothing nothing handle later",
             "uneven": "all_to_all_single found given received sent handle later",
             "lists": "all_to_all pieces parts handle later",
-            "functional": "functional.all_to_all_single given received sent group",
         },
         parts=True,
     ),
@@ -172,7 +160,7 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
     """The calls in their order, the same on every rank.
 
     >>> len(drawn("broadcast", 2))
-    312
+    310
     """
     chance, (whose, ways, *_) = random.Random(f"{seed} {op}"), COLLECTIVES[op]
     formats = FORMATS if whose == "sum" else {"bits": EVERY * 4}

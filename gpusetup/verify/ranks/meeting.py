@@ -30,7 +30,6 @@ MEET_SECONDS = 240.0
 load torch, and hundreds of ranks start one after the other."""
 NO_NCCL = "`--device cpu` proves the ranks over gloo"
 LATER = (
-    "torch.distributed._functional_collectives",
     "torch.distributed.fsdp",
     "torch.distributed.tensor.parallel",
     "torch.nn.parallel",
@@ -103,12 +102,6 @@ def _first_words(group: Group) -> Outcome:
         detail += ", each on a GPU of its own"
     # Sets the connections up, and loads what a first call loads.
     dist.all_reduce(torch.ones(1, device=group.device))
-    with contextlib.suppress(ImportError, AttributeError):
-        import torch.distributed._functional_collectives as functional
-
-        everyone = dist.distributed_c10d._get_default_group()
-        message = torch.ones(1, device=group.device)
-        functional.wait_tensor(functional.all_reduce(message, "sum", everyone))
     return Outcome(PASSED, detail)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Tuple
 
 import torch
@@ -12,16 +11,6 @@ from .draws import EXACT_TO, Kind
 PERIOD = 1021
 """A row repeats after so many numbers; a prime: parts in the wrong place do not look right."""
 ROUNDED = ("fraction", "avg")
-PAIRS = {
-    "sum": torch.add,
-    "product": torch.mul,
-    "min": torch.minimum,
-    "max": torch.maximum,
-    "band": torch.bitwise_and,
-    "bor": torch.bitwise_or,
-    "bxor": torch.bitwise_xor,
-}
-"""Reduction -> that of two rows."""
 
 
 def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
@@ -40,13 +29,10 @@ def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
     elif how in ROUNDED:
         found = torch.randn(shape, generator=made)
     else:
-        least, most = {"sum": (1, top // world), "product": (2, 5)}.get(how, (0, top))
+        least, most = (1, top // world) if how == "sum" else (0, top)
         found = torch.randint(least, most + 1, shape, generator=made)
-        if name not in ("uint8", "bool") and not how.startswith("b"):
+        if name not in ("uint8", "bool"):
             found *= 2 * torch.randint(0, 2, shape, generator=made) - 1
-        if how == "product":  # one rank alone, each in its turn, has more than a sign
-            whose = torch.arange(shape[1]) % world == torch.arange(world)[:, None]
-            found = torch.where(whose, found, found.sign())
         if dtype.is_complex:
             found = torch.complex(found.double(), found.flip(1).double())
     return found.to(dtype).repeat(1, length // PERIOD + 1)[:, :length]
@@ -60,7 +46,7 @@ def reduced(given: Any, how: str) -> Tuple[Any, Any]:
         # As many roundings as terms, the double of half a unit each; 1/n may be rounded too.
         unit, share = len(wide) * torch.finfo(given.dtype).eps, len(wide) if how == "avg" else 1
         return wide.sum(0) / share, unit * wide.abs().sum(0) / share
-    found = functools.reduce(PAIRS[how], given if how.startswith("b") else wide)
+    found = getattr(wide, {"min": "amin", "max": "amax"}.get(how, how))(0)
     return found, torch.zeros(len(found))
 
 

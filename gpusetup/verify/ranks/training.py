@@ -6,15 +6,14 @@ The one process computes what all ranks compute, one after the other.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import torch
 from torch import nn
 
 from ..values import asked
-from .group import Group, Members, Part, State, check, hold, shared
+from .group import Group, Members, Part, State, check, hold
 from .numbers import signature
 
 TOLERANCE = 1e-9
@@ -29,46 +28,23 @@ class Form(NamedTuple):
     share: Callable[..., Any]
     """What makes the model on these ranks of a net, the group, its members and the options."""
     options: Dict[str, Any] = {}
-    net: str = "plain"
+    hidden: int = 47
+    """The width between the layers; the usual one can be shared out evenly nowhere."""
     group: str = "world"
     turns: int = 1
     """Backward passes a step, of which the last one exchanges."""
-    clip: Optional[float] = None
     kind: str = "float64"
     limit: float = TOLERANCE
     rows: str = "own"
     """What a rank is given: its `own` rows; `all`; its own for an answer to all (`split`)."""
-    steps: int = 4
 
 
 def net(form: Form, world: int, seed: int) -> Any:
-    """A net of one or several branches; called with the inputs and the branch's number."""
     torch.manual_seed(seed)
-
-    class Branches(nn.Module):  # type: ignore[misc]
-        def __init__(self, *ways: Any) -> None:
-            super().__init__()
-            self.ways = nn.ModuleList(ways)
-
-        def forward(self, inputs: Any, way: int) -> Any:
-            return self.ways[way % len(self.ways)](inputs)
-
-    def mixed(hidden: int, *between: Any) -> Any:
-        return nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
-
-    # Of the plain one no length can be shared out evenly; the large one fills several buckets.
-    made = {
-        "plain": lambda: mixed(47, nn.Tanh(), nn.LayerNorm(47)),
-        "large": lambda: mixed(130_001, nn.Tanh()),
-        "block": lambda: mixed(16 * world, nn.GELU()),
-        # Its values are those of the last rows alone.
-        "batch norm": lambda: nn.Sequential(
-            nn.BatchNorm1d(WIDTH, 1e-5, 1.0), nn.Linear(WIDTH, OUT)
-        ),
-        "embedding": lambda: nn.Sequential(nn.Embedding(13 * world, OUT)),
-    }
-    names = ["plain"] * 3 if form.net == "branches" else [form.net]
-    return Branches(*(made[name]() for name in names)).to(getattr(torch, form.kind))
+    hidden = form.hidden * world if form.rows != "own" else form.hidden
+    between = (nn.Tanh(), nn.LayerNorm(hidden)) if form.rows == "own" else (nn.GELU(),)
+    made = nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
+    return made.to(getattr(torch, form.kind))
 
 
 # --- ways to share --------------------------------------------------------------------------------
@@ -87,79 +63,53 @@ def mesh_of(group: Group) -> Any:
     return init_device_mesh(group.device.partition(":")[0], (group.world,))
 
 
-def fsdp(model: Any, group: Group, members: Members, **options: Any) -> Any:
+def fsdp(model: Any, group: Group, members: Members, narrow: bool = False) -> Any:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    if options.pop("narrow", False):
-        narrow = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        options["mp_policy"] = narrow
-    mesh = mesh_of(group)
-    for layer in model.ways[0]:
-        fully_shard(layer, mesh=mesh, **options)
-    return fully_shard(model, mesh=mesh, **options)
+    mesh, policy = mesh_of(group), MixedPrecisionPolicy()
+    if narrow:
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in model:
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def tensor_parallel(model: Any, group: Group, members: Members, inputs: str = "") -> Any:
+def tensor_parallel(model: Any, group: Group, members: Members, split: bool = False) -> Any:
     """The first layer split by columns (the inputs too, or not), the last one by rows."""
     from torch.distributed.tensor import Replicate, Shard, parallel
 
-    layout = Shard(0) if inputs == "split" else Replicate()
-    rows = parallel.RowwiseParallel(output_layouts=Replicate())
-    plan = {"ways.0.0": parallel.ColwiseParallel(input_layouts=layout), "ways.0.2": rows}
-    if inputs == "places":
-        rows = parallel.RowwiseParallel(input_layouts=layout, output_layouts=layout)
-        plan = {"ways.0.0": rows}
+    columns = parallel.ColwiseParallel(input_layouts=Shard(0) if split else Replicate())
+    plan = {"0": columns, "2": parallel.RowwiseParallel(output_layouts=Replicate())}
     return parallel.parallelize_module(model, mesh_of(group), plan)
 
 
-SMALL = {"bucket_cap_mb": 0.01}
+SMALL = {"bucket_cap_mb": 0.001}
 FORMS: Dict[str, Dict[str, Form]] = {
     "ddp_step": {
-        "plain": Form(ddp, clip=0.5),
-        "many buckets": Form(ddp, {"bucket_cap_mb": 0.001}),
-        "static graph": Form(ddp, {"static_graph": True, **SMALL}),
-        "buckets as views": Form(ddp, {"gradient_as_bucket_view": True, **SMALL}),
-        "float32": Form(ddp, SMALL, kind="float32", limit=1e-4),
-        "bfloat16": Form(ddp, kind="bfloat16", limit=0.1),
-        "a large model": Form(ddp, net="large", kind="float32", limit=1e-4, steps=2),
+        "plain": Form(ddp),
+        "many buckets": Form(ddp, {"gradient_as_bucket_view": True, **SMALL}),
+        "a large model": Form(ddp, hidden=130_001, kind="float32", limit=1e-4),
         "accumulated": Form(ddp, SMALL, turns=2),
-    },
-    "ddp_forms": {
-        "unused parameters": Form(ddp, {"find_unused_parameters": True, **SMALL}, "branches"),
-        "batch norm's values": Form(ddp, net="batch norm"),
         "in a sub-group": Form(ddp, SMALL, group="stripes"),
     },
     "fsdp_step": {
         "steps": Form(fsdp),
-        "kept after forward": Form(fsdp, {"reshard_after_forward": False}),
-        "clipped": Form(fsdp, clip=0.5),
         "accumulated": Form(fsdp, turns=2),
         "in bfloat16": Form(fsdp, {"narrow": True}, kind="float32", limit=0.05),
     },
     "tp_step": {
-        "columns and rows": Form(tensor_parallel, net="block", rows="all"),
-        "sequence parallel": Form(tensor_parallel, {"inputs": "split"}, "block", rows="split"),
-        "embedding by rows": Form(tensor_parallel, {"inputs": "places"}, "embedding", rows="all"),
+        "columns and rows": Form(tensor_parallel, hidden=16, rows="all"),
+        "sequence parallel": Form(tensor_parallel, {"split": True}, 16, rows="split"),
     },
 }
 """Check -> the ways that it tries."""
 
 
 def _forms(name: str, group: Group) -> List[Part]:
-    parts: List[Part] = [
-        (form, partial(_trained, group, row, form)) for form, row in FORMS[name].items()
-    ]
-    if name == "ddp_forms":
-        parts.append(("sampler", partial(_sampled, group)))
-    if name == "tp_step":
-        for first, second in itertools.product(range(4), range(3)):
-            part = f"from {LAYOUTS[first]} to {LAYOUTS[second]}"
-            parts.append((part, partial(_laid_anew, group, first, second)))
-    return parts
+    return [(form, partial(_trained, group, row, form)) for form, row in FORMS[name].items()]
 
 
 ddp_step = check("ddp_step", partial(_forms, "ddp_step"))
-ddp_forms = check("ddp_forms", partial(_forms, "ddp_forms"))
 fsdp_step = check("fsdp_step", partial(_forms, "fsdp_step"))
 tp_step = check("tp_step", partial(_forms, "tp_step"))
 
@@ -179,7 +129,7 @@ def _trained(group: Group, form: Form, name: str) -> str:
     ours = form.share(model, group, members, **form.options)
     both = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (ours, alone)]
     bits = [_bits(model.state_dict())]  # of parameters at the start and of exchanged gradients
-    for step in range(form.steps * form.turns):
+    for step in range(3 * form.turns):
         last = (step + 1) % form.turns == 0
         rows = [_rows(group, form, 1000 * step + rank) for rank in ranks]
         every = tuple(map(torch.cat, zip(*rows)))
@@ -188,13 +138,10 @@ def _trained(group: Group, form: Form, name: str) -> str:
         if not own and form.turns > 1:
             ours.set_requires_gradient_sync(last)
         with contextlib.nullcontext() if last or not own else ours.no_sync():
-            _loss(ours, given, step and step + group.rank).backward()
-        for rank, each in list(zip(ranks, rows))[::-1]:  # the first rank's buffers count
-            (_loss(alone, each, step and step + rank) / len(ranks)).backward()
+            _loss(ours, given).backward()
+        for each in rows:
+            (_loss(alone, each) / len(ranks)).backward()
         if not last:
-            exchanged = own and not apart(gradients(model), gradients(alone), 1e-6)
-            if exchanged and len(ranks) > 1:
-                return "within no_sync the ranks exchange"
             continue
         found = gradients(model)
         said = apart(found, gradients(alone), form.limit)
@@ -202,15 +149,12 @@ def _trained(group: Group, form: Form, name: str) -> str:
             return f"the gradient of {said} in step {step + 1}"
         bits.append(_bits(found))
         for each, optimizer in zip((ours, alone), both):
-            if form.clip is not None:
-                nn.utils.clip_grad_norm_(each.parameters(), form.clip)
+            nn.utils.clip_grad_norm_(each.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
-    ours.eval()(given[0], 0)  # DDP sends the values of the first rank's buffers
-    said = apart(model.state_dict(), alone.state_dict(), form.limit)
     if own:
         hold(members, name, bits)
-    return said
+    return apart(model.state_dict(), alone.state_dict(), form.limit)
 
 
 def _rows(group: Group, form: Form, salt: int) -> Tuple[Any, Any]:
@@ -218,13 +162,11 @@ def _rows(group: Group, form: Form, salt: int) -> Tuple[Any, Any]:
     maker = torch.Generator().manual_seed((asked().seed + salt) % 2**63)
     numbers = torch.randn(ROWS, WIDTH + OUT, generator=maker, dtype=torch.float64)
     inputs, targets = numbers.to(group.device, getattr(torch, form.kind)).split((WIDTH, OUT), 1)
-    if form.net == "embedding":
-        inputs = (inputs[:, 0] * 99).long() % (13 * group.world)
     return inputs, targets
 
 
-def _loss(model: Any, given: Tuple[Any, Any], way: int) -> Any:
-    return nn.functional.mse_loss(model(given[0], way), given[1])
+def _loss(model: Any, given: Tuple[Any, Any]) -> Any:
+    return nn.functional.mse_loss(model(given[0]), given[1])
 
 
 def whole(value: Any) -> Any:
@@ -233,11 +175,7 @@ def whole(value: Any) -> Any:
 
 
 def gradients(model: Any) -> Dict[str, Any]:
-    """Of every parameter; 0 where there is none."""
-    return {
-        name: torch.zeros_like(value) if value.grad is None else value.grad
-        for name, value in model.named_parameters()
-    }
+    return {name: value.grad for name, value in model.named_parameters()}
 
 
 def _bits(found: Dict[str, Any]) -> int:
@@ -247,49 +185,8 @@ def _bits(found: Dict[str, Any]) -> int:
 def apart(found: Dict[str, Any], exact: Dict[str, Any], limit: float) -> str:
     """What differs by more than rounding."""
     for name, value in exact.items():
-        if not value.is_floating_point():
-            continue
         error = (whole(found[name]) - value).double().abs().max().item()
         error /= max(1.0, float(value.abs().max().item()))
         if not error <= limit:
             return f"{name} is off by {error:.2g} (limit {limit:g})"
-    return ""
-
-
-# --- samplers and layouts -------------------------------------------------------------------------
-
-
-def _sampled(group: Group) -> str:
-    """The ranks' shares of a data set: each sample once, in another order each epoch."""
-    from torch.utils.data.distributed import DistributedSampler
-
-    data, orders = list(range(24 * group.world)), []
-    mine = DistributedSampler(data, group.world, group.rank, seed=asked().seed % 2**31)
-    for epoch in (0, 1):
-        mine.set_epoch(epoch)
-        shares = ",".join(shared(group, f"sampler/{epoch}", ",".join(map(str, mine))))
-        orders.append(list(map(int, shares.split(","))))
-    if any(sorted(order) != data for order in orders):
-        return "the ranks' shares overlap"
-    return "an epoch repeats the order of the one before" if orders[0] == orders[1] else ""
-
-
-LAYOUTS = ("whole", "rows", "columns", "sum")
-
-
-def _laid_anew(group: Group, first: int, second: int) -> str:
-    """The whole of what was laid out anew is as it was, shared out evenly or not."""
-    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-
-    ways, mesh, world = (Replicate(), Shard(0), Shard(1), Partial()), mesh_of(group), group.world
-    maker = torch.Generator().manual_seed(asked().seed % 2**63)
-    for size in ((2 * world, 3 * world), (2 * world + 1, 5)):
-        exact = torch.randint(-99, 99, size, generator=maker).double().to(group.device)
-        # Rank 0's tensor counts: the others give one of their own.
-        laid = distribute_tensor(exact + group.rank, mesh, [ways[first % 3]])
-        if first == 3:
-            laid = DTensor.from_local(exact * (group.rank + 1), mesh, ways[3:])
-            exact = exact * sum(range(world + 1))
-        if not torch.equal(laid.redistribute(mesh, [ways[second]]).full_tensor(), exact):
-            return f"{size[0]} x {size[1]} numbers are not what they were"
     return ""

@@ -1,0 +1,164 @@
+"""Ray: one actor on each node, by node affinity, that has all of the node's GPUs. Home of `ray`.
+
+Sources: ray.nodes(), NodeAffinitySchedulingStrategy and ray.kill of Ray 2.9 to 2.60.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
+from typing import Any
+
+from gpusetup.errors import Blocked
+from gpusetup.fleet.engines.engine import Engine, Wish
+from gpusetup.fleet.names import SAFE
+from gpusetup.fleet.work import Work, script
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.system.processes import Output, no_answer_in, run
+
+START_SECONDS = 60.0
+"""So long may an idle node take to start a worker; one whose GPUs are in use takes longer."""
+BEHIND_SECONDS = 15.0
+"""So much later than the work's own limit its answer may come."""
+TAKEN = "no worker started: its GPUs are in use, or the node is stuck"
+OF_THE_ACTOR = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
+"""Variables that Ray sets in a worker and that say nothing of the node."""
+
+
+class RayNode(Frozen):
+    """A node of the cluster that is alive."""
+
+    id: str
+    gpus: float = 0.0
+
+
+def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
+    """The nodes that are alive, as `ray.nodes()` tells them, by names that differ.
+
+    A node's own name counts (`ray start --node-name`), else its host's; if two have the same,
+    the beginning of Ray's id is added.
+    """
+    alive = [row for row in rows if row.get("Alive")]
+    names = [_name(row) for row in alive]
+    counts = Counter(names)
+    return {
+        name if counts[name] == 1 else f"{name}-{row['NodeID'][:6]}": RayNode(
+            id=str(row["NodeID"]), gpus=float(row.get("Resources", {}).get("GPU", 0.0))
+        )
+        for name, row in zip(names, alive, strict=True)
+    }
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    address, own = str(row.get("NodeManagerAddress")), str(row.get("NodeName", ""))
+    host = str(row.get("NodeManagerHostname", "")).partition(".")[0]
+    name = own if own and own != address else host or address
+    return name if SAFE.fullmatch(name) else str(row["NodeID"])[:12]
+
+
+class OnNode:
+    """What runs in a worker of Ray on a node."""
+
+    def here(self) -> str:
+        return sys.executable
+
+    def done(self, work: Work) -> tuple[int | None, str, str, str | None, float]:
+        """The node's work; an `Output` as plain values, whatever version of ours the caller has."""
+        work = replace(work, python=work.python or sys.executable)
+        environment = {name: v for name, v in os.environ.items() if name not in OF_THE_ACTOR}
+        said = run(("sh", "-c", script(work)), timeout=work.limit, environment=environment)
+        return said.exit, said.stdout, said.stderr, said.problem, said.seconds
+
+
+class Ray(Engine):
+    """An actor on each node; those that run are ended with the connection."""
+
+    title = "Ray gets an actor on each of"
+
+    def __init__(self, wish: Wish, address: str) -> None:
+        # Ray prints what it hears of nodes on stdout, where the answer belongs.
+        with redirect_stdout(sys.stderr):
+            self.ray = _connected(address)
+        self.found = ray_nodes(self.ray.nodes())
+        idle = "" if wish.named or not any(n.gpus for n in self.found.values()) else NO_GPU
+        states = {name: "" if node.gpus else idle for name, node in self.found.items()}
+        self.running: dict[str, Any] = {}
+        try:
+            super().__init__(wish, states, "this Ray")
+        except BaseException:
+            self.ray.shutdown()
+            raise
+        self.start_seconds = min(START_SECONDS, self.work.limit)
+        self.more_seconds = self.start_seconds + BEHIND_SECONDS
+
+    def planned(self, node: str) -> str:
+        found, work = self.found[node], replace(self.work, python=self.work.python or "python")
+        return f"{node}: num_gpus={found.gpus:g}, NodeAffinity({found.id}): {script(work)}"
+
+    def ask(self, node: str) -> Output:
+        """Whatever Ray raises of a node is said as its problem."""
+        began, said = time.monotonic(), Output(argv=("ray", node), exit=None)
+        try:
+            actor = self.running[node] = self._actor(self.found[node])
+            if not self.ray.wait([actor.here.remote()], timeout=self.start_seconds)[0]:
+                return replace(said, problem=TAKEN)
+            answer = actor.done.remote(self.work)
+            code, out, err, problem, seconds = self.ray.get(
+                answer, timeout=self.work.limit + BEHIND_SECONDS
+            )
+            return replace(
+                said, exit=code, stdout=out, stderr=err, problem=problem, seconds=seconds
+            )
+        except self.ray.exceptions.GetTimeoutError:
+            problem = no_answer_in(time.monotonic() - began)
+        except Exception as wrong:
+            problem = _in_short(wrong)
+        finally:
+            if node in self.running:
+                self.ray.kill(self.running.pop(node))
+        return replace(said, problem=problem, seconds=time.monotonic() - began)
+
+    def _actor(self, node: RayNode) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        affinity = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
+        made = self.ray.remote(OnNode)
+        return made.options(num_gpus=node.gpus, num_cpus=0, scheduling_strategy=affinity).remote()
+
+    def taken(self, said: Output) -> str:
+        return TAKEN if said.problem == TAKEN else ""
+
+    def end(self) -> None:
+        with redirect_stdout(sys.stderr):
+            self.ray.shutdown()
+
+
+NO_GPU = "it has no GPU in Ray"
+
+
+def _connected(address: str) -> Any:
+    try:
+        import ray
+    except ImportError as problem:
+        raise Blocked(
+            f"Ray is not in this Python ({sys.executable}): {problem}",
+            hint='with the cluster\'s own version: `pip install "gpusetup[ray]"`',
+        ) from problem
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except Exception as problem:
+        raise Blocked(
+            f"Ray at {address} does not answer: {_in_short(problem)}",
+            hint="`ray status` shows whether a cluster runs; `auto` is the one of this machine",
+        ) from problem
+    return ray
+
+
+def _in_short(problem: BaseException) -> str:
+    """The last line that says something of a problem with the traces of other processes in it."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(problem).__name__)[:300]

@@ -1,1 +1,0 @@
-"""Installing by conda, mamba or micromamba."""

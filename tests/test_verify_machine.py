@@ -1,0 +1,282 @@
+"""verify on devices that no test machine has: CUDA's Python interface, the driver and its messages
+are played.
+
+The stand-in computes at once on the CPU: this proves that the checks run through, what they say,
+and that they see a stand-in that is wrong in the way they look for. It proves nothing about GPUs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from each_row import each
+from test_verify_running import SEEN, Answers
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gpusetup.verify import worker
+from gpusetup.verify.checks import memory, speed, transfers
+from gpusetup.verify.device import identity, libraries
+from gpusetup.verify.device.known_gpus import gpus, least
+from gpusetup.verify.options import read_options
+from gpusetup.verify.program import Run
+from gpusetup.verify.ranks.launch import Rank
+from gpusetup.verify.values import FAILED, PASSED, Outcome
+
+DEVICE = "cuda:0"
+GIB = 2**30
+
+
+class OnTheCpu(TorchFunctionMode):
+    """Takes `cuda:0` for the CPU; page-locked memory is ordinary memory that says it is not."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in SPECIAL:
+            return SPECIAL[name](args[0])
+        swap = {DEVICE: "cpu"}
+        args = tuple(swap.get(x, x) if isinstance(x, str) else x for x in args)
+        kwargs = {k: swap.get(v, v) if isinstance(v, str) else v for k, v in (kwargs or {}).items()}
+        return func(*args, **kwargs)
+
+
+SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "pin_memory": lambda given: given.clone(),
+    "is_pinned": lambda _: True,
+}
+
+
+class Stream:
+    """Does everything at once."""
+
+    def __init__(self, _: Any = None) -> None: ...
+
+    def wait_stream(self, _: Any) -> None: ...
+
+    def wait_event(self, _: Any) -> None: ...
+
+    def record_event(self) -> Event:
+        return Event()
+
+    def synchronize(self) -> None: ...
+
+
+class Event:
+    def record(self, _: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class Graph(TorchDispatchMode):
+    """Remembers what was computed, to compute it again into the same memory."""
+
+    stale = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        self.done.append((func, args, kwargs or {}, found))
+        return found
+
+    def replay(self) -> None:
+        for func, args, kwargs, kept in [] if self.stale else self.done:
+            kept.copy_(func(*args, **kwargs))
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    anywhere = contextlib.nullcontext
+    stream = Stream()
+    row = types.SimpleNamespace(name="NVIDIA A100-SXM4-80GB", total_memory=GIB, major=8, minor=0)
+    for name, value in {
+        "Stream": Stream,
+        "Event": Event,
+        "CUDAGraph": Graph,
+        "graph": lambda captured, stream: captured,
+        "stream": lambda _: anywhere(),
+        "device": lambda _: anywhere(),
+        "current_stream": lambda _=None: stream,
+        "synchronize": lambda _=None: None,
+        "empty_cache": lambda: None,
+        "mem_get_info": lambda _: (GIB, GIB),
+        "memory_reserved": lambda _: 0,
+        "get_device_properties": lambda _: row,
+        "set_per_process_memory_fraction": lambda *_: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(transfers, "COPY_BYTES", 2**20)
+    monkeypatch.setattr(transfers, "CHAINED", 2**20)  # enough where nothing runs ahead of its host
+    monkeypatch.setattr(transfers, "SLOWEST_COPY", 0.0)  # a busy host is no sick device
+    with OnTheCpu():
+        yield monkeypatch
+
+
+CHECKS = (
+    transfers.copy_in,
+    transfers.copy_out,
+    transfers.pinned,
+    transfers.streams,
+    transfers.graph,
+)
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("check", CHECKS, ids=lambda each: each.__name__)
+def test_a_sound_device_passes(check: Callable[[str], Outcome]) -> None:
+    found = check(DEVICE)
+    assert found.status == "passed", found
+
+
+def test_a_device_at_fault_is_seen(cuda: pytest.MonkeyPatch) -> None:
+    cuda.setattr(Graph, "stale", True)
+    assert transfers.graph(DEVICE).detail.startswith("replay 0: ")
+    cuda.setitem(SPECIAL, "is_pinned", lambda _: False)
+    assert transfers.pinned(DEVICE).detail == "pinned: the memory is not page-locked"
+
+
+@each(
+    "free, reserved, integrated, share",
+    [(80, 0, False, 0.8), (40, 0, False, 0.1), (40, 40, False, 0.8), (80, 0, True, 0.025)],
+)
+def test_the_part_of_the_memory_that_is_tested(
+    free: int, reserved: int, integrated: bool, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Less where others work on the GPU, or where its memory is the host's."""
+    card = types.SimpleNamespace(
+        mem_get_info=lambda _: (free * GIB, 80 * GIB),
+        memory_reserved=lambda _: reserved * GIB,
+        get_device_properties=lambda _: types.SimpleNamespace(is_integrated=integrated),
+    )
+    monkeypatch.setattr(torch, "cuda", card)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 8 * GIB)
+    assert memory.amount(DEVICE)[0] == int(free * GIB * share)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_running_out_of_memory_needs_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory.out_of_memory(DEVICE).detail.startswith("too much memory: 1073741824 bytes")
+
+    def refuses(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 1024.00 MiB\nmore")
+
+    monkeypatch.setattr(torch, "empty", refuses)
+    assert memory.out_of_memory(DEVICE).status == "passed"
+
+
+@pytest.mark.parametrize(("local", "asked"), [(0, True), (3, False)])
+def test_one_rank_of_a_node_copies_between_its_gpus(local: int, asked: bool) -> None:
+    rank = Rank(local, 8, local, "127.0.0.1", 29500, "node", "job")
+    link: Any = types.SimpleNamespace(come_to=lambda _: ["late"], doing=lambda _: None)
+    answers = Answers(SEEN)
+    Run(read_options(["--level", "standard"]), answers, rank, link).all()
+    assert any(name.startswith("peers@") for name in answers.asked) is asked
+
+
+@each(
+    "said, spent, hint",
+    [
+        ("CUDA error: an illegal memory access was encountered\nmore", True, "doctor"),
+        ("Triton Error [CUDA]: an illegal memory access was encountered", True, "doctor"),
+        ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR", True, "doctor"),
+        ("CUDA error: unspecified launch failure", True, "doctor"),
+        ("CUDA out of memory. Tried to allocate", False, "nvidia-smi"),
+        ("shapes do not fit", False, "doctor"),
+    ],
+)
+def test_a_sticky_error_ends_the_process(said: str, spent: bool, hint: str) -> None:
+    found = worker.raised(RuntimeError(said))
+    assert (found.status, found.spent, "\n" in found.detail) == ("failed", spent, False)
+    assert hint in (found.hint or "")
+
+
+# --- which GPU it is ---
+
+DASHED = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+def driver(init: int = 0) -> Any:
+    def told(found: Any, _: Any) -> int:
+        found._obj[:] = list(range(16))
+        return 0
+
+    return types.SimpleNamespace(
+        cuInit=lambda _: init, cuDeviceGet=lambda *_: 0, cuDeviceGetUuid=told
+    )
+
+
+@each(
+    "name, said_by_torch, init, uuid",
+    [
+        ("Tesla T4", None, 0, f"GPU-{DASHED}"),
+        ("Tesla T4", None, 100, None),
+        ("Tesla T4", "1234", 100, "GPU-1234"),
+        ("NVIDIA A100 MIG 1g.5gb", "whole", 0, f"MIG-{DASHED}"),
+        ("NVIDIA A100 MIG 1g.5gb", "whole", 100, "MIG-whole"),
+    ],
+)
+def test_the_driver_names_a_gpu_before_torch_does(
+    name: str,
+    said_by_torch: str | None,
+    init: int,
+    uuid: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = types.SimpleNamespace(name=name, uuid=said_by_torch)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: row)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: driver(init))
+    assert identity.gpu_uuid(torch, "cuda:0") == uuid
+
+
+# --- the libraries of an image ---
+
+NO_DRIVER = "libcuda.so.1: cannot open shared object file: No such file or directory"
+NO_CUBLAS = "libcublas.so.12: cannot open shared object file: No such file or directory"
+
+
+@each(
+    "problems, status, words",
+    [
+        (("", ""), "passed", "2 CUDA libraries load"),
+        (("", NO_DRIVER), "passed", "1 CUDA libraries load, 1 wait for the driver"),
+        (("", NO_CUBLAS), "failed", NO_CUBLAS),
+        ((NO_CUBLAS, "libcuda_wrapper.so: invalid ELF header"), "failed", "invalid ELF header"),
+        ((), "failed", "no CUDA library"),
+    ],
+)
+def test_libraries_of_an_image(
+    problems: tuple[str, ...], status: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(path: str) -> None:
+        if problems[int(path[-1])]:
+            raise OSError(problems[int(path[-1])])
+
+    monkeypatch.setattr(torch.version, "cuda", "12.4")
+    paths = [Path(f"libtorch_cuda.so.{place}") for place in range(len(problems))]
+    monkeypatch.setattr(libraries, "libraries_of", lambda _: paths)
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    found = libraries.libraries_load("none")
+    assert (found.status, words in found.detail) == (status, True), found
+
+
+# --- rates ---
+
+
+def test_a_card_of_every_known_model_passes_as_usual_and_fails_twelve_times_slower() -> None:
+    for name, row in gpus().items():
+        for check, figure in (("speed-half", row[0]), ("copy-within", row[4])):
+            floor = least(check, name)
+            if floor is not None:
+                for share, status in ((0.42, PASSED), (0.42 / 12, FAILED)):
+                    rate = (share * figure, 0.01)
+                    assert speed.rated("", rate, (floor, "x/s")).status == status, (name, check)
+    assert least("speed-half", "no such card") is None
